@@ -4,10 +4,11 @@
 //! [`app`] puts everything together, and [`demo`] is an application to try it with; [`services`]
 //! are the use cases, and [`wire`] the JSON they answer with; [`store`] keeps, [`mail`] sends,
 //! [`render`] makes mails, [`probe`] sees us as the world does, [`metrics`] counts; [`domain`] is
-//! what all of them speak of. Imports point down. Six walks show the way through: writing ([`services::notify`],
-//! [`services::fanout`]), reading ([`services::feed`]), digests ([`services::digest`],
-//! [`services::mailing`]), batches ([`services::batches`]), feedback ([`services::feedback`]) and
-//! the archive ([`services::archive`]). `docs/architecture.md` has the floors and the walks.
+//! what all of them speak of. Imports point down. Six walks show the way through: writing
+//! ([`services::notify`], [`services::fanout`]), reading ([`services::feed`]), digests
+//! ([`services::digest`], [`services::mailing`]), batches ([`services::batches`]), feedback
+//! ([`services::feedback`]) and the archive ([`services::archive`]). `docs/architecture.md` has the
+//! floors and the walks.
 
 #![warn(missing_docs)]
 

@@ -1,8 +1,8 @@
 //! What Prometheus reads: to server keys beside the API, and without a key at an address of its own
 //! (`metrics.listen`), which is all that a worker serves.
 //!
-//! The rule: what is told names nobody ([`crate::metrics`]), and the answer comes soon, whatever the
-//! store does ([`crate::services::scrape`]).
+//! The rule: what is told names nobody ([`crate::metrics`]), and the answer comes soon, whatever
+//! the store does ([`crate::services::scrape`]).
 
 use std::net::{SocketAddr, TcpListener};
 

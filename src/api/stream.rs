@@ -4,8 +4,8 @@
 //! needs a log to go on after a break; of several changes the last one is told. A stream looks when
 //! its person is poked, and now and then in any case: each at a moment of its own, as streams that
 //! were opened together would else ask all at once, for ever. There are as many as configured, a
-//! few of each person, and a few looks at once, however many are poked together; what nothing called
-//! for waits in a line of its own.
+//! few of each person, and a few looks at once, however many are poked together; what nothing
+//! called for waits in a line of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};

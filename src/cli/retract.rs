@@ -12,8 +12,8 @@ use crate::domain::{EventType, ObjectId, ObjectKey};
 /// Take events back: nobody is shown or mailed them any more
 ///
 /// Reaches feeds and their counts, digests, batches, mails that have not left, and what is accepted
-/// and not fanned out yet, of whatever happened up to now. What happens to the same objects later is
-/// told as usual.
+/// and not fanned out yet, of whatever happened up to now. What happens to the same objects later
+/// is told as usual.
 #[derive(Debug, Arguments)]
 #[command(after_help = "\
 Examples:

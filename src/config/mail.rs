@@ -48,7 +48,8 @@ pub struct Mail {
     pub per_call: Option<usize>,
     /// Under which name in the DNS the key stands that signs the mails.
     pub dkim_selector: Option<String>,
-    /// What mails are signed with here that leave by SMTP; `None` where the server signs, or nobody.
+    /// What mails are signed with here that leave by SMTP; `None` where the server signs, or
+    /// nobody.
     pub dkim: Option<Signing>,
 }
 

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::cadence::{Cadence, Schedule};
 use super::lease::TICK;
 
-/// People whose record says one of each of these; `None` is no choice of their own. It has one hour,
-/// as a store looks at a range of its index for each combination, and merges only so many.
+/// People whose record says one of each of these; `None` is no choice of their own. It has one
+/// hour, as a store looks at a range of its index for each combination, and merges only so many.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueChoices {
     /// Their time zone.

@@ -1,9 +1,9 @@
 //! A person's quiet hours: no batch of theirs closes while they last, in their own zone.
 //!
-//! The rule (P7): what would close within them closes when they end. They begin and end by the local
-//! clock: where an hour is skipped, what was to happen in it happens when it would have begun, and of
-//! an hour that comes twice the quiet ones last from its first beginning to its last end. So on no
-//! night are they cut short by a clock that is set.
+//! The rule (P7): what would close within them closes when they end. They begin and end by the
+//! local clock: where an hour is skipped, what was to happen in it happens when it would have
+//! begun, and of an hour that comes twice the quiet ones last from its first beginning to its last
+//! end. So on no night are they cut short by a clock that is set.
 
 use std::fmt;
 use std::str::FromStr;

@@ -334,7 +334,8 @@ impl PersonStacks {
         stacks.any(|stack| stack.id == place.stack && (place.index as usize) < stack.entries.len())
     }
 
-    /// Leaves out the events that are meant: their places stay, and hold nothing that anybody knows.
+    /// Leaves out the events that are meant: their places stay, and hold nothing that anybody
+    /// knows.
     pub fn leave_out(&mut self, meant: impl Fn(Position, &Event) -> bool) {
         for stack in &mut self.stacks {
             let stack_id = stack.id;

@@ -1,9 +1,9 @@
 //! What a link in a mail ends: the types of a batch, the digest, a follow, everything, or what is
 //! about one thing.
 //!
-//! The rule (P7): a link ends what its mail was about and leaves the rest as it was. What comes back
-//! later mails nothing older, as after any change of a route or cadence ([`User::replacing`]). What
-//! is mandatory comes all the same. Events stay in the feed.
+//! The rule (P7): a link ends what its mail was about and leaves the rest as it was. What comes
+//! back later mails nothing older, as after any change of a route or cadence ([`User::replacing`]).
+//! What is mandatory comes all the same. Events stay in the feed.
 
 use chrono::{DateTime, Utc};
 

@@ -290,9 +290,9 @@ impl User {
         policies.of(kind).batch.for_window(window)
     }
 
-    /// When the quiet hours end that keep events of these types from being mailed outside the digest
-    /// at this moment; `None` where none do. What is mandatory is not kept, nor what is mailed with
-    /// it.
+    /// When the quiet hours end that keep events of these types from being mailed outside the
+    /// digest at this moment; `None` where none do. What is mandatory is not kept, nor what is
+    /// mailed with it.
     pub fn quiet_until<'a>(
         &self,
         kinds: impl IntoIterator<Item = &'a EventType>,

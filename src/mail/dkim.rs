@@ -1,4 +1,5 @@
-//! DKIM signatures (RFC 6376, RFC 8463) of mails that leave by SMTP: with RSA or Ed25519, by `ring`.
+//! DKIM signatures (RFC 6376, RFC 8463) of mails that leave by SMTP: with RSA or Ed25519, by
+//! `ring`.
 //!
 //! The rule: what is signed is what is sent, byte for byte, and the same mail has the same
 //! signature. Whatever a mail program acts on is covered, and named once more than it stands, so
@@ -51,8 +52,8 @@ const COVERED: [&str; 18] = [
     "in-reply-to",
     "feedback-id",
 ];
-/// Covered as well where they do not stand, so that nobody adds one: answers would go where somebody
-/// else says, or the mail would be of others, for others, or read otherwise.
+/// Covered as well where they do not stand, so that nobody adds one: answers would go where
+/// somebody else says, or the mail would be of others, for others, or read otherwise.
 const ABSENT: [&str; 4] = ["reply-to", "sender", "cc", "content-transfer-encoding"];
 /// How long a line of the signature is, about.
 const LINE: usize = 70;

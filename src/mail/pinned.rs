@@ -1,9 +1,9 @@
 //! What is fetched to believe a report: a certificate, or the page that confirms a subscription.
 //!
-//! The rule: only from hosts that follow from our own configuration ([`Place`]), over HTTPS, without
-//! redirects, and within bounds of time and size; a few at a time, as anybody can post what lets us
-//! look. A certificate is kept once it has verified something, and not before, so nothing that a
-//! bad moment answered stays.
+//! The rule: only from hosts that follow from our own configuration ([`Place`]), over HTTPS,
+//! without redirects, and within bounds of time and size; a few at a time, as anybody can post what
+//! lets us look. A certificate is kept once it has verified something, and not before, so nothing
+//! that a bad moment answered stays.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -9,8 +9,8 @@ use super::*;
 use crate::domain::UserId;
 use crate::domain::content::Followed;
 
-/// Elements that Gmail, Outlook, Apple Mail, Yahoo, Samsung and Thunderbird show, `body` and `style`
-/// as far as it matters: who leaves them out shows the light mail at its full width.
+/// Elements that Gmail, Outlook, Apple Mail, Yahoo, Samsung and Thunderbird show, `body` and
+/// `style` as far as it matters: who leaves them out shows the light mail at its full width.
 const ELEMENTS: [&str; 18] = [
     "a", "body", "br", "div", "h1", "h2", "head", "html", "img", "meta", "p", "span", "style",
     "table", "tbody", "td", "title", "tr",

@@ -3,8 +3,8 @@
 //!
 //! The rule: they are there only where debug assertions are; what is released does not know them.
 //! `TIDINGS_CRASH=after-send:3` ends the process the third time it comes to that point,
-//! `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`] and [`OF_A_MOVE`] name them all, so that a
-//! test walks through each.
+//! `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`] and [`OF_A_MOVE`] name them
+//! all, so that a test walks through each.
 
 /// All points, in the order in which an event and its mail come by.
 pub const POINTS: [&str; 20] = [

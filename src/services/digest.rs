@@ -128,8 +128,8 @@ struct Run<'a> {
     /// Its tally says what became of the run's mails.
     sender: Sender,
     report: Report,
-    /// Whether somebody who is due was passed over for a mail that is still open: an earlier one, or
-    /// this one, opened by somebody else.
+    /// Whether somebody who is due was passed over for a mail that is still open: an earlier one,
+    /// or this one, opened by somebody else.
     passed_over: bool,
     /// Whether what is found is shown to somebody.
     is_looked_on: bool,

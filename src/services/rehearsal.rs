@@ -31,8 +31,8 @@ mod tell;
 pub use pace::Limits;
 use stage::{KINDS, Stage};
 
-/// Up to so many mails of digests are all rendered, and as many of batches; of more, between half as
-/// many and so many.
+/// Up to so many mails of digests are all rendered, and as many of batches; of more, between half
+/// as many and so many.
 pub const MOST_RENDERED: u64 = 10_000;
 /// How far back a period and the one before it can have been mailed: two weeks, whatever the zone,
 /// and a week for late ones.
@@ -175,7 +175,8 @@ struct OfPeriod {
     events: u64,
 }
 
-/// Whether a run that is narrowed down so is about batches as well: not if it is of certain digests.
+/// Whether a run that is narrowed down so is about batches as well: not if it is of certain
+/// digests.
 fn looks_at_batches(request: &Request) -> bool {
     request.cadence.is_none() && request.limit.is_none()
 }

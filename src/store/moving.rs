@@ -168,8 +168,8 @@ pub trait Moving: Notes {
     }
 
     /// From now on the store refuses what anybody writes, those included who have it open, and says
-    /// why; the note of the move excepted. A store that cannot do so answers no, and has to be watched instead.
-    /// Harmless again.
+    /// why; the note of the move excepted. A store that cannot do so answers no, and has to be
+    /// watched instead. Harmless again.
     async fn seal(&self, why: &str) -> Result<bool>;
 
     /// Ends that.

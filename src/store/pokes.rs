@@ -1,7 +1,7 @@
 //! News of what may have changed in feeds: the trait.
 //!
-//! The rule: whoever pushes onto stacks, puts inboxes, objects or mutes pokes afterward, here in the
-//! stores, so that nobody can forget to. A poke may be lost, late or needless; whoever listens
+//! The rule: whoever pushes onto stacks, puts inboxes, objects or mutes pokes afterward, here in
+//! the stores, so that nobody can forget to. A poke may be lost, late or needless; whoever listens
 //! looks again now and then in any case.
 
 use async_trait::async_trait;

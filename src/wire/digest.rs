@@ -63,8 +63,8 @@ pub struct Report {
     /// In a rehearsal, batches whose mails have not left, if it looked at them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchesAhead>,
-    /// In a rehearsal, mails to people who ask for a locale that has no catalog, by locale: they are
-    /// in English.
+    /// In a rehearsal, mails to people who ask for a locale that has no catalog, by locale: they
+    /// are in English.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub locales: BTreeMap<String, u64>,
     /// In a rehearsal, mails of brands, by brand; those that are of none are the default's.

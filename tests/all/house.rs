@@ -106,6 +106,9 @@ const REVEALING: &[&str] = &[
 /// The most lines of a file that does not say why it is longer.
 const LONG: usize = 500;
 
+/// The most columns of a comment.
+const WIDE: usize = 100;
+
 /// A file: its place below the repository, and its text.
 struct File {
     place: String,
@@ -316,6 +319,19 @@ fn a_long_file_says_why() {
         "files of more than 500 lines without a `//! Long because …`",
         &found,
     );
+}
+
+#[test]
+fn no_comment_is_wider_than_a_page() {
+    let mut found = Vec::new();
+    for file in rust(&["benches", "src", "tests"]) {
+        for (number, line) in file.text.lines().enumerate() {
+            if line.trim_start().starts_with("//") && line.chars().count() > WIDE {
+                found.push(format!("{}:{}", file.place, number + 1));
+            }
+        }
+    }
+    assert_none("comments of more than 100 columns", &found);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 //! by a key whose certificate SNS keeps.
 //!
 //! The rule: SNS signs for whoever has an account, so a signature proves nothing unless it is our
-//! topic's: the topic is the key of this hook, and nothing is fetched for any other. The host of the
-//! certificate, and of what confirms the subscription, follows from the topic's region; an address
-//! that a body names is compared with it, never followed elsewhere. SNS tries for an hour at most
-//! and signs once, so what is signed may be that old.
+//! topic's: the topic is the key of this hook, and nothing is fetched for any other. The host of
+//! the certificate, and of what confirms the subscription, follows from the topic's region; an
+//! address that a body names is compared with it, never followed elsewhere. SNS tries for an hour
+//! at most and signs once, so what is signed may be that old.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! What the languages of a folder's own leave to English.
 //!
-//! The rule: a language that we have a catalog of has no gaps, as ours says what the folder's leaves
-//! out.
+//! The rule: a language that we have a catalog of has no gaps, as ours says what the folder's
+//! leaves out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! Quiet hours hold what would close.
 //!
 //! The rule (P7): they are asked of the person's record just before a batch closes, so those count
-//! that were chosen while it was open; what a person closes by hand, or an operator, closes. A batch
-//! that keeps anything mandatory is not held, its lead aside, which leaves at once.
+//! that were chosen while it was open; what a person closes by hand, or an operator, closes. A
+//! batch that keeps anything mandatory is not held, its lead aside, which leaves at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What the people who are due would be told, of what still applies.
 //!
-//! The rule (P6): whoever has nothing left that applies is not due. What is said of events, and what
-//! of it people follow, is looked up only where somebody looks on: whatever is mailed is built
+//! The rule (P6): whoever has nothing left that applies is not due. What is said of events, and
+//! what of it people follow, is looked up only where somebody looks on: whatever is mailed is built
 //! again ([`crate::services::mailing`]).
 
 use super::{DuePerson, Run};

@@ -1,10 +1,11 @@
-//! Long audiences wait for company: events that keep coming to very many people are pushed together.
+//! Long audiences wait for company: events that keep coming to very many people are pushed
+//! together.
 //!
-//! The rule: to update somebody's stack costs the server nearly as much for one event as for ten. So
-//! where a long audience was begun a moment ago, what comes for long audiences is held until that
-//! moment has passed, and then goes together. The first of them waits for nothing, and nobody of a
-//! short audience ever waits. What is held is leased; once that is over, because its holder died or
-//! stood still, it is pending again, and whoever comes first claims it.
+//! The rule: to update somebody's stack costs the server nearly as much for one event as for ten.
+//! So where a long audience was begun a moment ago, what comes for long audiences is held until
+//! that moment has passed, and then goes together. The first of them waits for nothing, and nobody
+//! of a short audience ever waits. What is held is leased; once that is over, because its holder
+//! died or stood still, it is pending again, and whoever comes first claims it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

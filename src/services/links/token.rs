@@ -2,10 +2,10 @@
 //! readable to us alone.
 //!
 //! The rule (P7, P8): nobody else can make one, change one, or read a name or an address out of
-//! one. What it ends is signed with the rest: a link that ends one type cannot be made into one that
-//! ends another. The same person, moment and end make the same token, so a mail that is built again
-//! has the same bytes. Tokens of the first version end everything, as they did when they were sent.
-//! Why it is made so: `docs/decisions/0007-links.md`.
+//! one. What it ends is signed with the rest: a link that ends one type cannot be made into one
+//! that ends another. The same person, moment and end make the same token, so a mail that is built
+//! again has the same bytes. Tokens of the first version end everything, as they did when they were
+//! sent. Why it is made so: `docs/decisions/0007-links.md`.
 
 use std::fmt;
 

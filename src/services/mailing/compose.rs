@@ -104,7 +104,8 @@ pub(super) struct Built {
     pub settlements: Vec<Settlement>,
     /// Rows that are of another brand.
     pub strays: Vec<Stray>,
-    /// How many of the rows, from the first on, these three are of; at least one, if there were any.
+    /// How many of the rows, from the first on, these three are of; at least one, if there were
+    /// any.
     pub rows: usize,
 }
 
@@ -254,7 +255,8 @@ impl Compose {
         }
     }
 
-    /// What is said of these events, which is in the catalog then, and why each concerns its person.
+    /// What is said of these events, which is in the catalog then, and why each concerns its
+    /// person.
     pub(in crate::services) async fn reasons(
         &self,
         shown: &[(&UserId, Vec<&Event>)],

@@ -2,8 +2,8 @@
 //!
 //! The rule: the batch's record and the stacks say what its mail may have told, and its row how
 //! much that was. What comes to as many events is what it told: as choices and objects are now, or
-//! as they would be if the person had changed no choice and muted nothing since, or wanted only what
-//! is mandatory, or nothing had been withdrawn since. Where nothing does, nobody can tell.
+//! as they would be if the person had changed no choice and muted nothing since, or wanted only
+//! what is mandatory, or nothing had been withdrawn since. Where nothing does, nobody can tell.
 
 use std::collections::HashSet;
 use std::sync::Arc;

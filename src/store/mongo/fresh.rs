@@ -173,8 +173,8 @@ impl Mongo {
         Ok(stream::try_unfold((cursor, session), next).boxed())
     }
 
-    /// What is found, and what is written from then on, for a find that asks for the latest there is.
-    /// How far the server has come says nothing of what a majority has.
+    /// What is found, and what is written from then on, for a find that asks for the latest there
+    /// is. How far the server has come says nothing of what a majority has.
     pub(super) async fn followed<T: DeserializeOwned + Send + Sync + 'static>(
         &self,
         find: Find<'_, T>,

@@ -58,7 +58,8 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
             USERS,
             vec![
                 index(doc! {"loc": "2dsphere"}, plain()),
-                // Whose digests fall due in an hour, in the order of ids, and which zones there are.
+                // Whose digests fall due in an hour, in the order of ids, and which zones there
+                // are.
                 index(
                     doc! {"tz": 1, "digest.hour": 1, "digest.cadence": 1, "digest.weekday": 1, "_id": 1},
                     plain(),

@@ -5,8 +5,8 @@
 //! the server a third of a statement each; on a clustered collection it reads whoever stands
 //! between them, so it is used only where few others do. A document that takes no entry ends such
 //! a statement: then each of its people gets one of their own, which tells whose it is. A router of
-//! a sharded cluster sends what names many to all shards without their versions, and a document that
-//! moves meanwhile may miss it; there each is named alone.
+//! a sharded cluster sends what names many to all shards without their versions, and a document
+//! that moves meanwhile may miss it; there each is named alone.
 
 use std::collections::HashMap;
 

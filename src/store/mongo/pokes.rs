@@ -33,8 +33,8 @@ const MOMENT: Duration = Duration::from_secs(2);
 
 impl Mongo {
     /// Makes the collection ready to be followed: it is capped, and holds a document, without which
-    /// it cannot be. What stands is left alone. Nobody needs it to work: without it processes notice
-    /// later what others changed.
+    /// it cannot be. What stands is left alone. Nobody needs it to work: without it processes
+    /// notice later what others changed.
     pub(super) async fn prepare_pokes(&self) {
         let ready = self.patiently("creating the collection of pokes", || {
             let db = self.database().clone();

@@ -3,8 +3,8 @@
 //!
 //! The rule: `$in` on the `_id` of a clustered collection reads all of it (MongoDB 6.0), so there
 //! people are asked for by equality: one command a person unites their days, or, with many people,
-//! one a day looks each of them up, by text only where nobody stands there otherwise. On ordinary collections, which older writers made, `$in` is the
-//! fastest there is.
+//! one a day looks each of them up, by text only where nobody stands there otherwise. On ordinary
+//! collections, which older writers made, `$in` is the fastest there is.
 
 use std::collections::HashMap;
 use std::ops::Bound;

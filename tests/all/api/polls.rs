@@ -60,8 +60,8 @@ async fn known(api: &Api, store: &FailingStore, path: &str) -> String {
     found.expect("no poll was ever answered from memory")
 }
 
-/// Polls with this tag until it is answered without any call of the store: what another process wrote
-/// may be news for a moment longer.
+/// Polls with this tag until it is answered without any call of the store: what another process
+/// wrote may be news for a moment longer.
 async fn from_memory(api: &Api, store: &FailingStore, path: &str, tag: &str) {
     let asking = async {
         loop {

@@ -299,7 +299,8 @@ async fn a_link_of_one_type_cannot_be_made_into_one_of_another(fresh: Fresh) {
     let [one, other] = [&mails[0], &mails[1]].map(link);
     let before = api.ada().await;
 
-    // Beginnings of one with ends of the other, at every place; and one called a link to everything.
+    // Beginnings of one with ends of the other, at every place; and one called a link to
+    // everything.
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut forged: Vec<Vec<u8>> = (4..one.len())
         .step_by(7)

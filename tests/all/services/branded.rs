@@ -1,4 +1,5 @@
-//! What is said of brands: who is refused one, what a rehearsal tells of them, and where links lead.
+//! What is said of brands: who is refused one, what a rehearsal tells of them, and where links
+//! lead.
 
 use tidings::clock::Clock as _;
 use tidings::render::Page;

@@ -1,5 +1,5 @@
-//! Rehearsals of batches: what is told of those that gather is what their mails then are, nothing is
-//! written, and who is left out is counted.
+//! Rehearsals of batches: what is told of those that gather is what their mails then are, nothing
+//! is written, and who is left out is counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

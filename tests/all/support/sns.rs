@@ -1,4 +1,5 @@
-//! What stands in for Amazon SNS: it keeps the certificate of the tests, and notes what is confirmed.
+//! What stands in for Amazon SNS: it keeps the certificate of the tests, and notes what is
+//! confirmed.
 //!
 //! The rule: every process of a town asks here and nowhere else, so no test looks outside. Its
 //! thread lives as long as the tests.
