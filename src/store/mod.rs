@@ -372,8 +372,8 @@ pub trait Journal: Send + Sync {
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>>;
 
     /// Leases so many pending fan-outs that nobody holds (or whose lease has run out by `now`) to
-    /// the owner, oldest first. Those that cannot be read are leased as well, so that
-    /// they are in nobody's way, and told.
+    /// the owner, oldest first. Those that cannot be read are leased as well, so that they are in
+    /// nobody's way, and told.
     async fn claim_fanouts(
         &self,
         owner: &str,

@@ -1,9 +1,11 @@
 //! Brands: a mail is of one, whole, and what is of none that there is waits.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use chrono::TimeDelta;
+use futures::FutureExt;
 use tidings::app::{App, Mailers};
 use tidings::clock::Ids;
 use tidings::config::Config;
@@ -12,10 +14,11 @@ use tidings::mail::Certainty;
 use tidings::services::Silent;
 use tidings::services::digest::Request as Run;
 use tidings::services::notify::Request;
+use tokio::time::timeout;
 
 use crate::mail::provider::{Dialect, Provider};
 use crate::support::Fresh;
-use crate::support::town::{Town, lost, monday, on_both_stores, request, saturday, to};
+use crate::support::town::{Call, Town, lost, monday, on_both_stores, request, saturday, to};
 
 on_both_stores! {
     two_brands_and_the_default_in_one_run_have_nothing_of_each_other
@@ -25,6 +28,7 @@ on_both_stores! {
     a_call_is_made_again_as_the_brand_it_was_made_for
     one_provider_that_wants_no_calls_holds_no_other_brand_up
     calls_that_go_astray_at_one_account_are_hidden_by_no_other
+    whoever_makes_a_brands_call_again_waits_for_its_account
     all_links_of_a_mail_are_of_its_brand
 }
 
@@ -413,6 +417,52 @@ async fn calls_that_go_astray_at_one_account_are_hidden_by_no_other(fresh: Fresh
     assert!(reason.contains("the last 3 calls"), "{reason}");
     assert_eq!(acmes.requests().len(), 3);
     assert!(shared.mails().len() >= 2, "the default was heard meanwhile");
+}
+
+/// A call of a brand went astray; while a digest's is under way at the same account, nobody makes
+/// the lost one again.
+async fn whoever_makes_a_brands_call_again_waits_for_its_account(fresh: Fresh) {
+    let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
+    let nowhere = "http://127.0.0.1:9";
+    let config = Config::parse(&three(nowhere, nowhere)).unwrap();
+    // The default has another account.
+    let mailers = Mailers {
+        default: Mailers::of(&config).unwrap().default,
+        ..Mailers::one(town.postbox.clone(), &config)
+    };
+    let app = Arc::new(assembled(&town, config, mailers));
+    for person in ["ada", "ben"] {
+        town.change(person, |user| user.brand = brand(WORDS[1]))
+            .await;
+    }
+    town.happens(&["a1"], to(&["ben"])).await;
+    town.clock.set(monday(0));
+    town.answer([lost()]);
+    happens(&app, vec![comment("remark-1", &["ada"], None)]).await;
+    app.sender().drain().await.unwrap();
+    let again = Arc::new(Mutex::new(None));
+    let (other, made, clock) = (app.clone(), again.clone(), town.clock.clone());
+    town.meanwhile(move || {
+        async move {
+            clock.advance(TimeDelta::minutes(1));
+            let mut step = tokio::spawn(async move { other.sender().step().await });
+            let waits = timeout(Duration::from_millis(500), &mut step)
+                .await
+                .is_err();
+            *made.lock().unwrap() = Some((waits, step));
+        }
+        .boxed()
+    });
+
+    app.digests().run(&Run::default(), &Silent).await.unwrap();
+
+    let (waited, step) = again.lock().unwrap().take().expect("no call was made");
+    assert!(waited, "the call was made again beside the digest's");
+    step.await.unwrap().unwrap();
+    let of_ben = |call: &Call| call.deliveries[0].as_str().contains("ben");
+    let of_ben: Vec<bool> = town.calls().iter().map(of_ben).collect();
+    assert_eq!(of_ben, [false, true, false]);
+    assert_eq!(town.mails().len(), 2);
 }
 
 async fn all_links_of_a_mail_are_of_its_brand(fresh: Fresh) {

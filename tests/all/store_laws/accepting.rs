@@ -3,7 +3,7 @@
 use tidings::domain::{Audience, Fanout, FanoutState, ObjectId, Point};
 use tidings::store::Accepted;
 
-use super::journal::{accept, progress, soon};
+use super::journal::{accept, claim, progress, soon};
 use crate::support::*;
 
 pub async fn what_is_accepted_is_in_the_journal_with_every_field(store: Fresh) {
@@ -47,8 +47,7 @@ pub async fn batch_keys_come_back_as_they_are_and_none_as_none(store: Fresh) {
     for (fanout, again) in all.iter().zip(again) {
         assert_eq!(again, Accepted::Known(Box::new(fanout.clone())));
     }
-    let claimed = store.claim_fanouts("one", noon(), soon(), 100.into()).await;
-    let claimed = claimed.unwrap().fanouts.into_iter();
+    let claimed = claim(&store, "one", noon(), soon(), 100).await.into_iter();
     let claimed: Vec<_> = claimed.map(|fanout| fanout.batch_key).collect();
     let accepted: Vec<_> = all.into_iter().map(|fanout| fanout.batch_key).collect();
     assert_eq!(claimed, accepted);
@@ -124,10 +123,7 @@ pub async fn of_many_who_accept_one_key_at_once_one_is_new(store: Fresh) {
 
 pub async fn a_known_answer_shows_how_far_it_is(store: Fresh) {
     accept(&store, [1]).await;
-    store
-        .claim_fanouts("one", noon(), soon(), 10.into())
-        .await
-        .unwrap();
+    claim(&store, "one", noon(), soon(), 10).await;
     store
         .save_fanouts("one", soon(), &[(id(1), progress("m", 3, true))])
         .await

@@ -16,6 +16,18 @@ pub(super) async fn accept(store: &Fresh, numbers: impl IntoIterator<Item = u32>
     store.accept(&fanouts).await.unwrap();
 }
 
+/// What the owner leases of any, at this moment and until then.
+pub(super) async fn claim(
+    store: &Fresh,
+    owner: &str,
+    now: chrono::DateTime<chrono::Utc>,
+    until: chrono::DateTime<chrono::Utc>,
+    most: impl Into<AtMost>,
+) -> Vec<Fanout> {
+    let claimed = store.claim_fanouts(owner, now, until, most.into()).await;
+    claimed.unwrap().fanouts
+}
+
 fn ids(fanouts: &[Fanout]) -> Vec<tidings::domain::Id> {
     fanouts.iter().map(|fanout| fanout.id).collect()
 }
@@ -35,16 +47,8 @@ pub(super) fn progress(cursor: &str, people: u64, done: bool) -> Progress {
 pub async fn fan_outs_are_claimed_oldest_first_up_to_the_limit(store: Fresh) {
     accept(&store, [3, 1, 2, 5, 4]).await;
 
-    let first = store
-        .claim_fanouts("one", noon(), soon(), 2.into())
-        .await
-        .unwrap()
-        .fanouts;
-    let rest = store
-        .claim_fanouts("one", noon(), soon(), 10.into())
-        .await
-        .unwrap()
-        .fanouts;
+    let first = claim(&store, "one", noon(), soon(), 2).await;
+    let rest = claim(&store, "one", noon(), soon(), 10).await;
 
     assert_eq!(ids(&first), [id(1), id(2)]);
     assert_eq!(ids(&rest), [id(3), id(4), id(5)]);
@@ -85,8 +89,7 @@ pub async fn small_fan_outs_are_claimed_with_those_before_them(store: Fresh) {
     store.accept(&all).await.unwrap();
     let claim = async |any, small| {
         let most = AtMost { any, small };
-        let claimed = store.claim_fanouts("one", noon(), soon(), most).await;
-        ids(&claimed.unwrap().fanouts)
+        ids(&claim(&store, "one", noon(), soon(), most).await)
     };
 
     // Up to the first that is not small, after so many of any.
@@ -114,16 +117,15 @@ pub async fn very_many_small_fan_outs_are_claimed_together(store: Fresh) {
         any: 1,
         small: 2_000,
     };
-    let claimed = store.claim_fanouts("one", noon(), soon(), most).await;
+    let claimed = claim(&store, "one", noon(), soon(), most).await;
 
     let expected: Vec<_> = (1..=300).map(id).collect();
-    assert_eq!(ids(&claimed.unwrap().fanouts), expected);
+    assert_eq!(ids(&claimed), expected);
 }
 
 pub async fn a_cursor_that_is_not_said_stays(store: Fresh) {
     accept(&store, [1]).await;
-    let claimed = store.claim_fanouts("one", noon(), soon(), 1.into());
-    claimed.await.unwrap();
+    claim(&store, "one", noon(), soon(), 1).await;
     let page = [(id(1), progress("m", 3, false))];
     store.save_fanouts("one", soon(), &page).await.unwrap();
 
@@ -142,27 +144,11 @@ pub async fn a_cursor_that_is_not_said_stays(store: Fresh) {
 
 pub async fn what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out(store: Fresh) {
     accept(&store, [1, 2]).await;
-    store
-        .claim_fanouts("one", noon(), soon(), 1.into())
-        .await
-        .unwrap();
+    claim(&store, "one", noon(), soon(), 1).await;
 
-    let other = store
-        .second()
-        .claim_fanouts("two", noon(), noon() + minutes(9), 10.into())
-        .await
-        .unwrap()
-        .fanouts;
-    let again = store
-        .claim_fanouts("one", noon(), soon(), 10.into())
-        .await
-        .unwrap()
-        .fanouts;
-    let later = store
-        .claim_fanouts("two", noon() + minutes(2), noon() + minutes(9), 10.into())
-        .await
-        .unwrap()
-        .fanouts;
+    let other = claim(&store.second(), "two", noon(), noon() + minutes(9), 10).await;
+    let again = claim(&store, "one", noon(), soon(), 10).await;
+    let later = claim(&store, "two", noon() + minutes(2), noon() + minutes(9), 10).await;
 
     assert_eq!(ids(&other), [id(2)]);
     assert_eq!(ids(&again), []);
@@ -177,22 +163,18 @@ pub async fn what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out(s
 pub async fn claimants_at_once_never_share(store: Fresh) {
     accept(&store, 0..60).await;
 
-    let claim = |store: Fresh, n: u32| async move {
+    let claim_all = |store: Fresh, n: u32| async move {
         let owner = format!("owner {n}");
         let mut held = Vec::new();
         loop {
-            let claimed = store
-                .claim_fanouts(&owner, noon(), soon(), 3.into())
-                .await
-                .unwrap()
-                .fanouts;
+            let claimed = claim(&store, &owner, noon(), soon(), 3).await;
             if claimed.is_empty() {
                 return held;
             }
             held.extend(ids(&claimed));
         }
     };
-    let held = store.at_once(8, claim).await.concat();
+    let held = store.at_once(8, claim_all).await.concat();
 
     let each: BTreeSet<_> = held.iter().copied().collect();
     assert_eq!((held.len(), each.len()), (60, 60));
@@ -200,10 +182,7 @@ pub async fn claimants_at_once_never_share(store: Fresh) {
 
 pub async fn progress_is_saved_and_the_lease_goes_on(store: Fresh) {
     accept(&store, [1, 2]).await;
-    store
-        .claim_fanouts("one", noon(), soon(), 10.into())
-        .await
-        .unwrap();
+    claim(&store, "one", noon(), soon(), 10).await;
 
     let until = noon() + minutes(30);
     let saved = store
@@ -218,44 +197,27 @@ pub async fn progress_is_saved_and_the_lease_goes_on(store: Fresh) {
         ..fanout(2)
     };
     assert_eq!(store.fanout(id(2)).await.unwrap(), Some(expected));
-    let later = store
-        .claim_fanouts("two", noon() + minutes(2), until, 10.into())
-        .await
-        .unwrap()
-        .fanouts;
+    let later = claim(&store, "two", noon() + minutes(2), until, 10).await;
     assert_eq!(ids(&later), [id(1)]);
 }
 
 pub async fn a_claimant_goes_on_where_the_last_one_stopped(store: Fresh) {
     accept(&store, [1]).await;
-    store
-        .claim_fanouts("one", noon(), soon(), 10.into())
-        .await
-        .unwrap();
+    claim(&store, "one", noon(), soon(), 10).await;
     store
         .save_fanouts("one", soon(), &[(id(1), progress("m", 7, false))])
         .await
         .unwrap();
 
-    let claimed = store
-        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 10.into())
-        .await
-        .unwrap()
-        .fanouts;
+    let claimed = claim(&store, "two", noon() + minutes(5), noon() + minutes(9), 10).await;
 
     assert_eq!(claimed[0].progress, progress("m", 7, false));
 }
 
 pub async fn a_save_is_refused_after_the_lease_is_lost(store: Fresh) {
     accept(&store, [1, 2]).await;
-    store
-        .claim_fanouts("one", noon(), soon(), 1.into())
-        .await
-        .unwrap();
-    store
-        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 1.into())
-        .await
-        .unwrap();
+    claim(&store, "one", noon(), soon(), 1).await;
+    claim(&store, "two", noon() + minutes(5), noon() + minutes(9), 1).await;
 
     let work = [
         (id(1), progress("m", 1, true)),
@@ -283,14 +245,8 @@ pub async fn a_save_is_refused_after_the_lease_is_lost(store: Fresh) {
 
 pub async fn saves_are_answered_in_the_order_asked(store: Fresh) {
     accept(&store, [1, 2, 3]).await;
-    store
-        .claim_fanouts("two", noon(), soon(), 1.into())
-        .await
-        .unwrap();
-    store
-        .claim_fanouts("one", noon(), soon(), 2.into())
-        .await
-        .unwrap();
+    claim(&store, "two", noon(), soon(), 1).await;
+    claim(&store, "one", noon(), soon(), 2).await;
 
     let work = [3, 1, 2].map(|n| (id(n), progress("m", u64::from(n), false)));
     let saved = store.save_fanouts("one", soon(), &work).await.unwrap();
@@ -311,10 +267,7 @@ pub async fn saves_are_answered_in_the_order_asked(store: Fresh) {
 
 pub async fn what_is_done_leaves_the_backlog_and_gives_up_its_lease(store: Fresh) {
     accept(&store, [1, 2]).await;
-    store
-        .claim_fanouts("one", noon(), soon(), 10.into())
-        .await
-        .unwrap();
+    claim(&store, "one", noon(), soon(), 10).await;
 
     store
         .save_fanouts("one", soon(), &[(id(1), progress("z", 5, true))])
@@ -330,11 +283,7 @@ pub async fn what_is_done_leaves_the_backlog_and_gives_up_its_lease(store: Fresh
     );
     let done = store.fanout(id(1)).await.unwrap().unwrap();
     assert_eq!((done.state, done.lease), (FanoutState::Done, None));
-    let later = store
-        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 10.into())
-        .await
-        .unwrap()
-        .fanouts;
+    let later = claim(&store, "two", noon() + minutes(5), noon() + minutes(9), 10).await;
     assert_eq!(ids(&later), [id(2)], "what is done is not claimed again");
     let again = store
         .save_fanouts("one", soon(), &[(id(1), progress("a", 0, false))])
@@ -349,14 +298,8 @@ pub async fn what_is_done_leaves_the_backlog_and_gives_up_its_lease(store: Fresh
 
 pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
     accept(&store, [1, 2, 3]).await;
-    store
-        .claim_fanouts("two", noon(), soon(), 1.into())
-        .await
-        .unwrap();
-    store
-        .claim_fanouts("one", noon(), soon(), 10.into())
-        .await
-        .unwrap();
+    claim(&store, "two", noon(), soon(), 1).await;
+    claim(&store, "one", noon(), soon(), 10).await;
     store
         .save_fanouts("one", soon(), &[(id(2), progress("m", 1, false))])
         .await
@@ -366,11 +309,7 @@ pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
     store.release_fanouts("nobody").await.unwrap();
 
     assert_eq!(store.fanout(id(2)).await.unwrap().unwrap().lease, None);
-    let claimed = store
-        .claim_fanouts("three", noon(), soon(), 10.into())
-        .await
-        .unwrap()
-        .fanouts;
+    let claimed = claim(&store, "three", noon(), soon(), 10).await;
     assert_eq!(
         ids(&claimed),
         [id(2), id(3)],
@@ -388,10 +327,7 @@ pub async fn busy_days_are_those_with_pending_fan_outs(store: Fresh) {
         .accept(&[on(1, 3), on(2, 0), on(3, 3), on(4, 5)])
         .await
         .unwrap();
-    store
-        .claim_fanouts("one", noon(), soon(), 10.into())
-        .await
-        .unwrap();
+    claim(&store, "one", noon(), soon(), 10).await;
     store
         .save_fanouts(
             "one",
@@ -413,14 +349,7 @@ pub async fn busy_days_are_those_with_pending_fan_outs(store: Fresh) {
 pub async fn an_empty_journal_has_nothing_to_do(store: Fresh) {
     assert!(store.accept(&[]).await.unwrap().is_empty());
 
-    assert!(
-        store
-            .claim_fanouts("one", noon(), soon(), 10.into())
-            .await
-            .unwrap()
-            .fanouts
-            .is_empty()
-    );
+    assert!(claim(&store, "one", noon(), soon(), 10).await.is_empty());
     assert!(store.busy_days().await.unwrap().is_empty());
     assert_eq!(store.backlog().await.unwrap(), Backlog::default());
 }

@@ -160,7 +160,7 @@ impl Sender {
                 let is_ours = sender.gate.account == self.gate.account;
                 let _turn = match is_ours {
                     true => None,
-                    false => Some(sender.gate.turn().await),
+                    false => Some(sender.turn_of(&rows).await),
                 };
                 sender.resolve(rows).boxed().await?;
             }
