@@ -241,13 +241,6 @@ impl Feeds {
         Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
     }
 
-    /// What they muted.
-    async fn mutes(&self, user: &UserId) -> Result<Mutes> {
-        let found = self.directory.users(std::slice::from_ref(user)).await?;
-        let found = found.into_iter().next().flatten();
-        Ok(found.map_or_else(Mutes::default, |user| user.mutes))
-    }
-
     async fn standing(&self, user: &UserId) -> Result<Standing> {
         self.standing_where(user, |_| false).await
     }
@@ -286,13 +279,12 @@ impl Feeds {
 
     async fn read(&self, user: &UserId, window: Window) -> Result<Arc<Reading>> {
         let glance = self.shelf.glance_of_person(user);
-        let stacks = self.window_of(user, &window);
-        let (person, inbox, mutes) =
-            futures::try_join!(stacks, self.inbox(user), self.mutes(user))?;
+        let parts = self.inboxes.feed(window.clone(), user).await?;
+        let mutes = parts.user.map_or_else(Mutes::default, |user| user.mutes);
         let reading = Arc::new(Reading {
             window,
-            person,
-            inbox,
+            person: parts.person,
+            inbox: parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone())),
             mutes,
             digests: OnceCell::new(),
         });

@@ -38,7 +38,7 @@ pub use day_sum::{DaySum, Summing};
 pub use deliveries::{Claim, Deliveries, DeliveryFilter, Waits};
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, SeenReports, Suppressions};
-pub use inboxes::Inboxes;
+pub use inboxes::{FeedParts, Inboxes};
 pub use moving::{Kept, Kind, Movable, MoveNote, Moving, Portion, Reached, Role};
 pub use pokes::Pokes;
 pub use retention::{Forgettable, Retention};

@@ -21,8 +21,8 @@ use crate::metrics::Metrics;
 use crate::services::mailing::{GIVEN_UP, NOTHING_LEFT};
 use crate::store::{
     Accepted, AccumulatorFilter, AtMost, BatchFilter, Batches, Claim, Claimed, Counted, DaySum,
-    Days, Deliveries, DeliveryFilter, Diagnostics, Directory, Feedbacks, FollowChange, Forgettable,
-    Inboxes, Journal, Leases, Meeting, NewMarker, Notes, Objects, Outstanding, People,
+    Days, Deliveries, DeliveryFilter, Diagnostics, Directory, FeedParts, Feedbacks, FollowChange,
+    Forgettable, Inboxes, Journal, Leases, Meeting, NewMarker, Notes, Objects, Outstanding, People,
     PeopleFilter, Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema,
     SeenReports, Server, Stacks, Store, Suppressions, Waits,
 };
@@ -380,6 +380,7 @@ hand_on! { Objects:
 
 hand_on! { Inboxes:
     inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
+    feed(window: Window, user: &UserId) -> FeedParts;
     put_inbox(inbox: &Inbox, revision: Id) -> bool;
 }
 

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use bson::raw::cstr;
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use chrono::Weekday;
 use chrono_tz::Tz;
 use mongodb::options::FindOptions;
@@ -17,13 +17,13 @@ use sha2::{Digest, Sha256};
 use super::bulk::{Delete, Verb, Write};
 use super::patience::limit;
 use super::values::{ids_in_order, put};
-use super::{FOLLOWS, Mongo, USERS, records};
+use super::{FOLLOWS, Mongo, USERS, document};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
 use crate::domain::{Cadence, DueChoices, FollowKey, Point, Poke, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
-use crate::store::record::write_bson;
+use crate::store::record::{read_bson, write_bson};
 use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result};
 
 /// So many follows are looked up in one request.
@@ -70,14 +70,8 @@ impl Directory for Mongo {
         let options = FindOptions::default();
         let doing = "reading users";
         let found = self.find_raw(doing, USERS, &filter, options).await?;
-        let mut users = HashMap::with_capacity(found.len());
-        for user in records::<UserRecord>(doing, &found) {
-            match user {
-                Ok(user) => drop(users.insert(user.id.clone(), user)),
-                // One bad record must not keep everybody else's mail: its owner is nobody we know.
-                Err(error) => tracing::warn!(%error, "a user cannot be read, and gets no mail"),
-            }
-        }
+        let found = found.iter().filter_map(|raw| known(doing, raw));
+        let users: HashMap<UserId, User> = found.map(|user| (user.id.clone(), user)).collect();
         Ok(ids.iter().map(|id| users.get(id).cloned()).collect())
     }
 
@@ -301,6 +295,19 @@ impl Mongo {
         let mut ids = ids_in_order(doc! {"_id": 1}, limit);
         ids.batch_size = Some(PAGE);
         self.find_raw(doing, collection, filter, ids).await
+    }
+}
+
+/// A person's record. One that cannot be read must not keep everybody else's mail: its owner is
+/// nobody we know.
+pub(super) fn known(doing: &str, raw: &RawDocument) -> Option<User> {
+    match read_bson::<UserRecord>(raw) {
+        Ok(user) => Some(user),
+        Err(error) => {
+            document(doing, raw)?;
+            tracing::warn!(%error, "a user cannot be read, and gets no mail");
+            None
+        }
     }
 }
 

@@ -7,17 +7,17 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use bson::{Bson, RawDocumentBuf, doc};
+use bson::{Bson, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 
 use super::bulk::{Verb, Write};
 use super::values::oid;
 use super::{INBOXES, Mongo, document};
-use crate::domain::{Id, Inbox, Poke, UserId};
+use crate::domain::{Id, Inbox, Poke, UserId, Window};
 use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
 use crate::store::record::{read_bson, write_bson};
-use crate::store::{Inboxes, Result};
+use crate::store::{FeedParts, Inboxes, Result};
 
 #[async_trait]
 impl Inboxes for Mongo {
@@ -29,32 +29,15 @@ impl Inboxes for Mongo {
         let names: Vec<&str> = users.iter().map(UserId::as_str).collect();
         let (filter, options) = (doc! {"_id": {"$in": names}}, FindOptions::default());
         let found = self.find_raw(doing, INBOXES, &filter, options).await?;
-        let mut inboxes = HashMap::with_capacity(found.len());
-        for raw in &found {
-            let inbox = match read_bson::<InboxRecord>(raw) {
-                Ok(inbox) => inbox,
-                Err(error) => {
-                    tracing::warn!(%error, "what somebody has seen cannot be read; all is new");
-                    let Some(standing) = document(doing, raw) else {
-                        continue;
-                    };
-                    let (Ok(user), stamp) =
-                        (standing.get_str("_id"), standing.get_object_id("stamp"))
-                    else {
-                        continue;
-                    };
-                    Inbox {
-                        revision: stamp.ok().map(|stamp| Id::from_bytes(stamp.bytes())),
-                        ..Inbox::empty(UserId::stored(user))
-                    }
-                }
-            };
-            inboxes.insert(inbox.user.clone(), inbox);
-        }
-        Ok(users
-            .iter()
-            .map(|user| inboxes.get(user).cloned())
-            .collect())
+        let found = found.iter().filter_map(|raw| inbox(doing, raw));
+        let inboxes: HashMap<UserId, Inbox> =
+            found.map(|inbox| (inbox.user.clone(), inbox)).collect();
+        let inboxes = users.iter().map(|user| inboxes.get(user).cloned());
+        Ok(inboxes.collect())
+    }
+
+    async fn feed(&self, window: Window, user: &UserId) -> Result<FeedParts> {
+        self.feed_parts(&window, user).await
     }
 
     async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
@@ -95,4 +78,19 @@ impl Inboxes for Mongo {
         };
         self.0.inboxes.write(inbox.user.as_str(), put, all).await
     }
+}
+
+/// A record that stands; nothing where even whose it is cannot be read.
+pub(super) fn inbox(doing: &str, raw: &RawDocument) -> Option<Inbox> {
+    let error = match read_bson::<InboxRecord>(raw) {
+        Ok(inbox) => return Some(inbox),
+        Err(error) => error,
+    };
+    tracing::warn!(%error, "what somebody has seen cannot be read; all is new");
+    let standing = document(doing, raw)?;
+    let stamp = standing.get_object_id("stamp").ok();
+    Some(Inbox {
+        revision: stamp.map(|stamp| Id::from_bytes(stamp.bytes())),
+        ..Inbox::empty(UserId::stored(standing.get_str("_id").ok()?))
+    })
 }

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bson::{Bson, Document, RawDocumentBuf};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use futures::stream::{self, StreamExt};
 use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
@@ -352,8 +352,8 @@ fn readable(doing: &str, found: &[RawDocumentBuf]) -> Vec<Document> {
     found.filter_map(|raw| document(doing, raw)).collect()
 }
 
-fn document(doing: &str, raw: &RawDocumentBuf) -> Option<Document> {
-    let document = Document::try_from(&**raw);
+fn document(doing: &str, raw: &RawDocument) -> Option<Document> {
+    let document = Document::try_from(raw);
     let said = document.inspect_err(|error| {
         tracing::warn!(doing, %error, "a document cannot be read, and is passed over");
     });

@@ -16,10 +16,12 @@ use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 
 use super::decode::RawStack;
+use super::directory::known;
+use super::inboxes::inbox;
 use super::scan::Range;
-use super::{Known, Layout, Mongo, at_once};
+use super::{INBOXES, Known, Layout, Mongo, USERS, at_once};
 use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
-use crate::store::Result;
+use crate::store::{FeedParts, Result};
 
 /// From how many people on it pays to find out how the days are laid out.
 const MANY: usize = 16;
@@ -90,30 +92,48 @@ impl Mongo {
 
     /// One person's stacks of these days, by one command.
     async fn look_up(&self, days: &[Day], user: &UserId) -> Result<Vec<(UserId, Stack)>> {
-        let mut branches = days.iter().enumerate().flat_map(|(index, day)| {
-            let branch = move |id: Bson| {
-                let own = doc! {"$match": {"_id": {"$eq": id}}};
-                (
-                    day.collection(),
-                    vec![own, doc! {"$set": {"day": index as i32}}],
-                )
-            };
-            spellings(user).map(branch)
-        });
+        let doing = "reading a person's stacks";
+        let documents = self.united(doing, branches(days, user)).await?;
+        Ok(stacks(days, &documents).collect())
+    }
+
+    /// What a person's feed rests on, by one command.
+    pub(super) async fn feed_parts(&self, window: &Window, user: &UserId) -> Result<FeedParts> {
+        let (doing, days): (_, Vec<Day>) = ("reading a feed", window.days().collect());
+        let record = |collection: &str| {
+            let own = doc! {"$match": {"_id": user.as_str()}};
+            let wrapped = doc! {"$replaceRoot": {"newRoot": {collection: "$$ROOT"}}};
+            (collection.to_owned(), vec![own, wrapped])
+        };
+        let records = [record(INBOXES), record(USERS)];
+        let branches = branches(&days, user).chain(records);
+        let documents = self.united(doing, branches).await?;
+        let record = |collection: &str| {
+            let mut found = documents.iter();
+            found.find_map(|document| document.get_document(collection).ok())
+        };
+        let mut found = Found::default();
+        found.add(stacks(&days, &documents).collect());
+        Ok(FeedParts {
+            person: found.of(user),
+            inbox: record(INBOXES).and_then(|record| inbox(doing, record)),
+            user: record(USERS).and_then(|record| known(doing, record)),
+        })
+    }
+
+    /// What all of these branches find, by one command.
+    async fn united(
+        &self,
+        doing: &str,
+        mut branches: impl Iterator<Item = (String, Vec<Document>)>,
+    ) -> Result<Vec<RawDocumentBuf>> {
         let Some((first, mut pipeline)) = branches.next() else {
             return Ok(Vec::new());
         };
         pipeline.extend(branches.map(|(coll, pipeline)| {
             doc! {"$unionWith": {"coll": coll, "pipeline": pipeline}}
         }));
-        let doing = "reading a person's stacks";
-        let documents = self.aggregate(doing, &first, pipeline).await?;
-        let day = |stack: &RawStack<'_>| {
-            let index = stack.number("day").ok().flatten()?;
-            days.get(index as usize).copied()
-        };
-        let read = |document| read(document, day);
-        Ok(documents.iter().filter_map(read).collect())
+        self.aggregate(doing, &first, pipeline).await
     }
 
     /// Many people's stacks of one day.
@@ -212,6 +232,28 @@ impl Mongo {
     }
 }
 
+/// Finds a person's stack of each of these days, and says of each which of them it is.
+fn branches(days: &[Day], user: &UserId) -> impl Iterator<Item = (String, Vec<Document>)> {
+    days.iter().enumerate().flat_map(|(index, day)| {
+        let branch = move |id: Bson| {
+            let own = doc! {"$match": {"_id": {"$eq": id}}};
+            let day_is = doc! {"$set": {"day": index as i32}};
+            (day.collection(), vec![own, day_is])
+        };
+        spellings(user).map(branch)
+    })
+}
+
+/// The stacks that these branches found.
+fn stacks(days: &[Day], documents: &[RawDocumentBuf]) -> impl Iterator<Item = (UserId, Stack)> {
+    let day = |stack: &RawStack<'_>| {
+        let index = stack.number("day").ok().flatten()?;
+        days.get(index as usize).copied()
+    };
+    let documents = documents.iter();
+    documents.filter_map(move |document| read(document, day))
+}
+
 /// How a person's `_id` may be spelled: as an ObjectId, where it can be one, and as text.
 fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
     let legacy = user
@@ -245,14 +287,15 @@ impl Found {
     }
 
     fn in_order(mut self, people: &[UserId]) -> Vec<PersonStacks> {
-        let person = |user: &UserId| {
-            let mut stacks = self.0.remove(user).unwrap_or_default();
-            stacks.sort_by_key(|stack| stack.id);
-            PersonStacks {
-                user: user.clone(),
-                stacks,
-            }
-        };
-        people.iter().map(person).collect()
+        people.iter().map(|user| self.of(user)).collect()
+    }
+
+    fn of(&mut self, user: &UserId) -> PersonStacks {
+        let mut stacks = self.0.remove(user).unwrap_or_default();
+        stacks.sort_by_key(|stack| stack.id);
+        PersonStacks {
+            user: user.clone(),
+            stacks,
+        }
     }
 }

@@ -3,14 +3,14 @@
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Transaction};
 
-use super::Sqlite;
 use super::columns::{Met, Table, fields};
-use super::connections::Answer;
+use super::connections::{Answer, readable};
 use super::pokes::poke;
-use crate::domain::{Id, Inbox, Poke, UserId};
+use super::{Sqlite, directory, stacks};
+use crate::domain::{Id, Inbox, Poke, UserId, Window};
 use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
-use crate::store::{Inboxes, Result};
+use crate::store::{FeedParts, Inboxes, Result};
 
 pub(super) const INBOXES: Table = Table {
     name: "inboxes",
@@ -22,6 +22,19 @@ impl Inboxes for Sqlite {
     async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
         self.read_each("reading what people have seen", users, find)
             .await
+    }
+
+    async fn feed(&self, window: Window, user: &UserId) -> Result<FeedParts> {
+        let user = user.clone();
+        let read = move |transaction: &Transaction<'_>| {
+            let mut people = stacks::each(transaction, &window, vec![user.clone()])?;
+            Ok(FeedParts {
+                person: people.remove(0),
+                inbox: find(transaction, &user)?,
+                user: readable(directory::find(transaction, &user))?,
+            })
+        };
+        self.connections.read("reading a feed", read).await
     }
 
     async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {

@@ -279,7 +279,7 @@ fn push(
 }
 
 /// One look-up for each person, day and form.
-fn each(
+pub(super) fn each(
     transaction: &Transaction<'_>,
     window: &Window,
     people: Vec<UserId>,

@@ -265,9 +265,12 @@ async fn records_with_bad_text_stop_nobody_elses_mail(fresh: Fresh) {
         put_into(&database, "users", ada).await;
         let work = doc! {"_id": "a2", "notifiable": true, "title": NOT_UTF8};
         put_into(&database, "objects", work).await;
+        let seen = doc! {"_id": "ada", "days": NOT_UTF8};
+        put_into(&database, "inboxes", seen).await;
     } else {
         let file = file(&fresh);
         for spoil in [
+            "INSERT INTO inboxes VALUES ('ada', '', 0, CAST(x'ff' AS TEXT))",
             "UPDATE users SET name = CAST(x'ff' AS TEXT) WHERE id = 'ada'",
             "UPDATE objects SET title = CAST(x'ff' AS TEXT) WHERE id = 'a2'",
         ] {
@@ -282,6 +285,7 @@ async fn records_with_bad_text_stop_nobody_elses_mail(fresh: Fresh) {
     assert_eq!(town.told_to("ben"), ["a1"]);
     assert_eq!(town.told_to("ada"), Vec::<String>::new());
     assert_eq!(feed(&town, "ben").await, 2);
+    assert_eq!(feed(&town, "ada").await, 2);
 }
 
 async fn fan_outs_that_nobody_can_read_stop_no_others(fresh: Fresh) {

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use tidings::domain::inbox::{Entries, StackMarks};
-use tidings::domain::{Id, Inbox};
-use tidings::store::Forgettable;
+use tidings::domain::{Id, Inbox, User, Window};
+use tidings::store::{FeedParts, Forgettable, Meeting, People};
 
 use crate::support::*;
 
@@ -51,6 +51,48 @@ pub async fn an_inbox_comes_back_with_every_field(store: Fresh) {
     };
     assert_eq!(found, [put(3), None, put(0), put(2), put(1), put(0)]);
     assert_eq!(nothing, []);
+}
+
+pub async fn a_feed_is_what_its_parts_are_by_themselves(store: Fresh) {
+    // An id that an older writer may have stored as an ObjectId, and one that is like an operator.
+    let names = ["533998b1c9dc24c371000041", "ada", "$_id", "ben"];
+    for (name, n) in names[..3].iter().zip(1..) {
+        let person = user(name);
+        for day in [today().back(1), today()] {
+            let pushes = push_to(&person, events(2, n));
+            store.push(day, 1_000, &pushes).await.unwrap();
+        }
+        store.put_users(&[User::new(person)]).await.unwrap();
+        assert!(store.put_inbox(&marked(name, 3), id(n)).await.unwrap());
+    }
+    let event = r#"{"t":"ArtworkPublished","o":"a"}"#;
+    let old = format!(r#"{{"_id":{{"$oid":"{}"}},"events":[{event}]}}"#, names[0]);
+    store
+        .restore_day(today(), &[old], Meeting::Same)
+        .await
+        .unwrap();
+
+    let mut stacks = Vec::new();
+    for name in names {
+        let person = user(name);
+        let feed = store.feed(window(), &person).await.unwrap();
+        let each = std::slice::from_ref(&person);
+        let windows = store.windows(window(), People::Each(each)).await.unwrap();
+        let users = store.users(each).await.unwrap();
+        let parts = FeedParts {
+            person: windows[0].clone(),
+            inbox: standing(&store, name).await,
+            user: users[0].clone(),
+        };
+        assert_eq!(feed, parts);
+        stacks.push(feed.person.stacks.len());
+    }
+    assert_eq!(stacks, [3, 2, 2, 0]);
+
+    let long_ago = Window::ending(today().back(365), 7);
+    let feed = store.feed(long_ago, &user("ada")).await.unwrap();
+    assert_eq!(feed.person.stacks, []);
+    assert_eq!(feed.inbox, standing(&store, "ada").await);
 }
 
 pub async fn an_inbox_is_put_in_the_place_of_what_was_read_and_of_nothing_else(store: Fresh) {

@@ -115,6 +115,7 @@ laws! {
         accumulators_are_found_by_what_their_batches_keep;
     inboxes:
         an_inbox_comes_back_with_every_field
+        a_feed_is_what_its_parts_are_by_themselves
         an_inbox_is_put_in_the_place_of_what_was_read_and_of_nothing_else
         of_many_who_mark_at_once_nobodys_mark_is_lost
         of_many_puts_at_once_each_is_told_its_own_end

@@ -25,10 +25,10 @@ use tidings::domain::{
 };
 use tidings::store::{
     Accepted, AccumulatorFilter, AtMost, BatchFilter, Batches, Claim, Claimed, Counted, DaySum,
-    Days, Deliveries, DeliveryFilter, Diagnostics, Directory, Error, Feedbacks, FollowChange,
-    Forgettable, Inboxes, Journal, Leases, Meeting, NewMarker, Notes, Objects, Outstanding, People,
-    PeopleFilter, Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema,
-    SeenReports, Server, Stacks, Store, Suppressions, Waits,
+    Days, Deliveries, DeliveryFilter, Diagnostics, Directory, Error, FeedParts, Feedbacks,
+    FollowChange, Forgettable, Inboxes, Journal, Leases, Meeting, NewMarker, Notes, Objects,
+    Outstanding, People, PeopleFilter, Pokes, Pushed, Pushes, RawStack, Result, Retention,
+    Retractions, Schema, SeenReports, Server, Stacks, Store, Suppressions, Waits,
 };
 
 /// How the nth call fails.
@@ -314,6 +314,7 @@ hand_on! { Objects:
 
 hand_on! { Inboxes:
     inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
+    feed(window: Window, user: &UserId) -> FeedParts;
     put_inbox(inbox: &Inbox, revision: Id) -> bool;
 }
 
