@@ -4,8 +4,9 @@
 //! so, before the cursor moves past it; both are harmless again, so a crash at any point loses
 //! nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the
 //! order of user ids: what goes to the same person is one push. Nobody waits for a longer audience
-//! than their own for more than a few pages. A page is cut in [`page`]; which long audiences wait
-//! for company is in [`linger`].
+//! than their own for more than a few pages. While a page joins and is saved, the next is claimed
+//! and pushed; each of both goes on in the order in which it was claimed. A page is cut in
+//! [`page`]; which long audiences wait for company is in [`linger`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::polls::Polls;
 use crate::clock::Clock;
 use crate::domain::batch::{AccumulatorId, Item};
 use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Policies, Progress, Route, User, UserId};
-use crate::store::{AtMost, Claimed, Directory, Journal, Result, Stacks};
+use crate::store::{AtMost, Claimed, Directory, Journal, Pushed, Result, Stacks};
 use crate::wire::round::FannedOut;
 
 mod linger;
@@ -79,22 +80,46 @@ impl Fanouts {
         if lanes.is_empty() && done.is_whole() {
             return Ok(None);
         }
-        while !progress.stopping()
-            && let Some(mut lane) = lanes.pop_front()
-        {
-            done += self.fan_out(&mut lane, progress).await?;
-            if !lane.walks.is_empty() {
-                lanes.push_back(lane);
-                if lanes.len() < LANES {
+        let (mut landed, mut looks) = (None, false);
+        loop {
+            let ahead = async {
+                if progress.stopping() {
+                    return Ok(None);
+                }
+                if looks || lanes.is_empty() {
                     // They come first: their first page may be all there is of them.
                     let came = self.next(linger, &mut done).await?;
                     came.into_iter()
                         .rev()
                         .for_each(|lane| lanes.push_front(lane));
                 }
+                match lanes.pop_front() {
+                    Some(lane) => Ok(Some(self.push(lane).await?)),
+                    None => Ok(None),
+                }
+            };
+            let behind = async {
+                match landed {
+                    Some(landed) => Ok(Some(self.settle(landed, progress).await?)),
+                    None => Ok(None),
+                }
+            };
+            // Whatever becomes of one, the other is seen through.
+            let (ahead, behind): (Result<_>, Result<_>) = futures::join!(ahead, behind);
+            let (ahead, behind) = (ahead?, behind?);
+            if ahead.is_none() && behind.is_none() {
+                return Ok(Some(done));
+            }
+            landed = ahead;
+            looks = false;
+            if let Some((lane, counted)) = behind {
+                done += counted;
+                if !lane.walks.is_empty() {
+                    lanes.push_back(lane);
+                    looks = lanes.len() < LANES;
+                }
             }
         }
-        Ok(Some(done))
     }
 
     /// What is to be done now: what was claimed and is short, and long audiences whose time has
@@ -232,9 +257,9 @@ impl Fanouts {
         groups.map(|group| (group.day, group.fanouts)).collect()
     }
 
-    /// Walks the audiences of a lane's fan-outs side by side, for a page.
-    async fn fan_out(&self, lane: &mut Lane, progress: &dyn super::Watcher) -> Result<FannedOut> {
-        let Lane { day, walks } = lane;
+    /// Walks the audiences of a lane's fan-outs side by side, and pushes a page.
+    async fn push(&self, mut lane: Lane) -> Result<Landed> {
+        let Lane { day, walks } = &mut lane;
         let limit = (self.settings.page / walks.len()).max(500);
         let page = Page::cut(walks);
         let people = page.pushes.people.iter();
@@ -254,17 +279,38 @@ impl Fanouts {
         if *day < self.owed.days_read(now).window.first() {
             self.owed.disturb(*day, now).await?;
         }
-        let joins = self.joins(walks, &page, users);
+        Ok(Landed {
+            lane,
+            page,
+            pushed,
+            users,
+        })
+    }
+
+    /// Lets the events of a page that was pushed join batches, and saves it; what is left of its
+    /// lane, and what was done.
+    async fn settle(
+        &self,
+        landed: Landed,
+        progress: &dyn super::Watcher,
+    ) -> Result<(Lane, FannedOut)> {
+        let Landed {
+            mut lane,
+            page,
+            pushed,
+            users,
+        } = landed;
+        let joins = self.joins(&lane.walks, &page, users);
         if !joins.is_empty() {
             self.joiner.join(joins).await?;
             crash::point("after-join");
         }
         progress.advance(page.pushes.people.len() as u64);
         let mut done = FannedOut::default();
-        done.bad_stacks.note(page.bad_stacks(*day, &pushed));
-        page.count(walks, &pushed);
-        done += self.save(walks).await?;
-        Ok(done)
+        done.bad_stacks.note(page.bad_stacks(lane.day, &pushed));
+        page.count(&mut lane.walks, &pushed);
+        done += self.save(&mut lane.walks).await?;
+        Ok((lane, done))
     }
 
     /// Who of this page gets its events in batches, or each at once, and how.
@@ -398,6 +444,14 @@ impl SmallGroup {
 struct Lane {
     day: Day,
     walks: Vec<Walk>,
+}
+
+/// A page of a lane that was pushed, and is still to join batches and to be saved.
+struct Landed {
+    lane: Lane,
+    page: Page,
+    pushed: Pushed,
+    users: Vec<Option<User>>,
 }
 
 impl Lane {

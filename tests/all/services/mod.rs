@@ -16,6 +16,7 @@ mod digest;
 mod doubt;
 mod explain;
 mod fanout;
+mod fanout_ahead;
 mod headers;
 mod import;
 mod inbox_states;

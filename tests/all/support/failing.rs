@@ -78,6 +78,8 @@ pub type Before = Box<dyn Fn(&'static str) -> BoxFuture<'static, ()> + Send + Sy
 struct Plan {
     calls: usize,
     fails: Option<(usize, Fault, Then)>,
+    /// Calls of other verbs are not counted.
+    only: Option<&'static str>,
     struck: Option<&'static str>,
     verbs: BTreeSet<&'static str>,
 }
@@ -88,6 +90,21 @@ impl FailingStore {
         let fails = Some((nth, fault, then));
         let plan = Mutex::new(Plan {
             fails,
+            ..Plan::default()
+        });
+        Arc::new(Self {
+            inner,
+            plan,
+            before: None,
+            due: None,
+        })
+    }
+
+    /// A store that refuses call number `nth` of this verb, and no other; 0 is the first.
+    pub fn of_verb(inner: Arc<dyn Store>, verb: &'static str, nth: usize) -> Arc<Self> {
+        let plan = Mutex::new(Plan {
+            fails: Some((nth, Fault::Refused, Then::Recovers)),
+            only: Some(verb),
             ..Plan::default()
         });
         Arc::new(Self {
@@ -163,9 +180,12 @@ impl FailingStore {
     /// Counts a call, and says whether it fails.
     fn next(&self, verb: &'static str) -> Option<Fault> {
         let mut plan = self.plan.lock().unwrap();
+        plan.verbs.insert(verb);
+        if plan.only.is_some_and(|only| only != verb) {
+            return None;
+        }
         let call = plan.calls;
         plan.calls += 1;
-        plan.verbs.insert(verb);
         let (nth, fault, then) = plan.fails?;
         if call == nth {
             plan.struck = Some(verb);

@@ -1,0 +1,114 @@
+//! While what was pushed joins batches and is saved, the next is claimed and pushed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tidings::domain::Audience;
+use tidings::services::{Silent, Watcher};
+use tidings::store::Store;
+use tokio::sync::Barrier;
+use tokio::time::timeout;
+
+use crate::support::town::{Town, on_both_stores, request};
+use crate::support::{Before, FailingStore, Fresh, Shorthand, user};
+
+on_both_stores! {
+    what_was_pushed_is_saved_while_the_next_is_pushed
+    what_was_pushed_is_saved_though_the_worker_stops
+    what_was_pushed_is_saved_though_the_next_cannot_be_claimed
+}
+
+/// Each event is claimed by itself, and joins batches.
+const ONE_BY_ONE: &str = r#"
+fanout.merge = 1
+types.ArtworkPublished.route = "batch"
+types.ArtworkPublished.window = "5m"
+"#;
+
+/// Events to more people than a small one names.
+async fn happen(town: &Town, events: usize) {
+    let crowd = town.crowd(20).await;
+    let crowd = crowd.iter().map(|person| user(person));
+    let audience = Audience::users(crowd).unwrap();
+    let event = |n: usize| request(&[&format!("a{n}")], audience.clone(), None);
+    let events = (0..events).map(event).collect();
+    town.process().notify().accept(events).await.unwrap();
+}
+
+async fn what_was_pushed_is_saved_while_the_next_is_pushed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, ONE_BY_ONE).await;
+    happen(&town, 3).await;
+    // Each event is saved once the next one's push has begun, which waits for that.
+    let (meeting, calls) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
+    let (pushes, saves) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let met = calls.clone();
+    let gate: Before = Box::new(move |verb| {
+        let meets = match verb {
+            "push" => pushes.fetch_add(1, Ordering::Relaxed) > 0,
+            "save_fanouts" => saves.fetch_add(1, Ordering::Relaxed) < 2,
+            _ => false,
+        };
+        let (meeting, met) = (meeting.clone(), met.clone());
+        let meet = async move {
+            if meets {
+                let other = timeout(Duration::from_secs(20), meeting.wait()).await;
+                other.expect("one was over before the other began");
+                met.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        meet.boxed()
+    });
+    let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), gate);
+
+    let done = town.process_on(&store).fanouts().drain(&Silent).await;
+
+    assert_eq!(done.unwrap().done, 3);
+    assert_eq!(calls.load(Ordering::Relaxed), 4);
+}
+
+/// Stops once so many were pushed.
+struct Until(Arc<AtomicUsize>, usize);
+
+impl Watcher for Until {
+    fn advance(&self, _: u64) {}
+
+    fn total(&self, _: u64) {}
+
+    fn stopping(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= self.1
+    }
+}
+
+async fn what_was_pushed_is_saved_though_the_worker_stops(fresh: Fresh) {
+    let town = Town::found(&fresh, true, ONE_BY_ONE).await;
+    happen(&town, 3).await;
+    let pushes = Arc::new(AtomicUsize::new(0));
+    let counted = pushes.clone();
+    let count: Before = Box::new(move |verb| {
+        counted.fetch_add(usize::from(verb == "push"), Ordering::Relaxed);
+        std::future::ready(()).boxed()
+    });
+    let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), count);
+    let app = town.process_on(&store);
+
+    let done = app.fanouts().drain(&Until(pushes.clone(), 2)).await;
+
+    assert_eq!(done.unwrap().done, 2);
+    assert_eq!(pushes.load(Ordering::Relaxed), 2);
+    assert_eq!(town.store.backlog().await.unwrap().pending, 1);
+}
+
+async fn what_was_pushed_is_saved_though_the_next_cannot_be_claimed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, ONE_BY_ONE).await;
+    happen(&town, 2).await;
+    // The first is claimed, then whoever claims hears that the store is away.
+    let store = FailingStore::of_verb(town.store.clone(), "claim_fanouts", 1);
+    let store: Arc<dyn Store> = store;
+
+    let failed = town.process_on(&store).fanouts().drain(&Silent).await;
+
+    failed.expect_err("the second claim fails");
+    assert_eq!(town.store.backlog().await.unwrap().pending, 1);
+}
