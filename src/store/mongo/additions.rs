@@ -1,5 +1,8 @@
-//! Events that join open batches where these stand, unread: what is asked of an accumulator, and
-//! what is done to it. [`super::batches`] has the verbs.
+//! Events that join open batches where these stand, unread: what is asked of accumulators, and what
+//! is done to them. [`super::batches`] has the verbs.
+//!
+//! The rule: to plan a statement costs the server more than adding an event does, so one statement
+//! is of many accumulators, as in [`super::alike`].
 
 use bson::{Bson, Document, doc};
 
@@ -12,10 +15,63 @@ pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
     doc! {"u": id.user.as_str(), "k": id.key.to_string()}
 }
 
-/// What `Addition::fits` asks of an accumulator, without its `_id`; `revision` is what it leaves.
-pub(super) fn addition_query(addition: &Addition) -> Document {
-    let fanouts = ids(&addition.fanouts);
+/// Accumulators of one statement that are all added the same.
+const SAME: usize = 200;
+/// Accumulators of one statement that each looks up what is its own: among all of them.
+const OWN: usize = 50;
+/// Items of such a statement, unless one accumulator is added more.
+const OWN_ITEMS: usize = 2_000;
+
+/// Statements of an update that add to these accumulators, as few as may be; `revision` is what
+/// they leave.
+pub(super) fn statements(
+    accumulators: &[(AccumulatorId, usize)],
+    additions: &[Addition],
+    revision: Id,
+) -> Vec<Document> {
+    let mut whose: Vec<Vec<Document>> = vec![Vec::new(); additions.len()];
+    for (accumulator, addition) in accumulators {
+        whose[*addition].push(accumulator_id(accumulator));
+    }
+    let (mut statements, mut alike) = (Vec::new(), Vec::<Vec<(Document, &Addition)>>::new());
+    for (mut ids, addition) in whose.into_iter().zip(additions) {
+        if ids.len() != 1 {
+            let parts = ids.chunks(SAME);
+            statements.extend(parts.map(|ids| of_all(ids, addition, revision)));
+        } else if let Some(id) = ids.pop() {
+            let own = (id, addition);
+            match alike.iter_mut().find(|of| are_alike(of[0].1, addition)) {
+                Some(group) => group.push(own),
+                None => alike.push(vec![own]),
+            }
+        }
+    }
+    for group in &alike {
+        let most = OWN_ITEMS / group[0].1.items.len().max(1);
+        statements.extend(group.chunks(most.clamp(1, OWN)).map(|part| match part {
+            [(id, addition)] => of_all(std::slice::from_ref(id), addition, revision),
+            part => of_each(part, revision),
+        }));
+    }
+    statements
+}
+
+/// Whether two differ in nothing but which items they add.
+fn are_alike(one: &Addition, other: &Addition) -> bool {
+    let without = |of: &Addition| Addition {
+        items: Vec::new(),
+        fanouts: Vec::new(),
+        ..of.clone()
+    };
+    one.items.len() == other.items.len()
+        && one.fanouts.len() == other.fanouts.len()
+        && without(one) == without(other)
+}
+
+/// What `Addition::fits` asks of accumulators, of which none of these fan-outs may have joined.
+fn query(ids: &[Document], fanouts: Vec<Bson>, addition: &Addition) -> Document {
     let mut query = doc! {
+        "_id": {"$in": ids},
         "open.policy": &addition.policy,
         "open.joined": {"$nin": fanouts.clone()},
         "open.lead": {"$exists": false},
@@ -35,16 +91,25 @@ pub(super) fn addition_query(addition: &Addition) -> Document {
     query
 }
 
-/// Adds it.
-pub(super) fn addition_update(addition: &Addition, revision: Id) -> Document {
-    let slice = match addition.keep {
+/// Which end of a list is kept, as the server counts.
+fn slice(addition: &Addition) -> i64 {
+    match addition.keep {
         Keep::First(most) => most as i64,
         Keep::Last(most) => -(most as i64),
-    };
-    doc! {
+    }
+}
+
+/// A statement for many. Without the hint the server may walk an index of what is asked.
+fn many(q: Document, u: impl Into<Bson>) -> Document {
+    doc! {"q": q, "u": u.into(), "multi": true, "hint": {"_id": 1}}
+}
+
+/// Adds the same to all of these.
+fn of_all(ids: &[Document], addition: &Addition, revision: Id) -> Document {
+    let update = doc! {
         "$push": {
-            "open.items": {"$each": items(&addition.items), "$slice": slice},
-            "open.joined": {"$each": ids(&addition.fanouts)},
+            "open.items": {"$each": items(&addition.items), "$slice": slice(addition)},
+            "open.joined": {"$each": oids(&addition.fanouts)},
         },
         "$inc": {"open.count": addition.items.len() as i64},
         "$max": {
@@ -53,7 +118,35 @@ pub(super) fn addition_update(addition: &Addition, revision: Id) -> Document {
             "due": date(addition.closes_from),
         },
         "$set": {"stamp": oid(revision)},
-    }
+    };
+    many(query(ids, oids(&addition.fanouts), addition), update)
+}
+
+/// Adds to each of these what is its own. Asked is that no fan-out of any has joined: where that is
+/// not so the accumulators are read, as where nothing fits.
+fn of_each(whose: &[(Document, &Addition)], revision: Id) -> Document {
+    let (_, addition) = whose[0];
+    let ids: Vec<Document> = whose.iter().map(|(id, _)| id.clone()).collect();
+    let all = whose.iter().flat_map(|(_, addition)| &addition.fanouts);
+    let query = query(&ids, all.map(|id| oid(*id)).collect(), addition);
+    let place = doc! {"$indexOfArray": [{"$literal": ids}, "$_id"]};
+    let own = |of: &dyn Fn(&Addition) -> Vec<Bson>| {
+        let each: Vec<Vec<Bson>> = whose.iter().map(|(_, addition)| of(addition)).collect();
+        doc! {"$arrayElemAt": [{"$literal": each}, place.clone()]}
+    };
+    let longer = |list: &str, own: Document| doc! {"$concatArrays": [format!("${list}"), own]};
+    let kept = longer("open.items", own(&|addition| items(&addition.items)));
+    let last = |field: &str, at| doc! {"$max": [format!("${field}"), date(at)]};
+    let set = doc! {
+        "open.items": {"$slice": [kept, slice(addition)]},
+        "open.joined": longer("open.joined", own(&|addition| oids(&addition.fanouts))),
+        "open.count": {"$add": ["$open.count", addition.items.len() as i64]},
+        "open.last": last("open.last", addition.at),
+        "open.closes": last("open.closes", addition.closes_from),
+        "due": last("due", addition.closes_from),
+        "stamp": oid(revision),
+    };
+    many(query, vec![doc! {"$set": set}])
 }
 
 fn items(items: &[Item]) -> Vec<Bson> {
@@ -63,6 +156,6 @@ fn items(items: &[Item]) -> Vec<Bson> {
     items.iter().map(item).collect()
 }
 
-fn ids(ids: &[Id]) -> Vec<Bson> {
+fn oids(ids: &[Id]) -> Vec<Bson> {
     ids.iter().map(|id| oid(*id)).collect()
 }

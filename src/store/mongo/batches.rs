@@ -11,8 +11,8 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
-use super::additions::{accumulator_id, addition_query, addition_update};
-use super::bulk::{Delete, Verb, Write, encode};
+use super::additions::{self, accumulator_id};
+use super::bulk::{Delete, Verb, Write};
 use super::values::{date, in_order, oid, put};
 use super::{ACCUMULATORS, BATCHES, Mongo};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
@@ -65,21 +65,8 @@ impl Batches for Mongo {
         revision: Id,
     ) -> Result<bool> {
         let doing = "adding to open batches";
-        let queries = encode(doing, additions.iter().map(addition_query))?;
-        let update = |addition: &Addition| addition_update(addition, revision);
-        let updates = encode(doing, additions.iter().map(update))?;
-        let targets = vec![(ACCUMULATORS.to_owned(), (0..accumulators.len()).collect())];
-        let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
-            let (accumulator, addition) = &accumulators[item];
-            writer.document("q");
-            writer.document("_id");
-            writer.text("u", accumulator.user.as_str());
-            writer.text("k", &accumulator.key.to_string());
-            writer.close();
-            writer.fields(queries[*addition].as_bytes());
-            writer.close();
-            writer.encoded("u", updates[*addition].as_bytes());
-        });
+        let statements = additions::statements(accumulators, additions, revision);
+        let outcome = self.write(doing, Verb::Update, ACCUMULATORS, statements);
         Ok(outcome.await?.complete(doing)?.n == accumulators.len() as u64)
     }
 

@@ -1,8 +1,7 @@
-//! Laws of `Batches` for accumulators: one writer wins, what is due is found, and what is added is
-//! what joining comes to.
+//! Laws of `Batches` for accumulators: one writer wins, and what is due is found.
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Accumulator, AccumulatorId, Addition, Contents, Keep, Lead, Memory};
+use tidings::domain::batch::{Accumulator, AccumulatorId, Contents, Lead, Memory};
 use tidings::domain::{BatchKey, BatchPolicy, BatchState, ObjectId};
 use tidings::store::AccumulatorFilter;
 
@@ -243,99 +242,6 @@ pub async fn many_accumulators_are_put_and_read_at_once(store: Fresh) {
     for (asked, found) in ids.iter().zip(found) {
         assert_eq!(found.unwrap().id, *asked);
     }
-}
-
-pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing_else_changes(
-    store: Fresh,
-) {
-    let cooling = BatchPolicy {
-        cooldown: minutes(4),
-        max_wait: Some(minutes(9)),
-        close_at: std::num::NonZeroU64::new(5),
-        keep: Keep::Last(2),
-        ..WINDOW
-    };
-    let by = |person: &str, policy: &BatchPolicy, fanouts: &[u32]| {
-        let mut accumulator = Accumulator::new(accumulator_id(person, "k"));
-        for fanout in fanouts {
-            let opens = || id(1_000 + fanout);
-            accumulator.join(&[item("a", *fanout)], noon(), policy, opens);
-        }
-        accumulator
-    };
-    let mut ended = by("ended", &cooling, &[4]);
-    ended.close_now(id(1_004), noon()).unwrap();
-    ended.join(&[item("a", 5)], noon(), &cooling, || id(1_005));
-    let mut remembered = by("remembered", &cooling, &[6]);
-    remembered.memories.push(Memory {
-        at: noon(),
-        joined: vec![id(50)],
-    });
-    let leading = BatchPolicy {
-        leading: true,
-        ..cooling
-    };
-    let accumulators = [
-        by("fits", &cooling, &[1]),
-        by("knows", &cooling, &[7, 50]),
-        by("fills", &cooling, &[9, 10, 11]),
-        by("other", &WINDOW, &[12]),
-        by("leads", &leading, &[13]),
-        ended,
-        remembered,
-        Accumulator::new(accumulator_id("empty", "k")),
-    ];
-    let whole: Vec<Accumulator> = accumulators
-        .iter()
-        .filter(|accumulator| !accumulator.is_empty())
-        .cloned()
-        .collect();
-    assert!(
-        store
-            .put_accumulators(&whole, id(60))
-            .await
-            .unwrap()
-            .iter()
-            .all(|put| *put)
-    );
-    let items = vec![item("b", 50), item("c", 51)];
-    let mut done = Vec::new();
-    for (n, minute) in [(0, 1), (1, 1), (2, 6)] {
-        let at = noon() + minutes(minute);
-        let addition = Addition::new(items.clone(), at, &cooling).unwrap();
-        for (place, accumulator) in accumulators.iter().enumerate() {
-            let before = read(&store, &accumulator.id).await;
-            let asked = [(accumulator.id.clone(), 0)];
-            let additions = std::slice::from_ref(&addition);
-            let revision = id(100 + 10 * n + place as u32);
-            let added = store
-                .add_to_open(&asked, additions, revision)
-                .await
-                .unwrap();
-            let after = read(&store, &accumulator.id).await;
-
-            let Some(mut joined) = before.clone() else {
-                assert!(!added && after.is_none());
-                continue;
-            };
-            let fits = addition.fits(&joined);
-            assert!(
-                fits || !added,
-                "{:?} took what does not fit",
-                accumulator.id
-            );
-            if added {
-                joined.join(&items, at, &cooling, || unreachable!("it is open"));
-                joined.revision = Some(revision);
-                assert_eq!(after, Some(joined));
-                done.push(accumulator.id.user.to_string());
-            } else {
-                assert_eq!(after, before);
-            }
-        }
-    }
-    // Who does it at all does it wherever it fits, and once.
-    assert!(done.is_empty() || done == ["fits"], "{done:?}");
 }
 
 pub async fn due_accumulators_come_in_the_order_in_which_they_fell_due(store: Fresh) {

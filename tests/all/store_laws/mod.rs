@@ -6,6 +6,7 @@
 
 mod accepting;
 mod accumulators;
+mod adding;
 mod announced;
 pub(crate) mod batches;
 mod choices;
@@ -108,11 +109,13 @@ laws! {
         an_empty_accumulator_is_removed_and_can_be_taken_again
         odd_keys_and_people_have_accumulators_of_their_own
         many_accumulators_are_put_and_read_at_once
-        what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing_else_changes
         due_accumulators_come_in_the_order_in_which_they_fell_due
         a_accumulator_that_somebody_holds_is_not_due_until_the_lease_runs_out
         a_batch_is_found_on_its_accumulator_until_it_leaves
         accumulators_are_found_by_what_their_batches_keep;
+    adding:
+        what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing_else_changes
+        what_is_added_to_many_open_batches_at_once_is_to_each_what_joining_comes_to;
     inboxes:
         an_inbox_comes_back_with_every_field
         a_feed_is_what_its_parts_are_by_themselves

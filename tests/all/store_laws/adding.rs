@@ -1,0 +1,186 @@
+//! Laws of what is added to open batches unread: it is what joining comes to.
+
+use std::num::NonZeroU64;
+
+use tidings::domain::batch::{Accumulator, AccumulatorId, Addition, Item, Keep, Memory};
+use tidings::domain::{BatchPolicy, ObjectId};
+
+use super::batches::{WINDOW, accumulator_id, item, read};
+use crate::support::*;
+
+fn cooling() -> BatchPolicy {
+    BatchPolicy {
+        cooldown: minutes(4),
+        max_wait: Some(minutes(9)),
+        close_at: NonZeroU64::new(5),
+        keep: Keep::Last(2),
+        ..WINDOW
+    }
+}
+
+/// Whose batch these fan-outs have joined.
+fn joined_by(person: &str, policy: &BatchPolicy, fanouts: &[u32]) -> Accumulator {
+    let mut accumulator = Accumulator::new(accumulator_id(person, "k"));
+    for fanout in fanouts {
+        let opens = || id(1_000 + fanout);
+        accumulator.join(&[item("a", *fanout)], noon(), policy, opens);
+    }
+    accumulator
+}
+
+async fn put_all(store: &Fresh, accumulators: &[Accumulator]) {
+    let put = store.put_accumulators(accumulators, id(60)).await.unwrap();
+    assert!(put.iter().all(|put| *put));
+}
+
+pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing_else_changes(
+    store: Fresh,
+) {
+    let (cooling, by) = (cooling(), joined_by);
+    let mut ended = by("ended", &cooling, &[4]);
+    ended.close_now(id(1_004), noon()).unwrap();
+    ended.join(&[item("a", 5)], noon(), &cooling, || id(1_005));
+    let mut remembered = by("remembered", &cooling, &[6]);
+    remembered.memories.push(Memory {
+        at: noon(),
+        joined: vec![id(50)],
+    });
+    let leading = BatchPolicy {
+        leading: true,
+        ..cooling
+    };
+    let accumulators = [
+        by("fits", &cooling, &[1]),
+        by("knows", &cooling, &[7, 50]),
+        by("fills", &cooling, &[9, 10, 11]),
+        by("other", &WINDOW, &[12]),
+        by("leads", &leading, &[13]),
+        ended,
+        remembered,
+        Accumulator::new(accumulator_id("empty", "k")),
+    ];
+    let whole: Vec<Accumulator> = accumulators
+        .iter()
+        .filter(|accumulator| !accumulator.is_empty())
+        .cloned()
+        .collect();
+    put_all(&store, &whole).await;
+    let items = vec![item("b", 50), item("c", 51)];
+    let mut done = Vec::new();
+    for (n, minute) in [(0, 1), (1, 1), (2, 6)] {
+        let at = noon() + minutes(minute);
+        let addition = Addition::new(items.clone(), at, &cooling).unwrap();
+        for (place, accumulator) in accumulators.iter().enumerate() {
+            let before = read(&store, &accumulator.id).await;
+            let asked = [(accumulator.id.clone(), 0)];
+            let additions = std::slice::from_ref(&addition);
+            let revision = id(100 + 10 * n + place as u32);
+            let added = store
+                .add_to_open(&asked, additions, revision)
+                .await
+                .unwrap();
+            let after = read(&store, &accumulator.id).await;
+
+            let Some(mut joined) = before.clone() else {
+                assert!(!added && after.is_none());
+                continue;
+            };
+            let fits = addition.fits(&joined);
+            assert!(
+                fits || !added,
+                "{:?} took what does not fit",
+                accumulator.id
+            );
+            if added {
+                joined.join(&items, at, &cooling, || unreachable!("it is open"));
+                joined.revision = Some(revision);
+                assert_eq!(after, Some(joined));
+                done.push(accumulator.id.user.to_string());
+            } else {
+                assert_eq!(after, before);
+            }
+        }
+    }
+    // Who does it at all does it wherever it fits, and once.
+    assert!(done.is_empty() || done == ["fits"], "{done:?}");
+}
+
+pub async fn what_is_added_to_many_open_batches_at_once_is_to_each_what_joining_comes_to(
+    store: Fresh,
+) {
+    let policies = [WINDOW, cooling()];
+    let policy = |n: usize| &policies[n % 2];
+    let open = |n: usize| joined_by(&format!("p{n:03}"), policy(n), &[n as u32 + 1]);
+    let mut accumulators: Vec<Accumulator> = (0..230).map(open).collect();
+    put_all(&store, &accumulators).await;
+    let at = noon() + minutes(1);
+    // Of many the same, of many their own, one item or two; and of one somebody's own kind.
+    let brought = |n: usize| -> Vec<Item> {
+        let first = 10_000 + 10 * n as u32;
+        match n {
+            0..100 => vec![item("$a", 9_000)],
+            229 => (0..3).map(|more| item("a.b", first + more)).collect(),
+            _ => {
+                let item = |more| Item {
+                    o: ObjectId::stored(format!("$o{n}")),
+                    ..item("", first + more)
+                };
+                (0..1 + n as u32 % 3 / 2).map(item).collect()
+            }
+        }
+    };
+    let addition = |n: usize| Addition::new(brought(n), at, policy(n)).unwrap();
+    let additions: Vec<Addition> = [0, 1].into_iter().chain(100..230).map(addition).collect();
+    let asked = |accumulators: &[Accumulator]| -> Vec<(AccumulatorId, usize)> {
+        let addition = |n: usize| if n < 100 { n % 2 } else { n - 98 };
+        let all = accumulators.iter().enumerate();
+        all.map(|(n, of)| (of.id.clone(), addition(n))).collect()
+    };
+    let add = async |revision| {
+        let asked = asked(&accumulators);
+        let added = store.add_to_open(&asked, &additions, id(revision)).await;
+        added.unwrap()
+    };
+
+    let (added, again) = (add(70).await, add(71).await);
+
+    // A store may leave it undone; MongoDB's does not.
+    assert_eq!(added, store.url().starts_with("mongodb"));
+    assert!(!again, "nothing is added twice");
+    if added {
+        for (n, accumulator) in accumulators.iter_mut().enumerate() {
+            let unopened = || unreachable!("it is open");
+            accumulator.join(&brought(n), at, policy(n), unopened);
+            accumulator.revision = Some(id(70));
+        }
+    }
+    for accumulator in &accumulators {
+        let revision = accumulator.revision.or(Some(id(60)));
+        let standing = read(&store, &accumulator.id).await;
+        let expected = accumulator.clone();
+        assert_eq!(
+            standing,
+            Some(Accumulator {
+                revision,
+                ..expected
+            })
+        );
+    }
+
+    // Who knows what is brought is not changed, and that is told.
+    let of = |items| Addition::new(items, at, policy(1)).unwrap();
+    let new = vec![item("z", 30_000)];
+    let additions = [of(brought(101)), of(new.clone())];
+    let [knows, fits] = [101, 103].map(|n| accumulators[n].id.clone());
+    let standing = [read(&store, &knows).await, read(&store, &fits).await];
+    let asked = [(knows.clone(), 0), (fits.clone(), 1)];
+
+    let all = store.add_to_open(&asked, &additions, id(80)).await;
+
+    assert!(!all.unwrap() && read(&store, &knows).await == standing[0]);
+    let mut joined = standing[1].clone().unwrap();
+    joined.join(&new, at, policy(1), || unreachable!("it is open"));
+    joined.revision = Some(id(80));
+    let fits = read(&store, &fits).await;
+    assert!(fits == standing[1] || fits == Some(joined));
+}
