@@ -1,18 +1,16 @@
 //! Markers of what was mailed, written at the ends of stacks.
 //!
 //! The rule: an entry is added as a whole value with `$addToSet`, so any statement may be sent
-//! again, by anybody. Neighbors whose entries are the same are named in one statement, which costs
-//! the server a third of a statement each; on a clustered collection it reads whoever stands
-//! between them, so it is used only where few others do. A document that takes no entry ends such
-//! a statement: then each of its people gets one of their own, which tells whose it is. A router of
-//! a sharded cluster sends what names many to all shards without their versions, and a document
-//! that moves meanwhile may miss it; there each is named alone.
+//! again, by anybody. [`super::neighbors`] whose entries are the same are named in one statement. A
+//! document that takes no entry ends such a statement: then each of its people gets one of their
+//! own, which tells whose it is.
 
 use std::collections::HashMap;
 
 use bson::{Bson, Document, doc};
 
 use super::bulk::{Outcome, Refused, Targets, Verb, encode};
+use super::neighbors::{MANY, TOGETHER, between};
 use super::stacks::defect;
 use super::values::oid;
 use super::{Mongo, at_once};
@@ -20,13 +18,6 @@ use crate::domain::{BadStack, Day, Form, Id, Mailed, StackId, UserId};
 use crate::store::{Error, NewMarker, Result};
 
 const DOING: &str = "marking stacks";
-/// From so many people on it pays to ask how close together they stand.
-const MANY: usize = 32;
-/// Documents that are read for each that is written to, at most: passing one by costs a thirtieth
-/// of a statement.
-const PASSED_BY: usize = 8;
-/// People of one statement.
-const TOGETHER: usize = 250;
 /// How many of these questions are asked at the same time.
 const ASKED: usize = 4;
 
@@ -90,7 +81,7 @@ impl Mongo {
             group.sort_unstable_by_key(|item| entries[*item].1);
         }
         let mut close = Vec::new();
-        let look = |group: usize| self.stand_close(entries, &groups[group], group);
+        let look = |group: usize| self.group_stands_close(entries, &groups[group], group);
         let found = |group: Option<usize>| close.extend(group);
         at_once(ASKED, 0..groups.len(), look, found).await?;
         let parts = close
@@ -99,28 +90,15 @@ impl Mongo {
         Ok(parts.map(<[usize]>::to_vec).collect())
     }
 
-    async fn stand_close(
+    async fn group_stands_close(
         &self,
         entries: &[Statement<'_>],
         group: &[usize],
         number: usize,
     ) -> Result<Option<usize>> {
-        let Some(range) = range_of(entries, group) else {
-            return Ok(None);
-        };
-        let (name, most) = (
-            entries[group[0]].0.day.collection(),
-            group.len() * PASSED_BY,
-        );
-        let standing = self.patiently(DOING, || {
-            let collection = self.collection(&name);
-            let filter = doc! {"$and": range.clone()};
-            async move {
-                let count = collection.count_documents(filter).limit(most as u64 + 1);
-                self.count_of(count).await
-            }
-        });
-        Ok((standing.await? <= most as u64).then_some(number))
+        let name = entries[group[0]].0.day.collection();
+        let close = self.stand_close(DOING, &name, &ids(entries, group)).await?;
+        Ok(close.then_some(number))
     }
 
     /// Appends these with a statement for each list; tells which have to be appended alone.
@@ -164,27 +142,19 @@ fn spelled(entry: &Statement<'_>) -> Bson {
     }
 }
 
-/// From the first of these to the last.
-fn range_of(entries: &[Statement<'_>], sorted: &[usize]) -> Option<Vec<Document>> {
-    let (first, last) = (sorted.first()?, sorted.last()?);
-    let (from, to) = (spelled(&entries[*first]), spelled(&entries[*last]));
-    Some(vec![
-        doc! {"_id": {"$gte": from}},
-        doc! {"_id": {"$lte": to}},
-    ])
+fn ids(entries: &[Statement<'_>], items: &[usize]) -> Vec<Bson> {
+    items.iter().map(|item| spelled(&entries[*item])).collect()
 }
 
 fn append_between(entries: &[Statement<'_>], sorted: &[usize]) -> Option<Document> {
     let Entry::Marker(marker, n) = &entries[*sorted.first()?].2 else {
         return None;
     };
-    let ids: Vec<Bson> = sorted.iter().map(|item| spelled(&entries[*item])).collect();
-    let mut which = range_of(entries, sorted)?;
-    which.push(doc! {"_id": {"$in": ids}});
+    let which = between(&ids(entries, sorted));
     let n = i32::try_from(*n).unwrap_or(i32::MAX);
     let marker = doc! {"flushed": oid(*marker), "n": n};
     let add = doc! {"$addToSet": {"events": marker}};
-    Some(doc! {"q": {"$and": which}, "u": add, "multi": true})
+    Some(doc! {"q": which, "u": add, "multi": true})
 }
 
 fn entries_of(marker: &NewMarker) -> Vec<Statement<'_>> {

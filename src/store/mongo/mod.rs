@@ -47,6 +47,7 @@ mod leases;
 mod mapped;
 mod markers;
 mod moving;
+mod neighbors;
 mod notes;
 mod objects;
 mod outstanding;
@@ -126,6 +127,8 @@ struct Known {
     layout: Layout,
     /// Whether most people pushed to last had no stack there yet.
     fresh: bool,
+    /// Whether nearly all of them had one, with room in it.
+    whole: bool,
 }
 
 /// How a day collection is laid out.

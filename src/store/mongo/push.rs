@@ -5,23 +5,27 @@
 //! that stands, entry by entry, so it is appended where nothing of its fan-outs stands yet. The cap
 //! is a filter too. Whom a filter leaves out is looked at alone, and what is missing is appended if
 //! the stack is still as long as it was seen. While most people have no stack yet, stacks are
-//! inserted, which costs the server a tenth of an upsert; whoever has one is then pushed to.
+//! inserted, which costs the server a tenth of an upsert; whoever has one is then pushed to. While
+//! nearly all have one, [`super::neighbors`] who get the same are named in one statement; where it
+//! met fewer than it named, who has not got it is looked up, and pushed to alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bson::doc;
+use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 
-use super::append::{Plan, Statement};
-use super::bulk::{Outcome, STATEMENTS, Verb};
+use super::append::{Plan, SHORT, Statement};
+use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, encode};
 use super::decode::RawStack;
 use super::encode::Writer;
+use super::neighbors::{MANY, TOGETHER, between};
 use super::stacks::defect;
-use super::{Known, Mongo, at_once};
-use crate::domain::{Day, Defect, Stack, StackId, UserId};
-use crate::store::{Pushed, Pushes, Result};
+use super::values::{oid, put};
+use super::{Known, Layout, Mongo, at_once};
+use crate::domain::{Day, Defect, Event, Stack, StackId, UserId};
+use crate::store::{Error, Pushed, Pushes, Result};
 
 /// How many stacks are looked at one by one at the same time.
 const LOOKS: usize = 8;
@@ -39,6 +43,8 @@ pub(super) struct Push<'a> {
     lists: Vec<Statement>,
     /// Whether most people had no stack yet, when we last saw.
     fresh: AtomicBool,
+    /// Whether nearly all of them had one, with room in it.
+    whole: AtomicBool,
     /// Whose document cannot take entries, whatever we do.
     bad: Mutex<BTreeMap<usize, Defect>>,
 }
@@ -53,7 +59,9 @@ impl<'a> Push<'a> {
     ) -> Result<Self> {
         store.create_day(day).await?;
         let lists = pushes.lists.iter().map(|list| Statement::new(list, cap));
-        let fresh = store.known(day).is_some_and(|known| known.fresh);
+        let known = store.known(day);
+        let fresh = known.is_some_and(|known| known.fresh);
+        let whole = known.is_some_and(|known| known.whole);
         Ok(Self {
             doing: format!("pushing onto the stacks of {day}"),
             store,
@@ -62,6 +70,7 @@ impl<'a> Push<'a> {
             pushes,
             lists: lists.collect(),
             fresh: AtomicBool::new(fresh),
+            whole: AtomicBool::new(whole),
             bad: Mutex::default(),
         })
     }
@@ -82,7 +91,14 @@ impl<'a> Push<'a> {
         }
         if let Some(known) = self.store.known(self.day) {
             let fresh = self.fresh.load(Ordering::Relaxed);
-            self.store.note(self.day, Known { fresh, ..known });
+            let whole = self.whole.load(Ordering::Relaxed);
+            let layout = known.layout;
+            let known = Known {
+                layout,
+                fresh,
+                whole,
+            };
+            self.store.note(self.day, known);
         }
         left.sort_unstable();
         self.one_by_one(left).await
@@ -105,15 +121,132 @@ impl<'a> Push<'a> {
         } else {
             people
         };
-        if standing.is_empty() {
-            return Ok(Vec::new());
+        let alone = match self.whole.load(Ordering::Relaxed) {
+            true => &self.add_to_neighbors(standing).await?,
+            false => standing,
+        };
+        let (mut refused, mut created) = (Vec::new(), 0);
+        if !alone.is_empty() {
+            (refused, created) = self.add(alone, |item| self.list(item)).await?;
         }
-        let (refused, created) = self.add(standing, |item| self.list(item)).await?;
         if standing.len() == people.len() {
             let fresh = created * 3 >= people.len() * 2;
             self.fresh.store(fresh, Ordering::Relaxed);
         }
+        // Beyond a twentieth, finding out who was left out is dearer than what it saves.
+        let whole = (created + refused.len()) * 20 <= standing.len();
+        self.whole.store(whole, Ordering::Relaxed);
         Ok(refused)
+    }
+
+    /// Adds to people who get the same and stand close together, by few statements; tells who is
+    /// left, to each of whom it has to be added alone.
+    async fn add_to_neighbors(&self, people: &[usize]) -> Result<Vec<usize>> {
+        let Some(known) = self.store.known(self.day) else {
+            return Ok(people.to_vec());
+        };
+        let mut same: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for item in people {
+            let list = self.pushes.people[*item].1;
+            same.entry(list).or_default().push(*item);
+        }
+        let (mut left, mut parts) = (Vec::new(), Vec::new());
+        for (list, group) in same {
+            // A statement is no longer than a command may be.
+            let most = (WEIGHT / self.lists[list].weight.max(1)) as usize;
+            let most = most.min(TOGETHER);
+            let pays = group.len() >= MANY && most >= MANY && !self.store.is_routed().await?;
+            if pays && self.is_close(&group, known.layout).await? {
+                parts.extend(group.chunks(most).map(<[usize]>::to_vec));
+            } else {
+                left.extend(group);
+            }
+        }
+        if !parts.is_empty() {
+            left.extend(self.add_between(&parts).await?);
+            left.sort_unstable();
+        }
+        Ok(left)
+    }
+
+    fn ids(&self, people: &[usize]) -> Vec<Bson> {
+        let id = |item: &usize| Bson::from(self.pushes.people[*item].0.as_str());
+        people.iter().map(id).collect()
+    }
+
+    async fn is_close(&self, people: &[usize], layout: Layout) -> Result<bool> {
+        match layout {
+            Layout::Ordinary => Ok(true),
+            Layout::Clustered => {
+                let (name, ids) = (self.day.collection(), self.ids(people));
+                self.store.stand_close(&self.doing, &name, &ids).await
+            }
+        }
+    }
+
+    /// Adds to each part of these by a statement; tells who has not got all of it.
+    async fn add_between(&self, parts: &[Vec<usize>]) -> Result<Vec<usize>> {
+        let queries = parts.iter().map(|people| between(&self.ids(people)));
+        let queries = encode(&self.doing, queries)?;
+        let write = |writer: &mut Writer, part: usize| {
+            let statement = self.list(parts[part][0]);
+            writer.document("q");
+            writer.fields(queries[part].as_bytes());
+            writer.fields(&statement.condition);
+            writer.close();
+            writer.encoded("u", &statement.update);
+            writer.flag("multi", true);
+        };
+        let weigh = |part: usize| self.list(parts[part][0]).weight * parts[part].len() as u64;
+        let targets = vec![(self.day.collection(), (0..parts.len()).collect())];
+        let written = self
+            .store
+            .bulk_weighed(&self.doing, Verb::Update, targets, weigh, write);
+        let outcome = written.await?;
+        for refused in &outcome.refused {
+            // A document that takes no entries ends its statement.
+            if defect(&refused.failure).is_none() {
+                return Err(Error::database(&self.doing, refused.failure.clone()));
+            }
+        }
+        let all = parts.iter().map(Vec::len).sum::<usize>() as u64;
+        if outcome.refused.is_empty() && outcome.n == all {
+            return Ok(Vec::new());
+        }
+        // Some have no stack, or no room; or what was sent again met what it had done itself.
+        let mut left = Vec::new();
+        for part in parts {
+            left.extend(self.without_all(part).await?);
+        }
+        Ok(left)
+    }
+
+    /// Those of these people, who all get the same, on whose stacks some of it does not stand. Of a
+    /// long list that is not asked.
+    async fn without_all(&self, people: &[usize]) -> Result<Vec<usize>> {
+        let list = &self.pushes.lists[self.pushes.people[people[0]].1];
+        if list.len() > SHORT {
+            return Ok(people.to_vec());
+        }
+        let entry = |event: &Event| {
+            let mut entry = doc! {"t": event.t.as_str(), "o": event.o.as_str()};
+            put(&mut entry, "i", event.i.map(oid));
+            entry
+        };
+        let all: Vec<Document> = list.iter().map(entry).collect();
+        let mut query = between(&self.ids(people));
+        query.insert("events", doc! {"$all": all});
+        let (name, order) = (self.day.collection(), Document::new());
+        let found = self
+            .store
+            .find_ids(&self.doing, &name, &query, order, usize::MAX);
+        let found: HashSet<String> = found
+            .await?
+            .into_iter()
+            .filter_map(|id| Some(id.as_str()?.to_owned()))
+            .collect();
+        let has = |item: &usize| found.contains(self.pushes.people[*item].0.as_str());
+        Ok(people.iter().copied().filter(|item| !has(item)).collect())
     }
 
     /// Gives these people a stack that holds their list, and tells who had one.

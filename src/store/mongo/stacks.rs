@@ -94,8 +94,12 @@ impl Mongo {
             }
         });
         if created.await? {
-            let (layout, fresh) = (Layout::Clustered, true);
-            self.note(day, Known { layout, fresh });
+            let known = Known {
+                layout: Layout::Clustered,
+                fresh: true,
+                whole: false,
+            };
+            self.note(day, known);
         } else {
             self.layouts(&Window::ending(day, 0)).await?;
         }

@@ -222,8 +222,12 @@ impl Mongo {
                         true => Layout::Clustered,
                         false => Layout::Ordinary,
                     };
-                    let fresh = false;
-                    self.note(day, Known { layout, fresh });
+                    let known = Known {
+                        layout,
+                        fresh: false,
+                        whole: true,
+                    };
+                    self.note(day, known);
                 }
             }
         }

@@ -23,6 +23,7 @@ mod leases;
 mod long_lists;
 mod marks;
 mod moving;
+mod neighbors;
 mod notes;
 mod objects;
 mod old_documents;
@@ -116,6 +117,10 @@ laws! {
     adding:
         what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing_else_changes
         what_is_added_to_many_open_batches_at_once_is_to_each_what_joining_comes_to;
+    neighbors:
+        what_is_pushed_to_neighbors_stands_once_on_each_of_their_stacks_and_on_no_others
+        who_has_no_stack_or_no_room_is_found_among_neighbors
+        of_many_who_push_to_the_same_neighbors_each_does;
     inboxes:
         an_inbox_comes_back_with_every_field
         a_feed_is_what_its_parts_are_by_themselves

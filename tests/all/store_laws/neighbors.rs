@@ -1,0 +1,125 @@
+//! Laws of pushing to people who stand close together, of whom a store may serve many at once.
+
+use std::collections::BTreeMap;
+
+use tidings::domain::{Entry, Event, UserId};
+use tidings::store::Pushes;
+
+use crate::support::*;
+
+const CAP: usize = 12;
+
+/// What stands, as it should, by person.
+type Model = BTreeMap<UserId, Vec<Event>>;
+
+/// Pushes, and does the same to the model; twice, as it may be.
+async fn push(store: &Fresh, model: &mut Model, pushes: &Pushes) {
+    let mut capped = Vec::new();
+    for (item, (person, list)) in pushes.people.iter().enumerate() {
+        let (stack, mut over) = (model.entry(person.clone()).or_default(), Vec::new());
+        for (place, event) in pushes.lists[*list].iter().enumerate() {
+            if stack.contains(event) {
+                continue;
+            }
+            match stack.len() < CAP {
+                true => stack.push(event.clone()),
+                false => over.push(place),
+            }
+        }
+        if !over.is_empty() {
+            capped.push((item, over));
+        }
+    }
+    for _ in 0..2 {
+        let pushed = store.push(today(), CAP, pushes).await.unwrap();
+        assert_eq!(pushed.capped, capped);
+    }
+}
+
+async fn assert_stands(store: &Fresh, model: &Model) {
+    let mut found = Model::new();
+    for person in store.everybody(None, 300).await {
+        let entries = person.stacks.into_iter().flat_map(|stack| stack.entries);
+        let event = |entry| match entry {
+            Entry::Event(event) => event,
+            other => panic!("{other:?} was not pushed"),
+        };
+        found.insert(person.user, entries.map(event).collect());
+    }
+    assert!(found == *model, "something else stands than was pushed");
+}
+
+fn to_all(people: impl IntoIterator<Item = UserId>, lists: Vec<Vec<Event>>) -> Pushes {
+    let many = lists.len();
+    let people = people.into_iter().enumerate();
+    Pushes {
+        // Neighbors get different lists.
+        people: people.map(|(n, person)| (person, n % many)).collect(),
+        lists,
+    }
+}
+
+pub async fn what_is_pushed_to_neighbors_stands_once_on_each_of_their_stacks_and_on_no_others(
+    store: Fresh,
+) {
+    let (crowd, mut model) = (people(800), Model::new());
+    // Most have no stack yet; then all have one.
+    for n in 1..=3 {
+        push(&store, &mut model, &push_to_all(&crowd, events(1, n))).await;
+    }
+    let every = |nth: usize| crowd.iter().step_by(nth).cloned();
+
+    // Every second one, to each their own of two lists.
+    let lists = vec![events(1, 4), events(3, 5)];
+    push(&store, &mut model, &to_all(every(2), lists)).await;
+    // Long lists are appended.
+    push(&store, &mut model, &to_all(every(2), vec![events(5, 6)])).await;
+    // Few among many others.
+    push(&store, &mut model, &to_all(every(16), vec![events(2, 7)])).await;
+
+    assert_stands(&store, &model).await;
+}
+
+pub async fn who_has_no_stack_or_no_room_is_found_among_neighbors(store: Fresh) {
+    let (crowd, mut model) = (people(600), Model::new());
+    for n in 1..=3 {
+        push(&store, &mut model, &push_to_all(&crowd, events(1, n))).await;
+    }
+    let full = crowd.iter().skip(7).step_by(97).cloned();
+    push(&store, &mut model, &to_all(full, vec![events(9, 4)])).await;
+    let nearly = crowd.iter().skip(11).step_by(89).cloned();
+    push(&store, &mut model, &to_all(nearly, vec![events(7, 5)])).await;
+    let new = ["p00003b", "p00250b", "p00251b", "p00599b", "q"].map(user);
+    let mut all: Vec<UserId> = crowd.into_iter().chain(new).collect();
+    all.sort();
+
+    for (n, count) in [(6, 1), (7, 4), (8, 6), (9, 2)] {
+        let pushes = push_to_all(&all, events(count, n));
+        push(&store, &mut model, &pushes).await;
+    }
+
+    assert_stands(&store, &model).await;
+}
+
+pub async fn of_many_who_push_to_the_same_neighbors_each_does(store: Fresh) {
+    let crowd = people(300);
+    for n in 1..=3 {
+        let pushes = push_to_all(&crowd, events(1, n));
+        store.push(today(), 1_000, &pushes).await.unwrap();
+    }
+
+    let push = |store: Fresh, n: u32| {
+        let pushes = push_to_all(&crowd, events(2, 10 + n));
+        async move { store.push(today(), 1_000, &pushes).await.unwrap() }
+    };
+    store.at_once(8, push).await;
+
+    for person in store.everybody(None, 300).await {
+        assert_eq!(person.stacks[0].entries.len(), 3 + 16, "{}", person.user);
+        for n in 0..8 {
+            let mine = entries(events(2, 10 + n));
+            let stands = |entry| person.stacks[0].entries.contains(entry);
+            assert!(mine.iter().all(stands));
+        }
+    }
+}
