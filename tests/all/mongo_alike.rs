@@ -4,12 +4,26 @@
 
 use bson::doc;
 use tidings::domain::delivery::{Handover, Settlement};
-use tidings::domain::{Delivery, DeliveryState, UserId};
+use tidings::domain::{Defect, Delivery, DeliveryState, UserId};
 use tidings::store::mongo::MongoOptions;
-use tidings::store::{Meeting, NewMarker};
+use tidings::store::{Meeting, NewMarker, Pushed};
 
 use crate::support::mongo::{Faulty, faulty};
 use crate::support::*;
+
+/// An update is done, and its answer is lost.
+fn unheard() -> bson::Document {
+    let error = doc! {"code": 91, "errmsg": "shutting down"};
+    doc! {"failCommands": ["update"], "writeConcernError": error}
+}
+
+/// So often that all are known to have a stack.
+async fn have_stacks(store: &Faulty, everybody: &[UserId]) {
+    for n in 1..=3 {
+        let pushes = push_to_all(everybody, events(1, n));
+        store.push(today(), 1_000, &pushes).await.unwrap();
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_mails_that_are_sent_once_are_counted_once_though_the_answer_was_lost() {
@@ -18,10 +32,6 @@ async fn many_mails_that_are_sent_once_are_counted_once_though_the_answer_was_lo
         let row = |person: &UserId| delivery(person.as_str(), "2014-04-22", "one");
         let rows: Vec<Delivery> = everybody.iter().map(row).collect();
         store.open(&rows).await.unwrap();
-        let unheard = || {
-            let error = doc! {"code": 91, "errmsg": "shutting down"};
-            doc! {"failCommands": ["update"], "writeConcernError": error}
-        };
         let hand_over = |(n, row): (usize, &Delivery)| Handover {
             items: n as u32,
             ..handover(&row.id, "call")
@@ -72,6 +82,50 @@ async fn a_document_that_takes_no_marker_is_named_and_its_neighbors_are_marked()
         for (n, person) in everybody.iter().enumerate() {
             let entries = store.entries_of(person, today()).await.len();
             assert_eq!(entries, if n == 40 { 0 } else { 3 });
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_pushed_to_neighbors_stands_once_though_the_answer_was_lost() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let everybody = people(600);
+        have_stacks(store, &everybody).await;
+
+        // A short list is compared with what stands, a long one is appended.
+        for (n, count) in [(4, 2), (5, 7)] {
+            store.fails(1, unheard()).await;
+            let pushes = push_to_all(&everybody, events(count, n));
+            let pushed = store.push(today(), 1_000, &pushes).await.unwrap();
+            assert_eq!(pushed, Pushed::default());
+        }
+
+        for person in store.everybody(None, 1_000).await {
+            let entries = person.stacks[0].entries.len();
+            assert_eq!(entries, 3 + 2 + 7, "{}", person.user);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_that_takes_no_entries_is_named_and_its_neighbors_are_pushed_to() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let everybody = people(600);
+        let broken = [r#"{"_id":"p00040","events":"none"}"#.to_owned()];
+        let restored = store.restore_day(today(), &broken, Meeting::Same);
+        restored.await.unwrap();
+        have_stacks(store, &everybody).await;
+
+        let pushes = push_to_all(&everybody, events(2, 4));
+        let pushed = store.push(today(), 1_000, &pushes).await.unwrap();
+
+        assert_eq!(pushed.bad, [(40, Defect::NoList)]);
+        assert_eq!(pushed.capped, [(40, vec![0, 1])]);
+        for (n, person) in everybody.iter().enumerate() {
+            let entries = store.entries_of(person, today()).await.len();
+            assert_eq!(entries, if n == 40 { 0 } else { 3 + 2 }, "{person}");
         }
     })
     .await;

@@ -175,6 +175,36 @@ async fn only_neighbors_are_marked_by_one_statement() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn only_neighbors_who_have_stacks_are_pushed_to_by_one_statement() {
+    mongo::run(async |store: Fresh| {
+        let everybody = people(2_000);
+        let push = async |crowd: &[UserId], n: u32| {
+            let pushes = push_to_all(crowd, events(1, n));
+            store.push(today(), 1_000, &pushes).await.unwrap();
+        };
+        for n in 1..=3 {
+            push(&everybody, n).await;
+        }
+        let every = |nth: usize| -> Vec<UserId> {
+            let some = everybody.iter().step_by(nth).take(50);
+            some.cloned().collect()
+        };
+        // Some who have none: that is found out, and they are pushed to alone.
+        let mut new = every(2);
+        new.extend(["p00004b", "p00008b"].map(user));
+        new.sort();
+
+        let day = today().collection();
+        let crowds = [(every(2), 1), (every(20), 50), (new, 1 + 2), (every(3), 1)];
+        for ((crowd, statements), n) in crowds.into_iter().zip(10..) {
+            let asked = all_profiled(&store, &day, push(&crowd, n)).await;
+            assert_eq!(updates(&asked), statements, "the {n}th");
+        }
+    })
+    .await;
+}
+
 /// A mail costs the ledger a row; what becomes of it is written for many rows together.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_that_are_changed_alike_are_changed_by_one_statement() {
