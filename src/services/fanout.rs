@@ -82,11 +82,12 @@ impl Fanouts {
         }
         let (mut landed, mut looks) = (None, false);
         loop {
+            let claims = looks || lanes.is_empty();
             let ahead = async {
                 if progress.stopping() {
                     return Ok(None);
                 }
-                if looks || lanes.is_empty() {
+                if claims {
                     // They come first: their first page may be all there is of them.
                     let came = self.next(linger, &mut done).await?;
                     came.into_iter()
@@ -116,7 +117,8 @@ impl Fanouts {
                 done += counted;
                 if !lane.walks.is_empty() {
                     lanes.push_back(lane);
-                    looks = lanes.len() < LANES;
+                    // Once a page is enough.
+                    looks = !claims && lanes.len() < LANES;
                 }
             }
         }
