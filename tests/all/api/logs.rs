@@ -114,7 +114,7 @@ async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
         "{told}"
     );
     assert!(
-        told.contains("calling windows: the test wanted it to fail"),
+        told.contains("calling feed: the test wanted it to fail"),
         "{told}"
     );
     assert!(told.contains("status=400 code=\"invalid_body\""), "{told}");
