@@ -116,7 +116,7 @@ pub(super) fn doing(transitions: &[Transition]) -> &'static str {
         Some(Transition::Recall(_)) => "recalling deliveries",
         Some(Transition::Hold(_)) => "holding deliveries",
         Some(Transition::Defer(_)) => "deferring deliveries",
-        Some(Transition::Settle(_)) | None => "settling deliveries",
+        Some(Transition::Settle(_) | Transition::Conclude(_)) | None => "settling deliveries",
     }
 }
 

@@ -87,7 +87,7 @@ impl MeasuredStore {
     fn note_transition(&self, transition: &Transition) {
         let occasion = occasion(transition.id());
         match transition {
-            Transition::Settle(settlement) => {
+            Transition::Settle(settlement) | Transition::Conclude(settlement) => {
                 let state = settlement.state.as_str();
                 self.metrics.settled(occasion, state, cause(settlement));
                 let delivery = settlement.id.tag();

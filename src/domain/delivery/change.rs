@@ -23,6 +23,8 @@ pub enum Transition {
     Defer(Deferral),
     /// It is settled. It stays open: its markers are still to be written.
     Settle(Settlement),
+    /// It is settled and closed at once: its markers stand.
+    Conclude(Settlement),
 }
 
 impl Transition {
@@ -33,7 +35,8 @@ impl Transition {
             | Self::Recall(id)
             | Self::Hold(id)
             | Self::Defer(Deferral { id, .. })
-            | Self::Settle(Settlement { id, .. }) => id,
+            | Self::Settle(Settlement { id, .. })
+            | Self::Conclude(Settlement { id, .. }) => id,
         }
     }
 }

@@ -2,11 +2,13 @@
 //! go, settled, closed.
 //!
 //! The rule (P2, P4): a lease is extended while the work it is for goes on, never instead of it. A
-//! row is settled before its markers are written, and closed after. What is written is also
-//! counted, in the run's [`RunTally`]. Rows that nobody has in hand are opened, corrected and
-//! released by those who find what is due, and by an operator's commands.
+//! row is closed once its markers stand. Of a digest that was taken they are written first, so that
+//! it is settled and closed in one; all others are settled first, as what nobody saw the end of is
+//! to be noted before anything else. What is written is also counted, in the run's [`RunTally`].
+//! Rows that nobody has in hand are opened, corrected and released by those who find what is due,
+//! and by an operator's commands.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,8 +174,17 @@ impl Ledger {
             .filter_map(|end| Some((*of.get(&end.id)?, end)))
             .unzip();
         crash::point("before-settle");
-        let asked = settlements.iter().cloned().map(Transition::Settle);
-        let done = self.advance(asked.collect()).await?;
+        let ends = rows.iter().copied().zip(&settlements);
+        // Where markers could not be written, what became of the mails is noted all the same.
+        let (marked, unmarked) = match self.mark_taken(ends).await {
+            Ok(marked) => (marked, None),
+            Err(error) => (HashSet::new(), Some(error)),
+        };
+        let end = |end: &Settlement| match marked.contains(&end.id) {
+            true => Transition::Conclude(end.clone()),
+            false => Transition::Settle(end.clone()),
+        };
+        let done = self.advance(settlements.iter().map(end).collect()).await?;
         crash::point("after-settle");
         let settled: Vec<(&Delivery, Settlement)> = rows
             .into_iter()
@@ -190,7 +201,12 @@ impl Ledger {
         let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = settled.into_iter().unzip();
         self.tally.conclude(&settled, &[]);
         let states = settled.iter().map(|end| end.state);
-        self.close(rows.into_iter().zip(states)).await?;
+        let open = rows.into_iter().zip(states);
+        let open = open.filter(|(row, _)| !marked.contains(&row.id));
+        match unmarked {
+            Some(error) => return Err(error),
+            None => self.close(open).await?,
+        }
         Ok(Concluded {
             excused,
             settled,

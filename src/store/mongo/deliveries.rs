@@ -143,7 +143,7 @@ impl Deliveries for Mongo {
                         add.insert("refusals", 1);
                     }
                 }
-                Transition::Settle(settlement) => {
+                Transition::Settle(settlement) | Transition::Conclude(settlement) => {
                     set.insert("state", settlement.state.as_str());
                     set.insert("settled", date(now));
                     own.insert("items", i64::from(settlement.items));
@@ -152,6 +152,9 @@ impl Deliveries for Mongo {
                     // Why it waited is no reason any more.
                     if settlement.reason.is_none() {
                         unset.insert("reason", "");
+                    }
+                    if matches!(transition, Transition::Conclude(_)) {
+                        unset.extend(open());
                     }
                 }
             }
@@ -170,7 +173,7 @@ impl Deliveries for Mongo {
         let close = |id: &DeliveryId| {
             let change = Change {
                 when: doc! {"state": {"$in": &settled}},
-                unset: doc! {"slot": "", "lease": ""},
+                unset: open(),
                 ..Change::default()
             };
             (Bson::from(id.as_str()), change)
@@ -263,6 +266,11 @@ fn held(owner: &str) -> Document {
         DeliveryState::Sending.as_str(),
     ];
     doc! {"slot": {"$exists": true}, "state": {"$in": open.as_slice()}, "lease.owner": owner}
+}
+
+/// What only open rows have.
+fn open() -> Document {
+    doc! {"slot": "", "lease": ""}
 }
 
 impl Mongo {

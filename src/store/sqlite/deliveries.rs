@@ -30,6 +30,9 @@ pub(super) const FREE: &str = "SELECT id FROM (
 const OF_CALL: &str =
     "SELECT id FROM deliveries WHERE call = ?1 AND open AND state = 'sending' ORDER BY slot";
 
+/// What makes a row a closed one.
+const CLOSED: &str = "open = 0, owner = NULL, until = NULL";
+
 #[async_trait]
 impl Deliveries for Sqlite {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
@@ -109,19 +112,23 @@ impl Deliveries for Sqlite {
                     &deferral.reason,
                     deferral.spends_try,
                 ))?,
-                Transition::Settle(end) => prepare(
-                    "state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7",
-                    unsettled,
-                )?
-                .execute((
-                    id,
-                    &owner,
-                    end.state.as_str(),
-                    end.items,
-                    &end.provider_id,
-                    &end.reason,
-                    now,
-                ))?,
+                Transition::Settle(end) | Transition::Conclude(end) => {
+                    let ended =
+                        "state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7";
+                    let set = match transition {
+                        Transition::Conclude(_) => &format!("{ended}, {CLOSED}"),
+                        _ => ended,
+                    };
+                    prepare(set, unsettled)?.execute((
+                        id,
+                        &owner,
+                        end.state.as_str(),
+                        end.items,
+                        &end.provider_id,
+                        &end.reason,
+                        now,
+                    ))?
+                }
             };
             Ok(made == 1)
         };
@@ -131,9 +138,11 @@ impl Deliveries for Sqlite {
 
     async fn close(&self, ids: &[DeliveryId]) -> Result<()> {
         let close = |transaction: &Transaction<'_>, id: &DeliveryId| {
-            let sql = "UPDATE deliveries SET open = 0, owner = NULL, until = NULL
-                       WHERE id = ?1 AND open AND state NOT IN ('pending', 'sending')";
-            Ok(transaction.prepare_cached(sql)?.execute([id.as_str()])? == 1)
+            let sql = format!(
+                "UPDATE deliveries SET {CLOSED}
+                 WHERE id = ?1 AND open AND state NOT IN ('pending', 'sending')"
+            );
+            Ok(transaction.prepare_cached(&sql)?.execute([id.as_str()])? == 1)
         };
         self.change_each("closing deliveries", ids, close).await?;
         Ok(())

@@ -27,6 +27,7 @@ mod links;
 mod mailed;
 mod mandatory;
 mod marking;
+mod marking_first;
 mod metrics;
 mod mutes;
 mod old_writers;

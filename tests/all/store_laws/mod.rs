@@ -288,7 +288,8 @@ laws! {
         many_rows_go_all_the_way_at_once;
     transitions:
         of_many_transitions_those_are_made_whose_condition_holds
-        where_many_are_changed_alike_each_keeps_what_is_its_own;
+        where_many_are_changed_alike_each_keeps_what_is_its_own
+        what_is_concluded_is_settled_and_closed_and_its_slot_is_free;
     reopening:
         spent_tries_are_counted_and_other_waits_are_not
         what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays

@@ -119,3 +119,55 @@ pub async fn where_many_are_changed_alike_each_keeps_what_is_its_own(store: Fres
         assert_eq!(row.settled, Some(later(1)));
     }
 }
+
+pub async fn what_is_concluded_is_settled_and_closed_and_its_slot_is_free(store: Fresh) {
+    let ids = open(&store, &["ada", "bob", "cem", "dan", "eve"]).await;
+    sending(&store, "one", later(20), &ids[1..]).await;
+    let failed = settlement(&ids[4], DeliveryState::Failed);
+    store.settle("one", noon(), &[failed]).await.unwrap();
+    let sent = |id: &DeliveryId| settlement(id, DeliveryState::Sent);
+    let asked = [
+        Transition::Conclude(sent(&ids[0])),
+        Transition::Conclude(Settlement {
+            provider_id: Some("$2".into()),
+            ..sent(&ids[1])
+        }),
+        Transition::Settle(sent(&ids[2])),
+        Transition::Conclude(Settlement {
+            state: DeliveryState::Canceled,
+            reason: Some("$left".into()),
+            ..sent(&ids[3])
+        }),
+        // It is settled already.
+        Transition::Conclude(sent(&ids[4])),
+    ];
+
+    let other = store.second();
+    let others = other.advance("two", later(1), later(30), &asked).await;
+    let made = store.advance("one", later(1), later(30), &asked).await;
+    let again = store.advance("one", later(2), later(30), &asked).await;
+
+    assert_eq!(others.unwrap(), [false; 5]);
+    assert_eq!(made.unwrap(), [true, true, true, true, false]);
+    assert_eq!(again.unwrap(), [false; 5]);
+    let (by_one, by_eve) = (Some(later(1)), Some(noon()));
+    let expected = [
+        (DeliveryState::Sent, false, by_one),
+        (DeliveryState::Sent, false, by_one),
+        (DeliveryState::Sent, true, by_one),
+        (DeliveryState::Canceled, false, by_one),
+        (DeliveryState::Failed, true, by_eve),
+    ];
+    for (id, expected) in ids.iter().zip(expected) {
+        let row = row(&store, id).await;
+        assert_eq!((row.state, row.open, row.settled), expected, "{id}");
+        assert_eq!(row.lease.is_some(), row.open, "{id}");
+    }
+    let bob = row(&store, &ids[1]).await;
+    assert_eq!((bob.items, bob.provider_id.as_deref()), (4, Some("$2")));
+    let next = ["ada", "bob", "cem", "dan", "eve"].map(|who| delivery(who, "2014-04-23", "one"));
+    let opened = store.open(&next).await.unwrap();
+    assert_eq!(opened, [true, true, false, true, false]);
+    let claimed = store.take("two", later(40), later(50), 10).await.unwrap();
+    assert_eq!(claimed.len(), 5, "two that are settled, and three new ones");
+}

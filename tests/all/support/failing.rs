@@ -237,7 +237,7 @@ fn transition(transitions: &[Transition]) -> &'static str {
         Some(Transition::Recall(_)) => "recall",
         Some(Transition::Hold(_)) => "hold",
         Some(Transition::Defer(_)) => "defer",
-        Some(Transition::Settle(_)) => "settle",
+        Some(Transition::Settle(_) | Transition::Conclude(_)) => "settle",
         None => "advance",
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::super::compose::stacks_of;
 use super::Ledger;
+use crate::domain::delivery::Settlement;
 use crate::domain::{
     BadStack, Batch, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed,
     Occasion, PersonStacks, UserId,
@@ -20,30 +21,55 @@ use crate::store::NewMarker;
 const MANY: usize = 500;
 
 impl Ledger {
+    /// Writes the markers of digests that were taken, as nothing but noting it is left to be done;
+    /// which of them are marked, and can be closed. A stack that took none is looked at again when
+    /// its row is closed.
+    pub(super) async fn mark_taken<'a>(
+        &self,
+        ends: impl Iterator<Item = (&'a Delivery, &'a Settlement)>,
+    ) -> Result<HashSet<DeliveryId>> {
+        let taken = ends.filter(|(row, end)| {
+            end.state == DeliveryState::Sent && matches!(row.occasion, Occasion::Digest { .. })
+        });
+        let rows: Vec<&Delivery> = taken.map(|(row, _)| row).collect();
+        let bad = self.mark(rows.iter().copied()).await?;
+        let bad: HashSet<&UserId> = bad.iter().map(|bad| &bad.user).collect();
+        let marked = rows.into_iter().filter(|row| !bad.contains(&row.user));
+        Ok(marked.map(|row| row.id.clone()).collect())
+    }
+
+    /// Writes the markers of these digests; which stacks took none.
+    async fn mark(&self, rows: impl Iterator<Item = &Delivery>) -> Result<Vec<BadStack>> {
+        let marker = |row: &Delivery| NewMarker::Flushed {
+            user: row.user.clone(),
+            marker: row.marker,
+            watermarks: row.watermarks.clone(),
+        };
+        let markers: Vec<NewMarker> = rows.map(marker).collect();
+        if markers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bad = self.stacks.write_markers(&markers).await?;
+        crash::point("after-mark");
+        Ok(bad)
+    }
+
     /// Writes the markers of what was mailed, or may have been, and closes the rows; counts the
     /// stacks that took none.
     pub(in crate::services::mailing) async fn close<'a>(
         &self,
         settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
     ) -> Result<()> {
-        let (mut markers, mut batches, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-        let mut bad = Vec::new();
+        let (mut digests, mut batches, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         for (row, state) in settled {
             rows.push(row);
             match row.occasion {
                 Occasion::Batch { batch, .. } => batches.push((batch, row, state)),
-                Occasion::Digest { .. } if state.flushes() => markers.push(NewMarker::Flushed {
-                    user: row.user.clone(),
-                    marker: row.marker,
-                    watermarks: row.watermarks.clone(),
-                }),
+                Occasion::Digest { .. } if state.flushes() => digests.push(row),
                 Occasion::Digest { .. } => {}
             }
         }
-        if !markers.is_empty() {
-            bad.extend(self.stacks.write_markers(&markers).await?);
-            crash::point("after-mark");
-        }
+        let mut bad = self.mark(digests.into_iter()).await?;
         if !batches.is_empty() {
             bad.extend(self.close_batches(&batches).await?);
         }
