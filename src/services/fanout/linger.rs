@@ -3,8 +3,8 @@
 //!
 //! The rule: to update somebody's stack costs the server nearly as much for one event as for ten.
 //! So where a long audience was begun a moment ago, what comes for long audiences is held until
-//! that moment has passed, and then goes together. The first of them waits for nothing, and nobody
-//! of a short audience ever waits. What is held is leased; once that is over, because its holder
+//! that moment has passed, or until they seem to come no more, and then goes together. The first of
+//! them waits for nothing, and nobody of a short audience ever waits. What is held is leased; once that is over, because its holder
 //! died or stood still, it is pending again, and whoever comes first claims it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,11 +22,18 @@ struct Held {
     /// Each with the end of its lease.
     fanouts: Vec<(Fanout, DateTime<Utc>)>,
     begun: Option<DateTime<Utc>>,
+    /// How many have come since, and when the last of them did.
+    came: usize,
+    last: Option<DateTime<Utc>>,
 }
 
+/// Of this part of the time they wait at least, before they seem to come no more.
+const QUIET: i32 = 5;
+
 impl Lingering {
-    /// What was held, if so many that came begin now: nothing was begun within this time, or they
-    /// are as many as go together. Nothing if they wait, or there are none.
+    /// What was held, if so many that came begin now: nothing was begun within this time, no more
+    /// have come for a while, or they are as many as go together. Nothing if they wait, or there
+    /// are none.
     pub(super) fn begins(
         &self,
         came: usize,
@@ -37,12 +44,14 @@ impl Lingering {
         let mut held = self.held();
         held.fanouts.retain(|(_, until)| now < *until);
         let all = held.fanouts.len() + came;
-        // A clock that was put back lets nobody wait.
-        let is_soon = |begun: DateTime<Utc>| begun <= now && now - begun < linger;
-        if all == 0 || (held.begun.is_some_and(is_soon) && all < most) {
+        if came > 0 {
+            held.came += came;
+            held.last = Some(now);
+        }
+        if all == 0 || (held.waits(linger, now) && all < most) {
             return None;
         }
-        held.begun = Some(now);
+        (held.begun, held.came, held.last) = (Some(now), 0, None);
         let all = std::mem::take(&mut held.fanouts).into_iter();
         Some(all.map(|(fanout, _)| fanout).collect())
     }
@@ -59,12 +68,36 @@ impl Lingering {
     }
 }
 
+impl Held {
+    /// Whether company may still come.
+    fn waits(&self, linger: TimeDelta, now: DateTime<Utc>) -> bool {
+        // A clock that was put back lets nobody wait.
+        let Some(begun) = self.begun.filter(|begun| *begun <= now) else {
+            return false;
+        };
+        let come_no_more = |last: DateTime<Utc>| {
+            let came = i32::try_from(self.came).unwrap_or(i32::MAX);
+            let apart = (last - begun) / came.max(1);
+            now - last >= (apart * 2).max(linger / QUIET)
+        };
+        now - begun < linger && !self.last.is_some_and(come_no_more)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::{Audience, EventType, Id, ObjectId, UserId};
 
     fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
+    }
+
+    fn fanout() -> Fanout {
+        let id = Id::at(DateTime::UNIX_EPOCH, [0; 8]);
+        let audience = Audience::users([UserId::stored("ada")]).unwrap();
+        let objects = vec![ObjectId::stored("a1")];
+        Fanout::new(id, None, EventType::stored("Work"), objects, audience).unwrap()
     }
 
     #[test]
@@ -80,6 +113,35 @@ mod tests {
         assert!(begins(1, 109));
         assert!(begins(1, 50), "the clock was put back");
         assert!(!begins(1, 54));
+    }
+
+    #[test]
+    fn what_seems_to_come_no_more_is_waited_for_no_longer() {
+        let (lingering, five) = (Lingering::default(), TimeDelta::seconds(5));
+        let begins = |came, tenths: i64| {
+            let at = DateTime::UNIX_EPOCH + TimeDelta::milliseconds(100 * tenths);
+            lingering.begins(came, five, 9, at).is_some()
+        };
+        let held = |came, tenths| {
+            assert!(!begins(came, tenths), "{tenths}");
+            let fanouts = std::iter::repeat_n(fanout(), came);
+            lingering.hold(fanouts, at(1_000));
+        };
+
+        assert!(begins(1, 0));
+        // They are 1 s apart, and after 2 s none has come.
+        held(1, 10);
+        held(1, 20);
+        held(0, 39);
+        assert!(begins(0, 40));
+        // They come quickly, and 1 s is the least.
+        held(3, 43);
+        held(0, 52);
+        assert!(begins(0, 53));
+        // They come slowly, and no wait is longer than 5 s.
+        held(1, 83);
+        held(0, 102);
+        assert!(begins(0, 103));
     }
 
     #[test]

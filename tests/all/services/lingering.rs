@@ -17,6 +17,7 @@ use crate::support::{FailingStore, Fresh, Shorthand, feed_of, people, user};
 
 on_both_stores! {
     what_keeps_coming_to_long_audiences_is_pushed_together
+    what_comes_no_more_is_waited_for_no_longer
     the_most_that_go_together_wait_for_nothing
     no_more_go_together_than_may
     what_waits_is_fanned_out_by_others_once_its_holder_stops_or_dies
@@ -99,18 +100,43 @@ async fn what_keeps_coming_to_long_audiences_is_pushed_together(fresh: Fresh) {
     assert_eq!(seen_by(&town, &user("zoe")).await, ["a3"]);
     assert_eq!(seen_by(&town, &last).await, ["a1"]);
     pushes.store(0, Ordering::Relaxed);
-    town.clock.advance(TimeDelta::milliseconds(2_999));
+    for work in ["a5", "a6"] {
+        town.clock.advance(TimeDelta::seconds(1));
+        publish(&app, &[work]).await;
+        assert_eq!(works(&fanouts).await, 0);
+    }
+    town.clock.advance(TimeDelta::milliseconds(999));
     assert_eq!(works(&fanouts).await, 0);
     town.clock.advance(TimeDelta::milliseconds(1));
-    assert_eq!(works(&fanouts).await, 2);
+    assert_eq!(works(&fanouts).await, 4);
 
     let together = pushes.load(Ordering::Relaxed);
     assert!(
         together <= alone + 1,
-        "{together} pushes for two, {alone} for one"
+        "{together} pushes for four, {alone} for one"
     );
-    assert_eq!(seen_by(&town, &last).await, ["a1", "a2", "a4"]);
+    let all = ["a1", "a2", "a4", "a5", "a6"];
+    assert_eq!(seen_by(&town, &last).await, all);
     assert_eq!(town.store.backlog().await.unwrap().pending, 0);
+}
+
+async fn what_comes_no_more_is_waited_for_no_longer(fresh: Fresh) {
+    let town = founded(&fresh, PAGES).await;
+    let app = town.process();
+    let fanouts = app.fanouts();
+    publish(&app, &["a1"]).await;
+    works(&fanouts).await;
+    for work in ["a2", "a3"] {
+        town.clock.advance(TimeDelta::seconds(1));
+        publish(&app, &[work]).await;
+        assert_eq!(works(&fanouts).await, 0);
+    }
+
+    // Twice as long as they were apart.
+    town.clock.advance(TimeDelta::milliseconds(1_999));
+    assert_eq!(works(&fanouts).await, 0);
+    town.clock.advance(TimeDelta::milliseconds(1));
+    assert_eq!(works(&fanouts).await, 2);
 }
 
 async fn the_most_that_go_together_wait_for_nothing(fresh: Fresh) {
