@@ -57,9 +57,12 @@ const ELSEWHERE: [&str; 2] = ["after-accept", "after-ask"];
 fn points(dialect: Dialect, without: &[&str]) -> impl Iterator<Item = &'static str> {
     // Where a call is one mail, none is refused with others.
     let is_single = dialect == Dialect::Ses;
+    let digests = without == OF_BATCHES;
     let comes_by = move |point: &&str| {
         let is_recalled = is_single && point.ends_with("-recall");
-        !ELSEWHERE.contains(point) && !without.contains(point) && !is_recalled
+        // A digest that was taken is closed as it is settled; here none is in doubt.
+        let is_closed = digests && dialect == Dialect::Resend && *point == "after-close";
+        !ELSEWHERE.contains(point) && !without.contains(point) && !is_recalled && !is_closed
     };
     POINTS.into_iter().filter(comes_by)
 }
@@ -107,6 +110,9 @@ async fn killed_at_every_named_point_of_a_digest_nothing_is_lost_or_doubled(fres
             stage.a_day_passes().await;
             if point.ends_with("-recall") {
                 stage.provider.then([refusal()]);
+            }
+            if point == "after-close" {
+                stage.provider.then([Next::Lose]);
             }
             stage.digest_dies_at(point).await;
             if n % 3 == 2 {
