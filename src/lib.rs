@@ -1,4 +1,4 @@
-//! tidings: notification feeds and e-mail digests on MongoDB, one collection a day.
+//! tidings: notification feeds and e-mail digests on MongoDB, one collection a day, or on SQLite.
 //!
 //! From the top: [`cli`] is the command line, [`api`] the HTTP face, [`web`] the pages for people;
 //! [`app`] puts everything together, and [`demo`] is an application to try it with; [`services`]

@@ -255,7 +255,7 @@ impl Inbox {
             if is_meant {
                 done.mark(mark);
             }
-            // Of those that are not meant too: what was told again since is not new.
+            // Of items that are not meant as well: what was told again since is as old as they are.
             for place in places {
                 self.stacks
                     .entry(place.stack)

@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
             }
             let is_last = self.report.limited || self.progress.stopping();
             if is_last || self.request.limit.is_some() {
-                // How many more there may be rests on how many of these are ours.
+                // The room that is left under `--limit` depends on how many of these were opened.
                 under_way.finish().await;
             }
             self.take(under_way.done().await?);

@@ -65,15 +65,15 @@ pub struct Fanouts {
 impl Fanouts {
     /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes
     /// longer takes turns, a page each, with what came meanwhile.
-    pub async fn step(&self, progress: &dyn super::Watcher) -> Result<Option<FannedOut>> {
-        self.step_within(TimeDelta::zero(), progress).await
+    pub async fn step(&self, watcher: &dyn super::Watcher) -> Result<Option<FannedOut>> {
+        self.step_within(TimeDelta::zero(), watcher).await
     }
 
     /// The same, but long audiences that keep coming wait for so long for company.
     async fn step_within(
         &self,
         linger: TimeDelta,
-        progress: &dyn super::Watcher,
+        watcher: &dyn super::Watcher,
     ) -> Result<Option<FannedOut>> {
         let mut done = FannedOut::default();
         let mut lanes: VecDeque<Lane> = self.next(linger, &mut done).await?.into();
@@ -84,11 +84,11 @@ impl Fanouts {
         loop {
             let claims = looks || lanes.is_empty();
             let ahead = async {
-                if progress.stopping() {
+                if watcher.stopping() {
                     return Ok(None);
                 }
                 if claims {
-                    // They come first: their first page may be all there is of them.
+                    // What was just claimed comes first: one page may be all there is of it.
                     let came = self.next(linger, &mut done).await?;
                     came.into_iter()
                         .rev()
@@ -101,7 +101,7 @@ impl Fanouts {
             };
             let behind = async {
                 match landed {
-                    Some(landed) => Ok(Some(self.settle(landed, progress).await?)),
+                    Some(landed) => Ok(Some(self.settle(landed, watcher).await?)),
                     None => Ok(None),
                 }
             };
@@ -117,7 +117,7 @@ impl Fanouts {
                 done += counted;
                 if !lane.walks.is_empty() {
                     lanes.push_back(lane);
-                    // Once a page is enough.
+                    // One claim a page is enough.
                     looks = !claims && lanes.len() < LANES;
                 }
             }
@@ -152,8 +152,8 @@ impl Fanouts {
         Ok(short)
     }
 
-    /// Claims what is pending and finds its first people. Whom that is all of go by themselves:
-    /// they wait for nobody's longer audience. What cannot be read is noted.
+    /// Claims what is pending and finds its first people. Fan-outs whose whole audience was found
+    /// go by themselves: they wait for nobody's longer audience. What cannot be read is noted.
     async fn claim(&self, done: &mut FannedOut) -> Result<Came> {
         let now = self.clock.now();
         let (until, any) = (now + self.settings.lease, self.settings.merge);
@@ -191,8 +191,8 @@ impl Fanouts {
     }
 
     /// Steps until nothing is left, or until somebody wants it to stop.
-    pub async fn drain(&self, progress: &dyn super::Watcher) -> Result<FannedOut> {
-        self.drain_within(TimeDelta::zero(), progress).await
+    pub async fn drain(&self, watcher: &dyn super::Watcher) -> Result<FannedOut> {
+        self.drain_within(TimeDelta::zero(), watcher).await
     }
 
     /// The same, but of long audiences that keep coming, what came within so long of the last is
@@ -200,11 +200,11 @@ impl Fanouts {
     pub async fn drain_within(
         &self,
         linger: TimeDelta,
-        progress: &dyn super::Watcher,
+        watcher: &dyn super::Watcher,
     ) -> Result<FannedOut> {
         let mut all = FannedOut::default();
-        while !progress.stopping()
-            && let Some(done) = self.step_within(linger, progress).await?
+        while !watcher.stopping()
+            && let Some(done) = self.step_within(linger, watcher).await?
         {
             all += done;
         }
@@ -294,7 +294,7 @@ impl Fanouts {
     async fn settle(
         &self,
         landed: Landed,
-        progress: &dyn super::Watcher,
+        watcher: &dyn super::Watcher,
     ) -> Result<(Lane, FannedOut)> {
         let Landed {
             mut lane,
@@ -307,7 +307,7 @@ impl Fanouts {
             self.joiner.join(joins).await?;
             crash::point("after-join");
         }
-        progress.advance(page.pushes.people.len() as u64);
+        watcher.advance(page.pushes.people.len() as u64);
         let mut done = FannedOut::default();
         done.bad_stacks.note(page.bad_stacks(lane.day, &pushed));
         page.count(&mut lane.walks, &pushed);
@@ -378,14 +378,14 @@ impl Fanouts {
             .save_fanouts(&self.owner, until, &progress)
             .await?;
         let mut done = FannedOut::default();
-        let mut held = saved.into_iter();
+        let mut saved = saved.into_iter();
         walks.retain_mut(|walk| {
-            let held = held.next().unwrap_or(false);
-            if held {
+            let is_saved = saved.next().unwrap_or(false);
+            if is_saved {
                 done.counts += std::mem::take(&mut walk.unsaved);
                 done.done += u64::from(walk.finished());
             }
-            held && !walk.finished()
+            is_saved && !walk.finished()
         });
         Ok(done)
     }
@@ -393,7 +393,7 @@ impl Fanouts {
 
 /// The most small fan-outs that are claimed behind others.
 const SMALL_ONES: usize = 2_048;
-/// So many groups take turns at most; who comes later waits until one of them is finished.
+/// While so many lanes take turns, no more is claimed.
 const LANES: usize = 4;
 
 /// What was claimed: whose first people are all there are, and whose are not.

@@ -3,9 +3,9 @@
 //!
 //! The rule: pages stay put while events arrive (see [`crate::domain::feed`]). Every answer says
 //! how many items are unseen and unread: counted each time, of what applies, and never kept. What
-//! its reader muted is shown, and taken for read. So a page costs one read of the window, one of
-//! what was marked and one of what was muted; objects, and what is said of
-//! events, are looked up where that was not done lately ([`super::shelf`]). What names things that
+//! its reader muted is shown, and taken for read. So a page costs one read of all that rests on the
+//! person: window, inbox and record. Objects, and what is said of events, are looked up where that
+//! was not done lately ([`super::shelf`]). What names things that
 //! its reader was shown, a mark or a further page, is answered from a window that was read lately,
 //! if that holds them.
 

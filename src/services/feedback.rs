@@ -236,15 +236,15 @@ impl FeedbackService {
         now: DateTime<Utc>,
     ) -> Result<Reported, Error> {
         let mut taken = Reported::default();
-        let fresh = self.unseen(provider, reports, now, &mut taken).await?;
-        let rows = self.rows(&fresh).await?;
-        let found: Vec<(&Report, &Delivery)> = fresh
+        let unseen = self.unseen(provider, reports, now, &mut taken).await?;
+        let rows = self.rows(&unseen).await?;
+        let found: Vec<(&Report, &Delivery)> = unseen
             .iter()
             .zip(&rows)
             .filter_map(|(report, row)| Some((*report, row.as_ref()?)))
             .collect();
         taken.taken = found.len() as u64;
-        taken.not_ours = (fresh.len() - found.len()) as u64;
+        taken.not_ours = (unseen.len() - found.len()) as u64;
 
         let noted = found.iter().map(|(report, row)| {
             let at = whole_millis(report.at);
@@ -258,7 +258,7 @@ impl FeedbackService {
         self.suppressions.suppress(&bad).await?;
         taken.suppressed = bad.len() as u64;
 
-        let seen = fresh
+        let seen = unseen
             .iter()
             .map(|report| (key(provider, "event", &report.id), SEEN.to_owned()));
         let seen: Vec<_> = seen.collect();
@@ -280,15 +280,15 @@ impl FeedbackService {
             .collect();
         let seen = self.sightings.sighted(&keys, now).await?;
         let mut here = HashSet::new();
-        let fresh: Vec<&Report> = reports
+        let unseen: Vec<&Report> = reports
             .iter()
             .zip(&keys)
             .zip(seen)
             .filter(|((_, key), seen)| seen.is_none() && here.insert(key.as_str()))
             .map(|((report, _), _)| report)
             .collect();
-        taken.duplicates = (reports.len() - fresh.len()) as u64;
-        Ok(fresh)
+        taken.duplicates = (reports.len() - unseen.len()) as u64;
+        Ok(unseen)
     }
 
     /// The mail each report is about: by our own tag, or by the provider's id where no tag came

@@ -3,7 +3,7 @@
 //!
 //! The rule: while a call is under way, what comes waits and goes with the next; nobody waits for
 //! others to come. Each is answered as if it had called alone. A call goes on in a task of its own,
-//! so that nobody who is given up keeps it from ending. Where the store is away, everybody is told
+//! so that nobody who was dropped keeps it from ending. Where the store is away, everybody is told
 //! who waits: they would only wait for it as long again. Where anything else in a call fails, each
 //! calls alone.
 
@@ -81,7 +81,7 @@ where
         call(vec![asked]).await?.pop().ok_or_else(missing)
     }
 
-    /// Whoever is told nothing calls alone. Who was given up meanwhile does not listen.
+    /// Whoever is told nothing calls alone. Who was dropped meanwhile does not listen.
     fn tell_all(&self, mut batch: Vec<Waiting<Q, A>>, answers: Result<Vec<A>>) {
         match answers {
             Ok(answers) => {
@@ -104,7 +104,7 @@ where
         }
     }
 
-    /// The first that wait, but for those that were given up.
+    /// The first that wait, but for those that were dropped.
     fn take(&self) -> Vec<Waiting<Q, A>> {
         let mut waiting = self.open();
         waiting.retain(|one| !one.told.is_closed());

@@ -1,4 +1,4 @@
-//! Takes rows of the ledger to their end: claimed, composed, sent, settled, marked, closed.
+//! Takes rows of the ledger to their end: claimed, composed, sent, marked, settled, closed.
 //!
 //! The rule (P2–P7): the row came first and is ours by a lease. [`Sender`] walks; it asks four
 //! others, none of whom knows it. [`Compose`] makes mails of rows and only reads. [`Gate`] says

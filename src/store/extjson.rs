@@ -5,7 +5,7 @@
 //! types of its numbers. Each line is read back before it is believed; a document that Extended
 //! JSON cannot tell exactly (a field named `$oid`, a name that comes twice, text that is no UTF-8)
 //! is written as its bytes instead: `{"$tidings_bson":"…"}`, in base64. The BSON library reads all
-//! of it wherever it deserialises, but writes numbers in the relaxed form and some bytes as a list:
+//! of it wherever it deserializes, but writes numbers in the relaxed form and some bytes as a list:
 //! so these are written here.
 
 use base64::Engine as _;

@@ -32,7 +32,7 @@ pub struct BatchPolicy {
 }
 
 impl BatchPolicy {
-    /// Nothing is gathered: each event is a mail.
+    /// Nothing is gathered: each accepted event is a mail.
     pub const IMMEDIATE: Self = Self {
         window: TimeDelta::zero(),
         cooldown: TimeDelta::zero(),

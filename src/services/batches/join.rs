@@ -101,7 +101,7 @@ impl Joiner {
 
     async fn join_part(&self, arrivals: &[Arrivals]) -> Result<()> {
         let mut left: Vec<&Arrivals> = arrivals.iter().collect();
-        // Whoever is told no lost to somebody who was told yes, so it ends.
+        // Where one is refused another was let through, so it ends.
         while !left.is_empty() && !self.add(&left).await? {
             let ids: Vec<AccumulatorId> = left
                 .iter()

@@ -18,8 +18,8 @@ pub struct Request {
     pub limit: Option<u64>,
     /// Only so many of all people, the same each time.
     pub sample: Option<Share>,
-    /// How long mails are waited for that wait, when nothing moves; without it they are left to the
-    /// next run.
+    /// How long the run waits for deferred mails while none of them moves; without it they are left
+    /// to the next run.
     pub patience: Option<TimeDelta>,
     /// By default a digest waits for its person's hour.
     pub timing: Timing,

@@ -4,8 +4,8 @@
 //! earlier ticks were complete. How far that is is noted, so a tick that was missed or cut short is
 //! made up by whichever process comes next. An hour is not all that makes a digest due: an address
 //! is confirmed, an earlier hour is chosen, an object is published. So everybody is looked at as
-//! well, every `digest.full_look`, and where that is the only safe way or the cheaper one: nothing
-//! is noted, the note is of the future or of other defaults, or very many fell due.
+//! well: every `digest.full_look`, where there is no note, where the note lies in the future or was
+//! made under other defaults, and where very many fell due.
 
 use chrono::{DateTime, TimeDelta, Utc};
 

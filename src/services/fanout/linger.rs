@@ -4,8 +4,9 @@
 //! The rule: to update somebody's stack costs the server nearly as much for one event as for ten.
 //! So where a long audience was begun a moment ago, what comes for long audiences is held until
 //! that moment has passed, or until they seem to come no more, and then goes together. The first of
-//! them waits for nothing, and nobody of a short audience ever waits. What is held is leased; once that is over, because its holder
-//! died or stood still, it is pending again, and whoever comes first claims it.
+//! them waits for nothing, and nobody of a short audience ever waits. What is held is leased; once
+//! that is over, because its holder died or stood still, it is pending again, and whoever comes
+//! first claims it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

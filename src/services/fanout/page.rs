@@ -59,7 +59,7 @@ impl Walk {
 
     pub(super) fn progress(&self) -> Progress {
         Progress {
-            // Of one that is finished nobody asks: many end alike, and are saved together.
+            // A finished one needs none; without it many are the same, and are saved together.
             cursor: self.cursor.clone().filter(|_| !self.finished()),
             counts: self.fanout.progress.counts,
             done: self.finished(),

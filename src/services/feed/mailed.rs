@@ -21,11 +21,11 @@ const DIGESTS: usize = 1_000;
 /// Items by what they are.
 pub(super) type Names<'a> = HashSet<(&'a EventType, &'a ObjectId)>;
 
-/// What the stacks alone say of some items.
-struct Marked<'a> {
+/// What the stacks told say of some items.
+struct Told<'a> {
     standing: &'a Standing,
     /// Those that mails of their own told.
-    alone: Names<'a>,
+    told: Names<'a>,
     /// Where others stand that a digest's marker may cover.
     covered: Vec<(&'a Stack, Position, &'a Event)>,
 }
@@ -34,10 +34,10 @@ pub(super) fn name(event: &Event) -> (&EventType, &ObjectId) {
     (&event.t, &event.o)
 }
 
-impl<'a> Marked<'a> {
+impl<'a> Told<'a> {
     fn of(standing: &'a Standing, events: impl Iterator<Item = &'a Event>) -> Self {
         let asked: Names<'_> = events.map(name).collect();
-        let (mut alone, mut covered) = (HashSet::new(), Vec::new());
+        let (mut told, mut covered) = (HashSet::new(), Vec::new());
         for stack in &standing.person.stacks {
             let (mailed, end) = (stack.mailed(), stack.covered());
             if mailed.is_empty() && end == 0 {
@@ -48,7 +48,7 @@ impl<'a> Marked<'a> {
                     continue;
                 }
                 if event.i.is_some_and(|i| mailed.contains(&i)) {
-                    alone.insert(name(event));
+                    told.insert(name(event));
                 } else if (place.index as usize) < end {
                     covered.push((stack, place, event));
                 }
@@ -56,7 +56,7 @@ impl<'a> Marked<'a> {
         }
         Self {
             standing,
-            alone,
+            told,
             covered,
         }
     }
@@ -79,14 +79,14 @@ impl Feeds {
         catalog: &mut Catalog,
         events: impl Iterator<Item = &'a Event> + Clone,
     ) -> Result<Names<'a>> {
-        let marked = Marked::of(standing, events.clone());
+        let marked = Told::of(standing, events.clone());
         let details = async { Ok(catalog.load_details(&*self.journal, events).await?) };
         let (digests, ()) = futures::try_join!(self.digests_over(&marked), details)?;
         self.mailed(marked, digests, catalog).await
     }
 
     /// The person, and their digests that may have told any of these items; nothing where none can.
-    async fn digests_over<'a>(&self, marked: &Marked<'a>) -> Result<Option<&'a Digests>> {
+    async fn digests_over<'a>(&self, marked: &Told<'a>) -> Result<Option<&'a Digests>> {
         if marked.markers().next().is_none() {
             return Ok(None);
         }
@@ -113,18 +113,18 @@ impl Feeds {
     /// Which of these items mails have told.
     async fn mailed<'a>(
         &self,
-        marked: Marked<'a>,
+        marked: Told<'a>,
         digests: Option<&Digests>,
         catalog: &mut Catalog,
     ) -> Result<Names<'a>> {
         let markers: HashSet<Id> = marked.markers().collect();
-        let Marked {
+        let Told {
             standing,
-            mut alone,
+            mut told,
             covered,
         } = marked;
         let Some(Digests { user, rows }) = digests else {
-            return Ok(alone);
+            return Ok(told);
         };
         let rows = rows.iter().filter(|row| markers.contains(&row.marker));
         // A digest tells types that feeds do not show.
@@ -146,14 +146,14 @@ impl Feeds {
             aside,
         );
         for (stack, place, event) in covered {
-            let told = match mails.by(stack, place) {
+            let is_told = match mails.by(stack, place) {
                 Some(By::Mail { state, place, .. }) => state.flushes() && place != Place::LeftOut,
                 Some(By::Flush { .. } | By::OlderWriter { .. }) | None => false,
             };
-            if told {
-                alone.insert(name(event));
+            if is_told {
+                told.insert(name(event));
             }
         }
-        Ok(alone)
+        Ok(told)
     }
 }

@@ -6,9 +6,9 @@
 //! ([`pacer`]), and asks what all processes know once more right before it is made: what one hears
 //! meanwhile holds for those that wait. The operator's limit holds over all processes: whoever has
 //! the lease `pace` may send, and it lasts as long as the mails are to take. A process that stood
-//! still finds out by the clock, by both clocks, before anything goes out: half a lease after it
-//! last had the store's word it has no leave any more, so that clocks of several machines need not
-//! agree to the second. Whoever takes over counts on it ([`super::retry`]).
+//! still finds out by the wall clock and the monotonic clock before anything goes out: half a lease
+//! after it last had the store's word it has no leave any more, so that clocks of several machines
+//! need not agree to the second. Whoever takes over counts on it ([`super::retry`]).
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ pub struct Retry {
     pub certainty: Certainty,
 }
 
-/// Which time a call is made under its reference.
+/// Whether a call is made for the first time under its reference, or again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attempt {
     First,

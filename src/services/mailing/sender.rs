@@ -1,4 +1,4 @@
-//! The walk of a mail: claim, compose, send, settle.
+//! The walk of a mail: claim, compose, send, conclude.
 //!
 //! The rule (P2–P5): a row is ours by a lease, `sending` with the call's reference is durable
 //! before the provider hears of the mail, and the row stays open until its markers stand. The walk

@@ -126,9 +126,9 @@ struct Shared {
 struct Known {
     layout: Layout,
     /// Whether most people pushed to last had no stack there yet.
-    fresh: bool,
+    mostly_new: bool,
     /// Whether nearly all of them had one, with room in it.
-    whole: bool,
+    mostly_standing: bool,
 }
 
 /// How a day collection is laid out.

@@ -1,9 +1,10 @@
 //! People who stand close together on a day, named in one statement.
 //!
-//! The rule: one statement for many costs the server half or a third of a statement each. On a
-//! clustered collection `$in` alone would read all of it (MongoDB 6.0), so such a statement reads
-//! from the first to the last, and is used only where few others stand in between. A router of a
-//! sharded cluster sends what names many to all shards, so there each is named alone.
+//! The rule: to name many people in one statement costs the server a half to a third of what a
+//! statement for each would. On a clustered collection `$in` alone would read all of it (MongoDB
+//! 6.0), so such a statement reads from the first to the last, and is used only where few others
+//! stand in between. A router of a sharded cluster sends what names many to all shards, so there
+//! each is named alone.
 
 use bson::{Bson, Document, doc};
 

@@ -6,8 +6,9 @@
 //! is a filter too. Whom a filter leaves out is looked at alone, and what is missing is appended if
 //! the stack is still as long as it was seen. While most people have no stack yet, stacks are
 //! inserted, which costs the server a tenth of an upsert; whoever has one is then pushed to. While
-//! nearly all have one, [`super::neighbors`] who get the same are named in one statement; where it
-//! met fewer than it named, who has not got it is looked up, and pushed to alone.
+//! nearly all have one, people who stand close together ([`super::neighbors`]) and get the same are
+//! named in one statement; where it met fewer than it named, those who lack it are looked up, and
+//! pushed to alone.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,10 +42,10 @@ pub(super) struct Push<'a> {
     pushes: &'a Pushes,
     /// Adding each of the lists.
     lists: Vec<Statement>,
-    /// Whether most people had no stack yet, when we last saw.
-    fresh: AtomicBool,
-    /// Whether nearly all of them had one, with room in it.
-    whole: AtomicBool,
+    /// Whether most people pushed to last had no stack yet.
+    mostly_new: AtomicBool,
+    /// Whether nearly all people pushed to last had a stack with room in it.
+    mostly_standing: AtomicBool,
     /// Whose document cannot take entries, whatever we do.
     bad: Mutex<BTreeMap<usize, Defect>>,
 }
@@ -60,8 +61,8 @@ impl<'a> Push<'a> {
         store.create_day(day).await?;
         let lists = pushes.lists.iter().map(|list| Statement::new(list, cap));
         let known = store.known(day);
-        let fresh = known.is_some_and(|known| known.fresh);
-        let whole = known.is_some_and(|known| known.whole);
+        let mostly_new = known.is_some_and(|known| known.mostly_new);
+        let mostly_standing = known.is_some_and(|known| known.mostly_standing);
         Ok(Self {
             doing: format!("pushing onto the stacks of {day}"),
             store,
@@ -69,8 +70,8 @@ impl<'a> Push<'a> {
             cap,
             pushes,
             lists: lists.collect(),
-            fresh: AtomicBool::new(fresh),
-            whole: AtomicBool::new(whole),
+            mostly_new: AtomicBool::new(mostly_new),
+            mostly_standing: AtomicBool::new(mostly_standing),
             bad: Mutex::default(),
         })
     }
@@ -78,10 +79,10 @@ impl<'a> Push<'a> {
     pub(super) async fn run(&self) -> Result<Pushed> {
         let everybody = (0..self.pushes.people.len())
             .filter(|item| !self.pushes.lists[self.pushes.people[*item].1].is_empty());
-        let (whole, mut left): (Vec<usize>, Vec<usize>) =
+        let (fitting, mut left): (Vec<usize>, Vec<usize>) =
             everybody.partition(|item| self.list(*item).fits);
         let mut refused = Vec::new();
-        let waves: Vec<&[usize]> = whole.chunks(STATEMENTS).collect();
+        let waves: Vec<&[usize]> = fitting.chunks(STATEMENTS).collect();
         let wave = |wave: usize| self.wave(waves[wave]);
         at_once(WAVES, 0..waves.len(), wave, |part| refused.extend(part)).await?;
         if !refused.is_empty() {
@@ -90,13 +91,13 @@ impl<'a> Push<'a> {
             left.extend(self.add(&refused, |item| self.list(item)).await?.0);
         }
         if let Some(known) = self.store.known(self.day) {
-            let fresh = self.fresh.load(Ordering::Relaxed);
-            let whole = self.whole.load(Ordering::Relaxed);
+            let mostly_new = self.mostly_new.load(Ordering::Relaxed);
+            let mostly_standing = self.mostly_standing.load(Ordering::Relaxed);
             let layout = known.layout;
             let known = Known {
                 layout,
-                fresh,
-                whole,
+                mostly_new,
+                mostly_standing,
             };
             self.store.note(self.day, known);
         }
@@ -112,16 +113,16 @@ impl<'a> Push<'a> {
     /// created the stack at the same moment, or it has no room for the whole list.
     async fn wave(&self, people: &[usize]) -> Result<Vec<usize>> {
         let inserted;
-        let standing = if self.fresh.load(Ordering::Relaxed) {
+        let standing = if self.mostly_new.load(Ordering::Relaxed) {
             inserted = self.insert(people).await?;
             // Up to a third: beyond that, finding out is dearer than what it saves.
-            let fresh = inserted.len() * 3 <= people.len();
-            self.fresh.store(fresh, Ordering::Relaxed);
+            let mostly_new = inserted.len() * 3 <= people.len();
+            self.mostly_new.store(mostly_new, Ordering::Relaxed);
             &inserted[..]
         } else {
             people
         };
-        let alone = match self.whole.load(Ordering::Relaxed) {
+        let alone = match self.mostly_standing.load(Ordering::Relaxed) {
             true => &self.add_to_neighbors(standing).await?,
             false => standing,
         };
@@ -130,12 +131,13 @@ impl<'a> Push<'a> {
             (refused, created) = self.add(alone, |item| self.list(item)).await?;
         }
         if standing.len() == people.len() {
-            let fresh = created * 3 >= people.len() * 2;
-            self.fresh.store(fresh, Ordering::Relaxed);
+            let mostly_new = created * 3 >= people.len() * 2;
+            self.mostly_new.store(mostly_new, Ordering::Relaxed);
         }
         // Beyond a twentieth, finding out who was left out is dearer than what it saves.
-        let whole = (created + refused.len()) * 20 <= standing.len();
-        self.whole.store(whole, Ordering::Relaxed);
+        let mostly_standing = (created + refused.len()) * 20 <= standing.len();
+        self.mostly_standing
+            .store(mostly_standing, Ordering::Relaxed);
         Ok(refused)
     }
 
@@ -213,7 +215,7 @@ impl<'a> Push<'a> {
         if outcome.refused.is_empty() && outcome.n == all {
             return Ok(Vec::new());
         }
-        // Some have no stack, or no room; or what was sent again met what it had done itself.
+        // Some have no stack, or no room; or a statement that was sent again found its own entries.
         let mut left = Vec::new();
         for part in parts {
             left.extend(self.without_all(part).await?);

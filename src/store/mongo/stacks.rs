@@ -96,8 +96,8 @@ impl Mongo {
         if created.await? {
             let known = Known {
                 layout: Layout::Clustered,
-                fresh: true,
-                whole: false,
+                mostly_new: true,
+                mostly_standing: false,
             };
             self.note(day, known);
         } else {

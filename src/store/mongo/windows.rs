@@ -224,8 +224,8 @@ impl Mongo {
                     };
                     let known = Known {
                         layout,
-                        fresh: false,
-                        whole: true,
+                        mostly_new: false,
+                        mostly_standing: true,
                     };
                     self.note(day, known);
                 }

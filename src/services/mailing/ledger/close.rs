@@ -73,7 +73,7 @@ impl Ledger {
         if !batches.is_empty() {
             bad.extend(self.close_batches(&batches).await?);
         }
-        // What is no list holds nothing that a later mail could tell.
+        // What is no list holds nothing that a later mail could tell, so its row may be closed.
         let takes_none: HashSet<&UserId> = bad
             .iter()
             .filter(|bad| bad.reason != Defect::NoList)
