@@ -5,10 +5,10 @@
 //! nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the
 //! order of user ids: what goes to the same person is one push. Nobody waits for a longer audience
 //! than their own for more than a few pages. While a page joins and is saved, the next is claimed
-//! and pushed; each of both goes on in the order in which it was claimed. A page is cut in
+//! and pushed; pages join and are saved in the order in which they were pushed. A page is cut in
 //! [`page`]; which long audiences wait for company is in [`linger`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -76,20 +76,23 @@ impl Fanouts {
         watcher: &dyn super::Watcher,
     ) -> Result<Option<FannedOut>> {
         let mut done = FannedOut::default();
-        let mut lanes: VecDeque<Lane> = self.next(linger, &mut done).await?.into();
+        let none = HashSet::new();
+        let mut lanes: VecDeque<Lane> = self.next(linger, &none, &mut done).await?.into();
         if lanes.is_empty() && done.is_whole() {
             return Ok(None);
         }
-        let (mut landed, mut looks) = (None, false);
+        let (mut landed, mut looks): (Option<Landed>, _) = (None, false);
         loop {
             let claims = looks || lanes.is_empty();
+            let landing = landed.as_ref().map(|landed| &landed.lane);
+            let under_way = lanes.iter().chain(landing).flat_map(Lane::ids).collect();
             let ahead = async {
                 if watcher.stopping() {
                     return Ok(None);
                 }
                 if claims {
                     // What was just claimed comes first: one page may be all there is of it.
-                    let came = self.next(linger, &mut done).await?;
+                    let came = self.next(linger, &under_way, &mut done).await?;
                     came.into_iter()
                         .rev()
                         .for_each(|lane| lanes.push_front(lane));
@@ -126,13 +129,18 @@ impl Fanouts {
 
     /// What is to be done now: what was claimed and is short, and long audiences whose time has
     /// come.
-    async fn next(&self, linger: TimeDelta, done: &mut FannedOut) -> Result<Vec<Lane>> {
+    async fn next(
+        &self,
+        linger: TimeDelta,
+        under_way: &HashSet<Id>,
+        done: &mut FannedOut,
+    ) -> Result<Vec<Lane>> {
         // No later than the claim is.
         let leased = self.clock.now() + self.settings.lease;
         let Came {
             mut short,
             mut long,
-        } = self.claim(done).await?;
+        } = self.claim(under_way, done).await?;
         let came = long.iter().map(|lane| lane.walks.len()).sum();
         let (now, most) = (self.clock.now(), self.settings.merge);
         let begins = self.lingering.begins(came, linger, most, now);
@@ -153,8 +161,9 @@ impl Fanouts {
     }
 
     /// Claims what is pending and finds its first people. Fan-outs whose whole audience was found
-    /// go by themselves: they wait for nobody's longer audience. What cannot be read is noted.
-    async fn claim(&self, done: &mut FannedOut) -> Result<Came> {
+    /// go by themselves: they wait for nobody's longer audience. What cannot be read is noted. What
+    /// is under way here, and was claimed once more as its lease was over, goes on as it was.
+    async fn claim(&self, under_way: &HashSet<Id>, done: &mut FannedOut) -> Result<Came> {
         let now = self.clock.now();
         let (until, any) = (now + self.settings.lease, self.settings.merge);
         let small = SMALL_ONES;
@@ -165,7 +174,10 @@ impl Fanouts {
         let mut came = Came::default();
         // Small ones go behind all that came before them.
         let are_small = fanouts.iter().take(any).all(|of| of.audience.is_small());
-        let small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
+        let mut small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
+        for claimed in [&mut fanouts, &mut small] {
+            claimed.retain(|fanout| !under_way.contains(&fanout.id));
+        }
         for (day, group) in self.groups(fanouts) {
             let Lane { day, walks } = self.lane(day, group).await?;
             let (whole, more): (Vec<_>, Vec<_>) =
@@ -457,6 +469,10 @@ struct Landed {
 }
 
 impl Lane {
+    fn ids(&self) -> impl Iterator<Item = Id> + '_ {
+        self.walks.iter().map(|walk| walk.fanout.id)
+    }
+
     /// Its fan-outs, without the people that were looked up: while they wait, nobody's ids are
     /// kept.
     fn fanouts(self) -> impl Iterator<Item = Fanout> {

@@ -4,12 +4,15 @@ use bson::{Document, doc};
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
 use futures::TryStreamExt;
+use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
 use tidings::domain::delivery::{Handover, Settlement};
 use tidings::domain::due_choices::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId};
 use tidings::store::{Meeting, NewMarker, People, PeopleFilter};
 
+use crate::store_laws::adding::joined_by;
+use crate::store_laws::batches::{WINDOW, item};
 use crate::support::*;
 
 /// What the server did for what was asked of this collection meanwhile, question by question.
@@ -200,6 +203,98 @@ async fn only_neighbors_who_have_stacks_are_pushed_to_by_one_statement() {
         for ((crowd, statements), n) in crowds.into_iter().zip(10..) {
             let asked = all_profiled(&store, &day, push(&crowd, n)).await;
             assert_eq!(updates(&asked), statements, "the {n}th");
+        }
+    })
+    .await;
+}
+
+/// Who has no room, and who has no stack, is pushed to alone, push by push; nobody else is,
+/// however long the list is.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_lacks_a_long_list_is_found_and_pushed_to_alone() {
+    mongo::run(async |store: Fresh| {
+        let everybody = people(60);
+        let filled = push_to_all(&everybody[7..8], events(35, 1));
+        store.push(today(), 40, &filled).await.unwrap();
+        let stand = people(59);
+        for n in 2..=4 {
+            let pushes = push_to_all(&stand, events(1, n));
+            store.push(today(), 40, &pushes).await.unwrap();
+        }
+
+        let day = today().collection();
+        // The seventh has room for two of the first list, and is tried once more: its stack might
+        // just have been created. The last has a stack from then on.
+        for (n, alone, capped) in [(5, 2 + 1 + 1, 3), (6, 1 + 1, 5)] {
+            let asked = all_profiled(&store, &day, async {
+                let pushes = push_to_all(&everybody, events(5, n));
+                let pushed = store.push(today(), 40, &pushes).await.unwrap();
+                assert_eq!(pushed.capped.len(), 1);
+                assert_eq!((pushed.capped[0].0, pushed.capped[0].1.len()), (7, capped));
+            });
+            assert_eq!(updates(&asked.await), 1 + alone, "the {n}th");
+        }
+
+        let lengths = async |n: usize| store.entries_of(&everybody[n], today()).await.len();
+        assert_eq!((lengths(7).await, lengths(59).await), (40, 10));
+        assert_eq!(lengths(8).await, 3 + 10);
+    })
+    .await;
+}
+
+/// Days as older writers made them, where each of many is looked up.
+#[tokio::test(flavor = "multi_thread")]
+async fn people_far_apart_on_an_ordinary_day_are_pushed_to_by_one_statement() {
+    mongo::run(async |store: Fresh| {
+        let client = mongodb::Client::with_uri_str(store.url()).await.unwrap();
+        let database = client.default_database().unwrap();
+        let day = today().collection();
+        database.create_collection(&day).await.unwrap();
+        let everybody = people(2_000);
+        for n in 1..=3 {
+            let pushes = push_to_all(&everybody, events(1, n));
+            store.push(today(), 1_000, &pushes).await.unwrap();
+        }
+        let some: Vec<UserId> = everybody.iter().step_by(20).take(50).cloned().collect();
+
+        let asked = all_profiled(&store, &day, async {
+            let pushes = push_to_all(&some, events(1, 4));
+            store.push(today(), 1_000, &pushes).await.unwrap();
+        });
+
+        let asked = asked.await;
+        assert_eq!(updates(&asked), 1);
+        let looked = |one: &&Document| one.get_i32("docsExamined").is_ok_and(|n| n <= 50);
+        assert_eq!(asked.iter().filter(looked).count(), asked.len());
+        assert_eq!(store.entries_of(&some[49], today()).await.len(), 4);
+        assert_eq!(store.entries_of(&everybody[1], today()).await.len(), 3);
+    })
+    .await;
+}
+
+/// To plan a statement costs more than to add an event.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_joins_many_open_batches_is_added_by_few_statements() {
+    mongo::run(async |store: Fresh| {
+        let opened = |n: usize| joined_by(&format!("p{n:03}"), &WINDOW, &[1]);
+        let accumulators: Vec<Accumulator> = (0..120).map(opened).collect();
+        store.put_accumulators(&accumulators, id(5)).await.unwrap();
+        let add = |n: u32| {
+            let items = vec![item("b", 50 + n)];
+            Addition::new(items, noon() + minutes(1), &WINDOW).unwrap()
+        };
+        let ids = || accumulators.iter().map(|of| of.id.clone());
+        let same: Vec<(AccumulatorId, usize)> = ids().map(|id| (id, 0)).collect();
+        let own: Vec<(AccumulatorId, usize)> = ids().zip(0..).collect();
+        let each: Vec<Addition> = (0..120).map(add).collect();
+
+        // 200 that are added the same are one statement; of 50 each is looked up in a table.
+        for (asked, additions, statements) in [(same, vec![add(200)], 1), (own, each, 3)] {
+            let told = all_profiled(&store, "seats", async {
+                let added = store.add_to_open(&asked, &additions, id(6)).await;
+                assert!(added.unwrap());
+            });
+            assert_eq!(updates(&told.await), statements);
         }
     })
     .await;

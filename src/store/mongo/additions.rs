@@ -2,7 +2,9 @@
 //! is done to them. [`super::batches`] has the verbs.
 //!
 //! The rule: to plan a statement costs the server more than adding an event does, so one statement
-//! is of many accumulators, as in [`super::alike`].
+//! is of many accumulators. Who was met is told by the count alone: one that is sent again meets
+//! fewer, and is then looked at. A router of a sharded cluster counts what names many otherwise, so
+//! there each accumulator is named alone.
 
 use bson::{Bson, Document, doc};
 
@@ -22,9 +24,24 @@ const OWN: usize = 50;
 /// Items of such a statement, unless one accumulator is added more.
 const OWN_ITEMS: usize = 2_000;
 
-/// Statements of an update that add to these accumulators, as few as may be; `revision` is what
-/// they leave.
-pub(super) fn statements(
+/// Statements of an update that add to these accumulators, one for each; `revision` is what they
+/// leave.
+pub(super) fn each_alone(
+    accumulators: &[(AccumulatorId, usize)],
+    additions: &[Addition],
+    revision: Id,
+) -> Vec<Document> {
+    let alone = |(accumulator, addition): &(AccumulatorId, usize)| {
+        let addition = &additions[*addition];
+        let mut query = query(&[], oids(&addition.fanouts), addition);
+        query.insert("_id", accumulator_id(accumulator));
+        doc! {"q": query, "u": pushed(addition, revision)}
+    };
+    accumulators.iter().map(alone).collect()
+}
+
+/// The same, as few as may be.
+pub(super) fn together(
     accumulators: &[(AccumulatorId, usize)],
     additions: &[Addition],
     revision: Id,
@@ -106,7 +123,12 @@ fn many(q: Document, u: impl Into<Bson>) -> Document {
 
 /// Adds the same to all of these.
 fn of_all(ids: &[Document], addition: &Addition, revision: Id) -> Document {
-    let update = doc! {
+    let query = query(ids, oids(&addition.fanouts), addition);
+    many(query, pushed(addition, revision))
+}
+
+fn pushed(addition: &Addition, revision: Id) -> Document {
+    doc! {
         "$push": {
             "open.items": {"$each": items(&addition.items), "$slice": slice(addition)},
             "open.joined": {"$each": oids(&addition.fanouts)},
@@ -118,8 +140,7 @@ fn of_all(ids: &[Document], addition: &Addition, revision: Id) -> Document {
             "due": date(addition.closes_from),
         },
         "$set": {"stamp": oid(revision)},
-    };
-    many(query(ids, oids(&addition.fanouts), addition), update)
+    }
 }
 
 /// Adds to each of these what is its own. Asked is that no fan-out of any has joined: where that is
@@ -158,4 +179,51 @@ fn items(items: &[Item]) -> Vec<Bson> {
 
 fn oids(ids: &[Id]) -> Vec<Bson> {
     ids.iter().map(|id| oid(*id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{BatchKey, BatchPolicy, ObjectId, UserId};
+    use chrono::{DateTime, TimeDelta};
+
+    /// A router tells of a statement what it counts only where one document is named.
+    #[test]
+    fn where_a_router_is_asked_each_is_named_by_a_statement_of_its_own() {
+        let id = |n: u8| Id::from_bytes([n; 12]);
+        let policy = BatchPolicy {
+            window: TimeDelta::minutes(1),
+            ..BatchPolicy::IMMEDIATE
+        };
+        let addition = |n: u8| {
+            let item = Item {
+                i: id(n),
+                t: "Comment".parse().unwrap(),
+                o: ObjectId::new("one").unwrap(),
+            };
+            Addition::new(vec![item], DateTime::UNIX_EPOCH, &policy).unwrap()
+        };
+        let additions = [addition(1), addition(2)];
+        let key: BatchKey = "type:Comment".parse().unwrap();
+        let accumulator = |(place, name): (usize, &str)| {
+            let user = UserId::new(name).unwrap();
+            let key = key.clone();
+            (AccumulatorId { user, key }, place / 2)
+        };
+        let names = ["a", "b", "c"].into_iter().enumerate();
+        let accumulators: Vec<(AccumulatorId, usize)> = names.map(accumulator).collect();
+
+        let alone = each_alone(&accumulators, &additions, id(9));
+
+        assert_eq!(alone.len(), 3);
+        for (statement, (accumulator, addition)) in alone.iter().zip(&accumulators) {
+            let own = [(accumulator.clone(), 0)];
+            let mut one = together(&own, &additions[*addition..][..1], id(9)).remove(0);
+            let asked = one.get_document_mut("q").unwrap();
+            asked.insert("_id", accumulator_id(accumulator));
+            assert_eq!(statement.get("q"), one.get("q"));
+            assert_eq!(statement.get("u"), one.get("u"));
+            assert_eq!(statement.keys().collect::<Vec<_>>(), ["q", "u"]);
+        }
+    }
 }

@@ -65,7 +65,10 @@ impl Batches for Mongo {
         revision: Id,
     ) -> Result<bool> {
         let doing = "adding to open batches";
-        let statements = additions::statements(accumulators, additions, revision);
+        let statements = match self.is_routed().await? {
+            true => additions::each_alone(accumulators, additions, revision),
+            false => additions::together(accumulators, additions, revision),
+        };
         let outcome = self.write(doing, Verb::Update, ACCUMULATORS, statements);
         Ok(outcome.await?.complete(doing)?.n == accumulators.len() as u64)
     }

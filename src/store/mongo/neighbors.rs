@@ -3,12 +3,14 @@
 //! The rule: to name many people in one statement costs the server a half to a third of what a
 //! statement for each would. On a clustered collection `$in` alone would read all of it (MongoDB
 //! 6.0), so such a statement reads from the first to the last, and is used only where few others
-//! stand in between. A router of a sharded cluster sends what names many to all shards, so there
-//! each is named alone.
+//! stand in between. On an ordinary one each is looked up, however far apart they stand; a day that
+//! was made anew behind our back, clustered now, is read slowly, and rightly. A router of a sharded
+//! cluster sends what names many to all shards, so there each is named alone, here and in
+//! [`super::additions`].
 
 use bson::{Bson, Document, doc};
 
-use super::Mongo;
+use super::{Mongo, patience};
 use crate::store::Result;
 
 /// From so many people on it pays to ask how close together they stand.
@@ -35,22 +37,45 @@ pub(super) fn between(sorted: &[Bson]) -> Document {
 }
 
 impl Mongo {
-    /// Whether few others stand between the first of these sorted ids and the last.
+    /// Whether few others stand between the first of these sorted ids and the last. Of many, those
+    /// in the middle are asked about first: where they are strewn, so are most.
     pub(super) async fn stand_close(
         &self,
         doing: &str,
         collection: &str,
         sorted: &[Bson],
     ) -> Result<bool> {
-        let (range, most) = (range(sorted), sorted.len() * PASSED_BY);
+        if sorted.len() > 2 * MANY {
+            let middle = (sorted.len() - MANY) / 2;
+            let some = &sorted[middle..middle + MANY];
+            if !self.has_few_between(doing, collection, some).await? {
+                return Ok(false);
+            }
+        }
+        self.has_few_between(doing, collection, sorted).await
+    }
+
+    /// The same of these alone. A server that takes too long to say so counts too many.
+    async fn has_few_between(
+        &self,
+        doing: &str,
+        collection: &str,
+        sorted: &[Bson],
+    ) -> Result<bool> {
+        let (range, most) = (range(sorted), (sorted.len() * PASSED_BY) as u64);
+        let limit = patience::limit(self.0.options.attempt);
         let standing = self.patiently(doing, || {
             let collection = self.collection(collection);
             let filter = doc! {"$and": range.clone()};
             async move {
-                let count = collection.count_documents(filter).limit(most as u64 + 1);
-                self.count_of(count).await
+                let count = collection.count_documents(filter);
+                let count = count.limit(most + 1).max_time(limit);
+                match self.count_of(count).await {
+                    Err(failure) if failure.code == Some(patience::TOO_SLOW) => Ok(most + 1),
+                    counted => counted,
+                }
             }
         });
-        Ok(standing.await? <= most as u64)
+        Ok(standing.await? <= most)
     }
 }

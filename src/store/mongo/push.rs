@@ -7,8 +7,8 @@
 //! the stack is still as long as it was seen. While most people have no stack yet, stacks are
 //! inserted, which costs the server a tenth of an upsert; whoever has one is then pushed to. While
 //! nearly all have one, people who stand close together ([`super::neighbors`]) and get the same are
-//! named in one statement; where it met fewer than it named, those who lack it are looked up, and
-//! pushed to alone.
+//! named in one statement; where it met fewer than it named, those who lack some of it are looked
+//! up, and pushed to alone.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 
-use super::append::{Plan, SHORT, Statement};
+use super::append::{Plan, Statement};
 use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, encode};
 use super::decode::RawStack;
 use super::encode::Writer;
@@ -32,6 +32,9 @@ use crate::store::{Error, Pushed, Pushes, Result};
 const LOOKS: usize = 8;
 /// How many waves are on their way at the same time.
 const WAVES: usize = 2;
+/// Who lacks some of a list that is no longer than this is looked up; of a longer one, that costs
+/// more than to push to everybody alone.
+const LOOKED_UP: usize = 64;
 
 /// One push on its way.
 pub(super) struct Push<'a> {
@@ -114,7 +117,8 @@ impl<'a> Push<'a> {
     async fn wave(&self, people: &[usize]) -> Result<Vec<usize>> {
         let inserted;
         let standing = if self.mostly_new.load(Ordering::Relaxed) {
-            inserted = self.insert(people).await?;
+            // In the order of ids, as neighbors are told by the first and the last.
+            inserted = sorted(self.insert(people).await?);
             // Up to a third: beyond that, finding out is dearer than what it saves.
             let mostly_new = inserted.len() * 3 <= people.len();
             self.mostly_new.store(mostly_new, Ordering::Relaxed);
@@ -224,10 +228,10 @@ impl<'a> Push<'a> {
     }
 
     /// Those of these people, who all get the same, on whose stacks some of it does not stand. Of a
-    /// long list that is not asked.
+    /// very long list that is not asked.
     async fn without_all(&self, people: &[usize]) -> Result<Vec<usize>> {
         let list = &self.pushes.lists[self.pushes.people[people[0]].1];
-        if list.len() > SHORT {
+        if list.len() > LOOKED_UP {
             return Ok(people.to_vec());
         }
         let entry = |event: &Event| {
@@ -238,6 +242,8 @@ impl<'a> Push<'a> {
         let all: Vec<Document> = list.iter().map(entry).collect();
         let mut query = between(&self.ids(people));
         query.insert("events", doc! {"$all": all});
+        // One entry in the place of a list is no list.
+        query.insert("events.0", doc! {"$exists": true});
         let (name, order) = (self.day.collection(), Document::new());
         let found = self
             .store
@@ -363,6 +369,11 @@ impl<'a> Push<'a> {
         let plan = Plan::of(&self.pushes.lists[*list], &stack.entries, self.cap);
         Ok((item, plan))
     }
+}
+
+fn sorted(mut people: Vec<usize>) -> Vec<usize> {
+    people.sort_unstable();
+    people
 }
 
 impl Mongo {

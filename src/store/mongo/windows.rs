@@ -109,8 +109,10 @@ impl Mongo {
         let branches = branches(&days, user).chain(records);
         let documents = self.united(doing, branches).await?;
         let record = |collection: &str| {
-            let mut found = documents.iter();
-            found.find_map(|document| document.get_document(collection).ok())
+            // What has an `_id` is a stack, whatever another program wrote beside its events.
+            let is_wrapped = |found: &&RawDocumentBuf| matches!(found.get("_id"), Ok(None));
+            let mut wrapped = documents.iter().filter(is_wrapped);
+            wrapped.find_map(|document| document.get_document(collection).ok())
         };
         let mut found = Found::default();
         found.add(stacks(&days, &documents).collect());

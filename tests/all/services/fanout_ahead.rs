@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::domain::Audience;
 use tidings::services::{Silent, Watcher};
@@ -18,6 +19,7 @@ on_both_stores! {
     what_was_pushed_is_saved_while_the_next_is_pushed
     what_was_pushed_is_saved_though_the_worker_stops
     what_was_pushed_is_saved_though_the_next_cannot_be_claimed
+    what_is_under_way_is_not_begun_again_though_its_lease_was_over
 }
 
 /// Each event is claimed by itself, and joins batches.
@@ -29,7 +31,11 @@ types.ArtworkPublished.window = "5m"
 
 /// Events to more people than a small one names.
 async fn happen(town: &Town, events: usize) {
-    let crowd = town.crowd(20).await;
+    happen_to(town, 20, events).await;
+}
+
+async fn happen_to(town: &Town, people: usize, events: usize) {
+    let crowd = town.crowd(people).await;
     let crowd = crowd.iter().map(|person| user(person));
     let audience = Audience::users(crowd).unwrap();
     let event = |n: usize| request(&[&format!("a{n}")], audience.clone(), None);
@@ -111,4 +117,28 @@ async fn what_was_pushed_is_saved_though_the_next_cannot_be_claimed(fresh: Fresh
 
     failed.expect_err("the second claim fails");
     assert_eq!(town.store.backlog().await.unwrap().pending, 1);
+}
+
+async fn what_is_under_way_is_not_begun_again_though_its_lease_was_over(fresh: Fresh) {
+    let town = Town::found(&fresh, true, &format!("{ONE_BY_ONE}fanout.page = 500\n")).await;
+    // Three pages each, which take turns.
+    happen_to(&town, 1_400, 2).await;
+    let (clock, saves) = (town.clock.clone(), AtomicUsize::new(0));
+    let pushes = Arc::new(AtomicUsize::new(0));
+    let counted = pushes.clone();
+    let slow: Before = Box::new(move |verb| {
+        counted.fetch_add(usize::from(verb == "push"), Ordering::Relaxed);
+        // Both leases are over by the next claim.
+        if verb == "save_fanouts" && saves.fetch_add(1, Ordering::Relaxed) == 1 {
+            clock.advance(TimeDelta::minutes(10));
+        }
+        std::future::ready(()).boxed()
+    });
+    let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), slow);
+
+    let done = town.process_on(&store).fanouts().drain(&Silent).await;
+
+    let done = done.unwrap();
+    assert_eq!((done.done, done.counts.people), (2, 2 * 1_400));
+    assert_eq!(pushes.load(Ordering::Relaxed), 2 * 3);
 }

@@ -19,7 +19,7 @@ fn cooling() -> BatchPolicy {
 }
 
 /// Whose batch these fan-outs have joined.
-fn joined_by(person: &str, policy: &BatchPolicy, fanouts: &[u32]) -> Accumulator {
+pub(crate) fn joined_by(person: &str, policy: &BatchPolicy, fanouts: &[u32]) -> Accumulator {
     let mut accumulator = Accumulator::new(accumulator_id(person, "k"));
     for fanout in fanouts {
         let opens = || id(1_000 + fanout);

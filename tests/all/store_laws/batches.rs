@@ -8,7 +8,7 @@ use tidings::store::{BatchFilter, Forgettable};
 
 use crate::support::*;
 
-pub(super) const WINDOW: BatchPolicy = BatchPolicy {
+pub(crate) const WINDOW: BatchPolicy = BatchPolicy {
     window: TimeDelta::minutes(5),
     cooldown: TimeDelta::zero(),
     max_wait: None,
@@ -25,7 +25,7 @@ pub(super) fn accumulator_id(person: &str, key: &str) -> AccumulatorId {
     }
 }
 
-pub(super) fn item(object: &str, fanout: u32) -> Item {
+pub(crate) fn item(object: &str, fanout: u32) -> Item {
     let event = event(object, fanout);
     Item {
         i: id(fanout),

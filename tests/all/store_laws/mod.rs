@@ -6,7 +6,7 @@
 
 mod accepting;
 mod accumulators;
-mod adding;
+pub(crate) mod adding;
 mod announced;
 pub(crate) mod batches;
 mod choices;
