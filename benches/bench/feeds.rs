@@ -201,8 +201,10 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
         query: Default::default(),
         limit: 20,
         days: None,
+        lately: false,
     };
     let (mut finds, mut pages) = (Rounds::default(), Rounds::default());
+    let mut again = Rounds::default();
     let (mut further, mut has_more) = (Rounds::default(), false);
     // So many people mark at the same time; what a row an item costs, and what it costs here.
     let mut costs = [1, 32].map(|at_once| (at_once, Vec::new(), Vec::new()));
@@ -221,6 +223,13 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
             feeds.page(&request(id)).await.expect("a page");
         }
         pages.note(ids.len() as u64, begin.elapsed());
+        let begin = Instant::now();
+        for id in &ids {
+            let mut request = request(id);
+            request.lately = true;
+            feeds.page(&request).await.expect("a page");
+        }
+        again.note(ids.len() as u64, begin.elapsed());
         let mut took = Duration::ZERO;
         for id in &ids {
             let page = feeds.page(&request(id)).await.expect("a page").answer;
@@ -248,7 +257,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
             updates.push(processor(&world).await - before);
             let all = doc! {"$set": {"read": false}};
             rows.update_many(doc! {}, all).await.expect("unmarked");
-            let cursors = join_all(ids.iter().map(|id| feeds.counts(id))).await;
+            let cursors = join_all(ids.iter().map(|id| feeds.counts(id, false))).await;
             let cursors = cursors
                 .into_iter()
                 .map(|of| of.expect("counts").answer.cursor);
@@ -265,8 +274,12 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
             inboxes.delete_many(doc! {}).await.expect("unmarked");
         }
     }
-    let pages = [("first pages", &pages), ("the pages after them", &further)];
-    for (what, pages) in &pages[..if has_more { 2 } else { 1 }] {
+    let pages = [
+        ("first pages", &pages),
+        ("first pages that a browser loads again", &again),
+        ("the pages after them", &further),
+    ];
+    for (what, pages) in &pages[..if has_more { 3 } else { 2 }] {
         table.row(&[
             events.to_string(),
             format!("{what}, against eight finds"),

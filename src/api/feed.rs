@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use actix_web::http::header::{self, ContentEncoding, EntityTag, Header, IfNoneMatch};
 use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use actix_web::{HttpMessage, HttpRequest, HttpResponse, HttpResponseBuilder};
 use sha2::{Digest, Sha256};
 
+use super::auth::Caller;
 use super::body;
 use super::gzip;
 use super::problem::Problem;
@@ -33,7 +34,7 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
     let user: UserId = segment(&req, "id")?;
     let query = Query::of(&req, &PARAMETERS)?;
     polled(&req, &app, &user, async {
-        let (grouped, request) = (query.get("group")?, asked(&user, &query, &app)?);
+        let (grouped, request) = (query.get("group")?, asked(&req, &user, &query, &app)?);
         let feeds = app.feeds();
         let page = match grouped {
             None => feeds
@@ -57,7 +58,7 @@ const PARAMETERS: [&str; 10] = [
     "after", "before", "limit", "type", "category", "state", "days", "day", "about", "group",
 ];
 
-fn asked(user: &UserId, query: &Query, app: &App) -> Result<Request, Problem> {
+fn asked(req: &HttpRequest, user: &UserId, query: &Query, app: &App) -> Result<Request, Problem> {
     let end: Option<PageEnd> = query.get("before")?;
     let category = query.get("category")?;
     Ok(Request {
@@ -73,7 +74,17 @@ fn asked(user: &UserId, query: &Query, app: &App) -> Result<Request, Problem> {
         },
         limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
         days: query.number("days")?,
+        lately: lately(req),
     })
+}
+
+/// Whether what was read lately will do: pages of a browser are loaded again and again. Whoever
+/// has a key may have written what they now want to see, past us.
+fn lately(req: &HttpRequest) -> bool {
+    matches!(
+        req.extensions().get::<Caller>(),
+        Some(Caller::Person { .. })
+    )
 }
 
 /// By what items are grouped.
@@ -104,7 +115,7 @@ pub(super) async fn count(
 ) -> Result<HttpResponse, Problem> {
     let user: UserId = segment(&req, "id")?;
     polled(&req, &app, &user, async {
-        let counts = app.feeds().counts(&user).await?;
+        let counts = app.feeds().counts(&user, lately(&req)).await?;
         Ok(counts.map(|counts| serde_json::to_vec(&counts)))
     })
     .await

@@ -236,7 +236,7 @@ impl Live {
     /// How the feed stands, if that was not told yet.
     async fn event(&mut self) -> Option<Bytes> {
         let streams = &self.place.streams;
-        let counts = self.app.feeds().counts(&self.place.user).await;
+        let counts = self.app.feeds().counts(&self.place.user, false).await;
         let counts = match counts {
             Ok(counts) => {
                 streams.fails.store(false, Ordering::Relaxed);

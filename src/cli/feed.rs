@@ -62,6 +62,7 @@ impl Args {
             },
             limit: self.limit,
             days: self.days,
+            lately: false,
         };
         let page = app.feeds().page(&request).await?.answer;
         if page.items.is_empty() && app.people().get(&self.user).await?.is_none() {

@@ -5,9 +5,9 @@
 //! how many items are unseen and unread: counted each time, of what applies, and never kept. What
 //! its reader muted is shown, and taken for read. So a page costs one read of all that rests on the
 //! person: window, inbox and record. Objects, and what is said of events, are looked up where that
-//! was not done lately ([`super::shelf`]). What names things that
-//! its reader was shown, a mark or a further page, is answered from a window that was read lately,
-//! if that holds them.
+//! was not done lately ([`super::shelf`]). What names things that its reader was shown, a mark or a
+//! further page, is answered from a window that was read lately, if that holds them; and so is a
+//! first page, where what is as old as an unchanged poll will do.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -114,6 +114,9 @@ pub struct Request {
     pub limit: usize,
     /// How many days to look back over, 1 to the window; all of the window if left out.
     pub days: Option<u32>,
+    /// Whether what was read lately will do, if it stands still as far as is known: as for a poll
+    /// of what did not change.
+    pub lately: bool,
 }
 
 /// The most items on a page.
@@ -144,10 +147,11 @@ impl Feeds {
             cursor.is_none_or(|cursor| cursor.is_within(person))
         };
         // Whoever goes on reading was shown the item from which they do.
-        let shown = |person: &PersonStacks| {
-            before.is_some_and(|place| person.holds(place)) && stands(person)
+        let will_do = |person: &PersonStacks| match before {
+            Some(place) => person.holds(*place) && stands(person),
+            None => request.lately && stands(person),
         };
-        let mut standing = self.standing_where(&request.user, shown).await?;
+        let mut standing = self.standing_where(&request.user, will_do).await?;
         let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
         let states = self.states(&standing);
         let (counts, mut about) = counts(&standing, &states, &catalog);
@@ -205,9 +209,9 @@ impl Feeds {
         }
     }
 
-    /// How many items are unseen and unread.
-    pub async fn counts(&self, user: &UserId) -> Result<Answer<Counts>> {
-        let standing = self.standing(user).await?;
+    /// How many items are unseen and unread; `lately` as in a [`Request`].
+    pub async fn counts(&self, user: &UserId, lately: bool) -> Result<Answer<Counts>> {
+        let standing = self.standing_where(user, |_| lately).await?;
         Ok(self.counts_of(&standing))
     }
 
@@ -239,10 +243,6 @@ impl Feeds {
         let found = self.inboxes.inboxes(std::slice::from_ref(user)).await?;
         let found = found.into_iter().next().flatten();
         Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
-    }
-
-    async fn standing(&self, user: &UserId) -> Result<Standing> {
-        self.standing_where(user, |_| false).await
     }
 
     /// How the feed stands, as it was read lately if that will do.

@@ -3,9 +3,9 @@
 //!
 //! The rule: what is on the shelf is believed for as long as nobody was poked whom it is about, and
 //! never for longer than `feed.fresh`, as [`super::polls`] believes answers; while pokes are not
-//! heard, nothing is. Only feeds ask here: mails ask the store. A window is only taken from here by
-//! who can tell that it holds what they were shown ([`super::feed`]). So much is kept and no more:
-//! a part that is full is emptied.
+//! heard, nothing is. Only feeds ask here: mails ask the store. A window is taken from here for
+//! what names things that it holds, and where what was read lately will do ([`super::feed`]). So
+//! much is kept and no more: a part that is full is emptied.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -26,8 +26,11 @@ impl Feeds {
         let query = &request.query;
         // Whoever goes on reading was shown what stands up to there.
         let stood = query.stood.as_ref();
-        let shown = |person: &PersonStacks| stood.is_some_and(|cursor| cursor.is_within(person));
-        let mut standing = self.standing_where(&request.user, shown).await?;
+        let will_do = |person: &PersonStacks| match stood {
+            Some(cursor) => cursor.is_within(person),
+            None => request.lately,
+        };
+        let mut standing = self.standing_where(&request.user, will_do).await?;
         let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
         let states = self.states(&standing);
         let (counts, mut rests_on) = counts(&standing, &states, &catalog);

@@ -81,7 +81,12 @@ async fn a_type_that_feeds_do_not_show_is_mailed_and_nowhere_else(fresh: Fresh) 
     // Nothing was done to what was not shown.
     let shown = CONFIG.replace("feed = false", "feed = true");
     let town = Town::on(fresh.handle(), tidings::mail::Certainty::Never, &shown);
-    let later = town.process().feeds().counts(&user("ada")).await.unwrap();
+    let later = town
+        .process()
+        .feeds()
+        .counts(&user("ada"), false)
+        .await
+        .unwrap();
     assert_eq!((later.answer.unseen, later.answer.unread), (3, 3));
 
     let explained = api.app.explain().user(&user("ada"), None).await.unwrap();

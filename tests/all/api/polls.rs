@@ -18,6 +18,7 @@ on_both_stores! {
     a_stream_tells_what_another_process_changes
     what_is_known_ends_with_time
     what_a_page_took_from_memory_is_not_believed_for_longer
+    a_page_that_a_browser_loads_again_asks_no_store
 }
 
 on_sqlite! {
@@ -173,6 +174,47 @@ async fn what_a_page_took_from_memory_is_not_believed_for_longer(fresh: Fresh) {
     ask(&api, other, &tag).await;
 
     assert!(store.calls() > before);
+    api.stop().await;
+}
+
+async fn a_page_that_a_browser_loads_again_asks_no_store(fresh: Fresh) {
+    let town = access::town(&fresh, "server.rate_limit_token = 0\nfeed.fresh = \"30s\"").await;
+    let store = FailingStore::counting(town.store.clone());
+    let api = Api::with_store(town, &(store.clone() as _));
+    let other = api.beside(&fresh, FRESH);
+    happen(&api, "o1").await;
+    let bearer = access::token(&api, "ada");
+    let load = async |path: &str| {
+        let before = store.calls();
+        let answer = answer(api.anonymous("get", path).bearer_auth(&bearer)).await;
+        assert_eq!(answer.status, 200);
+        (answer.body, store.calls() > before)
+    };
+    // News of another process are heard a moment later.
+    let until = async |path: &str, is_it: &dyn Fn(&(Value, bool)) -> bool| {
+        let loading = async { while !is_it(&load(path).await) {} };
+        let loaded = tokio::time::timeout(PATIENCE, loading).await;
+        loaded.unwrap_or_else(|_| panic!("{path} was never so"));
+    };
+    let (count, groups) = (&*format!("{FEED}/count"), &*format!("{FEED}?group=about"));
+    let by_id = json!({"mark": "read", "ids": ["20140419.0"]});
+
+    for path in [FEED, count, groups] {
+        until(path, &|(_, asked)| !asked).await;
+    }
+    let marked = other.post("/v1/users/ada/feed/marks", by_id).await;
+    assert_eq!(marked.body["unread"], 0);
+    for path in [FEED, count, groups] {
+        until(path, &|(page, asked)| page["unread"] == 0 && !asked).await;
+    }
+    // By a key it is read anew, and in time by everybody.
+    let before = store.calls();
+    api.get(FEED).await;
+    assert!(store.calls() > before);
+    until(FEED, &|(_, asked)| !asked).await;
+    api.town.clock.advance(TimeDelta::seconds(30));
+    assert!(load(FEED).await.1);
+    other.stop().await;
     api.stop().await;
 }
 

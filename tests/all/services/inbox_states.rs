@@ -74,6 +74,7 @@ async fn page(app: &App) -> Page {
         },
         limit: 200,
         days: None,
+        lately: false,
     };
     let page = app.feeds().page(&request).await.unwrap().answer;
     assert_eq!(page.next, None, "all is on one page");
