@@ -118,7 +118,7 @@ pub struct Fanout {
     pub merge: usize,
     /// How long a worker holds a fan-out it says nothing of.
     pub lease: TimeDelta,
-    /// How long long audiences that keep coming wait for company, up to half of `lease`.
+    /// How long long audiences that keep coming wait for company at most, up to half of `lease`.
     pub linger: TimeDelta,
 }
 

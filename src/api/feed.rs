@@ -79,12 +79,12 @@ fn asked(req: &HttpRequest, user: &UserId, query: &Query, app: &App) -> Result<R
 }
 
 /// Whether what was read lately will do: pages of a browser are loaded again and again. Whoever
-/// has a key may have written what they now want to see, past us.
+/// has a key may have written what they now want to see, past us; and who names an answer may have
+/// it from another process, which knew more.
 fn lately(req: &HttpRequest) -> bool {
-    matches!(
-        req.extensions().get::<Caller>(),
-        Some(Caller::Person { .. })
-    )
+    let loads = !req.headers().contains_key(header::IF_NONE_MATCH);
+    let extensions = req.extensions();
+    loads && matches!(extensions.get::<Caller>(), Some(Caller::Person { .. }))
 }
 
 /// By what items are grouped.

@@ -152,6 +152,12 @@ impl Query {
         let asked = self.about.as_deref();
         asked.is_none_or(|asked| about::key(object) == asked)
     }
+
+    /// Whether these stacks hold all that the cursors were given for.
+    pub fn is_within(&self, person: &PersonStacks) -> bool {
+        let mut cursors = self.after.iter().chain(&self.stood);
+        cursors.all(|cursor| cursor.is_within(person))
+    }
 }
 
 /// The events asked for, newest first; whether their objects still apply, what these are about, and

@@ -69,7 +69,7 @@ impl Fanouts {
         self.step_within(TimeDelta::zero(), watcher).await
     }
 
-    /// The same, but long audiences that keep coming wait for so long for company.
+    /// The same, but long audiences that keep coming wait for company, for so long at most.
     async fn step_within(
         &self,
         linger: TimeDelta,
@@ -162,7 +162,8 @@ impl Fanouts {
 
     /// Claims what is pending and finds its first people. Fan-outs whose whole audience was found
     /// go by themselves: they wait for nobody's longer audience. What cannot be read is noted. What
-    /// is under way here, and was claimed once more as its lease was over, goes on as it was.
+    /// is under way here, and was claimed once more as its lease was over, goes on as it was; what
+    /// another process has taken over and let go of by then is claimed when this lease is over.
     async fn claim(&self, under_way: &HashSet<Id>, done: &mut FannedOut) -> Result<Came> {
         let now = self.clock.now();
         let (until, any) = (now + self.settings.lease, self.settings.merge);
@@ -207,8 +208,8 @@ impl Fanouts {
         self.drain_within(TimeDelta::zero(), watcher).await
     }
 
-    /// The same, but of long audiences that keep coming, what came within so long of the last is
-    /// left until then, for the company it gets: see [`linger`].
+    /// The same, but long audiences that keep coming wait for company, for so long at most: see
+    /// [`linger`].
     pub async fn drain_within(
         &self,
         linger: TimeDelta,

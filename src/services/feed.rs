@@ -142,14 +142,10 @@ impl Feeds {
     pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
         let back = self.days_back(request.limit, request.days)?;
         let Query { before, stood, .. } = &request.query;
-        let stands = |person: &PersonStacks| {
-            let cursor = stood.as_ref();
-            cursor.is_none_or(|cursor| cursor.is_within(person))
-        };
         // Whoever goes on reading was shown the item from which they do.
-        let will_do = |person: &PersonStacks| match before {
-            Some(place) => person.holds(*place) && stands(person),
-            None => request.lately && stands(person),
+        let will_do = |person: &PersonStacks| {
+            let names = before.is_some_and(|place| person.holds(place));
+            (names || before.is_none() && request.lately) && request.query.is_within(person)
         };
         let mut standing = self.standing_where(&request.user, will_do).await?;
         let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());

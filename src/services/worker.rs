@@ -37,7 +37,7 @@ pub struct Worker {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) leases: Arc<dyn Leases>,
-    /// How long long audiences that keep coming wait for company (`fanout.linger`).
+    /// How long long audiences that keep coming wait for company at most (`fanout.linger`).
     pub linger: TimeDelta,
     /// How long a part rests that found nothing to do (`worker.idle`).
     pub idle: TimeDelta,

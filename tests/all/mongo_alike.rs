@@ -3,7 +3,7 @@
 //! The rule: it comes to the same as a statement each.
 
 use bson::doc;
-use tidings::domain::delivery::{Handover, Settlement};
+use tidings::domain::delivery::{Handover, Settlement, Transition};
 use tidings::domain::{Defect, Delivery, DeliveryState, UserId};
 use tidings::store::mongo::MongoOptions;
 use tidings::store::{Meeting, NewMarker, Pushed};
@@ -47,7 +47,13 @@ async fn many_mails_that_are_sent_once_are_counted_once_though_the_answer_was_lo
         let until = noon() + minutes(9);
         let sending = store.sending("one", noon(), until, &handovers).await;
         store.fails(1, unheard()).await;
-        let settled = store.settle("one", noon(), &ends).await;
+        // Some are marked by then, and closed at once.
+        let end = |(n, end): (usize, &Settlement)| match n % 2 {
+            0 => Transition::Settle(end.clone()),
+            _ => Transition::Conclude(end.clone()),
+        };
+        let made: Vec<Transition> = ends.iter().enumerate().map(end).collect();
+        let settled = store.advance("one", noon(), until, &made).await;
 
         assert_eq!(sending.unwrap(), vec![true; 30]);
         assert_eq!(settled.unwrap(), vec![true; 30]);
@@ -56,6 +62,7 @@ async fn many_mails_that_are_sent_once_are_counted_once_though_the_answer_was_lo
         for (n, row) in rows.into_iter().flatten().enumerate() {
             assert_eq!((row.items, row.attempts), (n as u32, 1));
             assert_eq!(row.provider_id, Some(format!("<{n}@esp>")));
+            assert_eq!(row.open, n % 2 == 0);
         }
     })
     .await;

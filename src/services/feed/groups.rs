@@ -26,10 +26,8 @@ impl Feeds {
         let query = &request.query;
         // Whoever goes on reading was shown what stands up to there.
         let stood = query.stood.as_ref();
-        let will_do = |person: &PersonStacks| match stood {
-            Some(cursor) => cursor.is_within(person),
-            None => request.lately,
-        };
+        let will_do =
+            |person: &PersonStacks| (stood.is_some() || request.lately) && query.is_within(person);
         let mut standing = self.standing_where(&request.user, will_do).await?;
         let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
         let states = self.states(&standing);

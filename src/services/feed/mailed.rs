@@ -21,7 +21,7 @@ const DIGESTS: usize = 1_000;
 /// Items by what they are.
 pub(super) type Names<'a> = HashSet<(&'a EventType, &'a ObjectId)>;
 
-/// What the stacks told say of some items.
+/// What the stacks alone say of some items.
 struct Told<'a> {
     standing: &'a Standing,
     /// Those that mails of their own told.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::{Either, select};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::retry::Verdicts;
 use super::tally::{Concluded, RunTally};
@@ -27,6 +27,10 @@ use crate::store::{Batches, Claim, Deliveries, Stacks, Store, Suppressions};
 
 mod close;
 mod suppress;
+
+/// How long stacks are waited for, at most, before it is noted what became of mails: who dies by
+/// then leaves mails in doubt.
+const PROMPTLY: Duration = Duration::from_secs(5);
 
 /// Writes what becomes of rows.
 #[derive(Clone)]
@@ -135,6 +139,11 @@ impl Ledger {
         (self.lease / 3).to_std().unwrap_or_default()
     }
 
+    /// How long the stacks may take before it is noted what became of mails.
+    fn promptly(&self) -> Duration {
+        self.third_of_lease().min(PROMPTLY)
+    }
+
     /// Those of the rows whose leases could be extended.
     pub(super) async fn still_ours(&self, rows: Vec<Delivery>) -> Result<Vec<Delivery>> {
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
@@ -146,9 +155,10 @@ impl Ledger {
             .collect())
     }
 
-    /// Lets go of those that wait; settles the others, writes their markers and closes them. Counts
-    /// and answers what was done. What is settled must be among `rows`, as its markers are written
-    /// from there: a settlement of any other is not made, and its row stays as it is.
+    /// Lets go of those that wait; marks, settles and closes the others, digests that were taken in
+    /// this order, all else settled first. Counts and answers what was done. What is settled must
+    /// be among `rows`, as its markers are written from there: a settlement of any other is not
+    /// made, and its row stays as it is.
     pub(super) async fn conclude(
         &self,
         rows: &[&Delivery],
@@ -176,9 +186,11 @@ impl Ledger {
         crash::point("before-settle");
         let ends = rows.iter().copied().zip(&settlements);
         // Where markers could not be written, what became of the mails is noted all the same.
-        let (marked, unmarked) = match self.mark_taken(ends).await {
-            Ok(marked) => (marked, None),
-            Err(error) => (HashSet::new(), Some(error)),
+        let (marked, unmarked) = match timeout(self.promptly(), self.mark_taken(ends)).await {
+            Ok(Ok(marked)) => (marked, None),
+            Ok(Err(error)) => (HashSet::new(), Some(error)),
+            // They are marked again once it is noted, which must not wait for stacks.
+            Err(_) => (HashSet::new(), None),
         };
         let end = |end: &Settlement| match marked.contains(&end.id) {
             true => Transition::Conclude(end.clone()),

@@ -24,9 +24,21 @@ const OWN: usize = 50;
 /// Items of such a statement, unless one accumulator is added more.
 const OWN_ITEMS: usize = 2_000;
 
-/// Statements of an update that add to these accumulators, one for each; `revision` is what they
-/// leave.
-pub(super) fn each_alone(
+/// Statements of an update that add to these accumulators, as few as may be; one for each, where a
+/// router is asked. `revision` is what they leave.
+pub(super) fn statements(
+    accumulators: &[(AccumulatorId, usize)],
+    additions: &[Addition],
+    revision: Id,
+    is_routed: bool,
+) -> Vec<Document> {
+    match is_routed {
+        true => each_alone(accumulators, additions, revision),
+        false => together(accumulators, additions, revision),
+    }
+}
+
+fn each_alone(
     accumulators: &[(AccumulatorId, usize)],
     additions: &[Addition],
     revision: Id,
@@ -40,8 +52,7 @@ pub(super) fn each_alone(
     accumulators.iter().map(alone).collect()
 }
 
-/// The same, as few as may be.
-pub(super) fn together(
+fn together(
     accumulators: &[(AccumulatorId, usize)],
     additions: &[Addition],
     revision: Id,
@@ -213,12 +224,13 @@ mod tests {
         let names = ["a", "b", "c"].into_iter().enumerate();
         let accumulators: Vec<(AccumulatorId, usize)> = names.map(accumulator).collect();
 
-        let alone = each_alone(&accumulators, &additions, id(9));
+        let alone = statements(&accumulators, &additions, id(9), true);
 
         assert_eq!(alone.len(), 3);
         for (statement, (accumulator, addition)) in alone.iter().zip(&accumulators) {
             let own = [(accumulator.clone(), 0)];
-            let mut one = together(&own, &additions[*addition..][..1], id(9)).remove(0);
+            let of_it = &additions[*addition..][..1];
+            let mut one = statements(&own, of_it, id(9), false).remove(0);
             let asked = one.get_document_mut("q").unwrap();
             asked.insert("_id", accumulator_id(accumulator));
             assert_eq!(statement.get("q"), one.get("q"));

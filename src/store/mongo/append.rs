@@ -9,7 +9,7 @@ use super::encode::Writer;
 use crate::domain::{Entry, Event, Id};
 
 /// Lists up to here are short: comparing them costs less than finding out whether they stand.
-const SHORT: usize = 4;
+pub(super) const SHORT: usize = 4;
 
 /// Adding a list: the same for everybody who gets it, so it is encoded once.
 pub(super) struct Statement {

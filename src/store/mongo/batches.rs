@@ -65,10 +65,8 @@ impl Batches for Mongo {
         revision: Id,
     ) -> Result<bool> {
         let doing = "adding to open batches";
-        let statements = match self.is_routed().await? {
-            true => additions::each_alone(accumulators, additions, revision),
-            false => additions::together(accumulators, additions, revision),
-        };
+        let is_routed = self.is_routed().await?;
+        let statements = additions::statements(accumulators, additions, revision, is_routed);
         let outcome = self.write(doing, Verb::Update, ACCUMULATORS, statements);
         Ok(outcome.await?.complete(doing)?.n == accumulators.len() as u64)
     }

@@ -4,9 +4,9 @@
 //! statement for each would. On a clustered collection `$in` alone would read all of it (MongoDB
 //! 6.0), so such a statement reads from the first to the last, and is used only where few others
 //! stand in between. On an ordinary one each is looked up, however far apart they stand; a day that
-//! was made anew behind our back, clustered now, is read slowly, and rightly. A router of a sharded
-//! cluster sends what names many to all shards, so there each is named alone, here and in
-//! [`super::additions`].
+//! was made anew behind our back, clustered now, is read slowly, but with the right result. A
+//! router of a sharded cluster sends what names many to all shards, so there each is named alone,
+//! here and in [`super::additions`].
 
 use bson::{Bson, Document, doc};
 
@@ -55,7 +55,31 @@ impl Mongo {
         self.has_few_between(doing, collection, sorted).await
     }
 
-    /// The same of these alone. A server that takes too long to say so counts too many.
+    /// The `_id`s that a query finds; nothing where the server takes too long to say.
+    pub(super) async fn ids_if_soon(
+        &self,
+        doing: &str,
+        collection: &str,
+        filter: &Document,
+    ) -> Result<Option<Vec<Bson>>> {
+        let limit = patience::limit(self.0.options.attempt);
+        let found = self.patiently(doing, || {
+            let (collection, filter) = (self.collection(collection), filter.clone());
+            async move {
+                let find = collection.find(filter).projection(doc! {"_id": 1});
+                match self.all_of(find.max_time(limit)).await {
+                    Err(failure) if failure.code == Some(patience::TOO_SLOW) => Ok(None),
+                    found => found.map(Some),
+                }
+            }
+        });
+        let id = |mut record: Document| record.remove("_id");
+        Ok(found
+            .await?
+            .map(|found| found.into_iter().filter_map(id).collect()))
+    }
+
+    /// The same, all of them at once. A server that takes too long to say so counts too many.
     async fn has_few_between(
         &self,
         doing: &str,

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 
-use super::append::{Plan, Statement};
+use super::append::{Plan, SHORT, Statement};
 use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, encode};
 use super::decode::RawStack;
 use super::encode::Writer;
@@ -32,9 +32,6 @@ use crate::store::{Error, Pushed, Pushes, Result};
 const LOOKS: usize = 8;
 /// How many waves are on their way at the same time.
 const WAVES: usize = 2;
-/// Who lacks some of a list that is no longer than this is looked up; of a longer one, that costs
-/// more than to push to everybody alone.
-const LOOKED_UP: usize = 64;
 
 /// One push on its way.
 pub(super) struct Push<'a> {
@@ -227,13 +224,10 @@ impl<'a> Push<'a> {
         Ok(left)
     }
 
-    /// Those of these people, who all get the same, on whose stacks some of it does not stand. Of a
-    /// very long list that is not asked.
+    /// Those of these people, who all get the same, on whose stacks some of it does not stand; all
+    /// of them, where the server takes too long to say so.
     async fn without_all(&self, people: &[usize]) -> Result<Vec<usize>> {
         let list = &self.pushes.lists[self.pushes.people[people[0]].1];
-        if list.len() > LOOKED_UP {
-            return Ok(people.to_vec());
-        }
         let entry = |event: &Event| {
             let mut entry = doc! {"t": event.t.as_str(), "o": event.o.as_str()};
             put(&mut entry, "i", event.i.map(oid));
@@ -241,18 +235,22 @@ impl<'a> Push<'a> {
         };
         let all: Vec<Document> = list.iter().map(entry).collect();
         let mut query = between(&self.ids(people));
-        query.insert("events", doc! {"$all": all});
-        // One entry in the place of a list is no list.
-        query.insert("events.0", doc! {"$exists": true});
-        let (name, order) = (self.day.collection(), Document::new());
-        let found = self
-            .store
-            .find_ids(&self.doing, &name, &query, order, usize::MAX);
-        let found: HashSet<String> = found
-            .await?
-            .into_iter()
-            .filter_map(|id| Some(id.as_str()?.to_owned()))
-            .collect();
+        if list.len() > SHORT {
+            // Each entry that stands is looked at once, however many are asked for.
+            let holds = doc! {"$setIsSubset": [{"$literal": all}, "$events"]};
+            let is_list = doc! {"$isArray": "$events"};
+            query.insert("$expr", doc! {"$cond": [is_list, holds, false]});
+        } else {
+            query.insert("events", doc! {"$all": all});
+            // One entry in the place of a list is no list.
+            query.insert("events.0", doc! {"$exists": true});
+        }
+        let name = self.day.collection();
+        let found = self.store.ids_if_soon(&self.doing, &name, &query);
+        let Some(found) = found.await? else {
+            return Ok(people.to_vec());
+        };
+        let found: HashSet<&str> = found.iter().filter_map(Bson::as_str).collect();
         let has = |item: &usize| found.contains(self.pushes.people[*item].0.as_str());
         Ok(people.iter().copied().filter(|item| !has(item)).collect())
     }

@@ -1,23 +1,28 @@
 //! What a provider took is marked before it is settled, so that it is closed in the same write: as
 //! few writes as that, and nothing is lost or told twice wherever it stops.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use chrono::TimeDelta;
-use futures::future::ready;
+use futures::FutureExt;
+use futures::future::{pending, ready};
 use tidings::domain::DeliveryState;
 use tidings::mail::Certainty;
 use tidings::services::Silent;
 use tidings::store::Store;
+use tokio::time::timeout;
 
 use super::sending::run;
 use crate::support::town::{Town, lost, monday, on_both_stores, to};
-use crate::support::{FailingStore, Fresh};
+use crate::support::{Before, FailingStore, Fresh, Shorthand, user};
 
 on_both_stores! {
     a_digest_that_was_taken_is_marked_and_then_settled_and_closed_in_one
     what_nobody_saw_the_end_of_is_noted_before_it_is_marked
     where_markers_cannot_be_written_it_is_noted_that_the_mail_was_sent
+    stacks_that_do_not_answer_are_not_waited_for_before_it_is_noted
     whoever_stops_between_the_marker_and_the_note_is_replaced
 }
 
@@ -89,6 +94,34 @@ async fn where_markers_cannot_be_written_it_is_noted_that_the_mail_was_sent(fres
         assert_eq!(town.mails().len(), 2, "nothing is sent again");
         told_once(&town, &["ada", "ben"]).await;
     }
+}
+
+async fn stacks_that_do_not_answer_are_not_waited_for_before_it_is_noted(fresh: Fresh) {
+    let town = Town::with(&fresh, Certainty::Never, "delivery.lease = \"10s\"\n").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    let (inner, states) = (town.store.clone(), Arc::new(Mutex::new(Vec::new())));
+    let noted = states.clone();
+    let marks = AtomicUsize::new(0);
+    let hangs: Before = Box::new(move |verb| {
+        let (inner, noted) = (inner.clone(), noted.clone());
+        match (verb == "mark").then(|| marks.fetch_add(1, Ordering::Relaxed)) {
+            Some(0) => pending().boxed(),
+            Some(_) => async move {
+                let of_ada = inner.deliveries_of(&user("ada"), 1).await.unwrap();
+                noted.lock().unwrap().push(of_ada[0].state);
+            }
+            .boxed(),
+            None => ready(()).boxed(),
+        }
+    });
+    let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), hangs);
+
+    let process = town.process_on(&store);
+    let running = timeout(Duration::from_secs(60), run(&town, &process));
+    running.await.expect("it waits for stacks that hang");
+
+    assert_eq!(*states.lock().unwrap(), [DeliveryState::Sent]);
+    told_once(&town, &["ada"]).await;
 }
 
 async fn whoever_stops_between_the_marker_and_the_note_is_replaced(fresh: Fresh) {
