@@ -28,6 +28,7 @@ mod public;
 mod reader;
 mod tokens;
 mod types;
+mod variables;
 mod watch;
 
 pub use batch::{Candidate, Candidates};
@@ -220,17 +221,11 @@ impl Config {
             brands::begin_at(&mut merged, folder);
         }
         for (name, text) in &sources.environment {
-            match option_of_variable(name) {
+            match variables::option_of(name) {
                 Some(option) => set(&mut merged, &option, text),
                 None if brands::set_by_variable(&mut merged, name, text) => {}
-                None if name.starts_with("TIDINGS_") && !is_for_others(name) => {
-                    problems.push(Problem {
-                        option: name.clone(),
-                        what: "no option has this environment variable; `tidings config` lists all"
-                            .into(),
-                    })
-                }
-                None => {}
+                None if variables::is_for_others(name) => {}
+                None => problems.push(variables::unknown(name)),
             }
         }
         for (option, text) in &sources.flags {
@@ -443,37 +438,6 @@ fn set(table: &mut Table, option: &str, text: &str) {
         _ => Value::String(text.to_owned()),
     };
     table.insert(key.to_owned(), value);
-}
-
-/// The option a variable sets: `TIDINGS_DIGEST_HOUR` is `digest.hour`.
-fn option_of_variable(name: &str) -> Option<String> {
-    let wanted = name.strip_prefix("TIDINGS_")?;
-    let options = defaults().into_iter().flat_map(|(key, value)| match value {
-        Value::Table(table) => table
-            .into_iter()
-            .map(|(inner, _)| format!("{key}.{inner}"))
-            .collect(),
-        _ => vec![key],
-    });
-    options
-        .into_iter()
-        .find(|option| option.to_uppercase().replace('.', "_") == wanted)
-}
-
-/// Variables that share the prefix but are no options.
-fn is_for_others(name: &str) -> bool {
-    [
-        "TIDINGS_CONFIG",
-        "TIDINGS_LOG",
-        "TIDINGS_CACHE",
-        "TIDINGS_CRASH",
-        "TIDINGS_STOP",
-        "TIDINGS_SLOW_COMMITS",
-    ]
-    .contains(&name)
-        || ["TIDINGS_TEST_", "TIDINGS_MONGO_", "TIDINGS_BENCH_"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]

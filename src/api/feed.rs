@@ -101,7 +101,7 @@ impl FromStr for GroupBy {
             _ => Err(Invalid::new(
                 "group",
                 text,
-                "is not about, which is all there is",
+                "is unknown; the feed is grouped by about only",
             )),
         }
     }

@@ -24,9 +24,9 @@ use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 
 /// Mail the digests that are due
 ///
-/// Fans out accepted events first, finishes what an earlier run left, and mails whoever is due
-/// once a period, however often it runs. So an hourly cron line is all that digests need:  0 * * *
-/// *  tidings digest --config FILE
+/// Fans out accepted events first, but for what a worker beside it holds or is fanning out;
+/// finishes what an earlier run left, and mails whoever is due once a period, however often it
+/// runs. So an hourly cron line is all that digests need:  0 * * * *  tidings digest --config FILE
 ///
 /// It ends when every mail is settled, or when waiting cannot help, and accounts for everybody who
 /// was due. When too many mails fail, or the provider refuses everything, sending is paused for all

@@ -10,6 +10,7 @@ use clap::Args;
 use super::exit::{Exit, causes};
 use super::passed_over::{bad_stacks, passed_over};
 use super::screen::Screen;
+use super::words;
 use crate::app::App;
 use crate::config::StoreUrl;
 use crate::services::Watcher;
@@ -40,6 +41,8 @@ impl FanOut {
 pub(super) struct FanOutEnd {
     pub done: FannedOut,
     failure: Option<anyhow::Error>,
+    /// Accepted events that another process holds or is fanning out.
+    left: u64,
 }
 
 impl FanOutEnd {
@@ -50,12 +53,21 @@ impl FanOutEnd {
             Ok(done) => (done, None),
             Err(error) => (FannedOut::default(), Some(error.into())),
         };
-        let fanned_out = Self { done, failure };
+        let mut fanned_out = Self {
+            done,
+            failure,
+            left: 0,
+        };
         if failing(&fanned_out) {
             // Whoever comes next goes on at once, and is told of the same records.
             let released = fanouts.journal.release_fanouts(&fanouts.owner).await;
             if let Err(error) = released {
                 tracing::warn!(%error, "what this process was to fan out is not free yet");
+            }
+        } else {
+            match app.status().not_fanned_out().await {
+                Ok(left) => fanned_out.left = left,
+                Err(error) => tracing::warn!(%error, "what others fan out was not found out"),
             }
         }
         fanned_out
@@ -63,7 +75,11 @@ impl FanOutEnd {
 
     /// The same with what a worker did, and why it could not.
     pub(super) fn of(done: FannedOut, failure: Option<anyhow::Error>) -> Self {
-        Self { done, failure }
+        Self {
+            done,
+            failure,
+            left: 0,
+        }
     }
 
     /// Why nothing, or not all, was fanned out.
@@ -92,6 +108,12 @@ impl FanOutEnd {
     /// The same without the documents of people.
     pub(super) fn tell_of_fanouts(&self, screen: &mut Screen) -> std::io::Result<()> {
         passed_over(&self.done.bad_fanouts, "fan-outs", screen)?;
+        if self.left > 0 {
+            let events = words::count(self.left, "accepted event is", "accepted events are");
+            screen.warning(format!(
+                "{events} held or being fanned out by a worker: feeds have it soon, and digests from the next one on"
+            ))?;
+        }
         match self.failure() {
             Some(failure) => screen.warning(failure),
             None => Ok(()),

@@ -30,8 +30,9 @@ impl Args {
             screen.line(format!("nothing is pending for {user}"))?;
         } else {
             let events = words::count(flushed, "event", "events");
+            let them = if flushed == 1 { "it" } else { "them" };
             screen.line(format!(
-                "flushed {events} pending for {user}: no digest tells of them"
+                "flushed {events} pending for {user}: no digest tells of {them}"
             ))?;
         }
         Ok(Exit::Done)

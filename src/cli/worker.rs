@@ -178,11 +178,12 @@ fn mails(round: &Round) -> Tally {
 fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let fanouts = &round.fanouts;
     let fanned_out = (fanouts.done > 0).then(|| {
-        let reached = words::count(fanouts.counts.people, "person", "people");
+        // Whoever gets several is counted for each.
+        let stored = words::count(fanouts.counts.pushed, "entry", "entries");
         let capped = words::some(fanouts.counts.capped, "entries did not fit into full days");
         words::list([
             Some(format!(
-                "{} reached {reached}",
+                "{} done, {stored} added to stacks",
                 words::count(fanouts.done, "fan-out", "fan-outs")
             )),
             capped,

@@ -81,8 +81,8 @@ fn all_that_is_wrong_with_batches_is_told_at_once() {
     for expected in [
         "batch.window: \"5\" is not a duration such as 90s, 5m, 2h or 30d, from 0ms to 30d",
         "batch.leading: \"maybe\" is not true or false",
-        "types.Comment.cooldown: \"31d\" is not a duration",
-        "types.Comment.max_wait: \"0s\" is not a duration such as 90s, 5m, 2h or 30d, from 1s to 30d",
+        "types.Comment.cooldown: \"31d\" is longer than 30d",
+        "types.Comment.max_wait: \"0s\" is shorter than 1s",
         "types.Comment.close_at: -1 is not a whole number from 0 to 1000000",
         "types.Comment.keep: \"newest 10\" is not first or last and a number from 1 to 100",
         "types.Comment.windows: is not an option",

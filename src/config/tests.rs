@@ -248,6 +248,34 @@ fn one_wrong_value_is_one_problem() {
 }
 
 #[test]
+fn variables_of_our_prefix_set_options_or_are_those_of_a_service_of_our_name() {
+    let loaded = |name: &str| {
+        let environment = vec![(name.to_owned(), "tcp://10.0.0.1:8080".to_owned())];
+        let sources = Sources {
+            environment,
+            ..Sources::default()
+        };
+        Config::load(&sources).map_err(|problems| problems.to_string())
+    };
+
+    for name in [
+        "TIDINGS_SERVICE_HOST",
+        "TIDINGS_SERVICE_PORT_HTTP",
+        "TIDINGS_PORT",
+        "TIDINGS_PORT_8080_TCP_PROTO",
+    ] {
+        assert!(loaded(name).is_ok(), "{name}");
+    }
+    for (name, what) in [
+        ("TIDINGS_DIGEST_HUOR", "did you mean TIDINGS_DIGEST_HOUR?"),
+        ("TIDINGS_COLOR", "`tidings config --defaults` lists all"),
+    ] {
+        let problems = loaded(name).unwrap_err();
+        assert!(problems.contains(what), "{problems}");
+    }
+}
+
+#[test]
 fn an_option_that_is_nearly_one_is_told_which() {
     for (text, meant) in [
         ("digest.huor = 7", "did you mean digest.hour?"),

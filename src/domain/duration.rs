@@ -25,11 +25,15 @@ pub fn parse(text: &str) -> Option<TimeDelta> {
 
 /// The same in a range; or why it will not do.
 pub fn within(text: &str, range: &RangeInclusive<TimeDelta>) -> Result<TimeDelta, String> {
-    let duration = parse(text).filter(|duration| range.contains(duration));
-    duration.ok_or_else(|| {
-        let (from, to) = (show(*range.start()), show(*range.end()));
-        format!("is not a duration such as 90s, 5m, 2h or 30d, from {from} to {to}")
-    })
+    let (from, to) = (show(*range.start()), show(*range.end()));
+    match parse(text) {
+        Some(duration) if range.contains(&duration) => Ok(duration),
+        Some(duration) if duration > *range.end() => Err(format!("is longer than {to}")),
+        Some(_) => Err(format!("is shorter than {from}")),
+        None => Err(format!(
+            "is not a duration such as 90s, 5m, 2h or 30d, from {from} to {to}"
+        )),
+    }
 }
 
 /// A duration as it is written, in whole milliseconds and the largest unit that holds it.

@@ -60,11 +60,17 @@ pub const MAX_OBJECTS: usize = 100;
 
 /// Refuses a list of no objects, and of more than [`MAX_OBJECTS`].
 pub fn check_objects(count: usize) -> Result<(), Invalid> {
-    let why = format!("is not 1 to {MAX_OBJECTS} object ids");
     match count {
         1..=MAX_OBJECTS => Ok(()),
-        0 => Err(Invalid::new("objects", 0, why)),
-        _ => Err(Invalid::limit("objects", count, why)),
+        0 => Err(Invalid::new(
+            "objects",
+            "[]",
+            "names none: give one at least",
+        )),
+        _ => {
+            let why = format!("is not 1 to {MAX_OBJECTS} object ids");
+            Err(Invalid::limit("objects", count, why))
+        }
     }
 }
 

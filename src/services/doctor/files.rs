@@ -13,7 +13,7 @@ const FILES: &str = "files";
 impl Setup {
     /// What others can read of these files and folders, if anything.
     pub(super) fn files(&self) -> Option<Finding> {
-        let what = "which hold addresses and what links are signed with";
+        let what = "where addresses stand, and what links are signed with";
         warning(&self.files, private::open_to_others, ["700", "600"], what)
     }
 
@@ -24,7 +24,7 @@ impl Setup {
             &self.secret_files,
             open,
             ["o-rwx", "o-rwx"],
-            "which hold secrets",
+            "where secrets stand",
         )
     }
 }

@@ -94,6 +94,9 @@ impl MarksInput {
         let marked = match (to, ids) {
             (Some(to), None) => Marked::To(to, kinds),
             (None, Some(ids)) if (1..=MAX_IDS).contains(&ids.len()) => Marked::Items(ids),
+            (None, Some(ids)) if ids.is_empty() => {
+                return Err(Invalid::new("ids", "[]", "names none: give one at least"));
+            }
             (None, Some(ids)) => {
                 let why = format!("is not a number of items from 1 to {MAX_IDS}");
                 return Err(Invalid::new("ids", ids.len(), why));

@@ -209,7 +209,11 @@ async fn what_groups_do_not_know_is_refused(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     for (query, named, why) in [
-        ("group=by", "group", "is not about, which is all there is"),
+        (
+            "group=by",
+            "group",
+            "is unknown; the feed is grouped by about only",
+        ),
         (
             "group=about&before=20140422.1~x",
             "before",

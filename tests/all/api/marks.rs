@@ -254,7 +254,7 @@ async fn what_is_no_mark_is_refused_and_changes_nothing(fresh: Fresh) {
             json!({"mark": "read", "to": cursor, "ids": ["20140422.0"]}),
             "has both to and ids",
         ),
-        (json!({"mark": "read", "ids": []}), "0"),
+        (json!({"mark": "read", "ids": []}), "ids \"[]\" names none"),
         (json!({"mark": "read", "ids": many}), "1001"),
         (json!({"mark": "read", "ids": ["first"]}), "first"),
         (json!({"mark": "read", "to": "c1x"}), "c1x"),

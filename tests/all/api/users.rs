@@ -391,9 +391,12 @@ async fn a_window_that_cannot_be_is_refused_with_what_to_write(fresh: Fresh) {
                 (400, "invalid_body"),
                 "{bad}"
             );
-            let told = format!(
-                "window {bad:?} is not a duration such as 90s, 5m, 2h or 30d, from 1s to 30d"
-            );
+            let why = match bad {
+                "0s" | "999ms" => "is shorter than 1s",
+                "31d" => "is longer than 30d",
+                _ => "is not a duration such as 90s, 5m, 2h or 30d, from 1s to 30d",
+            };
+            let told = format!("window {bad:?} {why}");
             assert_eq!(refused.body["detail"], told);
             let place = refused.body["location"].as_str().unwrap();
             assert!(place.starts_with("types.Reply.window"), "{place}");

@@ -25,6 +25,23 @@ fn with_a_broken_fan_out() -> Desk {
 }
 
 #[test]
+fn a_digest_tells_that_a_worker_beside_it_holds_events() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
+        .done();
+    let until = now().timestamp_millis() + 60_000;
+    let held = format!("UPDATE fanouts SET owner = 'worker', until = {until}");
+    spoil(&desk, &held);
+
+    let digest = desk.run(&["digest", "--now"]);
+
+    assert_eq!(digest.code, 0, "{}", digest.err);
+    assert!(digest.out.contains("nobody"), "{}", digest.out);
+    let told = "1 accepted event is held or being fanned out by a worker";
+    assert!(digest.err.contains(told), "{}", digest.err);
+}
+
+#[test]
 fn a_fan_out_that_nobody_can_read_is_named_by_whoever_fans_out() {
     let desk = with_a_broken_fan_out();
 

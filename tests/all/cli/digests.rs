@@ -245,7 +245,7 @@ fn a_worker_ends_when_it_is_asked_to_and_says_what_it_did() {
         .unwrap();
     let mut log = BufReader::new(worker.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.contains("1 fan-out reached 1 person") {
+    while !line.contains("1 fan-out done, 1 entry added") {
         line.clear();
         assert!(
             log.read_line(&mut line).unwrap() > 0,

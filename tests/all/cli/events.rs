@@ -43,7 +43,7 @@ fn an_event_that_is_only_accepted_waits_for_a_worker() {
     );
     assert_eq!(
         desk.run(&["worker", "--once"]).done(),
-        "worker: 1 fan-out reached 1 person\n"
+        "worker: 1 fan-out done, 1 entry added to stacks\n"
     );
     assert!(desk.run(&["feed", "ada"]).done().contains("a1"));
 }
@@ -280,7 +280,7 @@ fn what_is_flushed_is_in_no_digest_but_stays_in_the_feed() {
 
     assert_eq!(
         flushed,
-        "flushed 1 event pending for ada: no digest tells of them\n"
+        "flushed 1 event pending for ada: no digest tells of it\n"
     );
     assert_eq!(
         desk.run(&["flush", "ada", "--json"]).json(),

@@ -142,7 +142,7 @@ fn doctor_says_which_files_with_secrets_everybody_can_read() {
     let (open, to_a_group) = (findings(0o644), findings(0o640));
 
     assert!(
-        open.contains("tidings.toml (644), which hold secrets"),
+        open.contains("tidings.toml (644), where secrets stand"),
         "{open}"
     );
     assert!(!open.contains("whsec"), "{open}");
