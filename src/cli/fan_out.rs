@@ -53,11 +53,7 @@ impl FanOutEnd {
             Ok(done) => (done, None),
             Err(error) => (FannedOut::default(), Some(error.into())),
         };
-        let mut fanned_out = Self {
-            done,
-            failure,
-            left: 0,
-        };
+        let mut fanned_out = Self::of(done, failure);
         if failing(&fanned_out) {
             // Whoever comes next goes on at once, and is told of the same records.
             let released = fanouts.journal.release_fanouts(&fanouts.owner).await;

@@ -48,6 +48,10 @@ fn variable_of(option: &str) -> String {
 
 /// The option a variable sets: `TIDINGS_DIGEST_HOUR` is `digest.hour`.
 pub(super) fn option_of(name: &str) -> Option<String> {
+    // Most variables are others', and to list the options takes time.
+    if is_for_others(name) {
+        return None;
+    }
     options().find(|option| variable_of(option) == name)
 }
 

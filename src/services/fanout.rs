@@ -84,8 +84,11 @@ impl Fanouts {
         let (mut landed, mut looks): (Option<Landed>, _) = (None, false);
         loop {
             let claims = looks || lanes.is_empty();
-            let landing = landed.as_ref().map(|landed| &landed.lane);
-            let under_way = lanes.iter().chain(landing).flat_map(Lane::ids).collect();
+            let mut under_way = HashSet::new();
+            if claims {
+                let landing = landed.as_ref().map(|landed| &landed.lane);
+                under_way.extend(lanes.iter().chain(landing).flat_map(Lane::ids));
+            }
             let ahead = async {
                 if watcher.stopping() {
                     return Ok(None);

@@ -223,7 +223,7 @@ async fn whoever_lacks_a_long_list_is_found_and_pushed_to_alone() {
         }
 
         let day = today().collection();
-        // The seventh has room for two of the first list, and is tried once more: its stack might
+        // `p00007` has room for two of the first list, and is tried once more: its stack might
         // just have been created. The last has a stack from then on.
         for (n, alone, capped) in [(5, 2 + 1 + 1, 3), (6, 1 + 1, 5)] {
             let asked = all_profiled(&store, &day, async {

@@ -45,8 +45,11 @@ fn each_alone(
 ) -> Vec<Document> {
     let alone = |(accumulator, addition): &(AccumulatorId, usize)| {
         let addition = &additions[*addition];
-        let mut query = query(&[], oids(&addition.fanouts), addition);
-        query.insert("_id", accumulator_id(accumulator));
+        let query = query(
+            accumulator_id(accumulator),
+            oids(&addition.fanouts),
+            addition,
+        );
         doc! {"q": query, "u": pushed(addition, revision)}
     };
     accumulators.iter().map(alone).collect()
@@ -97,9 +100,9 @@ fn are_alike(one: &Addition, other: &Addition) -> bool {
 }
 
 /// What `Addition::fits` asks of accumulators, of which none of these fan-outs may have joined.
-fn query(ids: &[Document], fanouts: Vec<Bson>, addition: &Addition) -> Document {
+fn query(which: Document, fanouts: Vec<Bson>, addition: &Addition) -> Document {
     let mut query = doc! {
-        "_id": {"$in": ids},
+        "_id": which,
         "open.policy": &addition.policy,
         "open.joined": {"$nin": fanouts.clone()},
         "open.lead": {"$exists": false},
@@ -134,7 +137,7 @@ fn many(q: Document, u: impl Into<Bson>) -> Document {
 
 /// Adds the same to all of these.
 fn of_all(ids: &[Document], addition: &Addition, revision: Id) -> Document {
-    let query = query(ids, oids(&addition.fanouts), addition);
+    let query = query(doc! {"$in": ids}, oids(&addition.fanouts), addition);
     many(query, pushed(addition, revision))
 }
 
@@ -160,7 +163,8 @@ fn of_each(whose: &[(Document, &Addition)], revision: Id) -> Document {
     let (_, addition) = whose[0];
     let ids: Vec<Document> = whose.iter().map(|(id, _)| id.clone()).collect();
     let all = whose.iter().flat_map(|(_, addition)| &addition.fanouts);
-    let query = query(&ids, all.map(|id| oid(*id)).collect(), addition);
+    let all = all.map(|id| oid(*id)).collect();
+    let query = query(doc! {"$in": &ids}, all, addition);
     let place = doc! {"$indexOfArray": [{"$literal": ids}, "$_id"]};
     let own = |of: &dyn Fn(&Addition) -> Vec<Bson>| {
         let each: Vec<Vec<Bson>> = whose.iter().map(|(_, addition)| of(addition)).collect();

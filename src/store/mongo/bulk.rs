@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::super::record::write_bson;
 use super::super::{Error, Result};
 use super::encode::Writer;
-use super::patience::{Failure, TOO_SLOW, limit};
+use super::patience::{Failure, if_soon, limit};
 use super::{MAJORITY, Mongo};
 
 /// More statements a command are no faster.
@@ -246,9 +246,9 @@ impl Mongo {
                     self.heard(&reply);
                     Ok(answer)
                 });
-                match answer {
-                    Err(failure) if many && failure.code == Some(TOO_SLOW) => Ok(None),
-                    answer => answer.map(Some),
+                match many {
+                    true => if_soon(answer),
+                    false => answer.map(Some),
                 }
             }
         });

@@ -10,7 +10,8 @@
 
 use bson::{Bson, Document, doc};
 
-use super::{Mongo, patience};
+use super::Mongo;
+use super::patience::{if_soon, limit};
 use crate::store::Result;
 
 /// From so many people on it pays to ask how close together they stand.
@@ -55,30 +56,6 @@ impl Mongo {
         self.has_few_between(doing, collection, sorted).await
     }
 
-    /// The `_id`s that a query finds; nothing where the server takes too long to say.
-    pub(super) async fn ids_if_soon(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: &Document,
-    ) -> Result<Option<Vec<Bson>>> {
-        let limit = patience::limit(self.0.options.attempt);
-        let found = self.patiently(doing, || {
-            let (collection, filter) = (self.collection(collection), filter.clone());
-            async move {
-                let find = collection.find(filter).projection(doc! {"_id": 1});
-                match self.all_of(find.max_time(limit)).await {
-                    Err(failure) if failure.code == Some(patience::TOO_SLOW) => Ok(None),
-                    found => found.map(Some),
-                }
-            }
-        });
-        let id = |mut record: Document| record.remove("_id");
-        Ok(found
-            .await?
-            .map(|found| found.into_iter().filter_map(id).collect()))
-    }
-
     /// The same, all of them at once. A server that takes too long to say so counts too many.
     async fn has_few_between(
         &self,
@@ -87,19 +64,36 @@ impl Mongo {
         sorted: &[Bson],
     ) -> Result<bool> {
         let (range, most) = (range(sorted), (sorted.len() * PASSED_BY) as u64);
-        let limit = patience::limit(self.0.options.attempt);
+        let limit = limit(self.0.options.attempt);
         let standing = self.patiently(doing, || {
             let collection = self.collection(collection);
             let filter = doc! {"$and": range.clone()};
             async move {
                 let count = collection.count_documents(filter);
                 let count = count.limit(most + 1).max_time(limit);
-                match self.count_of(count).await {
-                    Err(failure) if failure.code == Some(patience::TOO_SLOW) => Ok(most + 1),
-                    counted => counted,
-                }
+                if_soon(self.count_of(count).await)
             }
         });
-        Ok(standing.await? <= most)
+        Ok(standing.await?.is_some_and(|standing| standing <= most))
+    }
+
+    /// The `_id`s that a query finds; nothing where the server takes too long to say.
+    pub(super) async fn ids_if_soon(
+        &self,
+        doing: &str,
+        collection: &str,
+        filter: &Document,
+    ) -> Result<Option<Vec<Bson>>> {
+        let limit = limit(self.0.options.attempt);
+        let found = self.patiently(doing, || {
+            let (collection, filter) = (self.collection(collection), filter.clone());
+            async move {
+                let find = collection.find(filter).projection(doc! {"_id": 1});
+                if_soon(self.all_of(find.max_time(limit)).await)
+            }
+        });
+        let id = |mut record: Document| record.remove("_id");
+        let ids = |found: Vec<Document>| found.into_iter().filter_map(id).collect();
+        Ok(found.await?.map(ids))
     }
 }

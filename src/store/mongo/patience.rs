@@ -43,12 +43,22 @@ impl Failure {
 }
 
 /// MaxTimeMSExpired: the server ended it by itself, at the limit that it was given.
-pub(super) const TOO_SLOW: i32 = 50;
+const TOO_SLOW: i32 = 50;
 
 /// What a server may take for an attempt, so that it ends before the attempt is given up and made
 /// again.
 pub(super) fn limit(attempt: Duration) -> Duration {
     (attempt - attempt / 10).max(Duration::from_millis(1))
+}
+
+/// What was answered; nothing where the server took too long, as it would if asked the same again.
+pub(super) fn if_soon<T>(
+    answer: std::result::Result<T, Failure>,
+) -> std::result::Result<Option<T>, Failure> {
+    match answer {
+        Err(failure) if failure.code == Some(TOO_SLOW) => Ok(None),
+        answer => answer.map(Some),
+    }
 }
 
 /// What a server answers while it stops, steps down, elects, or cannot reach the others (the

@@ -91,13 +91,10 @@ impl<'a> Push<'a> {
             left.extend(self.add(&refused, |item| self.list(item)).await?.0);
         }
         if let Some(known) = self.store.known(self.day) {
-            let mostly_new = self.mostly_new.load(Ordering::Relaxed);
-            let mostly_standing = self.mostly_standing.load(Ordering::Relaxed);
-            let layout = known.layout;
             let known = Known {
-                layout,
-                mostly_new,
-                mostly_standing,
+                mostly_new: self.mostly_new.load(Ordering::Relaxed),
+                mostly_standing: self.mostly_standing.load(Ordering::Relaxed),
+                ..known
             };
             self.store.note(self.day, known);
         }
@@ -114,8 +111,7 @@ impl<'a> Push<'a> {
     async fn wave(&self, people: &[usize]) -> Result<Vec<usize>> {
         let inserted;
         let standing = if self.mostly_new.load(Ordering::Relaxed) {
-            // In the order of ids, as neighbors are told by the first and the last.
-            inserted = sorted(self.insert(people).await?);
+            inserted = self.insert(people).await?;
             // Up to a third: beyond that, finding out is dearer than what it saves.
             let mostly_new = inserted.len() * 3 <= people.len();
             self.mostly_new.store(mostly_new, Ordering::Relaxed);
@@ -300,8 +296,9 @@ impl<'a> Push<'a> {
             .await
     }
 
-    /// Whose statements met a stack that stands. A document that takes no entries spoils its
-    /// owner's day only: it is noted, and reported as full.
+    /// Whose statements met a stack that stands, in the order of ids, as neighbors are told by the
+    /// first and the last of them. A document that takes no entries spoils its owner's day only: it
+    /// is noted, and reported as full.
     fn refused(&self, mut outcome: Outcome) -> Result<Vec<usize>> {
         outcome.refused.retain(|refused| {
             let defect = defect(&refused.failure);
@@ -310,8 +307,10 @@ impl<'a> Push<'a> {
                 false
             })
         });
-        let refused = outcome.duplicates(&self.doing)?;
-        Ok(refused.into_iter().map(|refused| refused.item).collect())
+        let refused = outcome.duplicates(&self.doing)?.into_iter();
+        let mut refused: Vec<usize> = refused.map(|refused| refused.item).collect();
+        refused.sort_unstable();
+        Ok(refused)
     }
 
     fn bad(&self) -> MutexGuard<'_, BTreeMap<usize, Defect>> {
@@ -367,11 +366,6 @@ impl<'a> Push<'a> {
         let plan = Plan::of(&self.pushes.lists[*list], &stack.entries, self.cap);
         Ok((item, plan))
     }
-}
-
-fn sorted(mut people: Vec<usize>) -> Vec<usize> {
-    people.sort_unstable();
-    people
 }
 
 impl Mongo {
