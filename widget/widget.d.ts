@@ -1,4 +1,4 @@
-/** How an item stands with its reader. */
+/** The state of an item for its user. */
 export type State = 'unseen' | 'seen' | 'read' | 'archived';
 
 export interface Actor {
@@ -17,13 +17,13 @@ export interface FeedObject {
   data?: unknown;
 }
 
-/** One thing that happened, as the feed's API answers it. */
+/** An event in the feed, as the API returns it. */
 export interface Item {
   id: string;
   type: string;
   at: string;
   state: State;
-  /** Whether a mail told it: a digest, or one of its own. */
+  /** Whether a digest or another email included it. */
   mailed: boolean;
   object: FeedObject;
   actor?: Actor;
@@ -33,7 +33,7 @@ export interface Item {
 }
 
 export class TidingsInbox extends HTMLElement {
-  /** Asked for a token when there is none, and once more when the server refuses the one it has. */
+  /** Returns a token: called if there is none, and once more if the server refuses it. */
   getToken?: () => Promise<string> | string;
 }
 
@@ -42,11 +42,11 @@ declare global {
     'tidings-inbox': TidingsInbox;
   }
   interface HTMLElementEventMap {
-    /** The panel was opened. */
+    /** The panel opened. */
     'tidings-open': CustomEvent<undefined>;
-    /** An item was chosen. If it is prevented, the link is not followed. */
+    /** The user chose an item. Prevent the default to follow the link yourself. */
     'tidings-item': CustomEvent<Item>;
-    /** Something could not be loaded or saved: the server's answer, or why there was none. */
+    /** A request failed: the server's response, or the error without one. */
     'tidings-error': CustomEvent<Response | Error>;
   }
 }

@@ -1,67 +1,74 @@
-// <tidings-inbox>: a bell, a badge and a panel with somebody's feed (docs/widget.md).
-// The rule: numbers are the server's; a mark shows at once, until its answer replaces it.
+// <tidings-inbox>: a bell, a badge and a panel with a user's feed (docs/widget.md).
+// Counts come from the server. A mark shows at once, until the server's answer replaces it.
 
 const TEXTS = {
   bell: 'Notifications', new: '{n} new', unread: 'Unread:', 'read-all': 'Mark all as read', preferences: 'Preferences', close: 'Close',
   more: 'Show more', rest: '+{n} more', archive: 'Archive', archived: 'Archived.', undo: 'Undo', empty: 'All caught up',
-  error: 'Cannot be loaded right now.', expired: 'Please sign in again.', retry: 'Try again',
+  error: 'Cannot be loaded right now.', expired: 'Please sign in again.', refused: 'Not available.', retry: 'Try again',
 };
 const ICONS = {
   bell: 'M6 9a6 6 0 0 1 12 0c0 6 3 8 3 8H3s3-2 3-8M10 20h4',
-  close: 'm6 6 12 12M18 6 6 18', 'read-all': 'm2 13 4 4 9-9M12 16l1 1 9-9',
+  close: 'm6 6 12 12M18 6 6 18',
   archive: 'M3 4h18v5H3zM5 9v11h14V9M10 13h4', preferences: 'M4 7h9M19 7h1M4 17h1M11 17h9M16 4v6M8 14v6',
 };
+// The widget's own variables begin with `--_` and are set inside of it, so no page can set them: accent, ink, dim, line,
+// paper, hover.
 const CSS = `
-:host{--accent:var(--tidings-accent,light-dark(#2b57d6,#8fabff));--ink:var(--tidings-ink,light-dark(#1a1b20,#ededf1));
---dim:var(--tidings-dim,light-dark(#5f616c,#a3a5b0));--line:var(--tidings-line,light-dark(#e7e7ec,#34353c));
---paper:var(--tidings-paper,light-dark(#fff,#1d1e22));--hover:color-mix(in srgb,currentColor 7%,transparent);
-display:inline-block;font:14px/20px var(--tidings-font,system-ui,sans-serif);text-align:start}
+:host(:not([hidden])){display:inline-block}
+.bell,.panel{--_a:var(--tidings-accent,light-dark(#2b57d6,#8fabff));--_i:var(--tidings-ink,light-dark(#1a1b20,#ededf1));
+--_d:var(--tidings-dim,light-dark(#5f616c,#a3a5b0));--_l:var(--tidings-line,light-dark(#e7e7ec,#34353c));
+--_p:var(--tidings-paper,light-dark(#fff,#1d1e22));--_h:color-mix(in srgb,currentColor 7%,transparent);
+font:14px/20px var(--tidings-font,system-ui,sans-serif);text-align:start;text-transform:none;white-space:normal;letter-spacing:0}
 [hidden]{display:none!important}
 *{box-sizing:border-box;margin:0}
 button{font:inherit;color:inherit;background:none;border:0;border-radius:8px;cursor:pointer}
-:focus-visible{outline:2px solid var(--accent);outline-offset:-2px}
+:focus-visible{outline:2px solid var(--_a);outline-offset:-2px}
 svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round;stroke-linejoin:round}
-.sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
-.bell{position:relative;padding:9px;border-radius:50%}
-.badge{position:absolute;top:-2px;inset-inline-start:23px;min-width:19px;padding:0 5px;border-radius:10px;
+.sr{position:absolute;width:1px;height:1px;overflow:hidden;opacity:0}
+.bell,.icon{padding:11.5px}
+.bell{position:relative;border-radius:50%}
+.badge{position:absolute;top:0;inset-inline-start:26px;min-width:19px;padding:0 5px;border-radius:10px;
 background:var(--tidings-badge,#cc2b43);color:#fff;font-size:11px;line-height:19px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
 .panel{inset:auto;padding:0;width:min(var(--tidings-width,400px),100vw - 16px);margin:8px 0;overflow:hidden;flex-direction:column;
-color:var(--ink);background:var(--paper);border:1px solid var(--line);border-radius:var(--tidings-radius,14px);
+color:var(--_i);background:var(--_p);border:1px solid var(--_l);border-radius:var(--tidings-radius,14px);
 box-shadow:0 12px 40px -8px #0004;outline:0}
 .panel:popover-open{display:flex}
-.header,.bar{display:flex;align-items:center;gap:2px;padding:8px;padding-inline-start:16px;border-bottom:1px solid var(--line)}
-.title,.note{flex:1}
+.header,.bar,.top{display:flex;align-items:start}
+.header,.bar{padding:4px;padding-inline-start:16px;border-bottom:1px solid var(--_l)}
+.title,.note{flex:auto;padding:12px 0}
+.top{flex:1;flex-wrap:wrap}
+.top .act{margin-inline-start:-8px;text-align:start}
 .title{font-size:16px}
-.icon{padding:6px;color:var(--dim)}
-button:hover,a.icon:hover,.row:hover,:host([open]) .bell{background:var(--hover)}
+.icon{color:var(--_d)}
+button:hover,.icon:hover,.row:hover,:host([open]) .bell{background:var(--_h)}
 .body{overflow:auto;overscroll-behavior:contain}
 [aria-busy=true]{height:160px}
 .item{outline:0}
-[data-day]::before{content:attr(data-day);display:block;padding:12px 16px 4px;font-size:12px;font-weight:600;color:var(--dim)}
+[data-day]::before{content:attr(data-day);display:block;padding:12px 16px 4px;font-size:12px;font-weight:600;color:var(--_d)}
 .row{position:relative;display:flex;gap:12px;padding:12px 16px}
-.fresh .row{background:color-mix(in srgb,var(--accent) 7%,var(--paper))}
-.item:focus-visible .row{outline:2px solid var(--accent);outline-offset:-2px;border-radius:10px}
+.fresh .row{background:color-mix(in srgb,var(--_a) 7%,var(--_p))}
+.item:focus-visible .row{outline:2px solid var(--_a);outline-offset:-2px;border-radius:10px}
 .picture{position:relative;flex:none;width:44px;height:44px;border-radius:10px;overflow:hidden;
-background:var(--hover);font-size:17px;line-height:44px;font-weight:600;text-align:center}
+background:var(--_h);font-size:17px;line-height:44px;font-weight:600;text-align:center}
 .who{border-radius:50%}
 img{position:absolute;inset:0;width:100%;height:100%;object-fit:cover}
-.main{flex:1;min-width:0;padding-inline-end:28px;overflow-wrap:anywhere}
-.what,.text{font-size:inherit;font-weight:400;display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:3;overflow:hidden}
+.main{flex:1;min-width:0;padding-inline-end:32px;overflow-wrap:anywhere}
+.what,.text{font:inherit;display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:3;overflow:hidden}
 .link{color:inherit;text-decoration:none}
 .link::after{content:"";position:absolute;inset:0}
-.text{margin-top:4px;padding-inline-start:10px;border-inline-start:2px solid var(--line)}
-.meta{margin-top:4px;font-size:12.5px}
-.picture,.meta,.bar,.read .what,.read .text,.empty svg{color:var(--dim)}
+.text{margin-top:4px;padding-inline-start:10px;border-inline-start:2px solid var(--_l)}
+.meta{margin-top:4px;font-size:12px}
+.picture,.meta,.bar,.read .main,.empty svg{color:var(--_d)}
 .read .sr,.read .dot{display:none}
-.dot{position:absolute;inset-inline-end:19px;top:18px;border:4px solid var(--accent);border-radius:50%}
-.archive{position:absolute;inset-inline-end:8px;bottom:8px}
+.dot{position:absolute;inset-inline-end:22px;top:13px;border:4px solid var(--_a);border-radius:50%}
+.archive{position:absolute;inset-inline-end:4px;bottom:4px}
 @media(hover:hover){.item:not(:hover,:focus-within) .archive{opacity:0}}
-.more,.act{padding:8px 12px;color:var(--accent);font-weight:600}
-.main .act{position:relative;margin:0 -12px -8px}
+.more,.act{padding:12px 8px;color:var(--_a);font-weight:600}
+.main .act{position:relative;margin:0 -8px -8px}
 .more{display:block;width:calc(100% - 16px);margin:8px}
-.empty{padding:44px 32px 52px;text-align:center}
+.empty{padding:48px 32px;text-align:center}
 .empty svg{width:36px;margin:0 auto 12px;stroke-width:1.2}
-.bar{border:0;border-top:1px solid var(--line);margin-top:-1px}
+.bar{border:0;border-top:1px solid var(--_l);margin-top:-1px}
 `;
 
 // `tag.class`: a part, too
@@ -87,6 +94,8 @@ const safe = url => {
     if (/^https?:$/.test(protocol)) return href;
   } catch {}
 };
+// Asking again would not help.
+const FINAL = /^4(?!08|29)|501/;
 const bare = item => JSON.stringify({ ...item, state: 0 });
 const NODE = Symbol();
 
@@ -112,13 +121,18 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   #text(name, n) { return (this.getAttribute(`label-${name}`) ?? TEXTS[name]).replace('{n}', n?.toLocaleString(this.#lang)); }
 
   connectedCallback() {
-    if (!this.#ui) this.#build();
-    // It may have been set too early.
-    const { getToken } = this;
-    delete this.getToken;
-    this.getToken = getToken;
+    if (this.#ui) this.#resume();
+    else {
+      this.#build();
+      // It may have been set too early.
+      const { getToken } = this;
+      delete this.getToken;
+      this.getToken = getToken;
+    }
     if (this.hasAttribute('open')) this.#ui.panel.showPopover();
   }
+
+  connectedMoveCallback() {}
 
   disconnectedCallback() { this.#stop(); }
 
@@ -137,7 +151,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const title = el('h2.title', { id: 'title' }, text('bell'));
     const ui = this.#ui = {
       bell, name: el('span.sr'), badge: el('span.badge', { 'aria-hidden': true }), status: el('span.sr', { role: 'status' }),
-      all: this.#button('read-all', () => this.#mark('read')),
+      all: el('button.act read-all', { click: () => this.#mark('read') }, text('read-all')),
       feed: el('div.feed', { role: 'feed', 'aria-labelledby': 'title' }),
       empty: el('div.empty', {}, icon('bell'), el('b', {}, text('empty'))),
       more: el('button.more', { click: () => this.#more() }, text('more')),
@@ -147,7 +161,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     ui.panel = el('div.panel', {
       popover: 'auto', role: 'dialog', 'aria-labelledby': 'title', tabindex: -1, autofocus: '',
       keydown: event => this.#key(event), toggle: event => this.#toggled(event.newState === 'open'),
-    }, el('div.header', {}, title, ui.all, href ? this.#button('preferences', null, href) : '', close), el('div.body', {}, ui.feed, ui.empty, ui.more), ui.bar);
+    }, el('div.header', {}, el('div.top', {}, title, ui.all), href ? this.#button('preferences', null, href) : '', close), el('div.body', {}, ui.feed, ui.empty, ui.more), ui.bar);
     bell.append(el('slot', { name: 'bell' }, icon('bell')), ui.name, ui.badge);
     bell.popoverTargetElement = ui.panel;
     root.append(bell, ui.status, ui.panel);
@@ -165,6 +179,10 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#items = this.#error = this.#gone = this.#page = null;
     this.#unfolded.clear();
     this.#render();
+    this.#resume();
+  }
+
+  #resume() {
     const user = this.getAttribute('user');
     if (!user || !this.isConnected) return;
     const { signal } = this.#life = new AbortController(), name = `tidings ${this.#base} ${user}`;
@@ -187,10 +205,12 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#life = this.#channel = null;
     this.#pending = 0;
     clearTimeout(this.#timer);
+    clearInterval(this.#tick);
   }
 
   async #ask(path, init, cut = AbortSignal.timeout(2e4)) {
-    const signal = AbortSignal.any([this.#life.signal, cut]), get = this.#getToken;
+    // A mark outlives the element.
+    const signal = init?.keepalive ? cut : AbortSignal.any([this.#life.signal, cut]), get = this.#getToken;
     const url = `${this.#base}v1/users/${encodeURIComponent(this.getAttribute('user'))}/${path}`;
     let used;
     const go = async () => {
@@ -230,8 +250,9 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 
   // The browser's cache knows the ETag.
-  #poll() {
+  #poll(again) {
     const marks = this.#marks;
+    if (!again && FINAL.test(this.#error?.status)) return;
     return this.#try(async () => {
       const answer = await this.#ask(this.#shown ? this.#size : 'feed/count', { cache: 'no-cache' }), data = await this.#read(answer);
       this.#interval = +answer.headers.get('x-poll-interval') || 30;
@@ -247,7 +268,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   #wait(least = 0) {
     clearTimeout(this.#timer);
     const error = this.#error;
-    if (error?.status === 401) return;
+    if (FINAL.test(error?.status)) return;
     const seconds = error ? Math.min(300, 2 ** this.#tries) * (0.5 + Math.random())
       : Math.max(least, this.#interval);
     this.#timer = setTimeout(() => {
@@ -273,7 +294,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
           this.#wait(60);
         }
       } catch (error) {
-        if (/40[145]|501/.test(error.status)) return;
+        if (FINAL.test(error.status)) return;
       }
       await new Promise(done => setTimeout(done, Math.min(60, 2 ** tries) * 1e3 * Math.random()));
     }
@@ -316,7 +337,9 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   #fail(error, life) {
     if (life !== this.#life) return;
-    this.#tries++;
+    const base = this.#base;
+    // Browsers do not tell scripts why.
+    if (!this.#tries++ && !error.status && new URL(base, origin).origin !== origin) console.error(`tidings-inbox: ${base} is down, or server.cors_origins lacks "${origin}"`);
     this.#error = error;
     this.#render();
     this.#emit('error', error);
@@ -339,7 +362,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (mark === 'archive') this.#gone = item;
     this.#render();
     try {
-      // What stood in a group is what is brought back.
+      // Undo restores exactly the items that the group had.
       if (item?.which && mark === 'archive') item.ids = (await this.#inside(item.path)).map(({ id }) => id);
       const ids = item && (mark === 'restore' && item.ids || !item.which && [item.id]);
       const answer = await this.#ask('feed/marks', {
@@ -348,6 +371,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
         headers: { 'content-type': 'application/json' }, body: JSON.stringify({ mark, ...ids ? { ids } : { to: this.#page, ...item?.which } }),
       });
       const counts = await answer.json();
+      if (life !== this.#life) return;
       this.#pending--;
       this.#marks++;
       if (this.#pending) return;
@@ -368,7 +392,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const { children } = this.#ui.feed, { length } = children;
     this.#loading = true;
     await this.#try(async () => {
-      const { items, next } = await this.#read(await this.#ask(`${this.#size}&before=${encodeURIComponent(this.#next)}`));
+      const { items, next } = await this.#read(await this.#ask(`${this.#size}&before=${this.#next}`));
       this.#items = [...this.#items, ...items];
       this.#next = next;
       this.#render();
@@ -418,14 +442,14 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const days = Math.round((midnight(time) - midnight(now)) / 864e5);
     const day = days < -1 ? time.toLocaleDateString(lang, { weekday: 'long', day: 'numeric', month: 'long' }) : say(days, 'day');
     return [
-      minutes > -60 ? say(minutes, 'minute') : minutes > -1440 ? say(Math.ceil(minutes / 60), 'hour')
+      minutes > -60 ? say(minutes, minutes ? 'minute' : 'second') : minutes > -1440 ? say(Math.ceil(minutes / 60), 'hour')
         : time.toLocaleTimeString(lang, { timeStyle: 'short' }), day[0].toUpperCase() + day.slice(1),
     ];
   }
 
   #article(item) {
     const { actor, object, text, id } = item, href = safe(object.url), image = safe(actor?.image || object.image);
-    const who = actor?.name || actor?.id || object.by || '', what = object.title?.trim() || object.id;
+    const who = actor?.name || object.by || actor?.id || '', what = object.title?.trim() || object.id;
     const phrase = this.getAttribute(`phrase-${item.type}`);
     const parts = (phrase ?? '{what}').split(/\{(who|what)\}/).map((part, at) => (at % 2 ? el('b', {}, el('bdi', {}, part === 'who' ? who : what)) : part));
     const read = () => item.state === 'read' || this.#mark('read', item);
@@ -454,7 +478,8 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const { name, badge, feed, empty, more, bar, all, panel } = this.#ui, { unseen, unread } = this.#now, error = this.#error, gone = this.#gone;
     const items = this.#items?.filter(item => item.state !== 'archive');
     badge.hidden = !unseen;
-    badge.textContent = unseen.toLocaleString(this.#lang);
+    const max = +this.getAttribute('badge-max') || unseen;
+    badge.textContent = Math.min(unseen, max).toLocaleString(this.#lang) + (unseen > max ? '+' : '');
     name.textContent = this.#text('bell') + (unseen ? `, ${this.#text('new', unseen)}` : '');
     all.hidden = !unread || !items;
     if (items && this.#shown) this.#list(items);
@@ -462,13 +487,13 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     feed.hidden = items ? !items.length : error;
     empty.hidden = items?.length !== 0;
     more.hidden = !this.#next || !items?.length;
-    const said = error ? error.status === 401 ? 'expired' : 'error' : gone && 'archived';
+    const said = error ? error.status === 401 ? 'expired' : FINAL.test(error.status) ? 'refused' : 'error' : gone && 'archived';
     bar.hidden = !said;
     if (!said || bar.dataset.said === said) return;
     bar.dataset.said = said;
-    bar.replaceChildren(el('span.note', {}, this.#text(said)), el('button.act', {
+    bar.replaceChildren(el('span.note', {}, this.#text(said)), said === 'refused' ? '' : el('button.act', {
       click: () => {
-        if (error) return this.#poll();
+        if (error) return this.#poll(true);
         this.#gone = null;
         panel.focus();
         this.#mark('restore', gone);

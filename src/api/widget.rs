@@ -1,7 +1,7 @@
 //! `GET /widget.js`: the element that shows a feed on a page, as one ES module.
 //!
-//! The rule: it holds nobody's data, so whoever asks gets it, on any origin; and it is never stale,
-//! as it is asked for again by its tag. What it does is in `docs/widget.md`.
+//! It holds no data of users, so any page of any origin may load it. Browsers revalidate it by its
+//! entity tag, so it is never stale. `docs/widget.md` documents the element.
 
 use std::sync::LazyLock;
 
@@ -14,8 +14,8 @@ use super::gzip::{Compression, gzipped, is_taken};
 
 static WIDGET: LazyLock<String> = LazyLock::new(|| small(include_str!("../../widget/widget.js")));
 
-/// The module without what only its readers need: indentation, lines that are comments, and spaces
-/// between signs, but for those in quotes.
+/// Removes indentation, comment lines, spaces around punctuation outside quotes, and line breaks
+/// that end no statement. The style sheet is the only text with line breaks; they are removed too.
 fn small(source: &str) -> String {
     let lines = source.lines().map(str::trim_start);
     let lines = lines.filter(|line| !line.starts_with("//"));
@@ -27,7 +27,9 @@ fn small(source: &str) -> String {
         let after = signs.peek().copied().unwrap_or('\n');
         // `a + +b` is not `a++b`.
         let keeps_apart = is_word(before) && is_word(after) || before == after;
+        let ends_nothing = quote.is_some() || ";{,([".contains(before) || "})]\n".contains(after);
         match quote {
+            _ if sign == '\n' && ends_nothing => continue,
             Some(open) if sign == open && before != '\\' => quote = None,
             None if matches!(sign, '\'' | '`') => quote = Some(sign),
             None if sign == ' ' && !keeps_apart => continue,
@@ -78,19 +80,21 @@ mod tests {
     use super::small;
 
     #[test]
-    fn spaces_go_where_nothing_is_told_by_them() {
+    fn spaces_and_line_breaks_without_meaning_are_removed() {
         for (source, served) in [
+            ("  // A comment.\n  let a = 1, b = { c };", "let a=1,b={c};"),
+            ("a = {\n  b,\n};\nc()\n\nd()\n", "a={b,};c()\nd()"),
             (
-                "  // A comment.\n  let a = 1, b = { c };",
-                "let a=1,b={c};\n",
+                "css = `\n.a{b:c;\nd:e}\n.f{}`\ng()",
+                "css=`.a{b:c;d:e}.f{}`\ng()",
             ),
-            ("const $a = await #b ( c );", "const $a=await #b(c);\n"),
-            ("a + +b - -c", "a+ +b- -c\n"),
+            ("const $a = await #b ( c );", "const $a=await #b(c);"),
+            ("a + +b - -c", "a+ +b- -c"),
             (
                 "say('a , b') ; say(`${a } , b`)",
-                "say('a , b');say(`${a } , b`)\n",
+                "say('a , b');say(`${a } , b`)",
             ),
-            (r"say('it\'s , this') ; a", "say('it\\'s , this');a\n"),
+            (r"say('it\'s , this') ; a", "say('it\\'s , this');a"),
         ] {
             assert_eq!(small(source), served, "{source}");
         }

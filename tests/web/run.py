@@ -8,6 +8,7 @@ leave pictures of what they saw.
 import contextlib
 import gzip
 import json
+import re
 import sys
 import tempfile
 import urllib.request
@@ -25,7 +26,7 @@ class Reader:
 
     def __init__(self, name, site, browser):
         self.name, self.site, self.tidings, self.browser = name, site, site.tidings, browser
-        self.contexts, self.complaints, self.expected = [], [], []
+        self.contexts, self.complaints, self.expected, self.console = [], [], [], []
 
     def open(self, context=None, size=(1000, 760), dark=False, **attributes):
         if context is None:
@@ -41,6 +42,7 @@ class Reader:
         return page
 
     def complain(self, text):
+        self.console.append(text)
         if not any(part in text for part in self.expected):
             self.complaints.append(text)
 
@@ -595,6 +597,228 @@ def it_can_start_open_and_phrases_say_what_happened(reader):
     expect(page.get_by_role("dialog")).to_be_visible()
     shoot(page, "phrases")
     accessible(page)
+
+
+def looks(page):
+    """The computed colors of an unread dot, a new row and the focus ring of an item."""
+    page.keyboard.press("PageDown")
+    expect(articles(page).first).to_be_focused()
+    return page.evaluate("""() => {
+        const style = part => getComputedStyle(inbox.shadowRoot.querySelector(part)), row = style('.row');
+        return [style('.dot').borderTopColor, row.backgroundColor, row.outlineStyle + row.outlineColor];
+    }""")
+
+
+@test
+def a_page_may_name_its_color_as_it_likes(reader):
+    reader.told(2)
+    reader.site.style += ":root { --accent: #0a0 } tidings-inbox { --tidings-accent: var(--accent) }"
+    page = reader.open()
+    bell(page).click()
+    expect(articles(page)).to_have_count(2)
+
+    dot, row, ring = looks(page)
+
+    assert (dot, ring) == ("rgb(0, 170, 0)", "solidrgb(0, 170, 0)")
+    assert row not in ("rgba(0, 0, 0, 0)", "rgb(255, 255, 255)"), row
+    shoot(page, "themed")
+
+
+@test
+def no_variable_of_a_page_changes_the_widget(reader):
+    reader.told(2)
+    plain = reader.open()
+    bell(plain).click()
+    expect(articles(plain)).to_have_count(2)
+    source = (ROOT / "widget/widget.js").read_text()
+    own = {name for name in re.findall(r"--[\w-]+", source) if not name.startswith("--tidings-")}
+    assert own and all(name.startswith("--_") for name in own), own
+    junk = "".join(f"{name}: 12px; {name.replace('_', '')}: 12px;" for name in own)
+    reader.site.style += f"* {{ {junk} }} tidings-inbox {{ {junk} }}"
+    other = reader.open(plain.context)
+    reader.tidings.tell(reader.name, [{"title": "A late thing"}])
+    bell(other).click()
+    expect(articles(other)).to_have_count(3)
+
+    assert looks(other) == looks(plain)
+
+
+@test
+def text_styles_of_a_page_do_not_reach_the_panel(reader):
+    reader.told(2)
+    reader.site.style += "header { white-space: nowrap; text-transform: uppercase; letter-spacing: 4px; text-align: right; line-height: 3 }"
+    page = reader.open()
+    bell(page).click()
+    expect(articles(page)).to_have_count(2)
+
+    names = ["whiteSpace", "textTransform", "letterSpacing", "textAlign", "lineHeight"]
+    styles = page.evaluate("names => { const style = getComputedStyle(inbox.shadowRoot.querySelector('.what')); return names.map(name => style[name]) }", names)
+    assert styles == ["normal", "none", "normal", "start", "20px"], styles
+
+
+@test
+def an_origin_that_is_not_listed_is_named_in_the_console_and_the_log(reader):
+    reader.expected = ["CORS", "ERR_FAILED", "cors_origins"]
+    reader.site.policy = reader.site.policy.replace("connect-src 'self'", f"connect-src {reader.tidings.url}")
+    page = reader.open(server=reader.tidings.url)
+    bell(page).click()
+    expect(page.get_by_text("Cannot be loaded right now")).to_be_visible()
+
+    said = [text for text in reader.console if "server.cors_origins" in text]
+    assert said == [f'tidings-inbox: {reader.tidings.url}/ is down, or server.cors_origins lacks "{reader.site.url}"'], reader.console
+    lines = Path(reader.tidings.log.name).read_text().splitlines()
+    logged = [line for line in lines if "server.cors_origins" in line and reader.site.url in line]
+    assert len(logged) == 1, logged
+
+
+@test
+def a_refused_request_is_not_repeated(reader):
+    reader.told(1)
+    for status in (403, 400, 404):
+        reader.expected = [str(status)]
+        reader.site.refusal = status
+        page = reader.open(stream="")
+        bell(page).click()
+        expect(page.get_by_text("Not available.")).to_be_visible()
+        expect(page.get_by_role("button", name="Try again")).to_be_hidden()
+        sent = len(reader.site.seen)
+        page.keyboard.press("Escape")
+        bell(page).click()
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        page.wait_for_timeout(2500)
+        assert len(reader.site.seen) == sent, reader.site.seen[sent:]
+        shoot(page, "refused")
+
+        reader.site.refusal = None
+        page.evaluate("inbox.setAttribute('token', 'good')")
+        expect(articles(page)).to_have_count(1)
+        page.close()
+
+
+@test
+def buttons_are_large_enough_for_a_thumb(reader):
+    reader.told(3)
+    told_of_a_series(reader)
+    page = reader.open(size=(375, 720), limit=2, group="", preferences="/works/preferences")
+    bell(page).click()
+    expect(articles(page)).to_have_count(2)
+    articles(page).last.focus()
+    page.keyboard.press("Delete")
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+
+    expect(page.get_by_text("Mark all as read")).to_be_visible()
+    small = page.evaluate("""() => [...inbox.shadowRoot.querySelectorAll('button, a.icon')]
+        .map(button => [button.className, button.getBoundingClientRect()])
+        .filter(([, box]) => box.width && (box.width < 44 || box.height < 44)).map(([name, box]) => `${name}: ${box.width} × ${box.height}`)""")
+    assert small == [], small
+    shoot(page, "thumb")
+    accessible(page)
+
+
+@test
+def long_labels_keep_every_button_inside_the_panel(reader):
+    reader.told(2)
+    labels = {"label-bell": "Benachrichtigungen", "label-read-all": "Alle Benachrichtigungen als gelesen markieren"}
+    page = reader.open(size=(320, 640), preferences="/works/preferences", lang="de", **labels)
+    page.get_by_role("button", name="Benachrichtigungen", exact=False).first.click()
+    expect(articles(page)).to_have_count(2)
+
+    cut = page.evaluate("""() => {
+        const panel = inbox.shadowRoot.querySelector('.panel').getBoundingClientRect();
+        return [...inbox.shadowRoot.querySelectorAll('.header button, .header a')].filter(one => one.getBoundingClientRect().right > panel.right).length;
+    }""")
+    assert cut == 0
+    shoot(page, "long-labels")
+    accessible(page)
+
+
+@test
+def the_badge_can_have_a_highest_number(reader):
+    reader.told(3)
+    page = reader.open(**{"badge-max": 2})
+
+    badge(page, "2+")
+    expect(page.get_by_role("button", name="Notifications, 3 new")).to_be_visible()
+    page.evaluate("inbox.setAttribute('badge-max', 3)")
+    reader.tidings.tell(reader.name, [{"title": "A late thing"}])
+    badge(page, "3+")
+
+
+@test
+def an_element_that_is_moved_keeps_its_items_and_its_open_panel(reader):
+    reader.told(3)
+    page = reader.open(limit=2)
+    badge(page, "3")
+    shown = page.evaluate("() => { document.querySelector('main').prepend(inbox); return inbox.shadowRoot.querySelector('.badge').checkVisibility() }")
+    assert shown, "the badge went away"
+    bell(page).click()
+    page.get_by_role("button", name="Show more").click()
+    expect(articles(page)).to_have_count(3)
+
+    for move in ("document.querySelector('header').append(inbox)", "document.querySelector('main').moveBefore?.(inbox, null)"):
+        page.evaluate(move)
+        polls = len(reader.site.asked("GET", "/feed?"))
+        until(lambda: len(reader.site.asked("GET", "/feed?")) > polls)
+        expect(page.get_by_role("dialog")).to_be_visible()
+        expect(articles(page)).to_have_count(3)
+    reader.tidings.tell(reader.name, [{"title": "A late thing"}])
+    expect(articles(page)).to_have_count(4)
+
+
+@test
+def a_mark_is_saved_though_the_application_removes_the_element(reader):
+    reader.expected = ["401"]
+    reader.told(2)
+    page = reader.open(stay="", refresh="")
+    bell(page).click()
+    until(lambda: reader.counts() == (0, 2))
+    reader.site.tokens, reader.site.next_token = {"newer"}, "newer"
+    page.evaluate("document.addEventListener('tidings-item', () => inbox.remove())")
+
+    articles(page).first.get_by_role("link").click()
+
+    until(lambda: reader.counts() == (0, 1))
+    polls = len(reader.site.asked("GET", "/feed"))
+    page.wait_for_timeout(2500)
+    assert len(reader.site.asked("GET", "/feed")) == polls, "a removed element polls"
+
+
+@test
+def several_widgets_share_a_page(reader):
+    reader.told(2)
+    other = f"{reader.name}b"
+    reader.tidings.tell(other, [{"title": "A thing of another user"}])
+    page = reader.open()
+    page.evaluate("""other => {
+        for (const user of [inbox.getAttribute('user'), other]) {
+            const next = inbox.cloneNode();
+            next.setAttribute('user', user);
+            document.querySelector('header').append(next);
+        }
+    }""", other)
+    badges, bells = page.locator("tidings-inbox .badge"), bell(page)
+    expect(badges).to_have_text(["2", "2", "1"])
+
+    bells.nth(0).click()
+    expect(articles(page)).to_have_count(2)
+    expect(badges.nth(1)).to_be_hidden()
+    expect(badges.nth(2)).to_have_text("1")
+    page.keyboard.press("Escape")
+    bells.nth(2).click()
+
+    expect(page.get_by_role("dialog")).to_have_count(1)
+    expect(page.get_by_role("dialog").get_by_role("article")).to_have_count(1)
+    accessible(page)
+
+
+@test
+def a_hidden_element_is_not_shown(reader):
+    reader.told(1)
+    page = reader.open(hidden="")
+
+    expect(badge_of := page.locator("tidings-inbox .badge")).to_be_hidden()
+    page.evaluate("inbox.hidden = false")
+    expect(badge_of).to_be_visible()
 
 
 def main(binary, chromium, *names):

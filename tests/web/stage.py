@@ -41,7 +41,7 @@ for (const name of ['open', 'item', 'error']) {
     if (name === 'item' && query.has('stay')) event.preventDefault();
   });
 }
-const inbox = document.createElement('tidings-inbox');
+window.inbox = document.createElement('tidings-inbox');
 for (const [name, value] of query) if (!['stay', 'refresh', 'dir', 'lang'].includes(name)) inbox.setAttribute(name, value);
 if (query.has('refresh')) inbox.getToken = async () => (await fetch('/token')).text();
 document.querySelector('header').append(inbox);
@@ -146,6 +146,8 @@ class Site:
 
     def reset(self):
         self.down = self.slow = False
+        self.refusal = None  # the status that every request gets
+        self.style, self.policy = STYLE, POLICY
         self.tokens = {"good"}
         self.next_token = "good"
         self.streams = None  # while None, the stream is whatever tidings makes of it
@@ -172,13 +174,13 @@ class Site:
                 '<meta name="viewport" content="width=device-width, initial-scale=1"><title>A page</title><link rel="stylesheet" href="/style.css">'
                 '<header><b>The works</b></header><main><h1>A page</h1><p>It has a bell.</p></main><script type="module" src="/app.js"></script></html>'
             )
-            return self.send(request, 200, "text/html; charset=utf-8", body.encode(), {"Content-Security-Policy": POLICY})
+            return self.send(request, 200, "text/html; charset=utf-8", body.encode(), {"Content-Security-Policy": self.policy})
         if path == "/app.js":
             return self.send(request, 200, "text/javascript", APP.encode())
         if path == "/widget.js":
             return self.send(request, 200, "text/javascript", self.tidings.widget)
         if path == "/style.css":
-            return self.send(request, 200, "text/css", STYLE.encode())
+            return self.send(request, 200, "text/css", self.style.encode())
         if path == "/favicon.ico":
             return self.send(request, 200, "image/x-icon", b"")
         if path == "/token":
@@ -204,6 +206,9 @@ class Site:
             request.close_connection = True
             request.connection.shutdown(socket.SHUT_RDWR)
             return None
+        if self.refusal:
+            entry["status"] = self.refusal
+            return self.send(request, self.refusal, "application/problem+json", b"{}")
         if request.headers.get("Authorization", "")[7:] not in self.tokens:
             entry["status"] = 401
             return self.send(request, 401, "application/problem+json", b"{}")
