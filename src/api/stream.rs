@@ -1,11 +1,9 @@
-//! A person's feed as a stream: how it stands, as soon as that changes (server-sent events).
+//! A user's feed counts as a stream of server-sent events.
 //!
-//! The rule: an event says only how the feed stands now, under its cursor as id, so that nobody
-//! needs a log to go on after a break; of several changes the last one is told. A stream looks when
-//! its person is poked, and now and then in any case: each at a moment of its own, as streams that
-//! were opened together would else ask all at once, for ever. There are as many as configured, a
-//! few of each person, and a few looks at once, however many are poked together; what nothing
-//! called for waits in a line of its own.
+//! Each event holds the current counts, with the cursor as its id, so a client resumes without a
+//! log. A stream reads the counts after a change notice for its user, and every 30 seconds at a
+//! moment of its own. `feed.streams` bounds the streams, [`OF_ONE`] those of one user, and
+//! [`LOOKS`] and [`ROUNDS`] the concurrent reads. Start with [`Live::next`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,19 +24,19 @@ use crate::app::App;
 use crate::domain::{PokeKey, UserId};
 use crate::services::polls::Waiting;
 
-/// Streams of one person at once, on one process; of one more the oldest ends.
+/// The largest number of streams per user and process. One more ends the oldest.
 const OF_ONE: usize = 5;
-/// Looks at once at feeds that may have changed, and at those that nothing was heard of.
+/// Concurrent reads of feeds that may have changed, and of feeds without a change notice.
 const LOOKS: usize = 16;
 const ROUNDS: usize = 4;
-/// So long after something was said, something is said again.
-const BEAT: Duration = Duration::from_secs(25);
-/// How long a stream lasts that a server key opened.
+/// The longest silence of a stream: a comment follows. Proxies cut silent connections, some after
+/// 20 seconds.
+const BEAT: Duration = Duration::from_secs(15);
+/// The lifetime of a stream that a server key opened.
 const OF_A_KEY: Duration = Duration::from_secs(600);
-/// What comes together is looked at once.
+/// Change notices within this time cause one read.
 const TOGETHER: Duration = Duration::from_millis(50);
-/// A feed is looked at again after this at the latest, poked or not; or, where the store did not
-/// answer, after this.
+/// The longest time between two reads of a feed, and the wait after a failed read.
 const LATEST: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -47,7 +45,7 @@ pub(super) struct Streams {
     places: Arc<Semaphore>,
     looks: Arc<Semaphore>,
     rounds: Arc<Semaphore>,
-    /// Whether the last look failed.
+    /// Whether the last read failed.
     fails: AtomicBool,
     of: Mutex<HashMap<UserId, VecDeque<Arc<Notify>>>>,
     stop: watch::Receiver<bool>,
@@ -74,7 +72,7 @@ impl Streams {
 struct Place {
     streams: Data<Streams>,
     user: UserId,
-    /// Told when it is to end, as another one takes its place.
+    /// Notified when a newer stream takes this place.
     over: Arc<Notify>,
     _place: OwnedSemaphorePermit,
 }
@@ -92,8 +90,7 @@ impl Place {
             let mut of = streams.of();
             let theirs = of.entry(user.clone()).or_default();
             theirs.push_back(Arc::clone(&over));
-            // Most of a person's streams that are left are those of pages that were closed, which a
-            // server notices late.
+            // Most extra streams belong to closed pages: a server notices a closed page late.
             if theirs.len() > OF_ONE
                 && let Some(oldest) = theirs.pop_front()
             {
@@ -121,22 +118,22 @@ impl Drop for Place {
     }
 }
 
-/// A stream that is served.
+/// An open stream.
 struct Live {
     app: Data<App>,
     place: Place,
     news: Waiting,
     stop: watch::Receiver<bool>,
-    /// When it has to be opened again.
+    /// When the stream ends. The client opens it again.
     end: Instant,
-    /// What was told last.
+    /// The last counts that were sent.
     told: Vec<u8>,
-    /// When something is said again, and when the feed is looked at again.
+    /// When the next comment and the next read are due.
     beat: Instant,
     look: Instant,
-    /// Whether something called for the next look.
+    /// Whether a change notice caused the next read.
     called: bool,
-    /// When it is looked at if nothing calls, after that look.
+    /// The wait after that read, without a change notice.
     next: Duration,
 }
 
@@ -152,7 +149,7 @@ pub(super) async fn stream(
     response
         .content_type("text/event-stream")
         .insert_header((header::CACHE_CONTROL, "no-store"))
-        // Whoever stands between hands on what comes as it comes.
+        // nginx would buffer the events.
         .insert_header(("X-Accel-Buffering", "no"));
     if req.method() == Method::HEAD {
         return Ok(response.finish());
@@ -177,13 +174,13 @@ pub(super) async fn stream(
     Ok(response.streaming(Box::pin(said)))
 }
 
-/// When, within [`LATEST`], nothing calls for a look at this person's feed and one is taken.
+/// This user's offset within [`LATEST`], so that streams that open together do not read together.
 fn moment(user: &UserId) -> Duration {
     let among = LATEST.as_millis() as u32;
     Duration::from_millis(u64::from(PokeKey::of(user.as_str()).0 % among))
 }
 
-/// For how long it may be served: as long as the token lasts that opens it. A key may be revoked.
+/// The longest lifetime: that of the token. A key may be revoked, so its streams end earlier.
 fn lasts(req: &HttpRequest, app: &App) -> Duration {
     match req.extensions().get::<Caller>() {
         Some(Caller::Person { until, .. }) => {
@@ -194,7 +191,7 @@ fn lasts(req: &HttpRequest, app: &App) -> Duration {
 }
 
 impl Live {
-    /// What is said next; nothing where its time is over.
+    /// Returns the next event or comment; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             let is_due = self.look <= Instant::now();
@@ -207,7 +204,7 @@ impl Live {
                 _ = self.stop.wait_for(|stop| *stop) => return None,
                 () = tokio::time::sleep_until(self.end) => return None,
                 () = self.place.over.notified() => return None,
-                // Whoever waits for a turn already is called at most once.
+                // A stream that already waits for its turn ignores further notices.
                 () = self.news.news(), if !(is_due && self.called) => {
                     tokio::time::sleep(TOGETHER).await;
                     (self.look, self.called) = (Instant::now(), true);
@@ -233,7 +230,7 @@ impl Live {
         }
     }
 
-    /// How the feed stands, if that was not told yet.
+    /// Returns the counts as an event, if they differ from the last ones.
     async fn event(&mut self) -> Option<Bytes> {
         let streams = &self.place.streams;
         let counts = self.app.feeds().counts(&self.place.user, false).await;
@@ -243,7 +240,7 @@ impl Live {
                 counts.answer
             }
             Err(error) => {
-                // Told once, however many streams there are.
+                // Logged once for all streams.
                 if !streams.fails.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "streams cannot tell how feeds stand, and look again");
                 }
@@ -266,6 +263,11 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_proxy_that_waits_twenty_seconds_does_not_cut_a_silent_stream() {
+        assert!(BEAT <= Duration::from_secs(15), "{BEAT:?}");
+    }
 
     #[test]
     fn feeds_that_nothing_was_heard_of_are_looked_at_evenly() {
