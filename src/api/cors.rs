@@ -1,10 +1,26 @@
-//! What browsers may do for pages of other origins (CORS).
+//! Cross-origin requests of browsers (CORS).
 //!
-//! The rule: only origins that are configured, and never with cookies; a page brings a key or a
-//! token all the same. Pages may read every header that clients need.
+//! Pages of the origins in `server.cors_origins` may call `/v1`, without cookies: they send a key
+//! or a token. [`refuse`] answers pages of other origins and names the option, in the answer and
+//! once in the log.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 
 use actix_cors::Cors;
-use actix_web::http::header;
+use actix_web::body::{BoxBody, EitherBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::{Method, header};
+use actix_web::middleware::Next;
+use actix_web::{Error, web};
+
+use super::problem::{Code, Problem};
+use crate::app::App;
+
+/// The largest number of refused origins that one process logs.
+const MAX_LOGGED: usize = 100;
+/// The longest origin that is logged or repeated, in bytes: a host name has at most 253.
+const MAX_ORIGIN: usize = 300;
 
 /// For how long, in seconds, a browser remembers what it may do: as long as any does.
 const REMEMBERED: usize = 7_200;
@@ -38,4 +54,70 @@ pub(super) fn of(origins: &[String]) -> Cors {
             .iter()
             .fold(cors, |cors, origin| cors.allowed_origin(origin)),
     }
+}
+
+/// The refused origins that were logged.
+#[derive(Default)]
+pub(super) struct Refused(Mutex<HashSet<String>>);
+
+impl Refused {
+    /// Logs a refusal, once per origin.
+    fn log(&self, origin: &str) {
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() < MAX_LOGGED && logged.insert(origin.to_owned()) {
+            tracing::warn!(
+                origin,
+                "refused a page of an origin that is not in server.cors_origins"
+            );
+        }
+    }
+}
+
+/// Refuses requests that a page of an unlisted origin cannot make, before a missing key is
+/// reported: the cause is the origin.
+pub(super) async fn refuse<B: MessageBody>(
+    app: web::Data<App>,
+    refused: web::Data<Refused>,
+    req: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
+    let listed = &app.config.server.cors_origins;
+    let Some(origin) = foreign(&req).filter(|origin| !is_listed(listed, origin)) else {
+        return Ok(next.call(req).await?.map_into_left_body());
+    };
+    let detail = match origin {
+        "null" => "pages without an origin, such as local files, may not call this API; serve the \
+                   page over HTTP and add its origin to server.cors_origins"
+            .to_owned(),
+        _ if origin.len() > MAX_ORIGIN => {
+            "pages of this origin may not call this API; server.cors_origins lists those that may"
+                .to_owned()
+        }
+        origin => {
+            refused.log(origin);
+            format!(
+                "pages of this origin may not call this API; to allow them, add {origin:?} to \
+                 server.cors_origins"
+            )
+        }
+    };
+    let problem = Problem::new(Code::Forbidden, detail).at("header Origin");
+    Ok(req.error_response(problem).map_into_right_body())
+}
+
+/// Returns the origin of a page that asks across origins: in a preflight, or, where the browser
+/// says so, without a key or token. Requests with a key follow a preflight, or come from no page.
+fn foreign(req: &ServiceRequest) -> Option<&str> {
+    let headers = req.headers();
+    let origin = headers.get(header::ORIGIN)?.to_str().ok()?;
+    let preflights = *req.method() == Method::OPTIONS
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let site = headers.get("Sec-Fetch-Site");
+    let crosses = site.is_some_and(|site| site == "cross-site" || site == "same-site");
+    let is_anonymous = !headers.contains_key(header::AUTHORIZATION);
+    (preflights || crosses && is_anonymous).then_some(origin)
+}
+
+fn is_listed(listed: &[String], origin: &str) -> bool {
+    listed.iter().any(|one| one == "*" || one == origin)
 }

@@ -82,7 +82,11 @@ pub(super) async fn post(
             Ok(HttpResponse::Accepted()
                 .insert_header((
                     header::LOCATION,
-                    format!("/v1/events/{}", answer.receipt.id),
+                    format!(
+                        "{}/v1/events/{}",
+                        app.config.server.public_path(),
+                        answer.receipt.id
+                    ),
                 ))
                 .json(answer))
         }

@@ -41,10 +41,15 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
                 .page(&request)
                 .await
                 .map(|page| page.map(|page| serde_json::to_vec(&page))),
-            Some(GroupBy::About) => feeds
-                .groups(&request)
-                .await
-                .map(|page| page.map(|page| serde_json::to_vec(&page))),
+            Some(GroupBy::About) => feeds.groups(&request).await.map(|page| {
+                page.map(|mut page| {
+                    for group in &mut page.groups {
+                        let base = app.config.server.public_path();
+                        group.items_url.insert_str(0, base);
+                    }
+                    serde_json::to_vec(&page)
+                })
+            }),
         };
         page.map_err(|error| match error {
             Error::Invalid(invalid) => refuse(invalid.what, &invalid),

@@ -28,6 +28,7 @@ use crate::wire::{OPENAPI, Taken};
 
 mod asked;
 mod auth;
+mod base;
 mod batches;
 mod body;
 mod cors;
@@ -283,6 +284,7 @@ impl Bound {
         let streams = Streams::new(app.config.feed.streams, stop.clone());
         let streams = Data::new(streams);
         let demo = self.demo.map(Data::new);
+        let refused = Data::new(cors::Refused::default());
         let listening = {
             let (app, stop) = (app.clone(), stop.clone());
             tokio::spawn(async move { app.listen(stop).await })
@@ -291,6 +293,7 @@ impl Bound {
         let threads = threads.min(MAX_THREADS);
         let server = HttpServer::new(move || {
             let origins = &app.config.server.cors_origins;
+            let has_path = !app.config.server.public_path().is_empty();
             let shown = |config: &mut ServiceConfig| {
                 if let Some(gallery) = &demo {
                     config.app_data(gallery.clone());
@@ -301,13 +304,16 @@ impl Bound {
                 .app_data(app.clone())
                 .app_data(door.clone())
                 .app_data(streams.clone())
+                .app_data(refused.clone())
                 .wrap(Condition::new(demo.is_some(), from_fn(demo::local)))
                 .wrap(from_fn(watch_over))
+                .wrap(Condition::new(has_path, from_fn(base::strip)))
                 .service(
                     web::scope("/v1")
                         .wrap(from_fn(auth::require))
                         // Outermost, so that a page can read why it was refused.
                         .wrap(Condition::new(!origins.is_empty(), cors::of(origins)))
+                        .wrap(from_fn(cors::refuse))
                         .configure(v1)
                         .default_service(web::to(not_found)),
                 )
@@ -430,11 +436,19 @@ fn not_guessed(headers: &mut HeaderMap) {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, value);
 }
 
-async fn openapi() -> HttpResponse {
-    HttpResponse::Ok()
+async fn openapi(app: Data<App>) -> HttpResponse {
+    let mut response = HttpResponse::Ok();
+    response
         .content_type("application/json")
-        .insert_header((header::CACHE_CONTROL, "no-cache"))
-        .body(OPENAPI)
+        .insert_header((header::CACHE_CONTROL, "no-cache"));
+    match app.config.server.public_path() {
+        "" => response.body(OPENAPI),
+        path => response.body(OPENAPI.replacen(
+            r#""servers": [{"url": "/"}]"#,
+            &format!(r#""servers": [{{"url": "{path}"}}]"#),
+            1,
+        )),
+    }
 }
 
 async fn not_found() -> Result<HttpResponse, Problem> {

@@ -97,6 +97,14 @@ impl Server {
         }
     }
 
+    /// The path of `public_url`, such as `/tidings`; empty where it has none. Addresses in answers
+    /// begin with it, as a proxy serves them under it.
+    pub fn public_path(&self) -> &str {
+        let url = self.public_url.as_deref().unwrap_or_default();
+        let (_, place) = url.split_once("://").unwrap_or_default();
+        place.find('/').map_or("", |at| &place[at..])
+    }
+
     /// Takes the option that says where people reach the pages.
     pub(super) fn read_public_url(r: &mut Reader<'_>) -> Option<String> {
         r.optional_parse(

@@ -11,7 +11,8 @@ use crate::support::Fresh;
 on_sqlite! {
     a_page_of_a_configured_origin_can_ask_and_read_and_no_other
     any_origin_must_be_asked_for_by_a_star
-    without_configured_origins_browsers_are_told_nothing
+    a_page_of_an_unlisted_origin_learns_the_name_of_the_option
+    a_page_of_the_same_origin_is_asked_for_a_key
     who_asks_too_often_is_told_when_to_ask_again_and_nobody_else_waits
     a_key_that_asks_too_often_is_held_back_alone
 }
@@ -54,7 +55,7 @@ async fn a_page_of_a_configured_origin_can_ask_and_read_and_no_other(fresh: Fres
     assert!(!headers.contains_key("access-control-allow-credentials"));
     let methods = names(&headers, "access-control-allow-methods");
     assert_eq!(methods, ["delete", "get", "head", "patch", "post", "put"]);
-    assert_eq!(other, 400);
+    assert_eq!(other, 403);
     assert!(!none.contains_key("access-control-allow-origin"));
 
     // What it reads, and why it is refused.
@@ -104,15 +105,51 @@ async fn any_origin_must_be_asked_for_by_a_star(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn without_configured_origins_browsers_are_told_nothing(fresh: Fresh) {
-    let api = Api::of(town(&fresh, "").await);
-
-    let (status, headers) = told(preflight(&api, APP, "/v1/users/ada/feed")).await;
-    let asked = answer(api.ask("GET", "/v1/users/ada/feed").header("Origin", APP)).await;
-
-    assert_eq!(status, 401);
+/// The detail of a refusal, which must not allow the page anything.
+async fn refusal(request: RequestBuilder) -> String {
+    let response = request.send().await.unwrap();
+    let headers = response.headers();
+    assert_eq!(response.status().as_u16(), 403);
     assert!(!headers.contains_key("access-control-allow-origin"));
-    assert_eq!(asked.header("access-control-allow-origin"), "");
+    assert_eq!(headers["content-type"], "application/problem+json");
+    let problem: serde_json::Value = response.json().await.unwrap();
+    assert_eq!(problem["code"], "forbidden");
+    assert_eq!(problem["location"], "header Origin");
+    problem["detail"].as_str().unwrap().to_owned()
+}
+
+async fn a_page_of_an_unlisted_origin_learns_the_name_of_the_option(fresh: Fresh) {
+    for listed in ["", "server.cors_origins = [\"http://localhost:5173\"]"] {
+        let api = Api::of(town(&fresh, listed).await);
+        let feed = "/v1/users/ada/feed";
+        let simple = api.anonymous("GET", feed).header("Origin", APP);
+
+        let preflighted = refusal(preflight(&api, APP, feed)).await;
+        let without_token = refusal(simple.header("Sec-Fetch-Site", "same-site")).await;
+        let of_a_file = refusal(preflight(&api, "null", feed)).await;
+
+        let names_the_option = "add \"https://app.example\" to server.cors_origins";
+        assert!(preflighted.contains(names_the_option), "{preflighted}");
+        assert_eq!(without_token, preflighted);
+        assert!(of_a_file.contains("server.cors_origins"), "{of_a_file}");
+        assert!(
+            of_a_file.contains("serve the page over HTTP"),
+            "{of_a_file}"
+        );
+        let asked = answer(api.ask("GET", feed).header("Origin", APP)).await;
+        assert_eq!(asked.header("access-control-allow-origin"), "");
+        api.stop().await;
+    }
+}
+
+async fn a_page_of_the_same_origin_is_asked_for_a_key(fresh: Fresh) {
+    let api = Api::of(town(&fresh, "").await);
+    let request = api.anonymous("POST", "/v1/users/ada/feed/marks");
+    let request = request.header("Origin", APP);
+
+    let asked = answer(request.header("Sec-Fetch-Site", "same-origin")).await;
+
+    assert_eq!((asked.status, asked.code()), (401, "unauthorized"));
     api.stop().await;
 }
 

@@ -65,6 +65,7 @@ mod mutes;
 mod objects;
 mod pages;
 mod polls;
+mod proxied;
 mod records;
 mod stop;
 mod stops;

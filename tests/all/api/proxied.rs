@@ -1,0 +1,120 @@
+//! A server behind a proxy that publishes it under a path, as `server.public_url` says.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Api, KEY};
+use crate::support::Fresh;
+use crate::support::town::Town;
+
+on_sqlite! {
+    addresses_in_answers_begin_with_the_public_path
+    requests_that_keep_the_public_path_are_served
+    a_public_path_named_like_a_route_hides_no_route
+    without_a_public_path_addresses_begin_at_the_root
+}
+
+async fn behind(fresh: &Fresh, public_url: &str) -> Api {
+    let config = format!("server.listen = \"127.0.0.1:0\"\nserver.public_url = \"{public_url}\"\n");
+    Api::of(Town::found(fresh, true, &config).await)
+}
+
+/// Sends a request with the key and reads the answer: its status, its `Location` and its body.
+async fn ask(api: &Api, method: &str, path: &str, body: Value) -> (u16, String, Value) {
+    let method: Method = method.parse().unwrap();
+    let url = format!("http://{}{path}", api.addr);
+    let request = api.client.request(method, url).bearer_auth(KEY);
+    let request = if body.is_null() {
+        request
+    } else {
+        request.json(&body)
+    };
+    let response = request.send().await.unwrap();
+    let location = response.headers().get("location");
+    let location = location
+        .map_or("", |value| value.to_str().unwrap())
+        .to_owned();
+    let status = response.status().as_u16();
+    (status, location, response.json().await.unwrap_or_default())
+}
+
+/// Publishes one event, and returns its `Location`, the `items_url` of its group, and the address
+/// in the API description.
+async fn addresses(api: &Api) -> [String; 3] {
+    api.put("/v1/objects/Comment/c1", json!({"title": "A comment"}))
+        .await;
+    let event = json!({"type": "Comment", "objects": "Comment:c1", "to": "ada"});
+    let (_, location, _) = ask(api, "POST", "/v1/events", event).await;
+    api.fan_out().await;
+    let page = api.get("/v1/users/ada/feed?group=about").await;
+    let (_, _, described) = ask(api, "GET", "/openapi.json", Value::Null).await;
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let items_url = text(&page.body["groups"][0]["items_url"]);
+    [location, items_url, text(&described["servers"][0]["url"])]
+}
+
+async fn addresses_in_answers_begin_with_the_public_path(fresh: Fresh) {
+    let api = behind(&fresh, "https://x.example/tidings").await;
+
+    let [location, items_url, server] = addresses(&api).await;
+
+    assert!(location.starts_with("/tidings/v1/events/"), "{location}");
+    assert!(
+        items_url.starts_with("/tidings/v1/users/ada/feed?"),
+        "{items_url}"
+    );
+    assert_eq!(server, "/tidings");
+    // A caller that reaches the server directly can follow them as well.
+    assert_eq!(ask(&api, "GET", &location, Value::Null).await.0, 200);
+    let (status, _, page) = ask(&api, "GET", &items_url, Value::Null).await;
+    assert_eq!((status, page["items"].as_array().unwrap().len()), (200, 1));
+    api.stop().await;
+}
+
+async fn requests_that_keep_the_public_path_are_served(fresh: Fresh) {
+    let api = behind(&fresh, "https://x.example/news/tidings").await;
+
+    for (path, status) in [
+        ("/news/tidings/v1/users/ad%2Fa/feed/count?", 200),
+        ("/news/tidings/healthz", 200),
+        ("/news/tidings/widget.js", 200),
+        ("/news/tidings/u/none", 404),
+        ("/news/tidingsv1/users/ada/feed", 404),
+        ("/news/tidings", 404),
+        ("/news/tidings/", 404),
+        ("/healthz", 200),
+    ] {
+        assert_eq!(
+            ask(&api, "GET", path, Value::Null).await.0,
+            status,
+            "{path}"
+        );
+    }
+    api.stop().await;
+}
+
+async fn a_public_path_named_like_a_route_hides_no_route(fresh: Fresh) {
+    for base in ["/v1", "/healthz"] {
+        let api = behind(&fresh, &format!("https://x.example{base}")).await;
+
+        for path in ["/v1/users/ada/feed", "/healthz"] {
+            let direct = ask(&api, "GET", path, Value::Null).await.0;
+            let kept = ask(&api, "GET", &format!("{base}{path}"), Value::Null)
+                .await
+                .0;
+            assert_eq!((direct, kept), (200, 200), "{base}{path}");
+        }
+        api.stop().await;
+    }
+}
+
+async fn without_a_public_path_addresses_begin_at_the_root(fresh: Fresh) {
+    let api = behind(&fresh, "https://x.example").await;
+
+    let [location, items_url, server] = addresses(&api).await;
+
+    assert!(location.starts_with("/v1/events/"), "{location}");
+    assert!(items_url.starts_with("/v1/users/ada/feed?"), "{items_url}");
+    assert_eq!(server, "/");
+    api.stop().await;
+}
