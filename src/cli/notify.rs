@@ -60,6 +60,12 @@ pub(super) struct Args {
     /// Who did it: a user's id; they are not told of it
     #[arg(long, value_name = "USER")]
     actor: Option<UserId>,
+    /// The actor's name, shown instead of the id
+    #[arg(long, value_name = "NAME", requires = "actor")]
+    actor_name: Option<String>,
+    /// The address of the actor's picture, https:// or http://
+    #[arg(long, value_name = "URL", requires = "actor")]
+    actor_image: Option<String>,
     /// What was said or done, in plain words, up to 500 characters: shown in feeds and mails
     #[arg(long)]
     text: Option<String>,
@@ -182,7 +188,11 @@ impl Args {
             key: self.key.clone(),
             batch_key: self.batch_key.clone(),
             details: Details {
-                actor: self.actor.clone().map(Actor::bare),
+                actor: self.actor.clone().map(|id| Actor {
+                    name: self.actor_name.clone(),
+                    image: self.actor_image.clone(),
+                    ..Actor::bare(id)
+                }),
                 brand: self.brand.clone(),
                 text: self.text.clone(),
                 data: self.data.clone().unwrap_or_default(),

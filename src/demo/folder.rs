@@ -145,8 +145,10 @@ fn as_served(name: &str, text: &str, served: &Served) -> anyhow::Result<String> 
     for line in text.lines() {
         let mut record: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line)
             .with_context(|| format!("reading {name} of the demo's own data"))?;
-        if let (Some(id), true) = (record.get("id"), record.contains_key("url")) {
-            let id = id.as_str().unwrap_or_default().to_owned();
+        // A reply's address is a place on the page of its work.
+        let url = record.get("url").and_then(|url| url.as_str());
+        let name = url.and_then(|url| url.rsplit('/').next()?.split('#').next());
+        if let Some(id) = name.map(str::to_owned) {
             record.insert("url".into(), format!("{page}#{id}").into());
             record.insert("image".into(), format!("{page}/pictures/{id}").into());
         }
@@ -192,5 +194,9 @@ mod tests {
         assert_eq!(work["url"], "http://127.0.0.1:8081/demo#W01");
         assert_eq!(work["image"], "http://127.0.0.1:8081/demo/pictures/W01");
         assert_eq!(work["title"], "Night Ferry");
+        let reply: serde_json::Value =
+            serde_json::from_str(file("replies.ndjson").lines().next().unwrap()).unwrap();
+        assert_eq!(reply["url"], "http://127.0.0.1:8081/demo#W42");
+        assert_eq!(reply["image"], "http://127.0.0.1:8081/demo/pictures/W42");
     }
 }

@@ -12,7 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync;
 
 use super::post::Book;
-use super::records::{self, address, artists, key, works};
+use super::records::{self, artists, key, picture_path, works};
 use super::{PEOPLE, Posted};
 use crate::app::App;
 use crate::domain::details::Actor;
@@ -99,7 +99,7 @@ impl Gallery {
             };
             people.push(Person {
                 name: name(&user),
-                picture: address(id.as_str()),
+                picture: picture_path(id.as_str()),
                 digest: when_mailed(app, &user),
                 follows: service.follows(&id, None, MANY).await?,
                 id,
@@ -137,7 +137,7 @@ impl Gallery {
             works.insert(
                 0,
                 Work {
-                    picture: address(&id),
+                    picture: picture_path(&id),
                     id: id.clone(),
                     title: title.to_owned(),
                     artist: artist.to_owned(),
@@ -149,7 +149,7 @@ impl Gallery {
         let object = Object {
             title: Some(title.to_owned()),
             url: Some(self.page_of(&id)),
-            image: Some(format!("{}{}", self.url, address(&id))),
+            image: Some(format!("{}{}", self.url, picture_path(&id))),
             by: Some(artist.to_owned()),
             ..Object::bare(ObjectKey::stored(format!("Artwork:{id}")))
         };
@@ -178,7 +178,7 @@ impl Gallery {
         let comment = format!("C{number}");
         let actor = Actor {
             name: Some(name.clone()),
-            image: Some(format!("{}{}", self.url, address(who))),
+            image: Some(format!("{}{}", self.url, picture_path(who))),
             ..Actor::bare(id.clone())
         };
         let url = self.page_of(&work.id);

@@ -14,6 +14,7 @@ mod records;
 pub use gallery::Gallery;
 pub(crate) use picture::of as picture;
 pub(crate) use post::{Book, Post, Posted};
+pub(crate) use records::picture_path;
 
 /// Everybody in `people.ndjson`; a test compares.
 pub(crate) const PEOPLE: [&str; 8] = ["ada", "bo", "kenji", "lev", "mara", "nia", "otto", "uma"];

@@ -26,7 +26,7 @@ pub(super) fn works() -> Vec<Work> {
     let lines = lines.filter_map(|line| serde_json::from_str::<Line>(line).ok());
     let lines = lines.filter(|line| line.id != WITHDRAWN);
     let work = |line: Line| Work {
-        picture: address(&line.id),
+        picture: picture_path(&line.id),
         id: line.id,
         title: line.title,
         artist: line.artist,
@@ -35,8 +35,8 @@ pub(super) fn works() -> Vec<Work> {
     lines.map(work).collect()
 }
 
-/// Where a picture is found on the page's own server.
-pub(super) fn address(id: &str) -> String {
+/// The path of a picture on the page's own server.
+pub(crate) fn picture_path(id: &str) -> String {
     format!("/demo/pictures/{id}")
 }
 

@@ -77,7 +77,7 @@ def text_of(page):
 
 
 def look_as(page, name):
-    page.get_by_role("group", name="Whom to look as").get_by_role("button", name=name).click()
+    page.get_by_role("group", name="Look as").get_by_role("button", name=name).click()
     expect(page.locator("#as")).to_have_text(name)
 
 
@@ -94,7 +94,7 @@ def a_work_is_published_the_badge_rises_and_the_digest_tells_it(demo):
     accessible(page)
 
     publish(page, "Ines Tavoro", "The Last Tram <Home>")
-    expect(page.locator("#published")).to_contain_text("Told 4 people.")
+    expect(page.locator("#published")).to_contain_text("Notified 4 users.")
     expect(badge(page)).to_have_text(str(before + 1))
     bell(page).click()
     expect(page.get_by_role("article").first).to_contain_text("The Last Tram <Home>")
@@ -126,7 +126,7 @@ def a_comment_is_told_on_a_phone_in_the_dark_and_nobody_is_mailed_twice(demo):
     expect(page.locator("#audience")).to_have_text("Ines Tavoro is followed by Lev, Mara, and Uma.")
 
     page.get_by_role("button", name="Publish").click()
-    expect(page.locator("#published")).to_contain_text("Told 3 people.")
+    expect(page.locator("#published")).to_contain_text("Notified 3 users.")
     bell(page).click()
     expect(page.get_by_role("article").first).to_contain_text("Comment on Night Ferry")
     expect(page.get_by_role("article").first).to_contain_text("So quiet.")
@@ -148,7 +148,7 @@ def a_comment_is_told_on_a_phone_in_the_dark_and_nobody_is_mailed_twice(demo):
     page.get_by_role("button", name="Close").click()
     send(page)
 
-    expect(page.locator("#sent")).to_contain_text("Nothing is new to anybody")
+    expect(page.locator("#sent")).to_contain_text("There is nothing new")
     expect(page.locator("#mails .new")).to_have_count(0)
 
 
@@ -156,7 +156,7 @@ def a_comment_is_told_on_a_phone_in_the_dark_and_nobody_is_mailed_twice(demo):
 def the_links_of_page_and_mail_lead_to_the_preferences_and_out(demo):
     page = demo.open()
     publish(page, "Ines Tavoro", "A Bridge at Noon")
-    expect(page.locator("#published")).to_contain_text("Told 4 people.")
+    expect(page.locator("#published")).to_contain_text("Notified 4 users.")
     send(page)
     new_mail(page, "Mara").click()
 
@@ -176,7 +176,7 @@ def the_links_of_page_and_mail_lead_to_the_preferences_and_out(demo):
     page.bring_to_front()
     page.evaluate("dispatchEvent(new Event('focus'))")
 
-    expect(page.get_by_role("group", name="Whom to look as").get_by_role("button", name="Mara")).to_contain_text("unsubscribed")
+    expect(page.get_by_role("group", name="Look as").get_by_role("button", name="Mara")).to_contain_text("unsubscribed")
 
 
 @test
@@ -184,7 +184,7 @@ def every_button_works_by_keyboard_and_dark_is_readable(demo):
     page = demo.open(dark=True)
     shoot(page, "dark")
     accessible(page)
-    people = page.get_by_role("group", name="Whom to look as")
+    people = page.get_by_role("group", name="Look as")
 
     people.get_by_role("button", name="Nia").focus()
     page.keyboard.press("Enter")

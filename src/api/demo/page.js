@@ -1,5 +1,5 @@
-// The demo's page: plays a person, publishes, sends the digests, shows the mails.
-// The rule: whatever is shown was asked of the server; texts are texts, and nothing is parsed as HTML.
+// The demo's page: shows one user's bell, publishes, sends the digests, and shows the emails.
+// Everything it shows comes from the server. It parses no text as HTML.
 import '/widget.js';
 
 const TITLES = ['A Window Left Open', 'Two Kilometers of Rain', 'The Second Harbour', 'Letters to a Lighthouse', 'Plain Bread, Blue Cloth', 'What the River Kept'];
@@ -19,7 +19,7 @@ const el = (name, attrs, ...kids) => {
   node.append(...kids);
   return node;
 };
-// In the place of what was there; where the focus was, it is again.
+// Replaces the children and keeps the focus at its place.
 const renew = (node, kids) => {
   const at = [...node.children].findIndex(kid => kid.contains(document.activeElement));
   node.replaceChildren(...kids);
@@ -38,7 +38,7 @@ async function ask(path, body) {
   throw new Error(said.detail);
 }
 
-// What a button does, once at a time; how it went is said below it.
+// Runs the action of a button, once at a time, and writes its result below the button.
 async function act(button, note, doing) {
   if (button.ariaDisabled === 'true') return;
   button.ariaDisabled = 'true';
@@ -54,12 +54,12 @@ async function act(button, note, doing) {
   }
 }
 
-// Somebody's bell. The token comes from here whenever the widget needs one.
+// Shows a user's bell. The widget calls getToken when it needs a token.
 async function play(id) {
   me = id;
   const { name, picture: portrait } = person(id);
   $('as').replaceChildren(picture(portrait, 30), el('span', {}, el('b', {}, name)));
-  const inbox = el('tidings-inbox', { user: id, stream: '' });
+  const inbox = el('tidings-inbox', { user: id, stream: '', 'phrase-reply': '{who} replied to you on {what}' });
   inbox.getToken = async () => (await ask(`people/${id}`, {})).token;
   people();
   const { preferences, unsubscribe } = await ask(`people/${id}`, {});
@@ -68,7 +68,7 @@ async function play(id) {
   $('bell').replaceChildren(inbox);
   const link = (href, ...kids) => el('a', { href, target: '_blank', rel: 'noopener' }, ...kids);
   $('links').replaceChildren(
-    `${name} can `, link(preferences, 'choose what comes when'), ', or ', link(unsubscribe, 'unsubscribe'), ' with one click.',
+    `${name} can `, link(preferences, 'choose their emails'), ', or ', link(unsubscribe, 'unsubscribe'), ' with one click.',
   );
 }
 
@@ -79,7 +79,7 @@ function people() {
   )));
 }
 
-// Who is told of what the form holds.
+// The users who will be notified of the form's event.
 function audience() {
   const { what, artist, work, who } = form.elements;
   const comment = what.value === 'comments';
@@ -91,7 +91,7 @@ function audience() {
 
 function hint() {
   const { by, names } = audience();
-  $('audience').textContent = names.length ? `${by} is followed by ${list(names)}.` : `Nobody else follows ${by}.`;
+  $('audience').textContent = names.length ? `${by} is followed by ${list(names)}.` : `No other user follows ${by}.`;
 }
 
 function fill() {
@@ -124,7 +124,7 @@ function outbox() {
       el('time', { datetime: mail.at }, time.toLocaleDateString('en', { weekday: 'short', day: 'numeric', month: 'short' })),
     ));
   }));
-  if (!shown.length) $('mails').replaceChildren(el('li', { class: 'none' }, 'None was sent yet.'));
+  if (!shown.length) $('mails').replaceChildren(el('li', { class: 'none' }, 'No emails yet.'));
   $('more').hidden = shown.length === mails.mails.length;
 }
 
@@ -135,7 +135,7 @@ function open(mail, name) {
   $('mail').showModal();
 }
 
-// Links in feeds and mails lead to the page with the work's id behind it.
+// Links in feeds and emails lead to this page, with the work's id as fragment.
 function show() {
   const work = scene.works.find(one => one.id === decodeURIComponent(location.hash.slice(1)));
   if (!work) return $('shown').close();
@@ -174,8 +174,8 @@ form.addEventListener('submit', event => {
     title.value = TITLES[published % TITLES.length];
     text.value = COMMENTS[published % COMMENTS.length];
     await look();
-    const others = ids.length && !ids.includes(me) ? ' Look at the bell of one of them.' : '';
-    return [el('b', {}, `Told ${count} ${count === 1 ? 'person' : 'people'}.`), others];
+    const others = ids.length && !ids.includes(me) ? ' Open the bell of one of them.' : '';
+    return [el('b', {}, `Notified ${count} ${count === 1 ? 'user' : 'users'}.`), others];
   });
 });
 
@@ -184,8 +184,8 @@ $('send').addEventListener('click', () => act($('send'), $('sent'), async () => 
   outbox();
   await look();
   const count = mails.new;
-  if (!count) return ['Nothing is new to anybody since the last mails. Publish something first.'];
-  return [el('b', {}, `Wrote ${count} ${count === 1 ? 'mail' : 'mails'}.`), ' They are listed below; open one.'];
+  if (!count) return ['There is nothing new since the last emails. Publish something first.'];
+  return [el('b', {}, `Sent ${count} ${count === 1 ? 'email' : 'emails'}.`), ' They are listed below; open one.'];
 }));
 
 $('more').addEventListener('click', () => {
@@ -206,7 +206,7 @@ document.addEventListener('tidings-item', event => {
   event.preventDefault();
   location.hash = url.hash;
 });
-// The preferences and the unsubscribe page open beside this one.
+// The preferences and the unsubscribe page open in other tabs.
 addEventListener('focus', () => look().catch(() => {}));
 
 scene = await ask('scene');

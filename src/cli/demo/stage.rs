@@ -13,7 +13,7 @@ use crate::cli::screen::Screen;
 use crate::cli::{Cli, Exit, stop};
 use crate::clock::{Clock, Ids, ManualClock};
 use crate::config::{Config, Sources};
-use crate::demo::{Book, PEOPLE, Post, Posted, folder};
+use crate::demo::{self, Book, PEOPLE, Post, Posted, folder};
 use crate::domain::Schedule;
 use crate::services::Silent;
 use crate::services::digest::Request;
@@ -69,6 +69,12 @@ impl<'a> Stage<'a> {
             monday,
             now,
         })
+    }
+
+    /// The address of a person's picture, if the demo is served.
+    pub(super) fn portrait(&self, id: &str) -> Option<String> {
+        let url = self.app.config.server.public_url.as_ref()?;
+        Some(format!("{url}{}", demo::picture_path(id)))
     }
 
     /// What goes on once the story is told.

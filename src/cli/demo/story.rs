@@ -168,21 +168,31 @@ async fn replies(stage: &mut Stage<'_>) -> anyhow::Result<()> {
     stage
         .quietly("tidings import objects replies.ndjson --model Comment")
         .await?;
-    stage
-        .type_in("tidings notify Reply R1 --to nia --actor lev --text \"Is the left panel upside down?\"")
-        .await?;
-    for (reply, actor, text) in [
-        ("R2", "mara", "It is. Look at the shadows."),
-        ("R3", "otto", "I like it better so."),
+    let first = reply(stage, "R1", "Lev", "Is the left panel upside down?");
+    stage.type_in(&first).await?;
+    for (id, name, text) in [
+        ("R2", "Mara", "It is. Look at the shadows."),
+        ("R3", "Otto", "I like it better so."),
     ] {
         stage.wait(3).await?;
-        let command =
-            format!("tidings notify Reply {reply} --to nia --actor {actor} --text \"{text}\"");
+        let command = reply(stage, id, name, text);
         stage.quietly(&command).await?;
     }
     stage.wait(10).await?;
     stage.type_in("tidings worker --once").await?;
     excerpt(stage, "nia")
+}
+
+/// The command by which this person replies to Nia.
+fn reply(stage: &Stage<'_>, id: &str, name: &str, text: &str) -> String {
+    let actor = name.to_lowercase();
+    let portrait = stage
+        .portrait(&actor)
+        .map(|url| format!(" --actor-image {url}"));
+    let portrait = portrait.unwrap_or_default();
+    format!(
+        "tidings notify Reply {id} --to nia --actor {actor} --actor-name {name}{portrait} --text \"{text}\""
+    )
 }
 
 async fn second_monday(stage: &mut Stage<'_>, before: usize) -> anyhow::Result<()> {

@@ -67,6 +67,23 @@ fn an_event_goes_to_whom_it_concerns_and_nobody_else() {
 }
 
 #[test]
+fn an_actor_has_a_name_and_a_picture_in_the_feed() {
+    let desk = Desk::with_people();
+    let picture = "https://art.example/lev.png";
+    let actor = ["--actor-name", "Lev Oduya", "--actor-image", picture];
+    let reply = ["notify", "Reply", "r1", "--to", "ada"];
+
+    let without = desk.run(&[&reply[..], &actor].concat());
+    desk.run(&[&reply[..], &["--actor", "lev"], &actor].concat())
+        .done();
+
+    assert_eq!(without.code, 2, "{}", without.err);
+    let feed = desk.run(&["feed", "ada", "--json"]).json();
+    let shown = json!({"id": "lev", "name": "Lev Oduya", "image": picture});
+    assert_eq!(feed["items"][0]["actor"], shown);
+}
+
+#[test]
 fn the_same_key_is_the_same_event_and_never_another() {
     let desk = Desk::with_people();
     let notify = |object| {
