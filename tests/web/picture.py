@@ -1,6 +1,7 @@
-"""The picture of the README: `picture.py TIDINGS CHROMIUM FILE.png`, in a Python that has Playwright.
+"""The pictures of the README: `picture.py TIDINGS CHROMIUM FOLDER [dark]`, in a Python that has Playwright.
 
-It plays the demo as its tests do: a work and a comment are published, and the bell is opened.
+It uses the demo as its tests do: it publishes a work and a comment, opens the bell, sends the digests, and opens an
+email and the preferences page. The README shows the light pictures; look at the dark ones, too.
 """
 
 import sys
@@ -9,37 +10,56 @@ from pathlib import Path
 
 from playwright.sync_api import expect, sync_playwright
 
-from demo import Demo, publish
+from demo import Demo, publish, send
 from harness import bell, launch
 
-MOST = 150_000
+MAX_BYTES = 150_000
+NARROW = (420, 700)
 
 
-def main(binary, chromium, file):
-    file = Path(file).resolve()
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+def main(binary, chromium, folder, *modes):
+    folder, look, pictures = Path(folder).resolve(), {"dark": "dark" in modes}, []
+    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
         browser = launch(playwright, chromium)
-        demo = Demo(Path(binary).resolve(), browser, folder)
+        demo = Demo(Path(binary).resolve(), browser, place)
+
+        def save(page, name):
+            page.mouse.move(0, 0)
+            page.evaluate("() => Promise.all([...document.images].filter(image => image.src).map(image => image.decode()))")
+            pictures.append(folder / f"{name}.png")
+            page.screenshot(path=pictures[-1], animations="disabled", caret="hide")
+
         try:
-            page = demo.open(size=(1200, 726))
+            page = demo.open(size=(1160, 696), **look)
             publish(page, "Ines Tavoro", "A Window Left Open")
-            expect(page.locator("#published")).to_contain_text("Told 4 people.")
+            expect(page.locator("#published")).to_contain_text("Notified 4 users.")
             page.get_by_text("A comment").click()
             page.get_by_label("On", exact=True).select_option("A Window Left Open, Ines Tavoro")
             page.get_by_role("button", name="Publish").click()
-            expect(page.locator("#published")).to_contain_text("Told 3 people.")
+            expect(page.locator("#published")).to_contain_text("Notified 3 users.")
             page.get_by_text("A new work").click()
-            bell(page).click()
-            expect(page.get_by_role("article").nth(1)).to_contain_text("A Window Left Open")
-            page.mouse.move(0, 0)
-            page.evaluate("() => Promise.all([...document.images].filter(image => image.src).map(image => image.decode()))")
-            page.screenshot(path=file, animations="disabled", caret="hide")
+            narrow = demo.open(size=NARROW, scale=1.5, **look)
+            for page, name in ((narrow, "widget"), (page, "demo")):
+                page.evaluate("scrollTo(0, 0)")
+                bell(page).click()
+                expect(page.get_by_role("article").nth(1)).to_contain_text("A Window Left Open")
+                expect(page.locator("tidings-inbox .dot").first).to_be_visible()
+                save(page, name)
+                page.keyboard.press("Escape")
+            send(page)
+            expect(page.locator("#sent")).to_contain_text("They are listed below")
+            numbers = page.evaluate("() => fetch('/demo/mails').then(answer => answer.json()).then(({ mails }) => mails)")
+            number = next(mail["number"] for mail in numbers if mail["user"] == "mara")
+            preferences = page.locator("#links a").first.get_attribute("href")
+            for address, name in ((f"/demo/mails/{number}", "digest"), (preferences, "preferences")):
+                narrow.goto(demo.url.removesuffix("/demo") + address if address.startswith("/") else address)
+                save(narrow, name)
         finally:
             demo.stop()
             browser.close()
-    size = file.stat().st_size
-    print(f"{file}: {size} bytes")
-    return size > MOST
+    large = [path for path in pictures if path.stat().st_size > MAX_BYTES]
+    print("\n".join(f"{path}: {path.stat().st_size} bytes" for path in pictures))
+    return bool(large)
 
 
 if __name__ == "__main__":
