@@ -71,7 +71,7 @@ fn an_actor_has_a_name_and_a_picture_in_the_feed() {
     let desk = Desk::with_people();
     let picture = "https://art.example/lev.png";
     let actor = ["--actor-name", "Lev Oduya", "--actor-image", picture];
-    let reply = ["notify", "Reply", "r1", "--to", "ada"];
+    let reply = ["notify", "Published", "a1", "--to", "ada"];
 
     let without = desk.run(&[&reply[..], &actor].concat());
     desk.run(&[&reply[..], &["--actor", "lev"], &actor].concat())
