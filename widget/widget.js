@@ -11,8 +11,8 @@ const ICONS = {
   close: 'm6 6 12 12M18 6 6 18',
   archive: 'M3 4h18v5H3zM5 9v11h14V9M10 13h4', preferences: 'M4 7h9M19 7h1M4 17h1M11 17h9M16 4v6M8 14v6',
 };
-// The widget's own variables begin with `--_` and are set inside of it, so no page can set them: accent, ink, dim, line,
-// paper, hover.
+// The prefix `--_` is for private variables (accent, ink, dim, line, paper, hover). They are set
+// inside of the shadow tree, so no page can change them.
 const CSS = `
 :host(:not([hidden])){display:inline-block}
 .bell,.panel{--_a:var(--tidings-accent,light-dark(#2b57d6,#8fabff));--_i:var(--tidings-ink,light-dark(#1a1b20,#ededf1));

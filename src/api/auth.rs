@@ -1,8 +1,7 @@
-//! Who is asking: an application by its server key, or a person by a user token.
+//! Identifies the caller: an application by its server key, or a user by a token.
 //!
-//! The rule (P8): nothing under `/v1` is read or changed without one of the two; what they open is
-//! for [`super::guard`] to say. Neither a key nor a token, nor what came in its place, is logged or
-//! repeated in an answer.
+//! Every request under `/v1` needs one of the two (P8); [`super::guard`] decides what it opens. No
+//! key, no token and no wrong value of either is logged or repeated in an answer.
 
 use std::sync::Arc;
 
@@ -21,26 +20,26 @@ use crate::domain::{KeyName, Scope, UserId};
 use crate::services::keys::KeyRing;
 use crate::services::tokens::{Opened, Tokens};
 
-/// Who is asking.
+/// Who sent the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Caller {
     /// An application.
     Key {
         /// Its key's name; `None` is the configured key.
         name: Option<KeyName>,
-        /// What the key may do.
+        /// The scope of the key.
         scope: Scope,
     },
-    /// A person, by a token that their application signed.
+    /// A user, by a token that their application signed.
     Person {
-        /// Who it is.
+        /// The user of the token.
         user: UserId,
         /// When the token ends.
         until: DateTime<Utc>,
     },
 }
 
-/// What says who is asking, and who asks too often.
+/// Identifies callers and limits their rates.
 pub(super) struct Door {
     ring: KeyRing,
     tokens: Tokens,
@@ -49,7 +48,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// The door of this program's API, with this configured key.
+    /// Returns the door of this process's API, with the configured key.
     pub(super) fn of(app: &App, key: &str) -> Self {
         let server = &app.config.server;
         Self {
@@ -86,7 +85,7 @@ impl Door {
     }
 }
 
-/// Lets requests pass of which it is known who asks, and who does not ask too often.
+/// Passes requests of known callers within their rate limits.
 pub(super) async fn require<B: MessageBody>(
     door: web::Data<Door>,
     req: ServiceRequest,

@@ -1,7 +1,7 @@
 //! Serves requests that keep the path of `server.public_url`.
 //!
-//! Proxies strip that path or keep it. Addresses in answers begin with it, so callers that reach
-//! the server directly send it as well. A path that is a route without it stays as it is.
+//! A proxy strips that path or keeps it. Addresses in answers start with it, so callers that reach
+//! the server directly send it as well. Paths that are routes by themselves stay unchanged.
 
 use actix_web::Error;
 use actix_web::body::MessageBody;

@@ -1,9 +1,8 @@
-//! The page of `serve --demo`, and what it asks: who there is, what is published, which mails left.
+//! The page of `serve --demo` and its requests: the scene, new works, and sent emails.
 //!
-//! The rule: it is for who sits at this machine. Every request names it by a loopback name, so that
-//! no page of the world can reach it through a name of its own ([`mod@local`]), and what changes
-//! anything is asked by this page alone ([`Home`]). Nothing of it is registered without `--demo`.
-//! What is done is [`Gallery`]'s.
+//! Only this machine may use it. [`mod@local`] requires a loopback name in every request, so no
+//! other site can reach it through a name of its own. Requests that change something must come from
+//! this page ([`Home`]). The routes exist only with `--demo`; [`Gallery`] does the work.
 
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
@@ -27,17 +26,17 @@ const PAGE: &str = include_str!("demo/page.html");
 const SCRIPT: &str = include_str!("demo/page.js");
 const STYLE: &str = include_str!("demo/page.css");
 
-/// How long a person's token lasts: the page asks for another before that is over.
+/// The lifetime of a user's token. The page requests a new one before it ends.
 const TOKEN: TimeDelta = TimeDelta::minutes(10);
-/// More of a body than any of the page's forms holds.
+/// The largest body, more than any form of the page sends.
 const LIMIT: usize = 16 << 10;
 
-/// Mails are shown as mail programs show them: pictures and links, and nothing that runs.
+/// Shows an email as email programs do: pictures and links, but no scripts.
 const OF_MAIL: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
                        sandbox allow-popups allow-popups-to-escape-sandbox; frame-ancestors 'self'";
 const OF_PICTURE: &str = "default-src 'none'; sandbox";
 
-/// Only what is of this server, and nothing written into the page.
+/// Allows only resources of this server, and no inline scripts or styles.
 fn policy(gallery: &Gallery) -> String {
     format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' {}; connect-src 'self'; \
@@ -80,8 +79,8 @@ pub(super) async fn scene(
     Ok(fresh().json(gallery.scene(&app).await?))
 }
 
-/// `POST /demo/people/{id}`: a token of theirs, and their links. An application would know who is
-/// signed in.
+/// `POST /demo/people/{id}`: a token of this user, and their links. An application would know its
+/// signed-in user.
 pub(super) async fn play(
     _: NoQuery,
     _: Home,
@@ -199,7 +198,7 @@ pub(super) async fn picture(
     Ok(shown("image/svg+xml", OF_PICTURE, drawn))
 }
 
-/// An answer that is of this moment.
+/// An answer that no cache keeps.
 fn fresh() -> actix_web::HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     response.insert_header((header::CACHE_CONTROL, "no-store"));

@@ -1,8 +1,7 @@
-//! Who may ask a route.
+//! Access rules of routes.
 //!
-//! The rule (P8): a route says it in the table of routes, and this is asked before its handler is,
-//! so that no handler can forget it. [`super::auth`] said before who is asking; where it did not,
-//! nothing opens.
+//! The table of routes gives each route a guard. It runs before the handler, so no handler can
+//! forget it (P8). [`super::auth`] has identified the caller; without a caller, no route opens.
 
 use actix_web::body::{BoxBody, EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -14,27 +13,27 @@ use super::problem::{Code, Problem};
 use super::uri::segment;
 use crate::domain::{Scope, UserId};
 
-/// Who may ask a route.
+/// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guard {
-    /// What a server key must be allowed to; `None` opens it to all.
+    /// The scope that a server key needs; `None` opens the route to all.
     pub scope: Option<Scope>,
-    /// Whether a user token opens it to the person in its path, `{id}`.
+    /// Whether a user token opens the route for the user in its path, `{id}`.
     pub own: bool,
 }
 
-/// A route: what is asked, and by whom.
+/// A route with its guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// In lower case.
     pub method: &'static str,
-    /// With `{name}` where something is filled in.
+    /// With `{name}` for each variable segment.
     pub path: &'static str,
-    /// Who may ask it.
+    /// Who may call it.
     pub guard: Guard,
 }
 
-/// The words that the table of routes is written in.
+/// The words of the table of routes.
 pub(super) mod words {
     use super::{Guard, Scope};
 
@@ -66,12 +65,12 @@ pub(super) mod words {
 }
 
 impl Guard {
-    /// The same, also opened by a token of the person in the path.
+    /// The same guard, which a token of the user in the path opens as well.
     pub(super) const fn own(self) -> Self {
         Self { own: true, ..self }
     }
 
-    /// Lets the request pass if whoever asks may ask this.
+    /// Calls the handler if the caller may call this route.
     pub(super) async fn admit<B: MessageBody>(
         self,
         req: ServiceRequest,

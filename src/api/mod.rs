@@ -451,8 +451,9 @@ async fn openapi(app: Data<App>) -> HttpResponse {
     }
 }
 
-async fn not_found() -> Result<HttpResponse, Problem> {
-    let detail = "there is nothing here; /openapi.json lists what there is";
+async fn not_found(app: Data<App>) -> Result<HttpResponse, Problem> {
+    let path = app.config.server.public_path();
+    let detail = format!("there is nothing here; {path}/openapi.json lists what there is");
     Err(Problem::new(Code::NotFound, detail))
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn get(req: HttpRequest) -> HttpResponse {
         .insert_header(header::ETag(TAG.clone()))
         .insert_header((header::CACHE_CONTROL, "no-cache"))
         .insert_header((header::VARY, "Accept-Encoding"))
-        // Modules are fetched by the rules of CORS, from whatever page names them.
+        // Browsers fetch modules by the rules of CORS.
         .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
         .insert_header(("Cross-Origin-Resource-Policy", "cross-origin"));
     if known {

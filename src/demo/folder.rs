@@ -1,7 +1,7 @@
-//! The folder that a demo plays in: made new each time, in place of an earlier demo.
+//! The folder of a demo, made anew each time in place of an earlier demo.
 //!
-//! The rule: a folder that holds anything else is left alone, and of an earlier demo only what a
-//! demo makes is removed.
+//! A folder with other contents is left alone. From an earlier demo, only the files that a demo
+//! makes are removed.
 
 use std::borrow::Cow;
 use std::fs;
@@ -13,7 +13,7 @@ use anyhow::Context;
 
 use crate::private;
 
-/// What the folder holds from the beginning.
+/// The files of a new folder.
 const FILES: [(&str, &str); 8] = [
     (CONFIG, include_str!("data/tidings.toml")),
     ("people.ndjson", include_str!("data/people.ndjson")),
@@ -26,9 +26,9 @@ const FILES: [(&str, &str); 8] = [
 ];
 /// The folder's configuration.
 pub(crate) const CONFIG: &str = "tidings.toml";
-/// By its first line the configuration of a demo is known.
+/// The first line of a demo's configuration, which identifies it.
 const MARK: &str = "# Made by `tidings demo`.";
-/// What the story adds.
+/// The files that the story adds.
 const MADE: [&str; 5] = [
     "tidings.db",
     "tidings.db-wal",
@@ -36,49 +36,50 @@ const MADE: [&str; 5] = [
     "outbox",
     "archive",
 ];
-/// Where the gallery is to be found, in the data.
+/// The gallery's address in the data.
 const SITE: &str = "https://kiosk.example";
-/// The lines of the configuration that a server has lines of its own for.
-const KEY: &str = "# A secret that everybody knows is fit for a demo that listens on this machine only.\nkey = \"demo\"\n";
+/// The lines of the configuration that a served demo replaces.
+const KEY: &str =
+    "# A well-known secret is only fit for a demo that listens on this machine.\nkey = \"demo\"\n";
 
-/// What becomes of an earlier demo.
+/// The treatment of an earlier demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Earlier {
-    /// It makes room.
+    /// The new demo replaces it.
     Replaced,
-    /// It stays, and no new one is made.
+    /// It stays, and no new demo is made.
     Kept,
 }
 
 /// Why no demo is made in a folder.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    /// It holds something else.
+    /// The folder has other contents.
     #[error("{0} is not empty, and no earlier demo")]
     Foreign(String),
-    /// It holds an earlier demo, which is to be kept.
+    /// The folder holds an earlier demo, which is to be kept.
     #[error("{0} holds an earlier demo")]
     Kept(String),
 }
 
-/// Where a demo is served.
+/// The address and secrets of a served demo.
 pub(crate) struct Served {
-    /// Where it listens.
+    /// The address that it listens on.
     pub addr: SocketAddr,
-    /// The server key: pages of the world could guess the one that everybody knows.
+    /// The server key. It is random, because other sites could guess a fixed one.
     pub key: String,
-    /// What the tokens of its people are signed with.
+    /// The secret that signs the tokens of its users.
     pub secret: String,
 }
 
 impl Served {
-    /// Where a browser finds it, without a slash at its end.
+    /// The URL for a browser, without a slash at its end.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 }
 
-/// Makes the folder, and goes there: every file that is named from then on is one in it.
+/// Makes the folder and changes to it: later relative paths are inside.
 pub(crate) fn enter(dir: &Path, earlier: Earlier, served: Option<&Served>) -> anyhow::Result<()> {
     clear(dir, earlier)?;
     let shown = dir.display();
@@ -94,7 +95,7 @@ pub(crate) fn enter(dir: &Path, earlier: Earlier, served: Option<&Served>) -> an
     Ok(())
 }
 
-/// Makes room: refuses a folder that holds anything else, and takes away what an earlier demo made.
+/// Removes an earlier demo; refuses a folder with other contents.
 fn clear(dir: &Path, earlier: Earlier) -> anyhow::Result<()> {
     let shown = || dir.display().to_string();
     let entries = match fs::read_dir(dir) {
@@ -129,7 +130,7 @@ fn is_demo(dir: &Path) -> bool {
     fs::read_to_string(dir.join(CONFIG)).is_ok_and(|text| text.starts_with(MARK))
 }
 
-/// A file whose links lead to the demo's page, where the pictures are as well.
+/// Returns a file whose links and pictures are on the demo's page.
 fn as_served(name: &str, text: &str, served: &Served) -> anyhow::Result<String> {
     let (url, Served { addr, key, secret }) = (served.url(), served);
     let page = format!("{url}/demo");
@@ -145,7 +146,7 @@ fn as_served(name: &str, text: &str, served: &Served) -> anyhow::Result<String> 
     for line in text.lines() {
         let mut record: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line)
             .with_context(|| format!("reading {name} of the demo's own data"))?;
-        // A reply's address is a place on the page of its work.
+        // The address of a reply is a fragment of its work's page.
         let url = record.get("url").and_then(|url| url.as_str());
         let name = url.and_then(|url| url.rsplit('/').next()?.split('#').next());
         if let Some(id) = name.map(str::to_owned) {

@@ -1,9 +1,7 @@
-//! The gallery that visitors of `serve --demo` play in: what they publish, whom they play, and the
-//! digests they send.
+//! The gallery of `serve --demo`: visitors publish, look as any user, and send the digests.
 //!
-//! The rule: everything goes through the services, as it does over HTTP. Digests are sent as if it
-//! were the moment at which everybody's next one has fallen due, so that they can be sent again and
-//! again; of an event, nobody is mailed twice all the same.
+//! Everything goes through the services, as over HTTP. Digests are sent as if the next due time of
+//! every user had come, so visitors can send them again and again. No event is emailed twice.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,30 +21,30 @@ use crate::services::notify::Request;
 use crate::services::{Result, Silent, digest};
 use crate::wire::demo::{Artist, Mail, Mails, Person, Published, Scene, Work};
 
-/// The gallery, its visitors' works, and the mails that left.
+/// The gallery, its works, and the sent emails.
 pub struct Gallery {
-    /// Where a browser finds it, without a slash at its end.
+    /// The URL for a browser, without a slash at its end.
     url: String,
     book: Arc<Book>,
-    /// The latest first.
+    /// Newest first.
     works: Mutex<Vec<Work>>,
     comments: AtomicUsize,
     last: sync::Mutex<Last>,
 }
 
-/// When digests were last sent.
+/// The last digests that were sent.
 struct Last {
-    /// As if it were that moment; nothing where none were.
+    /// Their simulated time; `None` before the first.
     at: Option<DateTime<Utc>>,
-    /// How many mails there were by then.
+    /// The number of emails up to then.
     mails: usize,
 }
 
 /// Digests that were sent.
 pub(crate) struct Sent {
-    /// As if it were this moment.
+    /// Their simulated time.
     pub at: DateTime<Utc>,
-    /// How many mails left since the last time, with those whose hour came meanwhile.
+    /// The number of emails since the last time, including those that were due by themselves.
     pub mails: usize,
 }
 
@@ -54,15 +52,15 @@ pub(crate) struct Sent {
 const MAX_TITLE: usize = 80;
 /// The longest comment, in characters.
 const MAX_COMMENT: usize = 280;
-/// How long mails are waited for that wait.
+/// How long to wait for emails that the provider delays.
 const PATIENCE: TimeDelta = TimeDelta::seconds(20);
-/// How long it takes until it is looked again whether everything is fanned out.
+/// The pause between two checks for pending fan-outs.
 const REST: TimeDelta = TimeDelta::milliseconds(20);
-/// More than anybody of the demo follows.
+/// A page size above the number of follows of any demo user.
 const MANY: usize = 100;
 
 impl Gallery {
-    /// A gallery at this address, whose mails are noted in this book.
+    /// Returns a gallery at this URL, whose emails are recorded in this book.
     pub(crate) fn new(url: String, book: Arc<Book>) -> Self {
         let mut works = works();
         works.reverse();
@@ -79,7 +77,7 @@ impl Gallery {
         }
     }
 
-    /// Where a browser finds it, without a slash at its end.
+    /// The URL for a browser, without a slash at its end.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -88,7 +86,7 @@ impl Gallery {
         self.works.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who there is, what there is, and who follows what.
+    /// Returns the users, artists, works and follows.
     pub(crate) async fn scene(&self, app: &App) -> Result<Scene> {
         let mut people = Vec::with_capacity(PEOPLE.len());
         for id in PEOPLE {
@@ -120,12 +118,12 @@ impl Gallery {
         })
     }
 
-    /// Somebody who can be played; nothing where there is nobody of that name.
+    /// Returns the user of this id, if the demo has one.
     pub(crate) fn person(&self, id: &str) -> Option<UserId> {
         PEOPLE.contains(&id).then(|| UserId::stored(id))
     }
 
-    /// An artist has a new work: their followers are told, and this answers once they were.
+    /// Publishes a work and returns once the artist's followers are notified.
     pub(crate) async fn publish(&self, app: &App, artist: &str, title: &str) -> Result<Published> {
         let title = text("title", title, MAX_TITLE)?;
         let (id, key) = {
@@ -158,8 +156,8 @@ impl Gallery {
         self.tell(app, event, id).await
     }
 
-    /// Somebody comments on a work: the other followers of its artist are told, and this answers
-    /// once they were.
+    /// Publishes a comment on a work, and returns once the other followers of its artist are
+    /// notified.
     pub(crate) async fn comment(
         &self,
         app: &App,
@@ -182,7 +180,7 @@ impl Gallery {
             ..Actor::bare(id.clone())
         };
         let url = self.page_of(&work.id);
-        // What batches call it, where somebody chooses to get comments so.
+        // Batches use this title, if a user chooses batches for comments.
         let about = [("title", &work.title), ("url", &url)].map(|(name, value)| {
             let value = serde_json::Value::from(value.as_str());
             (name.to_owned(), value)
@@ -225,8 +223,7 @@ impl Gallery {
         Ok(Published { id, people })
     }
 
-    /// Sends what everybody's next digest tells of what was accepted up to now, as if that digest's
-    /// moment had come.
+    /// Sends the next digest of every user, with all events accepted up to now, as if it were due.
     pub(crate) async fn send_digests(&self, app: &App) -> Result<Sent> {
         let mut last = self.last.lock().await;
         everything_fanned_out(app).await?;
@@ -240,8 +237,8 @@ impl Gallery {
             at = due.map_or(at, |due| at.max(due.at));
             people.push(id);
         }
-        // Who is named is all there are: a run that looks at everybody notes what is owed of days
-        // that have left the window, and by this moment today may have.
+        // With all users named, the run records no backlog of days that have left the window. Today
+        // may have left it at the simulated time.
         let request = digest::Request {
             at: Some(at),
             users: Some(people),
@@ -257,7 +254,7 @@ impl Gallery {
         Ok(Sent { at, mails })
     }
 
-    /// All mails that left, of which so many are called new.
+    /// All sent emails; the newest ones are marked as new.
     pub(crate) fn mails(&self, sent: Option<Sent>) -> Mails {
         let mails = self.book.all().into_iter().enumerate().rev();
         let mail = |(number, mail): (usize, Posted)| Mail {
@@ -273,14 +270,14 @@ impl Gallery {
         }
     }
 
-    /// What a browser shows of a mail; its links open beside it.
+    /// Returns the HTML of an email. Its links open in other tabs.
     pub(crate) fn mail(&self, number: usize) -> Option<String> {
         let head = "<head>";
         let beside = "<head><base target=\"_blank\">";
         Some(self.book.get(number)?.html.replacen(head, beside, 1))
     }
 
-    /// Whether there is a picture of this: a work or a person.
+    /// Whether there is a picture of this work, show or user.
     pub(crate) fn has_picture(&self, id: &str) -> bool {
         let is_show = super::SHOWS.contains(&format!("\"id\": \"{id}\""));
         let known = |work: &Work| work.id == id;
@@ -303,8 +300,8 @@ fn event(kind: &str, object: &str, audience: Audience) -> Result<Request> {
     })
 }
 
-/// Fans out these, and waits for what of them the worker has in hand; the request's own limit of
-/// time ends the wait.
+/// Fans out these events and waits for those that a worker holds. The time limit of the request
+/// ends the wait.
 async fn fanned_out(app: &App, ids: &[Id]) -> Result<()> {
     let notify = app.notify();
     for id in ids {
@@ -320,7 +317,7 @@ async fn fanned_out(app: &App, ids: &[Id]) -> Result<()> {
     Ok(())
 }
 
-/// The same with all that was accepted, whoever handed it in.
+/// Fans out all accepted events.
 async fn everything_fanned_out(app: &App) -> Result<()> {
     loop {
         app.fanouts().drain(&Silent).await?;
@@ -331,7 +328,7 @@ async fn everything_fanned_out(app: &App) -> Result<()> {
     }
 }
 
-/// A text of so many characters at most, without white space around it.
+/// Trims a text and checks its length, in characters.
 fn text<'a>(what: &'static str, text: &'a str, most: usize) -> Result<&'a str> {
     let text = text.trim();
     let why = match text.chars().count() {
@@ -348,7 +345,7 @@ fn name(user: &User) -> String {
     user.name.clone().unwrap_or_else(id)
 }
 
-/// When they get a digest, in words.
+/// Describes when a user gets a digest.
 fn when_mailed(app: &App, user: &User) -> String {
     let schedule = user.schedule(&app.config.digest.schedule);
     let place = schedule.tz.name().rsplit('/').next().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! A small invented art world to try tidings with: 12 artists, 60 works, and 8 people who follow
-//! some of them.
+//! A small invented gallery for trying tidings: 12 artists, 60 works, and 8 users who follow some
+//! of them.
 //!
-//! The rule: it is what an application would be, and knows no other way in: what is published goes
-//! through the same services as over HTTP, and mails are what left. `tidings demo` tells a story in
-//! it; `serve --demo` lets visitors play ([`Gallery`]). Both begin with the same [`folder`].
+//! It acts like an application: it publishes through the same services as the HTTP API. `tidings
+//! demo` tells a story in it, and `serve --demo` lets visitors try it ([`Gallery`]). Both use the
+//! same [`folder`].
 
 pub(crate) mod folder;
 mod gallery;
@@ -16,7 +16,7 @@ pub(crate) use picture::of as picture;
 pub(crate) use post::{Book, Post, Posted};
 pub(crate) use records::picture_path;
 
-/// Everybody in `people.ndjson`; a test compares.
+/// The ids in `people.ndjson`; a test compares them.
 pub(crate) const PEOPLE: [&str; 8] = ["ada", "bo", "kenji", "lev", "mara", "nia", "otto", "uma"];
 pub(crate) const WORKS: &str = include_str!("data/works.ndjson");
 pub(crate) const SHOWS: &str = include_str!("data/shows.ndjson");

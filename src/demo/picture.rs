@@ -1,12 +1,12 @@
-//! Pictures of works and portraits of people, drawn from their names alone.
+//! Draws pictures of works and portraits of users from their names alone.
 //!
-//! The rule: the same name is the same picture, and nothing of the name is in it.
+//! The same name gives the same picture, and the picture does not contain the name.
 
 use std::fmt::Write;
 
 use super::PEOPLE;
 
-/// Ground, three colors on it, and a dark one.
+/// A background, three colors, and a dark color.
 const PALETTES: [[&str; 5]; 8] = [
     ["#f3e3cf", "#d9622b", "#2f5d62", "#e8b04b", "#23303a"],
     ["#e6ecef", "#3d6b8c", "#e07a5f", "#f2cc8f", "#1f2d3d"],
@@ -17,10 +17,10 @@ const PALETTES: [[&str; 5]; 8] = [
     ["#e8eef7", "#27476e", "#7aa6c2", "#f0a868", "#14213d"],
     ["#f4ecd8", "#a44a3f", "#6a8d73", "#d9ae61", "#33261d"],
 ];
-/// Width and height of a work as it is drawn; it is shown twice as large where there is room.
+/// Width and height of a work; the SVG is twice as large.
 const SIZE: (u32, u32) = (320, 240);
 
-/// Numbers drawn from a name, one after the other (FNV-1a, and xorshift after it).
+/// A sequence of numbers from a name (FNV-1a, then xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -29,7 +29,7 @@ impl Dice {
         Self(name.bytes().fold(0xcbf2_9ce4_8422_2325, hash) | 1)
     }
 
-    /// From `from` up to, and without, `to`.
+    /// Returns a number in `from..to`.
     fn roll(&mut self, from: u32, to: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -39,7 +39,7 @@ impl Dice {
     }
 }
 
-/// The picture of this name, as SVG.
+/// Returns the picture of this name, as SVG.
 pub(crate) fn of(name: &str) -> String {
     let mut dice = Dice::of(name);
     let palette = PALETTES[dice.roll(0, PALETTES.len() as u32) as usize];
@@ -63,7 +63,7 @@ fn framed((width, height): (u32, u32), ground: &str, drawn: &str) -> String {
     )
 }
 
-/// Adds a shape; text can always be written.
+/// Appends a shape. Writing to a string cannot fail.
 macro_rules! draw {
     ($to:ident, $($shape:tt)*) => {
         let _ = write!($to, $($shape)*);

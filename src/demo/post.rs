@@ -1,6 +1,6 @@
-//! Who takes the demo's mails: the outbox, and a book of what left.
+//! The mailer of the demo: an outbox, and a record of the sent emails.
 //!
-//! The rule: only what the outbox took is noted, in its order, with the links of whom it went to.
+//! It records only emails that the outbox accepted, in their order, with the recipient's links.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,20 +10,20 @@ use chrono::{DateTime, Utc};
 
 use crate::mail::{Certainty, Checked, Leave, Mailer, Message, Outbox, Outcome};
 
-/// A mail that left.
+/// A sent email.
 #[derive(Debug, Clone)]
 pub(crate) struct Posted {
     pub user: String,
     pub at: DateTime<Utc>,
     pub subject: String,
     pub text: String,
-    /// The same for a browser.
+    /// The HTML for a browser.
     pub html: String,
-    /// The file that holds that.
+    /// The file of that HTML.
     pub page: PathBuf,
 }
 
-/// The mails that left so far, in their order.
+/// The sent emails, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Book(Mutex<Vec<Posted>>);
 
@@ -35,12 +35,12 @@ impl Book {
             .clone()
     }
 
-    /// How many there are.
+    /// Returns the number of emails.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// The one of this number; they are counted from 0.
+    /// Returns an email by its number, counted from 0.
     pub(crate) fn get(&self, number: usize) -> Option<Posted> {
         let mails = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         mails.get(number).cloned()
@@ -96,7 +96,7 @@ impl Mailer for Post {
 impl Post {
     fn note(&self, message: &Message) {
         let content = message.filled();
-        // Everybody in the demo is called as their id is, with a capital.
+        // Each user's name is their id with a capital letter.
         let user = message
             .to_name
             .as_deref()

@@ -1,4 +1,4 @@
-//! What the gallery's data says, as the page shows it.
+//! Reads the gallery's data for the page.
 
 use serde::Deserialize;
 
@@ -19,10 +19,10 @@ struct Line {
     year: u32,
 }
 
-/// All works that can be shown, in their order.
+/// Returns all works that can be shown, in their order.
 pub(super) fn works() -> Vec<Work> {
     let lines = WORKS.lines();
-    // A test reads them all.
+    // A test reads every line.
     let lines = lines.filter_map(|line| serde_json::from_str::<Line>(line).ok());
     let lines = lines.filter(|line| line.id != WITHDRAWN);
     let work = |line: Line| Work {
@@ -40,7 +40,7 @@ pub(crate) fn picture_path(id: &str) -> String {
     format!("/demo/pictures/{id}")
 }
 
-/// The artists of these works, each once.
+/// Returns the artists of these works, each once.
 pub(super) fn artists(works: &[Work]) -> Vec<&str> {
     let mut artists: Vec<&str> = works.iter().map(|work| work.artist.as_str()).collect();
     artists.sort_unstable();
@@ -48,7 +48,7 @@ pub(super) fn artists(works: &[Work]) -> Vec<&str> {
     artists
 }
 
-/// What followers of an artist follow: `artist:` and the family name.
+/// Returns the follow key of an artist: `artist:` and the family name.
 pub(super) fn key(artist: &str) -> Result<FollowKey, Invalid> {
     let name = artist.rsplit(' ').next().unwrap_or_default();
     format!("artist:{}", name.to_lowercase()).parse()

@@ -1,9 +1,7 @@
-//! How every answer looks: a page, with headers that keep it, and the token in its address, from
-//! going anywhere.
+//! Answers of the public pages: HTML with headers that protect the page and the token in its URL.
 //!
-//! The rule (P8): no cookie, nothing kept by a cache, no address handed on by a referrer, nothing
-//! loaded, nothing run, no frame, not in a search engine. What went wrong inside goes to the log,
-//! by way of [`Cause`], and not to the page.
+//! The headers forbid cookies, caching, referrers, resources, scripts, frames and indexing (P8).
+//! Internal errors go to the log through [`Cause`], not to the page.
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
@@ -19,26 +17,26 @@ use crate::render::Page;
 use crate::render::pages::Notice;
 use crate::services::{self, links};
 
-/// Why an answer is an apology: for the log alone.
+/// The reason of an error page, for the log only.
 #[derive(Debug, Clone)]
 pub struct Cause(pub String);
 
-/// Why a page is not what was asked for.
+/// Why a page cannot be shown.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The token opens nothing.
+    /// The token is invalid or expired.
     Link(links::Refused),
-    /// The token is sound, and nobody has this name any more.
+    /// The token is valid, but its user no longer exists.
     Gone,
-    /// They do not follow this.
+    /// The user does not follow this key.
     NotFollowed,
-    /// What the link ended once cannot be turned off any more.
+    /// The link's types have become mandatory.
     Mandatory(EventType, Mandate),
-    /// What was sent cannot be read.
+    /// The form cannot be read.
     Form(form::Unreadable),
-    /// What was sent cannot be chosen.
+    /// The form holds an invalid choice.
     Choice(Invalid),
-    /// It could not be done.
+    /// An internal error.
     Inside(services::Error),
 }
 
@@ -63,7 +61,7 @@ impl From<form::Unreadable> for Failure {
     }
 }
 
-/// A page, in the language of the person it is about, or in the asked one.
+/// Renders a page in the language of its user, or else of the request.
 pub(super) fn page(app: &App, asked: &Asked, status: StatusCode, page: &Page<'_>) -> HttpResponse {
     match asked.pages(app).render(page, asked.locale()) {
         Ok(html) => sealed(status, html),
@@ -76,7 +74,7 @@ pub(super) fn page(app: &App, asked: &Asked, status: StatusCode, page: &Page<'_>
     }
 }
 
-/// Sends a browser that reads to another of these pages, relative to the one it asked for.
+/// Redirects a GET to another of these pages, by a path relative to the current one.
 pub(super) fn elsewhere(place: &str) -> HttpResponse {
     let mut response = sealed(StatusCode::SEE_OTHER, String::new());
     if let Ok(place) = header::HeaderValue::from_str(place) {
@@ -85,7 +83,7 @@ pub(super) fn elsewhere(place: &str) -> HttpResponse {
     response
 }
 
-/// A page that only says something.
+/// A page that only shows a message.
 pub(super) fn notice(
     app: &App,
     asked: &Asked,
@@ -95,7 +93,7 @@ pub(super) fn notice(
     page(app, asked, status, &Page::Notice(notice))
 }
 
-/// The page that says what went wrong and what to do.
+/// The page that explains a failure and the next step.
 pub(super) fn failure(app: &App, asked: &Asked, failure: Failure) -> HttpResponse {
     let said = |status, told| notice(app, asked, status, told);
     match failure {
@@ -133,8 +131,7 @@ fn sealed(status: StatusCode, html: String) -> HttpResponse {
         .body(html)
 }
 
-/// Nothing is loaded and nothing runs; the page's own style is known by its hash, and forms come
-/// back here.
+/// Allows no resources and no scripts, only the page's own style (by its hash) and its own forms.
 fn policy(html: &str) -> String {
     let style = html
         .split_once("<style>")

@@ -1,8 +1,7 @@
-//! Which language a request is answered in, and with whose pages.
+//! The language and the brand of an answer.
 //!
-//! The rule: that of the person's record, as soon as it is known; where it says none, or nobody is
-//! known, the one that the browser wants most of those there are. The pages are those of the brand
-//! whose mail the link was in, whatever became of the person since.
+//! The user's locale comes first, as soon as the user is known. Otherwise the browser's preferred
+//! available language is used. The brand is that of the email whose link was opened.
 
 use actix_web::HttpRequest;
 use actix_web::http::header::ACCEPT_LANGUAGE;
@@ -12,16 +11,16 @@ use crate::domain::{BrandName, User};
 use crate::render::Pages;
 use crate::services::links::Opened;
 
-/// The language that was asked for, and whose pages.
+/// The language and the brand of the answer.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     locale: Option<String>,
-    /// Of which brand the mail was whose link was opened.
+    /// The brand of the email whose link was opened.
     brand: Option<BrandName>,
 }
 
 impl Asked {
-    /// By the browser.
+    /// Takes the language from the browser's headers.
     pub(super) fn of(req: &HttpRequest, app: &App) -> Self {
         let header = req.headers().get(ACCEPT_LANGUAGE);
         let header = header.and_then(|header| header.to_str().ok());
@@ -31,7 +30,7 @@ impl Asked {
         }
     }
 
-    /// By whoever it is, if their record says so and we speak it.
+    /// Takes the language from the user's record, if it is available.
     pub(super) fn by(&mut self, user: &User, app: &App) {
         let locale = user.locale.as_deref();
         let known = locale.filter(|own| self.pages(app).catalogs().nearest(own).is_some());
@@ -40,12 +39,12 @@ impl Asked {
         }
     }
 
-    /// From a mail of this brand.
+    /// Takes the brand from the link.
     pub(super) fn from(&mut self, opened: &Opened) {
         self.brand.clone_from(&opened.brand);
     }
 
-    /// The pages to answer with.
+    /// The pages of the brand.
     pub(super) fn pages<'a>(&self, app: &'a App) -> &'a Pages {
         app.pages_of(self.brand.as_ref())
     }

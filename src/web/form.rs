@@ -1,9 +1,8 @@
-//! What a form or a mail program sends: names and values, of either type that HTML knows.
+//! Reads forms of browsers and one-click requests of email programs.
 //!
-//! The rule (P10): it is read whole, up to a limit and within a time, or it is refused with a
-//! sentence for people; a name that is sent twice is refused too, as nobody can say which was
-//! meant. RFC 8058 asks for both types: mail programs should send `multipart/form-data` and most
-//! send the other.
+//! A form is read whole, within limits of size and time, or rejected with a sentence for the user
+//! (P10). A repeated name is rejected, because its meaning is ambiguous. RFC 8058 allows two types:
+//! email programs should send `multipart/form-data`, and most send the other.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,12 +11,12 @@ use actix_web::http::{StatusCode, header};
 use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpMessage, HttpRequest};
 
-/// The largest body: what the preferences of hundreds of types take.
+/// The largest body: enough for the preferences of hundreds of types.
 const LIMIT: usize = 64 << 10;
-/// How long a body may take to arrive.
+/// The longest time for a body to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a body was not read, and what the answer's status is.
+/// Why a form was rejected, and the status of the answer.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub status: StatusCode,
@@ -35,12 +34,12 @@ impl Unreadable {
     }
 }
 
-/// What was sent, in its order; no name twice.
+/// The fields in their order; no name occurs twice.
 #[derive(Debug)]
 pub(super) struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// Reads the body of a request.
+    /// Reads the form of a request.
     pub(super) async fn read(req: &HttpRequest, payload: Payload) -> Result<Self, Unreadable> {
         if req.headers().contains_key(header::CONTENT_ENCODING) {
             let why = "The form was sent compressed, which is not read here.";
@@ -86,7 +85,7 @@ impl Form {
     }
 }
 
-/// The first characters of something: an answer repeats no endless names.
+/// The first 80 characters, for messages.
 pub(super) fn short(text: &str) -> String {
     text.chars().take(80).collect()
 }

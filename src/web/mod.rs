@@ -1,10 +1,8 @@
-//! The pages people reach from their mails, without a login and without a script.
+//! The public pages that users open from their emails, without a login or a script.
 //!
-//! The rule (P7, P8): whoever holds a link acts for the person it names, and nobody else can. GET
-//! changes nothing, as mail scanners follow every link; POST acts at once, without a redirect, as
-//! mail programs do it by themselves (RFC 8058). Pages are kept by nobody, named to nobody, and
-//! load nothing. Begin with [`unsubscribe`]; `form` reads what was sent, `answer` is how every
-//! answer looks.
+//! The holder of a link acts for its user, and for no other (P7, P8). GET changes nothing, because
+//! email scanners follow every link. POST acts at once without a redirect, because email programs
+//! send it by themselves (RFC 8058). No cache keeps a page. Start with [`unsubscribe`].
 
 use actix_web::guard::{self, Guard};
 use actix_web::http::{StatusCode, header};
@@ -24,7 +22,7 @@ pub use answer::Cause;
 use answer::notice;
 use asked::Asked;
 
-/// Method and path of all pages.
+/// The methods and paths of all pages.
 pub const ROUTES: &[(&str, &str)] = &[
     ("get", "/u/{token}"),
     ("post", "/u/{token}"),

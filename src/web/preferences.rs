@@ -1,10 +1,9 @@
-//! `GET /u/{token}/preferences` shows what a person can choose, `POST` saves it and shows what
-//! holds then. `?unfollow=KEY` leads on to the page that asks whether to unfollow it: mails that
-//! many people share name what they follow there, behind the link that is each person's own.
+//! `GET /u/{token}/preferences` shows a user's choices; `POST` saves them and shows the result.
 //!
-//! The rule (P7, P10): a form is taken whole or not at all, but for types that left the page since
-//! it was shown; what it does not hold stays. What is unmuted stands alone in its form. What a
-//! choice means for the past is [`crate::services::people`]'s to say.
+//! `?unfollow=KEY` redirects to the page that confirms an unfollow: emails with one body for many
+//! users link to it. A form is applied whole or not at all (P7, P10). Types that left the page
+//! meanwhile are ignored, and fields that the form lacks stay unchanged. An unmute has a form.
+//! [`crate::services::people`] defines the effect of a choice on earlier events.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -26,7 +25,7 @@ use crate::render::pages::{TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 use crate::services::links::Opened;
 use crate::services::people::{Change, PreferencesInput, TypeInput};
 
-/// The fields of quiet hours.
+/// The fields of the quiet hours.
 const QUIET_FROM: &str = "quiet-from";
 const QUIET_TO: &str = "quiet-to";
 
@@ -56,8 +55,8 @@ pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) 
     }
 }
 
-/// The token that ends this follow, which must stand: so nobody gets a link that lets them follow
-/// what they never did.
+/// Returns the token that ends this follow, which must exist. So no link can create a follow when
+/// it is undone.
 async fn unfollowing(app: &App, opened: &Opened, key: FollowKey) -> Result<String, Failure> {
     if !app.people().is_following(&opened.user, &key).await? {
         return Err(Failure::NotFollowed);
@@ -95,14 +94,14 @@ pub(super) async fn save(
     answer(&app, &asked, saved, true)
 }
 
-/// What the page shows of a person.
+/// The contents of the page.
 struct Shown {
     user: User,
-    /// Types of what happened to them lately.
+    /// Types of the user's recent events.
     seen: Vec<EventType>,
-    /// When their next digest falls due.
+    /// When the next digest is due.
     next: Option<DateTime<Utc>>,
-    /// The token by which everything can be ended, whatever the link ends that led here.
+    /// The token that unsubscribes from everything, independent of the opened link.
     token: String,
 }
 
@@ -122,8 +121,8 @@ async fn shown(
     })
 }
 
-/// Names what is muted and has no title by the objects that have one. Where these cannot be reached
-/// it goes by its subject: whoever wants to choose is not kept from it.
+/// Names mutes without a title by their objects' titles. If the objects cannot be read, the page
+/// shows the subjects instead.
 async fn name_muted(app: &App, user: &mut User) {
     let unnamed = user.mutes.all().filter(|(_, mute)| mute.title.is_none());
     let unnamed = unnamed.map(|(subject, _)| ObjectKey::stored(subject.as_str()));
@@ -143,7 +142,7 @@ async fn name_muted(app: &App, user: &mut User) {
     user.mutes.name(|subject| titles.get(subject).cloned());
 }
 
-/// What the form unmutes, if it is such a form.
+/// Returns the subject to unmute, if this is an unmute form.
 fn unmuted(form: &Form) -> Result<Option<Subject>, Failure> {
     let Some(subject) = form.get(UNMUTE_FIELD) else {
         return Ok(None);
@@ -178,9 +177,9 @@ fn answer(app: &App, asked: &Asked, found: Result<Shown, Failure>, saved: bool) 
     }
 }
 
-/// What a form changes. Types that the page does not offer cannot be chosen, or a record could be
-/// filled with them. One may have been offered when the page was shown, so it is passed over,
-/// whatever its name: older writers did not check theirs.
+/// Returns the changes of a form. It ignores types that the page does not offer: they may have been
+/// offered earlier, and accepting any name could fill a record. Their names are not validated, as
+/// older writers did not validate theirs.
 fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<PreferencesInput, Failure> {
     let mut change = PreferencesInput {
         quiet: quiet(form)?,
@@ -206,7 +205,7 @@ fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<Preferenc
                 }
                 let chosen = TypeInput {
                     route: value.parse()?,
-                    // The page does not ask for it.
+                    // The page has no field for it.
                     window: None,
                 };
                 change.types.insert(kind, Some(chosen));
@@ -216,7 +215,7 @@ fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<Preferenc
     Ok(change)
 }
 
-/// The quiet hours of a form: both of their times are there, or both are empty.
+/// The quiet hours of a form: both times are set, or both are empty.
 fn quiet(form: &Form) -> Result<Change<Quiet>, Failure> {
     Ok(match (form.get(QUIET_FROM), form.get(QUIET_TO)) {
         (None, None) => None,

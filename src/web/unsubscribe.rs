@@ -1,10 +1,9 @@
-//! `GET /u/{token}` asks, `POST /u/{token}` ends what the link ends: the page behind the link of a
-//! mail, and the one click of RFC 8058.
+//! `GET /u/{token}` asks for confirmation; `POST /u/{token}` unsubscribes, also as the one click of
+//! RFC 8058.
 //!
-//! The rule (P7): asking changes nothing; one POST ends what the mail was about and nothing else,
-//! and a second one finds that it is so. Mails that are on their way out are stopped by
-//! [`crate::services::mailing`], which asks once more. What became mandatory since the mail left
-//! cannot be ended, and the page says why.
+//! GET changes nothing (P7). One POST ends the scope of the link and nothing else; repeating it has
+//! no effect. [`crate::services::mailing`] checks again before it sends an email. Types that became
+//! mandatory cannot be ended, and the page says why.
 
 use actix_web::HttpRequest;
 use actix_web::HttpResponse;
@@ -22,13 +21,13 @@ use crate::render::pages::{Stopping, Tokens};
 use crate::services::links::{Opened, Refused};
 use crate::services::people::FollowInput;
 
-/// Whose link this is, and what it ends.
+/// The user of a link and its scope.
 pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
     let opened = app.links().open(token, app.clock.now()).await?;
     opened.map_err(Failure::Link)
 }
 
-/// The tokens of the mail that a link is of.
+/// The tokens of the email that holds the link.
 pub(super) async fn tokens(app: &App, own: &str, opened: &Opened) -> Result<Tokens, Failure> {
     let links = app.links();
     Ok(Tokens {
@@ -38,7 +37,7 @@ pub(super) async fn tokens(app: &App, own: &str, opened: &Opened) -> Result<Toke
     })
 }
 
-/// What of it can be ended; why nothing, where all of it is mandatory by now.
+/// The part of the scope that can be ended, or the reason why all of it is mandatory.
 fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
     let Stop::Types(kinds) = stop else {
         return Ok(stop.clone());
@@ -54,27 +53,26 @@ fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
     }
 }
 
-/// A follow that a page ended can be undone for so long: later the application may have taken it
-/// away.
+/// How long an ended follow can be restored. Later, the application may have removed it.
 const UNDO: TimeDelta = TimeDelta::hours(1);
 
-/// What a page is about.
+/// The contents of a page.
 struct Found {
     stop: Stop,
     tokens: Tokens,
     user: User,
-    /// Their record before it was ended, if that was just now.
+    /// The user's record before this request ended something.
     before: Option<User>,
-    /// Whether they follow what the link ends, where it ends a follow.
+    /// Whether the user follows the key, if the link ends a follow.
     follows: bool,
-    /// What that is called.
+    /// The name of the followed key.
     name: Option<String>,
-    /// Whether what was ended has just been undone.
+    /// Whether this request restored something.
     again: bool,
 }
 
 impl Found {
-    /// What stands now of a person and what a link of theirs ends.
+    /// Reads the user's record and the state of the link's scope.
     async fn now(app: &App, token: &str, opened: &Opened, user: User) -> Result<Self, Failure> {
         let stop = optional(&opened.stop, &app.config.policies)?;
         let (follows, name) = match &stop {
@@ -96,7 +94,7 @@ impl Found {
     }
 }
 
-/// What people know something by that they follow; its key, where nothing is known of it.
+/// Returns the title of a followed key, or the key itself.
 async fn called(app: &App, key: &FollowKey) -> Result<String, Failure> {
     let object = app.objects().get(&ObjectKey::stored(key.as_str())).await?;
     let title = object.and_then(|object| object.title);
@@ -133,7 +131,7 @@ pub(super) async fn act(
         let opened = opened(&app, &token).await?;
         asked.from(&opened);
         let people = app.people();
-        // What can be undone; another change at this moment is kept by what follows.
+        // The page offers to restore this state. The write below keeps concurrent changes.
         let before = people.get(&opened.user).await?;
         before.iter().for_each(|user| asked.by(user, &app));
         let form = Form::read(&req, payload).await?;
@@ -152,7 +150,7 @@ pub(super) async fn act(
             return Err(Failure::Link(Refused::Expired));
         }
         let user = match again {
-            // The link says that they followed it when it was made, a moment ago.
+            // The link was made a moment ago and proves that the user followed the key.
             Some(key) => {
                 let follow = FollowInput {
                     user: opened.user.clone(),
@@ -176,7 +174,7 @@ pub(super) async fn act(
     let done = done.await;
     match done {
         Ok(found) => shown(&app, &asked, &found),
-        // Whoever is unknown gets no mails: the wish is granted.
+        // An unknown user gets no emails, so the request succeeds.
         Err(Failure::Gone) => {
             let mut response = failure(&app, &asked, Failure::Gone);
             *response.status_mut() = StatusCode::OK;

@@ -1,8 +1,8 @@
-//! Whether a request comes from who sits at this machine, and from the demo's own page.
+//! Checks that a request comes from this machine, and from the demo's own page.
 //!
-//! The rule: a browser says truly under which name it asks (`Host`) and for whose page (`Origin`).
-//! A page of the world can have its own name lead to this machine (DNS rebinding), but it cannot
-//! make it a loopback name.
+//! Browsers send the true host (`Host`) and the true origin of the page (`Origin`). A foreign page
+//! can make its own name resolve to this machine (DNS rebinding), but cannot make it a loopback
+//! name.
 
 use std::future::{Ready, ready};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,13 +15,13 @@ use actix_web::{Error, FromRequest, HttpRequest};
 
 use crate::api::problem::{Code, Problem};
 
-/// Lets requests pass that name this machine by a loopback name.
+/// Passes requests whose host is a loopback name.
 pub(in crate::api) async fn local<B: MessageBody>(
     req: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
     let named = only(req.headers(), &header::HOST).is_some_and(is_local);
-    // What is asked in this form counts, whatever the header says (RFC 9112, 3.2.2).
+    // A target in absolute form overrides the header (RFC 9112, 3.2.2).
     let asked = req.uri().authority();
     if named && asked.is_none_or(|asked| is_local(asked.as_str())) {
         return Ok(next.call(req).await?.map_into_left_body());
@@ -32,7 +32,7 @@ pub(in crate::api) async fn local<B: MessageBody>(
     Ok(req.error_response(problem).map_into_right_body())
 }
 
-/// For what changes something: only the demo's own page may ask it.
+/// An extractor for requests that only the demo's own page may send.
 pub(in crate::api) struct Home;
 
 impl FromRequest for Home {
@@ -57,7 +57,7 @@ impl FromRequest for Home {
     }
 }
 
-/// A header that is there once.
+/// Returns a header that occurs once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name);
     let value = values.next()?.to_str().ok()?;

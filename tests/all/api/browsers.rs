@@ -1,4 +1,4 @@
-//! What pages of other origins can ask and read, and how often anybody may ask.
+//! Requests of pages on other origins, and rate limits.
 
 use chrono::TimeDelta;
 use reqwest::RequestBuilder;

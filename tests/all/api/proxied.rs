@@ -64,6 +64,9 @@ async fn addresses_in_answers_begin_with_the_public_path(fresh: Fresh) {
         "{items_url}"
     );
     assert_eq!(server, "/tidings");
+    let (_, _, missing) = ask(&api, "GET", "/nothing", Value::Null).await;
+    let detail = missing["detail"].as_str().unwrap();
+    assert!(detail.contains("/tidings/openapi.json"), "{detail}");
     // A caller that reaches the server directly can follow them as well.
     assert_eq!(ask(&api, "GET", &location, Value::Null).await.0, 200);
     let (status, _, page) = ask(&api, "GET", &items_url, Value::Null).await;
