@@ -1,6 +1,7 @@
 //! E-mail addresses that do not leak: they print masked, and only what sends or stores them may
 //! reveal them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,13 +17,30 @@ impl Address {
     /// The longest address SMTP can carry (RFC 5321, 4.5.3.1.3: a path of 256 with its brackets).
     pub const MAX_BYTES: usize = 254;
 
-    /// Checks the outline: one part before and one after the last `@`, no white space, controls, or
-    /// brackets, and nothing that cannot be seen. Whether it exists only a mail can tell.
+    /// Checks that an email can be sent to it (RFC 5321 and 6531, without quoted local parts and
+    /// address literals), and that it holds nothing invisible. Only an email shows whether it
+    /// exists.
     pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
         let address = Self::stored(text)?;
+        let refuse = |why: &str| Err(Invalid::new("e-mail address", mask(&address.0), why));
         if address.0.chars().any(is_unseen) {
-            let why = "holds a character that cannot be seen, or that turns the direction of text";
-            return Err(Invalid::new("e-mail address", mask(&address.0), why));
+            return refuse(
+                "holds a character that cannot be seen, or that turns the direction of text",
+            );
+        }
+        let local = address.local();
+        if local.len() > MAX_LOCAL_BYTES {
+            return refuse("has a local part longer than 64 bytes");
+        }
+        if local.split('.').any(str::is_empty) {
+            return refuse("has a dot at the start or the end of its local part, or two in a row");
+        }
+        if !local.chars().all(is_in_local_part) {
+            return refuse("holds a character that an address cannot have");
+        }
+        let in_dns = address.domain_in_ascii();
+        if !(is_host(address.domain()) && in_dns.is_ascii() && is_host(&in_dns)) {
+            return refuse("has a domain that cannot receive email");
         }
         Ok(address)
     }
@@ -42,6 +60,9 @@ impl Address {
         }
         if text.len() > Self::MAX_BYTES {
             return refuse("is longer than 254 bytes");
+        }
+        if local.starts_with('"') {
+            return refuse("has a quoted local part, which is not supported");
         }
         if text
             .chars()
@@ -138,8 +159,18 @@ impl Address {
         Self::stored(local + "@" + domain).ok()
     }
 
-    fn local(&self) -> &str {
+    /// The part before the `@`; like the address itself, only for the mailer.
+    pub fn local(&self) -> &str {
         self.0.rsplit_once('@').map_or("", |(local, _)| local)
+    }
+
+    /// The domain as the DNS has it: in Punycode where it is not ASCII.
+    pub fn domain_in_ascii(&self) -> Cow<'_, str> {
+        let domain = self.domain();
+        match idna::domain_to_ascii(domain) {
+            Ok(ascii) if !domain.is_ascii() => ascii.into(),
+            _ => domain.into(),
+        }
     }
 
     /// The address itself: for the mailer's envelope and the store's record, and for nothing else.
@@ -177,6 +208,27 @@ impl FromStr for Cursor {
             .map(Self)
             .ok_or_else(|| Invalid::new("cursor", "", "is not one that a page gave as its next"))
     }
+}
+
+/// The longest local part (RFC 5321, 4.5.3.1.1).
+const MAX_LOCAL_BYTES: usize = 64;
+
+/// Whether a local part can hold this without quotes (RFC 5322 `atext`, RFC 6531).
+fn is_in_local_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || !c.is_ascii() || ".!#$%&'*+-/=?^_`{|}~".contains(c)
+}
+
+/// Whether this names a host in a domain: two labels or more, of at most 63 characters each. Hosts
+/// with an underscore exist.
+fn is_host(domain: &str) -> bool {
+    let is_edge = |c: char| c.is_ascii_alphanumeric() || !c.is_ascii();
+    let is_label = |label: &str| {
+        let fits = label.chars().all(|c| is_edge(c) || "-_".contains(c));
+        fits && label.starts_with(is_edge)
+            && label.ends_with(is_edge)
+            && label.chars().count() <= 63
+    };
+    domain.contains('.') && domain.split('.').all(is_label)
 }
 
 /// Format characters: those of no width, those that turn the direction of text, and those that
@@ -229,7 +281,7 @@ mod tests {
             "ada@ｅxample.org",
             "ada@⑴.example",
         ] {
-            let address = Address::new(text).unwrap();
+            let address = Address::stored(text).unwrap();
             let all = address.spellings().into_iter().chain([address.folded()]);
             for form in all {
                 let read = Address::stored(form.reveal());
@@ -256,8 +308,8 @@ mod tests {
         assert_ne!(folded("ada@example.org"), folded("ada.l@example.org"));
 
         let grows = format!("{}@a.org", "İ".repeat(124));
-        let folded = folded(&grows);
-        assert_eq!(Address::new(folded.reveal()).unwrap(), folded);
+        let folded = Address::stored(&*grows).unwrap().folded();
+        assert_eq!(Address::stored(folded.reveal()).unwrap(), folded);
     }
 
     #[test]
@@ -334,6 +386,46 @@ mod tests {
         let shown = Address::new("ada@example.org").unwrap().to_string();
         let error = Address::new(shown).unwrap_err();
         assert!(error.to_string().contains("is masked"), "{error}");
+    }
+
+    #[test]
+    fn an_address_that_can_never_work_is_refused_with_its_reason() {
+        let local = |bytes| "x".repeat(bytes) + "@example.org";
+        for (text, reason) in [
+            (".ada@example.org", "has a dot at the start"),
+            ("ada.@example.org", "has a dot at the start"),
+            ("a..da@example.org", "two in a row"),
+            (&local(65), "has a local part longer than 64 bytes"),
+            ("a:da@example.org", "holds a character"),
+            ("\"ada l\"@example.org", "has a quoted local part"),
+            ("\"a@b\"@example.org", "has a quoted local part"),
+            ("☃@x", "has a domain that cannot receive email"),
+            ("ada@-example.org", "has a domain that cannot receive email"),
+            ("ada@exa$mple.org", "has a domain that cannot receive email"),
+            (
+                &format!("ada@{}.org", "x".repeat(64)),
+                "has a domain that cannot receive email",
+            ),
+            (
+                "ada@。example.org",
+                "has a domain that cannot receive email",
+            ),
+            ("ada@⑴.example", "has a domain that cannot receive email"),
+        ] {
+            let refused = Address::new(text).unwrap_err().to_string();
+            assert!(refused.contains(reason), "{text}: {refused}");
+        }
+        for text in [
+            &local(64),
+            "☃@example.org",
+            "a.!#$%&'*+-/=?^_`{|}~b@example.org",
+            "ada@under_score.example",
+            "ada@bücher.example",
+            "अदा@उदाहरण.example",
+        ] {
+            let address = Address::new(text).unwrap();
+            assert_eq!(address.reveal(), text);
+        }
     }
 
     #[test]

@@ -226,7 +226,7 @@ pub(super) fn json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, R
 }
 
 pub(super) fn address(text: Option<&str>) -> Option<Address> {
-    Address::new(text?).ok()
+    Address::stored(text?).ok()
 }
 
 /// The parts that are there, with spaces between.

@@ -315,8 +315,17 @@ fn addresses_are_described_as_they_are_read() {
         "a",
         "",
         "ünal@müller.example",
+        ".a@b.cd",
+        "a.@b.cd",
+        "a..b@c.de",
+        "a.b@c-d.e_f.gh",
+        "a@-b.cd",
+        "a@b-.cd",
+        "a@b$.cd",
+        "a@b.c",
     ]));
-    addresses.extend([249, 250].map(|n| format!("{}@b.cd", "a".repeat(n))));
+    addresses.extend([64, 65].map(|n| format!("{}@b.cd", "a".repeat(n))));
+    addresses.extend([63, 64].map(|n| format!("a@{}.cd", "b".repeat(n))));
 
     agree("Address", addresses, |text| Address::new(text).is_ok());
 }
