@@ -98,7 +98,7 @@ impl Args {
                 format!("nobody knows whether it was taken: {reason}; look whether it arrives"),
                 Exit::Partly,
             ),
-            Outcome::TryLater { reason, .. } => (
+            Outcome::TryLater { reason, .. } | Outcome::Deferred { reason } => (
                 format!("it was not taken now, and may be later: {reason}"),
                 Exit::Failed,
             ),

@@ -91,6 +91,7 @@ pub(crate) fn kind(outcome: &Outcome) -> String {
         Outcome::TryLater {
             after: Some(after), ..
         } => format!("later, in {} s", after.as_secs_f32()),
+        Outcome::Deferred { .. } => "deferred".into(),
         Outcome::Withheld { .. } => "withheld".into(),
         Outcome::Stop { .. } => "stop".into(),
         Outcome::Unknown { .. } => "unknown".into(),

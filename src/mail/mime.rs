@@ -48,9 +48,7 @@ pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, Str
 
 /// The `Message-ID` of what is known by this name, in the sender's domain.
 pub(super) fn message_id(name: &str, sender: &Sender) -> String {
-    let from = sender.from.reveal();
-    let domain = from.rsplit_once('@').map_or(from, |(_, domain)| domain);
-    format!("<{name}@{domain}>")
+    format!("<{name}@{}>", sender.from.domain_in_ascii())
 }
 
 /// Whom the mail is for. A name says no variable either.
@@ -63,29 +61,25 @@ fn part(kind: ContentType, body: &str) -> SinglePart {
     SinglePart::builder().header(kind).body(body.to_owned())
 }
 
+/// Name and address, the domain in Punycode: servers need no extension for that.
 pub(super) fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, String> {
-    let parsed = address
-        .reveal()
-        .parse::<MailAddress>()
+    let parsed = MailAddress::new(address.local(), address.domain_in_ascii())
         .map_err(|error| format!("the address {address} cannot be written to: {error}"))?;
     let name = name.map(one_line).filter(|name| !name.is_empty());
     Ok(Mailbox::new(name, parsed))
 }
 
 /// Name and address in ASCII alone: the name as encoded words (RFC 2047), the domain in Punycode.
-/// What stands before the @ cannot be written otherwise.
+/// The local part cannot be written otherwise.
 pub(super) fn mailbox_in_ascii(address: &Address, name: Option<&str>) -> Result<String, String> {
-    let revealed = address.reveal();
-    let (local, domain) = revealed.rsplit_once('@').unwrap_or((revealed, ""));
-    let ascii = idna::domain_to_ascii(domain)
-        .ok()
-        .filter(|_| local.is_ascii());
-    let ascii = ascii.and_then(|domain| Address::stored(format!("{local}@{domain}")).ok());
-    let ascii = ascii.ok_or_else(|| {
-        format!("the address {address} cannot be written to: it is not of ASCII alone")
-    })?;
+    let mailbox = mailbox(address, name)?;
+    if !address.local().is_ascii() {
+        return Err(format!(
+            "the address {address} cannot be written to: it is not of ASCII alone"
+        ));
+    }
     let mut headers = Headers::new();
-    headers.set(To::from(Mailboxes::from(mailbox(&ascii, name)?)));
+    headers.set(To::from(Mailboxes::from(mailbox)));
     let folded = headers.to_string();
     let line: Vec<&str> = folded.lines().map(str::trim).collect();
     let line = line.join(" ");

@@ -188,6 +188,12 @@ pub enum Outcome {
         /// How long to wait at least, where the provider said so.
         after: Option<Duration>,
     },
+    /// Its recipient or its content is not taken now, and may be later; nothing follows for other
+    /// messages.
+    Deferred {
+        /// Why not now.
+        reason: String,
+    },
     /// It was not begun, or broken off before it could be taken, as the leave to send it had ended
     /// ([`Leave`]): surely not taken.
     Withheld {

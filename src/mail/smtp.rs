@@ -3,8 +3,8 @@
 //! The rule (P5): until the last line of the content is written, nothing can have been taken, so
 //! whatever goes wrong is tried later or refused. From then on silence is unknown, and SMTP has no
 //! way to ask. That is why the conversation is led here, command by command, instead of by lettre's
-//! transport, whose errors do not say how far it came. RFC 5321 is the source of the codes, RFC
-//! 3463 of the finer ones.
+//! transport, whose errors do not say how far it came. [`reply`] reads the codes of RFC 5321 and
+//! RFC 3463.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,10 +21,13 @@ use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter,
 use lettre::transport::smtp::response::Response;
 use tokio::time::{Instant, timeout};
 
+use self::reply::{LIMIT_WAIT, Reply, ReplyMeaning};
 use super::http::{is_of, is_refused, words};
 use super::mime::{compose, mailbox, message_id, tag};
 use super::{Certainty, Checked, Dkim, Leave, Mailer, Message, Outcome, Sender};
 use crate::domain::Secret;
+
+mod reply;
 
 /// An SMTP server that takes our mails.
 #[derive(Debug, Clone)]
@@ -89,6 +92,8 @@ enum Trouble {
     TimedOut,
     /// There is no leave to go on.
     Withheld(String),
+    /// The server does not take such an address.
+    NotWritable(String),
 }
 
 impl Trouble {
@@ -99,17 +104,33 @@ impl Trouble {
             Self::Smtp(error) => error.status().is_none_or(|code| u16::from(code) == 421),
             Self::TimedOut => true,
             Self::Withheld(_) => stage == Stage::Content,
+            Self::NotWritable(_) => false,
         }
     }
-}
 
-impl Trouble {
+    /// Whether a new connection may take the message that a used one did not. The server has
+    /// certainly not taken it: it closed the connection before the content, or refuses a sender
+    /// that it accepted before, or names the end of the session.
+    fn is_of_session(&self, stage: Stage) -> bool {
+        let reply = match self {
+            Self::Smtp(error) => Reply::of(error),
+            Self::TimedOut => None,
+            Self::Withheld(_) | Self::NotWritable(_) => return false,
+        };
+        match (stage, reply) {
+            (_, Some(reply)) if reply.names_session_limit() => true,
+            (Stage::Sender, _) => true,
+            (Stage::Recipient, _) => self.is_over(stage),
+            _ => false,
+        }
+    }
+
     /// Whether what was to be written last was not, as the other end had gone: reading never ends
     /// so.
     fn is_broken_pipe(&self) -> bool {
         match self {
             Self::Smtp(error) => is_of(error, ErrorKind::BrokenPipe),
-            Self::TimedOut | Self::Withheld(_) => false,
+            Self::TimedOut | Self::Withheld(_) | Self::NotWritable(_) => false,
         }
     }
 }
@@ -132,10 +153,8 @@ impl Smtp {
                     .map_err(|error| format!("TLS with {} cannot be: {error}", relay.host))?,
             ),
         };
-        let from = relay.sender.from.reveal();
-        let domain = from.rsplit_once('@').map_or(from, |(_, domain)| domain);
         Ok(Self {
-            hello: ClientId::Domain(domain.to_owned()),
+            hello: ClientId::Domain(relay.sender.from.domain_in_ascii().into_owned()),
             dkim: None,
             idle: Mutex::default(),
             tls,
@@ -191,9 +210,13 @@ impl Smtp {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
             idle.push(line);
         } else {
-            // The mail has its outcome; whether the server answers to this changes nothing.
-            let _ = self.within(line.connection.command(Quit)).await;
+            self.quit(line).await;
         }
+    }
+
+    /// Closes a connection. Nothing depends on the reply.
+    async fn quit(&self, mut line: Line) {
+        let _ = self.within(line.connection.command(Quit)).await;
     }
 
     async fn introduce(&self) -> Result<AsyncSmtpConnection, SmtpError> {
@@ -256,8 +279,10 @@ impl Smtp {
                 Err(trouble) => trouble,
             };
             let over = trouble.is_over(stage);
-            if over && stage == Stage::Sender && line.mails > 0 {
-                // The server had taken leave of a kept connection before it heard of this mail.
+            if line.mails > 0 && trouble.is_of_session(stage) {
+                if !over {
+                    self.quit(line).await;
+                }
                 continue;
             }
             if !over && self.within(line.connection.command(Rset)).await.is_ok() {
@@ -278,9 +303,12 @@ impl Smtp {
     ) -> Result<Response, (Stage, Trouble)> {
         let able = |extension| connection.server_info().supports_feature(extension);
         let mut parameters = Vec::new();
-        if !(AsRef::<str>::as_ref(from).is_ascii() && AsRef::<str>::as_ref(to).is_ascii())
-            && able(Extension::SmtpUtfEight)
-        {
+        // Domains are in Punycode: only what precedes the @ can be beyond ASCII.
+        if !(from.user().is_ascii() && to.user().is_ascii()) {
+            if !able(Extension::SmtpUtfEight) {
+                let reason = "the server does not support SMTPUTF8, which the address needs";
+                return Err((Stage::Sender, Trouble::NotWritable(reason.to_owned())));
+            }
             parameters.push(MailParameter::SmtpUtfEight);
         }
         if !mail.is_ascii() && able(Extension::EightBitMime) {
@@ -327,6 +355,9 @@ impl Smtp {
             Trouble::Withheld(reason) => Outcome::Withheld {
                 reason: reason.clone(),
             },
+            Trouble::NotWritable(reason) => Outcome::Unsendable {
+                reason: reason.clone(),
+            },
         }
     }
 }
@@ -343,37 +374,31 @@ fn silence(stage: Stage, reason: String) -> Outcome {
 /// What an error means for the mail.
 fn meaning(stage: Stage, error: &SmtpError) -> Outcome {
     let reason = format!("SMTP: {}", words(&error.to_string()));
-    if error.is_transient() {
-        return Outcome::TryLater {
-            reason,
-            after: None,
+    let later = |reason, after| Outcome::TryLater { reason, after };
+    let Some(reply) = Reply::of(error) else {
+        return match stage {
+            // No way to encrypt, or to log in, that both know.
+            Stage::Introduction if error.is_client() => Outcome::Stop { reason },
+            _ => silence(stage, reason),
         };
-    }
-    let code = error.status().map_or(0, u16::from);
+    };
     match stage {
-        // No way to encrypt, or to log in, that both know.
-        Stage::Introduction if error.is_client() => Outcome::Stop { reason },
-        _ if !error.is_permanent() => silence(stage, reason),
+        Stage::Introduction | Stage::Sender if reply.is_temporary() => later(reason, None),
+        Stage::Introduction | Stage::Sender if reply.names_sending_limit() => {
+            later(reason, Some(LIMIT_WAIT))
+        }
         // Not now (554 to a connection), unlike a login that was refused.
-        Stage::Introduction if code == 554 => Outcome::TryLater {
-            reason,
-            after: None,
-        },
+        Stage::Introduction if reply.code() == 554 => later(reason, None),
         Stage::Introduction | Stage::Sender => Outcome::Stop { reason },
-        // A login is missing, whatever the recipient.
-        _ if matches!(code, 530 | 535 | 538) => Outcome::Stop { reason },
-        _ if of_the_address(&reason) => Outcome::Undeliverable { reason },
-        _ => Outcome::Refused { reason },
+        Stage::Recipient | Stage::Content | Stage::End => match reply.meaning() {
+            ReplyMeaning::SessionEnds => later(reason, None),
+            ReplyMeaning::LimitReached => later(reason, Some(LIMIT_WAIT)),
+            ReplyMeaning::SenderRefused => Outcome::Stop { reason },
+            ReplyMeaning::Deferred => Outcome::Deferred { reason },
+            ReplyMeaning::Undeliverable => Outcome::Undeliverable { reason },
+            ReplyMeaning::Refused => Outcome::Refused { reason },
+        },
     }
-}
-
-/// Whether a finer code says that the address takes no mail: unknown mailbox or host, malformed,
-/// moved, no mail accepted there, mailbox disabled.
-fn of_the_address(reason: &str) -> bool {
-    const CODES: [&str; 6] = ["5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"];
-    reason
-        .split(|c: char| !c.is_ascii_digit() && c != '.')
-        .any(|word| CODES.contains(&word))
 }
 
 #[async_trait]
@@ -404,7 +429,9 @@ impl Mailer for Smtp {
                     reason: format!("{host}:{port} does not answer"),
                 };
             }
-            Err(Trouble::Withheld(reason)) => return Checked::Unreached { reason },
+            Err(Trouble::Withheld(reason) | Trouble::NotWritable(reason)) => {
+                return Checked::Unreached { reason };
+            }
             Err(Trouble::Smtp(error)) => {
                 let why = words(&error.to_string());
                 let is_reached = error.status().is_some()

@@ -24,6 +24,7 @@ fn name(outcome: &Outcome) -> &'static str {
         Outcome::Undeliverable { .. } => "undeliverable",
         Outcome::Unreachable { .. } => "unreachable",
         Outcome::TryLater { .. } => "try_later",
+        Outcome::Deferred { .. } => "deferred",
         Outcome::Withheld { .. } => "withheld",
         Outcome::Stop { .. } => "stop",
         Outcome::Unknown { .. } => "unknown",

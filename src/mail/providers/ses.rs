@@ -271,8 +271,12 @@ fn is_ours_unverified(message: &str, from: &Address) -> bool {
     let Some((_, identities)) = message.rsplit_once(':') else {
         return false;
     };
-    let (from, domain) = (from.reveal().to_lowercase(), from.domain().to_lowercase());
-    let is_ours = |identity: &str| identity.contains(&from) || identity == domain;
+    // SES names it as the call did, in Punycode, or as it was registered.
+    let spellings = from.spellings();
+    let is_ours = |identity: &str| {
+        let names = |from: &Address| identity.contains(from.reveal()) || identity == from.domain();
+        spellings.iter().any(names)
+    };
     message.contains("not verified") && identities.split(',').map(str::trim).any(is_ours)
 }
 

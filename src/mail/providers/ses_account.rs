@@ -94,7 +94,9 @@ impl Ses {
             format!("; it takes {rate} mails a second")
         });
         let from = &self.account.sender.from;
-        for identity in identities(from.domain(), from.reveal()) {
+        let domain = from.domain_in_ascii();
+        let address = format!("{}@{domain}", from.local());
+        for identity in identities(&domain, &address) {
             let path = format!("/v2/email/identities/{}", identity.replace('@', "%40"));
             let answer = match answered(self.api.get(&path).await) {
                 Ok(answer) => answer,

@@ -244,3 +244,24 @@ fn ids_of_keys_and_names_of_sets_are_checked() {
     }
     assert!(set("digests-2_a").is_some() && set("a b").is_none());
 }
+
+#[test]
+fn an_internationalized_sender_that_is_not_verified_stops_everything() {
+    let from = Address::new("news@Bücher.example").unwrap();
+    for identity in [
+        "news@xn--bcher-kva.example",
+        "=?utf-8?b?QsO8Y2hlcg==?= <news@xn--bcher-kva.example>",
+        "news@bücher.example",
+        "xn--bcher-kva.example",
+    ] {
+        let message = format!(
+            "Email address is not verified. The following identities failed the check in region EU-WEST-1: {identity}"
+        );
+        let body = json!({ "message": message }).to_string();
+        let headers = [("x-amzn-errortype", "MessageRejected")];
+
+        let outcome = judge(&answer(400, &headers, &body), &from);
+
+        assert_eq!(kind(&outcome), "stop", "{identity}");
+    }
+}

@@ -148,6 +148,12 @@ impl Retry {
                     }
                     Attempt::Repeated => verdicts.doubt(self, mail, &reason, after, now),
                 },
+                Outcome::Deferred { reason } => match attempt {
+                    Attempt::First => {
+                        verdicts.wait_or_fail(self, mail, &reason, Wait::Deferred, now);
+                    }
+                    Attempt::Repeated => verdicts.doubt(self, mail, &reason, None, now),
+                },
                 Outcome::Withheld { reason } => {
                     let (state, reason) = match attempt {
                         Attempt::First => (DeliveryState::Pending, reason),
@@ -276,6 +282,9 @@ impl Retry {
 enum Wait {
     /// Nobody could be reached who might have taken it: only time ends that.
     Unreachable,
+    /// The recipient's server asks to try again later, as RFC 5321 (4.5.4.1) has senders do for
+    /// days: only time ends that.
+    Deferred,
     /// The provider answered, and may have named a time to wait.
     NotNow(Option<Duration>),
 }
@@ -292,7 +301,7 @@ impl Verdicts {
     ) {
         let row = &mail.row;
         let (enough, after, spends_try) = match wait {
-            Wait::Unreachable => (retry.too_late(row, now), None, false),
+            Wait::Unreachable | Wait::Deferred => (retry.too_late(row, now), None, false),
             // A provider that names a time means to take it then, however often that was.
             Wait::NotNow(Some(after)) => (retry.too_late(row, now), Some(after), false),
             Wait::NotNow(None) => (retry.too_often(row, now), None, true),

@@ -111,6 +111,7 @@ fn kinds(outcomes: &[Outcome]) -> Vec<&'static str> {
             Outcome::Undeliverable { .. } => "undeliverable",
             Outcome::Unreachable { .. } => "unreachable",
             Outcome::TryLater { .. } => "later",
+            Outcome::Deferred { .. } => "deferred",
             Outcome::Withheld { .. } => "withheld",
             Outcome::Stop { .. } => "stop",
             Outcome::Unknown { .. } => "unknown",

@@ -18,8 +18,13 @@ pub enum Say {
     Nothing,
 }
 
+/// The reply to a command, given how many emails its connection has taken; `None` for yes.
+type Rule = dyn Fn(&str, usize) -> Option<&'static str> + Send + Sync;
+
 #[derive(Default)]
 struct State {
+    /// Replies to each command that no entry of `replies` answers.
+    rule: Mutex<Option<Arc<Rule>>>,
     /// For the next command that begins like this (`.` is the end of a mail, `content` its
     /// beginning, the empty word the connection itself).
     replies: Mutex<VecDeque<(&'static str, Say)>>,
@@ -58,6 +63,14 @@ impl Server {
         self.state.replies.lock().unwrap().push_back((command, say));
     }
 
+    /// Answers each command from now on by this rule.
+    pub fn follow(
+        &self,
+        rule: impl Fn(&str, usize) -> Option<&'static str> + Send + Sync + 'static,
+    ) {
+        *self.state.rule.lock().unwrap() = Some(Arc::new(rule));
+    }
+
     pub fn connections(&self) -> usize {
         *self.state.connections.lock().unwrap()
     }
@@ -74,7 +87,13 @@ impl Server {
 }
 
 impl State {
-    fn reply(&self, command: &str) -> Option<Say> {
+    fn reply(&self, command: &str, taken: usize) -> Option<Say> {
+        let once = self.reply_once(command);
+        let rule = self.rule.lock().unwrap().clone();
+        once.or_else(|| rule.and_then(|rule| rule(command, taken)).map(Say::Reply))
+    }
+
+    fn reply_once(&self, command: &str) -> Option<Say> {
         let mut replies = self.replies.lock().unwrap();
         let fits = |word: &str| match word {
             "" => command.is_empty(),
@@ -90,9 +109,9 @@ async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
     let (reader, mut writer) = stream.into_split();
     let mut lines = BufReader::new(reader).lines();
     let mut mail: Option<String> = None;
-    let mut command = String::new();
+    let (mut command, mut taken) = (String::new(), 0);
     loop {
-        let reply = match (&mail, state.reply(&command)) {
+        let reply = match (&mail, state.reply(&command, taken)) {
             (_, Some(Say::HangUp)) => return None,
             (_, Some(Say::Nothing)) => {
                 lines.next_line().await.ok();
@@ -104,7 +123,7 @@ async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
             }
             (Some(text), None) => {
                 state.mails.lock().unwrap().push(text.clone());
-                mail = None;
+                (mail, taken) = (None, taken + 1);
                 "250 2.0.0 queued"
             }
             (None, None) => match command.split(' ').next().unwrap_or_default() {
@@ -121,7 +140,7 @@ async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
             .await
             .ok()?;
         if reply.starts_with("354") {
-            if let Some(Say::HangUp) = state.reply("content") {
+            if let Some(Say::HangUp) = state.reply_once("content") {
                 // Something of it has arrived, and nothing else is read.
                 lines.next_line().await.ok();
                 return None;

@@ -7,8 +7,10 @@ use std::time::Duration;
 use mail_parser::MessageParser;
 use tidings::app;
 use tidings::config::Config;
-use tidings::domain::Secret;
-use tidings::mail::{Certainty, Checked, Leave, Mailer, Outcome, Relay, Security, Smtp};
+use tidings::domain::{Address, Secret};
+use tidings::mail::{
+    Certainty, Checked, Leave, Mailer, Message, Outcome, Relay, Security, Sender, Smtp,
+};
 
 use super::server::{Say, Server};
 use super::{PATIENT, kinds, mail, mails, sender};
@@ -71,10 +73,145 @@ async fn mails_arrive_whole_over_one_connection() {
 }
 
 #[tokio::test]
-async fn what_the_server_does_not_take_now_is_tried_later() {
-    for command in ["", "EHLO", "MAIL", "RCPT", "DATA", "."] {
-        let came = after(command, Say::Reply("451 4.3.0 not now")).await;
+async fn only_temporary_replies_about_the_session_or_the_sender_concern_all_emails() {
+    for (command, reply, expected) in [
+        ("", "451 4.3.0 not now", "later"),
+        ("EHLO", "451 4.3.0 not now", "later"),
+        ("MAIL", "451 4.3.0 not now", "later"),
+        ("RCPT", "421 4.3.2 closing", "later"),
+        (".", "421 4.3.2 closing", "later"),
+        ("RCPT", "451 4.7.1 greylisted", "deferred"),
+        ("RCPT", "452 4.2.2 mailbox full", "deferred"),
+        ("DATA", "451 4.3.0 not now", "deferred"),
+        (".", "450 4.7.1 sending rate exceeded", "deferred"),
+    ] {
+        let came = after(command, Say::Reply(reply)).await;
+        assert_eq!(came, (vec![expected], 0), "{command} {reply}");
+    }
+}
+
+#[tokio::test]
+async fn a_used_up_sending_quota_is_waited_out() {
+    for command in ["MAIL", "RCPT", "DATA", "."] {
+        let reply = "550 5.4.5 Daily sending quota exceeded";
+        let came = after(command, Say::Reply(reply)).await;
         assert_eq!(came, (vec!["later"], 0), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_status_inside_the_text_of_a_reply_means_nothing() {
+    for (reply, expected) in [
+        (
+            "554 5.7.1 Message rejected by FilterGate 5.2.1 (policy)",
+            "refused",
+        ),
+        ("550 rejected by 5.1.1.3", "refused"),
+        ("550-5.1.1 no such\r\n550 5.1.1 user", "undeliverable"),
+    ] {
+        let came = after("RCPT", Say::Reply(reply)).await;
+        assert_eq!(came, (vec![expected], 0), "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_takes_no_more_emails_is_replaced_at_once() {
+    const FULL: &str = "452 4.5.3 Too many messages in this session";
+    for (command, reply) in [
+        ("MAIL", FULL),
+        ("MAIL", "550 5.7.0 too many messages"),
+        ("RCPT", FULL),
+        ("RCPT", "421 4.7.0 too many messages"),
+        (".", FULL),
+    ] {
+        let server = Server::start().await;
+        server
+            .follow(move |said, taken| (taken == 2 && said.starts_with(command)).then_some(reply));
+
+        let outcomes = smtp(&server).send("ref", &mails(5), &Leave::always()).await;
+
+        assert_eq!(kinds(&outcomes), ["accepted"], "{command} {reply}");
+        assert_eq!((server.connections(), server.mails().len()), (3, 5));
+    }
+}
+
+#[tokio::test]
+async fn a_reply_on_a_new_connection_is_final() {
+    let server = Server::start().await;
+    server.follow(|said, _| {
+        said.starts_with("MAIL")
+            .then_some("452 4.5.3 too many messages")
+    });
+
+    let outcomes = smtp(&server).send("ref", &mails(2), &Leave::always()).await;
+
+    assert_eq!(kinds(&outcomes), ["later"]);
+    assert!(server.connections() <= 3, "{}", server.connections());
+}
+
+/// A message to this address.
+fn mail_to(address: &str) -> Message {
+    Message {
+        to: Address::new(address).unwrap(),
+        ..mail("ada")
+    }
+}
+
+#[tokio::test]
+async fn a_domain_beyond_ascii_is_written_in_punycode() {
+    let server = Server::start().await;
+    let relay = Relay {
+        sender: Sender {
+            from: Address::new("news@bücher.example").unwrap(),
+            ..sender()
+        },
+        ..relay(&server)
+    };
+
+    let outcomes = Smtp::new(relay)
+        .unwrap()
+        .send("ref", &[mail_to("mara@bücher.example")], &Leave::always())
+        .await;
+
+    assert_eq!(kinds(&outcomes), ["accepted"], "{outcomes:?}");
+    assert_eq!(
+        server.commands()[..3],
+        [
+            "EHLO xn--bcher-kva.example",
+            "MAIL FROM:<news@xn--bcher-kva.example>",
+            "RCPT TO:<mara@xn--bcher-kva.example>"
+        ]
+    );
+    let text = server.mails().remove(0);
+    let head = text.split("\n\n").next().unwrap();
+    assert!(head.is_ascii(), "{head}");
+}
+
+#[tokio::test]
+async fn a_local_part_beyond_ascii_needs_a_server_that_takes_it() {
+    let able = "250-server\r\n250-8BITMIME\r\n250 SMTPUTF8";
+    for (extensions, expected) in [(None, "unsendable"), (Some(able), "accepted")] {
+        let server = Server::start().await;
+        if let Some(extensions) = extensions {
+            server.then("EHLO", Say::Reply(extensions));
+        }
+        let smtp = smtp(&server);
+
+        let special = smtp
+            .send("ref", &[mail_to("jürgen@bücher.example")], &Leave::always())
+            .await;
+        let plain = smtp.send("ref", &[mail("ben")], &Leave::always()).await;
+
+        assert_eq!(
+            (kinds(&special), kinds(&plain)),
+            (vec![expected], vec!["accepted"])
+        );
+        let commands = server.commands();
+        let named = commands.contains(&"RCPT TO:<jürgen@xn--bcher-kva.example>".to_owned());
+        assert_eq!(named, expected == "accepted", "{commands:?}");
+        if let Outcome::Unsendable { reason } = &special[0] {
+            assert!(reason.contains("SMTPUTF8"), "{reason}");
+        }
     }
 }
 

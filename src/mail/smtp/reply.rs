@@ -1,0 +1,217 @@
+//! Decides what a negative SMTP reply means: for the recipient, for the session, or for everything.
+//!
+//! Reads only the reply code and the enhanced status (RFC 3463) that directly follows it. The words
+//! count where providers tell a used-up sending limit by nothing else; decision 6 cites them.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use lettre::transport::smtp::Error as SmtpError;
+
+/// A negative reply of the server.
+pub(super) struct Reply {
+    code: u16,
+    /// Subject and detail of the enhanced status at the start of the text, in the code's class.
+    status: Option<(u16, u16)>,
+    /// The text in lower case.
+    text: String,
+}
+
+/// The consequence of a negative reply to a recipient or a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReplyMeaning {
+    /// The server closes the session (421).
+    SessionEnds,
+    /// A sending limit of the account is used up.
+    LimitReached,
+    /// The server takes nothing from this sender or login.
+    SenderRefused,
+    /// This message may be taken later; others are not affected.
+    Deferred,
+    /// The address takes no email.
+    Undeliverable,
+    /// This message is refused for good.
+    Refused,
+}
+
+/// The wait after a permanent reply that names a used-up limit: providers count by the hour or day.
+pub(super) const LIMIT_WAIT: Duration = Duration::from_secs(10 * 60);
+
+/// Limits of the sender: of an account at Google, of accounts and tenants at Exchange Online.
+const LIMITS: [(u16, u16); 5] = [(4, 5), (1, 90), (7, 232), (7, 233), (7, 705)];
+/// The sender is invalid, may not use this address, or is blocked (Exchange Online).
+const SENDER: [(u16, u16); 6] = [(1, 7), (1, 8), (7, 60), (7, 501), (7, 502), (7, 503)];
+/// Unknown mailbox or host, malformed, moved, null MX, mailbox disabled.
+const ADDRESS: [(u16, u16); 6] = [(1, 1), (1, 2), (1, 3), (1, 6), (1, 10), (2, 1)];
+/// RFC 3463 wants "mailbox full" treated as transient in every class. Exchange Online uses the
+/// other two for mailboxes that receive too much in an hour.
+const MAILBOX_BUSY: [(u16, u16); 3] = [(2, 2), (2, 121), (2, 122)];
+
+/// Words of a used-up sending limit.
+const LIMIT_WORDS: [&str; 16] = [
+    "sending limit",
+    "sending quota",
+    "sending rate",
+    "daily limit",
+    "hourly limit",
+    "daily quota",
+    "relay limit",
+    "rate limit",
+    "message rate",
+    "throttl",
+    "per hour",
+    "per day",
+    "too many messages",
+    "too many emails",
+    "too much mail",
+    "submission quota",
+];
+
+impl Reply {
+    /// The reply that this error reports, if the server gave one.
+    pub(super) fn of(error: &SmtpError) -> Option<Self> {
+        let code = u16::from(error.status()?);
+        let text = error.source().map(ToString::to_string).unwrap_or_default();
+        Some(Self::new(code, &text))
+    }
+
+    fn new(code: u16, text: &str) -> Self {
+        Self {
+            code,
+            status: enhanced_status(code, text),
+            text: text.to_lowercase(),
+        }
+    }
+
+    pub(super) fn code(&self) -> u16 {
+        self.code
+    }
+
+    pub(super) fn is_temporary(&self) -> bool {
+        (400..500).contains(&self.code)
+    }
+
+    fn has_status(&self, statuses: &[(u16, u16)]) -> bool {
+        self.status.is_some_and(|status| statuses.contains(&status))
+    }
+
+    /// Whether a sending limit of the account is used up. A mailbox's limits are not the account's.
+    pub(super) fn names_sending_limit(&self) -> bool {
+        let subject = self.status.map_or(0, |(subject, _)| subject);
+        let is_policy = subject == 7 && self.text.contains("quota");
+        self.has_status(&LIMITS)
+            || is_policy
+            || (!matches!(subject, 1 | 2) && self.has_limit_word())
+    }
+
+    fn has_limit_word(&self) -> bool {
+        LIMIT_WORDS.iter().any(|word| self.text.contains(word))
+    }
+
+    /// Whether this session takes no more messages, though a new one may (RFC 3463, X.4.5.3).
+    pub(super) fn names_session_limit(&self) -> bool {
+        self.status == Some((5, 3)) || self.text.contains("session")
+    }
+
+    /// Returns the consequence of a reply to RCPT, to DATA, or to the content.
+    pub(super) fn meaning(&self) -> ReplyMeaning {
+        match self.code {
+            421 => ReplyMeaning::SessionEnds,
+            _ if self.is_temporary() => ReplyMeaning::Deferred,
+            530 | 535 | 538 => ReplyMeaning::SenderRefused,
+            _ if self.names_sending_limit() => ReplyMeaning::LimitReached,
+            _ if self.has_status(&SENDER) => ReplyMeaning::SenderRefused,
+            _ if self.has_status(&MAILBOX_BUSY) => ReplyMeaning::Deferred,
+            // Google: "5.2.1 The user … is receiving mail at a rate that prevents …".
+            _ if self.status == Some((2, 1)) && self.text.contains(" rate") => {
+                ReplyMeaning::Deferred
+            }
+            _ if self.has_status(&ADDRESS) => ReplyMeaning::Undeliverable,
+            _ => ReplyMeaning::Refused,
+        }
+    }
+}
+
+/// Returns subject and detail of the status at the start of the text, if its class is the code's.
+fn enhanced_status(code: u16, text: &str) -> Option<(u16, u16)> {
+    let mut parts = text.split_whitespace().next()?.split('.');
+    let mut number = || {
+        let part = parts.next()?;
+        let digits = (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+        part.parse::<u16>().ok().filter(|_| digits)
+    };
+    let (class, subject, detail) = (number()?, number()?, number()?);
+    (class == code / 100 && parts.next().is_none()).then_some((subject, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reply_has_the_documented_meaning() {
+        use ReplyMeaning::*;
+        for (code, text, expected) in [
+            (421, "4.7.0 Try again later", SessionEnds),
+            (
+                450,
+                "4.2.1 The user is receiving mail too quickly",
+                Deferred,
+            ),
+            (451, "4.7.1 greylisted", Deferred),
+            (452, "5.1.1 no such user", Deferred),
+            (
+                454,
+                "Throttling failure: Maximum sending rate exceeded",
+                Deferred,
+            ),
+            (
+                530,
+                "5.7.0 Must issue a STARTTLS command first",
+                SenderRefused,
+            ),
+            (550, "5.4.5 Daily user sending limit exceeded", LimitReached),
+            (550, "5.4.5 congested", LimitReached),
+            (550, "5.7.0 quota exceeded", LimitReached),
+            (550, "5.7.1 Email quota exceeded", LimitReached),
+            (550, "5.1.90 You have reached a limit", LimitReached),
+            (550, "5.7.705 Access denied", LimitReached),
+            (
+                550,
+                "Domain a.example has exceeded the max emails per hour (150)",
+                LimitReached,
+            ),
+            (
+                550,
+                "5.1.8 Access denied, bad outbound sender",
+                SenderRefused,
+            ),
+            (
+                554,
+                "5.7.60 no permission to send as this sender",
+                SenderRefused,
+            ),
+            (552, "5.2.2 mailbox full", Deferred),
+            (550, "5.2.121 per hour message receive limit", Deferred),
+            (
+                550,
+                "5.2.1 The user you are trying to contact is receiving mail at a rate that",
+                Deferred,
+            ),
+            (550, "5.2.1 account closed", Undeliverable),
+            (550, "5.1.1 no such user", Undeliverable),
+            (550, "5.1.1", Undeliverable),
+            (553, "5.1.10 RESOLVER.ADR.RecipientNotFound", Undeliverable),
+            (550, "mailbox quota exceeded", Refused),
+            (550, "4.1.1 the class is not the code's", Refused),
+            (550, "5.1.1.1 is no status", Refused),
+            (552, "5.3.4 message size exceeds limit", Refused),
+            (554, "5.7.1 rejected by FilterGate 5.2.1 (policy)", Refused),
+            (554, "5.7.1 rejected, see 5.4.5", Refused),
+            (554, "5.7.1 spam score exceeds the limit", Refused),
+            (550, "", Refused),
+        ] {
+            assert_eq!(Reply::new(code, text).meaning(), expected, "{code} {text}");
+        }
+    }
+}
