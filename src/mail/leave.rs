@@ -15,6 +15,8 @@ pub enum Standing {
     Given,
     /// Nothing new is to be begun, as the process is to end; what has begun goes on.
     Ending,
+    /// Nothing new is to be begun, as the recipients and the objects were checked too long ago.
+    Stale,
     /// Others may have taken the mails over.
     Over,
 }
@@ -51,6 +53,7 @@ impl Leave {
         match self.standing() {
             Standing::Given => None,
             Standing::Ending => Some(ending()),
+            Standing::Stale => Some("it waited too long, and is checked again".into()),
             Standing::Over => self.over().or_else(|| Some(ending())),
         }
     }

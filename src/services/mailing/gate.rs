@@ -92,8 +92,8 @@ impl GateState {
 /// How soon the limit is asked again where another process has used it up.
 const ASK_AGAIN: TimeDelta = TimeDelta::seconds(5);
 
-/// The longest that is slept without a look whether a call may be made now.
-const LOOK: TimeDelta = TimeDelta::seconds(1);
+/// The longest time between the checks of an email and the begin of its call (P6, P7).
+pub(super) const FRESH: TimeDelta = TimeDelta::seconds(2);
 
 /// How the references of all calls begin that are made at this mailer's account, for mails of this
 /// brand: whoever finds one later knows which brand it was made for.
@@ -153,30 +153,23 @@ impl Gate {
         }
     }
 
-    /// Waits for the turn of a call that is about to be made; `Err` says why it must not be made.
-    ///
-    /// A short wait that the provider asked for is waited out; a long one is told at once, as the
-    /// caller's leases would run out.
+    /// Waits until the rate limit permits one more call.
+    pub(super) async fn permit(&self) {
+        while let Some(wait) = self.pacer.too_soon() {
+            sleep(wait).await;
+        }
+    }
+
+    /// Checks right before a call that it may be made; `Err` says why not.
     pub(super) async fn before_send(&self, leave: &Leave) -> std::result::Result<(), Held> {
-        let patience = self.settings.lease / 5;
-        loop {
-            if let Some(reason) = leave.withheld() {
-                return Err(reason.into());
-            }
-            if let Some(wait) = self.pacer.too_soon() {
-                sleep(wait).await;
-                continue;
-            }
-            let state = self.before_call().await;
-            let state =
-                state.map_err(|error| format!("nobody knows whether it may leave: {error}"))?;
-            let left = |until| until - self.clock.now();
-            match state {
-                GateState::Open => return Ok(()),
-                GateState::ClosedUntil(until) if left(until) <= patience => {
-                    self.clock.sleep(left(until).min(LOOK)).await;
-                }
-                held => return Err(held.holds()),
+        if let Some(reason) = leave.withheld() {
+            return Err(reason.into());
+        }
+        match self.before_call().await {
+            Ok(GateState::Open) => Ok(()),
+            Ok(held) => Err(held.holds()),
+            Err(error) => {
+                Err(format!("the store does not say whether it may leave: {error}").into())
             }
         }
     }
@@ -229,6 +222,15 @@ impl Gate {
             } else {
                 Standing::Given
             }
+        })
+    }
+
+    /// The same leave, which also ends when no call has begun soon after these checks.
+    pub(super) fn fresh(&self, leave: Leave, checked: DateTime<Utc>) -> Leave {
+        let clock = self.clock.clone();
+        Leave::new(move || match leave.standing() {
+            Standing::Given if clock.now() - checked > FRESH => Standing::Stale,
+            standing => standing,
         })
     }
 }

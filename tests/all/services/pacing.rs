@@ -1,5 +1,5 @@
-//! What a provider asks one worker to wait for holds for all, up to the moment at which a call is
-//! made.
+//! A provider's wait holds for all workers, up to the moment of a call. The checks of an email are
+//! at most two seconds old at that moment (P6, P7).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use futures::future::BoxFuture;
-use tidings::domain::DeliveryState;
+use tidings::domain::{Address, DeliveryState, User};
 use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::digest::{Request, Timing};
@@ -15,11 +15,13 @@ use tidings::store::Store;
 
 use super::sending::run;
 use crate::support::town::{Town, monday, on_both_stores, to};
-use crate::support::{FailingStore, Fresh, user};
+use crate::support::{FailingStore, Fresh, kind, user};
 
 on_both_stores! {
     three_workers_never_call_while_one_of_them_was_told_to_wait
-    a_short_wait_that_another_heard_of_is_waited_out
+    a_change_is_obeyed_within_two_seconds_however_slow_the_calls_are
+    a_change_is_obeyed_when_the_store_is_slow_right_before_the_call
+    fresh_checks_cost_at_most_one_store_call_an_email
     an_app_makes_no_more_calls_a_second_than_it_is_told
 }
 
@@ -74,13 +76,119 @@ async fn three_workers_never_call_while_one_of_them_was_told_to_wait(fresh: Fres
     assert_eq!(town.mails().len(), 3);
 }
 
-async fn a_short_wait_that_another_heard_of_is_waited_out(fresh: Fresh) {
-    let town = told_to_wait(&fresh, Duration::from_secs(30)).await;
+/// A town where this many users are about to get an email each, in calls of their own.
+async fn crowd_of(fresh: &Fresh, users: usize) -> Arc<Town> {
+    let town = Town::found(fresh, true, "delivery.chunk = 1000\n").await;
+    let users = town.crowd(users).await;
+    let names: Vec<&str> = users.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    town.postbox.per_call.store(1, Ordering::Relaxed);
+    town.clock.set(monday(0));
+    Arc::new(town)
+}
 
-    let calls = town.calls();
-    assert_eq!(calls.len(), 3);
-    let early = |at| at < calls[0].at + TimeDelta::seconds(30);
-    assert!(!calls[1..].iter().any(|call| early(call.at)), "{calls:?}");
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Change {
+    ObjectWithdrawn,
+    EventRetracted,
+    OptedOut,
+    AddressChanged,
+}
+
+impl Change {
+    async fn make(self, town: &Town, users: usize) {
+        match self {
+            Self::ObjectWithdrawn => town.put_works(&["a1"], |_| false).await,
+            Self::EventRetracted => {
+                let work = ["a1".parse().unwrap()];
+                let retract = town.process().retract();
+                retract
+                    .events(&kind("ArtworkPublished"), &work)
+                    .await
+                    .unwrap();
+            }
+            Self::OptedOut | Self::AddressChanged => {
+                for n in 0..users {
+                    let changed = |user: &mut User| match self {
+                        Self::OptedOut => user.unsubscribed = Some(monday(0)),
+                        _ => user.email = Address::new(format!("p{n}@new.example")).ok(),
+                    };
+                    town.change(&format!("p{n}"), changed).await;
+                }
+            }
+        }
+    }
+}
+
+async fn a_change_is_obeyed_within_two_seconds_however_slow_the_calls_are(fresh: Fresh) {
+    for change in [
+        Change::ObjectWithdrawn,
+        Change::EventRetracted,
+        Change::OptedOut,
+        Change::AddressChanged,
+    ] {
+        fresh.clear().await;
+        let town = crowd_of(&fresh, 40).await;
+        *town.postbox.send_takes.lock().unwrap() = TimeDelta::milliseconds(300);
+        // While the first call is under way.
+        let changed = town.clone();
+        town.meanwhile(move || Box::pin(async move { change.make(&changed, 40).await }));
+
+        let report = run(&town, &town.process()).await;
+
+        let (calls, mails) = (town.calls(), town.mails());
+        assert_eq!(calls.len(), mails.len());
+        let outdated = calls.iter().zip(&mails).filter(|(call, mail)| {
+            let is_late = call.at - monday(0) > TimeDelta::seconds(2);
+            is_late && !mail.to.reveal().ends_with("@new.example")
+        });
+        assert_eq!(outdated.count(), 0, "{change:?}");
+        let sent = if change == Change::AddressChanged {
+            40
+        } else {
+            mails.len() as u64
+        };
+        assert_eq!(
+            (report.mails.sent, report.mails.canceled),
+            (sent, 40 - sent),
+            "{change:?}"
+        );
+        assert!(mails.len() == 40 || mails.len() < 8, "{change:?}");
+    }
+}
+
+async fn a_change_is_obeyed_when_the_store_is_slow_right_before_the_call(fresh: Fresh) {
+    let town = crowd_of(&fresh, 1).await;
+    let changed = town.clone();
+    let slow = async move {
+        changed.clock.advance(TimeDelta::seconds(3));
+        Change::ObjectWithdrawn.make(&changed, 1).await;
+    };
+    let store: Arc<dyn Store> =
+        FailingStore::before(town.store.clone(), NOTES_ITS_CALL, Box::pin(slow));
+
+    let report = run(&town, &town.process_on(&store)).await;
+
+    assert_eq!((report.mails.sent, report.mails.canceled), (0, 1));
+    assert_eq!(town.calls(), []);
+}
+
+/// At twenty emails a second, the default limit of SMTP.
+async fn fresh_checks_cost_at_most_one_store_call_an_email(fresh: Fresh) {
+    let mut cost = Vec::new();
+    for takes in [0, 50] {
+        fresh.clear().await;
+        let town = crowd_of(&fresh, 300).await;
+        *town.postbox.send_takes.lock().unwrap() = TimeDelta::milliseconds(takes);
+        let store = FailingStore::counting(town.store.clone());
+        let counted: Arc<dyn Store> = store.clone();
+
+        let report = run(&town, &town.process_on(&counted)).await;
+
+        assert_eq!(report.mails.sent, 300);
+        cost.push(store.calls());
+    }
+    assert!(cost[1] <= cost[0] + 300, "{cost:?}");
 }
 
 async fn an_app_makes_no_more_calls_a_second_than_it_is_told(fresh: Fresh) {

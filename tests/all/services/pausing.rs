@@ -25,16 +25,13 @@ on_both_stores! {
     a_wait_that_one_process_heard_of_is_kept_by_all
     a_clock_a_day_ahead_closes_nothing_for_others
     a_list_whose_addresses_are_half_dead_pauses_nothing
-    two_answers_of_a_gateway_make_no_thousands_unknown
-    after_a_resume_a_provider_that_still_answers_nothing_costs_one_mail
     digests_that_fail_again_and_again_pause_nobody_elses_mail
-    a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray
     who_resumes_does_not_wait_as_long_as_the_provider_wanted
     a_sample_is_the_same_people_each_time
     so_many_mails_an_hour_leave_over_all_processes
 }
 
-async fn run(town: &Town, request: Request) -> Report {
+pub(super) async fn run(town: &Town, request: Request) -> Report {
     let request = Request {
         patience: Some(TimeDelta::minutes(15)),
         ..request
@@ -50,7 +47,7 @@ async fn run(town: &Town, request: Request) -> Report {
     report
 }
 
-fn reason(report: &Report) -> &str {
+pub(super) fn reason(report: &Report) -> &str {
     match &report.ended {
         Some(Ended::Paused(pause)) => &pause.reason,
         other => panic!("not paused: {other:?}"),
@@ -274,34 +271,6 @@ async fn digests_that_fail_again_and_again_pause_nobody_elses_mail(fresh: Fresh)
     assert_eq!(town.process().deliveries().pause().await.unwrap(), None);
 }
 
-async fn a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray(fresh: Fresh) {
-    let town = Town::found(&fresh, false, "delivery.chunk = 100\n").await;
-    let people = town.crowd(30).await;
-    let names: Vec<&str> = people.iter().map(String::as_str).collect();
-    town.happens(&["a1"], to(&names)).await;
-    let per_call = &town.postbox.per_call;
-    per_call.store(3, std::sync::atomic::Ordering::Relaxed);
-    let unwritten = || Outcome::Unsendable {
-        reason: "no such address".into(),
-    };
-    let cut_off = crate::support::town::cut_off;
-    // Once a call has gone astray, the next ones risk a mail each.
-    let calls = [
-        unwritten(),
-        cut_off(),
-        cut_off(),
-        cut_off(),
-        unwritten(),
-        cut_off(),
-    ];
-    town.answer(calls);
-
-    let report = run(&town, Request::default()).await;
-
-    assert!(reason(&report).contains("the last 3 calls"), "{report:?}");
-    assert_eq!((report.mails.unknown, report.mails.failed), (4, 2));
-}
-
 async fn who_resumes_does_not_wait_as_long_as_the_provider_wanted(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
@@ -459,41 +428,4 @@ async fn a_list_whose_addresses_are_half_dead_pauses_nothing(fresh: Fresh) {
 
     assert_eq!((report.mails.sent, report.mails.failed), (50, 50));
     assert_eq!(report.ended, None);
-}
-
-/// A town whose provider takes so many mails a call, can tell nobody anything, and answers nothing
-/// that can be read.
-async fn gateway(fresh: &Fresh, people: usize, per_call: usize) -> Town {
-    let town = Town::found(fresh, false, "delivery.chunk = 100\n").await;
-    let people = town.crowd(people).await;
-    let names: Vec<&str> = people.iter().map(String::as_str).collect();
-    town.happens(&["a1"], to(&names)).await;
-    let per_call_of = &town.postbox.per_call;
-    per_call_of.store(per_call, std::sync::atomic::Ordering::Relaxed);
-    town.answer((0..people.len()).map(|_| crate::support::town::cut_off()));
-    town
-}
-
-async fn two_answers_of_a_gateway_make_no_thousands_unknown(fresh: Fresh) {
-    let town = gateway(&fresh, 90, 20).await;
-
-    let report = run(&town, Request::default()).await;
-
-    // A whole call, and two of a single mail each that look whether anybody is there.
-    assert_eq!(report.mails.unknown, 22);
-    assert_eq!(
-        reason(&report),
-        "nobody can tell what became of the last 3 calls in a row (cut off on the way)"
-    );
-}
-
-async fn after_a_resume_a_provider_that_still_answers_nothing_costs_one_mail(fresh: Fresh) {
-    let town = gateway(&fresh, 90, 20).await;
-    run(&town, Request::default()).await;
-
-    town.process().deliveries().resume().await.unwrap();
-    let report = run(&town, Request::default()).await;
-
-    assert!(report.mails.unknown <= 2, "{report:?}");
-    reason(&report);
 }

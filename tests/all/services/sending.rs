@@ -304,7 +304,7 @@ async fn a_mail_that_waited_for_its_turn_is_checked_again(fresh: Fresh) {
     let (store, clock) = (town.store.clone(), town.clock.clone());
     town.meanwhile(move || {
         Box::pin(async move {
-            clock.advance(TimeDelta::minutes(1));
+            clock.advance(TimeDelta::seconds(2));
             let withdrawn = tidings::domain::Object {
                 notifiable: false,
                 ..tidings::domain::Object::bare("a2".parse().unwrap())
@@ -445,7 +445,8 @@ async fn who_comes_back_after_its_lease_hands_nothing_over(fresh: Fresh) {
 
         let twice: Vec<_> = town.told().into_iter().filter(|(_, n)| *n > 1).collect();
         assert!(twice.is_empty(), "{certainty:?}: {twice:?}");
-        let mailed = if certainty == Certainty::Never { 0 } else { 2 };
+        // Where nothing can be found out, the first call held one of the two.
+        let mailed = if certainty == Certainty::Never { 1 } else { 2 };
         assert_eq!(town.mails().len(), mailed, "{certainty:?}");
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! The rule: the town begins on Saturday 19 April 2014 and everybody's weekly digest falls due on
 //! Mondays at 09:00 UTC. A worker that meets an error is dead; [`Town::process`] gives a new one.
+//!
+//! Long because the postbox shares the town's clock and stories.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +19,9 @@ use tidings::config::Config;
 use tidings::domain::{
     Address, Audience, Delivery, DeliveryId, FollowKey, Object, ObjectId, User, UserId,
 };
-use tidings::mail::{Answer, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
+use tidings::mail::{
+    Answer, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence, Standing,
+};
 use tidings::metrics::Metrics;
 use tidings::services::Silent;
 use tidings::services::notify::Request;
@@ -59,6 +63,8 @@ pub struct Postbox {
     pub silent: AtomicUsize,
     /// How long it asks to be left alone then.
     pub after: Mutex<Option<Duration>>,
+    /// How long each call takes.
+    pub send_takes: Mutex<TimeDelta>,
     /// How long it takes to answer what it is asked.
     pub ask_takes: Mutex<TimeDelta>,
     /// Whose account at the provider it is.
@@ -117,6 +123,9 @@ impl Mailer for Postbox {
     }
 
     async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+        if let Some(reason) = leave.withheld() {
+            return vec![Outcome::Withheld { reason }; messages.len()];
+        }
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile().await;
@@ -125,7 +134,10 @@ impl Mailer for Postbox {
         if let Some(together) = together {
             together.wait().await;
         }
-        if let Some(reason) = leave.withheld() {
+        // The call has begun: only who may have lost the emails breaks it off, or who ends.
+        if leave.standing() != Standing::Stale
+            && let Some(reason) = leave.withheld()
+        {
             return vec![Outcome::Withheld { reason }; messages.len()];
         }
         let deliveries: Vec<_> = messages.iter().map(|mail| mail.delivery.clone()).collect();
@@ -134,6 +146,7 @@ impl Mailer for Postbox {
             reference: reference.into(),
             deliveries: deliveries.clone(),
         });
+        self.clock.advance(*self.send_takes.lock().unwrap());
         if let Some(before) = self.taken.lock().unwrap().get(reference) {
             let said_again = |delivery: &DeliveryId| Outcome::Accepted {
                 provider_id: if *before == deliveries {
@@ -271,6 +284,7 @@ impl Town {
                 taken: Mutex::default(),
                 silent: AtomicUsize::new(0),
                 after: Mutex::default(),
+                send_takes: Mutex::default(),
                 ask_takes: Mutex::default(),
                 account: Mutex::new("postbox"),
                 per_call: AtomicUsize::new(1_000),
@@ -320,27 +334,31 @@ impl Town {
 
     /// A new process on another view of the store, perhaps one with faults.
     pub fn process_on(&self, store: &Arc<dyn Store>) -> App {
-        self.assembled(store, self.clock.clone())
+        self.assembled(store, self.postbox.clone(), self.clock.clone())
+    }
+
+    /// A new process that sends through this mailer.
+    pub fn process_through(&self, mailer: Arc<dyn Mailer>) -> App {
+        self.assembled(&self.store, mailer, self.clock.clone())
     }
 
     /// A new process with a clock of its own.
     pub fn process_by(&self, clock: Arc<ManualClock>) -> App {
-        self.assembled(&self.store, clock)
+        self.assembled(&self.store, self.postbox.clone(), clock)
     }
 
-    fn assembled(&self, store: &Arc<dyn Store>, clock: Arc<ManualClock>) -> App {
+    fn assembled(
+        &self,
+        store: &Arc<dyn Store>,
+        mailer: Arc<dyn Mailer>,
+        clock: Arc<ManualClock>,
+    ) -> App {
         let mut processes = self.processes.lock().unwrap();
         *processes += 1;
         let ids = Arc::new(Ids::counting(*processes));
-        let app = App::assemble(
-            self.config.clone(),
-            store.clone(),
-            self.postbox.clone(),
-            clock,
-            ids,
-        )
-        .unwrap()
-        .with_pinned(super::sns::pinned());
+        let app = App::assemble(self.config.clone(), store.clone(), mailer, clock, ids)
+            .unwrap()
+            .with_pinned(super::sns::pinned());
         self.counts.lock().unwrap().push(app.metrics().clone());
         app
     }

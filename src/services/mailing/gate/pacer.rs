@@ -74,6 +74,10 @@ struct Known {
     /// there was one more.
     wider: usize,
     fruitful: u32,
+    /// How many emails leave before their checks are too old, where not all did.
+    reach: Option<usize>,
+    /// When the provider last gave a definite answer.
+    answered: Option<DateTime<Utc>>,
     /// How mails ended that is not told to the others yet.
     untold: Lately,
     /// Whether nobody can tell what became of the last call, of this process or another.
@@ -96,6 +100,8 @@ pub(super) struct BeforeLook {
 const IN_A_ROW: u32 = 3;
 /// After so many calls in a row of which something was taken, one more may be under way.
 const WIDEN_AFTER: u32 = 10;
+/// After so long without a call, the next one begins a run.
+const PROVEN: TimeDelta = TimeDelta::minutes(1);
 /// A provider that takes nothing is tried at least this often.
 const LONGEST: TimeDelta = TimeDelta::minutes(10);
 /// How often it is asked what is reported of the mails.
@@ -181,6 +187,7 @@ impl Pacer {
             (known.wider, known.fruitful) = (0, 0);
         } else {
             known.fruitless = 0;
+            known.answered = Some(now);
             known.fruitful += 1;
             if known.fruitful == WIDEN_AFTER {
                 known.fruitful = 0;
@@ -245,6 +252,30 @@ impl Pacer {
         let mut known = self.known();
         known.wider = known.wider.min(most - 1);
         known.wider + 1
+    }
+
+    /// How many emails to check together at most: as many as leave while the checks are fresh.
+    pub(in crate::services::mailing) fn reach(&self) -> usize {
+        self.known().reach.unwrap_or(usize::MAX)
+    }
+
+    /// Notes that all of these emails left while their checks were fresh.
+    pub(in crate::services::mailing) fn reached(&self, checked: usize) {
+        let mut known = self.known();
+        known.reach = known.reach.map(|reach| reach.max(2 * checked));
+    }
+
+    /// Notes that only `left` of `checked` emails left while their checks were fresh.
+    pub(in crate::services::mailing) fn fell_short(&self, left: usize, checked: usize) {
+        // Where the checks themselves take too long, fewer are made the next time.
+        let reach = if left > 0 { left } else { (checked / 2).max(1) };
+        self.known().reach = Some(reach);
+    }
+
+    /// Whether the provider has given no definite answer lately: a gateway may be in its place.
+    pub(in crate::services::mailing) fn is_unproven(&self, now: DateTime<Utc>) -> bool {
+        let answered = self.known().answered;
+        answered.is_none_or(|at| now - at > PROVEN)
     }
 
     /// Whether it is time to ask what is reported of the mails; the next time is a while later.

@@ -2,61 +2,101 @@
 //!
 //! The rule (P4): `sending` and the call's reference are durable before the provider hears of it;
 //! each call is settled as soon as it is answered, whatever becomes of the others. Leases go on for
-//! as long as anybody waits, and a mail whose turn comes late is built again first, so that person
-//! and objects were checked just before it left.
+//! as long as anybody waits. A call begins at most [`FRESH`] after its users and objects were
+//! checked (P6, P7): emails are built in portions that leave in time, and those that wait are built
+//! again.
 
 use std::collections::{HashSet, VecDeque};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::compose::{Mail, Room, Spread};
-use super::super::gate::{GateState, Held, Turn};
+use super::super::gate::{FRESH, GateState, Held, Turn};
 use super::super::retry::{Attempt, Verdicts, deferral};
 use super::super::tally::Concluded;
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
-use crate::mail::{Leave, Message, Outcome};
+use crate::mail::{Certainty, Leave, Message, Outcome};
 use crate::services::{Result, came_to, crash};
 
-/// A mail that was built longer ago than this is built again before it leaves; where leases are
-/// short, once half of one has passed, as a call has no leave any more a while later.
-const FRESH: TimeDelta = TimeDelta::seconds(30);
+/// Emails that were checked and built together.
+struct Portion {
+    mails: Vec<Mail>,
+    /// When they were built; the time that they show.
+    at: DateTime<Utc>,
+    /// When their checks began, or ended where it is a single email.
+    checked: DateTime<Utc>,
+}
+
+/// What a sender has in hand from one portion to the next.
+struct InHand {
+    turn: Option<Turn>,
+    /// When the leases of all rows were extended last.
+    held: Instant,
+    /// Whether the rate limit permits a call that is not made yet.
+    permitted: bool,
+}
 
 impl Sender {
     /// Builds pending rows and hands them over. What may not leave now goes back into the ledger,
     /// and waits there.
     pub(super) async fn send(
         &self,
-        rows: Vec<Delivery>,
+        mut rest: Vec<Delivery>,
         spread: Spread,
-        mut turn: Option<Turn>,
+        turn: Option<Turn>,
     ) -> Result<()> {
-        let (mut rest, mut unbuilt) = (rows, Vec::new());
-        let mut allowed = false;
+        let mut hand = InHand {
+            turn,
+            held: Instant::now(),
+            permitted: false,
+        };
+        // How many emails the operator's limit still allows.
+        let (mut allowed, mut is_further) = (0, false);
         while !rest.is_empty() {
             self.gate.heed_reports().await?;
             // Once it has leave, only what concerns everybody can hold a mail up.
-            let state = if allowed {
-                self.gate.before_call().await?
-            } else {
-                self.gate.before_chunk().await?
+            let state = match allowed {
+                0 => self.gate.before_chunk().await?,
+                _ => self.gate.before_call().await?,
             };
             if state != GateState::Open {
-                let rows = rest.iter().chain(&unbuilt);
-                return self.put_back(rows, &state).await;
+                return self.put_back(rest.iter(), &state).await;
+            }
+            if is_further {
+                // Others come first, so that a long list of rows delays none of them for long.
+                hand.turn = None;
+                hand.turn = Some(self.turn_of(&rest).await);
+            }
+            is_further = true;
+            if hand.turn.is_some() {
+                // Before anything is built, which would wait for it.
+                self.permit(&mut hand).await;
             }
             let at = self.clock.now();
+            let reach = self.gate.pacer.reach();
+            let most = if allowed > 0 {
+                reach.min(allowed)
+            } else {
+                reach
+            };
+            let portion = &rest[..rest.len().min(most)];
             let built = self
                 .compose
-                .build(&rest, spread, at, Room::Bounded)
+                .build(portion, spread, at, Room::Bounded)
                 .boxed()
                 .await?;
-            let rows: Vec<&Delivery> = rest.iter().collect();
+            // A single email leaves right after its checks, however long they took.
+            let checked = match portion.len() {
+                1 => self.clock.now(),
+                _ => at,
+            };
+            let rows: Vec<&Delivery> = portion.iter().collect();
             let ended = Verdicts {
                 settlements: built.settlements,
                 ..Verdicts::default()
@@ -65,41 +105,48 @@ impl Sender {
             self.gate.watch(&concluded).await?;
             self.put_aside(built.strays).await?;
             let mails = built.mails;
-            unbuilt.splice(0..0, rest.drain(built.rows..));
-            if turn.is_none() && !mails.is_empty() {
+            let mut unbuilt = rest.split_off(built.rows);
+            if hand.turn.is_none() && !mails.is_empty() {
                 let ours: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
-                turn = Some(self.turn_of(ours.into_iter().chain(&unbuilt)).await);
-                if self.clock.now() - at > self.fresh() {
+                hand.turn = Some(self.turn_of(ours.into_iter().chain(&unbuilt)).await);
+                if self.is_stale(checked) {
                     // Others took long: what has changed since is seen only if it is built again.
-                    let rows = mails.into_iter().map(|mail| mail.row).collect();
-                    rest = self.ledger.still_ours(rows).await?;
-                    unbuilt = self.ledger.still_ours(unbuilt).await?;
+                    rest = mails.into_iter().map(|mail| mail.row).collect();
                     rest.append(&mut unbuilt);
+                    rest = self.ledger.still_ours(rest).await?;
+                    is_further = false;
                     continue;
                 }
             }
-            if !allowed && !mails.is_empty() {
+            if allowed == 0 && !mails.is_empty() {
                 if let Some(later) = self.gate.pace(mails.len()).await? {
                     let why = GateState::ClosedUntil(later);
                     let rows = mails.iter().map(|mail| &mail.row).chain(&unbuilt);
                     return self.put_back(rows, &why).await;
                 }
-                allowed = true;
+                if self.gate.settings.mails_per_hour > 0 {
+                    allowed = mails.len();
+                }
             }
+            let all = mails.len();
+            let portion = Portion { mails, at, checked };
             rest = self
-                .make_calls(mails, &unbuilt, at, &mut turn)
+                .make_calls(portion, &unbuilt, &mut hand)
                 .boxed()
                 .await?;
-            if rest.is_empty() && !unbuilt.is_empty() {
-                rest = self.ledger.still_ours(std::mem::take(&mut unbuilt)).await?;
-                allowed = false;
+            let left = all - rest.len();
+            match rest.is_empty() {
+                true => self.gate.pacer.reached(all),
+                false => self.gate.pacer.fell_short(left, all),
             }
+            allowed = allowed.saturating_sub(left);
+            rest.append(&mut unbuilt);
         }
         self.gate.tell_all().await
     }
 
     /// Makes the calls of these mails; answers with the rows whose turn did not come while their
-    /// mails were fresh. `further` are ours as well, and held meanwhile.
+    /// checks were fresh. `further` are ours as well, and held meanwhile.
     ///
     /// Each call goes on in a task of its own: none waits for what is done here, and none keeps a
     /// place in anybody's queue while nobody asks for it. The turn ends when the last call was
@@ -107,66 +154,64 @@ impl Sender {
     /// down.
     async fn make_calls(
         &self,
-        mails: Vec<Mail>,
+        portion: Portion,
         further: &[Delivery],
-        at: DateTime<Utc>,
-        turn: &mut Option<Turn>,
+        hand: &mut InHand,
     ) -> Result<Vec<Delivery>> {
+        let Portion { mails, at, checked } = portion;
         let mut calls = self.cut(mails);
         let mut flying = JoinSet::new();
         let (mut state, mut stale, mut failure) = (GateState::Open, false, None);
-        let (mut made, mut held) = (0, Instant::now());
-        let fresh = self.fresh();
         loop {
-            while !calls.is_empty()
-                && flying.len() < self.gate.pacer.width(self.gate.settings.in_flight)
+            while let Some(next) = calls.front()
+                && flying.len() < self.width(next)
                 && !stale
                 && failure.is_none()
                 && state == GateState::Open
             {
+                self.permit(hand).await;
                 match self.gate.before_call().await {
                     Ok(found) => state = found,
                     Err(error) => failure = Some(error),
                 }
-                // At least one call is made of what was built.
-                stale = self.clock.now() - at > fresh && made > 0;
+                stale = self.is_stale(checked);
                 if failure.is_none()
                     && state == GateState::Open
                     && !stale
                     && let Some(mut call) = calls.pop_front()
                 {
-                    if self.gate.pacer.probes() && call.len() > 1 {
-                        // Nobody can tell what became of the last call: this one risks a single
-                        // mail.
+                    if call.len() > 1 && (self.gate.pacer.probes() || self.is_careful()) {
+                        // The last outcome is unknown, or a gateway may answer.
                         let others = call.split_off(1);
                         calls.push_front(others);
                     }
-                    let (sender, turn) = (self.clone(), turn.clone());
-                    flying.spawn(async move { sender.call(call, at, turn).await }.boxed());
-                    made += 1;
+                    hand.permitted = false;
+                    let (sender, turn) = (self.clone(), hand.turn.clone());
+                    let call = async move { sender.call(call, (at, checked), turn).await };
+                    flying.spawn(call.boxed());
                 }
             }
             if calls.is_empty() && further.is_empty() {
                 // Each call has its own.
-                *turn = None;
+                hand.turn = None;
             }
-            if held.elapsed() >= self.ledger.third_of_lease() {
+            if hand.held.elapsed() >= self.ledger.third_of_lease() {
                 let waiting = calls.iter().flatten().map(|mail| &mail.row).chain(further);
                 let waiting: Vec<DeliveryId> = waiting.map(|row| row.id.clone()).collect();
                 if let Err(error) = self.ledger.hold(&waiting).await {
                     failure = failure.or(Some(error));
                 }
-                held = Instant::now();
+                hand.held = Instant::now();
             }
             // Calls that are under way are seen through, whatever became of another.
-            let next = timeout_at(held + self.ledger.third_of_lease(), flying.join_next());
+            let next = timeout_at(hand.held + self.ledger.third_of_lease(), flying.join_next());
             match next.await.map(|next| next.map(came_to)) {
                 Err(_) => {}
                 Ok(None) => break,
                 Ok(Some(Err(error))) => failure = failure.or(Some(error)),
                 Ok(Some(Ok((concluded, alone, kept)))) => {
                     if !alone.is_empty() {
-                        *turn = turn.take().or(kept);
+                        hand.turn = hand.turn.take().or(kept);
                     }
                     calls.extend(alone.into_iter().map(|mail| vec![mail]));
                     if let Err(error) = self.gate.watch(&concluded).await {
@@ -180,10 +225,38 @@ impl Sender {
         }
         let rest: Vec<Delivery> = calls.into_iter().flatten().map(|mail| mail.row).collect();
         if state == GateState::Open {
-            return self.ledger.still_ours(rest).await;
+            return Ok(rest);
         }
         self.put_back(rest.iter(), &state).await?;
         Ok(Vec::new())
+    }
+
+    /// Waits until the rate limit permits a call, unless it did so before.
+    async fn permit(&self, hand: &mut InHand) {
+        if !hand.permitted {
+            self.gate.permit().await;
+            hand.permitted = true;
+        }
+    }
+
+    /// Whether what was checked then is built again: half of the time is for the call's way.
+    fn is_stale(&self, checked: DateTime<Utc>) -> bool {
+        self.clock.now() - checked > FRESH / 2
+    }
+
+    /// Whether the next call risks a single email: the first of a run, where a lost outcome stays
+    /// unknown.
+    fn is_careful(&self) -> bool {
+        let now = self.clock.now();
+        self.retry.certainty == Certainty::Never && self.gate.pacer.is_unproven(now)
+    }
+
+    /// How many calls may be under way at a time with this one.
+    fn width(&self, next: &[Mail]) -> usize {
+        match next.len() > 1 && self.is_careful() {
+            true => 1,
+            false => self.gate.pacer.width(self.gate.settings.in_flight),
+        }
     }
 
     /// The calls that the mailer wants these mails in.
@@ -207,11 +280,11 @@ impl Sender {
     async fn call(
         &self,
         mails: Vec<Mail>,
-        at: DateTime<Utc>,
+        (at, checked): (DateTime<Utc>, DateTime<Utc>),
         turn: Option<Turn>,
     ) -> Result<(Concluded, Vec<Mail>, Option<Turn>)> {
         let mut turn = turn;
-        let leave = self.gate.leave(at);
+        let leave = self.gate.fresh(self.gate.leave(at), checked);
         if leave.over().is_some() {
             // What was built so long ago is built again.
             return Ok((Concluded::default(), mails, turn));
@@ -280,6 +353,9 @@ impl Sender {
         let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
         let ids: Vec<DeliveryId> = mails.iter().map(|mail| mail.row.id.clone()).collect();
         let call = async {
+            if attempt == Attempt::Repeated {
+                self.gate.permit().await;
+            }
             match self.gate.before_send(leave).await {
                 Ok(()) => (self.mailer.send(reference, &messages, leave).await, None),
                 Err(Held { until, reason }) => {
@@ -360,11 +436,6 @@ impl Sender {
     pub(super) async fn turn_of<'a>(&self, rows: impl IntoIterator<Item = &'a Delivery>) -> Turn {
         let ids: Vec<DeliveryId> = rows.into_iter().map(|row| row.id.clone()).collect();
         self.ledger.holding(&ids, self.gate.turn()).await
-    }
-
-    /// How old a mail may be that leaves.
-    fn fresh(&self) -> TimeDelta {
-        FRESH.min(self.ledger.lease / 2)
     }
 
     /// What a call is known by: hexadecimal digits that stand for the account it is made at, and

@@ -105,6 +105,7 @@ impl Sender {
             .build(&rows, Spread::Sparse, tried, Room::Whole)
             .await?;
         let (mails, left_out) = (built.mails, built.settlements);
+        let leave = self.gate.fresh(leave, self.clock.now());
         let (mut concluded, _) = self
             .make(call, &mails, Attempt::Repeated, &leave, &mut None)
             .await?;

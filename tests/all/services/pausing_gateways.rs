@@ -1,0 +1,103 @@
+//! A gateway that answers in place of the provider: little is risked until the provider answers.
+
+use std::sync::atomic::Ordering;
+
+use tidings::mail::Outcome;
+use tidings::services::Silent;
+use tidings::services::digest::Request;
+
+use super::pausing::{reason, run};
+use crate::support::Fresh;
+use crate::support::town::{Town, cut_off, monday, on_both_stores, to};
+
+on_both_stores! {
+    a_gateway_in_place_of_the_provider_costs_one_email_a_call
+    a_gateway_error_on_the_first_call_of_a_run_costs_one_email
+    after_a_resume_a_provider_that_still_answers_nothing_costs_one_mail
+    a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray
+}
+
+/// A town whose provider takes so many mails a call, can tell nobody anything, and answers nothing
+/// that can be read.
+async fn gateway(fresh: &Fresh, people: usize, per_call: usize) -> Town {
+    let town = Town::found(fresh, false, "delivery.chunk = 100\n").await;
+    let people = town.crowd(people).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    let per_call_of = &town.postbox.per_call;
+    per_call_of.store(per_call, Ordering::Relaxed);
+    town.answer((0..people.len()).map(|_| cut_off()));
+    town
+}
+
+async fn a_gateway_in_place_of_the_provider_costs_one_email_a_call(fresh: Fresh) {
+    let town = gateway(&fresh, 90, 20).await;
+
+    let report = run(&town, Request::default()).await;
+
+    assert_eq!(report.mails.unknown, 3);
+    assert_eq!(
+        reason(&report),
+        "nobody can tell what became of the last 3 calls in a row (cut off on the way)"
+    );
+}
+
+async fn a_gateway_error_on_the_first_call_of_a_run_costs_one_email(fresh: Fresh) {
+    let town = gateway(&fresh, 90, 20).await;
+    town.postbox.takes_everything();
+    let process = town.process();
+    for (week, work) in [(0, "a1"), (1, "a2")] {
+        if week > 0 {
+            let names: Vec<String> = (0..90).map(|n| format!("p{n}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            town.happens(&[work], to(&names)).await;
+        }
+        town.answer([cut_off()]);
+        town.clock.set(monday(week));
+        let before = town.calls().len();
+
+        let report = process
+            .digests()
+            .run(&Request::default(), &Silent)
+            .await
+            .unwrap();
+
+        assert_eq!((report.mails.unknown, report.mails.sent), (1, 89));
+        let sizes: Vec<usize> = town.calls()[before..]
+            .iter()
+            .map(|call| call.deliveries.len())
+            .collect();
+        assert_eq!((sizes[0], sizes[1], sizes[2]), (1, 1, 20 - 2), "{sizes:?}");
+    }
+}
+
+async fn after_a_resume_a_provider_that_still_answers_nothing_costs_one_mail(fresh: Fresh) {
+    let town = gateway(&fresh, 90, 20).await;
+    run(&town, Request::default()).await;
+
+    town.process().deliveries().resume().await.unwrap();
+    let report = run(&town, Request::default()).await;
+
+    assert!(report.mails.unknown <= 2, "{report:?}");
+    reason(&report);
+}
+
+async fn a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "delivery.chunk = 100\n").await;
+    let people = town.crowd(30).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    let per_call = &town.postbox.per_call;
+    per_call.store(3, Ordering::Relaxed);
+    let unwritten = || Outcome::Unsendable {
+        reason: "no such address".into(),
+    };
+    // Each call risks a single email.
+    let calls = [unwritten(), cut_off(), unwritten(), cut_off(), cut_off()];
+    town.answer(calls);
+
+    let report = run(&town, Request::default()).await;
+
+    assert!(reason(&report).contains("the last 3 calls"), "{report:?}");
+    assert_eq!((report.mails.unknown, report.mails.failed), (3, 2));
+}
