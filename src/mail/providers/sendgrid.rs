@@ -249,7 +249,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
         },
         // Some gateway's answer, not SendGrid's: behind it the call may have been made.
         (501.., _) => Outcome::Unknown { reason },
-        (403, _) if for_a_while(&reason) => Outcome::TryLater {
+        (401 | 403, _) if for_a_while(&reason) => Outcome::TryLater {
             reason,
             after: answer.wait().max(Some(BLOCKED)),
         },
@@ -259,10 +259,11 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     all(outcome, mails)
 }
 
-/// Whether a 403 speaks of a block that ends by itself, as after too many bad requests.
+/// Whether a 401 or 403 ends by itself: a block after too many bad requests, or the credits of a
+/// day or a month that are used up.
 fn for_a_while(reason: &str) -> bool {
     let reason = reason.to_lowercase();
-    ["temporar", "too many", "try again"]
+    ["temporar", "too many", "try again", "credits exceeded"]
         .iter()
         .any(|word| reason.contains(word))
 }

@@ -85,6 +85,7 @@ fn a_block_after_too_many_bad_requests_is_waited_for_long() {
         "later, in 3600 s"
     );
     assert_eq!(fault(403, "Too many bad requests"), "later, in 3600 s");
+    assert_eq!(fault(401, "Maximum credits exceeded"), "later, in 3600 s");
 }
 
 #[test]
