@@ -395,7 +395,7 @@ mod tests {
             (".ada@example.org", "has a dot at the start"),
             ("ada.@example.org", "has a dot at the start"),
             ("a..da@example.org", "two in a row"),
-            (&local(65), "has a local part longer than 64 bytes"),
+            (local(65).as_str(), "has a local part longer than 64 bytes"),
             ("a:da@example.org", "holds a character"),
             ("\"ada l\"@example.org", "has a quoted local part"),
             ("\"a@b\"@example.org", "has a quoted local part"),
@@ -403,7 +403,7 @@ mod tests {
             ("ada@-example.org", "has a domain that cannot receive email"),
             ("ada@exa$mple.org", "has a domain that cannot receive email"),
             (
-                &format!("ada@{}.org", "x".repeat(64)),
+                format!("ada@{}.org", "x".repeat(64)).as_str(),
                 "has a domain that cannot receive email",
             ),
             (
@@ -416,8 +416,8 @@ mod tests {
             assert!(refused.contains(reason), "{text}: {refused}");
         }
         for text in [
-            &local(64),
             "☃@example.org",
+            local(64).as_str(),
             "a.!#$%&'*+-/=?^_`{|}~b@example.org",
             "ada@under_score.example",
             "ada@bücher.example",
