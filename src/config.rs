@@ -13,6 +13,7 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use crate::domain::{BrandName, ModelName, Policies, Sending};
+use crate::mail::providers::Provider;
 
 mod batch;
 mod brands;
@@ -203,6 +204,15 @@ pub struct Sources {
 }
 
 impl Config {
+    /// Returns the provider that sends, if a key verifies its reports.
+    pub fn reporter(&self) -> Option<&'static Provider> {
+        let Transport::Api(api) = &self.mail.transport else {
+            return None;
+        };
+        let has_key = !self.hooks.keys.of(api.provider.name).is_empty();
+        has_key.then_some(api.provider)
+    }
+
     /// Reads and checks all sources.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut merged = defaults();
@@ -353,8 +363,9 @@ impl StoreUrl {
             return Some(Self::Mongo(text.to_owned()));
         }
         text.strip_prefix("sqlite:")
-            // Two slashes are of an address; the file would be in the root folder.
+            // Two slashes or a scheme are of an address, which may hold a password.
             .filter(|path| !path.is_empty() && !path.starts_with("//"))
+            .filter(|path| !path.contains("://") && !path.starts_with("mongodb:"))
             .map(|path| Self::Sqlite(path.into()))
     }
 }

@@ -37,7 +37,7 @@ pub(super) async fn read(
     payload: Payload,
     limit: usize,
 ) -> Result<Bytes, Problem> {
-    let kind = req.content_type();
+    let kind = req.content_type().to_ascii_lowercase();
     let json = kind.is_empty() || kind == "application/json" || kind.ends_with("+json");
     if !json {
         let detail = format!("Content-Type {kind:?} is not JSON; send application/json");

@@ -201,8 +201,7 @@ async fn write(folder: &Path, showing: &Showing, screen: &mut Screen) -> anyhow:
     for note in &notes {
         screen.warning(note)?;
     }
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("making the folder {}", folder.display()))?;
+    private::folder(folder).with_context(|| format!("making the folder {}", folder.display()))?;
     let (mut written, mut taken) = (0, HashSet::new());
     for sheet in &sheets {
         let name = free(file(sheet), &mut taken);

@@ -47,7 +47,7 @@ const ANYTHING: [&str; 6] = [
 /// An option's value as it may be shown in a problem with it.
 pub(super) fn shown(option: &str, text: &str) -> String {
     let name = option.rsplit('.').next().unwrap_or(option);
-    if option == "store" || name.ends_with("url") {
+    if option == "store" || name.ends_with("url") || name == "logo" {
         return format!("{:?}", address(text));
     }
     match is_secret(option) {

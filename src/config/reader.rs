@@ -11,6 +11,8 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use super::{Problem, Problems, Warning, hidden};
+use crate::domain::address::is_unseen;
+use crate::domain::link;
 use crate::domain::{Address, Invalid, duration, nearest};
 
 /// Stands for a dot that belongs to a name, in paths whose parts dots separate.
@@ -245,11 +247,8 @@ impl<'a> Reader<'a> {
     pub fn link(&mut self, option: &str) -> Option<String> {
         self.optional_parse(
             option,
-            "an address that begins with https:// or http://",
-            |text| {
-                (text.starts_with("https://") || text.starts_with("http://"))
-                    .then(|| text.to_owned())
-            },
+            "a web address: https:// or http://, a host, no user or password",
+            |text| link::check(text).is_ok().then(|| text.to_owned()),
         )
     }
 
@@ -273,33 +272,47 @@ impl<'a> Reader<'a> {
     pub fn secret(&mut self, option: &str, file_option: &str) -> Option<String> {
         let given = self.optional(option);
         let file = self.optional(file_option);
-        match (given, file) {
+        let (secret, option) = match (given, file) {
             (Some(_), Some(_)) => {
                 self.problem(file_option, format!("cannot be set together with {option}"));
+                return None;
+            }
+            (given, None) => (given?, option),
+            (None, Some(_)) => (self.secret_file(file_option)?, file_option),
+        };
+        match flaw(&secret) {
+            Some(what) => {
+                self.problem(option, what);
                 None
             }
-            (given, None) => given,
-            (None, Some(_)) => self.secret_file(file_option),
+            None => Some(secret),
         }
     }
 
-    /// A secret that stands only in a file; `None` where none is named.
+    /// A secret of any number of lines, from the file that an option names; `None` where none is
+    /// named.
     pub fn secret_file(&mut self, file_option: &str) -> Option<String> {
         let file = self.optional(file_option)?;
-        match std::fs::read_to_string(&file) {
-            Ok(text) if !text.trim().is_empty() => {
-                self.secret_files.push(file.into());
-                Some(text.trim().to_owned())
-            }
-            Ok(_) => {
-                self.problem(file_option, format!("{file} is empty"));
-                None
-            }
-            Err(error) => {
-                self.problem(file_option, format!("{file} cannot be read: {error}"));
-                None
-            }
-        }
+        let text = self.key_file(file_option, &file)?;
+        self.secret_files.push(file.into());
+        Some(text)
+    }
+
+    /// The text of a key file, without the white space around it. A byte order mark is refused: the
+    /// other side would not have it in its key.
+    pub fn key_file(&mut self, option: &str, file: &str) -> Option<String> {
+        let what = match std::fs::read_to_string(file) {
+            Ok(text) => match text.trim() {
+                "" => format!("{file} is empty"),
+                text if text.starts_with('\u{feff}') => {
+                    format!("{file} begins with a byte order mark; save it as UTF-8 without one")
+                }
+                text => return Some(text.to_owned()),
+            },
+            Err(error) => format!("{file} cannot be read: {error}"),
+        };
+        self.problem(option, what);
+        None
     }
 
     /// Texts: as a list, or as one text with commas between them, as the environment gives it.
@@ -398,6 +411,24 @@ impl<'a> Reader<'a> {
             .map_err(|error: Invalid| self.problem(path, error.to_string()))
             .ok()
     }
+}
+
+/// Why a secret cannot be the intended one: the other side would not have these characters.
+fn flaw(secret: &str) -> Option<String> {
+    if secret.contains("-----BEGIN ") {
+        return Some("holds a PEM, such as a public key, and no secret on one line".into());
+    }
+    if secret.contains(['\n', '\r']) {
+        return Some("holds a line break; a secret is one line".into());
+    }
+    if secret.trim() != secret {
+        return Some("begins or ends with white space; remove it".into());
+    }
+    let is_odd = |c: &char| is_unseen(*c) || c.is_control() || (c.is_whitespace() && *c != ' ');
+    let odd = secret.chars().find(is_odd).map(u32::from)?;
+    Some(format!(
+        "holds a character that cannot be seen (U+{odd:04X}); remove it"
+    ))
 }
 
 /// Options below this table that nobody took.

@@ -347,3 +347,89 @@ fn a_type_that_shows_nowhere_is_warned_of() {
     let told: Vec<_> = warnings.iter().map(|one| one.option.as_str()).collect();
     assert!(told.contains(&"types.Quiet.feed"), "{told:?}");
 }
+
+#[test]
+fn a_key_file_that_was_saved_wrongly_is_refused_by_its_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = "0123456789abcdef0123456789abcdef";
+    let pem = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+    let file = folder.path().join("key");
+    for option in [
+        "server.key",
+        "server.link_secret",
+        "tokens.secret",
+        "mail.key",
+        "mail.smtp_password",
+        "mail.session_token",
+        "hooks.mailgun_key",
+    ] {
+        let problems = |content: &str| {
+            std::fs::write(&file, content).unwrap();
+            let text = format!("{option}_file = {:?}", file.display().to_string());
+            match Config::parse(&text) {
+                Ok(_) => String::new(),
+                Err(problems) => problems.to_string(),
+            }
+        };
+        for content in [
+            key.to_owned(),
+            format!("{key}\n"),
+            format!("{key}\r\n"),
+            format!(" {key}\u{a0}\n\n"),
+        ] {
+            assert!(
+                !problems(&content).contains(&format!("{option}_file")),
+                "{option}: {content:?}"
+            );
+        }
+        for (content, why) in [
+            (format!("\u{feff}{key}\n"), "byte order mark"),
+            (format!("{key}\nsecond line\n"), "line break"),
+            (format!("{key}\r\nsecond line"), "line break"),
+            (format!("0123\u{a0}{key}"), "U+00A0"),
+            (format!("0123\u{200b}{key}"), "U+200B"),
+            (format!("0123\t{key}"), "U+0009"),
+            (pem.to_owned(), "PEM"),
+            (" \n".to_owned(), "is empty"),
+        ] {
+            let problems = problems(&content);
+            let named = problems.contains(&format!("{option}_file: "));
+            assert!(
+                named && problems.contains(why),
+                "{option} {why}: {problems}"
+            );
+            assert!(!problems.contains(key), "{problems}");
+        }
+    }
+    for (value, why) in [
+        (format!("{key}\\n"), "line break"),
+        (format!("\u{a0}{key}"), "begins or ends"),
+        (format!("{key} "), "begins or ends"),
+        (format!("0123\u{202e}{key}"), "U+202E"),
+    ] {
+        let problems = Config::parse(&format!("server.key = \"{value}\"")).unwrap_err();
+        let problems = problems.to_string();
+        assert!(
+            problems.contains("server.key: ") && problems.contains(why),
+            "{problems}"
+        );
+    }
+}
+
+#[test]
+fn an_address_behind_sqlite_is_refused_and_its_password_not_shown() {
+    for store in [
+        "sqlite:mongodb://u:hunter2@h",
+        "sqlite:mongodb:/u:hunter2@h/t",
+        "sqlite://u:hunter2@h",
+    ] {
+        assert_eq!(StoreUrl::parse(store), None, "{store}");
+        let problems = Config::parse(&format!("store = {store:?}")).unwrap_err();
+        let problems = problems.to_string();
+        assert!(
+            problems.starts_with("store: ") && !problems.contains("hunter2"),
+            "{problems}"
+        );
+    }
+    assert!(StoreUrl::parse("sqlite:mongodb.db").is_some());
+}

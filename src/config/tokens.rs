@@ -114,14 +114,12 @@ fn secret(r: &mut Reader<'_>, path: &str) -> Option<Material> {
 }
 
 fn public_key(r: &mut Reader<'_>, option: &str, file: &str) -> Option<[u8; 32]> {
-    let read = std::fs::read_to_string(file)
-        .map_err(|error| format!("{file} cannot be read: {error}"))
-        .and_then(|text| {
-            let not_one =
-                || format!("{file} is not the PEM of an Ed25519 public key (BEGIN PUBLIC KEY)");
-            ed25519(&text).ok_or_else(not_one)
-        });
-    read.map_err(|what| r.problem(option, what)).ok()
+    let key = ed25519(&r.key_file(option, file)?);
+    if key.is_none() {
+        let what = format!("{file} is not the PEM of an Ed25519 public key (BEGIN PUBLIC KEY)");
+        r.problem(option, what);
+    }
+    key
 }
 
 /// The key of a PEM (RFC 7468): SubjectPublicKeyInfo in base64, between two lines.

@@ -233,7 +233,7 @@ fn is_host(domain: &str) -> bool {
 
 /// Format characters: those of no width, those that turn the direction of text, and those that
 /// choose a shape (Unicode's `Cf`, and what its `Default_Ignorable_Code_Point` adds to them).
-fn is_unseen(c: char) -> bool {
+pub(crate) fn is_unseen(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
         | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::audience::{Audience, Selector};
 use super::brand::BrandName;
+use super::link;
 use super::name::{FollowKey, Invalid, UserId};
 
 /// The longest text, in characters.
@@ -64,13 +65,11 @@ impl Actor {
         }
         for (what, link) in [("actor url", &self.url), ("actor image", &self.image)] {
             let Some(link) = link else { continue };
-            let http = link.starts_with("https://") || link.starts_with("http://");
-            if !http || link.len() > MAX_LINK {
-                let why = format!(
-                    "does not begin with https:// or http://, or is longer than {MAX_LINK} bytes"
-                );
+            if link.len() > MAX_LINK {
+                let why = format!("is longer than {MAX_LINK} bytes");
                 return Err(Invalid::new(what, link, why));
             }
+            link::check(link).map_err(|why| Invalid::new(what, link, why))?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::about;
 use super::audience::Point;
+use super::link;
 use super::moment;
 use super::name::{Invalid, ModelName, ObjectId};
 
@@ -141,14 +142,8 @@ impl Object {
     pub fn check(&self) -> Result<(), Invalid> {
         self.check_size()?;
         for (what, link) in [("object url", &self.url), ("object image", &self.image)] {
-            if let Some(link) = link
-                && !(link.starts_with("https://") || link.starts_with("http://"))
-            {
-                return Err(Invalid::new(
-                    what,
-                    link,
-                    "does not begin with https:// or http://",
-                ));
+            if let Some(link) = link {
+                link::check(link).map_err(|why| Invalid::new(what, link, why))?;
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Once};
 use std::thread;
 
 use async_trait::async_trait;
@@ -26,6 +27,8 @@ pub struct Outbox {
     sender: Sender,
     /// Whether a page for the browser goes beside each mail.
     pages: bool,
+    /// Done once drafts of killed processes were removed.
+    swept: Arc<Once>,
 }
 
 impl Outbox {
@@ -35,6 +38,7 @@ impl Outbox {
             folder: folder.into(),
             sender,
             pages: false,
+            swept: Arc::new(Once::new()),
         }
     }
 
@@ -63,6 +67,7 @@ impl Outbox {
                 messages.len()
             ];
         }
+        self.swept.call_once(|| sweep(&self.folder));
         let outcomes = self.write_at_once(messages);
         // A rename lasts once its folder is on disk.
         match sync_folder(&self.folder) {
@@ -252,14 +257,43 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A new file beside the one it will become; hidden, and named so that nobody else writes to it.
+/// Removes the drafts of processes that were killed: nothing holds their locks any more. One that
+/// cannot be removed is only named in the log, as it keeps no email from being written.
+fn sweep(folder: &Path) {
+    let is_draft = |name: &str| name.starts_with('.') && name.ends_with(DRAFT);
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_draft)) {
+        let path = entry.path();
+        let removed = match File::open(&path) {
+            Ok(file) if file.try_lock().is_err() => continue,
+            Ok(_) => fs::remove_file(&path),
+            Err(error) => Err(error),
+        };
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("{} is left: {error}", path.display());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The ending of drafts.
+const DRAFT: &str = ".part";
+
+/// A new file beside the one it will become; hidden, and locked until it is whole, so that nothing
+/// else writes to it or removes it.
 fn draft(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     loop {
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!(".{name}.{}-{count}.part", std::process::id()));
+        let path = folder.join(format!(".{name}.{}-{count}{DRAFT}", std::process::id()));
         match private::options().create_new(true).open(&path) {
-            Ok(file) => return Ok((file, path)),
+            Ok(file) => {
+                // Where files cannot be locked, `sweep` removes none.
+                let _ = file.lock();
+                return Ok((file, path));
+            }
             // Left by a process of the same number that died: the next count is free.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

@@ -228,3 +228,26 @@ fn a_draft_that_a_dead_process_left_is_in_nobodys_way() {
 
     assert_eq!(fs::read(root.path().join("a.eml")).unwrap(), b"whole");
 }
+
+#[tokio::test]
+async fn drafts_of_killed_processes_are_removed_and_those_of_others_are_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox = outbox(folder.path());
+    let (dead, live) = (".a.eml.1-0.part", ".b.eml.1-1.part");
+    fs::write(folder.path().join(dead), "half").unwrap();
+    let (writing, draft) = draft(folder.path(), "c.eml").unwrap();
+    fs::write(folder.path().join(live), "half").unwrap();
+    let other = File::open(folder.path().join(live)).unwrap();
+    other.lock().unwrap();
+
+    let message = message("digest:ada:weekly:2014-W17");
+    outbox.send("call", &[message], &Leave::always()).await;
+
+    let left = files(folder.path());
+    let draft = draft.file_name().unwrap().to_str().unwrap().to_owned();
+    let is_draft = |name: &&String| name.ends_with(DRAFT);
+    let mut drafts: Vec<&String> = left.iter().filter(is_draft).collect();
+    drafts.sort();
+    assert_eq!(drafts, [live, draft.as_str()], "{left:?}");
+    drop((writing, other));
+}

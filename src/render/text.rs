@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use crate::domain::link;
+
 /// One line, whatever it was: white space and control characters are single spaces, and marks that
 /// turn the direction of text are gone.
 pub(super) fn clean(text: &str) -> Cow<'_, str> {
@@ -90,11 +92,8 @@ pub(super) fn clamp(text: &str, max: usize) -> Cow<'_, str> {
 /// trip over, not endless.
 pub(super) fn link(url: &str) -> Option<&str> {
     const MAX_BYTES: usize = 2_048;
-    let fits = url.len() <= MAX_BYTES
-        && (url.starts_with("https://") || url.starts_with("http://"))
-        && !url
-            .chars()
-            .any(|c| c.is_whitespace() || c.is_control() || turns_text(c));
+    let fits =
+        url.len() <= MAX_BYTES && link::check(url).is_ok() && !url.chars().any(char::is_whitespace);
     fits.then_some(url)
 }
 

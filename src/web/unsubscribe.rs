@@ -135,7 +135,8 @@ pub(super) async fn act(
         let before = people.get(&opened.user).await?;
         before.iter().for_each(|user| asked.by(user, &app));
         let form = Form::read(&req, payload).await?;
-        if form.get("List-Unsubscribe") != Some("One-Click") {
+        let asked_for = form.get("List-Unsubscribe").map(str::trim_ascii_end);
+        if asked_for != Some("One-Click") {
             let why = "The form does not say List-Unsubscribe=One-Click; please use the button on the page.";
             return Err(Unreadable::bad(why).into());
         }

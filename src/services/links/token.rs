@@ -141,6 +141,9 @@ impl Keys {
     }
 
     fn read(&self, token: &str) -> Option<Opened> {
+        // Programs that find links in text may take the punctuation after them for a part.
+        let token =
+            token.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '>', '\'', '"']);
         let mut versions = [EVERYTHING, NAMED, BRANDED].into_iter();
         let version = versions.find(|one| token.starts_with(*one))?;
         let rest = token.strip_prefix(version)?;

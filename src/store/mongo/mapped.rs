@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use mongodb::options::{FindOptions, ReadConcern};
 
 use super::{Mongo, readable};
+use crate::domain::link;
 use crate::domain::{Id, Object, ObjectKey};
 use crate::store::record::fields::place;
 use crate::store::{Error, Result};
@@ -80,8 +81,8 @@ impl Mapping {
                 true => fill(link, record)?,
                 false => text_of(at_path(record, link)?)?,
             };
-            // It ends up in mails: whatever else stands there is no link.
-            (link.starts_with("https://") || link.starts_with("http://")).then_some(link)
+            // It ends up in emails, so anything else is dropped.
+            link::check(&link).is_ok().then_some(link)
         };
         Object {
             notifiable,

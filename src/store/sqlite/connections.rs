@@ -244,9 +244,9 @@ async fn open_patiently(path: &Path) -> Result<Connection> {
 }
 
 fn open_writer(path: &Path) -> Answer<Connection> {
-    // SQLite would make it as the umask has it; its log and index are as the file is. Where it is
-    // there already, or cannot be, SQLite says so.
-    let _ = private::options().create_new(true).open(path);
+    // SQLite would create it with the umask's mode, also behind a dangling link. Its log and index
+    // get the mode of the file. If it cannot be created, SQLite says why.
+    let _ = private::options().create(true).truncate(false).open(path);
     let mut connection = connect(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,

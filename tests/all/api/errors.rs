@@ -310,6 +310,9 @@ async fn a_body_is_json_of_a_bounded_size(fresh: Fresh) {
     );
     let bare = answer(api.ask("PUT", "/v1/users/eve").body("{}")).await;
     assert_eq!(bare.status, 204);
+    let capitals = "Application/JSON; Charset=UTF-8";
+    let capitals = send("PUT", "/v1/users/eve", capitals, "{}".into()).await;
+    assert_eq!(capitals.status, 204);
     api.stop().await;
 }
 

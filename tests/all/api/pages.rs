@@ -138,7 +138,7 @@ async fn following_a_link_changes_nothing(fresh: Fresh) {
         for path in [
             path.clone(),
             format!("{path}/preferences"),
-            format!("{path}?utm_source=mail"),
+            format!("{path}).?utm_source=mail"),
         ] {
             let page = shown(api.anonymous(method, &path)).await;
             assert_eq!(page.status, 200, "{method} {path}");
@@ -166,12 +166,12 @@ async fn both_forms_of_rfc_8058_are_read(fresh: Fresh) {
         (
             "ben",
             "application/x-www-form-urlencoded; charset=UTF-8",
-            "a=b&List-Unsubscribe=One%2DClick",
+            "a=b&List-Unsubscribe=One%2DClick\r\n",
         ),
         ("cem", "multipart/form-data; boundary=b", multipart),
         ("dee", "Multipart/Form-Data; Boundary=\"b\"", multipart),
     ] {
-        let path = path(&api, id, saturday()).await;
+        let path = path(&api, id, saturday()).await + ".";
         let answer = api.send(&path, kind, body).await;
         assert_eq!(answer.status, 200, "{kind}: {}", answer.html);
         assert!(stored(&api, id).await.unsubscribed.is_some(), "{kind}");

@@ -148,3 +148,21 @@ fn doctor_says_which_files_with_secrets_everybody_can_read() {
     assert!(!open.contains("whsec"), "{open}");
     assert_eq!(to_a_group, "");
 }
+
+#[test]
+fn files_behind_links_and_previews_are_their_owners_alone() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.path().join("data")).unwrap();
+    let closed = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(desk.path().join("data"), closed).unwrap();
+    std::os::unix::fs::symlink("data/real.db", desk.path().join("tidings.db")).unwrap();
+    desk.write("users", r#"{"id": "ada", "email": "ada@example.org"}"#);
+
+    run_openly(&desk, "import users users");
+    run_openly(&desk, "preview --out previews");
+
+    assert!(desk.path().join("data/real.db").exists());
+    assert!(desk.path().join("previews").exists());
+    let found = open_to_others(desk.path(), &["users", "tidings.db"]);
+    assert_eq!(found, vec![]);
+}
