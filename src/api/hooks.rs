@@ -1,8 +1,8 @@
-//! What mail providers post: `POST /hooks/{provider}`.
+//! Reports that email providers post: `POST /hooks/{provider}`.
 //!
-//! The rule (P8): not under the server key, but under each provider's own signature, over the bytes
-//! as they came. The status says what the provider's retries make of it: whatever may succeed later
-//! (our store is away) is asked for again, and what never will is not.
+//! Not the server key but the provider's own signature authenticates a report (P8). No answer to a
+//! verified report ends the provider's retries unless the report is recorded. A wrong key or clock
+//! may be ours, so 401 is answered, which providers retry.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
@@ -11,7 +11,7 @@ use super::body;
 use super::problem::{Code, Problem};
 use super::uri::NoQuery;
 use crate::app::App;
-use crate::services::feedback::{Error, posts_text, takes_406_for_never};
+use crate::services::feedback::{Error, gives_up_on_4xx, posts_text};
 
 /// `POST /hooks/{provider}`
 pub(super) async fn post(
@@ -21,31 +21,31 @@ pub(super) async fn post(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let provider = req.match_info().get("provider").unwrap_or_default();
-    let provider = provider.to_owned();
-    let taken = take(&provider, &req, payload, &app).await;
-    match taken {
-        Err(problem) if takes_406_for_never(&provider) => Err(never(problem)),
-        answer => answer,
-    }
-}
-
-async fn take(
-    provider: &str,
-    req: &HttpRequest,
-    payload: Payload,
-    app: &App,
-) -> Result<HttpResponse, Problem> {
     let desk = app.feedback();
     desk.expects(provider).map_err(problem)?;
-    let body = match posts_text(provider) && req.content_type() == "text/plain" {
-        true => body::bytes(req, payload, body::LIMIT).await?,
-        false => body::read(req, payload, body::LIMIT).await?,
+    let body = match posts_text(provider) && req.content_type().eq_ignore_ascii_case("text/plain") {
+        true => body::bytes(&req, payload, body::LIMIT).await?,
+        false => body::read(&req, payload, body::LIMIT).await?,
     };
     let header = |name: &str| req.headers().get(name)?.to_str().ok();
     let reports = desk.verify(provider, &header, &body).await;
-    let reports = reports.map_err(problem)?;
+    let reports = reports.map_err(|error| match error {
+        Error::Unreadable(why) => unreadable(provider, why, &app),
+        error => problem(error),
+    })?;
     let taken = desk.take(reports).await.map_err(problem)?;
+    app.metrics().unreadable_reports(taken.unreadable);
     Ok(HttpResponse::Ok().json(taken))
+}
+
+/// The answer to a verified report that has not one readable item, which the provider retries.
+fn unreadable(provider: &str, why: String, app: &App) -> Problem {
+    app.metrics().unreadable_reports(1);
+    tracing::warn!(provider, "a verified report cannot be read: {why}");
+    match gives_up_on_4xx(provider) {
+        true => Problem::new(Code::Internal, why),
+        false => problem(Error::Unreadable(why)),
+    }
 }
 
 fn problem(error: Error) -> Problem {
@@ -60,15 +60,5 @@ fn problem(error: Error) -> Problem {
     match error {
         Error::Service(error) => error.into(),
         error => Problem::new(code, error.to_string()),
-    }
-}
-
-/// The same, where it would be no better another time.
-fn never(problem: Problem) -> Problem {
-    match problem.code {
-        Code::Unverified | Code::InvalidBody | Code::UnsupportedMediaType | Code::BodyTooLarge => {
-            problem.with(Code::HookRejected)
-        }
-        _ => problem,
     }
 }

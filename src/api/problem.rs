@@ -66,8 +66,6 @@ codes! {
     NotSuppressed = "not_suppressed", NOT_FOUND;
     /// The path cannot be asked with this method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED;
-    /// The same to a provider that takes this status for "never again".
-    HookRejected = "hook_rejected", NOT_ACCEPTABLE;
     /// The body did not come in time.
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT;
     /// The batch closes or has ended: nothing can be changed about it.
@@ -130,11 +128,6 @@ impl Problem {
             retry_after: None,
             cause: None,
         }
-    }
-
-    /// The same under another code.
-    pub fn with(self, code: Code) -> Self {
-        Self { code, ..self }
     }
 
     /// Says where in the request it is.

@@ -241,9 +241,9 @@ fn departure(config: &Config) -> Departure {
         bounces: provider
             .bounces
             .and_then(|domain| api.options.get(domain).cloned()),
-        hook: match config.hooks.keys.of(provider.name) {
-            [_, ..] => Hook::Verified,
-            [] => Hook::Lacks(provider.hook_key.options().0),
+        hook: match config.reporter() {
+            Some(_) => Hook::Verified,
+            None => Hook::Lacks(provider.hook_key.options().0),
         },
     }
 }

@@ -54,6 +54,7 @@ impl App {
                 notes: self.store.clone(),
                 leases: self.store.clone(),
                 feedbacks: self.store.clone(),
+                reporter: self.config.reporter().map(|provider| provider.title),
                 clock: self.clock.clone(),
                 owner: self.owner.clone(),
                 settings,

@@ -39,6 +39,7 @@ impl App {
             known: self.known(),
             place: format!("{:?}", self.config.store),
             window_back: self.config.window_back,
+            expects_reports: self.config.reporter().is_some(),
         }
     }
 

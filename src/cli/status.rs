@@ -90,6 +90,12 @@ impl Args {
         if status.heard.sent > 0 {
             table.row(["last 7 days".into(), reported(&status.heard)]);
         }
+        if status.unreported > 0 {
+            let emails = words::count(status.unreported, "email", "emails");
+            let silent =
+                format!("none since {emails} left more than a day ago; see `tidings doctor`");
+            table.row(["reports".into(), silent]);
+        }
         for (what, said) in older_rows(&status.older) {
             table.row([what.to_owned(), said]);
         }
@@ -191,6 +197,7 @@ fn reported(heard: &ReportCounts) -> String {
         words::some(heard.delivered, "delivered"),
         words::some(heard.delayed, "delayed"),
         words::some(heard.unsubscribed, "unsubscribed"),
+        of_sent(heard.refused, heard.refused_share(), "refused"),
         of_sent(heard.bounced, heard.bounce_share(), "bounced"),
         of_sent(heard.complained, heard.complaint_share(), "complained"),
     ])

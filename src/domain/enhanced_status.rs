@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// The code of a failure: its class is 4 (transient) or 5 (permanent).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EnhancedStatus {
-    class: u8,
+    class: u16,
     subject: u16,
     detail: u16,
 }
@@ -44,6 +44,16 @@ impl EnhancedStatus {
         code.trim_matches(['#', '(', ')', '[', ']', ':', ','])
             .parse()
             .ok()
+    }
+
+    /// The first number: 4 or 5.
+    pub fn class(self) -> u16 {
+        self.class
+    }
+
+    /// The second and the third number.
+    pub fn subject_and_detail(self) -> (u16, u16) {
+        (self.subject, self.detail)
     }
 
     /// Judges the failure by class, subject and detail. `reply` is the server's text, which counts

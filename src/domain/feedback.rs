@@ -22,6 +22,8 @@ pub enum ReportKind {
     Delayed,
     /// The recipient's server has it.
     Delivered,
+    /// The recipient's server refused the sender or the content; the mailbox may be fine.
+    Refused,
     /// Whoever reads it told the provider that they want no more.
     Unsubscribed,
     /// It will never be delivered.
@@ -32,9 +34,10 @@ pub enum ReportKind {
 
 impl ReportKind {
     /// From the best news to the worst, as they are ordered.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Delayed,
         Self::Delivered,
+        Self::Refused,
         Self::Unsubscribed,
         Self::Bounced,
         Self::Complained,
@@ -45,10 +48,16 @@ impl ReportKind {
         match self {
             Self::Delayed => "delayed",
             Self::Delivered => "delivered",
+            Self::Refused => "refused",
             Self::Unsubscribed => "unsubscribed",
             Self::Bounced => "bounced",
             Self::Complained => "complained",
         }
+    }
+
+    /// Whether it may suppress the address.
+    pub fn concerns_address(self) -> bool {
+        !matches!(self, Self::Delivered | Self::Refused)
     }
 
     /// News that is better than this.
@@ -74,7 +83,7 @@ impl FromStr for ReportKind {
                 Invalid::new(
                     "feedback",
                     text,
-                    "is none of delayed, delivered, unsubscribed, bounced, complained",
+                    "is none of delayed, delivered, refused, unsubscribed, bounced, complained",
                 )
             })
     }
@@ -106,6 +115,8 @@ pub struct ReportCounts {
     pub delayed: u64,
     /// Those that arrived, with nothing worse reported since.
     pub delivered: u64,
+    /// Those that were refused because of the sender or the content.
+    pub refused: u64,
     /// Those that made somebody unsubscribe at the provider.
     pub unsubscribed: u64,
     /// Those that will never be delivered.
@@ -126,10 +137,26 @@ impl ReportCounts {
             None => {}
             Some(ReportKind::Delayed) => self.delayed += mails,
             Some(ReportKind::Delivered) => self.delivered += mails,
+            Some(ReportKind::Refused) => self.refused += mails,
             Some(ReportKind::Unsubscribed) => self.unsubscribed += mails,
             Some(ReportKind::Bounced) => self.bounced += mails,
             Some(ReportKind::Complained) => self.complained += mails,
         }
+    }
+
+    /// How many of these emails were reported on.
+    pub fn reported(&self) -> u64 {
+        self.delayed
+            + self.delivered
+            + self.refused
+            + self.unsubscribed
+            + self.bounced
+            + self.complained
+    }
+
+    /// The share of these emails that were refused, 0 to 1; 0 where none was sent.
+    pub fn refused_share(&self) -> f64 {
+        share(self.refused, self.sent)
     }
 
     /// The share of these mails that bounced, 0 to 1; 0 where none was sent.

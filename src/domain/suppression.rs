@@ -1,9 +1,10 @@
 //! Addresses that must not be written to, and why.
 //!
-//! The rule (P7): an address is suppressed until somebody lifts it. Of two pieces of news about one
-//! address the graver stands, and of two alike the earlier, so that the order in which they come
-//! does not matter. What the reader says stops all but what is mandatory, so what an operator says
-//! outweighs it. Addresses are compared folded ([`Address::folded`]).
+//! The rule (P7): an address is suppressed until an operator lifts it. Of two pieces of news about
+//! one address the graver wins, and of two alike the earlier, so their order does not matter. A
+//! lift is a moment: news from before it changes nothing. An operator's word outweighs the
+//! reader's, which stops all but mandatory emails. Addresses are compared folded
+//! ([`Address::folded`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -100,6 +101,8 @@ pub struct Suppression {
     pub source: String,
     /// What the provider called it, such as `550 5.1.1`; without the address.
     pub detail: Option<String>,
+    /// When it was last lifted. News up to then changes nothing any more.
+    pub lifted: Option<DateTime<Utc>>,
 }
 
 /// The source of what people say by hand, by file or by the API.
@@ -120,6 +123,7 @@ impl Suppression {
             at,
             source: source.into(),
             detail: None,
+            lifted: None,
         }
     }
 
@@ -130,9 +134,19 @@ impl Suppression {
         self
     }
 
-    /// Whether this takes the place of one that stands.
-    pub fn outweighs(&self, standing: &Self) -> bool {
-        self.reason > standing.reason || (self.reason == standing.reason && self.at < standing.at)
+    /// Whether it was lifted, and nothing has happened since.
+    pub fn is_lifted(&self) -> bool {
+        self.lifted.is_some_and(|lifted| self.at <= lifted)
+    }
+
+    /// Whether this takes the place of the stored one. News from before a lift never does.
+    pub fn outweighs(&self, stored: &Self) -> bool {
+        if stored.lifted.is_some_and(|lifted| self.at <= lifted) {
+            return false;
+        }
+        stored.is_lifted()
+            || self.reason > stored.reason
+            || (self.reason == stored.reason && self.at < stored.at)
     }
 }
 
@@ -175,6 +189,26 @@ mod tests {
         }
         let hard = suppression(Reason::HardBounce, 5);
         assert!(hard.outweighs(&suppression(Reason::SoftBounces, 1)));
+    }
+
+    #[test]
+    fn news_from_before_a_lift_outweighs_nothing_and_later_news_does() {
+        let lifted = Suppression {
+            lifted: DateTime::from_timestamp(10, 0),
+            ..suppression(Reason::HardBounce, 5)
+        };
+        assert!(lifted.is_lifted());
+        for second in [1, 5, 9, 10] {
+            assert!(!suppression(Reason::Complaint, second).outweighs(&lifted));
+        }
+        let later = suppression(Reason::SoftBounces, 11);
+        assert!(later.outweighs(&lifted));
+        let again = Suppression {
+            lifted: lifted.lifted,
+            ..later
+        };
+        assert!(!again.is_lifted());
+        assert!(!suppression(Reason::Complaint, 9).outweighs(&again));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::domain::{Address, ReportKind, Tag};
+use crate::domain::{Address, EnhancedStatus, FailureKind, ReportKind, Tag};
 
 /// What hooks are verified by, for those providers that have a hook here. `Debug` shows nothing of
 /// it.
@@ -108,6 +108,8 @@ pub struct Verified {
     pub reports: Vec<Report>,
     /// Reports of other kinds, such as of opened mails.
     pub ignored: u64,
+    /// Reports that do not have the documented form. The others were read all the same.
+    pub unreadable: u64,
     /// What must not be used for anything else, where the signature does not cover what is
     /// reported.
     pub once: Option<Once>,
@@ -121,6 +123,7 @@ impl Verified {
     pub(super) fn of(report: Option<Report>) -> Self {
         Self {
             ignored: u64::from(report.is_none()),
+            unreadable: 0,
             reports: report.into_iter().collect(),
             once: None,
             confirm: None,
@@ -175,6 +178,14 @@ impl Refused {
     pub(super) fn unreadable(why: impl fmt::Display) -> Self {
         Self::Unreadable(why.to_string())
     }
+
+    /// Names the place in the JSON, and repeats no value of it.
+    pub(super) fn undocumented(error: &serde_json::Error) -> Self {
+        let (line, column) = (error.line(), error.column());
+        Self::Unreadable(format!(
+            "the report does not have the documented form (line {line}, column {column})"
+        ))
+    }
 }
 
 /// How far a provider's clock may be ahead of ours.
@@ -222,7 +233,27 @@ pub(super) fn wrong_signature() -> Refused {
 }
 
 pub(super) fn json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refused> {
-    serde_json::from_slice(body).map_err(Refused::unreadable)
+    serde_json::from_slice(body).map_err(|error| Refused::undocumented(&error))
+}
+
+/// Judges a failed email by the first enhanced status in `stated`, as SMTP replies are judged.
+/// Each is a status or a reply that begins with one. Without any, the provider's own word decides.
+pub(super) fn failed<'a>(
+    stated: impl IntoIterator<Item = Option<&'a str>>,
+    otherwise: ReportKind,
+) -> ReportKind {
+    let stated: Vec<&str> = stated.into_iter().flatten().collect();
+    let status = stated
+        .iter()
+        .find_map(|text| EnhancedStatus::in_reply(text));
+    match status {
+        Some(status) => match status.judge(&stated.join(" ")) {
+            FailureKind::BadAddress => ReportKind::Bounced,
+            FailureKind::Soft => ReportKind::Delayed,
+            FailureKind::Refused => ReportKind::Refused,
+        },
+        None => otherwise,
+    }
 }
 
 pub(super) fn address(text: Option<&str>) -> Option<Address> {
@@ -231,7 +262,8 @@ pub(super) fn address(text: Option<&str>) -> Option<Address> {
 
 /// The parts that are there, with spaces between.
 pub(super) fn detail<'a>(parts: impl IntoIterator<Item = Option<&'a str>>) -> Option<String> {
-    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+    let parts = parts.into_iter().flatten();
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 

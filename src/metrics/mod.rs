@@ -102,6 +102,7 @@ struct Inner {
     provider_time: Timed<Provider>,
     provider_mails: Family<Outcome, Counter>,
     reports: Family<Kind, Counter>,
+    unreadable_reports: Counter,
     rounds: Family<Round, Counter>,
     last_round: Family<Part, Gauge<f64, AtomicU64>>,
     panel: Mutex<Panel>,
@@ -248,6 +249,11 @@ impl Metrics {
                 "Mails in calls to the provider, by what became of them there",
             ),
             reports: counted(r, "reports", "What providers reported of mails later"),
+            unreadable_reports: counted(
+                r,
+                "reports_unreadable",
+                "Verified reports that do not have the documented form",
+            ),
             rounds: counted(r, "worker_rounds", "Rounds of the worker"),
             last_round: {
                 let last = Family::default();
@@ -362,6 +368,11 @@ impl Metrics {
     /// A provider reported something of a mail.
     pub fn reported(&self, kind: &'static str) {
         self.0.reports.get_or_create(&Kind { kind }).inc();
+    }
+
+    /// Counts verified reports that were skipped, as they do not have the documented form.
+    pub fn unreadable_reports(&self, reports: u64) {
+        self.0.unreadable_reports.inc_by(reports);
     }
 
     /// A part of the worker came to the end of a round, or failed.

@@ -108,6 +108,7 @@ fn everything() -> String {
     metrics.deferred("digest");
     metrics.called(some, ["accepted"]);
     metrics.reported("bounced");
+    metrics.unreadable_reports(1);
     metrics.worked("mail", true, DateTime::UNIX_EPOCH);
     let known = Some(Known::default());
     metrics.text(&Gauges { up: true, known }).unwrap()

@@ -82,10 +82,9 @@ pub struct Reports {
     verified: Verified,
 }
 
-/// Whether a provider of this name asks again whatever is answered by another status than 200 and
-/// 406.
-pub fn takes_406_for_never(provider: &str) -> bool {
-    Provider::named(provider).is_some_and(|provider| provider.takes_406_for_never)
+/// Whether a provider of this name never posts again what is answered by a status of 4xx.
+pub fn gives_up_on_4xx(provider: &str) -> bool {
+    Provider::named(provider).is_some_and(|provider| provider.gives_up_on_4xx)
 }
 
 /// Whether a provider of this name says of its JSON that it is plain text.
@@ -203,10 +202,18 @@ impl FeedbackService {
         }
         let taken = self.note(provider, &verified.reports, now).await?;
         let taken = Reported {
-            ignored: taken.ignored + verified.ignored,
+            ignored: verified.ignored,
+            unreadable: verified.unreadable,
             ..taken
         };
         tracing::info!(provider = provider.name, ?taken, "a provider reported");
+        if taken.unreadable > 0 {
+            tracing::warn!(
+                provider = provider.name,
+                "skipped {} reports that do not have the documented form",
+                taken.unreadable
+            );
+        }
         Ok(taken)
     }
 
@@ -253,8 +260,21 @@ impl FeedbackService {
         });
         let noted: Vec<_> = noted.collect();
         self.feedbacks.note_feedback(&noted).await?;
-        self.unsubscribe(&found).await?;
-        let bad = self.to_suppress(provider, &found, now, &mut taken).await?;
+        for (report, _) in &found {
+            if report.news == ReportKind::Refused {
+                let why = report.detail.as_deref().unwrap_or("no reason");
+                tracing::warn!(
+                    provider = provider.name,
+                    "a receiver refused the sender or the content of an email: {why}"
+                );
+            }
+        }
+        let people = self.people(&found).await?;
+        let current = self.since_lifts(found, &people).await?;
+        self.unsubscribe(&current).await?;
+        let bad = self
+            .to_suppress(provider, &current, &people, now, &mut taken)
+            .await?;
         self.suppressions.suppress(&bad).await?;
         taken.suppressed = bad.len() as u64;
 
@@ -336,22 +356,44 @@ impl FeedbackService {
         Ok(())
     }
 
-    /// The addresses that must not be written to any more, by these reports.
+    /// Drops the reports of events from before the last lift of their user's address.
+    async fn since_lifts<'a>(
+        &self,
+        found: Vec<(&'a Report, &'a Delivery)>,
+        people: &HashMap<UserId, User>,
+    ) -> Result<Vec<(&'a Report, &'a Delivery)>, Error> {
+        let address_of =
+            |row: &Delivery| people.get(&row.user)?.email.as_ref().map(Address::folded);
+        let addresses: HashSet<Address> = found
+            .iter()
+            .filter_map(|(_, row)| address_of(row))
+            .collect();
+        let addresses: Vec<Address> = addresses.into_iter().collect();
+        let lifts = self.suppressions.lifts(&addresses).await?;
+        let lifts: HashMap<Address, Option<DateTime<Utc>>> =
+            addresses.into_iter().zip(lifts).collect();
+        let is_current = |(report, row): &(&Report, &Delivery)| {
+            let lifted = address_of(row).and_then(|address| lifts[&address]);
+            lifted.is_none_or(|lifted| whole_millis(report.at) > lifted)
+        };
+        Ok(found.into_iter().filter(is_current).collect())
+    }
+
+    /// Returns the addresses that these reports suppress.
     async fn to_suppress(
         &self,
         provider: &Provider,
         found: &[(&Report, &Delivery)],
+        people: &HashMap<UserId, User>,
         now: DateTime<Utc>,
         taken: &mut Reported,
     ) -> Result<Vec<Suppression>, Error> {
-        let bad = found
-            .iter()
-            .filter(|(report, _)| report.news != ReportKind::Delivered);
-        let bad: Vec<_> = bad.copied().collect();
-        let people = self.people(&bad).await?;
         let worst = worst(found);
         let mut suppressions = Vec::new();
-        for (report, row) in bad {
+        for (report, row) in found {
+            if !report.news.concerns_address() {
+                continue;
+            }
             let person = people.get(&row.user);
             let Some(address) = person.and_then(|person| person.email.as_ref()) else {
                 continue;
@@ -362,7 +404,7 @@ impl FeedbackService {
                 continue;
             }
             let reason = match report.news {
-                ReportKind::Delivered => continue,
+                ReportKind::Delivered | ReportKind::Refused => continue,
                 ReportKind::Delayed if worst[&row.id] > ReportKind::Delayed => continue,
                 ReportKind::Delayed => {
                     let count = self.soft_bounce(address, report, row, now).await?;
@@ -382,8 +424,12 @@ impl FeedbackService {
         Ok(suppressions)
     }
 
+    /// The users whom all reports but those of delivered and refused emails concern.
     async fn people(&self, of: &[(&Report, &Delivery)]) -> Result<HashMap<UserId, User>, Error> {
-        let mut ids: Vec<UserId> = of.iter().map(|(_, row)| row.user.clone()).collect();
+        let of = of
+            .iter()
+            .filter(|(report, _)| report.news.concerns_address());
+        let mut ids: Vec<UserId> = of.map(|(_, row)| row.user.clone()).collect();
         ids.sort_unstable();
         ids.dedup();
         if ids.is_empty() {

@@ -40,6 +40,7 @@ pub mod retract;
 pub mod scrape;
 pub mod send_test;
 pub mod shelf;
+mod silence;
 pub mod simulate;
 pub mod skip_seen;
 pub mod status;

@@ -10,6 +10,7 @@ use chrono::TimeDelta;
 use super::Result;
 use super::deliveries::{DeliveryService, Only};
 use super::owed::OwedDays;
+use super::silence::unreported;
 use super::unknown::Known;
 use crate::clock::Clock;
 use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason, Window};
@@ -34,6 +35,8 @@ pub struct StatusService {
     pub place: String,
     /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
+    /// Whether a key verifies the reports of the provider that sends.
+    pub expects_reports: bool,
 }
 
 impl StatusService {
@@ -79,6 +82,10 @@ impl StatusService {
             paused: self.deliveries.pause().await?,
             waiting: self.deliveries.waiting(None).await?,
             heard: store.report_counts(now - HEARD).await?,
+            unreported: match self.expects_reports {
+                true => unreported(store.as_ref(), now).await?,
+                false => 0,
+            },
             suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
             not_known: self.known.lately(LATELY).await?,
             older: self.owed.told().await?,

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
 
 use super::Result;
@@ -119,6 +119,9 @@ impl SuppressionInput {
     }
 }
 
+/// How long a lift is stored. Providers retry a report for at most a day or so.
+const REMEMBERED_LIFTS: TimeDelta = TimeDelta::days(90);
+
 /// Keeps the list of addresses that must not be written to.
 pub struct SuppressionService {
     pub(crate) suppressions: Arc<dyn Suppressions>,
@@ -126,7 +129,7 @@ pub struct SuppressionService {
 }
 
 impl SuppressionService {
-    /// Suppresses these addresses; graver news that stands already stays.
+    /// Suppresses these addresses. Graver news stays, and so does a lift later than `at`.
     pub async fn add(&self, inputs: Vec<SuppressionInput>) -> Result<()> {
         let now = self.clock.now();
         let news = |input: SuppressionInput| {
@@ -152,9 +155,12 @@ impl SuppressionService {
         Ok(self.suppressions.suppressions(after, limit).await?)
     }
 
-    /// Lets an address be written to again; says whether it was suppressed.
+    /// Lets an address receive emails again, and returns whether it was suppressed. Reports of
+    /// earlier events change nothing from now on.
     pub async fn lift(&self, address: &Address) -> Result<bool> {
-        Ok(self.suppressions.lift(address).await?)
+        let now = self.clock.now();
+        let expired = now - REMEMBERED_LIFTS;
+        Ok(self.suppressions.lift(address, now, expired).await?)
     }
 }
 

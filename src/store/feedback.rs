@@ -22,7 +22,7 @@ pub trait Suppressions: Send + Sync {
     /// ([`Suppression::outweighs`]), under any race; of two for one address in one call, too.
     async fn suppress(&self, suppressions: &[Suppression]) -> Result<()>;
 
-    /// What is known of these addresses, in the order asked. One read, by index: for a page of
+    /// The suppressions of these addresses that are not lifted, in the order of the request. One read, by index: for a page of
     /// people at once.
     async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>>;
 
@@ -31,9 +31,19 @@ pub trait Suppressions: Send + Sync {
     async fn suppressions(&self, after: Option<&Address>, limit: usize)
     -> Result<Vec<Suppression>>;
 
-    /// Lets an address be written to again, and forgets its soft bounces. Says whether it was
-    /// suppressed.
-    async fn lift(&self, address: &Address) -> Result<bool>;
+    /// Lets an address receive emails again, and forgets its soft bounces. Returns whether it was
+    /// suppressed. If so, the moment `at` is stored: [`Self::suppress`] ignores news up to it.
+    /// Lifts from before `expired` are forgotten.
+    async fn lift(
+        &self,
+        address: &Address,
+        at: DateTime<Utc>,
+        expired: DateTime<Utc>,
+    ) -> Result<bool>;
+
+    /// Returns when these addresses were last lifted, in the order of the request. One read, by
+    /// index.
+    async fn lifts(&self, addresses: &[Address]) -> Result<Vec<Option<DateTime<Utc>>>>;
 
     /// Notes that the mail of this delivery was put off at `at`; a mail counts once, with the
     /// earliest time it was noted with. Says how many mails to the address were put off at `since`

@@ -13,6 +13,8 @@ pub struct Reported {
     pub not_ours: u64,
     /// Of kinds that mean nothing here, such as opened mails.
     pub ignored: u64,
+    /// Reports that do not have the documented form. The others were read all the same.
+    pub unreadable: u64,
     /// Addresses that are not written to because of them.
     pub suppressed: u64,
     /// Reports that would suppress an address, if the person still had the one that the mail went

@@ -32,6 +32,9 @@ pub struct Status {
     pub waiting: Waiting,
     /// Of the last seven days.
     pub heard: ReportCounts,
+    /// Emails that left more than a day ago without a report of any email since, where reports are
+    /// expected.
+    pub unreported: u64,
     /// How many addresses no mail goes to, by reason.
     pub suppressed: BTreeMap<Reason, u64>,
     /// What is not known of the events that were accepted lately.

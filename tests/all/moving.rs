@@ -118,6 +118,7 @@ async fn what_was_under_way_goes_on_in_the_new_store(source: Fresh, target: Fres
         at: saturday(),
         source: "operator".into(),
         detail: None,
+        lifted: None,
     };
     source.suppress(&[suppressed]).await.unwrap();
     // ada's digest was taken, and nobody saw the answer.

@@ -410,7 +410,8 @@ hand_on! { Suppressions:
     suppress(suppressions: &[Suppression]) -> ();
     suppressed(addresses: &[Address]) -> Vec<Option<Suppression>>;
     suppressions(after: Option<&Address>, limit: usize) -> Vec<Suppression>;
-    lift(address: &Address) -> bool;
+    lift(address: &Address, at: DateTime<Utc>, expired: DateTime<Utc>) -> bool;
+    lifts(addresses: &[Address]) -> Vec<Option<DateTime<Utc>>>;
     soft_bounce(address: &Address, delivery: &DeliveryId, at: DateTime<Utc>, since: DateTime<Utc>) -> u64;
 }
 

@@ -47,7 +47,7 @@ pub static PROVIDERS: &[Provider] = &[
         hook: mailgun_hook::read,
         certificate: None,
         posts_text: false,
-        takes_406_for_never: true,
+        gives_up_on_4xx: false,
     },
     Provider {
         name: "sendgrid",
@@ -63,7 +63,7 @@ pub static PROVIDERS: &[Provider] = &[
         hook: sendgrid_hook::read,
         certificate: None,
         posts_text: false,
-        takes_406_for_never: false,
+        gives_up_on_4xx: false,
     },
     Provider {
         name: "postmark",
@@ -84,7 +84,7 @@ pub static PROVIDERS: &[Provider] = &[
         hook: postmark_hook::read,
         certificate: None,
         posts_text: false,
-        takes_406_for_never: false,
+        gives_up_on_4xx: false,
     },
     Provider {
         name: "resend",
@@ -100,7 +100,7 @@ pub static PROVIDERS: &[Provider] = &[
         hook: resend_hook::read,
         certificate: None,
         posts_text: false,
-        takes_406_for_never: false,
+        gives_up_on_4xx: false,
     },
     Provider {
         name: "ses",
@@ -139,7 +139,7 @@ pub static PROVIDERS: &[Provider] = &[
         hook: ses_hook::read,
         certificate: Some(ses_hook::certificate),
         posts_text: true,
-        takes_406_for_never: false,
+        gives_up_on_4xx: true,
     },
 ];
 
@@ -175,8 +175,9 @@ pub struct Provider {
     pub certificate: Option<Locate>,
     /// Whether it says of the JSON that it posts that it is plain text.
     pub posts_text: bool,
-    /// Whether it posts again whatever is answered by another status than 200 and 406.
-    pub takes_406_for_never: bool,
+    /// Whether it never posts again what is answered by a status of 4xx, other than 429: see
+    /// <https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html>.
+    pub gives_up_on_4xx: bool,
 }
 
 /// An option of `[mail]` that a provider has for itself. Its value is shown, so it is no secret.

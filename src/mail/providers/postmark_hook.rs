@@ -8,8 +8,8 @@
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use crate::domain::ReportKind;
-use crate::mail::hooks::{Posted, Refused, Report, Verified, address, detail, json};
+use crate::domain::{EnhancedStatus, ReportKind};
+use crate::mail::hooks::{Posted, Refused, Report, Verified, address, detail, failed, json};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -32,6 +32,8 @@ struct Record {
     #[serde(default)]
     suppress_sending: bool,
     suppression_reason: Option<String>,
+    /// The reply of the receiving server.
+    details: Option<String>,
     #[serde(default)]
     metadata: serde_json::Value,
 }
@@ -52,7 +54,10 @@ fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {
     let news = match record.record_type.as_str() {
         "Delivery" => ReportKind::Delivered,
         "SpamComplaint" => ReportKind::Complained,
-        "Bounce" => bounced(kind.unwrap_or_default(), record.inactive)?,
+        "Bounce" => {
+            let details = record.details.as_deref();
+            bounced(kind.unwrap_or_default(), record.inactive, details)?
+        }
         "SubscriptionChange" if record.suppress_sending => match suppressed {
             Some("HardBounce") => ReportKind::Bounced,
             Some("SpamComplaint") => ReportKind::Complained,
@@ -70,6 +75,8 @@ fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {
         (None, None) => format!("{what} {message}"),
     };
     let code = record.type_code.map(|code| code.to_string());
+    let status = record.details.as_deref().and_then(EnhancedStatus::in_reply);
+    let status = status.map(|status| status.to_string());
     Some(Report {
         id,
         news,
@@ -79,21 +86,31 @@ fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {
         provider_ids: vec![message],
         recipient: address(record.recipient.as_deref().or(record.email.as_deref())),
         at: at.unwrap_or(now).min(now),
-        detail: detail([kind, code.as_deref(), suppressed]),
+        detail: detail([kind, code.as_deref(), suppressed, status.as_deref()]),
     })
 }
 
-/// What Postmark's kinds of bounces mean; some are none.
-fn bounced(kind: &str, inactive: bool) -> Option<ReportKind> {
-    Some(match kind {
-        "SpamComplaint" => ReportKind::Complained,
-        "Unsubscribe" => ReportKind::Unsubscribed,
-        "HardBounce" | "BadEmailAddress" | "ManuallyDeactivated" => ReportKind::Bounced,
-        // Somebody's holiday, a new address, a question whether we are a person.
+/// What Postmark's kinds of bounces mean; some are none. `details` is the server's reply.
+fn bounced(kind: &str, inactive: bool, details: Option<&str>) -> Option<ReportKind> {
+    let otherwise = match kind {
+        "SpamComplaint" => return Some(ReportKind::Complained),
+        "Unsubscribe" => return Some(ReportKind::Unsubscribed),
+        // Postmark judged the address itself, or its user did.
+        "BadEmailAddress" | "ManuallyDeactivated" => return Some(ReportKind::Bounced),
+        // Automatic replies: a holiday, a new address, a challenge.
         "AutoResponder" | "AddressChange" | "Subscribe" | "ChallengeVerification" => return None,
+        // Postmark goes on trying.
+        "Transient" => return Some(ReportKind::Delayed),
+        "Blocked"
+        | "SpamNotification"
+        | "DMARCPolicy"
+        | "SMTPApiError"
+        | "TemplateRenderingFailed" => ReportKind::Refused,
+        "HardBounce" => ReportKind::Bounced,
         _ if inactive => ReportKind::Bounced,
         _ => ReportKind::Delayed,
-    })
+    };
+    Some(failed([details], otherwise))
 }
 
 #[cfg(test)]

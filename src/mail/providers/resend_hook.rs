@@ -11,9 +11,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::Sha256;
 
-use crate::domain::ReportKind;
+use super::ses_hook::by_type;
+use crate::domain::{EnhancedStatus, ReportKind};
 use crate::mail::hooks::{
-    Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature,
+    Posted, Refused, Report, Verified, address, detail, failed, fresh, json, wrong_signature,
 };
 
 /// What Svix's own libraries allow.
@@ -38,6 +39,7 @@ struct Data {
     #[serde(default)]
     tags: Value,
     bounce: Option<Bounce>,
+    suppressed: Option<Suppressed>,
 }
 
 #[derive(Deserialize)]
@@ -46,6 +48,22 @@ struct Bounce {
     kind: Option<String>,
     #[serde(rename = "subType")]
     sub_kind: Option<String>,
+    /// The replies of the receiving server, one for each recipient.
+    #[serde(default, rename = "diagnosticCode")]
+    replies: Value,
+}
+
+impl Bounce {
+    fn replies(&self) -> impl Iterator<Item = &str> {
+        let list = self.replies.as_array();
+        let list = list.map_or(std::slice::from_ref(&self.replies), Vec::as_slice);
+        list.iter().filter_map(Value::as_str)
+    }
+}
+
+#[derive(Deserialize)]
+struct Suppressed {
+    reason: Option<String>,
 }
 
 /// The bytes that the part after `whsec_` stands for.
@@ -84,15 +102,29 @@ pub(super) fn read(
 fn report(id: &str, event: Event, now: DateTime<Utc>) -> Option<Report> {
     let bounce = event.data.bounce.as_ref();
     let kind = bounce.and_then(|bounce| bounce.kind.as_deref());
+    let sub_kind = bounce.and_then(|bounce| bounce.sub_kind.as_deref());
     let news = match event.kind.as_str() {
         "email.delivered" => ReportKind::Delivered,
         "email.delivery_delayed" => ReportKind::Delayed,
-        "email.bounced" if kind.is_some_and(|kind| kind != "Permanent") => ReportKind::Delayed,
-        // Not even tried, as Resend has a list of its own.
-        "email.bounced" | "email.suppressed" => ReportKind::Bounced,
+        "email.bounced" => {
+            let replies = bounce.into_iter().flat_map(Bounce::replies).map(Some);
+            failed(replies, by_type(kind.or(Some("Permanent")), sub_kind))
+        }
+        // Resend did not try, as the address is on a list of its own.
+        "email.suppressed" => match event.data.suppressed.as_ref() {
+            Some(Suppressed {
+                reason: Some(reason),
+            }) if reason == "previous_complaint" => ReportKind::Complained,
+            _ => ReportKind::Bounced,
+        },
+        // Resend did not try, because of a quota or the account.
+        "email.failed" => ReportKind::Refused,
         "email.complained" => ReportKind::Complained,
         _ => return None,
     };
+    let reply = bounce.and_then(|bounce| bounce.replies().next());
+    let status = reply.and_then(EnhancedStatus::in_reply);
+    let status = status.map(|status| status.to_string());
     let tags = &event.data.tags;
     let named = |tag: &&Value| tag["name"] == "delivery";
     let tag = match tags.as_array() {
@@ -109,6 +141,6 @@ fn report(id: &str, event: Event, now: DateTime<Utc>) -> Option<Report> {
             _ => None,
         },
         at: event.created_at.unwrap_or(now).min(now),
-        detail: detail([kind, bounce.and_then(|bounce| bounce.sub_kind.as_deref())]),
+        detail: detail([kind, sub_kind, status.as_deref()]),
     })
 }

@@ -9,10 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::domain::ReportKind;
 use crate::mail::hooks::{
-    Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature,
+    Posted, Refused, Report, Verified, address, detail, failed, fresh, json, wrong_signature,
 };
 
 /// A day of retries, and a margin.
@@ -67,14 +68,25 @@ pub(super) fn read(
         .map_err(|_| wrong_signature())?;
     fresh(timestamp, now, OLDEST)?;
 
-    let events: Vec<Event> = json(posted.body)?;
-    let all = events.len();
+    let items: Vec<Value> = json(posted.body)?;
+    let all = items.len();
+    let events: Vec<Event> = items
+        .iter()
+        .filter_map(|item| Event::deserialize(item).ok())
+        .collect();
+    let readable = events.len();
+    if readable == 0 && all > 0 {
+        return Err(Refused::unreadable(
+            "none of the events has the documented form",
+        ));
+    }
     let reports: Vec<Report> = events
         .into_iter()
         .filter_map(|event| report(event, now))
         .collect();
     Ok(Verified {
-        ignored: (all - reports.len()) as u64,
+        ignored: (readable - reports.len()) as u64,
+        unreadable: (all - readable) as u64,
         reports,
         once: None,
         confirm: None,
@@ -86,8 +98,13 @@ fn report(event: Event, now: DateTime<Utc>) -> Option<Report> {
     let news = match event.event.as_str() {
         "delivered" => ReportKind::Delivered,
         "deferred" => ReportKind::Delayed,
-        "bounce" if kind == Some("blocked") => ReportKind::Delayed,
-        "bounce" => ReportKind::Bounced,
+        "bounce" => {
+            let otherwise = match kind {
+                Some("blocked") => ReportKind::Refused,
+                _ => ReportKind::Bounced,
+            };
+            failed([event.status.as_deref(), reason], otherwise)
+        }
         // Not even tried, as SendGrid has a list of its own.
         "dropped" => dropped(reason.unwrap_or_default()),
         "spamreport" => ReportKind::Complained,
@@ -118,10 +135,12 @@ fn dropped(reason: &str) -> ReportKind {
         ReportKind::Unsubscribed
     } else if reason.contains("spam report") {
         ReportKind::Complained
-    } else if reason.contains("bounced") || reason.contains("invalid") {
+    } else if reason.contains("bounced")
+        || (reason.contains("invalid") && !reason.contains("header"))
+    {
         ReportKind::Bounced
     } else {
-        // For the content's or the account's sake: the mailbox may be fine.
-        ReportKind::Delayed
+        // Because of the content, the headers or the account: the mailbox may be fine.
+        ReportKind::Refused
     }
 }

@@ -23,7 +23,7 @@ use x509_parser::pem::parse_x509_pem;
 use super::ses::domain_in;
 use crate::domain::ReportKind;
 use crate::mail::hooks::{
-    Place, Posted, Refused, Report, Verified, address, detail, wrong_signature, young,
+    Place, Posted, Refused, Report, Verified, address, detail, failed, wrong_signature, young,
 };
 
 /// An hour of retries, and a margin.
@@ -213,7 +213,8 @@ impl Envelope {
         let Ok(event) = serde_json::from_str::<Value>(&self.message) else {
             return Ok(None);
         };
-        let event: Event = serde_json::from_value(event).map_err(Refused::unreadable)?;
+        let event: Event =
+            serde_json::from_value(event).map_err(|error| Refused::undocumented(&error))?;
         Ok(event.report(&self.message_id, now))
     }
 }
@@ -264,14 +265,28 @@ struct Part {
     #[serde(alias = "bounceSubType", alias = "complaintSubType")]
     sub_kind: Option<String>,
     #[serde(default, alias = "bouncedRecipients", alias = "delayedRecipients")]
-    failed: Vec<Failed>,
+    recipients: Vec<Value>,
     #[serde(default)]
     new_topic_preferences: Value,
 }
 
-#[derive(Deserialize)]
-struct Failed {
-    status: Option<String>,
+/// What SES's types of bounces mean where no status is stated; Resend passes them on.
+pub(super) fn by_type(kind: Option<&str>, sub_kind: Option<&str>) -> ReportKind {
+    match (kind, sub_kind) {
+        (_, Some("MessageTooLarge" | "ContentRejected" | "AttachmentRejected")) => {
+            ReportKind::Refused
+        }
+        (Some("Permanent"), _) => ReportKind::Bounced,
+        _ => ReportKind::Delayed,
+    }
+}
+
+impl Part {
+    /// What each recipient's server stated in this field. Recipients without it are skipped.
+    fn stated<'a>(&'a self, field: &'a str) -> impl Iterator<Item = &'a str> {
+        let recipients = self.recipients.iter();
+        recipients.filter_map(move |recipient| recipient[field].as_str())
+    }
 }
 
 impl Event {
@@ -279,18 +294,26 @@ impl Event {
         let (news, part) = match self.event_type.as_str() {
             "Delivery" => (ReportKind::Delivered, self.delivery),
             "DeliveryDelay" => (ReportKind::Delayed, self.delivery_delay),
-            "Bounce" => match (self.bounce.kind.as_deref(), self.bounce.sub_kind.as_deref()) {
-                (Some("Permanent"), Some("UnsubscribedRecipient")) => {
-                    (ReportKind::Unsubscribed, self.bounce)
-                }
-                (Some("Permanent"), _) => (ReportKind::Bounced, self.bounce),
-                _ => (ReportKind::Delayed, self.bounce),
-            },
+            "Bounce" => {
+                let (kind, sub_kind) =
+                    (self.bounce.kind.as_deref(), self.bounce.sub_kind.as_deref());
+                let news = match sub_kind {
+                    Some("UnsubscribedRecipient") => ReportKind::Unsubscribed,
+                    // SES did not try, as the address is on a list of its own.
+                    Some("Suppressed" | "OnAccountSuppressionList") => ReportKind::Bounced,
+                    _ => {
+                        let stated = self.bounce.stated("status");
+                        let stated = stated.chain(self.bounce.stated("diagnosticCode"));
+                        failed(stated.map(Some), by_type(kind, sub_kind))
+                    }
+                };
+                (news, self.bounce)
+            }
             // Somebody says that it was no spam.
             "Complaint" if self.complaint.kind.as_deref() == Some("not-spam") => return None,
             "Complaint" => (ReportKind::Complained, self.complaint),
-            // For the content's sake: the mailbox may be fine.
-            "Reject" => (ReportKind::Delayed, Part::default()),
+            // Because of the content: the mailbox may be fine.
+            "Reject" => (ReportKind::Refused, Part::default()),
             "Subscription" if self.subscription.new_topic_preferences["unsubscribeAll"] == true => {
                 (ReportKind::Unsubscribed, self.subscription)
             }
@@ -298,7 +321,7 @@ impl Event {
         };
         let tag = &self.mail.tags["delivery"];
         let tag = tag.get(0).unwrap_or(tag).as_str();
-        let status = part.failed.first().and_then(|one| one.status.as_deref());
+        let status = part.stated("status").next();
         Some(Report {
             id: id.to_owned(),
             news,

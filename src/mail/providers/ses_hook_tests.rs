@@ -255,7 +255,7 @@ fn each_kind_of_event_means_what_it_says() {
     assert_eq!(subscription(false), None);
     assert_eq!(
         kind(json!({"eventType": "Reject", "reject": {"reason": "Bad content"}})),
-        Some(ReportKind::Delayed)
+        Some(ReportKind::Refused)
     );
     assert_eq!(
         kind(json!({"eventType": "DeliveryDelay", "deliveryDelay": {"delayType": "MailboxFull"}})),

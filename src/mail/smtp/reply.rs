@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use lettre::transport::smtp::Error as SmtpError;
 
+use crate::domain::{EnhancedStatus, FailureKind};
+
 /// A negative reply of the server.
 pub(super) struct Reply {
     code: u16,
-    /// Subject and detail of the enhanced status at the start of the text, in the code's class.
-    status: Option<(u16, u16)>,
+    /// The enhanced status at the start of the text, if its class is the code's.
+    status: Option<EnhancedStatus>,
     /// The text in lower case.
     text: String,
 }
@@ -41,12 +43,6 @@ pub(super) const LIMIT_WAIT: Duration = Duration::from_secs(10 * 60);
 const LIMITS: [(u16, u16); 5] = [(4, 5), (1, 90), (7, 232), (7, 233), (7, 705)];
 /// The sender is invalid, may not use this address, or is blocked (Exchange Online).
 const SENDER: [(u16, u16); 6] = [(1, 7), (1, 8), (7, 60), (7, 501), (7, 502), (7, 503)];
-/// Unknown mailbox or host, malformed, moved, null MX, mailbox disabled.
-const ADDRESS: [(u16, u16); 6] = [(1, 1), (1, 2), (1, 3), (1, 6), (1, 10), (2, 1)];
-/// RFC 3463 wants "mailbox full" treated as transient in every class. Exchange Online uses the
-/// other two for mailboxes that receive too much in an hour.
-const MAILBOX_BUSY: [(u16, u16); 3] = [(2, 2), (2, 121), (2, 122)];
-
 /// Words of a used-up sending limit.
 const LIMIT_WORDS: [&str; 16] = [
     "sending limit",
@@ -78,7 +74,7 @@ impl Reply {
     fn new(code: u16, text: &str) -> Self {
         Self {
             code,
-            status: enhanced_status(code, text),
+            status: EnhancedStatus::in_reply(text).filter(|status| status.class() == code / 100),
             text: text.to_lowercase(),
         }
     }
@@ -92,12 +88,17 @@ impl Reply {
     }
 
     fn has_status(&self, statuses: &[(u16, u16)]) -> bool {
-        self.status.is_some_and(|status| statuses.contains(&status))
+        self.parts().is_some_and(|parts| statuses.contains(&parts))
+    }
+
+    /// Subject and detail of the status.
+    fn parts(&self) -> Option<(u16, u16)> {
+        self.status.map(EnhancedStatus::subject_and_detail)
     }
 
     /// Whether a sending limit of the account is used up. A mailbox's limits are not the account's.
     pub(super) fn names_sending_limit(&self) -> bool {
-        let subject = self.status.map_or(0, |(subject, _)| subject);
+        let subject = self.parts().map_or(0, |(subject, _)| subject);
         let is_policy = subject == 7 && self.text.contains("quota");
         self.has_status(&LIMITS)
             || is_policy
@@ -110,7 +111,7 @@ impl Reply {
 
     /// Whether this session takes no more messages, though a new one may (RFC 3463, X.4.5.3).
     pub(super) fn names_session_limit(&self) -> bool {
-        self.status == Some((5, 3)) || self.text.contains("session")
+        self.parts() == Some((5, 3)) || self.text.contains("session")
     }
 
     /// Returns the consequence of a reply to RCPT, to DATA, or to the content.
@@ -121,27 +122,13 @@ impl Reply {
             530 | 535 | 538 => ReplyMeaning::SenderRefused,
             _ if self.names_sending_limit() => ReplyMeaning::LimitReached,
             _ if self.has_status(&SENDER) => ReplyMeaning::SenderRefused,
-            _ if self.has_status(&MAILBOX_BUSY) => ReplyMeaning::Deferred,
-            // Google: "5.2.1 The user … is receiving mail at a rate that prevents …".
-            _ if self.status == Some((2, 1)) && self.text.contains(" rate") => {
-                ReplyMeaning::Deferred
-            }
-            _ if self.has_status(&ADDRESS) => ReplyMeaning::Undeliverable,
-            _ => ReplyMeaning::Refused,
+            _ => match self.status.map(|status| status.judge(&self.text)) {
+                Some(FailureKind::Soft) => ReplyMeaning::Deferred,
+                Some(FailureKind::BadAddress) => ReplyMeaning::Undeliverable,
+                Some(FailureKind::Refused) | None => ReplyMeaning::Refused,
+            },
         }
     }
-}
-
-/// Returns subject and detail of the status at the start of the text, if its class is the code's.
-fn enhanced_status(code: u16, text: &str) -> Option<(u16, u16)> {
-    let mut parts = text.split_whitespace().next()?.split('.');
-    let mut number = || {
-        let part = parts.next()?;
-        let digits = (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
-        part.parse::<u16>().ok().filter(|_| digits)
-    };
-    let (class, subject, detail) = (number()?, number()?, number()?);
-    (class == code / 100 && parts.next().is_none()).then_some((subject, detail))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
+use super::reports::REPORTS;
 use super::{Doctor, Finding, chain};
 use crate::domain::{BatchState, BrandName, DeliveryState, Pause};
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
@@ -67,18 +68,21 @@ impl Doctor {
             (None, Engine::Mongo { .. }) => Some(Finding::unchecked(CLOCK, UNTOLD)),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let (schema, indexes, writing, sending, unknown, brands) = futures::join!(
+        let (schema, indexes, writing, sending, reports, unknown, brands) = futures::join!(
             self.asked(SCHEMA, schema(store)),
             self.asked(INDEXES, indexes(store)),
             self.asked(WRITING, writing(store)),
             self.asked(SENDING, sending(store)),
+            self.asked(REPORTS, self.reports(store)),
             self.asked(UNKNOWN, unknown(store)),
             self.asked(BRANDS, self.brands_missed(store)),
         );
         findings.extend(
-            [schema, indexes, clock, writing, sending, unknown, brands]
-                .into_iter()
-                .flatten(),
+            [
+                schema, indexes, clock, writing, sending, reports, unknown, brands,
+            ]
+            .into_iter()
+            .flatten(),
         );
         findings
     }

@@ -26,6 +26,7 @@ mod files;
 mod finding;
 mod provider;
 mod public;
+mod reports;
 mod sender;
 mod setup;
 mod spf;

@@ -34,6 +34,8 @@ pub struct Gate {
     pub(crate) notes: Arc<dyn Notes>,
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) feedbacks: Arc<dyn Feedbacks>,
+    /// The provider whose reports are expected, as a key verifies them.
+    pub reporter: Option<&'static str>,
     pub(crate) clock: Arc<dyn Clock>,
     /// This process, as its leases name it.
     pub owner: String,

@@ -9,6 +9,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use mongodb::options::FindOptions;
 
 use super::journal::{DONE, PENDING};
+use super::suppressions::not_lifted;
 use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, Mongo, SUPPRESSIONS};
 use crate::domain::{BatchState, FanoutState};
 use crate::store::{Counted, Diagnostics, Engine, Outstanding, Result, Schema, Server, Topology};
@@ -33,7 +34,11 @@ impl Mongo {
             Counted::Batches(BatchState::Open) => {
                 (ACCUMULATORS, doc! {"open.id": {"$exists": true}})
             }
-            Counted::Suppressions(reason) => (SUPPRESSIONS, doc! {"reason": reason.as_str()}),
+            Counted::Suppressions(reason) => {
+                let mut of_reason = not_lifted();
+                of_reason.insert("reason", reason.as_str());
+                (SUPPRESSIONS, of_reason)
+            }
             Counted::Fanouts(FanoutState::Pending) => (FANOUTS, in_state(PENDING)),
             Counted::Fanouts(FanoutState::Done) => (FANOUTS, in_state(DONE)),
             Counted::Batches(state) => (BATCHES, in_state(state.as_str())),

@@ -1,5 +1,5 @@
 //! Addresses that must not be written to: one document each, `{_id: <address, folded>, reason, at,
-//! source, detail}`.
+//! source, detail, lifted}`.
 //!
 //! The rule: which of two pieces of news stands is decided by the server, in the one statement that
 //! writes, so no race can let the lighter one win.
@@ -28,16 +28,23 @@ impl Suppressions for Mongo {
         let statement = |news: &Suppression| {
             let lighter = Reason::ALL.into_iter().filter(|other| *other < news.reason);
             let lighter: Vec<&str> = lighter.map(Reason::as_str).collect();
-            let outweighs = doc! {"$or": [
+            // A missing `lifted` sorts before every date.
+            let is_later = doc! {"$gt": [date(news.at), "$lifted"]};
+            let outweighs = doc! {"$and": [is_later, {"$or": [
                 {"$eq": [{"$type": "$reason"}, "missing"]},
+                {"$lte": ["$at", "$lifted"]},
                 {"$in": ["$reason", lighter]},
                 {"$and": [{"$eq": ["$reason", news.reason.as_str()]}, {"$gt": ["$at", date(news.at)]}]},
-            ]};
-            // Literally: a dollar in an address is no field's name.
-            let record = write_bson(doing, &SuppressionRecord::keep(news))?;
-            let record =
-                Document::try_from(record).map_err(|error| Error::corrupt(doing, error))?;
-            let news_stands = doc! {"$cond": [outweighs, {"$literal": record}, "$$ROOT"]};
+            ]}]};
+            let record = literal(
+                doing,
+                &Suppression {
+                    lifted: None,
+                    ..news.clone()
+                },
+            )?;
+            let record = doc! {"$mergeObjects": [record, {"lifted": "$lifted"}]};
+            let news_stands = doc! {"$cond": [outweighs, record, "$$ROOT"]};
             Ok(Write {
                 q: doc! {"_id": news.address.folded().reveal()},
                 u: [doc! {"$replaceWith": news_stands}],
@@ -61,7 +68,8 @@ impl Suppressions for Mongo {
             .find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, options)
             .await?;
         let keyed = |found: Suppression| (found.address.clone(), found);
-        let found: HashMap<Address, Suppression> = found.into_iter().map(keyed).collect();
+        let found = found.into_iter().filter(|stored| !stored.is_lifted());
+        let found: HashMap<Address, Suppression> = found.map(keyed).collect();
         // The gravest of what is known, however an older program wrote the address.
         let gravest = |spellings: &Vec<Address>| {
             let known = spellings.iter().filter_map(|spelling| found.get(spelling));
@@ -76,31 +84,74 @@ impl Suppressions for Mongo {
         limit: usize,
     ) -> Result<Vec<Suppression>> {
         let from = after.map(Address::lowered);
-        let filter = doc! {"_id": {"$gt": from.as_ref().map_or("", Address::reveal)}};
+        let mut filter = not_lifted();
+        let from = from.as_ref().map_or("", Address::reveal);
+        filter.insert("_id", doc! {"$gt": from});
         let options = in_order(doc! {"_id": 1}, limit);
         let doing = "listing suppressed addresses";
         self.find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, options)
             .await
     }
 
-    async fn lift(&self, address: &Address) -> Result<bool> {
-        // Asked first: a deletion that is repeated after a lost answer no longer knows.
-        let stood = self.suppressed(std::slice::from_ref(address)).await?;
-        let spellings = address.spellings();
-        self.patiently("lifting a suppression", || {
+    async fn lift(
+        &self,
+        address: &Address,
+        at: DateTime<Utc>,
+        expired: DateTime<Utc>,
+    ) -> Result<bool> {
+        let doing = "lifting a suppression";
+        let stored = self.suppressed(std::slice::from_ref(address)).await?.pop();
+        let stored = stored.flatten();
+        if let Some(stored) = &stored {
+            // Suppressed anew since that read, the address stays suppressed.
+            let lifted = doc! {"lifted": date(at.max(stored.at))};
+            let record = literal(doing, stored)?;
+            let write = Write {
+                q: doc! {"_id": stored.address.folded().reveal()},
+                u: [doc! {"$replaceWith": {"$mergeObjects": [record, "$$ROOT", lifted]}}],
+                upsert: true,
+            };
+            self.upsert(doing, SUPPRESSIONS, [write]).await?;
+        }
+        let folded = address.folded();
+        let mut others = address.spellings();
+        others.retain(|spelling| *spelling != folded);
+        self.patiently(doing, || {
             let (suppressions, bounces) =
                 (self.collection(SUPPRESSIONS), self.collection(SOFT_BOUNCES));
-            let names: Vec<&str> = spellings.iter().map(Address::reveal).collect();
-            let theirs: Vec<Document> = spellings.iter().map(of_address).collect();
-            let (all, theirs) = (doc! {"_id": {"$in": names}}, doc! {"$or": theirs});
+            let names: Vec<&str> = others.iter().map(Address::reveal).collect();
+            let theirs = address.spellings();
+            let theirs: Vec<Document> = theirs.iter().map(of_address).collect();
+            let over = doc! {
+                "lifted": {"$lt": date(expired)},
+                "$expr": {"$lte": ["$at", "$lifted"]},
+            };
+            let gone = doc! {"$or": [{"_id": {"$in": names}}, over]};
             async move {
-                bounces.delete_many(theirs).await?;
-                suppressions.delete_many(all).await?;
+                bounces.delete_many(doc! {"$or": theirs}).await?;
+                suppressions.delete_many(gone).await?;
                 Ok(())
             }
         })
         .await?;
-        Ok(stood.iter().any(Option::is_some))
+        Ok(stored.is_some())
+    }
+
+    async fn lifts(&self, addresses: &[Address]) -> Result<Vec<Option<DateTime<Utc>>>> {
+        if addresses.is_empty() {
+            return Ok(Vec::new());
+        }
+        let folded: Vec<Address> = addresses.iter().map(Address::folded).collect();
+        let names: Vec<&str> = folded.iter().map(Address::reveal).collect();
+        let filter = doc! {"_id": {"$in": names}, "lifted": {"$exists": true}};
+        let doing = "looking for lifted suppressions";
+        let found = self
+            .find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, FindOptions::default())
+            .await?;
+        let lifted = |stored: Suppression| Some((stored.address, stored.lifted?));
+        let lifted: HashMap<_, _> = found.into_iter().filter_map(lifted).collect();
+        let moment = |address: &Address| lifted.get(address).copied();
+        Ok(folded.iter().map(moment).collect())
     }
 
     async fn soft_bounce(
@@ -128,6 +179,18 @@ impl Suppressions for Mongo {
         self.matching(doing, SOFT_BOUNCES, &of_address(&address))
             .await
     }
+}
+
+/// A suppression as an expression. A dollar in it is no field's name.
+fn literal(doing: &'static str, suppression: &Suppression) -> Result<Document> {
+    let record = write_bson(doing, &SuppressionRecord::keep(suppression))?;
+    let record = Document::try_from(record).map_err(|error| Error::corrupt(doing, error))?;
+    Ok(doc! {"$literal": record})
+}
+
+/// Selects the documents that suppress an address now, as [`Suppression::is_lifted`] does.
+pub(super) fn not_lifted() -> Document {
+    doc! {"$or": [{"lifted": {"$exists": false}}, {"$expr": {"$gt": ["$at", "$lifted"]}}]}
 }
 
 /// All soft bounces of an address: documents compare field by field, and `{}` stands after every

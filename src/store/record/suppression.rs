@@ -8,7 +8,7 @@ record! {
     /// See [`Suppression`].
     SuppressionRecord of Suppression as "suppression" {
         address = "_id": String, reason: Reason, at: Time, source: String;
-        detail: String
+        detail: String, lifted: Time
     }
     extra(_value) {}
     odd(record) {}

@@ -8,6 +8,7 @@ use rusqlite::{Transaction, params_from_iter};
 use super::codec::millis;
 use super::connections::Answer;
 use super::days::has_day;
+use super::suppressions::NOT_LIFTED;
 use super::{Sqlite, schema, upgrade};
 use crate::domain::{BatchState, DeliveryState, FanoutState};
 use crate::store::{Counted, Diagnostics, Engine, Outstanding, Pile, Result, Schema, Server};
@@ -84,8 +85,9 @@ fn count(transaction: &Transaction<'_>, what: Counted) -> Answer<u64> {
             (sql.to_owned(), Some(state.as_str()))
         }
         Counted::Suppressions(reason) => {
-            let sql = "SELECT count(*) FROM suppressions WHERE reason = ?1";
-            (sql.to_owned(), Some(reason.as_str()))
+            let sql =
+                format!("SELECT count(*) FROM suppressions WHERE reason = ?1 AND {NOT_LIFTED}");
+            (sql, Some(reason.as_str()))
         }
     };
     let mut statement = transaction.prepare_cached(&sql)?;

@@ -18,7 +18,7 @@ use crate::store::{Error, Schema};
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-pub(super) const VERSION: i32 = 12;
+pub(super) const VERSION: i32 = 13;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter
 /// of that, and costs three to five times as much from then on: here that is a day of 88 events,
@@ -221,7 +221,8 @@ CREATE TABLE IF NOT EXISTS suppressions (
     reason  TEXT NOT NULL,
     at      INTEGER NOT NULL,
     source  TEXT NOT NULL,
-    detail  TEXT
+    detail  TEXT,
+    lifted  INTEGER                     -- when it was last lifted
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS soft_bounces (

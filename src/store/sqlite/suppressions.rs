@@ -16,8 +16,11 @@ use crate::store::{Result, Suppressions};
 
 pub(super) const SUPPRESSIONS: Table = Table {
     name: "suppressions",
-    columns: "address=_id reason at source detail",
+    columns: "address=_id reason at source detail lifted",
 };
+
+/// Selects the rows that suppress an address now, as [`Suppression::is_lifted`] does.
+pub(super) const NOT_LIFTED: &str = "(lifted IS NULL OR at > lifted)";
 
 #[async_trait]
 impl Suppressions for Sqlite {
@@ -39,29 +42,55 @@ impl Suppressions for Sqlite {
     ) -> Result<Vec<Suppression>> {
         let from = after.map_or_else(String::new, |after| after.lowered().reveal().to_owned());
         let look = move |transaction: &Transaction<'_>| {
-            let after = "address > ?1 ORDER BY address LIMIT ?2";
-            found(transaction, after, (from, limit as i64))
+            let after = format!("address > ?1 AND {NOT_LIFTED} ORDER BY address LIMIT ?2");
+            found(transaction, &after, (from, limit as i64))
         };
         self.connections
             .read("listing suppressed addresses", look)
             .await
     }
 
-    async fn lift(&self, address: &Address) -> Result<bool> {
-        let spellings = address.spellings();
+    async fn lift(
+        &self,
+        address: &Address,
+        at: DateTime<Utc>,
+        expired: DateTime<Utc>,
+    ) -> Result<bool> {
+        let address = address.clone();
         let lift = move |transaction: &Transaction<'_>| {
+            let stored = find(transaction, &address)?;
             let mut bounces =
                 transaction.prepare_cached("DELETE FROM soft_bounces WHERE address = ?1")?;
-            let mut standing =
+            let mut spelled =
                 transaction.prepare_cached("DELETE FROM suppressions WHERE address = ?1")?;
-            let mut lifted = 0;
-            for spelling in &spellings {
+            for spelling in address.spellings() {
                 bounces.execute([spelling.reveal()])?;
-                lifted += standing.execute([spelling.reveal()])?;
+                if stored.is_some() {
+                    spelled.execute([spelling.reveal()])?;
+                }
             }
-            Ok(lifted > 0)
+            let sql = format!("DELETE FROM suppressions WHERE lifted < ?1 AND NOT {NOT_LIFTED}");
+            transaction.execute(&sql, [millis(expired)])?;
+            let Some(stored) = stored else {
+                return Ok(false);
+            };
+            let lifted = SuppressionRecord::keep(&Suppression {
+                lifted: Some(at.max(stored.at)),
+                ..stored
+            });
+            SUPPRESSIONS.insert(transaction, Met::Replaced, &fields(&lifted)?)?;
+            Ok(true)
         };
         self.connections.write("lifting a suppression", lift).await
+    }
+
+    async fn lifts(&self, addresses: &[Address]) -> Result<Vec<Option<DateTime<Utc>>>> {
+        let lifted = |transaction: &Transaction<'_>, address: &Address| {
+            let stored = find_as(transaction, &address.folded())?;
+            Ok(stored.and_then(|stored| stored.lifted))
+        };
+        self.read_each("looking for lifted suppressions", addresses, lifted)
+            .await
     }
 
     async fn soft_bounce(
@@ -92,20 +121,27 @@ impl Suppressions for Sqlite {
 }
 
 fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Answer<bool> {
-    let standing = find_as(transaction, &news.address.folded())?;
-    if standing.is_some_and(|standing| !news.outweighs(&standing)) {
+    let stored = find_as(transaction, &news.address.folded())?;
+    if stored
+        .as_ref()
+        .is_some_and(|stored| !news.outweighs(stored))
+    {
         return Ok(false);
     }
-    let fields = fields(&SuppressionRecord::keep(news))?;
+    let fields = fields(&SuppressionRecord::keep(&Suppression {
+        lifted: stored.and_then(|stored| stored.lifted),
+        ..news.clone()
+    }))?;
     Ok(SUPPRESSIONS.insert(transaction, Met::Replaced, &fields)? == 1)
 }
 
-/// The gravest of what is known of an address, however an older program wrote it.
+/// The gravest suppression of an address that is not lifted, however an older program wrote it.
 fn find(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppression>> {
     let mut known = Vec::new();
     for spelling in address.spellings() {
         known.extend(find_as(transaction, &spelling)?);
     }
+    known.retain(|stored| !stored.is_lifted());
     Ok(known.into_iter().reduce(graver))
 }
 

@@ -74,6 +74,11 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
             add_column(transaction, "users", "quiet", "TEXT")
         },
     ),
+    (
+        "adds to each suppressed address when it was last lifted, which processes of the version \
+            before do not heed: stop them first",
+        |transaction| add_column(transaction, "suppressions", "lifted", "INTEGER"),
+    ),
 ];
 
 fn left(from: i32) -> impl Iterator<Item = &'static Step> {

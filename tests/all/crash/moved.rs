@@ -82,6 +82,7 @@ async fn fill(store: &Fresh, count: u64) {
                 at: noon(),
                 source: "operator".into(),
                 detail: None,
+                lifted: None,
             })
         });
         put(store, Kind::Suppressions, suppressed.collect()).await;

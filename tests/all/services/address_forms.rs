@@ -51,7 +51,7 @@ async fn an_address_that_is_suppressed_in_one_form_is_not_mailed_in_another(fres
 
         assert_eq!(sent, 0, "{} and {}", FORMS[suppressed], FORMS[written]);
         let written = Address::new(FORMS[written]).unwrap();
-        assert!(town.store.lift(&written).await.unwrap());
+        assert!(town.store.lift(&written, noon(), noon()).await.unwrap());
         assert_eq!(town.store.suppressed(&[address]).await.unwrap(), [None]);
     }
 }
@@ -69,7 +69,7 @@ async fn an_address_that_was_suppressed_by_an_older_program_stays_so(fresh: Fres
         let listed = town.store.suppressions(None, 10).await.unwrap();
         assert_eq!(listed.len(), 1, "{listed:?}");
         let written = Address::new(FORMS[written]).unwrap();
-        assert!(town.store.lift(&written).await.unwrap());
+        assert!(town.store.lift(&written, noon(), noon()).await.unwrap());
         assert_eq!(town.store.suppressions(None, 10).await.unwrap(), []);
     }
 }

@@ -334,6 +334,8 @@ laws! {
         many_addresses_are_looked_up_at_once_in_the_order_asked
         the_list_is_paged_in_ascending_order
         what_is_lifted_can_be_written_to_and_suppressed_again
+        news_from_before_a_lift_suppresses_nothing
+        lifts_from_long_ago_are_forgotten_at_the_next
         counts_are_exact_for_each_reason
         odd_addresses_are_suppressed_like_any_other
         soft_bounces_count_once_a_mail_and_only_lately

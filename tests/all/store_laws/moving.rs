@@ -44,8 +44,15 @@ async fn filled(store: &Fresh) {
         at: noon(),
         source: "hand".into(),
         detail: Some("$odd".into()),
+        lifted: None,
     };
-    store.suppress(&[suppression]).await.unwrap();
+    let lifted = Suppression {
+        address: address("fay@example.org"),
+        ..suppression.clone()
+    };
+    let fay = lifted.address.clone();
+    store.suppress(&[suppression, lifted]).await.unwrap();
+    store.lift(&fay, noon(), noon()).await.unwrap();
     let bounced = DeliveryId::stored("digest:eve:daily:2014-04-22");
     let eve = address("eve@example.org");
     store

@@ -25,6 +25,22 @@ async fn standing(store: &Fresh, text: &str) -> Option<Suppression> {
     found.remove(0)
 }
 
+/// Lifts a suppression at this minute; returns whether there was one.
+async fn lift(store: &Fresh, text: &str, minute: i64) -> bool {
+    let lifted = store.lift(&address(text), at(minute), at(-99)).await;
+    lifted.unwrap()
+}
+
+/// Lifts a suppression, and forgets when.
+async fn forget(store: &Fresh, text: &str) {
+    for _ in 0..2 {
+        let lifted = store.lift(&address(text), at(99), at(999)).await;
+        lifted.unwrap();
+    }
+    let asked = [address(text)];
+    assert_eq!(store.lifts(&asked).await.unwrap(), [None]);
+}
+
 /// Every order of these.
 fn orders<T: Clone>(of: &[T]) -> Vec<Vec<T>> {
     if of.is_empty() {
@@ -78,7 +94,7 @@ pub async fn an_address_is_suppressed_however_it_is_spelt(store: Fresh) {
     }
     assert_eq!(standing(&store, "ada@example.org").await, None);
     assert_eq!(store.suppressions(None, 10).await.unwrap().len(), 1);
-    assert!(store.lift(&address("aDA.l@example.org")).await.unwrap());
+    assert!(lift(&store, "aDA.l@example.org", 1).await);
 }
 
 pub async fn the_graver_news_stands_whatever_comes_first(store: Fresh) {
@@ -95,7 +111,7 @@ pub async fn the_graver_news_stands_whatever_comes_first(store: Fresh) {
         }
         let stands = standing(&store, "x@a.org").await.unwrap();
         assert_eq!((stands.reason, stands.at), (Reason::Complaint, at(8)));
-        store.lift(&address("x@a.org")).await.unwrap();
+        forget(&store, "x@a.org").await;
     }
 }
 
@@ -125,7 +141,7 @@ pub async fn of_two_for_one_address_in_one_call_the_graver_stands(store: Fresh) 
     for pair in [[light.clone(), grave.clone()], [grave.clone(), light]] {
         store.suppress(&pair).await.unwrap();
         assert_eq!(standing(&store, "x@a.org").await.as_ref(), Some(&grave));
-        store.lift(&address("x@a.org")).await.unwrap();
+        forget(&store, "x@a.org").await;
     }
 }
 
@@ -172,23 +188,74 @@ pub async fn the_list_is_paged_in_ascending_order(store: Fresh) {
 }
 
 pub async fn what_is_lifted_can_be_written_to_and_suppressed_again(store: Fresh) {
-    let ada = address("ada@a.org");
-    assert!(!store.lift(&ada).await.unwrap(), "it was not suppressed");
+    assert!(!lift(&store, "ada@a.org", 0).await, "it was not suppressed");
     store
         .suppress(&[news("ada@a.org", Reason::Complaint, 0)])
         .await
         .unwrap();
 
-    assert!(store.second().lift(&ada).await.unwrap());
+    assert!(lift(&store.second(), "ada@a.org", 4).await);
     assert_eq!(standing(&store, "ada@a.org").await, None);
-    assert!(!store.lift(&ada).await.unwrap());
+    assert!(!lift(&store, "ada@a.org", 9).await);
 
     let lighter = news("ada@a.org", Reason::SoftBounces, 5);
     store
         .suppress(std::slice::from_ref(&lighter))
         .await
         .unwrap();
+    let lighter = Suppression {
+        lifted: Some(at(4)),
+        ..lighter
+    };
     assert_eq!(standing(&store, "ada@a.org").await, Some(lighter));
+}
+
+pub async fn news_from_before_a_lift_suppresses_nothing(store: Fresh) {
+    let (ada, ben) = (address("Ada@a.org"), address("ben@a.org"));
+    store
+        .suppress(&[news("ada@a.org", Reason::HardBounce, 0)])
+        .await
+        .unwrap();
+    assert!(lift(&store, "ADA@a.org", 10).await);
+    let asked = [ben, ada];
+    assert_eq!(store.lifts(&asked).await.unwrap(), [None, Some(at(10))]);
+
+    for (reason, minute) in [(Reason::HardBounce, 0), (Reason::Complaint, 10)] {
+        let old = news("ada@a.org", reason, minute);
+        store.suppress(&[old]).await.unwrap();
+        assert_eq!(standing(&store, "ada@a.org").await, None, "{reason}");
+        assert_eq!(store.suppressions(None, 10).await.unwrap(), []);
+        let counted = [Counted::Suppressions(Reason::HardBounce)];
+        assert_eq!(store.count(&counted).await.unwrap(), [0]);
+    }
+
+    let later = news("ada@a.org", Reason::HardBounce, 11);
+    let graver = news("ada@a.org", Reason::Complaint, 9);
+    store.suppress(&[later, graver]).await.unwrap();
+    let stored = standing(&store, "ada@a.org").await.unwrap();
+    assert_eq!((stored.reason, stored.at), (Reason::HardBounce, at(11)));
+    assert_eq!(store.suppressions(None, 10).await.unwrap(), [stored]);
+}
+
+pub async fn lifts_from_long_ago_are_forgotten_at_the_next(store: Fresh) {
+    for name in ["ada@a.org", "ben@a.org", "cem@a.org"] {
+        let hard = news(name, Reason::HardBounce, 0);
+        store.suppress(&[hard]).await.unwrap();
+    }
+    assert!(lift(&store, "ada@a.org", 1).await);
+    assert!(lift(&store, "ben@a.org", 5).await);
+    let again = news("ben@a.org", Reason::HardBounce, 6);
+    store.suppress(&[again]).await.unwrap();
+
+    store
+        .lift(&address("cem@a.org"), at(99), at(50))
+        .await
+        .unwrap();
+
+    let asked = ["ada@a.org", "ben@a.org", "cem@a.org"].map(address);
+    let expected = [None, Some(at(5)), Some(at(99))];
+    assert_eq!(store.lifts(&asked).await.unwrap(), expected);
+    assert!(standing(&store, "ben@a.org").await.is_some());
 }
 
 pub async fn counts_are_exact_for_each_reason(store: Fresh) {
@@ -260,7 +327,7 @@ pub async fn soft_bounces_are_forgotten_when_an_address_is_lifted(store: Fresh) 
         store.soft_bounce(&ada, &mail, at(n), at(0)).await.unwrap();
     }
 
-    store.lift(&ada).await.unwrap();
+    lift(&store, "ada@a.org", 5).await;
 
     let mail = DeliveryId::stored("digest:ada:daily:9");
     let count = store.soft_bounce(&ada, &mail, at(9), at(0)).await.unwrap();

@@ -86,6 +86,8 @@ struct Known {
     counted: u64,
     /// When it was last asked what is reported of the mails.
     echoed: Option<DateTime<Utc>>,
+    /// When it was last checked whether any reports arrive.
+    silence_checked: Option<DateTime<Utc>>,
 }
 
 /// What a process knew before it looked at what all know.
@@ -284,6 +286,17 @@ impl Pacer {
         let due = known.echoed.is_none_or(|last| now - last >= ASK_REPORTS);
         if due {
             known.echoed = Some(now);
+        }
+        due
+    }
+
+    /// Whether an hour has passed since it was last checked whether any reports arrive.
+    pub(super) fn may_warn(&self, now: DateTime<Utc>) -> bool {
+        let mut known = self.known();
+        let last = known.silence_checked;
+        let due = last.is_none_or(|last| now - last >= TimeDelta::hours(1));
+        if due {
+            known.silence_checked = Some(now);
         }
         due
     }

@@ -10,6 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Gate, shared};
 use crate::domain::{Pause, ReportCounts, Share};
 use crate::services::Result;
+use crate::services::silence::unreported;
 use crate::store::Notes;
 
 /// The note's name.
@@ -81,8 +82,23 @@ impl Gate {
         let report_counts = self.feedbacks.report_counts(since).await?;
         match self.alarm(&report_counts) {
             Some(reason) => self.pause(&reason).await,
-            None => Ok(()),
+            None => self.notice_silence(now).await,
         }
+    }
+
+    /// Warns in the log, once an hour, while the provider reports nothing of the emails it accepts.
+    async fn notice_silence(&self, now: DateTime<Utc>) -> Result<()> {
+        let Some(reporter) = self.reporter.filter(|_| self.pacer.may_warn(now)) else {
+            return Ok(());
+        };
+        let emails = unreported(self.feedbacks.as_ref(), now).await?;
+        if emails > 0 {
+            tracing::warn!(
+                emails,
+                "emails left more than a day ago, and {reporter} has reported nothing since; see `tidings doctor`"
+            );
+        }
+        Ok(())
     }
 
     /// Why everything should pause, if it should.
@@ -102,12 +118,15 @@ impl Gate {
             "delivery.stop_complaints",
         )
         .or_else(|| {
-            passed(
-                report_counts.bounced,
-                settings.stop_bounces,
-                "bounced",
-                "delivery.stop_bounces",
-            )
+            let ReportCounts {
+                bounced, refused, ..
+            } = *report_counts;
+            let what = match refused {
+                0 => "bounced",
+                _ => "bounced or were refused",
+            };
+            let share = settings.stop_bounces;
+            passed(bounced + refused, share, what, "delivery.stop_bounces")
         })
     }
 }

@@ -38,5 +38,5 @@ async fn what_either_account_posts_is_believed_and_no_other(fresh: Fresh) {
 
     assert_eq!((own.status, &own.body["taken"]), (200, &json!(1)));
     assert_eq!((acmes.status, &acmes.body["taken"]), (200, &json!(1)));
-    assert_eq!(others.status, 406, "{}", others.body);
+    assert_eq!(others.status, 401, "{}", others.body);
 }
