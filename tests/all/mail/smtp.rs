@@ -224,13 +224,6 @@ async fn what_the_server_will_never_take_is_refused() {
 }
 
 #[tokio::test]
-async fn a_status_in_the_free_text_of_a_reply_says_nothing_of_the_address() {
-    let reply = "554 5.7.1 Message rejected by FilterGate 5.2.1 (policy)";
-    let came = after("RCPT", Say::Reply(reply)).await;
-    assert_eq!(came, (vec!["refused"], 0));
-}
-
-#[tokio::test]
 async fn an_address_that_takes_no_mail_is_undeliverable() {
     for reply in [
         "550 5.1.1 no such user",
