@@ -131,11 +131,12 @@ impl Item {
         }
     }
 
-    /// Who did it: the event's actor, or else who its object is by.
+    /// The name of the event's actor, or else the author of its object, or else the actor's id.
     pub(crate) fn by(&self) -> Option<&str> {
         let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
-        let name = actor.map(|actor| actor.name.as_deref().unwrap_or(actor.id.as_str()));
-        name.or(self.about.by.as_deref())
+        let name = actor.and_then(|actor| actor.name.as_deref());
+        let name = name.or(self.about.by.as_deref());
+        name.or_else(|| Some(actor?.id.as_str()))
     }
 }
 

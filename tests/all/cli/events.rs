@@ -81,6 +81,24 @@ fn an_actor_has_a_name_and_a_picture_in_the_feed() {
     let feed = desk.run(&["feed", "ada", "--json"]).json();
     let shown = json!({"id": "lev", "name": "Lev Oduya", "image": picture});
     assert_eq!(feed["items"][0]["actor"], shown);
+    assert!(desk.run(&["feed", "ada"]).done().contains("Lev Oduya"));
+}
+
+#[test]
+fn an_actor_without_a_name_is_shown_by_the_author_of_the_object() {
+    let desk = Desk::with_people();
+    desk.write("by", r#"{"id": "r1", "by": "Lev Oduya"}"#);
+    desk.run(&["import", "objects", "by"]).done();
+
+    for object in ["r1", "a1"] {
+        let reply = ["notify", "Reply", object, "--to", "ada", "--actor", "lev-7"];
+        desk.run(&reply).done();
+    }
+
+    let feed = desk.run(&["feed", "ada"]).done();
+    let line = |object: &str| feed.lines().find(|line| line.contains(object)).unwrap();
+    assert!(line("r1").contains("Lev Oduya"), "{feed}");
+    assert!(line("a1").contains("lev-7"), "{feed}");
 }
 
 #[test]
