@@ -67,7 +67,7 @@ img{position:absolute;inset:0;width:100%;height:100%;object-fit:cover}
 .main .act{position:relative;margin:0 -8px -8px}
 .more{display:block;width:calc(100% - 16px);margin:8px}
 .empty{padding:48px 32px;text-align:center}
-.empty svg{width:36px;margin:0 auto 12px;stroke-width:1.2}
+.empty svg{width:36px;margin:0 auto 12px}
 .bar{border:0;border-top:1px solid var(--_l);margin-top:-1px}
 `;
 
@@ -138,7 +138,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   attributeChangedCallback(name, _, is) {
     if (name === 'token') this.#token = is;
-    if (name === 'open') this.#ui?.panel.togglePopover(is !== null);
+    if (name === 'open') this.isConnected && this.#ui?.panel.togglePopover(is !== null);
     else if (name !== 'token' || this.#error) this.#start();
   }
 

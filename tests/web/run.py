@@ -766,6 +766,21 @@ def an_element_that_is_moved_keeps_its_items_and_its_open_panel(reader):
 
 
 @test
+def a_removed_element_can_be_closed_and_opened(reader):
+    reader.told(2)
+    page = reader.open(open="")
+    expect(articles(page)).to_have_count(2)
+
+    page.evaluate("inbox.remove(); inbox.removeAttribute('open')")
+    page.evaluate("document.body.append(inbox)")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.evaluate("inbox.remove(); inbox.setAttribute('open', ''); document.body.append(inbox)")
+
+    expect(page.get_by_role("dialog")).to_be_visible()
+    expect(articles(page)).to_have_count(2)
+
+
+@test
 def a_mark_is_saved_though_the_application_removes_the_element(reader):
     reader.expected = ["401"]
     reader.told(2)
