@@ -77,7 +77,11 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
     (
         "adds to each suppressed address when it was last lifted, which processes of the version \
             before do not heed: stop them first",
-        |transaction| add_column(transaction, "suppressions", "lifted", "INTEGER"),
+        // The first schemas lack the table, which is created later with the column.
+        |transaction| match has_column(transaction, "suppressions", "address")? {
+            true => add_column(transaction, "suppressions", "lifted", "INTEGER"),
+            false => Ok(()),
+        },
     ),
 ];
 
