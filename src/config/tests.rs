@@ -427,7 +427,7 @@ fn an_address_behind_sqlite_is_refused_and_its_password_not_shown() {
         let problems = Config::parse(&format!("store = {store:?}")).unwrap_err();
         let problems = problems.to_string();
         assert!(
-            problems.starts_with("store: ") && !problems.contains("hunter2"),
+            problems.contains("store: ") && !problems.contains("hunter2"),
             "{problems}"
         );
     }

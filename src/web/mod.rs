@@ -30,6 +30,15 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("post", "/u/{token}/preferences"),
 ];
 
+/// The same followed by punctuation, which programs that find links in text may add.
+const PUNCTUATED: &str = "/u/{token}/{end:preferences[.,;:!?)\\]>'\"]+}";
+
+/// The part of a path that says whose link it is.
+#[derive(serde::Deserialize)]
+struct LinkPath {
+    token: String,
+}
+
 /// Registers the pages.
 pub fn configure(config: &mut ServiceConfig) {
     let reading = || guard::Any(guard::Get()).or(guard::Head());
@@ -40,7 +49,7 @@ pub fn configure(config: &mut ServiceConfig) {
             .default_service(web::to(wrong_method)),
     );
     config.service(
-        web::resource("/u/{token}/preferences")
+        web::resource(["/u/{token}/preferences", PUNCTUATED])
             .route(page(reading()).to(preferences::show))
             .route(page(guard::Post()).to(preferences::save))
             .default_service(web::to(wrong_method)),

@@ -13,6 +13,7 @@ use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use chrono::{DateTime, Utc};
 
+use super::LinkPath;
 use super::answer::{Failure, elsewhere, failure, page};
 use super::asked::Asked;
 use super::form::{Form, Unreadable, short};
@@ -30,12 +31,12 @@ const QUIET_FROM: &str = "quiet-from";
 const QUIET_TO: &str = "quiet-to";
 
 /// `GET /u/{token}/preferences`
-pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
+pub(super) async fn show(req: HttpRequest, link: Path<LinkPath>, app: Data<App>) -> HttpResponse {
     let mut asked = Asked::of(&req, &app);
     let mut query = form_urlencoded::parse(req.query_string().as_bytes());
     let unfollow = query.find(|(name, _)| name == UNFOLLOW);
     let found = async {
-        let opened = opened(&app, &token).await?;
+        let opened = opened(&app, &link.token).await?;
         asked.from(&opened);
         let user = app.people().get(&opened.user).await?;
         let user = user.ok_or(Failure::Gone)?;
@@ -68,13 +69,13 @@ async fn unfollowing(app: &App, opened: &Opened, key: FollowKey) -> Result<Strin
 /// `POST /u/{token}/preferences`
 pub(super) async fn save(
     req: HttpRequest,
-    token: Path<String>,
+    link: Path<LinkPath>,
     payload: Payload,
     app: Data<App>,
 ) -> HttpResponse {
     let mut asked = Asked::of(&req, &app);
     let saved = async {
-        let opened = opened(&app, &token).await?;
+        let opened = opened(&app, &link.token).await?;
         asked.from(&opened);
         let (id, people) = (&opened.user, app.people());
         let user = people.get(id).await?.ok_or(Failure::Gone)?;

@@ -137,7 +137,7 @@ async fn following_a_link_changes_nothing(fresh: Fresh) {
     for method in ["GET", "HEAD", "GET"] {
         for path in [
             path.clone(),
-            format!("{path}/preferences"),
+            format!("{path}/preferences)."),
             format!("{path}).?utm_source=mail"),
         ] {
             let page = shown(api.anonymous(method, &path)).await;
