@@ -22,7 +22,9 @@ use crate::services::catalog::CatalogSource;
 use crate::services::clean::Cleaner;
 use crate::services::deliveries::DeliveryService;
 use crate::services::due::NextDigest;
+use crate::services::erasure::Eraser;
 use crate::services::explain::Explain;
+use crate::services::export::Exporter;
 use crate::services::fanout::{self, Fanouts, Lingering};
 use crate::services::feedback::FeedbackService;
 use crate::services::flush::Flush;
@@ -36,6 +38,7 @@ use crate::services::polls::Polls;
 use crate::services::retract::Retract;
 use crate::services::scrape::Lately;
 use crate::services::shelf::Shelf;
+use crate::services::starts::Starts;
 use crate::services::suppressions::SuppressionService;
 use crate::services::worker::Worker;
 use crate::store::Store;
@@ -84,6 +87,7 @@ pub struct App {
     pacer: Arc<Pacer>,
     polls: Arc<Polls>,
     shelf: Arc<Shelf>,
+    starts: Arc<Starts>,
     metrics: Metrics,
     lately: Arc<Lately>,
     joined: Joined,
@@ -169,6 +173,8 @@ impl App {
         let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
         let links = Arc::new(Links::new(store.clone(), public_url, secret));
         let polls = Arc::new(Polls::new(clock.clone(), config.feed.fresh));
+        let starts = Starts::new(store.clone(), store.clone(), Arc::clone(&polls));
+        let starts = Arc::new(starts);
         Self {
             config: Arc::new(config),
             store,
@@ -183,6 +189,7 @@ impl App {
             owner,
             pacer,
             shelf: Arc::new(Shelf::new(Arc::clone(&polls))),
+            starts,
             polls,
             metrics,
             lately: Arc::default(),
@@ -346,6 +353,7 @@ impl App {
     pub fn explain(&self) -> Explain {
         Explain {
             stacks: self.store.clone(),
+            notes: self.store.clone(),
             directory: self.store.clone(),
             catalog: self.catalog(),
             journal: self.store.clone(),
@@ -374,7 +382,45 @@ impl App {
             schedule: self.config.digest.schedule,
             remembered: self.remembers(),
             polls: self.polls.clone(),
+            eraser: self.eraser(),
         }
+    }
+
+    /// Erases users.
+    pub fn eraser(&self) -> Eraser {
+        Eraser {
+            directory: self.store.clone(),
+            notes: self.store.clone(),
+            stacks: self.store.clone(),
+            inboxes: self.store.clone(),
+            journal: self.store.clone(),
+            deliveries: self.store.clone(),
+            batches: self.batches(),
+            polls: self.polls.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            window_back: self.config.window_back,
+        }
+    }
+
+    /// Exports what is held about users.
+    pub fn exporter(&self) -> Exporter {
+        Exporter {
+            people: self.people(),
+            inboxes: self.store.clone(),
+            notes: self.store.clone(),
+            batches: self.batches(),
+            deliveries: self.store.clone(),
+            suppressions: self.store.clone(),
+            policies: self.policies.clone(),
+            clock: self.clock.clone(),
+            window_back: self.config.window_back,
+        }
+    }
+
+    /// Finds where users begin whose ids had belonged to deleted users.
+    pub fn starts(&self) -> &Arc<Starts> {
+        &self.starts
     }
 
     /// Whether mails leave for people and carry nothing to stop them by.

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::clock::Clock;
 use crate::domain::{KeyName, Scope, UserId};
 use crate::services::keys::KeyRing;
-use crate::services::tokens::{Opened, Tokens};
+use crate::services::tokens::{Opened, Refused, Tokens};
 
 /// Who sent the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,37 @@ pub(super) enum Caller {
         user: UserId,
         /// When the token ends.
         until: DateTime<Utc>,
+        /// When it was issued.
+        issued: DateTime<Utc>,
     },
+}
+
+impl Caller {
+    fn of(opened: Opened) -> Self {
+        let Opened {
+            user,
+            until,
+            issued,
+        } = opened;
+        Self::Person {
+            user,
+            until,
+            issued,
+        }
+    }
+
+    /// Rejects a token that was issued to an earlier user of its id.
+    pub(super) async fn check_start(&self, app: &App) -> Result<(), Problem> {
+        let Self::Person { user, issued, .. } = self else {
+            return Ok(());
+        };
+        let start = app.starts().of(user).await?;
+        if start.is_some_and(|start| start.rejects(*issued)) {
+            let why = Refused::EarlierUser.to_string();
+            return Err(Problem::new(Code::Unauthorized, why).at("header Authorization"));
+        }
+        Ok(())
+    }
 }
 
 /// Identifies callers and limits their rates.
@@ -75,7 +105,7 @@ impl Door {
             Ok(text) if Tokens::is_like_one(text) => {
                 let opened = self.tokens.open(text, self.clock.now());
                 opened
-                    .map(|Opened { user, until }| Caller::Person { user, until })
+                    .map(Caller::of)
                     .map_err(|why| refused(why.to_string()))
             }
             _ => Err(refused(

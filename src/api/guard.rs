@@ -6,11 +6,13 @@
 use actix_web::body::{BoxBody, EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::middleware::Next;
+use actix_web::web::Data;
 use actix_web::{Error, HttpMessage};
 
 use super::auth::Caller;
 use super::problem::{Code, Problem};
 use super::uri::segment;
+use crate::app::App;
 use crate::domain::{Scope, UserId};
 
 /// Who may call a route.
@@ -76,9 +78,18 @@ impl Guard {
         req: ServiceRequest,
         next: Next<B>,
     ) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
-        match self.check(&req) {
+        match self.check_all(&req).await {
             Ok(()) => Ok(next.call(req).await?.map_into_left_body()),
             Err(problem) => Ok(req.error_response(problem).map_into_right_body()),
+        }
+    }
+
+    async fn check_all(self, req: &ServiceRequest) -> Result<(), Problem> {
+        self.check(req)?;
+        let caller = req.extensions().get::<Caller>().cloned();
+        match (caller, req.app_data::<Data<App>>()) {
+            (Some(caller), Some(app)) => caller.check_start(app).await,
+            _ => Ok(()),
         }
     }
 

@@ -126,6 +126,8 @@ struct Live {
     stop: watch::Receiver<bool>,
     /// When the stream ends. The client opens it again.
     end: Instant,
+    /// Who opened it.
+    caller: Option<Caller>,
     /// The last counts that were sent.
     told: Vec<u8>,
     /// When the next comment and the next read are due.
@@ -161,6 +163,7 @@ pub(super) async fn stream(
         news: app.polls().wait_for(&user),
         stop: streams.stop.clone(),
         end: now + lasts(&req, &app),
+        caller: req.extensions().get::<Caller>().cloned(),
         place: Place::take(streams, user)?,
         app,
         told: Vec::new(),
@@ -221,6 +224,9 @@ impl Live {
             };
             self.called = false;
             self.look = Instant::now() + std::mem::replace(&mut self.next, LATEST);
+            if self.is_of_earlier_user().await {
+                return None;
+            }
             let event = self.event().await;
             drop(turn);
             if let Some(event) = event {
@@ -228,6 +234,16 @@ impl Live {
                 return Some(event);
             }
         }
+    }
+
+    /// Returns whether its token was issued to an earlier user of the id. While the store is away
+    /// the stream says nothing, so it stays open.
+    async fn is_of_earlier_user(&self) -> bool {
+        let Some(caller) = &self.caller else {
+            return false;
+        };
+        let checked = caller.check_start(&self.app).await;
+        matches!(checked, Err(problem) if problem.code == Code::Unauthorized)
     }
 
     /// Returns the counts as an event, if they differ from the last ones.

@@ -35,6 +35,7 @@ impl App {
             deliveries: self.store.clone(),
             polls: self.polls.clone(),
             shelf: self.shelf.clone(),
+            starts: self.starts.clone(),
         }
     }
 

@@ -52,6 +52,7 @@ mod suppressions;
 mod table;
 mod time;
 mod token;
+mod users;
 mod waits;
 mod words;
 mod worker;
@@ -105,6 +106,7 @@ enum Command {
     Doctor(doctor::Args),
     Simulate(simulate::Args),
     Suppressions(suppressions::Args),
+    Users(users::Args),
     Keys(keys::Args),
     Token(token::Args),
     Config(config::Args),
@@ -130,6 +132,7 @@ impl Command {
             Self::Batches(args) => args.access(),
             Self::Deliveries(args) => args.access(),
             Self::Suppressions(args) => args.access(),
+            Self::Users(args) => args.access(),
             Self::Keys(args) => args.access(),
             Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Look,
             // They open none here.
@@ -157,6 +160,7 @@ impl Command {
             | Self::Archive(_)
             | Self::Batches(_)
             | Self::Suppressions(_)
+            | Self::Users(_)
             | Self::Keys(_)
             | Self::Token(_)
             | Self::Feed(_)
@@ -329,6 +333,7 @@ impl Command {
             Self::Import(args) => args.run(app, screen).await,
             Self::Status(args) => args.run(app, screen).await,
             Self::Suppressions(args) => args.run(app, screen).await,
+            Self::Users(args) => args.run(app, screen).await,
             Self::Keys(args) => args.run(app, screen).await,
             Self::Demo(_)
             | Self::Move(_)

@@ -53,6 +53,13 @@ impl Id {
         ours.0 < theirs.0 || (ours.0 == theirs.0 && (!of_one_process || ours.1 <= theirs.1))
     }
 
+    /// Whether it was made before the other, or is it, as far as can be known: the order of ids
+    /// within one second is known only for one process.
+    pub fn is_earlier_than(self, other: Self) -> bool {
+        let (ours, theirs) = (self.0.split_at(4), other.0.split_at(4));
+        ours.0 < theirs.0 || (self.0[..9] == other.0[..9] && ours.1 <= theirs.1)
+    }
+
     /// The id that is hidden in 24 hexadecimal digits, if these are such.
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 12];

@@ -42,13 +42,13 @@ impl Poke {
         Self::Objects(names.into_iter().map(PokeKey::of).collect())
     }
 
-    /// How it is kept: whom it is about, and the hashes one after the other; nothing for all.
-    pub fn kept(&self) -> Option<(&'static str, Vec<u8>)> {
+    /// How it is stored: the kind of what changed, and the hashes one after the other.
+    pub fn kept(&self) -> (&'static str, Vec<u8>) {
         let bytes = |keys: &[PokeKey]| keys.iter().flat_map(|key| key.0.to_le_bytes()).collect();
         match self {
-            Self::All => None,
-            Self::People(keys) => Some((PEOPLE, bytes(keys))),
-            Self::Objects(keys) => Some((OBJECTS, bytes(keys))),
+            Self::All => (ALL, Vec::new()),
+            Self::People(keys) => (PEOPLE, bytes(keys)),
+            Self::Objects(keys) => (OBJECTS, bytes(keys)),
         }
     }
 
@@ -64,6 +64,8 @@ impl Poke {
     }
 }
 
+/// Every version reads a kind that it does not know as a change of anything.
+const ALL: &str = "all";
 const PEOPLE: &str = "people";
 const OBJECTS: &str = "objects";
 
@@ -80,10 +82,12 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back_and_what_is_odd_is_all() {
         for poke in [Poke::people(["ada", "ben"]), Poke::objects(["Artwork:1"])] {
-            let (about, keys) = poke.kept().unwrap();
+            let (about, keys) = poke.kept();
             assert_eq!(Poke::stored(about, &keys), poke);
             assert_eq!(Poke::stored(about, &keys[1..]), Poke::All);
         }
+        let (about, keys) = Poke::All.kept();
+        assert_eq!(Poke::stored(about, &keys), Poke::All);
         assert_eq!(Poke::stored("places", &[]), Poke::All);
     }
 }

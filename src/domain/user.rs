@@ -20,6 +20,7 @@ use super::name::{EventType, Invalid, UserId};
 use super::policy::{Policies, Route};
 use super::quiet::Quiet;
 use super::stack::EventAt;
+use super::start::Start;
 use super::suppression::Reason;
 
 /// What a person chose for one event type.
@@ -122,6 +123,8 @@ pub struct User {
     pub suppressed: Option<DateTime<Utc>>,
     /// When they unsubscribed from everything; nothing once they chose to get something again.
     pub unsubscribed: Option<DateTime<Utc>>,
+    /// Where this record begins, if an earlier user had its id.
+    pub start: Option<Start>,
     /// As it was read; the store sets it.
     pub revision: Revision,
 }
@@ -206,6 +209,7 @@ impl User {
             quiet: None,
             suppressed: None,
             unsubscribed: None,
+            start: None,
             revision: Revision::NONE,
         }
     }
@@ -350,6 +354,7 @@ impl User {
             return self;
         };
         self.revision = before.revision;
+        self.start = before.start;
         let comes_back = before.unsubscribed.is_some() && self.unsubscribed.is_none();
         let route_before = |kind: &EventType| before.chosen_route(kind, policies);
         // What cannot be chosen counts as what it is mailed by.

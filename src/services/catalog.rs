@@ -359,12 +359,13 @@ impl Catalog {
             }
         }
         self.size += asked.len();
+        let read = shelf.and_then(|shelf| shelf.invalidations());
         for ids in asked.chunks(AT_ONCE) {
             let found = journal.details(ids).await?;
             for (id, details) in ids.iter().zip(found) {
                 let details = details.map(Arc::new);
-                if let Some(shelf) = shelf {
-                    shelf.keep_details(*id, details.clone());
+                if let (Some(shelf), Some(read)) = (shelf, read) {
+                    shelf.keep_details(*id, details.clone(), read);
                 }
                 self.details.insert(*id, details);
             }

@@ -24,6 +24,7 @@ use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
 use crate::domain::stack::{BadStack, EventAt};
+use crate::domain::start::hide_earlier;
 use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{
     Cadence, Content, DeliveryId, Due, EventType, Period, PersonStacks, Policies, Schedule, User,
@@ -358,6 +359,7 @@ impl<'a> Run<'a> {
         let mut open: Vec<&mut PersonStacks> = people.iter_mut().filter(has_open).collect();
         let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
         let users = self.digests.directory.users(&ids).await?;
+        hide_earlier(open.iter_mut().map(|person| &mut **person), &users);
         let muting = mutes::muting(open.iter_mut().map(|person| &mut **person), &users);
         let journal = &*self.digests.journal;
         mutes::leave_out(muting, mutes::uncovered, &mut self.catalog, journal).await?;

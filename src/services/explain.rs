@@ -15,6 +15,7 @@ use super::mails::{BatchMail, Mails};
 use super::mutes;
 use super::owed::OwedDays;
 use super::skip_seen::SkipSeen;
+use super::starts;
 use super::suppressions::Suppressed;
 use crate::clock::Clock;
 use crate::domain::content::Caps;
@@ -24,7 +25,9 @@ use crate::domain::{
     Brands, Delivery, DeliveryId, Event, EventType, Id, Mutes, Policies, Position, Route, Schedule,
     User, UserId,
 };
-use crate::store::{Deliveries, DeliveryFilter, Directory, Journal, People, Stacks, Suppressions};
+use crate::store::{
+    Deliveries, DeliveryFilter, Directory, Journal, Notes, People, Stacks, Suppressions,
+};
 use crate::wire::explanation::{
     BrandView, By, DigestView, Explanation, Fate, InBatch, LeftOut, LocaleView, Place, Why,
 };
@@ -36,6 +39,7 @@ use gathered::Batches;
 /// Tells operators what a person gets, and why.
 pub struct Explain {
     pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) notes: Arc<dyn Notes>,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) catalog: CatalogSource,
     pub(crate) journal: Arc<dyn Journal>,
@@ -101,7 +105,7 @@ impl Explain {
         let reach = self.owed.days_read(now);
         let older = self.owed.look(&reach).await?.older;
         let window = reach.window.with(older.iter().map(|old| old.day));
-        let found = self
+        let mut found = self
             .stacks
             .windows(window, People::Each(std::slice::from_ref(user)))
             .await?;
@@ -111,8 +115,11 @@ impl Explain {
             .await?
             .pop()
             .flatten();
+        let start = starts::of(&*self.notes, user, record.as_ref()).await?;
+        found.iter_mut().for_each(|person| person.begin_at(start));
         let theirs = DeliveryFilter::User(user);
         let mut deliveries = self.deliveries.find_deliveries(&theirs, A_PERSONS).await?;
+        deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
         let theirs = BatchFilter {
             user: Some(user.clone()),
             ..BatchFilter::default()

@@ -359,6 +359,9 @@ impl Fanouts {
 
     /// How a person's batches of this fan-out's type gather, if they get it so.
     fn batched(&self, user: &User, fanout: &Fanout) -> Option<BatchPolicy> {
+        if user.start.is_some_and(|start| start.is_after(fanout.id)) {
+            return None;
+        }
         let policy = match user.route(&fanout.kind, fanout.at, &self.policies) {
             Route::Immediate => BatchPolicy::IMMEDIATE,
             Route::Batch => user.batch_policy(&fanout.kind, &self.policies),

@@ -21,6 +21,7 @@ use super::mutes;
 use super::polls::Polls;
 use super::shelf::{Reading, Shelf};
 use super::skip_seen::SkipSeen;
+use super::starts::{self, Starts};
 use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
 use crate::domain::feed::{Cursor, Query, select};
@@ -59,6 +60,7 @@ pub struct Feeds {
     pub remembered_back: u32,
     /// What happened before is taken for seen (`feed.since`).
     pub since: Option<DateTime<Utc>>,
+    pub(crate) starts: Arc<Starts>,
     /// Says what digests left out as it was seen.
     pub skip_seen: SkipSeen,
     /// How many items a section and a mail show.
@@ -125,7 +127,8 @@ pub const MAX_LIMIT: usize = 200;
 impl Feeds {
     /// The types of everything that is on somebody's stacks in the window, by name.
     pub async fn types(&self, user: &UserId) -> Result<Vec<EventType>> {
-        let person = self.window_of(user, &self.window()).await?;
+        let mut person = self.window_of(user, &self.window()).await?;
+        person.begin_at(self.starts.of(user).await?);
         let types: BTreeSet<EventType> = person
             .stacks
             .iter()
@@ -275,7 +278,9 @@ impl Feeds {
 
     async fn read(&self, user: &UserId, window: Window) -> Result<Arc<Reading>> {
         let glance = self.shelf.glance_of_person(user);
-        let parts = self.inboxes.feed(window.clone(), user).await?;
+        let mut parts = self.inboxes.feed(window.clone(), user).await?;
+        let start = starts::of(&*self.starts.notes, user, parts.user.as_ref()).await?;
+        parts.person.begin_at(start);
         let mutes = parts.user.map_or_else(Mutes::default, |user| user.mutes);
         let reading = Arc::new(Reading {
             window,

@@ -14,6 +14,7 @@ use super::skip_seen::SkipSeen;
 use super::{Error, Result};
 use crate::clock::{Clock, Ids};
 use crate::domain::UserId;
+use crate::domain::start::hide_earlier;
 use crate::store::{NewMarker, People, Stacks};
 
 /// Writes markers over what a person has pending, without a mail.
@@ -57,6 +58,7 @@ impl Flush {
                     .directory
                     .users(std::slice::from_ref(user))
                     .await?;
+                hide_earlier(&mut *people, &users);
                 let (muting, journal) = (mutes::muting(people, &users), &*self.owed.journal);
                 mutes::leave_out(muting, mutes::uncovered, &mut catalog, journal).await?;
                 flushed += person.pending().len() as u64;

@@ -19,6 +19,7 @@ use super::suppressions::Suppressed;
 use crate::clock::Ids;
 use crate::domain::digest::wanted;
 use crate::domain::stack::EventAt;
+use crate::domain::start::hide_earlier;
 use crate::domain::{
     Day, DayNote, DaysRead, Delivery, LastLook, Owed, PersonStacks, Policies, Schedule, User,
     UserId, Window,
@@ -208,6 +209,7 @@ impl OwedDays {
             chunk.retain(|person| !person.covers().is_empty());
             let ids: Vec<UserId> = chunk.iter().map(|person| person.user.clone()).collect();
             let users = self.directory.users(&ids).await?;
+            hide_earlier(&mut chunk, &users);
             let (muting, journal) = (mutes::muting(&mut chunk, &users), &*self.journal);
             mutes::leave_out(muting, mutes::uncovered, &mut catalog, journal).await?;
             let people: Vec<&PersonStacks> = chunk.iter().collect();

@@ -14,10 +14,13 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Result;
+use super::erasure::Eraser;
 use super::polls::Polls;
 use crate::clock::Clock;
 use crate::domain::user::check_choices;
-use crate::domain::{Brands, FollowKey, Invalid, Policies, Schedule, Stop, User, UserId};
+use crate::domain::{
+    Address, Brands, FollowKey, Invalid, Poke, Policies, Schedule, Start, Stop, User, UserId,
+};
 use crate::store::{self, Directory, FollowChange, PeopleFilter};
 
 mod input;
@@ -48,6 +51,8 @@ pub struct PeopleService {
     pub remembered: TimeDelta,
     /// Hears whose feed has changed.
     pub(crate) polls: Arc<Polls>,
+    /// Erases users, and says where the next users of their ids begin.
+    pub(crate) eraser: Eraser,
 }
 
 /// What a change may not exceed.
@@ -117,9 +122,14 @@ impl PeopleService {
     ) -> Result<()> {
         for _ in 0..ROUNDS {
             let standing = self.directory.users(&ids).await?;
+            let starts = self.starts(&ids, &standing).await?;
             let changed = ids.iter().zip(&standing).filter_map(|(id, before)| {
                 let before = before.as_ref();
-                change(id, before).filter(|after| before != Some(after))
+                let mut after = change(id, before).filter(|after| before != Some(after))?;
+                if before.is_none() {
+                    after.start = starts.get(id).copied();
+                }
+                Some(after)
             });
             let changed: Vec<User> = changed.collect();
             if changed.is_empty() {
@@ -131,12 +141,29 @@ impl PeopleService {
             let put = self.directory.put_users(&changed).await?;
             let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
             ids = missed.map(|(user, _)| user.id).collect();
+            // This process answers its next request without waiting for the store's notice.
+            let begun: Vec<&str> = starts.keys().map(UserId::as_str).collect();
+            self.polls.hear(&Poke::people(begun));
             if ids.is_empty() {
                 return Ok(());
             }
         }
         let why = format!("{} others changed them first, each time", ROUNDS);
         Err(store::Error::database("changing people", why).into())
+    }
+
+    /// Returns where the records begin that do not exist yet and had an earlier user.
+    async fn starts(
+        &self,
+        ids: &[UserId],
+        standing: &[Option<User>],
+    ) -> Result<HashMap<UserId, Start>> {
+        let pairs = ids.iter().zip(standing);
+        let new = pairs.filter_map(|(id, user)| user.is_none().then(|| id.clone()));
+        let new: Vec<UserId> = new.collect();
+        let starts = self.eraser.starts(&new).await?;
+        let pairs = new.into_iter().zip(starts);
+        Ok(pairs.filter_map(|(id, start)| Some((id, start?))).collect())
     }
 
     /// What ended before this moment of what somebody muted is forgotten.
@@ -151,9 +178,9 @@ impl PeopleService {
         Ok(found.into_iter().next().flatten())
     }
 
-    /// Removes somebody's record and what they follow; says whether there was one.
+    /// Erases a user: see [`Eraser::erase`]. Returns whether there was anything of theirs.
     pub async fn delete(&self, id: &UserId) -> Result<bool> {
-        Ok(self.directory.delete_user(id).await?)
+        self.eraser.erase(id).await
     }
 
     /// Changes what somebody chose; their record as it is now, or nothing where there is none.
@@ -206,6 +233,12 @@ impl PeopleService {
         let users = self.directory.users(&ids).await?;
         let next = ids.pop().filter(|_| users.len() == limit);
         Ok((users.into_iter().flatten().collect(), next))
+    }
+
+    /// The users whose record has this address, by id, at most `limit`.
+    pub async fn with_address(&self, address: &Address, limit: usize) -> Result<Vec<UserId>> {
+        let at = PeopleFilter::Address(address);
+        Ok(self.directory.find_people(&at, None, limit).await?)
     }
 
     /// What somebody follows, ascending, after this key.

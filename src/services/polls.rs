@@ -194,6 +194,18 @@ impl Polls {
         }
     }
 
+    /// Invalidates everything that this process remembers.
+    pub fn forget_all(&self) {
+        self.all.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the number of times that everything was invalidated; `None` while change notices are
+    /// not received.
+    pub fn invalidations(&self) -> Option<u64> {
+        let hears = self.hears.load(Ordering::Acquire);
+        hears.then(|| self.all.load(Ordering::Acquire))
+    }
+
     /// How everything stands for this person; to be asked before an answer is made.
     pub fn glance(&self, user: &UserId) -> Glance {
         let person = place(PokeKey::of(user.as_str()), PEOPLE);

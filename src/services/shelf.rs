@@ -63,7 +63,7 @@ pub struct Shelf {
     polls: Arc<Polls>,
     hasher: RandomState,
     objects: Parts<(Event, PokeKey, Looked)>,
-    details: Vec<Mutex<HashMap<Id, Option<Arc<Details>>>>>,
+    details: Vec<Mutex<HashMap<Id, (Option<Arc<Details>>, u64)>>>,
     people: Parts<Arc<Reading>>,
 }
 
@@ -143,12 +143,20 @@ impl Shelf {
         part.insert(name, ((event.clone(), key, looked), glance));
     }
 
-    /// What is said of an event, where that is known: it never changes.
+    /// What is said of an event, where that is known: it changes only when a user is erased, which
+    /// invalidates everything.
     pub(super) fn details(&self, id: Id) -> Option<Option<Arc<Details>>> {
-        open(&self.details[self.part_of(id)]).get(&id).cloned()
+        let part = open(&self.details[self.part_of(id)]);
+        let (details, read) = part.get(&id)?;
+        (self.polls.invalidations() == Some(*read)).then(|| details.clone())
     }
 
-    pub(super) fn keep_details(&self, id: Id, details: Option<Arc<Details>>) {
+    /// The state of all details; to be asked before they are read.
+    pub(super) fn invalidations(&self) -> Option<u64> {
+        self.polls.invalidations()
+    }
+
+    pub(super) fn keep_details(&self, id: Id, details: Option<Arc<Details>>, read: u64) {
         if details
             .as_deref()
             .is_some_and(|details| is_large(serde_json::to_vec(details)))
@@ -159,7 +167,7 @@ impl Shelf {
         if part.len() >= OBJECTS {
             part.clear();
         }
-        part.insert(id, details);
+        part.insert(id, (details, read));
     }
 
     fn part_of(&self, id: Id) -> usize {

@@ -36,6 +36,8 @@ pub struct Opened {
     pub user: UserId,
     /// Until when.
     pub until: DateTime<Utc>,
+    /// When it was issued; if it does not say, as early as it can have been.
+    pub issued: DateTime<Utc>,
 }
 
 /// Why a token opens nothing.
@@ -74,6 +76,11 @@ pub enum Refused {
     /// It lasts too long.
     #[error("the token lasts for more than {} hours (exp)", LONGEST.num_hours())]
     TooLong,
+    /// An earlier user had the id.
+    #[error(
+        "the token was issued to an earlier user of this id; ask the application for a new one"
+    )]
+    EarlierUser,
     /// No person can be called so.
     #[error("the token's subject (sub) is no user id: {0}")]
     Subject(String),
@@ -146,7 +153,13 @@ impl Tokens {
         let until = until(&claims, now)?;
         let subject = claims.sub.ok_or_else(|| Refused::Lacks("sub".into()))?;
         let user = UserId::new(subject).map_err(|invalid| Refused::Subject(invalid.why))?;
-        Ok(Opened { user, until })
+        let issued = claims.iat.map(|iat| (iat * 1_000.0) as i64);
+        let issued = issued.and_then(DateTime::from_timestamp_millis);
+        Ok(Opened {
+            user,
+            until,
+            issued: issued.unwrap_or(until - LONGEST),
+        })
     }
 
     /// A token of this person's, signed with the first secret: for trying out. Valid for so long

@@ -89,8 +89,8 @@ pub trait Deliveries: Send + Sync {
     /// Lets open rows be claimed at once.
     async fn release(&self, which: &Waits<'_>) -> Result<()>;
 
-    /// Corrects closed rows, each delivery at most once in a call: what somebody says of an unknown
-    /// one, and a failed one that is tried again. The answers are in the order asked. Durable
+    /// Corrects rows, each delivery at most once in a call: a closed one that is unknown, or failed
+    /// and is tried again, and a pending one that is canceled. The answers are in the order asked. Durable
     /// before it returns.
     async fn correct(
         &self,
@@ -124,6 +124,7 @@ pub(super) fn doing(transitions: &[Transition]) -> &'static str {
 pub(super) fn correcting(corrections: &[Correction]) -> &'static str {
     match corrections.first() {
         Some(Correction::Judge { .. }) => "judging deliveries",
+        Some(Correction::Cancel { .. }) => "canceling deliveries",
         Some(Correction::Reopen(_)) | None => "opening deliveries again",
     }
 }

@@ -11,7 +11,7 @@ use chrono_tz::Tz;
 use futures::stream::BoxStream;
 
 use crate::domain::{
-    BadStack, Day, Defect, Details, DueChoices, Event, Fanout, FollowKey, Id, Lease, Mailed,
+    Address, BadStack, Day, Defect, Details, DueChoices, Event, Fanout, FollowKey, Id, Lease, Mailed,
     Object, ObjectKey, PersonStacks, Point, Progress, User, UserId, Watermarks, Window,
 };
 
@@ -247,6 +247,8 @@ pub enum PeopleFilter<'a> {
     },
     /// Those whose record says one of each of these choices.
     Chose(&'a DueChoices),
+    /// Those whose record has this address, whatever its case.
+    Address(&'a Address),
 }
 
 /// People and what they follow.
@@ -264,8 +266,8 @@ pub trait Directory: Send + Sync {
     /// cheap as one range.
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>>;
 
-    /// Removes a person's record and what they follow; stacks and deliveries stay until their time
-    /// is over.
+    /// Removes a user's record, follows and inbox, and sends a change notice; stacks and deliveries
+    /// stay until they are archived or forgotten. Returns whether there was a record.
     async fn delete_user(&self, id: &UserId) -> Result<bool>;
 
     /// Records, or forgets, that users follow keys; one that stands already is left alone, and one
@@ -401,6 +403,10 @@ pub trait Journal: Send + Sync {
     /// or it cannot be read.
     async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>>;
 
+    /// Removes this actor, and the text and data of their events, from the details of all events.
+    /// Reads every entry. Afterward a change notice invalidates what feeds have cached.
+    async fn forget_actor(&self, user: &UserId) -> Result<()>;
+
     /// What the newest entries say happened, at most so many, newest first: the events of each that
     /// can be read.
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>>;
@@ -431,6 +437,9 @@ pub trait Leases: Send + Sync {
 pub trait Notes: Send + Sync {
     /// The note of that name, as a majority has it.
     async fn note(&self, name: &str) -> Result<Option<String>>;
+
+    /// The notes of these names, in their order, as a majority has them.
+    async fn notes_named(&self, names: &[String]) -> Result<Vec<Option<String>>>;
 
     /// The notes whose names start with this, by name, as a majority has them.
     async fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>>;

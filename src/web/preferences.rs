@@ -17,7 +17,7 @@ use super::LinkPath;
 use super::answer::{Failure, elsewhere, failure, page};
 use super::asked::Asked;
 use super::form::{Form, Unreadable, short};
-use super::unsubscribe::opened;
+use super::unsubscribe::{holder, opened};
 use crate::app::App;
 use crate::domain::mute::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
@@ -38,8 +38,7 @@ pub(super) async fn show(req: HttpRequest, link: Path<LinkPath>, app: Data<App>)
     let found = async {
         let opened = opened(&app, &link.token).await?;
         asked.from(&opened);
-        let user = app.people().get(&opened.user).await?;
-        let user = user.ok_or(Failure::Gone)?;
+        let user = holder(&app, &opened).await?.ok_or(Failure::Gone)?;
         asked.by(&user, &app);
         if let Some((_, key)) = unfollow {
             return unfollowing(&app, &opened, FollowKey::stored(key))
@@ -78,7 +77,7 @@ pub(super) async fn save(
         let opened = opened(&app, &link.token).await?;
         asked.from(&opened);
         let (id, people) = (&opened.user, app.people());
-        let user = people.get(id).await?.ok_or(Failure::Gone)?;
+        let user = holder(&app, &opened).await?.ok_or(Failure::Gone)?;
         asked.by(&user, &app);
         let form = Form::read(&req, payload).await?;
         let seen = app.feeds().types(id).await?;

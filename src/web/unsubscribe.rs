@@ -27,6 +27,13 @@ pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
     opened.map_err(Failure::Link)
 }
 
+/// Returns the user of a link. A link from before the start of the record has none.
+pub(super) async fn holder(app: &App, opened: &Opened) -> Result<Option<User>, Failure> {
+    let user = app.people().get(&opened.user).await?;
+    let is_theirs = |user: &User| user.start.is_none_or(|start| !start.rejects(opened.issued));
+    Ok(user.filter(is_theirs))
+}
+
 /// The tokens of the email that holds the link.
 pub(super) async fn tokens(app: &App, own: &str, opened: &Opened) -> Result<Tokens, Failure> {
     let links = app.links();
@@ -108,7 +115,7 @@ pub(super) async fn ask(req: HttpRequest, token: Path<String>, app: Data<App>) -
     let found = async {
         let opened = opened(&app, &token).await?;
         asked.from(&opened);
-        let user = app.people().get(&opened.user).await?;
+        let user = holder(&app, &opened).await?;
         user.iter().for_each(|user| asked.by(user, &app));
         Found::now(&app, &token, &opened, user.ok_or(Failure::Gone)?).await
     };
@@ -132,7 +139,7 @@ pub(super) async fn act(
         asked.from(&opened);
         let people = app.people();
         // The page offers to restore this state. The write below keeps concurrent changes.
-        let before = people.get(&opened.user).await?;
+        let before = holder(&app, &opened).await?;
         before.iter().for_each(|user| asked.by(user, &app));
         let form = Form::read(&req, payload).await?;
         let asked_for = form.get("List-Unsubscribe").map(str::trim_ascii_end);

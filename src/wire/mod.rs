@@ -17,6 +17,7 @@ pub mod digest;
 pub mod doctor;
 pub mod event;
 pub mod explanation;
+pub mod export;
 pub mod feed;
 pub mod feedback;
 pub mod import;

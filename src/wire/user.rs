@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use crate::domain::mute::Title;
 use crate::domain::{
-    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Mutes, Point, Policies, Quiet,
+    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Mute, Mutes, Point, Policies, Quiet,
     Route, Schedule, Subject, User, UserId, duration,
 };
 
-/// A record as it is shown.
+/// A record as it is shown; the address is masked unless it is exported.
 #[derive(Debug, Serialize)]
 pub(crate) struct UserView {
     id: UserId,
@@ -47,6 +47,15 @@ struct TypeView {
 }
 
 impl UserView {
+    /// The same with the address in full, for the user's own export.
+    pub(crate) fn exported(user: User, policies: &Policies) -> Self {
+        let email = user.email.as_ref().map(|address| address.reveal().to_owned());
+        Self {
+            email,
+            ..Self::of(user, policies)
+        }
+    }
+
     /// Types go by the route that they are mailed by: what was chosen before and cannot be any more
     /// is not shown.
     pub(crate) fn of(user: User, policies: &Policies) -> Self {
@@ -106,7 +115,7 @@ pub(crate) struct MutesView {
 
 /// Something that is muted.
 #[derive(Debug, Serialize)]
-struct MuteView {
+pub(crate) struct MuteView {
     subject: Subject,
     /// What people read of it.
     title: Option<Title>,
@@ -119,14 +128,21 @@ struct MuteView {
 impl MutesView {
     /// What is muted at this moment, by subject.
     pub(crate) fn of(mutes: &Mutes, now: DateTime<Utc>) -> Self {
-        let mutes = mutes.standing(now).map(|(subject, mute)| MuteView {
+        let mutes = mutes.standing(now).map(MuteView::of);
+        Self {
+            mutes: mutes.collect(),
+        }
+    }
+}
+
+impl MuteView {
+    /// A mute of this subject.
+    pub(crate) fn of((subject, mute): (&Subject, &Mute)) -> Self {
+        Self {
             subject: subject.clone(),
             title: mute.title.clone(),
             at: mute.at,
             until: mute.until,
-        });
-        Self {
-            mutes: mutes.collect(),
         }
     }
 }

@@ -197,6 +197,11 @@ impl Days for MeasuredStore {
 
 #[async_trait]
 impl Journal for MeasuredStore {
+    async fn forget_actor(&self, user: &UserId) -> Result<()> {
+        let forgotten = self.inner.forget_actor(user);
+        self.call("forget_actor", forgotten).await
+    }
+
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>> {
         let accepted = self.call("accept", self.inner.accept(fanouts)).await?;
         for (fanout, accepted) in fanouts.iter().zip(&accepted) {
@@ -403,6 +408,7 @@ hand_on! { Leases:
 hand_on! { Notes:
     note(name: &str) -> Option<String>;
     notes(prefix: &str) -> Vec<(String, String)>;
+    notes_named(names: &[String]) -> Vec<Option<String>>;
     swap_note(name: &str, read: Option<&str>, text: Option<&str>) -> bool;
 }
 

@@ -133,7 +133,7 @@ pub enum Verdict {
     NotSent,
 }
 
-/// What is corrected of a closed delivery.
+/// What is corrected of a delivery that its holder does not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Correction {
     /// Of an unknown one, by somebody who knows. One that was mailed is `sent`; one that was not is
@@ -148,13 +148,22 @@ pub enum Correction {
     },
     /// Of a failed one: it is as if it were new, with no tries spent, no call and no outcome.
     Reopen(Reopening),
+    /// Of a pending one, whoever leases it: it is canceled and closed, and nobody can send it.
+    Cancel {
+        /// Which delivery it is.
+        id: DeliveryId,
+        /// Why it is not sent; without an address.
+        reason: String,
+    },
 }
 
 impl Correction {
     /// Which delivery it is of.
     pub fn id(&self) -> &DeliveryId {
         match self {
-            Self::Judge { id, .. } | Self::Reopen(Reopening { id, .. }) => id,
+            Self::Judge { id, .. }
+            | Self::Reopen(Reopening { id, .. })
+            | Self::Cancel { id, .. } => id,
         }
     }
 }

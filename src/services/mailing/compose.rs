@@ -20,6 +20,7 @@ use crate::domain::content::Caps;
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::EventAt;
+use crate::domain::start::hide_earlier;
 use crate::domain::{
     BrandName, Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Policies,
     Schedule, Stack, Stop, User, UserId, Window,
@@ -147,6 +148,7 @@ impl Compose {
         let mut stacks = self.read(rows, spread, &mut catalog).await?;
         self.skip_seen.leave_out(&mut stacks).await?;
         let people = self.directory.users(&users).await?;
+        hide_earlier(&mut stacks, &people);
         let (muting, journal) = (mutes::muting(&mut stacks, &people), &*self.journal);
         mutes::leave_out(muting, mutes::all, &mut catalog, journal).await?;
         let suppressed = Suppressed::among(&*self.suppressions, people.iter().flatten()).await?;
@@ -403,7 +405,10 @@ impl Compose {
         let stop = Stop::of_mail(&told, &row.occasion, &self.policies);
         let mute = Stop::of_subject(&told, &row.occasion, &self.policies);
         let (stop, mute) = (stop.as_ref(), mute.as_ref());
-        let personal = maker.map(|maker| maker.personal(&row.user, stop, mute, row.created));
+        let issued = user
+            .start
+            .map_or(row.created, |start| start.valid_from(row.created));
+        let personal = maker.map(|maker| maker.personal(&row.user, stop, mute, issued));
         let further = self.headers.of(row, &told, &self.policies);
         let locale = self.renderer.locale_of(user);
         let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz, locale);

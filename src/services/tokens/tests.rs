@@ -122,7 +122,8 @@ fn what_the_program_makes_it_opens() {
         tokens.open(token.expose(), now()),
         Ok(Opened {
             user: user.clone(),
-            until: now() + LONGEST
+            until: now() + LONGEST,
+            issued: now(),
         })
     );
     let later = now() + LONGEST + LEEWAY;

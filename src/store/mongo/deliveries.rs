@@ -283,6 +283,11 @@ impl Mongo {
         let revision = Oid::new();
         let (pending, sent) = (DeliveryState::Pending, DeliveryState::Sent);
         let (from, mut set, unset) = match correction {
+            Correction::Cancel { reason, .. } => {
+                let canceled = DeliveryState::Canceled.as_str();
+                let set = doc! {"state": canceled, "settled": date(now), "reason": reason};
+                (pending, set, open())
+            }
             Correction::Judge {
                 verdict, reason, ..
             } => {
@@ -318,8 +323,9 @@ impl Mongo {
         set.insert("stamp", revision);
         let update = alike::operators([("$set", set), ("$unset", unset)]);
         // With its own revision it was corrected by an attempt whose answer was lost.
-        let closed = doc! {"state": from.as_str(), "slot": {"$exists": false}};
-        let which = [closed, doc! {"stamp": revision}];
+        let is_open = from == pending;
+        let before = doc! {"state": from.as_str(), "slot": {"$exists": is_open}};
+        let which = [before, doc! {"stamp": revision}];
         let which = doc! {"_id": correction.id().as_str(), "$or": which.as_slice()};
         self.patiently(correcting(std::slice::from_ref(correction)), || {
             let deliveries = self.collection(DELIVERIES);

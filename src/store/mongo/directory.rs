@@ -15,12 +15,13 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::bulk::{Delete, Verb, Write};
+use super::indexes::any_case;
 use super::patience::limit;
 use super::values::{ids_in_order, put};
-use super::{FOLLOWS, Mongo, USERS, document};
+use super::{FOLLOWS, INBOXES, Mongo, USERS, document};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
-use crate::domain::{Cadence, DueChoices, FollowKey, Point, Poke, User, UserId};
+use crate::domain::{Address, Cadence, DueChoices, FollowKey, Point, Poke, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::record::{read_bson, write_bson};
@@ -50,11 +51,12 @@ impl Directory for Mongo {
         let statements = users.iter().zip(&records).map(put);
         let put = self.write(doing, Verb::Update, USERS, statements).await?;
         let (n, refused) = (put.n, put.duplicates(doing)?);
-        // Their feeds take for read what is muted.
-        let muting = users.iter().filter(|user| !user.mutes.is_empty());
-        let muting: Vec<&str> = muting.map(|user| user.id.as_str()).collect();
-        if !muting.is_empty() {
-            self.poke(Poke::people(muting)).await;
+        // Feeds count muted items as read, and show nothing from before a start.
+        let changes_feed = |user: &&User| !user.mutes.is_empty() || user.start.is_some();
+        let changed = users.iter().filter(changes_feed);
+        let changed: Vec<&str> = changed.map(|user| user.id.as_str()).collect();
+        if !changed.is_empty() {
+            self.poke(Poke::people(changed)).await;
         }
         if n == users.len() as u64 && refused.is_empty() {
             return Ok(vec![true; users.len()]);
@@ -80,14 +82,17 @@ impl Directory for Mongo {
         let stood = self.users_known(id).await?;
         self.patiently("deleting a user", || {
             let (users, follows) = (self.collection(USERS), self.collection(FOLLOWS));
+            let inboxes = self.collection(INBOXES);
             let (user, theirs) = (doc! {"_id": id.as_str()}, doc! {"_id.u": id.as_str()});
             async move {
                 follows.delete_many(theirs).await?;
+                inboxes.delete_one(user.clone()).await?;
                 users.delete_one(user).await?;
                 Ok(())
             }
         })
         .await?;
+        self.poke(Poke::people([id.as_str()])).await;
         Ok(stood)
     }
 
@@ -131,6 +136,19 @@ impl Directory for Mongo {
             }
             PeopleFilter::Follow(key) => self.followers(key, after, limit).await,
             PeopleFilter::Near { point, km } => self.near(point, km, after, limit).await,
+            PeopleFilter::Address(address) => {
+                let spellings = address.spellings();
+                let spellings: Vec<&str> = spellings.iter().map(Address::reveal).collect();
+                let mut filter = doc! {"email": {"$in": spellings}};
+                let after = after.map(|after| doc! {"$gt": after.as_str()});
+                put(&mut filter, "_id", after);
+                let mut ids = ids_in_order(doc! {"_id": 1}, limit);
+                ids.collation = Some(any_case());
+                let doing = "looking for users by their address";
+                let found = self.find_raw(doing, USERS, &filter, ids).await?;
+                let id = |user: &RawDocumentBuf| Some(UserId::stored(user.get_str("_id").ok()?));
+                Ok(found.iter().filter_map(id).collect())
+            }
             PeopleFilter::Chose(choices) => {
                 let mut filter = chose(choices);
                 put(

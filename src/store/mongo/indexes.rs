@@ -8,7 +8,7 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use futures::TryStreamExt;
 use mongodb::IndexModel;
-use mongodb::options::IndexOptions;
+use mongodb::options::{Collation, CollationStrength, IndexOptions};
 
 use super::patience::{self, Failure};
 use super::{
@@ -24,6 +24,12 @@ const NAMESPACE_NOT_FOUND: i32 = 26;
 const INDEX_NOT_FOUND: i32 = 27;
 /// How long building an index may take: a collection of millions takes minutes.
 const BUILDING: Duration = Duration::from_secs(3_600);
+
+/// Compares text without regard to case.
+pub(super) fn any_case() -> Collation {
+    let strength = CollationStrength::Secondary;
+    Collation::builder().locale("en").strength(strength).build()
+}
 
 /// The indexes of each collection that has any.
 fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
@@ -58,6 +64,11 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
             USERS,
             vec![
                 index(doc! {"loc": "2dsphere"}, plain()),
+                // Records that share an address.
+                index(
+                    doc! {"email": 1},
+                    IndexOptions::builder().collation(any_case()).build(),
+                ),
                 // Whose digests fall due in an hour, in the order of ids, and which zones there
                 // are.
                 index(

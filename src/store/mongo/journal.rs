@@ -20,7 +20,7 @@ use super::values::{date, in_order, oid, put};
 use super::{FANOUTS, Mongo};
 use crate::domain::audience::SMALL;
 use crate::domain::lease::furthest;
-use crate::domain::{Counts, Day, Details, Event, Fanout, Id, Progress, UserId};
+use crate::domain::{Counts, Day, Details, Event, Fanout, Id, Poke, Progress, UserId};
 use crate::store::record::fanout::{DetailsOf, EventsRecord, FanoutRecord};
 use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};
@@ -174,6 +174,19 @@ impl Journal for Mongo {
         let found: HashMap<Id, Option<Details>> = found.collect();
         let details = ids.iter().map(|id| found.get(id).cloned().flatten());
         Ok(details.collect())
+    }
+
+    async fn forget_actor(&self, user: &UserId) -> Result<()> {
+        let theirs = doc! {"details.actor.id": user.as_str()};
+        let words = doc! {"details.actor": "", "details.text": "", "details.data": ""};
+        self.patiently("erasing an actor", || {
+            let fanouts = self.collection(FANOUTS);
+            let (theirs, change) = (theirs.clone(), doc! {"$unset": words.clone()});
+            async move { Ok(fanouts.update_many(theirs, change).await.map(drop)?) }
+        })
+        .await?;
+        self.poke(Poke::All).await;
+        Ok(())
     }
 
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {

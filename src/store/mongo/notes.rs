@@ -3,8 +3,10 @@
 //! The rule: which note is kept is decided by `_id`, so whoever comes second reads what the first
 //! one wrote.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
-use bson::{RawDocument, RawDocumentBuf, doc};
+use bson::{RawDocument, doc};
 use mongodb::options::FindOptions;
 
 use super::bulk::DUPLICATE;
@@ -20,6 +22,18 @@ impl Notes for Mongo {
         let (named, options) = (doc! {"_id": name}, FindOptions::default());
         let found = self.find_raw(doing, NOTES, &named, options).await?;
         found.first().map(|note| text(doing, note)).transpose()
+    }
+
+    async fn notes_named(&self, names: &[String]) -> Result<Vec<Option<String>>> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let doing = "reading notes";
+        let (named, options) = (doc! {"_id": {"$in": names}}, FindOptions::default());
+        let found = self.find_raw(doing, NOTES, &named, options).await?;
+        let found = found.iter().map(|raw| note(doing, raw));
+        let found: HashMap<String, String> = found.collect::<Result<_>>()?;
+        Ok(names.iter().map(|name| found.get(name).cloned()).collect())
     }
 
     async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
@@ -53,14 +67,16 @@ impl Notes for Mongo {
         let under = doc! {"_id": {"$gte": prefix, "$lt": format!("{prefix}{}", char::MAX)}};
         let by_name = in_order(doc! {"_id": 1}, usize::MAX);
         let found = self.find_raw(doing, NOTES, &under, by_name).await?;
-        let note = |note: &RawDocumentBuf| {
-            let name = note.get_str("_id").map_err(|error| {
-                Error::database(doing, format!("a note's name cannot be read: {error}"))
-            })?;
-            Ok((name.to_owned(), text(doing, note)?))
-        };
-        found.iter().map(note).collect()
+        found.iter().map(|raw| note(doing, raw)).collect()
     }
+}
+
+/// A note's name and text.
+fn note(doing: &str, note: &RawDocument) -> Result<(String, String)> {
+    let name = note.get_str("_id").map_err(|error| {
+        Error::database(doing, format!("a note's name cannot be read: {error}"))
+    })?;
+    Ok((name.to_owned(), text(doing, note)?))
 }
 
 fn text(doing: &str, note: &RawDocument) -> Result<String> {

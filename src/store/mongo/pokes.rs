@@ -70,9 +70,7 @@ impl Mongo {
 
     /// Tells everybody who listens.
     pub(super) async fn poke(&self, poke: Poke) {
-        let Some((about, keys)) = poke.kept() else {
-            return;
-        };
+        let (about, keys) = poke.kept();
         let at_once = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
         let pokes = self.collection(POKES);
         let insert = pokes

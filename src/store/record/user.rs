@@ -20,7 +20,7 @@ use super::fields::{As, Count, Place, Time, date, typed};
 use super::mutes::MutesRecord;
 use super::{needs, of};
 use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
-use crate::domain::{Address, Cadence, EventType, Quiet, Route, User, duration};
+use crate::domain::{Address, Cadence, EventType, Quiet, Route, Start, User, duration};
 
 record! {
     /// See [`User`].
@@ -36,6 +36,7 @@ record! {
             .filter(|mutes| !mutes.is_empty())
             .map(|mutes| MutesRecord(mutes.clone())),
         quiet: Quiet = user.quiet,
+        start: Start = user.start,
         suppressed: Since = user.suppressed.map(|since| Since(Some(since))),
         // Each store has its own.
         rev: i64 = None,
@@ -46,6 +47,7 @@ record! {
         types: record.types.map(|types| types.0).unwrap_or_default(),
         mutes: record.mutes.map(|mutes| mutes.0).unwrap_or_default(),
         quiet: record.quiet,
+        start: record.start,
         suppressed: record.suppressed.and_then(|since| since.0),
         revision: Revision(record.rev.unwrap_or_default() as u64),
     }

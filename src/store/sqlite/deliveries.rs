@@ -253,6 +253,15 @@ fn correct(
             let judged = transaction.prepare_cached(sql)?.execute(row)?;
             (DeliveryState::Unknown, judged)
         }
+        Correction::Cancel { id, reason } => {
+            let sql = format!(
+                "UPDATE deliveries SET state = 'canceled', settled = ?2, reason = ?3, {CLOSED}
+                 WHERE id = ?1 AND state = 'pending' AND open"
+            );
+            let row = (id.as_str(), millis(now), reason);
+            let canceled = transaction.prepare_cached(&sql)?.execute(row)?;
+            (DeliveryState::Pending, canceled)
+        }
         Correction::Reopen(row) => {
             let sql = "UPDATE OR IGNORE deliveries
                        SET state = 'pending', open = 1, covers = coalesce(?2, covers), owner = ?3, until = ?4,

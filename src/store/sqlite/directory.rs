@@ -17,7 +17,7 @@ pub(super) const USERS: Table = Table {
     name: "users",
     columns: "id=_id email name confirmed:flag tz locale brand lng=loc.lng lat=loc.lat cell
         cadence=digest.cadence weekday=digest.weekday hour=digest.hour digest_since=digest.since
-        types:json mutes:json quiet:json suppressed unsubscribed rev",
+        types:json mutes:json quiet:json suppressed unsubscribed start rev",
 };
 
 #[async_trait]
@@ -37,6 +37,10 @@ impl Directory for Sqlite {
             transaction
                 .prepare_cached("DELETE FROM follows WHERE u = ?1")?
                 .execute([&id])?;
+            transaction
+                .prepare_cached("DELETE FROM inboxes WHERE user = ?1")?
+                .execute([&id])?;
+            poke(transaction, &Poke::people([id.as_str()]))?;
             Ok(transaction
                 .prepare_cached("DELETE FROM users WHERE id = ?1")?
                 .execute([&id])?
@@ -103,6 +107,25 @@ impl Directory for Sqlite {
                 };
                 let doing = "looking for people near a point";
                 self.connections.read(doing, look).await
+            }
+            PeopleFilter::Address(address) => {
+                let spellings = address.spellings();
+                let look = move |transaction: &Transaction<'_>| {
+                    let at = "SELECT id FROM users WHERE email = ?3 COLLATE NOCASE AND id";
+                    let after = after.as_ref().map(UserId::as_str);
+                    let mut found = Vec::new();
+                    for spelling in &spellings {
+                        let named = Some(spelling.reveal());
+                        found.extend(names(transaction, at, named, after, limit)?);
+                    }
+                    found.sort_unstable();
+                    found.dedup();
+                    found.truncate(limit);
+                    Ok(found)
+                };
+                let doing = "looking for users by their address";
+                let found = self.connections.read(doing, look).await?;
+                Ok(found.iter().map(UserId::stored).collect())
             }
             PeopleFilter::Chose(choices) => {
                 let choices = choices.clone();
@@ -236,8 +259,8 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
         return Ok(false);
     }
     write(transaction, user, read + 1)?;
-    if !user.mutes.is_empty() {
-        // Their feed takes for read what is muted.
+    if !user.mutes.is_empty() || user.start.is_some() {
+        // Feeds count muted items as read, and show nothing from before a start.
         poke(transaction, &Poke::people([user.id.as_str()]))?;
     }
     Ok(true)

@@ -13,8 +13,9 @@ use super::Sqlite;
 use super::codec::{Record, millis, to_json};
 use super::columns::{Fields, Met, Table, fields};
 use super::connections::{Answer, readable};
+use super::pokes::poke;
 use crate::domain::lease::furthest;
-use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Progress, UserId};
+use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Poke, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
 use crate::store::record::fields::As;
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};
@@ -113,6 +114,18 @@ impl Journal for Sqlite {
         };
         let doing = "reading what is said of events";
         self.connections.read(doing, look).await
+    }
+
+    async fn forget_actor(&self, user: &UserId) -> Result<()> {
+        let user = user.as_str().to_owned();
+        let forget = move |transaction: &Transaction<'_>| {
+            let sql =
+                "UPDATE details SET details = json_remove(details, '$.actor', '$.text', '$.data')
+                       WHERE json_valid(details) AND details ->> '$.actor.id' = ?1";
+            transaction.prepare_cached(sql)?.execute([user])?;
+            poke(transaction, &Poke::All)
+        };
+        self.connections.write("erasing an actor", forget).await
     }
 
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Transaction};
 
 use super::Sqlite;
+use super::connections::Answer;
 use crate::store::{Notes, Result};
 
 #[async_trait]
@@ -11,12 +12,12 @@ impl Notes for Sqlite {
     async fn note(&self, name: &str) -> Result<Option<String>> {
         let doing = format!("reading the note {name}");
         let name = name.to_owned();
-        let read = move |transaction: &Transaction<'_>| {
-            let mut statement =
-                transaction.prepare_cached("SELECT text FROM notes WHERE name = ?1")?;
-            Ok(statement.query_row([name], |row| row.get(0)).optional()?)
-        };
+        let read = move |transaction: &Transaction<'_>| find(transaction, &name);
         self.connections.read(doing, read).await
+    }
+
+    async fn notes_named(&self, names: &[String]) -> Result<Vec<Option<String>>> {
+        self.read_each("reading notes", names, find).await
     }
 
     async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
@@ -54,4 +55,9 @@ impl Notes for Sqlite {
         };
         self.connections.read(doing, read).await
     }
+}
+
+fn find(transaction: &Transaction<'_>, name: &String) -> Answer<Option<String>> {
+    let mut statement = transaction.prepare_cached("SELECT text FROM notes WHERE name = ?1")?;
+    Ok(statement.query_row([name], |row| row.get(0)).optional()?)
 }

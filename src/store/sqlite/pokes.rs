@@ -76,9 +76,7 @@ fn since(transaction: &Transaction<'_>, last: i64) -> Answer<(i64, Vec<Poke>)> {
 
 /// Tells everybody who listens, once the transaction stands.
 pub(super) fn poke(transaction: &Transaction<'_>, poke: &Poke) -> Answer<()> {
-    let Some((about, keys)) = poke.kept() else {
-        return Ok(());
-    };
+    let (about, keys) = poke.kept();
     let sql = "INSERT INTO pokes (about, keys) VALUES (?1, ?2)";
     transaction.prepare_cached(sql)?.execute((about, keys))?;
     let oldest = transaction.last_insert_rowid() - KEPT;

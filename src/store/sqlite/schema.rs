@@ -18,7 +18,7 @@ use crate::store::{Error, Schema};
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-pub(super) const VERSION: i32 = 13;
+pub(super) const VERSION: i32 = 14;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter
 /// of that, and costs three to five times as much from then on: here that is a day of 88 events,
@@ -48,9 +48,11 @@ CREATE TABLE IF NOT EXISTS users (
     unsubscribed INTEGER,
     mutes        TEXT,              -- {subject: [at, until or null, title or null]}
     quiet        TEXT,              -- {from, to}
+    start        TEXT,              -- where it begins: erased, id and entries (domain/start.rs)
     rev          INTEGER NOT NULL   -- how often the record was put
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;
+CREATE INDEX IF NOT EXISTS users_by_email ON users (email COLLATE NOCASE, id);
 CREATE INDEX IF NOT EXISTS users_by_schedule ON users (tz, hour, cadence, weekday);
 
 CREATE TABLE IF NOT EXISTS follows (

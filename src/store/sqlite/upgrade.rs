@@ -83,6 +83,11 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
             false => Ok(()),
         },
     ),
+    (
+        "adds to each user where their record begins, if an earlier user had their id, which \
+            processes of the version before forget when they change a user: stop them first",
+        |transaction| add_column(transaction, "users", "start", "TEXT"),
+    ),
 ];
 
 fn left(from: i32) -> impl Iterator<Item = &'static Step> {

@@ -45,6 +45,7 @@ mod described;
 mod description;
 #[cfg(unix)]
 mod dripping;
+mod erasure;
 mod errors;
 mod events;
 mod exact;

@@ -364,6 +364,7 @@ hand_on! { Journal:
     release_fanouts(owner: &str) -> ();
     fanout(id: Id) -> Option<Fanout>;
     details(ids: &[Id]) -> Vec<Option<Details>>;
+    forget_actor(user: &UserId) -> ();
     newest(limit: usize) -> Vec<Vec<Event>>;
     oldest_pending() -> Option<DateTime<Utc>>;
     busy_days() -> Vec<Day>;
@@ -388,6 +389,7 @@ hand_on! { Leases:
 hand_on! { Notes:
     note(name: &str) -> Option<String>;
     notes(prefix: &str) -> Vec<(String, String)>;
+    notes_named(names: &[String]) -> Vec<Option<String>>;
     swap_note(name: &str, read: Option<&str>, text: Option<&str>) -> bool;
 }
 

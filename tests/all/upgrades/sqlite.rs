@@ -8,7 +8,7 @@ use tidings::store::sqlite::Sqlite;
 
 use super::{Story, goes_on};
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     include_str!("schema_1.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
@@ -20,6 +20,7 @@ const FILES: [&str; 11] = [
     include_str!("schema_9.sql"),
     include_str!("schema_10.sql"),
     include_str!("schema_11.sql"),
+    include_str!("schema_12.sql"),
 ];
 
 fn write(path: &Path, text: &str) {
@@ -90,6 +91,6 @@ fn status_and_doctor_say_what_an_upgrade_will_do_and_leave_the_file() {
     };
     assert_eq!(version(&path), 3);
     run(&["explain", "ada"]);
-    assert_eq!(version(&path), 12);
+    assert_eq!(version(&path), 14);
     assert!(!run(&["status"]).contains("schema"));
 }

@@ -35,6 +35,9 @@ impl Compose {
         suppressed: &Suppressed,
     ) -> Result<Allowed<'a>, String> {
         let user = person.ok_or("the person's record is gone")?;
+        if user.start.is_some_and(|start| start.is_after(row.marker)) {
+            return Err("the user of this id was deleted since".into());
+        }
         let barred = suppressed.mailable(user).err();
         let mut barred = barred.map(|why| format!("the person is {}", why.as_str()));
         if let (Err(_), Some(why)) = (suppressed.extent(user), &barred) {

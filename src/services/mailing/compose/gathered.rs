@@ -220,6 +220,9 @@ fn wants((user, tells): (&User, Tells), item: &Item, catalog: &Catalog) -> bool 
     let (Tells::Wanted(extent) | Tells::Chosen(extent)) = tells else {
         return true;
     };
+    if user.start.is_some_and(|start| start.is_after(item.i)) {
+        return false;
+    }
     let (at, policies) = (item.i.time(), catalog.policies());
     let route = user.route(&item.t, at, policies);
     let heeds = matches!(tells, Tells::Wanted(_)) && !user.mutes.is_empty();

@@ -10,6 +10,7 @@
 
 use super::{Allowed, Compose, Spread, Tells, gathered};
 use crate::domain::content::Item;
+use crate::domain::start::hide_earlier;
 use crate::domain::user::Extent;
 use crate::domain::{BrandName, Delivery, DeliveryState, EventType, Occasion, User};
 use crate::mail::Place;
@@ -168,6 +169,7 @@ impl Compose {
                 person.leave_out(|place, _| is_seen(place));
             }
         }
+        hide_earlier(&mut stacks, users);
         if let Tells::Wanted(_) = part.tells {
             let (muting, journal) = (mutes::muting(&mut stacks, users), &*self.journal);
             mutes::leave_out(muting, mutes::all, &mut catalog, journal).await?;

@@ -1,0 +1,146 @@
+//! `tidings users`: shows, exports and erases one user.
+//!
+//! The rule (P8): `show` masks the address, `export` is for the user and shows it in full.
+
+use anyhow::bail;
+use clap::{Args as Arguments, Subcommand};
+
+use super::exit::{Exit, Usage};
+use super::screen::Screen;
+use super::words;
+use crate::app::{Access, App};
+use crate::domain::{Address, UserId};
+use crate::wire::user::UserView;
+
+/// Show, export or erase one user
+#[derive(Debug, Arguments)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const AFTER_HELP: &str = r#"Examples:
+  tidings users show mara
+  tidings users export mara@example.org > mara.json
+  tidings users erase mara"#;
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show the record, and how much is stored beside it
+    Show(Show),
+    /// Write everything that is stored about the user to standard output, as JSON
+    Export(One),
+    /// Delete the user, what waits for them, and their name in events
+    ///
+    /// Repeat it if it fails; it goes on where it stopped. Archived days, exports, written emails and
+    /// logs are not searched.
+    Erase(One),
+}
+
+#[derive(Debug, Arguments)]
+struct Show {
+    #[command(flatten)]
+    one: One,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Arguments)]
+struct One {
+    /// The user's id, or the email address of the record
+    #[arg(value_name = "ID")]
+    user: String,
+}
+
+impl Args {
+    pub(super) fn access(&self) -> Access {
+        match &self.verb {
+            Verb::Show(_) | Verb::Export(_) => Access::Look,
+            Verb::Erase(_) => Access::Work,
+        }
+    }
+
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        match &self.verb {
+            Verb::Show(show) => show.run(app, screen).await,
+            Verb::Export(one) => {
+                let user = one.find(app).await?;
+                match app.exporter().export(&user).await? {
+                    Some(export) => screen.json(&export)?,
+                    None => bail!("nothing is stored about {user}"),
+                }
+                Ok(Exit::Done)
+            }
+            Verb::Erase(one) => {
+                let user = one.find(app).await?;
+                if !app.people().delete(&user).await? {
+                    bail!("nothing is stored about {user}");
+                }
+                screen.line(format!("erased {user}"))?;
+                Ok(Exit::Done)
+            }
+        }
+    }
+}
+
+impl One {
+    /// Finds the user of an id, or of the address of one record.
+    async fn find(&self, app: &App) -> anyhow::Result<UserId> {
+        let people = app.people();
+        let id = UserId::new(self.user.as_str())?;
+        if people.get(&id).await?.is_some() {
+            return Ok(id);
+        }
+        let Ok(address) = Address::new(self.user.as_str()) else {
+            return Ok(id);
+        };
+        let found = people.with_address(&address, 10).await?;
+        match found.as_slice() {
+            [] => Ok(id),
+            [only] => Ok(only.clone()),
+            several => {
+                let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
+                let ids = ids.join(", ");
+                Err(Usage::new(format!("several records have this address: {ids}"))
+                    .instead("one of these ids")
+                    .into())
+            }
+        }
+    }
+}
+
+impl Show {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let user = self.one.find(app).await?;
+        let Some(export) = app.exporter().export(&user).await? else {
+            bail!("nothing is stored about {user}");
+        };
+        let record = app.people().get(&user).await?;
+        let record = record.map(|user| UserView::of(user, &app.config.policies));
+        if self.json {
+            screen.json(&record)?;
+            return Ok(Exit::Done);
+        }
+        match &record {
+            Some(record) => screen.text(&serde_json::to_string_pretty(record)?)?,
+            None => screen.line(format!("there is no record of {user}"))?,
+        }
+        let counts = [
+            (export.follows.len(), "follow", "follows"),
+            (export.mutes.len(), "mute", "mutes"),
+            (export.events.len(), "event in the window", "events in the window"),
+            (export.batches.len(), "batch", "batches"),
+            (export.deliveries.len(), "delivery", "deliveries"),
+        ];
+        for (count, one, many) in counts {
+            screen.line(words::count(count as u64, one, many))?;
+        }
+        if let Some(suppression) = &export.suppression {
+            let reason = suppression.reason.suppressed();
+            screen.line(format!("no email goes to the address: {reason}"))?;
+        }
+        Ok(Exit::Done)
+    }
+}

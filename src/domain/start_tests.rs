@@ -1,0 +1,94 @@
+//! Where records begin, and what that hides.
+
+use super::*;
+use crate::domain::event::Entry;
+use crate::domain::{EventType, ObjectId, Stack, StackId};
+
+const NOON: i64 = 1_398_168_000;
+
+fn time(seconds: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(NOON + seconds, 0).unwrap()
+}
+
+fn id(seconds: i64, process: u8, n: u8) -> Id {
+    Id::at(time(seconds), [0, 0, 0, 0, process, 0, 0, n])
+}
+
+fn event(i: Option<Id>) -> Event {
+    Event {
+        t: EventType::stored("Published"),
+        o: ObjectId::stored("1"),
+        i,
+    }
+}
+
+fn person(days_ago: i64, events: Vec<Option<Id>>) -> PersonStacks {
+    let day = Day::of(time(-86_400 * days_ago));
+    let entries = events.into_iter().map(|i| Entry::Event(event(i)));
+    PersonStacks {
+        user: UserId::stored("ada"),
+        stacks: vec![Stack::new(StackId::of(day), entries.collect())],
+    }
+}
+
+fn shown(mut person: PersonStacks, start: Start) -> Vec<u32> {
+    person.begin_at(Some(start));
+    let events = person.stacks.iter().flat_map(Stack::events);
+    events.map(|(place, _)| place.index).collect()
+}
+
+#[test]
+fn a_start_hides_earlier_entries_and_shows_later_ones_of_the_same_second() {
+    let before = person(0, vec![Some(id(0, 1, 1)), Some(id(0, 2, 9)), None]);
+    let start = Start::new(time(-5), id(0, 1, 5), Some(&before));
+    let after = [
+        Some(id(0, 1, 6)),
+        Some(id(0, 2, 1)),
+        Some(id(1, 3, 0)),
+        None,
+    ];
+    let late = [Some(id(-1, 3, 0)), Some(id(0, 1, 4))];
+    let mut events = vec![Some(id(0, 1, 1)), Some(id(0, 2, 9)), None];
+    events.extend(after.into_iter().chain(late));
+
+    assert_eq!(shown(person(0, events), start), [3, 4, 5, 6]);
+    assert_eq!(
+        shown(person(1, vec![None, Some(id(-86_400, 1, 1))]), start),
+        [0; 0]
+    );
+    assert_eq!(shown(person(-1, vec![None]), start), [0]);
+}
+
+#[test]
+fn links_and_tokens_from_before_a_start_are_dead() {
+    let later = Start::new(time(-60), id(0, 1, 1), None);
+    let at_once = Start::new(time(0), id(0, 1, 1), None);
+
+    assert!(later.rejects(time(-61)) && later.rejects(time(-1)) && !later.rejects(time(0)));
+    assert!(at_once.rejects(time(0)) && !at_once.rejects(time(1)));
+    for start in [later, at_once] {
+        assert!(!start.rejects(start.valid_from(time(0))));
+        assert_eq!(start.valid_from(time(9)), time(9));
+    }
+}
+
+#[test]
+fn a_start_and_the_note_of_an_erasure_are_read_as_they_were_written() {
+    let start = Start {
+        entries: 3,
+        entries_by_object_id: 2,
+        ..Start::new(time(-60), id(0, 1, 1), None)
+    };
+    for done in [false, true] {
+        let erasure = Erasure { start, done };
+        assert_eq!(erasure.to_string().parse(), Ok(erasure));
+    }
+    for text in ["", "1 2", "done", "over 1 2 3 4", "done 1398168000 x 1 2"] {
+        assert!(text.parse::<Erasure>().is_err(), "{text}");
+    }
+    let name = note_name(&UserId::stored("ada"));
+    assert!(
+        name.starts_with("erased:") && !name.contains("ada"),
+        "{name}"
+    );
+}

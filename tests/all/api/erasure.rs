@@ -1,0 +1,297 @@
+//! P8: a user who takes the id of a deleted user gets nothing of theirs.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Value, json};
+use tidings::clock::Clock;
+use tidings::mail::Message;
+use tidings::services::Silent;
+
+use super::access::token;
+use super::pages::{CLICK, config, path};
+use super::{Answer, Api, answer};
+use crate::support::town::{Town, monday, on_both_stores};
+use crate::support::{FailingStore, Fault, Fresh, Then, user};
+
+on_both_stores! {
+    a_new_user_of_an_id_gets_nothing_of_the_deleted_one
+    a_new_user_of_an_id_begins_within_the_second_of_the_deletion
+    events_from_before_a_first_record_are_shown_and_emailed
+    what_waits_for_a_deleted_user_is_canceled
+    a_deletion_that_was_cut_short_is_finished_by_repeating_it
+    the_next_creation_finishes_a_deletion_that_was_cut_short
+    a_deleted_actor_has_no_name_in_feeds_and_emails
+}
+
+const TYPES: &str = r#"
+[types.Comment]
+route = "batch"
+window = "5m"
+[[tokens.keys]]
+id = "one"
+algorithm = "HS256"
+secret = "a-secret-that-only-these-tests-have"
+"#;
+
+async fn served(fresh: &Fresh) -> Api {
+    Api::of(Town::found(fresh, true, &format!("{}{TYPES}", config())).await)
+}
+
+async fn happens(api: &Api, kind: &str, object: &str) {
+    let event = json!({"type": kind, "objects": object, "to": ["ada"]});
+    assert_eq!(api.post("/v1/events", event).await.status, 202);
+}
+
+/// Fans everything out, and sends everything that is due at this moment.
+async fn sent_at(api: &Api, at: DateTime<Utc>) -> Vec<Message> {
+    api.fan_out().await;
+    api.town.clock.set(at.max(api.town.clock.now()));
+    api.app.closer().drain(&Silent).await.unwrap();
+    let before = api.town.mails().len();
+    api.town.digests_at(at).await;
+    api.town.mails().split_off(before)
+}
+
+async fn feed_by(api: &Api, token: &str) -> Answer {
+    answer(
+        api.anonymous("GET", "/v1/users/ada/feed")
+            .bearer_auth(token),
+    )
+    .await
+}
+
+/// Pending events, an open batch, a read item, and an event that no worker has fanned out.
+async fn has_a_past(api: &Api) {
+    happens(api, "ArtworkPublished", "a1").await;
+    happens(api, "Comment", "a2").await;
+    api.fan_out().await;
+    let feed = api.get("/v1/users/ada/feed").await;
+    let marks = json!({"mark": "read", "to": feed.body["cursor"]});
+    assert_eq!(
+        api.post("/v1/users/ada/feed/marks", marks).await.status,
+        200
+    );
+    happens(api, "ArtworkPublished", "a3").await;
+    happens(api, "Comment", "a4").await;
+}
+
+async fn is_created_anew(api: &Api) {
+    let record = json!({"email": "new@example.org", "confirmed": true});
+    assert_eq!(api.put("/v1/users/ada", record).await.status, 204);
+}
+
+/// The feed's objects and counts.
+fn seen(feed: &Answer) -> (Vec<&str>, &Value, &Value) {
+    let items = feed.body["items"].as_array().unwrap().iter();
+    let ids = items.map(|item| item["object"]["id"].as_str().unwrap());
+    (ids.collect(), &feed.body["unseen"], &feed.body["unread"])
+}
+
+async fn a_new_user_of_an_id_gets_nothing_of_the_deleted_one(fresh: Fresh) {
+    let api = served(&fresh).await;
+    let (old_token, old_link) = (
+        token(&api, "ada"),
+        path(&api, "ada", api.town.clock.now()).await,
+    );
+    has_a_past(&api).await;
+    assert_eq!(feed_by(&api, &old_token).await.status, 200);
+    api.town.clock.advance(TimeDelta::minutes(1));
+
+    assert_eq!(api.delete("/v1/users/ada").await.status, 204);
+    let after_deletion = api.get("/v1/users/ada/feed").await;
+    api.town.clock.advance(TimeDelta::minutes(1));
+    is_created_anew(&api).await;
+    let mails = sent_at(&api, monday(0)).await;
+
+    assert_eq!(seen(&after_deletion).0, [""; 0]);
+    let to_new = mails
+        .iter()
+        .filter(|mail| mail.to.reveal() == "new@example.org");
+    assert_eq!(to_new.count(), 0);
+    let feed = api.get("/v1/users/ada/feed").await;
+    assert_eq!(seen(&feed), (vec![], &json!(0), &json!(0)));
+    let explained = api.app.explain().user(&user("ada"), None).await.unwrap();
+    assert!(explained.events.is_empty() && explained.deliveries.is_empty());
+    assert_eq!(feed_by(&api, &old_token).await.status, 401);
+    assert_eq!(api.browse(&old_link).await.status, 404);
+    assert_eq!(
+        api.browse(&format!("{old_link}/preferences")).await.status,
+        404
+    );
+    assert_eq!(api.submit(&old_link, CLICK).await.status, 200);
+    let record = api.get("/v1/users/ada").await;
+    assert_eq!(record.body["unsubscribed"], false);
+    assert_eq!(feed_by(&api, &token(&api, "ada")).await.status, 200);
+    api.stop().await;
+}
+
+async fn a_new_user_of_an_id_begins_within_the_second_of_the_deletion(fresh: Fresh) {
+    let api = served(&fresh).await;
+    let (old_token, old_link) = (
+        token(&api, "ada"),
+        path(&api, "ada", api.town.clock.now()).await,
+    );
+    has_a_past(&api).await;
+
+    assert_eq!(api.delete("/v1/users/ada").await.status, 204);
+    is_created_anew(&api).await;
+    happens(&api, "ArtworkPublished", "a5").await;
+    happens(&api, "Comment", "a6").await;
+    api.fan_out_elsewhere().await;
+    let feed = api.get("/v1/users/ada/feed").await;
+    let mails = sent_at(&api, monday(0)).await;
+
+    assert_eq!(seen(&feed), (vec!["a6", "a5"], &json!(2), &json!(2)));
+    let to_new = mails
+        .iter()
+        .filter(|mail| mail.to.reveal() == "new@example.org");
+    let texts: Vec<String> = to_new.map(|mail| mail.filled().text).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    for old in ["a1", "a2", "a3", "a4"] {
+        assert!(
+            !texts
+                .iter()
+                .any(|text| text.contains(&format!("Work {old}."))),
+            "{texts:?}"
+        );
+    }
+    assert_eq!(feed_by(&api, &old_token).await.status, 401);
+    assert_eq!(api.browse(&old_link).await.status, 404);
+    let new_link = mails
+        .iter()
+        .find_map(|mail| mail.personal.as_ref()?.unsubscribe.clone());
+    let new_link = new_link.unwrap();
+    let (_, new_token) = new_link.split_once("/u/").unwrap();
+    assert_eq!(api.browse(&format!("/u/{new_token}")).await.status, 200);
+    api.stop().await;
+}
+
+async fn events_from_before_a_first_record_are_shown_and_emailed(fresh: Fresh) {
+    let api = served(&fresh).await;
+    let event = json!({"type": "ArtworkPublished", "objects": "a1", "to": ["zoe"]});
+    assert_eq!(api.post("/v1/events", event).await.status, 202);
+    api.fan_out().await;
+
+    let record = json!({"email": "zoe@example.org", "confirmed": true});
+    api.put("/v1/users/zoe", record).await;
+    let mails = sent_at(&api, monday(0)).await;
+
+    assert_eq!(api.feed("/v1/users/zoe/feed").await, ["a1"]);
+    assert_eq!(mails.len(), 1);
+    assert_eq!(api.delete("/v1/users/nobody").await.status, 404);
+    api.stop().await;
+}
+
+async fn what_waits_for_a_deleted_user_is_canceled(fresh: Fresh) {
+    let api = served(&fresh).await;
+    happens(&api, "Comment", "a1").await;
+    api.fan_out().await;
+    api.town.clock.advance(TimeDelta::minutes(10));
+    // This batch has a delivery, the next one is open.
+    api.app.closer().drain(&Silent).await.unwrap();
+    happens(&api, "Comment", "a2").await;
+    api.fan_out().await;
+
+    assert_eq!(api.delete("/v1/users/ada").await.status, 204);
+
+    let states: Vec<_> = api
+        .town
+        .deliveries_of("ada")
+        .await
+        .iter()
+        .map(|row| row.state.as_str())
+        .collect();
+    assert_eq!(states, ["canceled"]);
+    let batches = api.get("/v1/batches?user=ada").await;
+    let states = batches.body["batches"].as_array().unwrap().iter();
+    let states: Vec<&Value> = states.map(|batch| &batch["state"]).collect();
+    assert_eq!(states, ["canceled", "canceled"]);
+    assert!(sent_at(&api, monday(0)).await.is_empty());
+    assert_eq!(api.delete("/v1/users/ada").await.status, 404);
+    api.stop().await;
+}
+
+/// Everything that a deletion has to reach before it is done.
+async fn is_erased(api: &Api) {
+    let store = &api.town.store;
+    let follows = store.follows(&user("ada"), None, 10).await.unwrap();
+    let inboxes = store.inboxes(&[user("ada")]).await.unwrap();
+    let batches = api.get("/v1/batches?user=ada&state=open").await;
+    assert!(
+        follows.is_empty() && inboxes == [None],
+        "{follows:?} {inboxes:?}"
+    );
+    assert_eq!(batches.body["batches"], json!([]));
+    let rows = api.town.deliveries_of("ada").await;
+    assert!(rows.iter().all(|row| row.state.settled()), "{rows:?}");
+}
+
+/// Deletes ada by a process that dies at its nth call of the store; returns whether it died.
+async fn dies_at(api: &Api, nth: usize, fault: Fault) -> bool {
+    let store = FailingStore::new(api.town.store.clone(), nth, fault, Then::StaysDown);
+    let process = api.town.process_on(&(store as _));
+    process.people().delete(&user("ada")).await.is_err()
+}
+
+async fn a_deletion_that_was_cut_short_is_finished_by_repeating_it(fresh: Fresh) {
+    for fault in [Fault::Refused, Fault::Unheard] {
+        for nth in 0.. {
+            fresh.clear().await;
+            let api = served(&fresh).await;
+            has_a_past(&api).await;
+            let died = dies_at(&api, nth, fault).await;
+
+            let repeated = api.delete("/v1/users/ada").await;
+
+            let expected = if died { [204, 404].as_slice() } else { &[404] };
+            assert!(expected.contains(&repeated.status), "{nth} {fault:?}");
+            is_erased(&api).await;
+            api.stop().await;
+            if !died {
+                break;
+            }
+        }
+    }
+}
+
+async fn the_next_creation_finishes_a_deletion_that_was_cut_short(fresh: Fresh) {
+    for nth in 0.. {
+        fresh.clear().await;
+        let api = served(&fresh).await;
+        has_a_past(&api).await;
+        let died = dies_at(&api, nth, Fault::Refused).await;
+        let gone = api.get("/v1/users/ada").await.status == 404;
+
+        is_created_anew(&api).await;
+
+        if gone {
+            is_erased(&api).await;
+            let feed = api.get("/v1/users/ada/feed").await;
+            assert_eq!(seen(&feed).0, [""; 0], "{nth}");
+        }
+        api.stop().await;
+        if !died {
+            break;
+        }
+    }
+}
+
+async fn a_deleted_actor_has_no_name_in_feeds_and_emails(fresh: Fresh) {
+    let api = served(&fresh).await;
+    let event = json!({
+        "type": "Comment", "objects": "a1", "to": ["ada"], "text": "Benedict was here",
+        "actor": {"id": "ben", "name": "Benedict", "url": "https://a.example/ben"}, "data": {"by": "Benedict"},
+    });
+    assert_eq!(api.post("/v1/events", event).await.status, 202);
+    api.fan_out().await;
+    let before = api.get("/v1/users/ada/feed").await;
+    assert!(before.body.to_string().contains("Benedict"));
+
+    assert_eq!(api.delete("/v1/users/ben").await.status, 204);
+
+    let feed = api.get("/v1/users/ada/feed").await;
+    assert!(!feed.body.to_string().contains("Benedict"), "{}", feed.body);
+    let mails = sent_at(&api, monday(0)).await;
+    assert_eq!(mails.len(), 1);
+    assert!(!mails[0].filled().text.contains("Benedict"));
+    api.stop().await;
+}
