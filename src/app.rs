@@ -22,9 +22,7 @@ use crate::services::catalog::CatalogSource;
 use crate::services::clean::Cleaner;
 use crate::services::deliveries::DeliveryService;
 use crate::services::due::NextDigest;
-use crate::services::erasure::Eraser;
 use crate::services::explain::Explain;
-use crate::services::export::Exporter;
 use crate::services::fanout::{self, Fanouts, Lingering};
 use crate::services::feedback::FeedbackService;
 use crate::services::flush::Flush;
@@ -54,6 +52,7 @@ mod mailing;
 mod measured;
 mod moving;
 mod preview;
+mod users;
 mod watching;
 
 use accepting::Joined;
@@ -384,43 +383,6 @@ impl App {
             polls: self.polls.clone(),
             eraser: self.eraser(),
         }
-    }
-
-    /// Erases users.
-    pub fn eraser(&self) -> Eraser {
-        Eraser {
-            directory: self.store.clone(),
-            notes: self.store.clone(),
-            stacks: self.store.clone(),
-            inboxes: self.store.clone(),
-            journal: self.store.clone(),
-            deliveries: self.store.clone(),
-            batches: self.batches(),
-            polls: self.polls.clone(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
-            window_back: self.config.window_back,
-        }
-    }
-
-    /// Exports what is held about users.
-    pub fn exporter(&self) -> Exporter {
-        Exporter {
-            people: self.people(),
-            inboxes: self.store.clone(),
-            notes: self.store.clone(),
-            batches: self.batches(),
-            deliveries: self.store.clone(),
-            suppressions: self.store.clone(),
-            policies: self.policies.clone(),
-            clock: self.clock.clone(),
-            window_back: self.config.window_back,
-        }
-    }
-
-    /// Finds where users begin whose ids had belonged to deleted users.
-    pub fn starts(&self) -> &Arc<Starts> {
-        &self.starts
     }
 
     /// Whether mails leave for people and carry nothing to stop them by.

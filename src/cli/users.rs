@@ -103,9 +103,11 @@ impl One {
             several => {
                 let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
                 let ids = ids.join(", ");
-                Err(Usage::new(format!("several records have this address: {ids}"))
-                    .instead("one of these ids")
-                    .into())
+                Err(
+                    Usage::new(format!("several records have this address: {ids}"))
+                        .instead("one of these ids")
+                        .into(),
+                )
             }
         }
     }
@@ -130,7 +132,11 @@ impl Show {
         let counts = [
             (export.follows.len(), "follow", "follows"),
             (export.mutes.len(), "mute", "mutes"),
-            (export.events.len(), "event in the window", "events in the window"),
+            (
+                export.events.len(),
+                "event in the window",
+                "events in the window",
+            ),
             (export.batches.len(), "batch", "batches"),
             (export.deliveries.len(), "delivery", "deliveries"),
         ];

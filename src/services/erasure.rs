@@ -82,7 +82,7 @@ impl Eraser {
         Ok(all)
     }
 
-    /// Replaces the note, whoever else erases the same user at this moment.
+    /// Replaces the note, also while another call erases the same user.
     async fn note(&self, name: &str, next: Erasure) -> Result<()> {
         let next = next.to_string();
         loop {

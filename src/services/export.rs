@@ -11,8 +11,7 @@ use super::{Result, starts};
 use crate::clock::Clock;
 use crate::domain::{Day, FollowKey, Inbox, Policies, Stack, UserId, Window};
 use crate::store::{BatchFilter, Deliveries, DeliveryFilter, Inboxes, Notes, Suppressions};
-use crate::wire::export::{ExportedEvent, UserExport};
-use crate::wire::suppression::SuppressionView;
+use crate::wire::export::{ExportedEvent, UserExport, in_full};
 use crate::wire::user::{MuteView, UserView};
 
 /// Follows read at once.
@@ -80,24 +79,18 @@ impl Exporter {
             }
             None => None,
         };
-        let suppression = suppressed.map(|found| {
-            let address = found.address.reveal().to_owned();
-            SuppressionView {
-                address,
-                ..found.into()
-            }
-        });
         let mutes = parts.user.iter().flat_map(|user| user.mutes.all());
         Ok(Some(UserExport {
             user: user.clone(),
             at,
             mutes: mutes.map(MuteView::of).collect(),
-            record: parts.user.map(|user| UserView::exported(user, &self.policies)),
+            email: address.as_ref().map(in_full),
+            record: parts.user.map(|user| UserView::of(user, &self.policies)),
             follows,
             events,
             batches: self.batches.views(batches).await?,
             deliveries: deliveries.into_iter().map(Into::into).collect(),
-            suppression,
+            suppression: suppressed.map(Into::into),
         }))
     }
 

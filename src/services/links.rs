@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
 use super::Result;
-use crate::domain::{BrandName, Stop, UserId};
+use crate::domain::{Address, BrandName, Stop, User, UserId};
 use crate::mail::Personal;
 use crate::store::{Error, Notes};
 
@@ -53,6 +53,8 @@ const NOBODY: &str = "";
 pub struct Maker<'a> {
     public_url: &'a str,
     brand: Option<&'a BrandName>,
+    /// The address that the email goes to, for its one-click link.
+    address: Option<&'a Address>,
     keys: &'a Keys,
 }
 
@@ -84,6 +86,7 @@ impl Links {
         Ok(Some(Maker {
             public_url,
             brand,
+            address: None,
             keys,
         }))
     }
@@ -105,13 +108,17 @@ impl Links {
     /// it opens nothing. Needs no secret, so none is made up for it.
     pub fn stand_in(
         &self,
-        user: &UserId,
+        user: &User,
         stop: Option<&Stop>,
         mute: Option<&Stop>,
     ) -> Option<Personal> {
         let public_url = self.public_url.as_deref()?;
-        let token = |stop: &Stop| token::stand_in(self.brand.as_ref(), user, stop);
-        Some(personal(public_url, stop, mute, token))
+        let brand = self.brand.as_ref();
+        let token = |stop: &Stop, address: Option<&Address>| {
+            token::stand_in(brand, &user.id, stop, address)
+        };
+        let address = user.email.as_ref();
+        Some(personal(public_url, stop, mute, address, token))
     }
 
     /// Whose link it is, and what it ends.
@@ -126,7 +133,8 @@ impl Links {
     /// The token of the same mail of the same person that ends something else.
     pub async fn instead(&self, opened: &Opened, stop: &Stop) -> Result<String> {
         let (brand, keys) = (opened.brand.as_ref(), self.keys().await?);
-        Ok(keys.seal_in(brand, &opened.user, stop, opened.issued))
+        let address = opened.address.as_ref();
+        Ok(keys.seal_to(address, brand, &opened.user, stop, opened.issued))
     }
 
     /// The same of a link that is made at this moment, on a page.
@@ -161,8 +169,19 @@ impl Maker<'_> {
         mute: Option<&Stop>,
         begun: DateTime<Utc>,
     ) -> Personal {
-        let token = |stop: &Stop| self.keys.seal_in(self.brand, user, stop, begun);
-        personal(self.public_url, stop, mute, token)
+        let token = |stop: &Stop, address: Option<&Address>| {
+            self.keys.seal_to(address, self.brand, user, stop, begun)
+        };
+        personal(self.public_url, stop, mute, self.address, token)
+    }
+
+    /// The same for an email to this address. Its one-click link still stops email to the address
+    /// when the user is deleted.
+    pub fn to<'b>(&'b self, address: &'b Address) -> Maker<'b> {
+        Maker {
+            address: Some(address),
+            ..*self
+        }
     }
 }
 
@@ -174,13 +193,14 @@ fn personal(
     public_url: &str,
     stop: Option<&Stop>,
     mute: Option<&Stop>,
-    token: impl Fn(&Stop) -> String,
+    address: Option<&Address>,
+    token: impl Fn(&Stop, Option<&Address>) -> String,
 ) -> Personal {
-    let link = |stop: &Stop| page(public_url, &token(stop));
+    let link = |stop: &Stop| page(public_url, &token(stop, None));
     // The page has all that can be chosen, whatever the mail was about.
     let choices = link(&Stop::All);
     Personal {
-        unsubscribe: stop.map(link),
+        unsubscribe: stop.map(|stop| page(public_url, &token(stop, address))),
         preferences: format!("{choices}/preferences"),
         mute: mute.map(link),
     }

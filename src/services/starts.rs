@@ -3,7 +3,7 @@
 //! The rule (P8): the record says it; without a record the note of the deletion does. An answer is
 //! kept until a change notice names the user, and never for longer than `feed.fresh`.
 //!
-//! Begin with [`Starts::of`]; what a start means is in [`crate::domain::start`].
+//! Begin with [`Starts::of`]; [`crate::domain::start`] defines starts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -11,8 +11,8 @@ use chrono_tz::Tz;
 use futures::stream::BoxStream;
 
 use crate::domain::{
-    Address, BadStack, Day, Defect, Details, DueChoices, Event, Fanout, FollowKey, Id, Lease, Mailed,
-    Object, ObjectKey, PersonStacks, Point, Progress, User, UserId, Watermarks, Window,
+    Address, BadStack, Day, Defect, Details, DueChoices, Event, Fanout, FollowKey, Id, Lease,
+    Mailed, Object, ObjectKey, PersonStacks, Point, Progress, User, UserId, Watermarks, Window,
 };
 
 mod batches;

@@ -15,11 +15,12 @@ use super::answer::{Failure, failure, page};
 use super::asked::Asked;
 use super::form::{Form, Unreadable};
 use crate::app::App;
-use crate::domain::{FollowKey, ObjectKey, Policies, Stop, User};
+use crate::domain::{FollowKey, ObjectKey, Policies, Reason, Stop, User};
 use crate::render::Page;
 use crate::render::pages::{Stopping, Tokens};
 use crate::services::links::{Opened, Refused};
 use crate::services::people::FollowInput;
+use crate::services::suppressions::SuppressionInput;
 
 /// The user of a link and its scope.
 pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
@@ -148,6 +149,14 @@ pub(super) async fn act(
             return Err(Unreadable::bad(why).into());
         }
         if before.is_none() {
+            // The reader gets no email at this address any more, also if another record has it.
+            if let Some(address) = opened.address.clone() {
+                let stop = SuppressionInput {
+                    source: Some("link".into()),
+                    ..SuppressionInput::new(address, Reason::Unsubscribe)
+                };
+                app.suppressions().add(vec![stop]).await?;
+            }
             return Err(Failure::Gone);
         }
         let again = match &opened.stop {

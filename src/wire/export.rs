@@ -10,7 +10,7 @@ use super::delivery::DeliveryRow;
 use super::suppression::SuppressionView;
 use super::user::{MuteView, UserView};
 use crate::domain::inbox::ItemState;
-use crate::domain::{EventType, FollowKey, Id, ObjectId, Position, UserId};
+use crate::domain::{Address, EventType, FollowKey, Id, ObjectId, Position, UserId};
 
 /// An export of one user.
 #[derive(Debug, Serialize)]
@@ -19,7 +19,9 @@ pub struct UserExport {
     pub user: UserId,
     /// When the export was made.
     pub at: DateTime<Utc>,
-    /// The record, with its address in full; `None` where there is none.
+    /// The address of the record, in full.
+    pub email: Option<String>,
+    /// The record, its address masked; `None` where there is none.
     pub(crate) record: Option<UserView>,
     /// All keys that the user follows.
     pub follows: Vec<FollowKey>,
@@ -49,6 +51,11 @@ pub struct ExportedEvent {
     pub event: Option<Id>,
     /// When it happened.
     pub happened: DateTime<Utc>,
-    /// What the user did with it in the feed.
+    /// Its state in the feed.
     pub state: ItemState,
+}
+
+/// An address as its own user may see it.
+pub(crate) fn in_full(address: &Address) -> String {
+    address.reveal().to_owned()
 }

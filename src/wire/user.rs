@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use crate::domain::mute::Title;
 use crate::domain::{
-    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Mute, Mutes, Point, Policies, Quiet,
-    Route, Schedule, Subject, User, UserId, duration,
+    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Mute, Mutes, Point, Policies,
+    Quiet, Route, Schedule, Subject, User, UserId, duration,
 };
 
-/// A record as it is shown; the address is masked unless it is exported.
+/// A record as it is shown.
 #[derive(Debug, Serialize)]
 pub(crate) struct UserView {
     id: UserId,
@@ -47,15 +47,6 @@ struct TypeView {
 }
 
 impl UserView {
-    /// The same with the address in full, for the user's own export.
-    pub(crate) fn exported(user: User, policies: &Policies) -> Self {
-        let email = user.email.as_ref().map(|address| address.reveal().to_owned());
-        Self {
-            email,
-            ..Self::of(user, policies)
-        }
-    }
-
     /// Types go by the route that they are mailed by: what was chosen before and cannot be any more
     /// is not shown.
     pub(crate) fn of(user: User, policies: &Policies) -> Self {

@@ -17,7 +17,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::domain::mute::Title;
-use crate::domain::{BrandName, EventType, FollowKey, Stop, Subject, UserId};
+use crate::domain::{Address, BrandName, EventType, FollowKey, Stop, Subject, UserId};
 
 /// How long a link works after its mail was made.
 pub const VALID: TimeDelta = TimeDelta::days(365);
@@ -28,12 +28,17 @@ const EVERYTHING: char = '1';
 const NAMED: char = '2';
 /// The same of those that also name the brand of their mail, before what they end.
 const BRANDED: char = '3';
+/// The same of those that also name the address that the email goes to, before the brand. A brand
+/// without a name is the default.
+const ADDRESSED: char = '4';
 /// Bytes of the proof that we made it.
 const PROOF: usize = 16;
 /// Bytes of the moment: seconds since 1970.
 const MOMENT: usize = 4;
 /// No person's name and no end make a longer one.
 const MAX_CHARS: usize = 1_024;
+/// A token that would hold more bytes leaves the address out.
+const MAX_ADDRESSED: usize = 500;
 /// What a named end begins with.
 const DIGEST: u8 = 0;
 const ALONE: u8 = 1;
@@ -61,6 +66,8 @@ pub struct Opened {
     pub stop: Stop,
     /// Of which brand its mail was; `None` for the default.
     pub brand: Option<BrandName>,
+    /// The address that its email went to, if the link says it.
+    pub address: Option<Address>,
     /// When its mail was begun, to the second.
     pub issued: DateTime<Utc>,
 }
@@ -71,6 +78,7 @@ pub struct Keys {
     everything: Pair,
     named: Pair,
     branded: Pair,
+    addressed: Pair,
 }
 
 /// The keys of one version, so that none passes for one of another.
@@ -103,6 +111,7 @@ impl Keys {
             everything: pair(EVERYTHING),
             named: pair(NAMED),
             branded: pair(BRANDED),
+            addressed: pair(ADDRESSED),
         }
     }
 
@@ -119,11 +128,24 @@ impl Keys {
         stop: &Stop,
         issued: DateTime<Utc>,
     ) -> String {
+        self.seal_to(None, brand, user, stop, issued)
+    }
+
+    /// The same of an email to this address, if the link is to say it.
+    pub fn seal_to(
+        &self,
+        address: Option<&Address>,
+        brand: Option<&BrandName>,
+        user: &UserId,
+        stop: &Stop,
+        issued: DateTime<Utc>,
+    ) -> String {
+        let address = address.filter(|address| fits(address, brand, user, stop));
         let seconds = u32::try_from(issued.timestamp()).unwrap_or_default();
         let mut inside = seconds.to_be_bytes().to_vec();
-        inside.extend(written(stop, brand));
+        inside.extend(written(stop, brand, address));
         inside.extend_from_slice(user.as_str().as_bytes());
-        let version = version(stop, brand);
+        let version = version(stop, brand, address);
         let pair = self.of(version);
         let mut bytes = pair.proof(&inside).to_vec();
         pair.mask(&bytes, &mut inside);
@@ -144,7 +166,7 @@ impl Keys {
         // Programs that find links in text may take the punctuation after them for a part.
         let token =
             token.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '>', '\'', '"']);
-        let mut versions = [EVERYTHING, NAMED, BRANDED].into_iter();
+        let mut versions = [EVERYTHING, NAMED, BRANDED, ADDRESSED].into_iter();
         let version = versions.find(|one| token.starts_with(*one))?;
         let rest = token.strip_prefix(version)?;
         if rest.len() > MAX_CHARS {
@@ -160,18 +182,26 @@ impl Keys {
         }
         let (seconds, rest) = inside.split_first_chunk::<MOMENT>()?;
         let issued = DateTime::from_timestamp(i64::from(u32::from_be_bytes(*seconds)), 0)?;
+        let (address, rest) = match version {
+            ADDRESSED => {
+                let (address, rest) = name(rest)?;
+                (Some(Address::stored(address).ok()?), rest)
+            }
+            _ => (None, rest),
+        };
         let (brand, rest) = match version {
-            BRANDED => brand(rest)?,
+            BRANDED | ADDRESSED => brand(rest)?,
             _ => (None, rest),
         };
         let (stop, user) = match version {
-            NAMED | BRANDED => read(rest)?,
+            NAMED | BRANDED | ADDRESSED => read(rest)?,
             _ => (Stop::All, rest),
         };
         Some(Opened {
             user: UserId::stored(std::str::from_utf8(user).ok()?),
             stop,
             brand,
+            address,
             issued,
         })
     }
@@ -180,6 +210,7 @@ impl Keys {
         match version {
             NAMED => &self.named,
             BRANDED => &self.branded,
+            ADDRESSED => &self.addressed,
             _ => &self.everything,
         }
     }
@@ -203,22 +234,31 @@ impl Pair {
     }
 }
 
-fn version(stop: &Stop, brand: Option<&BrandName>) -> char {
+/// Whether a link that says this address stays short enough for a header's line.
+fn fits(address: &Address, brand: Option<&BrandName>, user: &UserId, stop: &Stop) -> bool {
+    written(stop, brand, Some(address)).len() + user.as_str().len() <= MAX_ADDRESSED
+}
+
+fn version(stop: &Stop, brand: Option<&BrandName>, address: Option<&Address>) -> char {
     match stop {
+        _ if address.is_some() => ADDRESSED,
         _ if brand.is_some() => BRANDED,
         Stop::All => EVERYTHING,
         Stop::Digest | Stop::Alone | Stop::Types(_) | Stop::Follow(_) | Stop::Subject(..) => NAMED,
     }
 }
 
-/// The brand and what a token ends, as they stand before the person; nothing where that is
-/// everything, of the default.
-fn written(stop: &Stop, brand: Option<&BrandName>) -> Vec<u8> {
-    let Some(brand) = brand else {
+/// The address, the brand and what a token ends, as they stand before the person; nothing where
+/// that is everything, of the default, to no address.
+fn written(stop: &Stop, brand: Option<&BrandName>, address: Option<&Address>) -> Vec<u8> {
+    if brand.is_none() && address.is_none() {
         return ended(stop);
-    };
+    }
     let mut bytes = Vec::new();
-    put(&mut bytes, brand.as_str());
+    if let Some(address) = address {
+        put(&mut bytes, address.reveal());
+    }
+    put(&mut bytes, brand.map_or("", BrandName::as_str));
     match stop {
         Stop::All => bytes.push(ALL),
         named => bytes.extend(ended(named)),
@@ -277,7 +317,8 @@ fn name(bytes: &[u8]) -> Option<(&str, &[u8])> {
 /// The brand that was written, and what follows it.
 fn brand(bytes: &[u8]) -> Option<(Option<BrandName>, &[u8])> {
     let (name, rest) = name(bytes)?;
-    Some((Some(BrandName::stored(name)), rest))
+    let brand = (!name.is_empty()).then(|| BrandName::stored(name));
+    Some((brand, rest))
 }
 
 /// What was written, and what follows it.
@@ -312,10 +353,16 @@ fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
 
 /// As many characters as this person's tokens of this end have; it opens nothing, whatever the
 /// secret.
-pub fn stand_in(brand: Option<&BrandName>, user: &UserId, stop: &Stop) -> String {
+pub fn stand_in(
+    brand: Option<&BrandName>,
+    user: &UserId,
+    stop: &Stop,
+    address: Option<&Address>,
+) -> String {
     const BITS: usize = 6;
-    let bytes = PROOF + MOMENT + written(stop, brand).len() + user.as_str().len();
-    "0".repeat(version(stop, brand).len_utf8() + (bytes * 8).div_ceil(BITS))
+    let address = address.filter(|address| fits(address, brand, user, stop));
+    let bytes = PROOF + MOMENT + written(stop, brand, address).len() + user.as_str().len();
+    "0".repeat(version(stop, brand, address).len_utf8() + (bytes * 8).div_ceil(BITS))
 }
 
 fn keyed(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {

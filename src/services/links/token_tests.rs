@@ -55,6 +55,7 @@ fn a_token_opens_to_the_person_and_the_end_it_was_made_for() {
                 user: user.clone(),
                 stop: stop.clone(),
                 brand: None,
+                address: None,
                 issued: at(0),
             };
             assert_eq!(keys().open(&token, at(1)), Ok(opened));
@@ -157,7 +158,7 @@ fn a_person_whose_name_is_the_end_of_another_link_gets_no_such_link() {
 #[test]
 fn what_stands_in_for_a_token_is_as_long_and_opens_nothing() {
     for (user, stop) in names().iter().zip(stops()) {
-        let stand_in = stand_in(None, user, &stop);
+        let stand_in = stand_in(None, user, &stop, None);
 
         let token = keys().seal(user, &stop, at(0));
         assert_eq!(stand_in.len(), token.len(), "{user}");
@@ -186,7 +187,7 @@ fn a_token_of_a_brand_says_which_and_is_none_of_another() {
             let said = (opened.user, opened.stop, opened.brand);
             assert_eq!(said, (user.clone(), stop.clone(), Some(brands[0].clone())));
             assert!(ours != theirs && ours != of(None));
-            let stand_in = stand_in(Some(&brands[0]), &user, &stop);
+            let stand_in = stand_in(Some(&brands[0]), &user, &stop, None);
             assert_eq!(stand_in.len(), ours.len());
             assert!(ours.len() < MAX_CHARS, "{} characters", ours.len());
             // What is signed for one version is nothing in another.
@@ -194,4 +195,33 @@ fn a_token_of_a_brand_says_which_and_is_none_of_another() {
             assert_eq!(keys().open(&forged, at(1)), Err(Refused::Forged));
         }
     }
+}
+
+#[test]
+fn a_token_says_the_address_that_its_email_went_to() {
+    let (address, brand) = (
+        Address::new("mara@example.org").unwrap(),
+        BrandName::stored("acme"),
+    );
+    for brand in [None, Some(&brand)] {
+        for (user, stop) in names().iter().zip(stops().iter().cycle()) {
+            let token = keys().seal_to(Some(&address), brand, user, stop, at(0));
+            let opened = keys().open(&token, at(1)).unwrap();
+
+            let said = (&opened.user, &opened.stop, opened.brand.as_ref());
+            assert_eq!(said, (user, stop, brand));
+            let short = token.starts_with('4');
+            assert_eq!(opened.address, short.then(|| address.clone()));
+            assert!(
+                token.len() < MAX_CHARS && !token.contains("mara"),
+                "{token}"
+            );
+            assert_eq!(
+                stand_in(brand, user, stop, Some(&address)).len(),
+                token.len()
+            );
+        }
+    }
+    let token = keys().seal_to(Some(&address), None, &mara(), &Stop::Digest, at(0));
+    assert_eq!(keys().open(&token, at(1)).unwrap().address, Some(address));
 }

@@ -408,7 +408,10 @@ impl Compose {
         let issued = user
             .start
             .map_or(row.created, |start| start.valid_from(row.created));
-        let personal = maker.map(|maker| maker.personal(&row.user, stop, mute, issued));
+        let personal = maker.map(|maker| {
+            let maker = maker.to(&to);
+            maker.personal(&row.user, stop, mute, issued)
+        });
         let further = self.headers.of(row, &told, &self.policies);
         let locale = self.renderer.locale_of(user);
         let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz, locale);

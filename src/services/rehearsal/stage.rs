@@ -170,7 +170,7 @@ impl<'a> Stage<'a> {
         let stop = Stop::of_mail(mail.content, occasion, &compose.policies);
         let mute = Stop::of_subject(mail.content, occasion, &compose.policies);
         let (links, stop, mute) = (&compose.links, stop.as_ref(), mute.as_ref());
-        let stand_in = links.stand_in(&mail.user.id, stop, mute);
+        let stand_in = links.stand_in(mail.user, stop, mute);
         let rendered = compose.rendered(mail.user, mail.content, occasion, self.at);
         let (rendered, to) = match (rendered, mail.user.reachable()) {
             (Ok(rendered), Ok(to)) => (rendered, to),

@@ -20,6 +20,7 @@ on_both_stores! {
     a_deletion_that_was_cut_short_is_finished_by_repeating_it
     the_next_creation_finishes_a_deletion_that_was_cut_short
     a_deleted_actor_has_no_name_in_feeds_and_emails
+    one_click_of_a_deleted_user_still_stops_email_to_the_address
 }
 
 const TYPES: &str = r#"
@@ -293,5 +294,35 @@ async fn a_deleted_actor_has_no_name_in_feeds_and_emails(fresh: Fresh) {
     let mails = sent_at(&api, monday(0)).await;
     assert_eq!(mails.len(), 1);
     assert!(!mails[0].filled().text.contains("Benedict"));
+    api.stop().await;
+}
+
+async fn one_click_of_a_deleted_user_still_stops_email_to_the_address(fresh: Fresh) {
+    let api = served(&fresh).await;
+    happens(&api, "Comment", "a1").await;
+    let mails = sent_at(&api, monday(0)).await;
+    let link = mails[0].personal.as_ref().unwrap().unsubscribe.clone();
+    let link = link.unwrap();
+    let (_, link) = link.split_once("/u/").unwrap();
+    let link = format!("/u/{link}");
+    assert_eq!(api.delete("/v1/users/ada").await.status, 204);
+    let suppressed = async || {
+        let list = api.get("/v1/suppressions").await;
+        list.body["suppressions"].clone()
+    };
+
+    let read = api.browse(&link).await;
+    let before = suppressed().await;
+    let clicks = [
+        api.submit(&link, CLICK).await,
+        api.submit(&link, CLICK).await,
+    ];
+
+    assert_eq!((read.status, before), (404, json!([])));
+    assert_eq!(clicks.map(|click| click.status), [200, 200]);
+    let after = suppressed().await;
+    assert_eq!(after.as_array().unwrap().len(), 1, "{after}");
+    assert_eq!(after[0]["address"], "a…@example.org");
+    assert_eq!(after[0]["reason"], "unsubscribe");
     api.stop().await;
 }

@@ -25,7 +25,7 @@ macro_rules! helps {
     )*};
 }
 
-helps!(serve demo notify feed explain flush digest worker batches deliveries archive restore import status doctor preview simulate suppressions keys token config);
+helps!(serve demo notify feed explain flush digest worker batches deliveries archive restore import status doctor preview simulate suppressions users keys token config);
 
 #[test]
 fn send_test() {

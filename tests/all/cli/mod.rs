@@ -33,6 +33,7 @@ mod simulate;
 mod stories;
 mod suppressions;
 mod trouble;
+mod users;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

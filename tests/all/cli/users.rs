@@ -1,0 +1,47 @@
+//! `users`: one user is shown, exported and erased, by id or by address.
+
+use serde_json::Value;
+
+use super::Desk;
+
+#[test]
+fn a_user_is_exported_and_erased_by_address() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "ArtworkPublished", "a1", "--to", "ada"])
+        .done();
+
+    let shown = desk.run(&["users", "show", "ada"]).done();
+    let exported = desk.run(&["users", "export", "ADA@example.org"]).json();
+    let erased = desk.run(&["users", "erase", "ada@example.org"]).done();
+    let again = desk.run(&["users", "erase", "ada"]);
+
+    assert!(shown.contains("a…@example.org"), "{shown}");
+    assert!(shown.contains("1 event in the window"), "{shown}");
+    assert_eq!(exported["user"], "ada");
+    assert_eq!(exported["email"], "ada@example.org");
+    assert_eq!(exported["events"][0]["object"], "a1");
+    assert!(
+        exported["follows"]
+            .as_array()
+            .is_some_and(|keys| !keys.is_empty())
+    );
+    assert_eq!(erased, "erased ada\n");
+    assert_eq!((again.code, again.out.as_str()), (1, ""));
+    let left = desk.run(&["users", "export", "ada"]);
+    assert_eq!((left.code, left.out.as_str()), (1, ""));
+}
+
+#[test]
+fn an_address_of_two_records_names_neither() {
+    let desk = Desk::with_people();
+    let twins = r#"{"id": "twin", "email": "Ada@Example.org", "confirmed": true}"#;
+    desk.write("twins.ndjson", twins);
+    desk.run(&["import", "users", "twins.ndjson"]).done();
+
+    let refused = desk.run(&["users", "erase", "ada@example.org"]);
+    let kept = desk.run(&["users", "show", "twin", "--json"]).json();
+
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("ada, twin"), "{}", refused.err);
+    assert_eq!(kept["confirmed"], Value::Bool(true));
+}
