@@ -9,9 +9,9 @@
 //! put off is never put off beyond `max_wait` from the opening, and an early clock closes nothing
 //! early.
 //!
-//! Somebody's quiet hours hold a batch: what joins while they last says until when
-//! ([`BatchPolicy::held_until`]), and whoever is about to close one holds it
-//! ([`Accumulator::hold`]), so that quiet hours count that were chosen since.
+//! A user's quiet hours defer a batch: events that join in them say until when
+//! ([`BatchPolicy::held_until`]), and the closer defers a batch that is due in them
+//! ([`Accumulator::defer`]). A batch whose deferral has ended is due, however late the closer looks.
 
 use chrono::{DateTime, Utc};
 
@@ -180,6 +180,8 @@ pub struct Batch {
     /// When it is due: by the formula while it is open, and the moment at which it began to close
     /// if that was earlier.
     pub closes_at: DateTime<Utc>,
+    /// Whether `closes_at` is the end of quiet hours instead of the formula's time.
+    pub deferred: bool,
     /// What of it is mailed at once; [`Lead::None`] unless the policy is a leading one.
     pub lead: Lead,
     /// What its mail will tell; without what the lead holds.
@@ -234,6 +236,7 @@ impl Batch {
             opened_at: at,
             last_event_at: at,
             closes_at: policy.closes_at(at, at),
+            deferred: false,
             lead: Lead::None,
             contents: Contents::default(),
             policy: String::new(),
@@ -284,16 +287,25 @@ impl Batch {
         }
         self.policy = policy.fingerprint();
         self.last_event_at = self.last_event_at.max(at);
+        // Once a deferral has ended, a late event must not put the closing off again.
+        if !self.deferred || at < self.closes_at {
+            self.schedule(at, policy);
+        }
+        self.contents.count - before
+    }
+
+    fn schedule(&mut self, at: DateTime<Utc>, policy: &BatchPolicy) {
         self.closes_at = policy.closes_at(self.opened_at, self.last_event_at);
+        self.deferred = false;
         let ends = policy.is_immediate() || policy.is_full(self.contents.count);
         match policy.held_until {
             // In quiet hours what would end at once gathers until they are over.
-            Some(until) if ends => self.closes_at = until,
-            Some(until) => self.closes_at = self.closes_at.max(until),
+            Some(until) if ends || until > self.closes_at => {
+                (self.closes_at, self.deferred) = (until, true);
+            }
             None if ends => self.begin_closing(at),
-            None => {}
+            _ => {}
         }
-        self.contents.count - before
     }
 
     fn begin_closing(&mut self, at: DateTime<Utc>) {
@@ -351,10 +363,19 @@ impl Batch {
         out
     }
 
-    /// While it gathers, it closes no earlier than then.
-    fn hold(&mut self, until: DateTime<Utc>) {
-        if self.state == BatchState::Open {
-            self.closes_at = self.closes_at.max(until);
+    /// Puts the closing of an open batch off until then, when the user's quiet hours end.
+    fn defer(&mut self, until: DateTime<Utc>) {
+        if self.state == BatchState::Open && until > self.closes_at {
+            (self.closes_at, self.deferred) = (until, true);
+        }
+    }
+
+    /// The moment whose quiet hours count for this batch, if it is looked at now. A deferred batch
+    /// asks for the end of its deferral: only hours chosen since then can cover that moment.
+    pub fn asks_quiet_hours_at(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        match self.deferred {
+            true => self.closes_at,
+            false => self.closes_at.max(now),
         }
     }
 

@@ -170,10 +170,10 @@ impl Accumulator {
         self.open.as_ref().filter(|open| now >= open.closes_at)
     }
 
-    /// Holds the open batch until then: see [`crate::domain::Quiet`].
-    pub fn hold(&mut self, until: DateTime<Utc>) {
+    /// Defers the open batch until its user's quiet hours end: see [`crate::domain::Quiet`].
+    pub fn defer(&mut self, until: DateTime<Utc>) {
         if let Some(open) = &mut self.open {
-            open.hold(until);
+            open.defer(until);
         }
     }
 
@@ -325,6 +325,7 @@ impl Batch {
             opened_at: self.opened_at,
             last_event_at: self.opened_at,
             closes_at: now,
+            deferred: false,
             lead: super::Lead::None,
             contents,
             policy: self.policy.clone(),

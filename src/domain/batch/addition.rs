@@ -87,6 +87,7 @@ impl Addition {
         open.state == BatchState::Open
             && accumulator.ended.is_empty()
             && !open.is_leading()
+            && !open.deferred
             && open.policy == self.policy
             && self.count_to.is_none_or(|most| open.contents.count <= most)
             && open.joined.len() <= self.joined_to

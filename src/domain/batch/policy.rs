@@ -87,9 +87,8 @@ impl BatchPolicy {
         let full = self.close_at.map_or(0, NonZeroU64::get);
         let (window, cooldown) = (seconds(self.window), seconds(self.cooldown));
         let leading = if self.leading { " leading" } else { "" };
-        let held = self.held_until.map_or("", |_| " held");
         format!(
-            "{window}/{cooldown}/{longest}/{full} {}{leading}{held}",
+            "{window}/{cooldown}/{longest}/{full} {}{leading}",
             self.keep
         )
     }

@@ -49,7 +49,7 @@ impl Closer {
         if due.is_empty() {
             return Ok(None);
         }
-        self.quiet.hold(&mut due, now).await?;
+        self.quiet.defer(&mut due, now).await?;
         let mut held = Vec::with_capacity(due.len());
         for mut accumulator in due {
             accumulator.advance(now, || self.ids.next(now));

@@ -1,13 +1,13 @@
-//! Quiet hours hold what would close.
+//! Defers batches that are due in their user's quiet hours.
 //!
-//! The rule (P7): they are asked of the person's record just before a batch closes, so those count
-//! that were chosen while it was open; what a person closes by hand, or an operator, closes. A
-//! batch that keeps anything mandatory is not held, its lead aside, which leaves at once.
+//! The rule (P7): the user's record is read just before a batch closes, so hours chosen while it
+//! was open count. A deferral that has ended is not repeated, however late the closer looks. A
+//! batch that an operator closes is not deferred, nor one that keeps a mandatory event.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 
 use crate::domain::batch::Accumulator;
@@ -33,8 +33,8 @@ impl QuietHours {
         }
     }
 
-    /// Holds what would close by now of people whose hours are quiet.
-    pub(super) async fn hold(
+    /// Defers the batches that are due now and whose users have quiet hours.
+    pub(super) async fn defer(
         &self,
         accumulators: &mut [Accumulator],
         now: DateTime<Utc>,
@@ -47,7 +47,7 @@ impl QuietHours {
                 self.until(user, batch, now)
             });
             if let Some(until) = until {
-                accumulator.hold(until);
+                accumulator.defer(until);
             }
         }
         Ok(())
@@ -64,19 +64,19 @@ impl QuietHours {
         let people = self.people(whose(batches.iter().filter(open))).await?;
         let held = |batch: &Batch| {
             let user = people.get(&batch.user).filter(|_| open(&batch))?;
-            let until = self.until(user, batch, batch.closes_at.max(now));
-            // One that was held closes when they end.
-            let before = batch.closes_at - TimeDelta::milliseconds(1);
-            let was_held = || self.until(user, batch, before);
-            until.or_else(|| was_held().filter(|until| *until == batch.closes_at))
+            let deferred = || (batch.deferred && batch.closes_at > now).then_some(batch.closes_at);
+            self.until(user, batch, now).or_else(deferred)
         };
         Ok(batches.iter().map(held).collect())
     }
 
-    fn until(&self, user: &User, batch: &Batch, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        // A lead that waits leaves at once, whatever holds the rest.
+    /// When the quiet hours end that a batch has to wait for, if there are any.
+    fn until(&self, user: &User, batch: &Batch, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        // A waiting lead leaves at once, even if the rest is deferred.
         let kinds = batch.contents.items.iter().map(|item| &item.t);
-        user.quiet_until(kinds, at, self.tz, &self.policies)
+        let at = batch.asks_quiet_hours_at(now);
+        let until = user.quiet_until(kinds, at, self.tz, &self.policies);
+        until.filter(|until| *until > now)
     }
 
     /// The records of those of these people who have quiet hours.

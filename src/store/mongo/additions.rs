@@ -106,6 +106,7 @@ fn query(which: Document, fanouts: Vec<Bson>, addition: &Addition) -> Document {
         "open.policy": &addition.policy,
         "open.joined": {"$nin": fanouts.clone()},
         "open.lead": {"$exists": false},
+        "open.deferred": {"$exists": false},
         "ended": {"$exists": false},
         "memories.joined": {"$nin": fanouts},
     };

@@ -64,6 +64,7 @@ record! {
         key: Text<BatchKey> = None,
         id: Oid = Some(Oid(batch.id)),
         state: BatchState = Some(batch.state),
+        deferred: bool = batch.deferred.then_some(true),
         count: Count<u64> = Some(Count(batch.contents.count)),
         items: Vec<ItemRecord> = Some(As::keep(&batch.contents.items)),
         joined: Oids = Some(As::keep(&batch.joined)),
@@ -85,6 +86,8 @@ record! {
         user: needs("user", record.user)?.told()?,
         key: needs("key", record.key)?.0,
         state: needs("state", record.state)?,
+        // Older writers leave it out.
+        deferred: record.deferred.unwrap_or(false),
         lead: match (record.lead, record.led) {
             (Some(lead), _) => Lead::Waiting {
                 contents: Contents {

@@ -30,6 +30,7 @@ fn batch(lead: Lead) -> Batch {
         opened_at: at(1),
         last_event_at: at(2),
         closes_at: at(3),
+        deferred: true,
         lead,
         contents: Contents {
             count: 7,
@@ -116,6 +117,19 @@ fn an_accumulator_is_read_as_written() {
 }
 
 #[test]
+fn a_batch_of_an_older_writer_is_not_deferred() {
+    for batch in leads() {
+        let document = write_bson("testing", &BatchRecord::filed(&batch)).unwrap();
+        let mut document = Document::try_from(document).unwrap();
+        document.remove("deferred");
+        let document = RawDocumentBuf::try_from(&document).unwrap();
+        let deferred = false;
+        let expected = Batch { deferred, ..batch };
+        assert_eq!(read_bson::<BatchRecord>(&document).unwrap(), expected);
+    }
+}
+
+#[test]
 fn documents_and_json_are_written_as_ever() {
     let [_, _, batch] = leads();
     let date = bson::DateTime::from_millis;
@@ -123,7 +137,7 @@ fn documents_and_json_are_written_as_ever() {
     let document = Document::try_from(document).unwrap();
     let expected = doc! {
         "_id": oid(9), "user": "$ne", "key": "type:T", "state": "closing", "opened": date(1), "last": date(2),
-        "closes": date(3), "count": 7_i64, "items": [{"t": "T", "o": "$o.1", "i": oid(1)}], "policy": "p",
+        "closes": date(3), "deferred": true, "count": 7_i64, "items": [{"t": "T", "o": "$o.1", "i": oid(1)}], "policy": "p",
         "joined": [oid(1), oid(2)], "lead": {"count": 1_i64, "items": [], "joined": [oid(3)]},
         "taken": [{"t": "T", "o": "$o.1", "i": oid(1)}], "settled": date(4),
     };
@@ -135,7 +149,7 @@ fn documents_and_json_are_written_as_ever() {
     let hex = |byte: u8| id(byte).to_string();
     let item = json!([hex(1), "T", "$o.1"]);
     let expected = json!({
-        "id": hex(9), "state": "closing", "settled": 4, "opened": 1, "last": 2, "closes": 3, "policy": "p",
+        "id": hex(9), "state": "closing", "settled": 4, "opened": 1, "last": 2, "closes": 3, "deferred": true, "policy": "p",
         "contents": {"count": 7, "items": [item], "joined": hex(1) + &hex(2)},
         "lead": {"count": 1, "items": [], "joined": hex(3)}, "taken": [item],
     });

@@ -25,6 +25,9 @@ on_both_stores! {
     what_is_mandatory_leaves_in_quiet_hours
     digests_and_what_is_closed_by_hand_leave
     batches_and_explanations_say_when_it_closes_and_why
+    quiet_hours_delay_a_batch_once_however_late_the_worker_looks
+    events_that_join_after_the_quiet_hours_do_not_start_another_delay
+    longer_quiet_hours_chosen_meanwhile_still_count
 }
 
 const CONFIG: &str = r#"
@@ -287,4 +290,86 @@ async fn batches_and_explanations_say_when_it_closes_and_why(fresh: Fresh) {
             (morning(), Some(morning()))
         );
     }
+}
+
+/// The routes that wait for quiet hours: within a batch, and at once.
+const ROUTES: [&str; 2] = ["ArtworkPublished", "Alarm"];
+
+/// Sets quiet hours for Ada in UTC.
+async fn ada_is_quiet(town: &Town, from: &str, to: &str) {
+    town.change("ada", |ada| {
+        ada.tz = Some(chrono_tz::UTC);
+        ada.quiet = Some(quiet(from, to));
+    })
+    .await;
+}
+
+async fn quiet_hours_delay_a_batch_once_however_late_the_worker_looks(fresh: Fresh) {
+    let town = town(&fresh).await;
+    // Two minutes a day are not quiet, and a worker that cron starts every five minutes misses them.
+    ada_is_quiet(&town, "22:00", "21:58").await;
+    town.clock.set(at("2014-04-19T12:01:00Z"));
+    for kind in ROUTES {
+        happens(&town, kind, &["a1"], to(&["ada"])).await;
+    }
+    let mut left = Vec::new();
+    let mut look = at("2014-04-19T21:51:00Z");
+    while look < at("2014-04-19T22:30:00Z") {
+        let before = town.mails().len();
+        let [after, _] = mailed_at(&town, look).await;
+        left.extend((before..after).map(|_| look));
+        look += TimeDelta::minutes(5);
+    }
+
+    // Another worker is away for as long as the user's hours are open.
+    ada_is_quiet(&town, "22:00", "07:00").await;
+    town.clock.set(at("2014-04-22T01:00:00Z"));
+    for kind in ROUTES {
+        happens(&town, kind, &["a2"], to(&["ada"])).await;
+    }
+    let night = mailed_at(&town, at("2014-04-22T06:59:59Z")).await;
+    let evening = mailed_at(&town, at("2014-04-22T22:30:00Z")).await;
+
+    assert_eq!(left, [at("2014-04-19T22:01:00Z"); 2]);
+    assert_eq!((night, evening), ([2, 0], [4, 0]));
+}
+
+async fn events_that_join_after_the_quiet_hours_do_not_start_another_delay(fresh: Fresh) {
+    let town = town(&fresh).await;
+    ada_is_quiet(&town, "22:00", "21:58").await;
+    town.clock.set(at("2014-04-19T12:01:00Z"));
+    for kind in ROUTES {
+        happens(&town, kind, &["a1"], to(&["ada"])).await;
+    }
+    let delayed = mailed_at(&town, at("2014-04-19T21:56:00Z")).await;
+    // They join while the hours are open, and in the next quiet hours.
+    for (object, then) in [("a2", "21:59:00"), ("a3", "22:00:30")] {
+        town.clock.set(at(&format!("2014-04-19T{then}Z")));
+        for kind in ROUTES {
+            happens(&town, kind, &[object], to(&["ada"])).await;
+        }
+    }
+
+    let after = mailed_at(&town, at("2014-04-19T22:01:00Z")).await;
+
+    assert_eq!((delayed[0], after[0] >= 2), (0, true), "{after:?}");
+    let texts: Vec<String> = town.mails().iter().map(|mail| mail.filled().text).collect();
+    let first = texts.iter().filter(|text| text.contains("Work a1."));
+    assert_eq!(first.count(), 2, "{texts:#?}");
+}
+
+async fn longer_quiet_hours_chosen_meanwhile_still_count(fresh: Fresh) {
+    let town = town(&fresh).await;
+    ada_is_quiet(&town, "22:00", "07:00").await;
+    town.clock.set(at("2014-04-19T23:00:00Z"));
+    for kind in ROUTES {
+        happens(&town, kind, &["a1"], to(&["ada"])).await;
+    }
+    mailed_at(&town, at("2014-04-19T23:30:00Z")).await;
+    ada_is_quiet(&town, "22:00", "09:00").await;
+
+    let seven = mailed_at(&town, at("2014-04-20T07:00:00Z")).await;
+    let nine = mailed_at(&town, at("2014-04-20T09:00:00Z")).await;
+
+    assert_eq!((seven, nine), ([0, 0], [2, 0]));
 }

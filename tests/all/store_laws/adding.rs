@@ -49,8 +49,11 @@ pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing
         leading: true,
         ..cooling
     };
+    let mut deferred = by("deferred", &cooling, &[14]);
+    deferred.defer(noon() + minutes(10));
     let accumulators = [
         by("fits", &cooling, &[1]),
+        deferred,
         by("knows", &cooling, &[7, 50]),
         by("fills", &cooling, &[9, 10, 11]),
         by("other", &WINDOW, &[12]),
