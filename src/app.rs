@@ -259,6 +259,7 @@ impl App {
             objects: self.store.clone(),
             retractions: self.store.clone(),
             policies: self.policies.clone(),
+            directory: self.store.clone(),
             shelf: Some(self.shelf.clone()),
         }
     }

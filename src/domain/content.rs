@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::details::Details;
-use super::name::{EventType, FollowKey, ObjectId};
+use super::details::{Details, show_newest_names};
+use super::name::{EventType, FollowKey, ObjectId, UserId};
 use super::object::Object;
 use super::policy::{Phrase, Policies};
 
@@ -72,6 +72,35 @@ impl Item {
         let name = actor.and_then(|actor| actor.name.as_deref());
         name.or(self.object.by.as_deref())
     }
+
+    /// The same with the actor's id; `None` without a name.
+    pub fn person(&self) -> Option<Person> {
+        let name = self.by().map(str::trim).filter(|by| !by.is_empty())?;
+        let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
+        Some(Person {
+            id: actor.map(|actor| actor.id.clone()),
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// One who did something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    /// The id of the event's actor; `None` where the event has none.
+    pub id: Option<UserId>,
+    /// The name to show.
+    pub name: String,
+}
+
+impl Person {
+    /// Whether both are one person: by their ids, or by their names where one has no id.
+    pub fn is(&self, other: &Self) -> bool {
+        match (&self.id, &other.id) {
+            (Some(id), Some(other)) => id == other,
+            _ => self.name == other.name,
+        }
+    }
 }
 
 /// What is told of an event: its object, and what is said of it.
@@ -94,7 +123,7 @@ impl From<Arc<Object>> for Told {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum People {
     /// These, each once, whoever did it last first; nobody where the section has no phrase.
-    Named(Vec<String>),
+    Named(Vec<Person>),
     /// Of one event at least nobody knows.
     Unknown,
 }
@@ -164,10 +193,13 @@ pub struct Content {
 impl Content {
     /// All of these, newest first; `None` of nothing.
     pub(super) fn of(
-        told: Vec<(&EventType, Item)>,
+        mut told: Vec<(&EventType, Item)>,
         policies: &Policies,
         grouping: Grouping,
     ) -> Option<Self> {
+        let details = told.iter_mut();
+        let details = details.filter_map(|(_, item)| item.details.as_mut());
+        show_newest_names(&mut details.collect::<Vec<_>>());
         let mut content = Self {
             sections: Vec::new(),
             total: told.len() as u64,
@@ -267,8 +299,8 @@ impl Section {
         });
         let group = &mut self.groups[index];
         if self.phrase.is_some() {
-            self.people.add(item.by());
-            group.people.add(item.by());
+            self.people.add(item.person());
+            group.people.add(item.person());
         }
         self.total += 1;
         group.total += 1;
@@ -305,11 +337,11 @@ impl Group {
 }
 
 impl People {
-    fn add(&mut self, by: Option<&str>) {
-        let Self::Named(names) = self else { return };
-        match by.map(str::trim).filter(|by| !by.is_empty()) {
-            Some(by) if names.iter().any(|name| name == by) => {}
-            Some(by) => names.push(by.to_owned()),
+    fn add(&mut self, person: Option<Person>) {
+        let Self::Named(known) = self else { return };
+        match person {
+            Some(person) if known.iter().any(|one| one.is(&person)) => {}
+            Some(person) => known.push(person),
             None => *self = Self::Unknown,
         }
     }

@@ -5,6 +5,9 @@
 //! stacks hold nothing of them. So a million people cost no more than one, and what is said is gone
 //! with the event's day.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -72,6 +75,33 @@ impl Actor {
             link::check(link).map_err(|why| Invalid::new(what, link, why))?;
         }
         Ok(())
+    }
+}
+
+/// Shows each actor by one name in all of these, which come newest first: by the newest that any
+/// of them gives.
+pub fn show_newest_names(all: &mut [&mut Arc<Details>]) {
+    let mut newest: HashMap<UserId, String> = HashMap::new();
+    for details in all.iter() {
+        if let Some(Actor {
+            id,
+            name: Some(name),
+            ..
+        }) = &details.actor
+        {
+            newest.entry(id.clone()).or_insert_with(|| name.clone());
+        }
+    }
+    for details in all {
+        let shown = details.actor.as_ref().and_then(|actor| {
+            let shown = newest.get(&actor.id)?;
+            (actor.name.as_ref() != Some(shown)).then_some(shown)
+        });
+        if let Some(shown) = shown
+            && let Some(actor) = &mut Arc::make_mut(details).actor
+        {
+            actor.name = Some(shown.clone());
+        }
     }
 }
 

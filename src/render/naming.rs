@@ -5,7 +5,7 @@
 
 use super::text::{clamp, clean, spaced};
 use crate::domain::EventType;
-use crate::domain::content::Item;
+use crate::domain::content::{Item, Person};
 
 /// How long a title may be, in characters.
 pub(super) const TITLE: usize = 140;
@@ -57,52 +57,61 @@ pub(super) fn new_things(heading: &str) -> Option<String> {
 }
 
 /// What an item can be named by in a subject.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Named<'a> {
-    pub by: Option<&'a str>,
+    pub by: Option<Person>,
     pub title: Option<&'a str>,
     /// How many events the by-line names, and how many the title.
     pub events: (u64, u64),
 }
 
-impl<'a> Named<'a> {
+impl Named<'_> {
     /// Its name, the by-line first unless all have the same, and how many events that names.
-    fn name(&self, by_one: bool) -> Option<(&'a str, u64)> {
-        let by = self.by.filter(|_| !by_one).map(|by| (by, self.events.0));
-        by.or_else(|| Some((self.title?, self.events.1)))
+    fn name(&self, by_one: bool) -> Option<(Person, u64)> {
+        let by = self.by.clone().filter(|_| !by_one);
+        let by = by.map(|by| (by, self.events.0));
+        let title = || {
+            let name = self.title?.to_owned();
+            Some((Person { id: None, name }, self.events.1))
+        };
+        let (name, events) = by.or_else(title)?;
+        let shown = words(&name.name, SHORT)?;
+        let name = Person {
+            name: shown,
+            ..name
+        };
+        Some((name, events))
     }
 }
 
 /// How many events these names are of.
-pub(super) fn named(sections: &[Vec<Named<'_>>], names: &[String], by_one: bool) -> u64 {
+pub(super) fn named(sections: &[Vec<Named<'_>>], names: &[Person], by_one: bool) -> u64 {
     let all = sections.iter().flatten();
     let events = all.filter_map(|item| {
         let (name, events) = item.name(by_one)?;
-        let is_named = words(name, SHORT).is_some_and(|name| names.contains(&name));
-        is_named.then_some(events)
+        names.iter().any(|one| one.is(&name)).then_some(events)
     });
     events.sum()
 }
 
 /// The one by-line of everything, if every single event is known to have it.
-pub(super) fn by_all<'a>(
-    mut all: impl Iterator<Item = Option<&'a str>>,
+pub(super) fn by_all(
+    mut all: impl Iterator<Item = Option<Person>>,
     all_known: bool,
 ) -> Option<String> {
     let by = all.next()??;
-    let same = all.all(|other| other == Some(by));
-    words(by, NAME).filter(|_| same && all_known)
+    let same = all.all(|other| other.is_some_and(|other| other.is(&by)));
+    words(&by.name, NAME).filter(|_| same && all_known)
 }
 
 /// Names for a subject, from all sections in turn: three if that is everything, else two.
-pub(super) fn names(sections: &[Vec<Named<'_>>], total: u64, by_one: bool) -> Vec<String> {
+pub(super) fn names(sections: &[Vec<Named<'_>>], total: u64, by_one: bool) -> Vec<Person> {
     const ROUNDS: usize = 12;
-    let mut names: Vec<String> = Vec::new();
+    let mut names: Vec<Person> = Vec::new();
     for n in 0..ROUNDS {
         for item in sections.iter().filter_map(|section| section.get(n)) {
-            let name = item.name(by_one);
-            if let Some(name) = name.and_then(|(name, _)| words(name, SHORT))
-                && !names.contains(&name)
+            if let Some((name, _)) = item.name(by_one)
+                && !names.iter().any(|one| one.is(&name))
             {
                 names.push(name);
             }

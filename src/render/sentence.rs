@@ -120,7 +120,7 @@ impl SentenceView {
         };
         let said = voice.phrase(&section.kind, people.len() as u64);
         let names = people.iter().take(named(people.len()));
-        let names: Vec<String> = names.map(|by| short(by, SHORT)).collect();
+        let names: Vec<String> = names.map(|by| short(&by.name, SHORT)).collect();
         Some(Self {
             others: people.len() - names.len(),
             names,

@@ -224,7 +224,7 @@ impl<'a> MailView<'a> {
             .collect();
         let told: u64 = sections.iter().map(|section| section.total).sum();
         let known: u64 = all.iter().map(|section| section.total).sum();
-        let by = content.items().map(|(_, item)| item.by());
+        let by = content.items().map(|(_, item)| item.person());
         let by_all = by_all(by, content.more() == 0);
         let columns: Vec<Vec<Named<'_>>> = all.iter().map(named_by).collect();
         let names = names(&columns, content.total, by_all.is_some());
@@ -250,7 +250,7 @@ impl<'a> MailView<'a> {
             others: content
                 .total
                 .saturating_sub(named(&columns, &names, by_all.is_some())),
-            names,
+            names: names.into_iter().map(|name| name.name).collect(),
             by_all,
             preview: mail.preview(voice),
             sections,
@@ -475,15 +475,16 @@ fn is_unnamed(about: &About, item: &Item) -> bool {
 fn named_by(section: &Section) -> Vec<Named<'_>> {
     let groups = section.groups.iter();
     let named = groups.filter_map(|group| {
-        let by = group.items.first()?.by();
+        let by = group.items.first()?.person();
+        let is_by = |item: &&Item| match (item.person(), &by) {
+            (Some(other), Some(by)) => other.is(by),
+            _ => false,
+        };
         Some(Named {
+            title: group.title(),
+            events: (group.items.iter().filter(is_by).count() as u64, group.total),
             // Where people do something to a thing, the thing tells more than one of many.
             by: by.filter(|_| section.phrase.is_none()),
-            title: group.title(),
-            events: (
-                group.items.iter().filter(|item| item.by() == by).count() as u64,
-                group.total,
-            ),
         })
     });
     named.collect()

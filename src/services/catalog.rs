@@ -20,9 +20,9 @@ use crate::domain::content::Told;
 use crate::domain::retraction::reaches;
 use crate::domain::{
     Details, Event, EventType, Id, Object, ObjectId, ObjectKey, PersonStacks, PokeKey, Policies,
-    UnknownObjects,
+    UnknownObjects, UserId,
 };
-use crate::store::{Journal, Objects, Result, Retractions};
+use crate::store::{Directory, Journal, Objects, Result, Retractions};
 
 /// What is remembered is forgotten when it has grown to this many objects.
 const REMEMBERED: usize = 200_000;
@@ -67,6 +67,8 @@ pub struct CatalogSource {
     pub retractions: Arc<dyn Retractions>,
     /// Which model a type's objects are of, and whether unknown ones are told.
     pub policies: Arc<Policies>,
+    /// User records, which name actors that are only an id.
+    pub directory: Arc<dyn Directory>,
     /// What feeds have read lately; mails do not ask it.
     pub shelf: Option<Arc<Shelf>>,
 }
@@ -121,6 +123,8 @@ pub struct Catalog {
     knows_retracted: bool,
     /// What is said of events, by their fan-outs.
     details: HashMap<Id, Option<Arc<Details>>>,
+    /// The names of user records that were read for actors without one.
+    names: HashMap<UserId, Option<String>>,
     size: usize,
     /// When the oldest of what came from the shelf was read, if anything did.
     as_of: Option<DateTime<Utc>>,
@@ -136,6 +140,7 @@ impl Catalog {
             known: HashMap::default(),
             knows_retracted: false,
             details: HashMap::new(),
+            names: HashMap::new(),
             size: 0,
             as_of: None,
             until: None,
@@ -246,6 +251,7 @@ impl Catalog {
             self.known.clear();
             self.knows_retracted = false;
             self.details.clear();
+            self.names.clear();
             self.size = 0;
         }
     }
@@ -348,11 +354,12 @@ impl Catalog {
         events: impl Iterator<Item = &'a Event>,
     ) -> Result<()> {
         let shelf = self.source.shelf.as_ref();
-        let mut asked: Vec<Id> = Vec::new();
+        let (mut asked, mut loaded) = (Vec::<Id>::new(), Vec::new());
         for id in events.filter_map(|event| event.i).collect::<HashSet<_>>() {
             if self.details.contains_key(&id) {
                 continue;
             }
+            loaded.push(id);
             match shelf.and_then(|shelf| shelf.details(id)) {
                 Some(details) => drop(self.details.insert(id, details)),
                 None => asked.push(id),
@@ -368,6 +375,36 @@ impl Catalog {
                     shelf.keep_details(*id, details.clone(), read);
                 }
                 self.details.insert(*id, details);
+            }
+        }
+        self.name_actors(loaded).await
+    }
+
+    /// Names the actors of these fan-outs that are only an id, as their user records do. All
+    /// records that are missing here are read at once.
+    async fn name_actors(&mut self, fanouts: Vec<Id>) -> Result<()> {
+        let nameless = fanouts.into_iter().filter_map(|fanout| {
+            let details = self.details.get(&fanout)?.as_ref()?;
+            let actor = details.actor.as_ref()?;
+            actor.name.is_none().then(|| (fanout, actor.id.clone()))
+        });
+        let nameless: Vec<(Id, UserId)> = nameless.collect();
+        let actors = nameless.iter().map(|(_, actor)| actor.clone());
+        let mut unread: Vec<UserId> = actors.filter(|id| !self.names.contains_key(id)).collect();
+        unread.sort_unstable();
+        unread.dedup();
+        for ids in unread.chunks(AT_ONCE) {
+            let users = self.source.directory.users(ids).await?;
+            let names = users.into_iter().map(|user| user?.name);
+            let names = names.map(|name| name.filter(|name| !name.trim().is_empty()));
+            self.names.extend(ids.iter().cloned().zip(names));
+        }
+        for (fanout, actor) in nameless {
+            if let Some(Some(name)) = self.names.get(&actor)
+                && let Some(Some(details)) = self.details.get_mut(&fanout)
+                && let Some(actor) = &mut Arc::make_mut(details).actor
+            {
+                actor.name = Some(name.clone());
             }
         }
         Ok(())

@@ -24,6 +24,7 @@ use super::skip_seen::SkipSeen;
 use super::starts::{self, Starts};
 use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
+use crate::domain::details::show_newest_names;
 use crate::domain::feed::{Cursor, Query, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::stack::EventAt;
@@ -176,7 +177,9 @@ impl Feeds {
         let events = shown.iter().map(|(entry, _)| entry.event);
         let mailed = self.load(&standing, &mut catalog, events).await?;
         let item = |(entry, object)| item(entry, object, &states, &mailed, &catalog);
-        let items: Vec<Item> = shown.into_iter().map(item).collect();
+        let mut items: Vec<Item> = shown.into_iter().map(item).collect();
+        let details = items.iter_mut().filter_map(|item| item.details.as_mut());
+        show_newest_names(&mut details.collect::<Vec<_>>());
         let next = items.last().filter(|_| more).map(|item| item.id);
         let answer = Page {
             items,

@@ -7,9 +7,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::{Group, People};
+use super::super::People;
 use super::*;
-use crate::domain::{Id, Object, ObjectId, ObjectKey, Policy};
+use crate::domain::details::Actor;
+use crate::domain::{Details, Id, Object, ObjectId, ObjectKey, Policy, UserId};
 
 fn start() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_153_600, 0).unwrap()
@@ -66,13 +67,16 @@ fn gathered(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Optio
 /// Per group, how many items it has and who they are by.
 fn told(content: &Content) -> Vec<(u64, Option<Vec<&str>>)> {
     let groups = content.sections.iter().flat_map(|section| &section.groups);
-    fn people(group: &Group) -> Option<Vec<&str>> {
-        match &group.people {
-            People::Named(names) => Some(names.iter().map(String::as_str).collect()),
-            People::Unknown => None,
-        }
+    groups
+        .map(|group| (group.total, names(&group.people)))
+        .collect()
+}
+
+fn names(people: &People) -> Option<Vec<&str>> {
+    match people {
+        People::Named(all) => Some(all.iter().map(|one| one.name.as_str()).collect()),
+        People::Unknown => None,
     }
-    groups.map(|group| (group.total, people(group))).collect()
 }
 
 fn comments(ids: &[&'static str]) -> Vec<(&'static str, &'static str)> {
@@ -95,8 +99,8 @@ fn what_several_people_did_to_one_thing_is_one_group_with_each_of_them_once() {
         [(3, Some(vec!["Ada", "Cyd"])), (1, Some(vec!["Ben"]))]
     );
     assert_eq!(
-        content.sections[0].people,
-        People::Named(vec!["Ada".into(), "Cyd".into(), "Ben".into()])
+        names(&content.sections[0].people).unwrap(),
+        ["Ada", "Cyd", "Ben"]
     );
     let ids = content.sections[0].groups[0].items.iter();
     assert_eq!(
@@ -105,6 +109,46 @@ fn what_several_people_did_to_one_thing_is_one_group_with_each_of_them_once() {
     );
     assert_eq!(content.oldest, start());
     assert_eq!(content.newest, start() + TimeDelta::minutes(3));
+}
+
+/// The content of a batch whose comments on one budget are by these actors, given as id and name.
+fn commented_by(actors: &[(&str, Option<&str>)]) -> Content {
+    let ids: Vec<String> = (0..actors.len()).map(|n| n.to_string()).collect();
+    let ids: Vec<_> = ids.iter().map(|id| ("Comment", id.as_str())).collect();
+    let key = BatchKey::Chosen("all".parse().unwrap());
+    let applies = |event: &Event| {
+        let (id, name) = actors[event.o.as_str().parse::<usize>().unwrap()];
+        let actor = Actor {
+            name: name.map(str::to_owned),
+            ..Actor::bare(UserId::stored(id))
+        };
+        let details = Details {
+            actor: Some(actor),
+            ..Details::default()
+        };
+        Some(Told {
+            object: Arc::new(object(event.o.as_str(), "Budget", "")),
+            details: Some(Arc::new(details)),
+        })
+    };
+    gather(&key, &kept(&ids), 0, &policies(), applies).unwrap()
+}
+
+#[test]
+fn people_are_counted_by_id_and_shown_by_their_newest_name() {
+    let content = commented_by(&[
+        ("a1", Some("Ada Old")),
+        ("b1", Some("Ben")),
+        ("a1", Some("Ada New")),
+    ]);
+    let sams = commented_by(&[("s1", Some("Sam")), ("s2", Some("Sam"))]);
+    let unnamed_since = commented_by(&[("a1", Some("Ada")), ("a1", None)]);
+
+    assert_eq!(told(&content), [(3, Some(vec!["Ada New", "Ben"]))]);
+    let shown = content.items().map(|(_, item)| item.by().unwrap());
+    assert_eq!(shown.collect::<Vec<_>>(), ["Ada New", "Ben", "Ada New"]);
+    assert_eq!(told(&sams), [(2, Some(vec!["Sam", "Sam"]))]);
+    assert_eq!(told(&unnamed_since), [(2, Some(vec!["Ada"]))]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::{Answer, Feeds, Request, counts, earlier, item, state_of};
 use crate::domain::about;
+use crate::domain::details::show_newest_names;
 use crate::domain::feed::{Query, select};
 use crate::domain::group::{GroupKey, PageEnd, grouped};
 use crate::domain::inbox::ItemState;
@@ -86,7 +87,10 @@ impl Feeds {
                     .collect(),
             }
         };
-        let groups: Vec<Group> = groups.into_iter().map(group).collect();
+        let mut groups: Vec<Group> = groups.into_iter().map(group).collect();
+        let items = groups.iter_mut().flat_map(|group| &mut group.items);
+        let details = items.filter_map(|item| item.details.as_mut());
+        show_newest_names(&mut details.collect::<Vec<_>>());
         let last = groups.last().filter(|_| more).map(|group| group.id);
         let answer = GroupPage {
             next: last.map(|place| PageEnd {

@@ -318,6 +318,7 @@ impl<'a> Machine<'a> {
                 objects: self.fresh.second().handle(),
                 retractions: self.fresh.second().handle(),
                 policies: Arc::default(),
+                directory: self.fresh.second().handle(),
                 shelf: None,
             },
             quiet: no_quiet_hours(self.fresh.second().handle()),

@@ -3,13 +3,15 @@
 use tidings::domain::details::Actor;
 use tidings::domain::{Details, EventType};
 use tidings::services::Silent;
+use tidings::services::feed;
 use tidings::services::notify::Request;
 
 use crate::support::town::{Town, monday, on_both_stores, request, to};
-use crate::support::{Fresh, user};
+use crate::support::{FailingStore, Fresh, user};
 
 on_both_stores! {
     what_was_said_is_in_the_digest_and_in_the_batch
+    an_actor_that_is_only_an_id_is_shown_by_the_name_in_their_record
 }
 
 async fn what_was_said_is_in_the_digest_and_in_the_batch(fresh: Fresh) {
@@ -52,4 +54,55 @@ async fn what_was_said_is_in_the_digest_and_in_the_batch(fresh: Fresh) {
         "“on show &lt;b&gt;until&lt;/b&gt; May”",
         "“on show <b>until</b> May”",
     );
+}
+
+async fn an_actor_that_is_only_an_id_is_shown_by_the_name_in_their_record(fresh: Fresh) {
+    let config = "[types.Comment]\nroute = \"batch\"\nphrase = \"commented on\"\n";
+    let town = Town::found(&fresh, true, config).await;
+    let actors = [("ben", "Ben Bly"), ("cem", "Cem Can"), ("dee", "Dee Dow")];
+    for (id, name) in actors {
+        town.change(id, |user| user.name = Some(name.into())).await;
+    }
+    let comment = |(id, object): (&str, &str)| Request {
+        kind: EventType::stored("Comment"),
+        details: Details {
+            actor: Some(Actor::bare(user(id))),
+            ..Details::default()
+        },
+        ..request(&[object], to(&["ada"]), None)
+    };
+    let events = [("ben", "a1"), ("cem", "a2"), ("dee", "a3")].map(comment);
+
+    let app = town.process();
+    app.notify().accept(events.into()).await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+    let page = async |limit| {
+        let counting = FailingStore::counting(fresh.handle());
+        let app = town.process_on(&(counting.clone() as std::sync::Arc<dyn tidings::store::Store>));
+        let request = feed::Request {
+            user: user("ada"),
+            query: tidings::domain::feed::Query::default(),
+            limit,
+            days: None,
+            lately: false,
+        };
+        let page = app.feeds().page(&request).await.unwrap().answer;
+        let names = page.items.into_iter().map(|item| {
+            let details = item.details.unwrap();
+            details.actor.clone().unwrap().name.unwrap()
+        });
+        (names.collect::<Vec<_>>(), counting.calls())
+    };
+    let (one, all) = (page(1).await, page(3).await);
+    town.clock.advance(chrono::TimeDelta::days(1));
+    app.worker().round(&mut None, &Silent).await.unwrap();
+
+    assert_eq!(all.0, ["Dee Dow", "Cem Can", "Ben Bly"]);
+    assert_eq!(one.1, all.1, "the records are read by one call");
+    let [mail] = &town.mails()[..] else {
+        panic!("{:?}", town.mails().len())
+    };
+    for (_, name) in actors {
+        assert!(mail.filled().text.contains(name), "{}", mail.filled().text);
+    }
 }
