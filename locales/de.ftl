@@ -9,6 +9,7 @@ date = %-d. %B
 date-year = %-d. %B %Y
 date-next = %A, %-d. %B %Y, %H:%M
 date-time = { $date }, { $time }
+time = %H:%M
 comma = {", "}
 and = {" und "}
 label = { $label }: { $text }
@@ -38,7 +39,13 @@ by = { $label } von { $who }
 news-from = { $news } von { $site }
 news-by = { $news } von { $who }
 news-and-more = { $names } und mehr
-more = +{ $count } weitere
+more = { $count } weitere
+more-named = { $count } { $more }
+more-on = { $count ->
+    [one] { $count } weiterer Eintrag zu { $name }
+   *[other] { $count } weitere Einträge zu { $name }
+}
+more-named-on = { $count } { $more } zu { $name }
 open = { $name } öffnen
 see-online = Online ansehen
 
@@ -54,8 +61,10 @@ batch-at = Zeit: { $time }.
 batch-span = Zeit: { $since } bis { $until }.
 batch-why = Sie erhalten diese E-Mails von { $site }, sobald etwas geschieht; was kurz nacheinander geschieht, wird zusammengefasst. Die Uhrzeiten gelten für { $zone }.
 
-because = Weil Sie { $name } folgen
+because = Weil Sie { $name } folgen.
 unfollow = Nicht mehr folgen
+unfollow-name = { $name } nicht mehr folgen
+mandatory-why = { $reason }. Deshalb erhalten Sie diese E-Mail, auch wenn Sie sie abgeschaltet oder sich abgemeldet haben.
 choose = Auswählen, was Sie erhalten
 unsubscribe = Abmelden
 unsubscribe-digest = Diese Übersicht abbestellen

@@ -12,19 +12,21 @@ calendar = en_GB
 # What parts thousands; .min is how many digits a number has at least that is parted
 thousands = ,
     .min = 4
-# Days as strftime writes them
+# Days and times as strftime writes them
 date = %-d %B
 date-year = %-d %B %Y
 date-next = %A %-d %B %Y, %H:%M
 date-time = { $date }, { $time }
+time = %H:%M
 comma = {", "}
 and = {" and "}
 label = { $label }: { $text }
 quote = “{ $text }”
 
 ### Types. type-NAME says what a type is called, .new what its events are called after a number,
-### .phrase what people do in it, .category and .reason what the preferences page says of it. What
-### is not said here is the configuration's.
+### .more what follows the number of further ones ("more comments"), .phrase what people do in it,
+### .category and .reason what the preferences page says of it. What is not said here is the
+### configuration's.
 
 things = { $count ->
    *[other] new things
@@ -48,7 +50,10 @@ by = { $label } by { $who }
 news-from = { $news } from { $site }
 news-by = { $news } by { $who }
 news-and-more = { $names } and more
-more = +{ $count } more
+more = { $count } more
+more-named = { $count } { $more }
+more-on = { $count } more on { $name }
+more-named-on = { $count } { $more } on { $name }
 open = Open { $name }
 see-online = See it online
 
@@ -66,16 +71,18 @@ digest-why-weekly = This is your weekly digest from { $site }. It comes at most 
 
 batch-at = At { $time }.
 batch-span = From { $since } to { $until }.
-batch-why = You get these e-mails from { $site } as things happen; events close together are combined. Times are those of { $zone }.
+batch-why = You get these emails from { $site } as things happen; events close together are combined. Times are those of { $zone }.
 
 ### The end of a mail
 
-because = Because you follow { $name }
+because = Because you follow { $name }.
 unfollow = Unfollow
+unfollow-name = Unfollow { $name }
+mandatory-why = { $reason }. That is why we send this email even if you turned it off or unsubscribed.
 choose = Choose what you get
 unsubscribe = Unsubscribe
 unsubscribe-digest = Unsubscribe from this digest
-unsubscribe-alone = Unsubscribe from e-mails like this
+unsubscribe-alone = Unsubscribe from emails like this
 unsubscribe-kinds = Unsubscribe from these { $count } kinds
 unsubscribe-types = Unsubscribe from { $types }
 mute = Mute { $name }

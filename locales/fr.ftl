@@ -9,6 +9,7 @@ date = %-d %B
 date-year = %-d %B %Y
 date-next = %A %-d %B %Y, %H:%M
 date-time = { $date }, { $time }
+time = %H:%M
 comma = {", "}
 and = {" et "}
 label = { $label } : { $text }
@@ -48,9 +49,15 @@ news-from = { $news } de { $site }
 news-by = { $news } par { $who }
 news-and-more = { $names } et plus encore
 more = { $count ->
-    [one] + { $count } autre
-   *[other] + { $count } autres
+    [one] { $count } autre
+   *[other] { $count } autres
 }
+more-named = { $count } { $more }
+more-on = { $count ->
+    [one] { $count } autre à propos de { $name }
+   *[other] { $count } autres à propos de { $name }
+}
+more-named-on = { $count } { $more } sur { $name }
 open = Ouvrir { $name }
 see-online = Voir en ligne
 
@@ -66,8 +73,10 @@ batch-at = Heure : { $time }.
 batch-span = { $since } – { $until }.
 batch-why = Vous recevez ces e-mails de { $site } au fil des événements ; ceux qui se suivent de près sont regroupés. Les heures sont celles de { $zone }.
 
-because = Parce que vous suivez { $name }
+because = Parce que vous suivez { $name }.
 unfollow = Ne plus suivre
+unfollow-name = Ne plus suivre { $name }
+mandatory-why = { $reason }. C’est pourquoi vous recevez cet e-mail même si vous l’avez désactivé ou si vous vous êtes désabonné.
 choose = Choisir ce que vous recevez
 unsubscribe = Se désabonner
 unsubscribe-digest = Se désabonner de ce récapitulatif

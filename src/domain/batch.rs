@@ -11,7 +11,7 @@
 //!
 //! A user's quiet hours defer a batch: events that join in them say until when
 //! ([`BatchPolicy::held_until`]), and the closer defers a batch that is due in them
-//! ([`Accumulator::defer`]). A batch whose deferral has ended is due, however late the closer looks.
+//! ([`Accumulator::defer`]). A batch whose deferral has ended is due, even if the closer is late.
 
 use chrono::{DateTime, Utc};
 

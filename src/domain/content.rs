@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use super::details::{Details, show_newest_names};
 use super::name::{EventType, FollowKey, ObjectId, UserId};
 use super::object::Object;
-use super::policy::{Phrase, Policies};
+use super::policy::{Mandate, Phrase, Policies};
 
 mod gather;
 mod thread;
@@ -150,6 +150,8 @@ pub struct Section {
     pub heading: String,
     /// What people do in it; `None` where the mail tells what is new instead of who did what.
     pub phrase: Option<Phrase>,
+    /// The reason why users cannot turn it off, if they cannot.
+    pub mandate: Option<Mandate>,
     /// Of all its groups.
     pub people: People,
     /// The one with the newest item first.
@@ -272,6 +274,7 @@ impl Section {
                 Grouping::Each => None,
                 Grouping::ByAbout => policies.of(kind).phrase.clone(),
             },
+            mandate: policies.of(kind).mandatory.clone(),
             people: People::Named(Vec::new()),
             groups: Vec::new(),
             abouts: 0,

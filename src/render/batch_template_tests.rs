@@ -196,10 +196,10 @@ fn a_template_sees_all_that_an_application_keeps_with_an_object() {
     assert_eq!(by(&renderer, &content(events, 0)).subject, "Budget");
 }
 
-/// Numbers in "+12 more".
+/// Numbers in "12 more": each begins its line, or its element.
 fn counted(text: &str) -> u64 {
-    let parts = text.split("+").skip(1);
-    let numbers = parts.filter_map(|part| part.split_once(" more"));
+    let lines = text.split(['\n', '>']).map(str::trim_start);
+    let numbers = lines.filter_map(|line| line.split_once(" more"));
     let numbers = numbers.filter_map(|(number, _)| number.replace(',', "").parse::<u64>().ok());
     numbers.sum()
 }

@@ -167,10 +167,7 @@ fn the_text_of_one_event_leads_to_what_it_is_about_as_the_html_does() {
     ];
 
     for text in texts {
-        assert!(
-            text.contains("\n  https://www.example.org/budget\n"),
-            "{text}"
-        );
+        assert!(text.contains("\nhttps://www.example.org/budget"), "{text}");
     }
 }
 
@@ -323,7 +320,7 @@ fn a_long_batch_shows_the_newest_and_counts_the_rest() {
         "Ada, Cyd and Ben commented on Roadmap and Budget, and 1,400 more"
     );
     insta::assert_snapshot!("batch_long", rendered.text);
-    assert!(rendered.html.contains(">1,500 new comments</h1>"));
+    assert!(rendered.html.contains(", and 1,400 more</h1>"));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use unic_langid::LanguageIdentifier;
 
 use super::templates::Error;
 use super::voice::{Medium, NUMBER, Voice};
+use crate::domain::EventType;
 use crate::domain::locale::tag;
 
 mod file;
@@ -44,15 +45,16 @@ pub(super) const BUILT_IN: &[(&str, &str)] = &[
     ("ru", include_str!("../../locales/ru.ftl")),
 ];
 
+/// Our regional catalogs, which hold what differs from the language's own.
+pub(super) const REGIONAL: &[(&str, &str)] = &[("en-US", include_str!("../../locales/en-US.ftl"))];
+
 /// Ours, read once: a test holds them against the English one.
 static OURS: LazyLock<Vec<(&str, Arc<FluentResource>)>> = LazyLock::new(|| {
     let read = |text: &str| match FluentResource::try_new(text.to_owned()) {
         Ok(resource) | Err((resource, _)) => Arc::new(resource),
     };
-    BUILT_IN
-        .iter()
-        .map(|(tag, text)| (*tag, read(text)))
-        .collect()
+    let all = BUILT_IN.iter().chain(REGIONAL);
+    all.map(|(tag, text)| (*tag, read(text))).collect()
 });
 
 /// All catalogs, and who speaks by them.
@@ -134,6 +136,12 @@ impl Catalogs {
     /// The same, and English where there is none.
     pub fn spoken(&self, locale: Option<&str>) -> &str {
         self.voice(locale).tag()
+    }
+
+    /// The messages of a type that the reader's language lacks: its heading, and its phrase if it
+    /// has one.
+    pub fn lacking(&self, locale: Option<&str>, kind: &EventType, has_phrase: bool) -> Vec<String> {
+        self.voice(locale).lacking(kind, has_phrase)
     }
 
     fn near(&self, locale: &str) -> Option<&Arc<Voice>> {

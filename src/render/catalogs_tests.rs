@@ -61,6 +61,15 @@ fn every_catalog_says_everything_with_the_same_variables() {
 }
 
 #[test]
+fn a_regional_catalog_says_only_what_english_says_too() {
+    for (tag, text) in REGIONAL {
+        let unknown = differences(text);
+        let unknown = unknown.iter().filter(|found| !found.ends_with(": None"));
+        assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&String>::new(), "{tag}");
+    }
+}
+
+#[test]
 fn a_message_that_is_missing_or_has_another_variable_is_found() {
     let english = BUILT_IN.iter().find(|(tag, _)| *tag == ENGLISH).unwrap().1;
 

@@ -294,3 +294,5 @@ mod support_tests;
 mod template_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wording_tests;

@@ -56,6 +56,27 @@ pub(super) fn new_things(heading: &str) -> Option<String> {
     Some(format!("new {rest}"))
 }
 
+/// What further things of an English heading are called after a number: `more works`, or `more
+/// work` for one, where it is `New works`. `None` for one thing that has no plain singular.
+pub(super) fn more_things(heading: &str, count: u64) -> Option<String> {
+    let things = heading.strip_prefix("New ")?;
+    if count != 1 {
+        return Some(format!("more {things}"));
+    }
+    let singular = match things.strip_suffix("ies") {
+        Some(stem) => format!("{stem}y"),
+        None => {
+            let stem = things.strip_suffix('s')?;
+            // `boxes`, `classes` and `news` would come out wrong.
+            let is_plain = !["s", "x", "z", "che", "she", "xe", "sse", "new"]
+                .iter()
+                .any(|end| stem.ends_with(end));
+            is_plain.then(|| stem.to_owned())?
+        }
+    };
+    Some(format!("more {singular}"))
+}
+
 /// What an item can be named by in a subject.
 #[derive(Debug, Clone)]
 pub(super) struct Named<'a> {

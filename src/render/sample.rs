@@ -206,6 +206,7 @@ pub(super) fn digest<'a>(
         kind: EventType::stored(kind),
         heading: heading.to_owned(),
         phrase: None,
+        mandate: None,
         people: nobody.clone(),
         abouts: objects.len() + more,
         total: (objects.len() + more) as u64,

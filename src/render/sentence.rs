@@ -1,7 +1,7 @@
 //! What can be said of what a mail tells: what it is about, and sentences of who did what to it.
 //!
-//! The rule: a sentence ("Ada and Ben commented on Budget") exists where the type has a phrase and
-//! everybody in it is known; the words between its parts are the templates'.
+//! The rule: a sentence ("Ada and Ben commented on Budget") exists where the type has a phrase in
+//! the reader's language and everybody in it is known. The templates say the words between its parts.
 
 use serde::Serialize;
 
@@ -73,6 +73,11 @@ impl SentenceView {
         })
     }
 
+    /// Where the thing is that it tells of, if it is one.
+    pub(super) fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
     pub(super) fn of_group(
         voice: &Voice,
         section: &Section,
@@ -119,13 +124,15 @@ impl SentenceView {
             return None;
         };
         let said = voice.phrase(&section.kind, people.len() as u64);
+        // The configured phrase is English, and would be foreign in any other sentence.
+        let said = said.or_else(|| voice.is_english().then(|| short(phrase.as_str(), SHORT)))?;
         let names = people.iter().take(named(people.len()));
         let names: Vec<String> = names.map(|by| short(&by.name, SHORT)).collect();
         Some(Self {
             others: people.len() - names.len(),
             names,
             people: people.len(),
-            phrase: said.unwrap_or_else(|| short(phrase.as_str(), SHORT)),
+            phrase: said,
             about: Vec::new(),
             elsewhere: 0,
             url: None,

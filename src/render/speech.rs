@@ -55,8 +55,9 @@ pub(super) fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environm
     env.add_filter("day", move |at: &str, zone: &str| {
         moment(at, zone).map(|(at, zone)| telling.day_in_full(at, zone))
     });
-    env.add_filter("time", |at: &str, zone: &str| {
-        moment(at, zone).map(|(at, zone)| at.with_timezone(&zone).format("%H:%M").to_string())
+    let timing = Arc::clone(voice);
+    env.add_filter("time", move |at: &str, zone: &str| {
+        moment(at, zone).map(|(at, zone)| timing.time(at, zone))
     });
     let isolating = Arc::clone(voice);
     env.add_filter("iso", move |state: &State, words: Value| {

@@ -14,14 +14,15 @@ use super::color::{self, Color};
 use super::ends::EndsView;
 use super::following::FollowedView;
 use super::naming::{
-    NAME, Named, SAID, SHORT, TITLE, by_all, label, named, names, new_things, short, words,
+    NAME, Named, SAID, SHORT, TITLE, by_all, label, more_things, named, names, new_things, short,
+    words,
 };
 use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
 use super::voice::{Filled, Medium, Voice};
 use super::{Links, Mail, Site};
 use crate::domain::content::{About, Group, Item, Section};
-use crate::domain::{Cadence, Invalid, Occasion, Stop};
+use crate::domain::{Cadence, Invalid, Mandate, Occasion, Stop};
 
 /// How many lines a postal address may have.
 const ADDRESS_LINES: usize = 8;
@@ -101,6 +102,9 @@ pub(super) struct MailView<'a> {
     ends: Option<EndsView>,
     /// What can be muted, as it is called; `None` where that has no name.
     mutes: Option<String>,
+    /// The reason why its reader cannot turn the email off, without a full stop; `None` unless all
+    /// of it is mandatory.
+    mandatory: Option<String>,
     #[serde(flatten)]
     own: OwnView<'a>,
 }
@@ -143,6 +147,8 @@ struct SectionView<'a> {
     total: u64,
     /// How many there are beside the items, or beside those of the groups.
     more: u64,
+    /// The same in words, if there are any: `12 more works`.
+    further: Option<String>,
     /// Whether pictures stand beside items, in a column of their own.
     pictured: bool,
     #[serde(flatten)]
@@ -182,6 +188,8 @@ struct GroupView<'a> {
     items: Vec<ItemView<'a>>,
     /// How many there are beside the items.
     more: u64,
+    /// The same in words, if there are any: `1 more comment on Budget`.
+    further: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -194,6 +202,8 @@ struct ItemView<'a> {
     /// The title, or the id where there is none.
     label: String,
     url: Option<&'a str>,
+    /// The same, unless its group or an item before it in the group leads there as well.
+    link: Option<&'a str>,
     image: Option<&'a str>,
     by: Option<String>,
     /// What was said.
@@ -259,6 +269,7 @@ impl<'a> MailView<'a> {
             links: LinksView::of(&mail.links),
             ends: mail.ends(voice),
             mutes: mail.mutes(),
+            mandatory: mandatory(voice, &content.sections),
             own: OwnView::of(mail, voice),
         }
     }
@@ -319,12 +330,22 @@ impl<'a> Mail<'a> {
                     .collect(),
             ),
             Occasion::Batch { .. } => {
-                let group = |(group, items): (&'a Group, &'a [Item])| GroupView {
-                    about: AboutView::of(group),
-                    sentence: SentenceView::of_group(voice, section, group, self.content.total),
-                    total: group.total,
-                    more: group.total - items.len() as u64,
-                    items: view(items).collect(),
+                let group = |(group, items): (&'a Group, &'a [Item])| {
+                    let sentence =
+                        SentenceView::of_group(voice, section, group, self.content.total);
+                    GroupView {
+                        about: AboutView::of(group),
+                        total: group.total,
+                        more: group.total - items.len() as u64,
+                        further: further(
+                            voice,
+                            section,
+                            group.total - items.len() as u64,
+                            group.title().and_then(|title| words(title, SHORT)),
+                        ),
+                        items: once_linked(group, sentence.as_ref(), view(items).collect()),
+                        sentence,
+                    }
                 };
                 ToldView::Groups(groups.into_iter().map(group).collect())
             }
@@ -334,6 +355,7 @@ impl<'a> Mail<'a> {
             kind: section.kind.as_str(),
             total: section.total,
             more: section.total - in_groups,
+            further: further(voice, section, section.total - in_groups, None),
             told,
             heading,
         }
@@ -358,6 +380,7 @@ impl<'a> Mail<'a> {
             title: title.and_then(|title| words(title, TITLE)),
             label: label(item, TITLE),
             url: object.url.as_deref().and_then(link),
+            link: object.url.as_deref().and_then(link),
             image: object.image.as_deref().and_then(link),
             by: item.by().and_then(|by| words(by, NAME)),
             text: text.and_then(|text| words(text, SAID)),
@@ -402,8 +425,8 @@ impl<'a> Mail<'a> {
         }
     }
 
-    /// What the first items begin with: their titles where those are their own, else who and when.
-    /// In a batch, where many can be about the same, none is said twice.
+    /// What the first items begin with: who said what in a batch, else their own titles, else who
+    /// and when. A batch repeats none, as many items can be about the same.
     fn preview(&self, voice: &Voice) -> Vec<String> {
         let repeats = matches!(self.occasion, Occasion::Digest { .. });
         let mut preview = Vec::new();
@@ -411,12 +434,15 @@ impl<'a> Mail<'a> {
         for (about, item) in
             groups.flat_map(|group| group.items.iter().map(|item| (&group.about, item)))
         {
-            let by = item.by().filter(|_| is_unnamed(about, item));
-            let beginning = match (by.and_then(|by| words(by, SHORT)), about) {
+            let by = item.by().and_then(|by| words(by, SHORT));
+            let said = by.as_deref().filter(|_| !repeats);
+            let said = said.and_then(|by| says(voice, by, about, item));
+            let by = by.filter(|_| is_unnamed(about, item));
+            let beginning = said.unwrap_or_else(|| match (by, about) {
                 (Some(by), _) => format!("{by} {}", self.when(voice, item.at)),
                 (None, About::Page { title, .. }) => short(title, SHORT),
                 (None, About::Other { .. } | About::Itself) => label(item, SHORT),
-            };
+            });
             if repeats || !preview.contains(&beginning) {
                 preview.push(beginning);
             }
@@ -448,6 +474,62 @@ fn things(voice: &Voice, section: &Section, total: u64) -> Option<String> {
     voice.news(&section.kind, total).or_else(named)
 }
 
+/// The number of further events of a section in words, and what they are about.
+fn further(voice: &Voice, section: &Section, count: u64, about: Option<String>) -> Option<String> {
+    if count == 0 {
+        return None;
+    }
+    let heading = heading(voice, section);
+    let english = || more_things(&heading, count).filter(|_| voice.is_english());
+    let more = voice.further(&section.kind, count).or_else(english);
+    let id = match (&more, &about) {
+        (Some(_), Some(_)) => "more-named-on",
+        (Some(_), None) => "more-named",
+        (None, Some(_)) => "more-on",
+        (None, None) => "more",
+    };
+    let mut filled = vec![("count", Filled::Count(count))];
+    filled.extend(more.as_deref().map(|more| ("more", Filled::words(more))));
+    filled.extend(about.as_deref().map(|name| ("name", Filled::words(name))));
+    voice.say(id, &filled, Medium::Text)
+}
+
+/// The items of a group, of which each link is shown once.
+fn once_linked<'a>(
+    group: &'a Group,
+    sentence: Option<&SentenceView>,
+    mut items: Vec<ItemView<'a>>,
+) -> Vec<ItemView<'a>> {
+    let of_sentence = sentence.and_then(SentenceView::url);
+    let above = of_sentence.or_else(|| group.url().and_then(link));
+    let mut shown: Vec<&str> = above.into_iter().collect();
+    for item in &mut items {
+        match item.link {
+            Some(url) if shown.contains(&url) => item.link = None,
+            Some(url) => shown.push(url),
+            None => {}
+        }
+    }
+    items
+}
+
+/// The reason why an email cannot be turned off, if all its sections are mandatory.
+fn mandatory(voice: &Voice, sections: &[Section]) -> Option<String> {
+    let reason = |section: &Section| {
+        let configured = section.mandate.clone()?;
+        // The configured reason is English, and would be foreign in any other sentence.
+        let mandate = if voice.is_english() {
+            configured
+        } else {
+            Mandate::default()
+        };
+        Some(voice.reason(&section.kind, &mandate))
+    };
+    let reasons: Vec<String> = sections.iter().map(reason).collect::<Option<_>>()?;
+    let reason = reasons.first()?.trim_end_matches(['.', '。']);
+    words(reason, NAME + SHORT)
+}
+
 /// What so many events are called that have no name together.
 fn news(voice: &Voice, total: u64) -> String {
     let count = [("count", Filled::Count(total))];
@@ -469,6 +551,19 @@ fn is_unnamed(about: &About, item: &Item) -> bool {
         About::Other { .. } => item.object.title.is_none(),
         About::Itself => false,
     }
+}
+
+/// Who said what, if the item has words of its own.
+fn says(voice: &Voice, by: &str, about: &About, item: &Item) -> Option<String> {
+    let details = item.details.as_deref();
+    let text = details.and_then(|details| details.text.as_deref());
+    let title = match about {
+        About::Other { .. } => item.object.title.as_deref(),
+        About::Page { .. } | About::Itself => None,
+    };
+    let said = words(text.or(title)?, SHORT)?;
+    let parts = [("label", Filled::words(by)), ("text", Filled::words(&said))];
+    voice.say("label", &parts, Medium::Text)
 }
 
 /// What the items of a section can be named by, one a group.

@@ -73,6 +73,8 @@ pub(super) struct Voice {
     tag: String,
     /// Its catalog, then those it falls back to.
     bundles: Vec<Arc<Bundle>>,
+    /// How many of these are of its own language; the others are English.
+    own: usize,
     direction: Direction,
     calendar: Locale,
     thousands: String,
@@ -81,12 +83,19 @@ pub(super) struct Voice {
     date: String,
     date_year: String,
     date_next: String,
+    time: String,
 }
 
 impl Voice {
     pub(super) fn new(tag: String, bundles: Vec<Arc<Bundle>>) -> Self {
+        let language = |bundle: &Arc<Bundle>| bundle.locales.first().map(|of| of.language);
+        let first = bundles.first().and_then(language);
+        let own = bundles
+            .iter()
+            .take_while(|bundle| language(bundle) == first);
         let mut voice = Self {
             tag,
+            own: own.count(),
             bundles,
             direction: Direction::Ltr,
             calendar: Locale::POSIX,
@@ -95,6 +104,7 @@ impl Voice {
             date: String::new(),
             date_year: String::new(),
             date_next: String::new(),
+            time: String::new(),
         };
         let plain = |id: &str| voice.say(id, &[], Medium::Text).unwrap_or_default();
         let direction = match plain("direction").as_str() {
@@ -103,8 +113,8 @@ impl Voice {
         };
         let calendar = plain("calendar").parse().unwrap_or(Locale::POSIX);
         let parted_from = plain("thousands.min").parse().unwrap_or(usize::MAX);
-        let [thousands, date, date_year, date_next] =
-            ["thousands", "date", "date-year", "date-next"].map(plain);
+        let [thousands, date, date_year, date_next, time] =
+            ["thousands", "date", "date-year", "date-next", "time"].map(plain);
         voice.direction = direction;
         voice.calendar = calendar;
         voice.parted_from = parted_from;
@@ -112,6 +122,7 @@ impl Voice {
         voice.date = date;
         voice.date_year = date_year;
         voice.date_next = date_next;
+        voice.time = time;
         voice
     }
 
@@ -137,11 +148,21 @@ impl Voice {
         filled: &[(&str, Filled<'_>)],
         medium: Medium,
     ) -> Option<String> {
+        self.say_by(&self.bundles, id, filled, medium)
+    }
+
+    fn say_by(
+        &self,
+        bundles: &[Arc<Bundle>],
+        id: &str,
+        filled: &[(&str, Filled<'_>)],
+        medium: Medium,
+    ) -> Option<String> {
         let (id, attribute) = match id.split_once('.') {
             Some((id, attribute)) => (id, Some(attribute)),
             None => (id, None),
         };
-        self.bundles.iter().find_map(|bundle| {
+        bundles.iter().find_map(|bundle| {
             let message = bundle.get_message(id)?;
             let pattern = match attribute {
                 Some(name) => message.get_attribute(name)?.value(),
@@ -259,20 +280,22 @@ impl Voice {
         self.day_and_time(at, now, tz)
     }
 
-    /// A time of the day, such as `08:14`, with its day if that is not this one.
+    /// A time of the day, such as `08:14`.
+    pub(super) fn time(&self, at: DateTime<Utc>, tz: Tz) -> String {
+        self.written(&at.with_timezone(&tz), &self.time)
+    }
+
+    /// A time of the day, with its day if that is not this one.
     pub(super) fn moment(&self, at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
         if at.with_timezone(&tz).date_naive() == now.with_timezone(&tz).date_naive() {
-            at.with_timezone(&tz).format("%H:%M").to_string()
+            self.time(at, tz)
         } else {
             self.day_and_time(at, now, tz)
         }
     }
 
     fn day_and_time(&self, at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
-        let (day, time) = (
-            self.day(at, now, tz),
-            at.with_timezone(&tz).format("%H:%M").to_string(),
-        );
+        let (day, time) = (self.day(at, now, tz), self.time(at, tz));
         let parts = [
             ("date", Filled::Ready(day.as_str().into())),
             ("time", Filled::Ready(time.as_str().into())),
@@ -289,25 +312,51 @@ impl Voice {
 
 /// Types: a catalog may say what the configuration says, for its readers.
 impl Voice {
+    /// In its own language alone: these words become parts of its sentences.
     fn of_type(&self, kind: &EventType, what: &str, count: Option<(&str, u64)>) -> Option<String> {
-        let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let name = kind.as_str().chars();
-        let name: String = name.map(|c| if letter(c) { c } else { '-' }).collect();
-        let id = format!("type-{name}{what}");
+        self.of_type_by(&self.bundles[..self.own], kind, what, count)
+    }
+
+    fn of_type_by(
+        &self,
+        bundles: &[Arc<Bundle>],
+        kind: &EventType,
+        what: &str,
+        count: Option<(&str, u64)>,
+    ) -> Option<String> {
         let count = count.map(|(name, count)| (name, Filled::Count(count)));
-        let said = self.say(&id, count.as_slice(), Medium::Text)?;
+        let id = message_of(kind, what);
+        let said = self.say_by(bundles, &id, count.as_slice(), Medium::Text)?;
         words(&said, NAME)
     }
 
-    /// What a type is called.
+    /// What a type is called; in English where its own language has no words.
     pub(super) fn heading(&self, configured: &str, kind: &EventType) -> String {
-        let said = self.of_type(kind, "", None);
+        let said = self.of_type_by(&self.bundles, kind, "", None);
         said.unwrap_or_else(|| heading_of(configured, kind))
+    }
+
+    /// The messages of a type that its own language lacks: its heading, and its phrase if it has
+    /// one. English lacks none, as the configuration is in English.
+    pub(super) fn lacking(&self, kind: &EventType, has_phrase: bool) -> Vec<String> {
+        if self.is_english() {
+            return Vec::new();
+        }
+        let heading = self.of_type(kind, "", None).is_none();
+        let phrase = has_phrase && self.phrase(kind, 1).is_none();
+        let lacking = [(heading, ""), (phrase, ".phrase")].into_iter();
+        let lacking = lacking.filter(|(lacks, _)| *lacks);
+        lacking.map(|(_, what)| message_of(kind, what)).collect()
     }
 
     /// What so many of its events are called after their number.
     pub(super) fn news(&self, kind: &EventType, count: u64) -> Option<String> {
         self.of_type(kind, ".new", Some(("count", count)))
+    }
+
+    /// What further events of it are called after their number: `more comments`.
+    pub(super) fn further(&self, kind: &EventType, count: u64) -> Option<String> {
+        self.of_type(kind, ".more", Some(("count", count)))
     }
 
     /// What so many people do in it.
@@ -332,6 +381,14 @@ impl Voice {
         })
         .unwrap_or_else(|| mandate.as_str().to_owned())
     }
+}
+
+/// The message that says something of a type.
+fn message_of(kind: &EventType, what: &str) -> String {
+    let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let name = kind.as_str().chars();
+    let name: String = name.map(|c| if letter(c) { c } else { '-' }).collect();
+    format!("type-{name}{what}")
 }
 
 /// What stands for what is filled in while a message of this bundle is put together.

@@ -32,9 +32,10 @@ pub(super) static KNOWN: LazyLock<Messages> = LazyLock::new(|| {
 });
 
 /// What can be said of a type, and by which variables.
-const OF_TYPES: [(&str, &[&str]); 5] = [
+const OF_TYPES: [(&str, &[&str]); 6] = [
     ("", &[]),
     (".new", &["count"]),
+    (".more", &["count"]),
     (".phrase", &["people"]),
     (".category", &[]),
     (".reason", &[]),
@@ -197,7 +198,7 @@ fn dates(name: &str, pattern: &Pattern<&str>) -> Result<(), String> {
         _ => Err(format!("{name} is no plain text")),
     };
     match name {
-        "date" | "date-year" | "date-next" => {
+        "date" | "date-year" | "date-next" | "time" => {
             let pattern = text()?;
             match StrftimeItems::new(pattern).any(|item| item == Item::Error) {
                 true => Err(format!(

@@ -179,7 +179,7 @@ fn accumulators_are_written_as_ever() {
     assert_eq!(document.len(), expected.len());
     let expected = doc! {
         "id": oid(9), "state": "closing", "opened": date(1), "last": date(2), "closes": date(3), "policy": "p",
-        "settled": date(4), "count": 7_i64, "items": [{"t": "T", "o": "$o.1", "i": oid(1)}],
+        "deferred": true, "settled": date(4), "count": 7_i64, "items": [{"t": "T", "o": "$o.1", "i": oid(1)}],
         "joined": [oid(1), oid(2)], "taken": [{"t": "T", "o": "$o.1", "i": oid(1)}],
     };
     let open = open.as_document().unwrap();

@@ -281,13 +281,9 @@ async fn of_many_follows_three_are_named_most_of_it_first(fresh: Fresh) {
     api.town.digests_at(monday(0)).await;
 
     let text = mail_to(&api, "ada").filled().text;
-    let lines = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("Because you follow "));
-    let lines: Vec<&str> = lines
-        .map(|line| line.trim_matches(['\u{2068}', '\u{2069}']))
-        .collect();
-    assert_eq!(lines, ["Artist 3", "Ines Tavoro", "Artist 5"]);
+    let because = "Because you follow Artist 3, Ines Tavoro and Artist 5.\n";
+    assert!(text.contains(because), "{text}");
+    assert_eq!(text.matches("Because").count(), 1);
     api.stop().await;
 }
 

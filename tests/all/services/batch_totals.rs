@@ -62,7 +62,7 @@ async fn what_is_left_out_of_what_is_kept_is_not_counted_and_the_rest_is(fresh: 
         let mail = town.mails().pop().unwrap().filled();
         let apply = fates.chars().filter(|fate| *fate == ' ').count() as u64;
         assert_eq!(sender.ledger.tally.so_far().events, apply, "{fates:?}");
-        let more = format!("+{} more", apply.min(10).saturating_sub(5));
+        let more = format!("{} more on Budget", apply.min(10).saturating_sub(5));
         assert_eq!(
             mail.text.contains(&more),
             apply > 5,

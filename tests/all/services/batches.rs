@@ -121,7 +121,7 @@ async fn what_happens_within_a_window_is_one_mail_a_person(fresh: Fresh) {
             ("ben@example.org".to_owned(), newest)
         ]
     );
-    assert!(town.mails()[0].filled().text.contains("+1 more"));
+    assert!(town.mails()[0].filled().text.contains("\n  1 more\n"));
     let expected = [
         ("ada".to_owned(), BatchState::Closed, 3),
         ("ben".to_owned(), BatchState::Closed, 3),

@@ -1,0 +1,8 @@
+# American English: what differs from the English catalog.
+
+language = English (US)
+calendar = en_US
+date = %B %-d
+date-year = %B %-d, %Y
+date-next = %A, %B %-d, %Y, %-I:%M %p
+time = %-I:%M %p

@@ -1,0 +1,284 @@
+//! Tests of what emails say and how: people and their words first, each link once, and no words of
+//! another language.
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+
+use super::batch_tests::{content, four_comments, mail as batch_mail, on, render, said};
+use super::tests::{at, mail, site, titled, work, works};
+use super::*;
+use crate::domain::content::Followed;
+use crate::domain::{FollowKey, Mandate, Object, UserId};
+
+fn reader(locale: &str) -> User {
+    User {
+        locale: Some(locale.into()),
+        ..User::new(UserId::stored("ada"))
+    }
+}
+
+fn in_locale(locale: &str, content: &Content) -> Rendered {
+    let renderer = Renderer::new(site(), None).unwrap();
+    renderer
+        .render(&batch_mail(&reader(locale), content))
+        .unwrap()
+}
+
+/// Batches of several shapes.
+fn batches() -> Vec<Content> {
+    let several = vec![on("Ada", "Budget"), on("Ben", "Roadmap"), ("Work", work(0))];
+    vec![
+        content(four_comments(), 0),
+        content(four_comments(), 7),
+        content(vec![said("Ada", "Why?", "Budget")], 0),
+        content(vec![on("Ada", "Budget"); 5], 0),
+        content(vec![("Work", work(0))], 0),
+        content(several, 0),
+    ]
+}
+
+#[test]
+fn the_text_of_an_email_begins_with_words() {
+    let user = User::new(UserId::stored("ada"));
+    let renderer = Renderer::new(site(), None).unwrap();
+    let digest = |works: Vec<Object>| {
+        let digest = sample::digest(at(), [("Work", "New works", works, 0)]);
+        renderer.render(&mail(&user, &digest)).unwrap().text
+    };
+    let mut texts = vec![digest(works(0..1)), digest(works(0..3))];
+    texts.extend(batches().iter().map(|content| render(content).text));
+
+    for text in texts {
+        let first = text.lines().next().unwrap();
+        assert!(first.starts_with(char::is_alphanumeric), "{text}");
+        assert!(!first.contains("://") && !first.contains('·'), "{text}");
+    }
+}
+
+#[test]
+fn a_batch_shows_each_of_its_links_once() {
+    for content in batches() {
+        let rendered = render(&content);
+        let mut links: BTreeMap<&str, usize> = BTreeMap::new();
+        for after in rendered.html.split("<a ").skip(1) {
+            // A picture and the button below it are two ways to one place.
+            let (tag, inside) = after.split_once('>').unwrap();
+            let (_, url) = tag.split_once("href=\"").unwrap();
+            let (url, _) = url.split_once('"').unwrap();
+            *links.entry(url).or_default() += usize::from(!inside.starts_with("<img"));
+        }
+        // The name of the site leads to it as well.
+        links.remove("https://www.example.org");
+        assert!(links.values().all(|times| *times <= 1), "{links:?}");
+
+        let urls = rendered.text.lines().map(str::trim);
+        let urls: Vec<&str> = urls.filter(|line| line.starts_with("https://")).collect();
+        let mut distinct = urls.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(urls.len(), distinct.len(), "{urls:#?}");
+    }
+}
+
+#[test]
+fn a_batch_leads_with_who_said_what() {
+    let one = render(&content(vec![said("Ada", "Are they?", "Budget")], 0));
+    let many = render(&content(four_comments(), 0));
+
+    let begins = "Ada commented on Budget\n\n  Are they?\n  New comments · 09:55\n";
+    assert!(one.text.starts_with(begins), "{}", one.text);
+    let begins =
+        "Dee, Cyd and 2 others commented on Budget\nFrom 09:34 to 09:55.\n\nDee · 09:55\n  +1\n";
+    assert!(many.text.starts_with(begins), "{}", many.text);
+    assert!(many.html.contains(">Dee: +1 · Cyd: "), "{}", many.html);
+}
+
+#[test]
+fn one_moment_is_not_told_as_a_span() {
+    let mut same = content(vec![on("Ada", "Budget"), on("Ben", "Roadmap")], 0);
+    same.oldest = same.newest;
+
+    let rendered = render(&same);
+
+    assert!(!rendered.text.contains("At 09:55"), "{}", rendered.text);
+    assert!(!rendered.html.contains("At 09:55"), "{}", rendered.html);
+}
+
+#[test]
+fn further_events_are_told_by_what_they_are_and_are_about() {
+    let says = |count: usize, locale: &str, words: &str| {
+        let events = vec![said("Ada", "Why?", "Budget"); count];
+        let Rendered { html, text, .. } = in_locale(locale, &content(events, 0));
+        assert!(text.contains(words), "{text}");
+        assert!(html.contains(words), "{html}");
+    };
+
+    says(6, "en", "1 more comment on Budget");
+    says(8, "en", "3 more comments on Budget");
+    says(6, "de", "1 weiterer Eintrag zu Budget");
+    says(8, "fr", "3 autres à propos de Budget");
+}
+
+#[test]
+fn what_a_digest_is_sent_for_is_one_sentence() {
+    let user = User::new(UserId::stored("ada"));
+    let renderer = Renderer::new(site(), None).unwrap();
+    let because = |names: &[&str]| {
+        let followed = names.iter().map(|name| Followed {
+            key: FollowKey::stored(format!("artist:{name}")),
+            name: (*name).to_owned(),
+            url: None,
+        });
+        let digest = Content {
+            because: followed.collect(),
+            ..sample::digest(at(), [("Work", "New works", works(0..3), 0)])
+        };
+        renderer.render(&mail(&user, &digest)).unwrap().text
+    };
+
+    for (names, sentence) in [
+        (&["Ada"][..], "Because you follow Ada.\n"),
+        (&["Ada", "Ben"], "Because you follow Ada and Ben.\n"),
+        (
+            &["Ada", "Ben", "Cyd"],
+            "Because you follow Ada, Ben and Cyd.\n",
+        ),
+    ] {
+        let text = because(names);
+        assert!(text.contains(sentence), "{text}");
+        assert_eq!(text.matches("Because").count(), 1);
+        assert_eq!(text.matches("\nUnfollow ").count(), names.len(), "{text}");
+    }
+}
+
+#[test]
+fn american_english_has_its_own_dates_and_times() {
+    let comments = content(four_comments(), 0);
+    let user = reader("en-US");
+    let late = Mail {
+        at: at() + TimeDelta::hours(20),
+        ..batch_mail(&user, &comments)
+    };
+    let renderer = Renderer::new(site(), None).unwrap();
+
+    let today = in_locale("en-US", &comments);
+    let late = renderer.render(&late).unwrap();
+    let digest = sample::digest(at(), [("Work", "New works", works(0..3), 0)]);
+    let digest = renderer.render(&mail(&user, &digest)).unwrap();
+
+    assert!(
+        today.text.contains("From 9:34 AM to 9:55 AM."),
+        "{}",
+        today.text
+    );
+    assert!(today.html.contains("April 22, 2014"), "{}", today.html);
+    assert!(
+        late.text.contains("Dee · April 22, 9:55 AM"),
+        "{}",
+        late.text
+    );
+    assert!(digest.text.contains(" · April 22\n"), "{}", digest.text);
+    let british = in_locale("en-GB", &comments);
+    assert!(british.text.contains("From 09:34 to 09:55."));
+}
+
+#[test]
+fn a_mandatory_email_says_why_it_comes_anyway() {
+    let of = |reason: Option<&str>, locale: &str| {
+        let mut content = content(four_comments(), 0);
+        let mandate = reason.map(|reason| reason.parse::<Mandate>().unwrap());
+        content.sections[0].mandate = Some(mandate.unwrap_or_default());
+        in_locale(locale, &content)
+    };
+    let why = "That is why we send this email even if you turned it off";
+
+    let usual = of(None, "en");
+    let own = of(Some("Security notices cannot be turned off."), "en");
+    let german = of(Some("Security notices cannot be turned off."), "de");
+    let chosen = render(&content(four_comments(), 0));
+
+    for (rendered, reason) in [
+        (&usual, "This cannot be turned off."),
+        (&own, "Security notices cannot be turned off."),
+    ] {
+        let sentence = format!("{reason} {why}");
+        let text = rendered.text.replace('\n', " ");
+        assert!(text.contains(&sentence), "{text}");
+        assert!(rendered.html.contains(&sentence), "{}", rendered.html);
+    }
+    assert!(
+        german
+            .text
+            .contains("Das lässt sich nicht abschalten. Deshalb")
+    );
+    assert!(!german.text.contains("Security"), "{}", german.text);
+    assert!(!chosen.text.contains(why) && !chosen.html.contains(why));
+}
+
+#[test]
+fn a_phrase_without_a_translation_makes_no_sentence() {
+    let one = content(vec![said("Ada", "Warum?", "Budget")], 0);
+    let many = content(
+        vec![
+            said("Ada", "Warum?", "Budget"),
+            said("Ben", "Nur so.", "Budget"),
+        ],
+        0,
+    );
+
+    for content in [one, many] {
+        let Rendered {
+            subject,
+            html,
+            text,
+            ..
+        } = in_locale("de", &content);
+
+        for part in [&subject, &html, &text] {
+            assert!(!part.contains("commented on"), "{part}");
+            assert!(part.contains("Budget"), "{part}");
+        }
+        assert!(
+            text.contains("Ada · 09:") && text.contains("Warum?"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn words_of_a_type_are_not_borrowed_from_english() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("locales")).unwrap();
+    let english = "type-Comment = Remarks\n    .phrase = remarked on\n    .new = new remarks\n";
+    std::fs::write(folder.path().join("locales/en.ftl"), english).unwrap();
+    let renderer = Renderer::new(site(), Some(folder.path().to_owned())).unwrap();
+    let content = content(four_comments(), 0);
+    let of = |locale: &str| {
+        let rendered = renderer.render(&batch_mail(&reader(locale), &content));
+        rendered.unwrap().text
+    };
+
+    assert!(of("en").contains("remarked on"));
+    assert!(!of("de").contains("remark"), "{}", of("de"));
+}
+
+#[test]
+fn the_picture_of_one_event_fills_the_width() {
+    let pictured = |(kind, object): (&'static str, Object)| {
+        let image = Some("https://www.example.org/1.jpg".to_owned());
+        render(&content(vec![(kind, Object { image, ..object })], 0)).html
+    };
+
+    for html in [
+        pictured(said("Ada", "Why?", "Budget")),
+        pictured(("Work", titled("Ruins"))),
+    ] {
+        let (_, style) = html.split_once("class=\"lead\"").unwrap();
+        let (style, _) = style.split_once('>').unwrap();
+        assert!(
+            style.contains("width:100%;max-width:520px;height:auto"),
+            "{style}"
+        );
+    }
+}
