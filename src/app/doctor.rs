@@ -13,7 +13,7 @@ use super::moving::{InMove, in_move};
 use super::{mailer, mapped};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl, Transport};
-use crate::domain::BrandName;
+use crate::domain::{BrandName, EventType, Policies};
 use crate::probe::{Names, Web};
 use crate::render::{Pages, Renderer, Site, strays};
 use crate::services::doctor::{Departure, Doctor, Hook, Look, Setup, UNREACHED};
@@ -190,6 +190,7 @@ fn setup(config: &Config, file: Option<PathBuf>) -> Setup {
         // A key that cannot be used is found where the mailer is made.
         dkim: (signer(mail).ok().flatten()).map(|dkim| (dkim.name(), dkim.record())),
         items: config.digest.caps.total,
+        worded: worded(&config.policies),
         strays: mail
             .templates
             .as_ref()
@@ -246,4 +247,13 @@ fn departure(config: &Config) -> Departure {
             None => Hook::Lacks(provider.hook_key.options().0),
         },
     }
+}
+
+/// The types with a configured heading or phrase, and whether they have a phrase.
+fn worded(policies: &Policies) -> Vec<(EventType, bool)> {
+    let types = policies.kinds().map(|kind| (kind, policies.of(kind)));
+    let worded = types.filter(|(_, of)| of.heading.is_some() || of.phrase.is_some());
+    worded
+        .map(|(kind, of)| (kind.clone(), of.phrase.is_some()))
+        .collect()
 }

@@ -194,7 +194,11 @@ impl Args {
         for warning in report.not_known.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
-        for warning in report.other_locales().into_iter().chain(report.of_brands()) {
+        let of_languages = report
+            .other_locales()
+            .into_iter()
+            .chain(report.untranslated());
+        for warning in of_languages.chain(report.of_brands()) {
             screen.warning(warning)?;
         }
         for line in late(&report) {

@@ -312,9 +312,10 @@ impl<'a> Run<'a> {
         let due = self.find(&mut people).await?;
         if !self.sends() {
             for (person, content) in &due {
-                let user = person.found(content).user;
+                let found = person.found(content);
+                let (user, compose) = (found.user, &self.sender.compose);
                 let brand = user.brand.as_ref();
-                looks::count(&mut self.report, &self.sender.compose, user, brand);
+                looks::count(&mut self.report, compose, user, brand, found.content);
             }
         }
         if let Some(onlooker) = onlooker.as_deref_mut()

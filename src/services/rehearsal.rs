@@ -158,6 +158,7 @@ impl Rehearsal {
         warnings.extend(report.not_known.warnings(&self.digests.policies));
         warnings.extend(failures);
         warnings.extend(report.other_locales());
+        warnings.extend(report.untranslated());
         warnings.extend(report.of_brands());
         if report.due > 0 || batches.is_some_and(|of| of.mails > 0) {
             warnings.extend(self.lacking.iter().cloned());

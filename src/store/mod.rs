@@ -289,6 +289,9 @@ pub trait Directory: Send + Sync {
     /// The time zones that people's records say, each once. Costs what it returns.
     async fn zones(&self) -> Result<Vec<Tz>>;
 
+    /// The locales in user records, each once. Reads every record.
+    async fn locales(&self) -> Result<Vec<String>>;
+
     /// Whether these stand, in the order asked; each is one look-up.
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>>;
 

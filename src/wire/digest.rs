@@ -2,7 +2,7 @@
 //!
 //! The rule: every count says what it is of; nobody who has something pending is in none of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use chrono::{DateTime, Utc};
@@ -67,6 +67,9 @@ pub struct Report {
     /// are in English.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub locales: BTreeMap<String, u64>,
+    /// In a dry run, the messages that the language of a reader lacks, by locale.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub untranslated: BTreeMap<String, BTreeSet<String>>,
     /// In a rehearsal, mails of brands, by brand; those that are of none are the default's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub brands: BTreeMap<BrandName, u64>,
@@ -120,6 +123,13 @@ impl Report {
             format!("{mails} {asked}: {are}")
         };
         self.locales.iter().map(told).collect()
+    }
+
+    /// Which messages the languages of readers lack, a sentence for each language.
+    pub fn untranslated(&self) -> Vec<String> {
+        let languages = self.untranslated.iter();
+        let lacks = |(locale, messages)| format!("emails in {locale}: {}", lacking(messages));
+        languages.map(lacks).collect()
     }
 }
 
@@ -209,6 +219,21 @@ pub(crate) struct DigestRun<'a> {
     pub(crate) bad_fanouts: &'a BadFanouts,
     #[serde(flatten)]
     pub(crate) report: &'a Report,
+}
+
+/// What a language lacks, and what its emails show instead.
+pub(crate) fn lacking(messages: &BTreeSet<String>) -> String {
+    const NAMED: usize = 3;
+    let first: Vec<&str> = messages.iter().take(NAMED).map(String::as_str).collect();
+    let others = match messages.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    format!(
+        "{}{others} have no translation; they show English headings, and no sentence that needs a \
+         phrase",
+        first.join(", ")
+    )
 }
 
 fn is_zero(count: &u64) -> bool {

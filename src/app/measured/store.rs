@@ -374,6 +374,7 @@ hand_on! { Directory:
     change_follows(change: FollowChange, follows: &[(FollowKey, UserId)]) -> ();
     find_people(filter: &PeopleFilter<'_>, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
     zones() -> Vec<Tz>;
+    locales() -> Vec<String>;
     following(follows: &[(FollowKey, UserId)]) -> Vec<bool>;
     follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
 }

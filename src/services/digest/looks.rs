@@ -2,9 +2,9 @@
 //!
 //! The rule: whatever stands in the records, all are counted and a few locales are named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::{BrandName, User};
+use crate::domain::{BrandName, Content, User};
 use crate::render::Catalogs;
 use crate::services::mailing::Compose;
 use crate::wire::digest::{OTHER_LOCALES, Report};
@@ -12,20 +12,40 @@ use crate::wire::digest::{OTHER_LOCALES, Report};
 /// So many locales are told by name.
 const NAMED: usize = 20;
 
-/// Counts a mail to this person, of this brand.
+/// Counts an email to this user, of this brand.
 pub(in crate::services) fn count(
     report: &mut Report,
     compose: &Compose,
     user: &User,
     brand: Option<&BrandName>,
+    content: &Content,
 ) {
-    ask(&mut report.locales, compose.renderer.catalogs(), user);
+    let catalogs = compose.renderer.catalogs();
+    ask(&mut report.locales, catalogs, user);
+    note_untranslated(&mut report.untranslated, catalogs, user, content);
     if let Some(brand) = brand {
         let counts = match compose.looks.contains_key(brand) {
             true => &mut report.brands,
             false => &mut report.unknown_brands,
         };
         *counts.entry(brand.clone()).or_default() += 1;
+    }
+}
+
+/// Notes the messages of the email's types that the user's language lacks.
+fn note_untranslated(
+    untranslated: &mut BTreeMap<String, BTreeSet<String>>,
+    catalogs: &Catalogs,
+    user: &User,
+    content: &Content,
+) {
+    let locale = user.locale.as_deref();
+    for section in &content.sections {
+        let lacking = catalogs.lacking(locale, &section.kind, section.phrase.is_some());
+        if !lacking.is_empty() {
+            let of = untranslated.entry(catalogs.spoken(locale).to_owned());
+            of.or_default().extend(lacking);
+        }
     }
 }
 

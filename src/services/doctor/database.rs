@@ -10,6 +10,7 @@ use std::sync::Arc;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
 use super::reports::REPORTS;
+use super::templates::LANGUAGES;
 use super::{Doctor, Finding, chain};
 use crate::domain::{BatchState, BrandName, DeliveryState, Pause};
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
@@ -68,7 +69,7 @@ impl Doctor {
             (None, Engine::Mongo { .. }) => Some(Finding::unchecked(CLOCK, UNTOLD)),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let (schema, indexes, writing, sending, reports, unknown, brands) = futures::join!(
+        let (schema, indexes, writing, sending, reports, unknown, brands, languages) = futures::join!(
             self.asked(SCHEMA, schema(store)),
             self.asked(INDEXES, indexes(store)),
             self.asked(WRITING, writing(store)),
@@ -76,14 +77,12 @@ impl Doctor {
             self.asked(REPORTS, self.reports(store)),
             self.asked(UNKNOWN, unknown(store)),
             self.asked(BRANDS, self.brands_missed(store)),
+            self.asked(LANGUAGES, self.untranslated(store)),
         );
-        findings.extend(
-            [
-                schema, indexes, clock, writing, sending, reports, unknown, brands,
-            ]
-            .into_iter()
-            .flatten(),
-        );
+        let found = [
+            schema, indexes, clock, writing, sending, reports, unknown, brands, languages,
+        ];
+        findings.extend(found.into_iter().flatten());
         findings
     }
 

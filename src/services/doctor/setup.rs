@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use super::{Finding, Verdict};
-use crate::domain::Address;
+use crate::domain::{Address, EventType};
 use crate::render::Stray;
 
 /// The facts of the configuration. It holds no secret.
@@ -36,6 +36,8 @@ pub struct Setup {
     pub items: usize,
     /// Files among the templates that nothing is made of.
     pub strays: Vec<Stray>,
+    /// The types with configured words, and whether these include a phrase.
+    pub worded: Vec<(EventType, bool)>,
     /// Files and folders that should be their owner's alone, whether they are there or not.
     pub files: Vec<PathBuf>,
     /// Files that hold secrets, which a service may read through its group.
@@ -195,6 +197,7 @@ mod tests {
             dkim: None,
             items: 40,
             strays: Vec::new(),
+            worded: Vec::new(),
             files: Vec::new(),
             secret_files: Vec::new(),
             doubts: Vec::new(),

@@ -1,11 +1,16 @@
 //! The templates: can mails be made of them, and how heavy do those become?
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use super::{Doctor, Finding, Part, chain};
 use crate::render::{Gap, Renderer, Stray, Weight};
+use crate::store::{self, Store};
+use crate::wire::digest::lacking as lacking_words;
 
 const TEMPLATES: &str = "templates";
 const SIZE: &str = "size of mails";
-const LANGUAGES: &str = "languages";
+pub(super) const LANGUAGES: &str = "languages";
 
 /// Where Gmail cuts a mail off.
 const CLIPPED: usize = 102_000;
@@ -29,6 +34,30 @@ impl Doctor {
         }
         findings.extend(self.setup.strays.iter().map(stray));
         findings
+    }
+
+    /// The configured headings and phrases that a language of users lacks.
+    pub(super) async fn untranslated(
+        &self,
+        store: &Arc<dyn Store>,
+    ) -> Result<Option<Finding>, store::Error> {
+        let Ok(renderer) = &self.renderer else {
+            return Ok(None);
+        };
+        let (catalogs, locales) = (renderer.catalogs(), store.locales().await?);
+        let languages: BTreeSet<&str> =
+            locales.iter().map(|of| catalogs.spoken(Some(of))).collect();
+        let lacks = languages.into_iter().filter_map(|language| {
+            let types = self.setup.worded.iter();
+            let lacking = types
+                .flat_map(|(kind, has_phrase)| catalogs.lacking(Some(language), kind, *has_phrase));
+            let lacking: BTreeSet<String> = lacking.collect();
+            (!lacking.is_empty())
+                .then(|| format!("emails in {language}: {}", lacking_words(&lacking)))
+        });
+        let lacks: Vec<String> = lacks.collect();
+        let advice = "add the messages to locales/TAG.ftl in the folder of mail.templates";
+        Ok((!lacks.is_empty()).then(|| Finding::warning(LANGUAGES, lacks.join(". "), advice)))
     }
 }
 

@@ -126,7 +126,7 @@ impl Rehearsal {
                 let has_brand = brand.is_none_or(|of| self.compose.looks.contains_key(of));
                 count(report, leaves, &prospect, has_brand);
                 if let (Prospect::Told(content), Some(user)) = (&prospect, user) {
-                    looks::count(report, &self.compose, user, brand);
+                    looks::count(report, &self.compose, user, brand, content);
                     if let Some(stage) = stage.as_deref_mut().filter(|_| has_brand) {
                         let id = DeliveryId::batch(batch.id);
                         let drawn = draw(&id).rotate_left(if is_lead { 32 } else { 0 });

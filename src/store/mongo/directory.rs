@@ -30,6 +30,21 @@ use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result};
 /// So many follows are looked up in one request.
 const FOLLOWS_AT_ONCE: usize = 1_000;
 
+impl Mongo {
+    /// The values of a field in user records, each once.
+    async fn distinct_of_users(&self, field: &str, doing: &'static str) -> Result<Vec<Bson>> {
+        let limit = limit(self.0.options.attempt);
+        self.patiently(doing, || {
+            let users = self.collection(USERS);
+            async move {
+                let found = users.distinct(field, doc! {}).max_time(limit);
+                self.values_of(found).await
+            }
+        })
+        .await
+    }
+}
+
 #[async_trait]
 impl Directory for Mongo {
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>> {
@@ -166,19 +181,16 @@ impl Directory for Mongo {
     }
 
     async fn zones(&self) -> Result<Vec<Tz>> {
-        let doing = "looking which time zones there are";
-        let limit = limit(self.0.options.attempt);
-        let found = self.patiently(doing, || {
-            let users = self.collection(USERS);
-            async move {
-                let zones = users.distinct("tz", doc! {}).max_time(limit);
-                self.values_of(zones).await
-            }
-        });
-        let found = found.await?;
-        // Who has another is nobody we know.
+        let found = self.distinct_of_users("tz", "reading the time zones of users");
+        // Names that are no zone here are left out.
         let zone = |name: &Bson| name.as_str()?.parse().ok();
-        Ok(found.iter().filter_map(zone).collect())
+        Ok(found.await?.iter().filter_map(zone).collect())
+    }
+
+    async fn locales(&self) -> Result<Vec<String>> {
+        let found = self.distinct_of_users("locale", "reading the locales of users");
+        let locale = |name: &Bson| Some(name.as_str()?.to_owned());
+        Ok(found.await?.iter().filter_map(locale).collect())
     }
 
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {

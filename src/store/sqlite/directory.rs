@@ -158,6 +158,18 @@ impl Directory for Sqlite {
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
+    async fn locales(&self) -> Result<Vec<String>> {
+        let read = |transaction: &Transaction<'_>| {
+            let sql = "SELECT DISTINCT locale FROM users WHERE locale IS NOT NULL";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let names = statement.query_map([], |row| row.get::<_, String>(0))?;
+            Ok(names.collect::<rusqlite::Result<Vec<_>>>()?)
+        };
+        self.connections
+            .read("reading the locales of users", read)
+            .await
+    }
+
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
         if follows.is_empty() {
             return Ok(Vec::new());

@@ -12,6 +12,7 @@ use crate::support::town::{Town, monday, on_both_stores, to};
 on_both_stores! {
     each_person_is_told_in_their_own_language_and_shares_with_their_like
     a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal
+    the_dry_run_reports_headings_and_phrases_without_a_translation
     a_catalog_says_what_the_configuration_says_of_a_type
     a_catalog_names_nothing_that_a_provider_fills_in
 }
@@ -113,6 +114,35 @@ async fn a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal(fres
         .iter()
         .filter(|mail| mail.filled().html.contains(r#"lang="en""#));
     assert_eq!(english.count(), 2);
+}
+
+async fn the_dry_run_reports_headings_and_phrases_without_a_translation(fresh: Fresh) {
+    let config = "[types.ArtworkPublished]\nheading = \"New works\"\n\
+        [types.Comment]\nroute = \"batch\"\nphrase = \"commented on\"\n";
+    let town = Town::found(&fresh, true, config).await;
+    speak(&town).await;
+    town.happens(&["a1"], to(&["ada", "cem"])).await;
+    super::mandatory::happens(&town, "Comment", &["a2"], to(&["ada", "cem"])).await;
+    town.clock.set(monday(0));
+
+    let rehearsal = town.process().rehearsal();
+    let (report, _) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+
+    let lacking = [
+        "type-ArtworkPublished",
+        "type-Comment",
+        "type-Comment.phrase",
+    ];
+    let lacking = BTreeSet::from(lacking.map(str::to_owned));
+    assert_eq!(
+        report.untranslated,
+        BTreeMap::from([("de".to_owned(), lacking)])
+    );
+    let [sentence] = &report.untranslated()[..] else {
+        panic!("{:?}", report.untranslated())
+    };
+    let begins = "emails in de: type-ArtworkPublished, type-Comment, type-Comment.phrase have no";
+    assert!(sentence.starts_with(begins), "{sentence}");
 }
 
 async fn a_catalog_says_what_the_configuration_says_of_a_type(fresh: Fresh) {

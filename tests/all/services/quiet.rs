@@ -306,7 +306,7 @@ async fn ada_is_quiet(town: &Town, from: &str, to: &str) {
 
 async fn quiet_hours_delay_a_batch_once_however_late_the_worker_looks(fresh: Fresh) {
     let town = town(&fresh).await;
-    // Two minutes a day are not quiet, and a worker that cron starts every five minutes misses them.
+    // A worker that cron starts every five minutes misses the two minutes that are not quiet.
     ada_is_quiet(&town, "22:00", "21:58").await;
     town.clock.set(at("2014-04-19T12:01:00Z"));
     for kind in ROUTES {

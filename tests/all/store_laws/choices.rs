@@ -120,3 +120,19 @@ pub async fn the_zones_that_people_chose_are_told_once(store: Fresh) {
     found.sort_unstable_by_key(|zone| zone.name());
     assert_eq!(found, [Tz::Europe__Berlin, Tz::UTC]);
 }
+
+pub async fn the_locales_of_users_are_returned_once(store: Fresh) {
+    assert_eq!(store.locales().await.unwrap(), Vec::<String>::new());
+    let locales = [None, Some("de"), Some("pt-BR"), Some("de")];
+    let users = (0..).zip(locales).map(|(n, locale)| User {
+        locale: locale.map(str::to_owned),
+        ..User::new(UserId::stored(format!("u{n}")))
+    });
+    let users: Vec<User> = users.collect();
+    store.put_users(&users).await.unwrap();
+
+    let mut found = store.second().locales().await.unwrap();
+
+    found.sort();
+    assert_eq!(found, ["de", "pt-BR"]);
+}

@@ -219,7 +219,8 @@ laws! {
     choices:
         people_are_found_by_what_they_chose_in_ascending_order
         whose_choices_change_is_found_by_the_new_ones
-        the_zones_that_people_chose_are_told_once;
+        the_zones_that_people_chose_are_told_once
+        the_locales_of_users_are_returned_once;
     details:
         what_is_said_of_an_event_comes_back_as_it_was;
     retractions:

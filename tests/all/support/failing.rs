@@ -325,6 +325,7 @@ hand_on! { Directory:
     follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
     find_people(filter: &PeopleFilter<'_>, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
     zones() -> Vec<Tz>;
+    locales() -> Vec<String>;
 }
 
 hand_on! { Objects:
