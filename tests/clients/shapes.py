@@ -11,10 +11,12 @@ import subprocess
 import sys
 import tempfile
 from typing import get_args
+from unittest.mock import create_autospec
 
+import httpx
 import runner
 from stage import ROOT
-from tidings_client import Client, records
+from tidings_client import AsyncClient, Client, records
 
 DESCRIPTION = json.loads((ROOT / "src/wire/openapi.json").read_text())
 SCHEMAS = DESCRIPTION["components"]["schemas"]
@@ -103,6 +105,40 @@ def every_call_of_the_javascript_client_is_declared():
     declared = set(name.findall(types[types.index("export class Tidings {"):]))
 
     assert real == declared and len(real) > 25, real ^ declared
+
+
+@runner.test
+def both_python_clients_have_the_same_methods_with_real_signatures():
+    functions = inspect.getmembers(Client, inspect.isfunction)
+    names = [name for name, _ in functions if not name.startswith("_") and name != "close"]
+    assert len(names) > 25, names
+    for name in names:
+        one, other = (inspect.signature(getattr(of, name)) for of in (Client, AsyncClient))
+        assert one.parameters == other.parameters, name
+        kinds = {parameter.kind for parameter in one.parameters.values()}
+        assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}, name
+        assert "->" in str(one), name
+
+
+@runner.test
+def an_application_can_mock_a_client_or_its_transport():
+    counts = {"unseen": 3, "unread": 4, "cursor": "c"}
+    client = create_autospec(Client, instance=True)
+    client.count.return_value = counts
+    assert client.count("mara") == counts
+    try:
+        client.count()
+        raise AssertionError("the mock takes any arguments")
+    except TypeError:
+        pass
+    assert inspect.iscoroutinefunction(create_autospec(AsyncClient).count)
+
+    def answer(request):
+        assert request.url.path == "/v1/users/mara/feed/count"
+        return httpx.Response(200, json=counts)
+
+    http = httpx.Client(transport=httpx.MockTransport(answer))
+    assert Client("https://news.example.org", "key", http=http).count("mara") == counts
 
 
 @runner.test

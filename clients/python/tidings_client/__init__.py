@@ -1,8 +1,8 @@
 """A client of tidings: `Client`, and `AsyncClient`, which has the same methods to be awaited.
 
-The rule: what a call does (its requests, when it tries again, how it walks pages) is written once,
-in `_Core`, to be awaited. A `Client` blocks where an `AsyncClient` waits, so that its coroutines
-never wait, and one step runs them to their end. What is tried again is in docs/clients.md.
+What a call does (its requests, its retries, its pages) is written once, in `_Core` and `_Calls`, to
+be awaited. A `Client` blocks where an `AsyncClient` waits, so its coroutines never wait, and one
+step runs them to their end. docs/clients.md says what is retried, and how to test with a client.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from functools import wraps
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, Union, cast, overload
+from typing import Any, Generic, NamedTuple, TypeVar, Union, cast
 from urllib.parse import quote, urlencode
 
 import anyio
@@ -39,7 +38,6 @@ class _Answer(NamedTuple):
 
 
 T = TypeVar("T")
-P = ParamSpec("P")
 H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 _Soon = Coroutine[Any, Any, T]
 _Items = AsyncGenerator[T, None]
@@ -66,41 +64,6 @@ def _each_now(values: _Items[T]) -> Generator[T, None, None]:
 
 async def _settled(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
-
-
-class _call(Generic[P, T]):
-    """A method of both clients: `Client` returns what it comes to, `AsyncClient` is awaited."""
-
-    def __init__(self, method: Callable[Concatenate[Any, P], _Soon[T]]) -> None:
-        self.method = method
-
-    @overload
-    def __get__(self, on: Client, _: Any = ...) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, on: AsyncClient, _: Any = ...) -> Callable[P, _Soon[T]]: ...
-    def __get__(self, on: Any, _: Any = None) -> Any:
-        return _bound(self.method, on, _now)
-
-
-class _each(Generic[P, T]):
-    """A method of both clients that gives values one by one, asking only when it must."""
-
-    def __init__(self, method: Callable[Concatenate[Any, P], _Items[T]]) -> None:
-        self.method = method
-
-    @overload
-    def __get__(self, on: Client, _: Any = ...) -> Callable[P, Generator[T, None, None]]: ...
-    @overload
-    def __get__(self, on: AsyncClient, _: Any = ...) -> Callable[P, _Items[T]]: ...
-    def __get__(self, on: Any, _: Any = None) -> Any:
-        return _bound(self.method, on, _each_now)
-
-
-def _bound(method: Any, on: Any, now: Callable[[Any], Any]) -> Any:
-    bound = method.__get__(on)
-    if not isinstance(on, Client):
-        return bound
-    return wraps(bound)(lambda *args, **named: now(bound(*args, **named)))
 
 
 def _path(*names: Id) -> str:
@@ -159,7 +122,8 @@ class _Core(Generic[H]):
         timeout: float = 20, deadline: float = 60, attempts: int = 5, http: H | None = None,
     ) -> None:
         """`token`: a server key, or what is called for a user token, and again when it expired.
-        `timeout` bounds one request, `deadline` a call with all it tries, both in seconds."""
+        `timeout` bounds one request, `deadline` a call with all it tries, both in seconds.
+        `http` sends the requests and stays open: one with your transport, proxy or certificates."""
         if not re.match("https?://.", url):
             raise ValueError(f"{url!r} is not an http or https address")
         self._url, self._timeout, self._deadline = url.rstrip("/"), timeout, deadline
@@ -291,159 +255,133 @@ class _Core(Generic[H]):
             raise
         return receipts
 
-    @_call
+
+class _Calls(_Core[H]):
+    """The calls, to be awaited."""
+
     async def publish(self, event: Event, *, key: Str = None) -> Receipt:
         """Accepts an event, under `key`, or its own, or one that is made for this call."""
         return (await self._publish([event if key is None else {**event, "key": key}]))[0]
 
-    @_call
-    def publish_many(self, events: Iterable[Event]) -> _Soon[list[Receipt]]:
+    async def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
         """Accepts events, 1,000 in a request; each under its `key`, or one made for this call."""
-        return self._publish(events)
+        return await self._publish(events)
 
-    @_call
-    def event(self, id: str) -> _Soon[Progress]:
-        return self._take("GET", _path("events", id))
+    async def event(self, id: str) -> Progress:
+        return cast(Progress, await self._take("GET", _path("events", id)))
 
-    @_call
-    def retract(self, type: str, objects: Ids) -> _Soon[Retracted]:
+    async def retract(self, type: str, objects: Ids) -> Retracted:
         """Takes back what happened to these objects up to now."""
-        return self._take("DELETE", "/v1/events", {"type": type, "objects": objects})
+        body = {"type": type, "objects": objects}
+        return cast(Retracted, await self._take("DELETE", "/v1/events", body))
 
-    @_each
     def users(self, *, after: Str = None, limit: int = 1000) -> _Items[UserView]:
         """All users, by id; `limit` of them in a request."""
         return self._pages("/v1/users", "users", "after", {"after": after, "limit": limit})
 
-    @_call
-    def user(self, id: Id) -> _Soon[UserView]:
-        return self._take("GET", _path("users", id))
+    async def user(self, id: Id) -> UserView:
+        return cast(UserView, await self._take("GET", _path("users", id)))
 
-    @_call
-    def put_user(self, id: Id, user: User) -> _Soon[None]:
-        return self._put("PUT", ["users", id], user, "/v1/users", {**user, "id": id})
+    async def put_user(self, id: Id, user: User) -> None:
+        await self._put("PUT", ["users", id], user, "/v1/users", {**user, "id": id})
 
-    @_call
-    def put_users(self, users: Iterable[UserWithId]) -> _Soon[int]:
-        return self._many("/v1/users", users)
+    async def put_users(self, users: Iterable[UserWithId]) -> int:
+        return await self._many("/v1/users", users)
 
-    @_call
-    def patch_user(self, id: Id, patch: UserPatch) -> _Soon[UserView]:
-        return self._take("PATCH", _path("users", id), patch)
+    async def patch_user(self, id: Id, patch: UserPatch) -> UserView:
+        return cast(UserView, await self._take("PATCH", _path("users", id), patch))
 
-    @_call
-    def delete_user(self, id: Id) -> _Soon[None]:
-        return self._take("DELETE", _path("users", id))
+    async def delete_user(self, id: Id) -> None:
+        await self._take("DELETE", _path("users", id))
 
-    @_call
-    def preferences(self, user: Id) -> _Soon[PreferencesView]:
-        return self._take("GET", _path("users", user, "preferences"))
+    async def preferences(self, user: Id) -> PreferencesView:
+        return cast(PreferencesView, await self._take("GET", _path("users", user, "preferences")))
 
-    @_call
-    def put_preferences(self, user: Id, preferences: Preferences) -> _Soon[UserView]:
-        return self._take("PUT", _path("users", user, "preferences"), preferences)
+    async def put_preferences(self, user: Id, preferences: Preferences) -> UserView:
+        path = _path("users", user, "preferences")
+        return cast(UserView, await self._take("PUT", path, preferences))
 
-    @_each
     def follows(self, user: Id, *, after: Str = None, limit: int = 1000) -> _Items[str]:
         """All keys that a user follows; `limit` of them in a request."""
         query = {"after": after, "limit": limit}
         return self._pages(_path("users", user, "follows"), "follows", "after", query)
 
-    @_call
-    def follow(self, user: Id, key: str) -> _Soon[None]:
+    async def follow(self, user: Id, key: str) -> None:
         record = {"user": user, "key": key}
-        return self._put("PUT", ["users", user, "follows", key], None, "/v1/follows", record)
+        await self._put("PUT", ["users", user, "follows", key], None, "/v1/follows", record)
 
-    @_call
-    def unfollow(self, user: Id, key: str) -> _Soon[None]:
-        return self._take("DELETE", _path("users", user, "follows", key))
+    async def unfollow(self, user: Id, key: str) -> None:
+        await self._take("DELETE", _path("users", user, "follows", key))
 
-    @_call
-    def mutes(self, user: Id) -> _Soon[Mutes]:
+    async def mutes(self, user: Id) -> Mutes:
         """What a user has muted, by subject."""
-        return self._take("GET", _path("users", user, "mutes"))
+        return cast(Mutes, await self._take("GET", _path("users", user, "mutes")))
 
-    @_call
-    def mute(self, user: Id, subject: str, mute: Union[Mute, None] = None) -> _Soon[None]:
+    async def mute(self, user: Id, subject: str, mute: Union[Mute, None] = None) -> None:
         """Mutes a thread, a document or what they follow: for good, or until a moment."""
-        return self._take("PUT", _path("users", user, "mutes", subject), mute)
+        await self._take("PUT", _path("users", user, "mutes", subject), mute)
 
-    @_call
-    def unmute(self, user: Id, subject: str) -> _Soon[None]:
-        return self._take("DELETE", _path("users", user, "mutes", subject))
+    async def unmute(self, user: Id, subject: str) -> None:
+        await self._take("DELETE", _path("users", user, "mutes", subject))
 
-    @_call
-    def put_follows(self, follows: Iterable[Follow]) -> _Soon[int]:
-        return self._many("/v1/follows", follows)
+    async def put_follows(self, follows: Iterable[Follow]) -> int:
+        return await self._many("/v1/follows", follows)
 
-    @_call
-    def object(self, model: str, id: Id) -> _Soon[ObjectView]:
-        return self._take("GET", _path("objects", model, id))
+    async def object(self, model: str, id: Id) -> ObjectView:
+        return cast(ObjectView, await self._take("GET", _path("objects", model, id)))
 
-    @_call
-    def put_object(self, model: str, id: Id, object: Object) -> _Soon[None]:
+    async def put_object(self, model: str, id: Id, object: Object) -> None:
         record = {**object, "id": f"{model}:{id}"}
-        return self._put("PUT", ["objects", model, id], object, "/v1/objects", record)
+        await self._put("PUT", ["objects", model, id], object, "/v1/objects", record)
 
-    @_call
-    def put_objects(self, objects: Iterable[ObjectWithId]) -> _Soon[int]:
-        return self._many("/v1/objects", objects)
+    async def put_objects(self, objects: Iterable[ObjectWithId]) -> int:
+        return await self._many("/v1/objects", objects)
 
-    @_call
-    def delete_object(self, model: str, id: Id) -> _Soon[None]:
+    async def delete_object(self, model: str, id: Id) -> None:
         record = {"id": f"{model}:{id}", "notifiable": False}  # what stands in its place then
-        return self._put("DELETE", ["objects", model, id], None, "/v1/objects", record)
+        await self._put("DELETE", ["objects", model, id], None, "/v1/objects", record)
 
-    @_call
-    def feed(self, user: Id, query: FeedQuery = {}) -> _Soon[Page]:
-        return self._take("GET", _path("users", user, "feed") + _query(query))
+    async def feed(self, user: Id, query: FeedQuery = {}) -> Page:
+        return cast(Page, await self._take("GET", _path("users", user, "feed") + _query(query)))
 
-    @_each
     def items(self, user: Id, query: FeedQuery = {}) -> _Items[Item]:
         """All items from the newest on; `limit` of them in a request."""
         return self._pages(_path("users", user, "feed"), "items", "before", query)
 
-    @_call
-    def groups(self, user: Id, query: FeedQuery = {}) -> _Soon[GroupPage]:
-        return self._take("GET", _path("users", user, "feed") + _query({**query, **_GROUPED}))
+    async def groups(self, user: Id, query: FeedQuery = {}) -> GroupPage:
+        path = _path("users", user, "feed") + _query({**query, **_GROUPED})
+        return cast(GroupPage, await self._take("GET", path))
 
-    @_each
     def all_groups(self, user: Id, query: FeedQuery = {}) -> _Items[Group]:
         by = {**query, **_GROUPED}
         return self._pages(_path("users", user, "feed"), "groups", "before", by)
 
-    @_call
-    def count(self, user: Id) -> _Soon[Counts]:
-        return self._take("GET", _path("users", user, "feed", "count"))
+    async def count(self, user: Id) -> Counts:
+        return cast(Counts, await self._take("GET", _path("users", user, "feed", "count")))
 
-    @_call
-    def mark(
+    async def mark(
         self, user: Id, mark: Mark, *, to: Str = None, ids: list[str] | None = None,
         type: Str = None, category: Str = None, day: Str = None, about: Str = None,
-    ) -> _Soon[Counts]:
+    ) -> Counts:
         """Marks all up to the cursor `to`, or those of it that `type` and so on say, or `ids`."""
         of = {"type": type, "category": category, "day": day, "about": about}
         said = {"mark": mark, "to": to, "ids": ids, **of}
         value = {name: part for name, part in said.items() if part is not None}
-        return self._take("POST", _path("users", user, "feed", "marks"), value)
+        return cast(Counts, await self._take("POST", _path("users", user, "feed", "marks"), value))
 
-    @_each
     def poll(self, user: Id, *, on_error: _Hear = None) -> _Items[Counts]:
         """The counts, and again whenever they change, without end."""
         return self._poll(_path("users", user, "feed", "count"), on_error)
 
-    @_each
     def poll_feed(self, user: Id, query: FeedQuery = {}, *, on_error: _Hear = None) -> _Items[Page]:
         """A page of the feed, and again whenever it changes, without end."""
         return self._poll(_path("users", user, "feed") + _query(query), on_error)
 
-    @_each
     def batches(self, query: BatchQuery = {}) -> _Items[Batch]:
         return self._pages("/v1/batches", "batches", "before", query)
 
-    @_call
-    def batch(self, id: str) -> _Soon[Batch]:
-        return self._take("GET", _path("batches", id))
+    async def batch(self, id: str) -> Batch:
+        return cast(Batch, await self._take("GET", _path("batches", id)))
 
 
 class Client(_Core[httpx.Client]):
@@ -451,6 +389,11 @@ class Client(_Core[httpx.Client]):
 
     _open, _sleep = httpx.Client, staticmethod(time.sleep)
     _within = staticmethod(lambda seconds: nullcontext())
+
+    @property
+    def _calls(self) -> _Calls[httpx.Client]:
+        """This client, for the functions of `_Calls`, which use nothing but `_Core`."""
+        return cast("_Calls[httpx.Client]", self)
 
     def __enter__(self) -> Client:
         return self
@@ -471,8 +414,128 @@ class Client(_Core[httpx.Client]):
                     raise TimeoutError("the answer did not end in time")
         return _Answer(answer.status_code, answer.headers, body)
 
+    def publish(self, event: Event, *, key: Str = None) -> Receipt:
+        """Accepts an event, under `key`, or its own, or one that is made for this call."""
+        return _now(_Calls.publish(self._calls, event, key=key))
 
-class AsyncClient(_Core[httpx.AsyncClient]):
+    def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
+        """Accepts events, 1,000 in a request; each under its `key`, or one made for this call."""
+        return _now(_Calls.publish_many(self._calls, events))
+
+    def event(self, id: str) -> Progress:
+        return _now(_Calls.event(self._calls, id))
+
+    def retract(self, type: str, objects: Ids) -> Retracted:
+        """Takes back what happened to these objects up to now."""
+        return _now(_Calls.retract(self._calls, type, objects))
+
+    def users(self, *, after: Str = None, limit: int = 1000) -> Generator[UserView, None, None]:
+        """All users, by id; `limit` of them in a request."""
+        return _each_now(_Calls.users(self._calls, after=after, limit=limit))
+
+    def user(self, id: Id) -> UserView:
+        return _now(_Calls.user(self._calls, id))
+
+    def put_user(self, id: Id, user: User) -> None:
+        _now(_Calls.put_user(self._calls, id, user))
+
+    def put_users(self, users: Iterable[UserWithId]) -> int:
+        return _now(_Calls.put_users(self._calls, users))
+
+    def patch_user(self, id: Id, patch: UserPatch) -> UserView:
+        return _now(_Calls.patch_user(self._calls, id, patch))
+
+    def delete_user(self, id: Id) -> None:
+        _now(_Calls.delete_user(self._calls, id))
+
+    def preferences(self, user: Id) -> PreferencesView:
+        return _now(_Calls.preferences(self._calls, user))
+
+    def put_preferences(self, user: Id, preferences: Preferences) -> UserView:
+        return _now(_Calls.put_preferences(self._calls, user, preferences))
+
+    def follows(
+        self, user: Id, *, after: Str = None, limit: int = 1000,
+    ) -> Generator[str, None, None]:
+        """All keys that a user follows; `limit` of them in a request."""
+        return _each_now(_Calls.follows(self._calls, user, after=after, limit=limit))
+
+    def follow(self, user: Id, key: str) -> None:
+        _now(_Calls.follow(self._calls, user, key))
+
+    def unfollow(self, user: Id, key: str) -> None:
+        _now(_Calls.unfollow(self._calls, user, key))
+
+    def mutes(self, user: Id) -> Mutes:
+        """What a user has muted, by subject."""
+        return _now(_Calls.mutes(self._calls, user))
+
+    def mute(self, user: Id, subject: str, mute: Union[Mute, None] = None) -> None:
+        """Mutes a thread, a document or what they follow: for good, or until a moment."""
+        _now(_Calls.mute(self._calls, user, subject, mute))
+
+    def unmute(self, user: Id, subject: str) -> None:
+        _now(_Calls.unmute(self._calls, user, subject))
+
+    def put_follows(self, follows: Iterable[Follow]) -> int:
+        return _now(_Calls.put_follows(self._calls, follows))
+
+    def object(self, model: str, id: Id) -> ObjectView:
+        return _now(_Calls.object(self._calls, model, id))
+
+    def put_object(self, model: str, id: Id, object: Object) -> None:
+        _now(_Calls.put_object(self._calls, model, id, object))
+
+    def put_objects(self, objects: Iterable[ObjectWithId]) -> int:
+        return _now(_Calls.put_objects(self._calls, objects))
+
+    def delete_object(self, model: str, id: Id) -> None:
+        _now(_Calls.delete_object(self._calls, model, id))
+
+    def feed(self, user: Id, query: FeedQuery = {}) -> Page:
+        return _now(_Calls.feed(self._calls, user, query))
+
+    def items(self, user: Id, query: FeedQuery = {}) -> Generator[Item, None, None]:
+        """All items from the newest on; `limit` of them in a request."""
+        return _each_now(_Calls.items(self._calls, user, query))
+
+    def groups(self, user: Id, query: FeedQuery = {}) -> GroupPage:
+        return _now(_Calls.groups(self._calls, user, query))
+
+    def all_groups(self, user: Id, query: FeedQuery = {}) -> Generator[Group, None, None]:
+        return _each_now(_Calls.all_groups(self._calls, user, query))
+
+    def count(self, user: Id) -> Counts:
+        return _now(_Calls.count(self._calls, user))
+
+    def mark(
+        self, user: Id, mark: Mark, *, to: Str = None, ids: list[str] | None = None,
+        type: Str = None, category: Str = None, day: Str = None, about: Str = None,
+    ) -> Counts:
+        """Marks all up to the cursor `to`, or those of it that `type` and so on say, or `ids`."""
+        return _now(_Calls.mark(
+            self._calls, user, mark, to=to, ids=ids, type=type, category=category, day=day,
+            about=about,
+        ))
+
+    def poll(self, user: Id, *, on_error: _Hear = None) -> Generator[Counts, None, None]:
+        """The counts, and again whenever they change, without end."""
+        return _each_now(_Calls.poll(self._calls, user, on_error=on_error))
+
+    def poll_feed(
+        self, user: Id, query: FeedQuery = {}, *, on_error: _Hear = None,
+    ) -> Generator[Page, None, None]:
+        """A page of the feed, and again whenever it changes, without end."""
+        return _each_now(_Calls.poll_feed(self._calls, user, query, on_error=on_error))
+
+    def batches(self, query: BatchQuery = {}) -> Generator[Batch, None, None]:
+        return _each_now(_Calls.batches(self._calls, query))
+
+    def batch(self, id: str) -> Batch:
+        return _now(_Calls.batch(self._calls, id))
+
+
+class AsyncClient(_Calls[httpx.AsyncClient]):
     """tidings, for asyncio and trio."""
 
     _open, _sleep = httpx.AsyncClient, staticmethod(anyio.sleep)
