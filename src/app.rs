@@ -16,6 +16,7 @@ use crate::domain::{ModelName, Policies};
 use crate::mail::{Mailer, Pinned};
 use crate::metrics::Metrics;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
+use crate::services::activity::Activity;
 use crate::services::archive::Archive;
 use crate::services::batches::{BatchService, Closer, Joiner};
 use crate::services::catalog::CatalogSource;
@@ -108,6 +109,8 @@ fn site(config: &Config) -> Site {
 pub enum Made {
     /// Some are: every template of the configuration is read and checked.
     Something,
+    /// Some are shown beside other things: built-in templates replace those that cannot be read.
+    Aside,
     /// Nothing is: then no template of the configuration is read, so that one that is broken stops
     /// nobody who needs none.
     Nothing,
@@ -346,6 +349,15 @@ impl App {
             leases: self.store.clone(),
             owner: self.owner.clone(),
             clock: self.clock.clone(),
+        }
+    }
+
+    /// Records that a worker runs, and when digests last ran.
+    pub fn activity(&self) -> Activity {
+        Activity {
+            notes: self.store.clone(),
+            clock: self.clock.clone(),
+            owner: self.owner.clone(),
         }
     }
 

@@ -297,7 +297,10 @@ impl Config {
                 TimeDelta::milliseconds(10)..=TimeDelta::minutes(1),
             ),
             watch: watch::read(&mut r),
-            policies: types::read(&mut r, &batch),
+            policies: {
+                let strict = r.flag("strict_types");
+                types::read(&mut r, &batch).with_strict(strict)
+            },
             models: r
                 .each("models", |r, name, path| {
                     Some((r.name::<ModelName>(name, path)?, model(r, path)))

@@ -19,7 +19,7 @@ use serde::de::{
 use serde_path_to_error::{Deserializer as PathDeserializer, Track};
 
 use super::problem::{Code, Problem};
-use crate::domain::Invalid;
+use crate::domain::{Invalid, Kind};
 use crate::services::notify::MAX_REQUESTS;
 
 /// The largest body of one record, in bytes.
@@ -171,7 +171,11 @@ pub(super) fn is_many(body: &[u8], field: &str) -> bool {
 
 /// A problem with the record at this place of the list.
 pub(super) fn of_record(field: &str, index: usize, why: Invalid) -> Problem {
-    Problem::from(why).at(format!("{field}[{index}]"))
+    let part = match why.kind {
+        Kind::Type => ".type",
+        Kind::Value | Kind::Limit | Kind::Time => "",
+    };
+    Problem::from(why).at(format!("{field}[{index}]{part}"))
 }
 
 fn problem(path: &str, error: &serde_json::Error) -> Problem {

@@ -16,8 +16,9 @@ use super::body;
 use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
 use crate::app::App;
-use crate::domain::{Event, EventType, Id, ObjectId};
+use crate::domain::{EventType, Id, ObjectId};
 use crate::services::notify::{EventInput, Notify, Request, ids};
+use crate::services::unknown::Named;
 use crate::wire::event::{Accepted, AllAccepted, Progress};
 
 const FIELD: &str = "events";
@@ -28,12 +29,12 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// Accepts these, and says of each what is not known. They are accepted by then: that nothing can
 /// be said of them does not make them fail.
 async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Problem> {
-    let events: Vec<Vec<Event>> = requests.iter().map(Request::events).collect();
+    let named: Vec<Named> = requests.iter().map(Named::from).collect();
     let keyed = requests.iter().all(|request| request.key.is_some());
     let (notify, known) = (app.notify(), app.known());
     let accepting = notify.accept(requests).boxed();
     // Asked at the same time, as each costs a round trip to the store.
-    let asking = known.of(&events).boxed();
+    let asking = known.of(&named).boxed();
     let (accepted, asked) = match select(accepting, asking).await {
         Either::Left((accepted, asking)) => (accepted, Either::Left(asking)),
         Either::Right((asked, accepting)) => (accepting.await, Either::Right(asked)),
@@ -47,7 +48,7 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Prob
         Either::Right(asked) => Some(asked),
     };
     let unknown = asked.and_then(Result::ok).unwrap_or_else(|| {
-        tracing::warn!("whether the objects of accepted events are known was not found out");
+        tracing::warn!("could not look up whether the objects and users of accepted events exist");
         Vec::new()
     });
     let mut warnings = unknown
@@ -151,7 +152,7 @@ pub(super) async fn get(
 struct Retraction {
     #[serde(rename = "type")]
     kind: EventType,
-    #[serde(alias = "object", deserialize_with = "ids")]
+    #[serde(deserialize_with = "ids")]
     objects: Vec<ObjectId>,
 }
 

@@ -34,6 +34,11 @@ pub(super) async fn get(_: NoQuery, app: Data<App>) -> Result<HttpResponse, Prob
         .body(text))
 }
 
+fn is_in_use(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::AddrInUse)
+}
+
 /// The address of its own at which metrics are told, and not told yet.
 pub struct Watched {
     /// Where; with the port that was chosen, where port 0 was asked for.
@@ -43,12 +48,21 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Takes the configured address, if one is. Needs a Tokio runtime.
+    /// Takes the configured address, if one is and no other process has it. Needs a Tokio runtime.
     pub fn bind(app: &App) -> anyhow::Result<Option<Self>> {
         let Some(wanted) = app.config.watch.metrics else {
             return Ok(None);
         };
-        let listening = listen(wanted)?;
+        let listening = match listen(wanted) {
+            Err(error) if is_in_use(&error) => {
+                tracing::warn!(
+                    "metrics: another process listens on {wanted} (metrics.listen), so this one \
+                     serves none; set TIDINGS_METRICS_LISTEN to an address of its own"
+                );
+                return Ok(None);
+            }
+            listening => listening?,
+        };
         Ok(Some(Self {
             addr: listening.addr,
             listener: listening.listener,

@@ -78,6 +78,8 @@ codes! {
     LimitExceeded = "limit_exceeded", PAYLOAD_TOO_LARGE;
     /// An event is of a moment at which none can be accepted now.
     TimeOutOfRange = "time_out_of_range", UNPROCESSABLE_ENTITY;
+    /// An event's type is not configured, and `strict_types` refuses it.
+    UnknownType = "unknown_type", UNPROCESSABLE_ENTITY;
     /// As many streams are open as are served.
     TooManyStreams = "too_many_streams", TOO_MANY_REQUESTS;
     /// The body is not said to be JSON.
@@ -208,8 +210,13 @@ impl From<Invalid> for Problem {
             Kind::Value => Code::InvalidBody,
             Kind::Limit => Code::LimitExceeded,
             Kind::Time => Code::TimeOutOfRange,
+            Kind::Type => Code::UnknownType,
         };
-        Self::new(code, invalid.to_string())
+        let problem = Self::new(code, invalid.to_string());
+        match invalid.kind {
+            Kind::Type => problem.at("type"),
+            Kind::Value | Kind::Limit | Kind::Time => problem,
+        }
     }
 }
 

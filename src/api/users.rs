@@ -147,7 +147,6 @@ pub(super) async fn preferences(
     let id: UserId = segment(&req, "id")?;
     let user = app.people().get(&id).await?;
     let user = user.ok_or_else(|| unknown(&id))?;
-    let seen = app.feeds().types(&id).await?;
     let policies = &app.config.policies;
     let schedule = user.schedule(&app.config.digest.schedule);
     let choice = |kind: &&EventType| {
@@ -165,7 +164,7 @@ pub(super) async fn preferences(
         };
         ((*kind).clone(), view)
     };
-    let offered = policies.offered(user.types.keys(), &seen);
+    let offered: Vec<&EventType> = policies.kinds().collect();
     let categories = policies.by_category(&offered).into_iter();
     let categories = categories.map(|(name, kinds)| CategoryView {
         name: name.cloned(),

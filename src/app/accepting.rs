@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::App;
-use crate::domain::{Event, Fanout};
+use crate::domain::Fanout;
 use crate::services::joint::Joint;
 use crate::services::notify::{Notify, Warnings};
-use crate::services::unknown::Known;
+use crate::services::unknown::{Known, Named};
 use crate::store::Accepted;
 use crate::wire::unknown::Unknown;
 
@@ -14,7 +14,7 @@ use crate::wire::unknown::Unknown;
 #[derive(Clone, Default)]
 pub(super) struct Joined {
     accepted: Arc<Joint<Fanout, Accepted>>,
-    known: Arc<Joint<Vec<Event>, Unknown>>,
+    known: Arc<Joint<Named, Unknown>>,
 }
 
 impl App {
@@ -36,6 +36,7 @@ impl App {
         Known {
             catalog: self.catalog(),
             journal: self.store.clone(),
+            directory: self.store.clone(),
             policies: self.policies.clone(),
             joint: self.joined.known.clone(),
         }

@@ -79,6 +79,10 @@ pub(super) struct Looks {
 
 impl Looks {
     pub(super) fn of(config: &Config, made: Made) -> Result<Self, render::Error> {
+        if made == Made::Aside {
+            let own = Self::of(config, Made::Something);
+            return own.or_else(|_| Self::of(config, Made::Nothing));
+        }
         let look = |config: &Config| -> Result<Face, render::Error> {
             let site = site(config);
             let own = config.mail.templates.clone();

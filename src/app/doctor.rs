@@ -60,6 +60,7 @@ pub async fn doctor(
             names: Names::new(look.nameserver, look.timeout),
             web: Web::new(look.timeout),
             clock: clock.clone(),
+            archive_keep: config.archive_keep,
             shares_templates: config.mail.templates == *folder,
             brands: Vec::new(),
         }

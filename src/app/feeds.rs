@@ -20,7 +20,6 @@ impl App {
     /// Reads feeds, and notes what people did to their items.
     pub fn feeds(&self) -> Feeds {
         Feeds {
-            stacks: self.store.clone(),
             inboxes: self.store.clone(),
             catalog: self.catalog(),
             journal: self.store.clone(),

@@ -51,7 +51,6 @@ impl App {
         OfPerson {
             digests: self.digests(),
             batches: self.batches(),
-            feeds: self.feeds(),
             compose: self.compose(),
             directory: self.store.clone(),
             brand: None,

@@ -32,6 +32,7 @@ impl App {
     /// Says how things stand.
     pub fn status(&self) -> StatusService {
         StatusService {
+            activity: self.activity(),
             store: self.store.clone(),
             clock: self.clock.clone(),
             deliveries: self.deliveries(),

@@ -298,10 +298,13 @@ impl Which {
 
 impl TakeOut {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let out = app
-            .batches()
-            .take_out(&self.kind, &self.objects, None)
-            .await?;
+        let policies = &app.config.policies;
+        let objects: Vec<ObjectId> = self
+            .objects
+            .iter()
+            .map(|object| policies.object_id(&self.kind, object.clone()))
+            .collect();
+        let out = app.batches().take_out(&self.kind, &objects, None).await?;
         if self.json {
             screen.json(&out)?;
             return Ok(Exit::Done);

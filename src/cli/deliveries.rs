@@ -11,9 +11,10 @@ use super::table::{Column, Table};
 use super::{cut, time, words};
 use crate::app::{Access, App, Made};
 use crate::domain::delivery::Verdict;
-use crate::domain::{DeliveryId, DeliveryState, UserId};
+use crate::domain::{DeliveryId, DeliveryState, ReportKind, UserId};
 use crate::services::deliveries::{Only, Unknown};
-use crate::wire::delivery::DeliveryRow;
+use crate::store::Span;
+use crate::wire::delivery::{DeliveryRow, Listed};
 
 mod show;
 
@@ -31,6 +32,15 @@ pub(super) struct Args {
     /// Only those of this person
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
+    /// Only those created at this time or later
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    since: Option<DateTime<Utc>>,
+    /// Only those created before this time
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    until: Option<DateTime<Utc>>,
+    /// Only those that the provider reported as bounced
+    #[arg(long)]
+    bounced: bool,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
@@ -194,7 +204,8 @@ impl Args {
     pub(super) fn made(&self) -> Made {
         match &self.what {
             Some(What::Show(_)) => Made::Something,
-            None | Some(What::Settle(_) | What::Retry(_)) => Made::Nothing,
+            None => Made::Aside,
+            Some(What::Settle(_) | What::Retry(_)) => Made::Nothing,
         }
     }
 
@@ -211,22 +222,33 @@ impl Args {
         let only = Only {
             state: self.state,
             user: self.user.clone(),
+            span: Span {
+                since: self.since,
+                until: self.until,
+            },
+            feedback: self.bounced.then_some(ReportKind::Bounced),
         };
         let limit = usize::from(self.limit);
         let mut rows = app.deliveries().list(&only, limit + 1).await?;
         if rows.len() > limit && !self.json {
             rows = app.deliveries().list(&only, cut::MOST + 1).await?;
         }
-        let rest = cut::rest(rows.len(), limit, "--user and --state");
+        let rest = cut::rest(rows.len(), limit, "--user, --state and --since");
         rows.truncate(limit);
-        let shown = |row| DeliveryRow::from(row).with_brand(|call| app.brand_of_call(call));
-        let rows: Vec<DeliveryRow> = rows.into_iter().map(shown).collect();
+        let mut shown = Vec::with_capacity(rows.len());
+        for row in rows {
+            let story = app.compose().story(row).await?;
+            shown.push(Listed {
+                row: story.row.with_brand(|call| app.brand_of_call(call)),
+                subject: story.mail.map(|mail| mail.subject),
+            });
+        }
         if self.json {
-            screen.json(&rows)?;
-        } else if rows.is_empty() {
+            screen.json(&shown)?;
+        } else if shown.is_empty() {
             screen.line("none")?;
         } else {
-            screen.table(&table(&rows))?;
+            screen.table(&listing(&shown))?;
             if let Some(rest) = rest {
                 screen.note(rest)?;
             }
@@ -242,23 +264,37 @@ fn state(row: &DeliveryRow) -> String {
     words::list([Some(row.state.as_str().to_owned()), heard, brand])
 }
 
-/// Mails, and what became of them.
+/// Emails, and what became of them.
 pub(super) fn table(rows: &[DeliveryRow]) -> Table {
+    table_of(rows.iter().map(|row| (row, None)))
+}
+
+/// The same with their subjects.
+fn listing(rows: &[Listed]) -> Table {
+    table_of(
+        rows.iter()
+            .map(|listed| (&listed.row, listed.subject.as_deref())),
+    )
+}
+
+fn table_of<'a>(rows: impl Iterator<Item = (&'a DeliveryRow, Option<&'a str>)>) -> Table {
     let mut table = Table::new([
-        Column::new("mails (UTC)").ink(Ink::Faint),
+        Column::new("emails (UTC)").ink(Ink::Faint),
         Column::new("state").ink(Ink::Strong),
         Column::new("events").right(),
         Column::new("tried").right().spare(),
         Column::new("delivery"),
+        Column::new("subject").gives_way(),
         Column::new("because").gives_way(),
     ]);
-    for row in rows {
+    for (row, subject) in rows {
         table.row([
             words::minute(row.settled.or(row.tried).unwrap_or(row.created)),
             state(row),
             words::number(u64::from(row.items)),
             words::number(u64::from(row.attempts)),
             row.id.to_string(),
+            subject.unwrap_or_default().to_owned(),
             row.reason.clone().unwrap_or_default(),
         ]);
     }

@@ -19,8 +19,10 @@ use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
 use crate::domain::{Cadence, Owed, Pause, Share, UserId};
+use crate::services;
 use crate::services::digest::{Effect, Request, Timing};
 use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
+use crate::wire::status::DigestActivity;
 
 /// Mail the digests that are due
 ///
@@ -137,7 +139,12 @@ impl Args {
         let bar = screen.bar(looked_at).until(stop.clone());
         let (mut report, rehearsed) = match page {
             None if self.dry_run => (app.rehearsal().count(&request, &bar).await?, None),
-            None => (app.digests().run(&request, &bar).await?, None),
+            None => {
+                let digests = app.digests();
+                let run = digests.run(&request, &bar);
+                let report = Waits::beside(app, request.users.as_deref(), &bar, run).await?;
+                (report, None)
+            }
             Some(_) => {
                 let (report, rehearsed) = app.rehearsal().run(&request, &bar).await?;
                 (report, Some(rehearsed))
@@ -159,8 +166,14 @@ impl Args {
                 causes(&error.into())
             ));
         }
+        if !self.dry_run {
+            let run = DigestActivity::of(&report, app.clock.now());
+            let recorded = app.activity().record_digests(&run).await;
+            let failure = |error: services::Error| causes(&error.into());
+            failures.extend(recorded.err().map(failure));
+        }
         let waits = match self.dry_run {
-            true => Waits::default(),
+            true => Waits::none(app),
             false => Waits::of(app, request.users.as_deref()).await,
         };
         let at = request.at.unwrap_or(now);
@@ -186,7 +199,7 @@ impl Args {
                 screen.line(format!("report: {}", page.path().display()))?;
             }
         }
-        reasons(&report.mails, screen)?;
+        reasons(&report.mails, &waits, screen)?;
         fanned_out.tell_of_fanouts(screen)?;
         for line in waits.lines().into_iter().chain(failures) {
             screen.warning(line)?;
@@ -290,12 +303,12 @@ fn why_ended(ended: &Ended) -> String {
     }
 }
 
-/// Why mails did not leave, with how often.
-pub(super) fn reasons(mails: &Tally, screen: &mut Screen) -> std::io::Result<()> {
-    for (reason, times) in &mails.reasons {
+/// Why emails did not leave, with how often; `waits` lists those that wait by itself.
+pub(super) fn reasons(mails: &Tally, waits: &Waits, screen: &mut Screen) -> std::io::Result<()> {
+    for (reason, times) in mails.reasons.iter().filter(|(why, _)| !waits.says(why)) {
         screen.warning(format!(
             "{}: {reason}",
-            words::count(*times, "mail", "mails")
+            words::count(*times, "email", "emails")
         ))?;
     }
     bad_stacks(&mails.bad_stacks, screen)

@@ -12,6 +12,7 @@ use super::exit::Exit;
 use super::global::Global;
 use super::ink::Ink;
 use super::screen::Screen;
+use super::table::wrapped;
 use super::words;
 use crate::app;
 use crate::clock::SystemClock;
@@ -190,26 +191,6 @@ fn told(finding: &Finding) -> String {
     words.join(" ")
 }
 
-/// Lines of at most so many columns, if there is a limit; a longer word has a line of its own.
-fn wrapped(text: &str, room: Option<usize>) -> Vec<String> {
-    let Some(room) = room else {
-        return vec![text.to_owned()];
-    };
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always one");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.width() + 1 + word.width() <= room {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,15 +200,6 @@ mod tests {
         let finding = Finding::error("DMARC", "v=DMARC1\u{1b}[2J\n; p=x", "fix it");
 
         assert_eq!(told(&finding), "v=DMARC1 [2J ; p=x → fix it");
-    }
-
-    #[test]
-    fn lines_are_broken_between_words_where_a_terminal_ends() {
-        let text = "one two three four";
-
-        assert_eq!(wrapped(text, None), [text]);
-        assert_eq!(wrapped(text, Some(9)), ["one two", "three", "four"]);
-        assert_eq!(wrapped(text, Some(3)), ["one", "two", "three", "four"]);
     }
 
     #[test]

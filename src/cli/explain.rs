@@ -1,25 +1,30 @@
-//! `tidings explain`: why somebody did or did not get something.
+//! `tidings explain`: why a user did or did not get something, in at most 80 columns where standard
+//! output is no terminal.
 
 use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
-use super::batches;
 use super::deliveries;
-use super::exit::Exit;
+use super::exit::{Exit, Usage};
 use super::ink::Ink;
 use super::screen::Screen;
 use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
-use crate::domain::{Cadence, UserId};
-use crate::wire::explanation::{BrandView, By, DigestView, Explanation, Fate, Place, Why};
+use crate::domain::{Address, Cadence, UserId};
+use crate::wire::batch::BatchView;
+use crate::wire::explanation::{
+    BrandView, By, DigestView, Explanation, Fate, InDelivery, Place, Why,
+};
 use crate::wire::suppression::SuppressionView;
 
-/// Explain why a person does or does not get something
+/// Explain why a user does or does not get something
 ///
-/// Shows their record, every event of the window and what becomes of it, and their latest mails.
+/// Shows their record, every event of the window and what becomes of it, and their latest emails.
+/// Exits with 1 if there is no record of the user.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
+    /// The user's id, or their email address
     user: UserId,
     /// Only this event: an item such as 20140422.17, an object's id, or a type and an id
     #[arg(num_args = 0..=2, value_name = "WHAT")]
@@ -29,40 +34,74 @@ pub(super) struct Args {
     json: bool,
 }
 
+/// How many users of one address are named.
+const NAMED: usize = 10;
+
 impl Args {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let event = self.event.last().map(String::as_str);
-        let mut explained = app.explain().user(&self.user, event).await?;
+        let user = self.find_user(app).await?;
+        let mut explained = app.explain().user(&user, event).await?;
         if let [kind, _] = &self.event[..] {
             explained.events.retain(|fate| fate.kind == *kind);
         }
+        let exit = if explained.known {
+            Exit::Done
+        } else {
+            Exit::Failed
+        };
         if self.json {
             screen.json(&explained)?;
-            return Ok(Exit::Done);
+            return Ok(exit);
         }
-        person(&explained, app.clock.now(), screen)?;
+        let now = app.clock.now();
+        person(&explained, now, screen)?;
         if explained.events.is_empty() {
             screen.line("")?;
-            screen.line(self.nothing(app.config.window_back + 1))?;
-        } else {
-            screen.line("")?;
-            screen.table(&events(&explained))?;
+            screen.paragraph("", &self.nothing(app.config.window_back + 1))?;
+        }
+        for fate in &explained.events {
+            show_event(fate, now, screen)?;
         }
         for day in &explained.full_days {
             let date = day.start().date_naive();
-            screen.line(format!(
-                "{date}: their stack is full; what came later that day was not stored"
-            ))?;
+            screen.line("")?;
+            screen.paragraph(
+                "",
+                &format!("{date}: their stack is full; later events of that day were not stored"),
+            )?;
         }
         if !explained.batches.is_empty() && event.is_none() {
             screen.line("")?;
-            screen.table(&batches::table(&explained.batches))?;
+            for batch in &explained.batches {
+                show_batch(batch, screen)?;
+            }
         }
         if !explained.deliveries.is_empty() && event.is_none() {
             screen.line("")?;
-            screen.table(&deliveries::table(&explained.deliveries))?;
+            screen.page(&deliveries::table(&explained.deliveries))?;
         }
-        Ok(Exit::Done)
+        Ok(exit)
+    }
+
+    /// The user with this id, or else the only user with this address.
+    async fn find_user(&self, app: &App) -> anyhow::Result<UserId> {
+        let people = app.people();
+        let Ok(address) = self.user.as_str().parse::<Address>() else {
+            return Ok(self.user.clone());
+        };
+        if people.get(&self.user).await?.is_some() {
+            return Ok(self.user.clone());
+        }
+        match &people.with_address(&address, NAMED).await?[..] {
+            [] => Ok(self.user.clone()),
+            [user] => Ok(user.clone()),
+            several => {
+                let ids: Vec<&str> = several.iter().map(UserId::as_str).collect();
+                let what = format!("several users have this address: {}", ids.join(", "));
+                Err(Usage::new(what).instead("one of these ids").into())
+            }
+        }
     }
 
     fn nothing(&self, days: u32) -> String {
@@ -70,8 +109,8 @@ impl Args {
         let event = (!self.event.is_empty()).then(|| self.event.join(" "));
         match event {
             Some(event) => format!(
-                "{event} is not on their stacks of the last {days}: it never concerned them, is older, or it is \
-                 still to be fanned out (tidings status)"
+                "{event} is not on their stacks of the last {days}: it never concerned them, is \
+                 older, or is not fanned out yet (tidings status)"
             ),
             None => format!("nothing happened that concerns them in the last {days}"),
         }
@@ -86,41 +125,49 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     }
     screen.line(head)?;
     if let Some(digest) = &explained.digest {
-        screen.line(format!("  digest  {}", when(digest, now)))?;
+        screen.paragraph("  digest  ", &when(digest, now))?;
     }
     if let Some(locale) = &explained.locale {
-        screen.line(format!("  locale  {locale}"))?;
+        screen.paragraph("  locale  ", &locale.to_string())?;
     }
     if !explained.turned_off.is_empty() {
         let off = explained.turned_off.iter().map(ToString::to_string);
         let off: Vec<String> = off.collect();
-        screen.line(format!("  off     {}, as they chose", off.join(", ")))?;
+        screen.paragraph("  off     ", &format!("{}, as they chose", off.join(", ")))?;
     }
+    let mut obstacles = Vec::new();
     if let Some(BrandView { name, configured }) = &explained.brand {
-        screen.line(match configured {
-            true => format!("  brand   {name}"),
-            false => {
-                let line =
-                    format!("no mail leaves: the brand {name} is not configured, so they wait");
-                format!("  {}", screen.ink(Ink::Warning, line))
-            }
-        })?;
+        match configured {
+            true => screen.paragraph("  brand   ", &name.to_string())?,
+            false => obstacles.push(format!(
+                "no mail leaves: the brand {name} is not configured, so they wait"
+            )),
+        }
     }
     if let Some(when) = explained.unsubscribed {
         let when = words::minute(when);
-        let line = format!("unsubscribed from everything on {when} UTC");
-        screen.line(format!("  {}", screen.ink(Ink::Warning, line)))?;
+        obstacles.push(format!("unsubscribed from everything on {when} UTC"));
     }
-    if let Some(why) = &explained.unmailable {
-        screen.line(format!(
-            "  {}",
-            screen.ink(Ink::Warning, format!("no mail leaves: {why}"))
-        ))?;
+    let unmailable = explained.unmailable.as_ref();
+    obstacles.extend(unmailable.map(|why| format!("no mail leaves: {why}")));
+    for obstacle in obstacles {
+        screen.paragraph_in(Ink::Warning, "  ", &obstacle)?;
     }
     if let Some(suppression) = &explained.suppression {
-        screen.line(format!("  {}", since(suppression)))?;
+        screen.paragraph("  ", &since(suppression))?;
     }
     Ok(())
+}
+
+/// `batch    5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
+fn show_batch(batch: &BatchView, screen: &mut Screen) -> anyhow::Result<()> {
+    let events = words::count(batch.events(), "event", "events");
+    let (state, closes) = (batch.state.as_str(), words::minute(batch.closes_at));
+    let text = format!(
+        "{} {state}, {events}, closes {closes} UTC, key {}",
+        batch.id, batch.key
+    );
+    Ok(screen.paragraph("  batch   ", &text)?)
 }
 
 /// `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun (550 5.1.1); tidings
@@ -201,30 +248,49 @@ fn dealt_with(by: &By) -> String {
 }
 
 /// `will be in the next digest; mandatory, so their choices do not count; not in the feed`.
-fn told(fate: &Fate) -> String {
-    let mut told = becomes(fate);
+fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
+    let mut text = becomes(fate, now);
     if fate.mandatory {
-        told.push_str("; mandatory, so their choices do not count");
+        text.push_str("; mandatory, so their choices do not count");
     }
     if !fate.in_feed {
-        told.push_str("; not in the feed");
+        text.push_str("; not in the feed");
     }
-    told
+    text
+}
+
+/// `waits in digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt 09:08:14 UTC`.
+fn waits(delivery: &InDelivery, now: DateTime<Utc>) -> String {
+    let InDelivery {
+        id, state, reason, ..
+    } = delivery;
+    let next = match (&delivery.held_by, delivery.next_attempt) {
+        (Some(worker), Some(until)) => {
+            format!(
+                "worker {worker} holds it until {}",
+                words::moment(until, now)
+            )
+        }
+        (_, Some(at)) => format!("next attempt {}", words::moment(at, now)),
+        (_, None) if state.settled() => return format!("{id} {}: {reason}", state.as_str()),
+        (_, None) => "next attempt with the next run or by a worker".to_owned(),
+    };
+    format!("{id} ({}): {reason}; {next}", state.as_str())
 }
 
 /// `is in the open batch 5352…, which closes 2014-04-19 10:05`.
-fn becomes(fate: &Fate) -> String {
+fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
     if let Some(by) = &fate.covered {
         return dealt_with(by);
     }
-    match (fate.why, &fate.batch) {
-        (Why::Mailed, Some(batch)) => {
+    match (fate.why, &fate.delivery, &fate.batch) {
+        (Why::Mailed, _, Some(batch)) => {
             let when = batch
                 .settled
                 .map_or(String::new(), |at| format!(", sent {}", words::minute(at)));
             format!("was mailed in batch:{}{when}", batch.id)
         }
-        (Why::Gathering, Some(batch)) => {
+        (Why::Gathering, _, Some(batch)) => {
             let closes = words::minute(batch.closes_at);
             let why = batch.held_until.map_or("", |_| ", when quiet hours end");
             format!(
@@ -232,33 +298,37 @@ fn becomes(fate: &Fate) -> String {
                 batch.id
             )
         }
-        (Why::Closing, Some(batch)) => format!("is in batch {}, which is being mailed", batch.id),
-        (Why::NotMailed, Some(batch)) => match &batch.reason {
+        (Why::NextDigest, Some(failed), _) => {
+            format!("{}; {}", fate.why.sentence(), waits(failed, now))
+        }
+        (_, Some(delivery), _) => format!("waits in {}", waits(delivery, now)),
+        (Why::Closing, None, Some(batch)) => {
+            format!("is in batch {}, which is being emailed", batch.id)
+        }
+        (Why::NotMailed, _, Some(batch)) => match &batch.reason {
             Some(reason) => format!("was not mailed: {reason}"),
             None => "was not mailed: its batch was canceled".to_owned(),
         },
-        (why, _) => why.sentence().to_owned(),
+        (why, ..) => why.sentence().to_owned(),
     }
 }
 
-fn events(explained: &Explanation) -> Table {
-    let mut table = Table::new([
-        Column::new("when (UTC)").ink(Ink::Faint),
-        Column::new("event").ink(Ink::Strong).gives_way(),
-        Column::new("type").gives_way(),
-        Column::new("it …").gives_way(),
-        Column::new("item").ink(Ink::Faint).spare(),
+/// The event on one line, and what becomes of it on the lines after it.
+fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
+    let mut head = Table::new([
+        Column::new("").ink(Ink::Faint),
+        Column::new("").ink(Ink::Strong).gives_way(),
+        Column::new("").gives_way(),
+        Column::new("").ink(Ink::Faint).spare(),
     ]);
-    for fate in &explained.events {
-        table.row([
-            words::minute(fate.at),
-            fate.title
-                .clone()
-                .unwrap_or_else(|| fate.object.to_string()),
-            fate.kind.clone(),
-            told(fate),
-            fate.position.to_string(),
-        ]);
-    }
-    table
+    let title = fate.title.clone();
+    head.row([
+        format!("{} UTC", words::minute(fate.at)),
+        title.unwrap_or_else(|| fate.object.to_string()),
+        fate.kind.clone(),
+        fate.position.to_string(),
+    ]);
+    screen.line("")?;
+    screen.page(&head)?;
+    Ok(screen.paragraph("  ", &sentence(fate, now))?)
 }

@@ -7,6 +7,7 @@
 //! [`super::screen`] marks them.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -43,8 +44,27 @@ fn signed(text: &str, hides: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&hides) {
         return Cow::Borrowed(text);
     }
-    let shown = text.chars().map(|c| if hides(c) { sign(c) } else { c });
+    let isolates = balanced_isolates(text);
+    let shown = text.char_indices().filter_map(|(at, c)| match hides(c) {
+        true if isolates.contains(&at) => None,
+        true => Some(sign(c)),
+        false => Some(c),
+    });
     Cow::Owned(shown.collect())
+}
+
+/// Where direction isolates begin and end that have their counterpart. They have no width and
+/// change nothing outside of themselves (Unicode Standard Annex 9), so they are left out.
+fn balanced_isolates(text: &str) -> HashSet<usize> {
+    let (mut open, mut pairs) = (Vec::new(), HashSet::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            '\u{2066}'..='\u{2068}' => open.push(at),
+            '\u{2069}' => pairs.extend(open.pop().into_iter().flat_map(|begin| [begin, at])),
+            _ => {}
+        }
+    }
+    pairs
 }
 
 /// JSON on one line: what a terminal would obey is written by its number, which programs read as
@@ -104,6 +124,17 @@ mod tests {
             "safe\u{fffd}gpj.exe\u{fffd}"
         );
         assert_eq!(lines("one\n\u{1b}two\n"), "one\n␛two\n");
+    }
+
+    #[test]
+    fn direction_isolates_are_left_out_where_they_are_balanced() {
+        assert_eq!(
+            line("3 أعمال من \u{2068}Ada \u{2067}أدا\u{2069}\u{2069}: \u{2066}Ferry\u{2069}"),
+            "3 أعمال من Ada أدا: Ferry"
+        );
+        assert_eq!(lines("by \u{2068}Ada\nNoor\u{2069}"), "by Ada\nNoor");
+        assert_eq!(line("a\u{2068}b"), "a\u{fffd}b");
+        assert_eq!(line("\u{2069}a\u{2066}b\u{2069}"), "\u{fffd}ab");
     }
 
     #[test]

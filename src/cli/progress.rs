@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use super::harmless;
 use super::stop::Stop;
 use crate::services::Watcher;
 
@@ -14,8 +15,9 @@ pub(super) struct Bar {
     stop: Option<Stop>,
 }
 
-const COUNT: &str = "{spinner} {msg}: {human_pos}, {rate}, {elapsed}";
-const OF_TOTAL: &str = "{spinner} {msg}: {bar:30} {human_pos} of {human_len}, {rate}, {eta} left";
+const COUNT: &str = "{spinner} {prefix}: {human_pos}, {rate}, {elapsed}";
+const OF_TOTAL: &str =
+    "{spinner} {prefix}: {bar:30} {human_pos} of {human_len}, {rate}, {eta} left";
 
 impl Bar {
     /// `what` says what is counted, such as "people looked at".
@@ -32,11 +34,27 @@ impl Bar {
     fn on(target: ProgressDrawTarget, what: &'static str) -> Self {
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(style(COUNT));
-        bar.set_message(what);
+        bar.set_prefix(what);
         if !bar.is_hidden() {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
         Self { bar, stop: None }
+    }
+
+    /// Whether it is drawn.
+    pub(super) fn is_visible(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// Shows this text on a line below the bar, as much as fits; nothing if it is empty.
+    pub(super) fn below(&self, text: &str) {
+        let of_bar = self.bar.length().map_or(COUNT, |_| OF_TOTAL);
+        let text = harmless::line(text).into_owned();
+        self.bar.set_style(match text.is_empty() {
+            true => style(of_bar),
+            false => style(&format!("{of_bar}\n{{wide_msg}}")),
+        });
+        self.bar.set_message(text);
     }
 
     /// The work ends early, where it can be taken up again, once `stop` turns true.

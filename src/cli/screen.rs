@@ -10,11 +10,12 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
 
 use super::harmless;
 use super::ink::Ink;
 use super::progress::Bar;
-use super::table::Table;
+use super::table::{Table, wrapped};
 
 pub(super) struct Screen {
     out: Box<dyn Write + Send>,
@@ -126,6 +127,41 @@ impl Screen {
     pub(super) fn table(&mut self, table: &Table) -> io::Result<()> {
         let lines = table.lines(self.width(), |ink, text| paint(self.color, ink, text));
         lines.iter().try_for_each(|line| self.line(line))
+    }
+
+    /// Columns of a page: those of the terminal, or 80.
+    fn page_width(&self) -> usize {
+        self.width().unwrap_or(80)
+    }
+
+    /// A table that is as wide as a page, also where there is no terminal.
+    pub(super) fn page(&mut self, table: &Table) -> io::Result<()> {
+        let width = Some(self.page_width());
+        let lines = table.lines(width, |ink, text| paint(self.color, ink, text));
+        lines.iter().try_for_each(|line| self.line(line))
+    }
+
+    /// A text after a head, in lines as wide as a page that begin below the text.
+    pub(super) fn paragraph(&mut self, head: &str, text: &str) -> io::Result<()> {
+        self.write_paragraph(None, head, text)
+    }
+
+    /// The same in this ink.
+    pub(super) fn paragraph_in(&mut self, ink: Ink, head: &str, text: &str) -> io::Result<()> {
+        self.write_paragraph(Some(ink), head, text)
+    }
+
+    fn write_paragraph(&mut self, ink: Option<Ink>, head: &str, text: &str) -> io::Result<()> {
+        let room = self.page_width().saturating_sub(head.width());
+        let text = harmless::line(text);
+        for (place, line) in wrapped(&text, Some(room)).iter().enumerate() {
+            let line = ink.map_or(line.clone(), |ink| self.ink(ink, line));
+            match place {
+                0 => self.line(format!("{head}{line}"))?,
+                _ => self.line(format!("{}{line}", " ".repeat(head.width())))?,
+            }
+        }
+        Ok(())
     }
 
     /// One value on one line, for scripts.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
 use super::deliveries;
@@ -16,9 +17,14 @@ use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Day, DeliveryState, Owed, ReportCounts};
 use crate::store::Schema;
-use crate::wire::status::{Backlog, BatchCounts, DayView, OlderDays, Unopened};
+use crate::wire::status::{
+    Backlog, BatchCounts, DayView, DigestActivity, Latency, OlderDays, Unopened, WorkerActivity,
+};
 
-/// Show what is waiting, what became of mails, and which days there are
+/// Show what waits and why, what became of emails, and which days exist
+///
+/// Exits with 3 while sending is paused, an outcome is unknown, or an email failed within the last
+/// seven days.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
     /// Answer in JSON
@@ -64,10 +70,15 @@ impl Args {
     }
 
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let now = app.clock.now();
         let status = app.status().now().await?;
+        let exit = match status.has_failures() {
+            true => Exit::Partly,
+            false => Exit::Done,
+        };
         if self.json {
             screen.json(&status)?;
-            return Ok(Exit::Done);
+            return Ok(exit);
         }
         let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
         table.row(["store".into(), status.store]);
@@ -80,13 +91,23 @@ impl Args {
         ]);
         table.row(["batches".into(), gathering(status.batches)]);
         table.row(["mails".into(), mails(&status.deliveries)]);
+        if status.not_emailed > 0 {
+            let events = words::count(status.not_emailed, "event", "events");
+            let why = "whose batch email failed within the last 7 days";
+            table.row(["not emailed".into(), format!("{events} {why}")]);
+        }
         if let Some(pause) = &status.paused {
             table.row(["sending".into(), digest::paused(pause)]);
         }
-        for (index, line) in waits(&status.waiting).into_iter().enumerate() {
+        for (index, line) in waits(&status.waiting, now).into_iter().enumerate() {
             let head = if index == 0 { "waiting" } else { "" };
             table.row([head.into(), line]);
         }
+        if let Some(latency) = status.provider_latency {
+            table.row(["provider".into(), took(latency)]);
+        }
+        table.row(["worker".into(), worker(status.worker, now)]);
+        table.row(["digest".into(), last_digest(status.digest)]);
         if status.heard.sent > 0 {
             table.row(["last 7 days".into(), reported(&status.heard)]);
         }
@@ -109,6 +130,11 @@ impl Args {
             table.row(["days".into(), "none".into()]);
         }
         screen.table(&table)?;
+        if !status.failed.is_empty() {
+            screen.line("")?;
+            screen.table(&deliveries::table(&status.failed))?;
+            screen.line("  tidings deliveries retry ID|--all, once the cause is fixed")?;
+        }
         if !status.unknown.is_empty() {
             screen.line("")?;
             screen.table(&deliveries::table(&status.unknown))?;
@@ -118,13 +144,55 @@ impl Args {
         }
         if !status.days.is_empty() {
             screen.line("")?;
-            screen.table(&days_table(&status.days, Day::of(app.clock.now())))?;
+            screen.table(&days_table(&status.days, Day::of(now)))?;
         }
         for warning in status.not_known.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
-        Ok(Exit::Done)
+        Ok(exit)
     }
+}
+
+/// `running, last heartbeat 09:00:12 UTC`.
+fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
+    match worker {
+        None => "none has run yet".into(),
+        Some(WorkerActivity { running, seen }) => {
+            let seen = words::moment(seen, now);
+            match running {
+                true => format!("running, last heartbeat {seen}"),
+                false => format!("not running; last active {seen}"),
+            }
+        }
+    }
+}
+
+/// `last run 2014-04-21 09:30 UTC: 12 due, 12 sent`.
+fn last_digest(run: Option<DigestActivity>) -> String {
+    let Some(run) = run else {
+        return "none has run yet".into();
+    };
+    let counts = words::list([
+        Some(format!("{} due", words::number(run.due))),
+        words::some(run.sent, "sent"),
+        words::some(run.failed, "failed"),
+    ]);
+    format!("last run {} UTC: {counts}", words::minute(run.at))
+}
+
+/// `median 120 ms, 95th percentile 400 ms (last 200 emails)`.
+fn took(latency: Latency) -> String {
+    let Latency {
+        emails,
+        median_ms,
+        p95_ms,
+    } = latency;
+    let emails = words::count(emails, "email", "emails");
+    format!(
+        "median {} ms, 95th percentile {} ms (last {emails})",
+        words::number(median_ms),
+        words::number(p95_ms)
+    )
 }
 
 fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
@@ -203,25 +271,27 @@ fn reported(heard: &ReportCounts) -> String {
     ])
 }
 
+/// The days of the window and after it, and a line for each month before.
 fn days_table(days: &[DayView], today: Day) -> Table {
     let mut table = Table::new([
         Column::new("day"),
         Column::new("stacks").right(),
         Column::new("").ink(Ink::Faint),
     ]);
-    for day in days {
-        let place = if day.in_window {
-            "in the window"
-        } else if day.day > today {
-            "ahead of today"
-        } else {
-            ""
+    let date = |day: &DayView| day.day.start().date_naive();
+    let is_current = |day: &DayView| day.in_window || day.day > today;
+    let month = |day: &DayView| (!is_current(day)).then(|| date(day).format("%Y-%m").to_string());
+    for days in days.chunk_by(|a, b| month(a).is_some() && month(a) == month(b)) {
+        let stacks = days.iter().map(|day| day.stacks).sum();
+        let (what, place) = match days {
+            [day] if day.in_window => (date(day).to_string(), "in the window".to_owned()),
+            [day] if is_current(day) => (date(day).to_string(), "ahead of today".to_owned()),
+            days => {
+                let count = words::count(days.len() as u64, "day", "days");
+                (month(&days[0]).unwrap_or_default(), count)
+            }
         };
-        table.row([
-            day.day.start().date_naive().to_string(),
-            words::number(day.stacks),
-            place.to_owned(),
-        ]);
+        table.row([what, words::number(stacks), place]);
     }
     table
 }

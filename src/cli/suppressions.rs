@@ -11,7 +11,7 @@ use super::ink::Ink;
 use super::screen::Screen;
 use super::words;
 use crate::app::{Access, App};
-use crate::domain::{Address, Reason, Suppression};
+use crate::domain::{Address, Reason, Suppression, UserId};
 use crate::services::import::{Kind, SHOWN};
 use crate::services::suppressions::SuppressionInput;
 use crate::wire::import::Report;
@@ -38,7 +38,7 @@ const AFTER_HELP: &str = r#"Examples:
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List them, by address
+    /// List them, by address, with the users who have it
     List(List),
     /// Suppress an address
     Add(Add),
@@ -89,6 +89,8 @@ struct Lift {
 
 /// Addresses read at once.
 const PAGE: usize = 1_000;
+/// How many users of one address are named.
+const NAMED: usize = 5;
 
 impl Args {
     pub(super) fn access(&self) -> Access {
@@ -112,7 +114,7 @@ impl Args {
 
 impl List {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let book = app.suppressions();
+        let (book, people) = (app.suppressions(), app.people());
         let mut after = None;
         loop {
             let page = book.page(after.as_ref(), PAGE).await?;
@@ -121,7 +123,11 @@ impl List {
             };
             after = Some(last.address.clone());
             for suppression in page {
-                self.show(suppression, screen)?;
+                let users = match self.json {
+                    true => Vec::new(),
+                    false => people.with_address(&suppression.address, NAMED).await?,
+                };
+                self.show(suppression, &users, screen)?;
             }
         }
         if after.is_none() && !self.json {
@@ -130,7 +136,12 @@ impl List {
         Ok(Exit::Done)
     }
 
-    fn show(&self, suppression: Suppression, screen: &mut Screen) -> anyhow::Result<()> {
+    fn show(
+        &self,
+        suppression: Suppression,
+        users: &[UserId],
+        screen: &mut Screen,
+    ) -> anyhow::Result<()> {
         let revealed = suppression.address.reveal().to_owned();
         let mut view = SuppressionView::from(suppression);
         if self.reveal {
@@ -139,11 +150,13 @@ impl List {
         if self.json {
             return screen.json(&view);
         }
+        let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
+        let users = users.join(", ");
         let since = screen.ink(Ink::Faint, words::minute(view.at));
         let reason = screen.ink(Ink::Strong, format!("{:12}", view.reason.as_str()));
         let detail = view.detail.as_deref().unwrap_or_default();
         let line = format!(
-            "{since}  {reason}  {:9}  {}  {detail}",
+            "{since}  {reason}  {:9}  {}  {users}  {detail}",
             view.source, view.address
         );
         Ok(screen.line(line.trim_end())?)

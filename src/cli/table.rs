@@ -179,6 +179,26 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     kept + "…"
 }
 
+/// Lines of at most `room` columns, if there is a limit; a longer word has a line of its own.
+pub(super) fn wrapped(text: &str, room: Option<usize>) -> Vec<String> {
+    let Some(room) = room else {
+        return vec![text.to_owned()];
+    };
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.width() + 1 + word.width() <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +226,15 @@ mod tests {
                 "10:30  夜の渡し船 in the Harbour  12  x2",
             ]
         );
+    }
+
+    #[test]
+    fn lines_are_broken_between_words_where_a_terminal_ends() {
+        let text = "one two three four";
+
+        assert_eq!(wrapped(text, None), [text]);
+        assert_eq!(wrapped(text, Some(9)), ["one two", "three", "four"]);
+        assert_eq!(wrapped(text, Some(3)), ["one", "two", "three", "four"]);
     }
 
     #[test]

@@ -2,43 +2,92 @@
 //!
 //! The rule: the work has been done by then, so that it cannot be found out is told beside it.
 
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
 use super::exit::{Exit, causes};
+use super::progress::Bar;
+use super::table::cut;
 use super::words;
 use crate::app::App;
 use crate::domain::UserId;
 use crate::wire::delivery::{Reason, Waiting};
 
-/// What waits, or why that was not found out.
-pub(super) struct Waits(Result<Waiting, String>);
+/// How often a terminal shows anew which emails wait.
+const SHOWN_EVERY: Duration = Duration::from_secs(2);
+/// How much of a reason it shows, so that the next attempt has room beside it.
+const SHOWN_COLUMNS: usize = 30;
 
-impl Default for Waits {
-    /// Nothing waits.
-    fn default() -> Self {
-        Self(Ok(Waiting::default()))
-    }
+/// What waits, or why that was not found out.
+pub(super) struct Waits {
+    waiting: Result<Waiting, String>,
+    now: DateTime<Utc>,
 }
 
 impl Waits {
+    /// Nothing waits.
+    pub(super) fn none(app: &App) -> Self {
+        let (waiting, now) = (Ok(Waiting::default()), app.clock.now());
+        Self { waiting, now }
+    }
+
     /// Looks what waits of these people, or of all.
     pub(super) async fn of(app: &App, users: Option<&[UserId]>) -> Self {
-        let waiting = app.deliveries().waiting(users).await;
-        Self(waiting.map_err(|error| {
+        let waiting = app.deliveries().waiting(users).await.map_err(|error| {
             let cause = causes(&error.into());
             format!("which mails wait was not found out: {cause}")
-        }))
+        });
+        let now = app.clock.now();
+        Self { waiting, now }
+    }
+
+    /// Does the work, and shows below its bar on a terminal which emails wait meanwhile.
+    pub(super) async fn beside<T>(
+        app: &App,
+        users: Option<&[UserId]>,
+        bar: &Bar,
+        work: impl Future<Output = T>,
+    ) -> T {
+        if !bar.is_visible() {
+            return work.await;
+        }
+        let show = async {
+            loop {
+                tokio::time::sleep(SHOWN_EVERY).await;
+                let mut shown = Self::of(app, users).await;
+                for reason in shown.waiting.iter_mut().flat_map(|all| &mut all.reasons) {
+                    reason.why = cut(&reason.why, SHOWN_COLUMNS);
+                }
+                bar.below(&shown.lines().join("; "));
+            }
+        };
+        tokio::select! {
+            done = work => done,
+            never = show => never,
+        }
     }
 
     /// What was found out.
     pub(super) fn waiting(&self) -> Option<&Waiting> {
-        self.0.as_ref().ok()
+        self.waiting.as_ref().ok()
     }
 
     /// For people to read.
     pub(super) fn lines(&self) -> Vec<String> {
-        match &self.0 {
-            Ok(waiting) => waits(waiting),
+        match &self.waiting {
+            Ok(waiting) => waits(waiting, self.now),
             Err(failure) => vec![failure.clone()],
         }
+    }
+
+    /// Whether emails wait for this reason, so that a line says it already.
+    pub(super) fn says(&self, why: &str) -> bool {
+        let mut reasons = self
+            .waiting()
+            .into_iter()
+            .flat_map(|waiting| &waiting.reasons);
+        reasons.any(|reason| reason.why == why)
     }
 
     /// How a command ends that ended so but for this: what waits is not mailed, whoever began it.
@@ -50,20 +99,32 @@ impl Waits {
     }
 }
 
-/// `3 mails wait: connection refused; tried again from 2014-04-21 09:30`.
-pub(super) fn waits(waiting: &Waiting) -> Vec<String> {
+/// How many reasons are listed.
+const LISTED: usize = 10;
+
+/// `5 emails deferred (451 4.7.1 greylisted), next attempt 09:08:14 UTC`, a line for each reason.
+pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
     let line = |reason: &Reason| {
-        let wait = if reason.mails == 1 { "waits" } else { "wait" };
-        let mails = words::count(reason.mails, "mail", "mails");
-        let until = reason.until.map(words::minute);
-        let then = match (&reason.held_by, until) {
-            (Some(owner), Some(until)) => {
-                format!("; worker {owner} holds it until {until} UTC at most")
+        let emails = words::count(reason.mails, "email", "emails");
+        let until = reason.until.map(|until| words::moment(until, now));
+        let why = &reason.why;
+        match (&reason.held_by, until) {
+            (Some(worker), Some(until)) => {
+                format!("{emails} held by worker {worker} until {until} at most ({why})")
             }
-            (None, Some(until)) => format!("; tried again from {until} UTC"),
-            (_, None) => "; the next run or a worker takes it up".to_owned(),
-        };
-        format!("{mails} {wait}: {}{then}", reason.why)
+            (None, Some(until)) => format!("{emails} deferred ({why}), next attempt {until}"),
+            (_, None) => format!("{emails} waiting ({why}) for the next run or a worker"),
+        }
     };
-    waiting.reasons.iter().map(line).collect()
+    let mut lines: Vec<String> = waiting.reasons.iter().take(LISTED).map(line).collect();
+    let rest = waiting
+        .reasons
+        .iter()
+        .skip(LISTED)
+        .map(|reason| reason.mails);
+    let rest = words::count(rest.sum(), "email", "emails");
+    if waiting.reasons.len() > LISTED {
+        lines.push(format!("{rest} waiting for other reasons"));
+    }
+    lines
 }

@@ -35,6 +35,15 @@ pub(super) fn minute(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M").to_string()
 }
 
+/// `09:00:14 UTC`, with the date unless that is today.
+pub(super) fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let form = match at.date_naive() == now.date_naive() {
+        true => "%H:%M:%S UTC",
+        false => "%Y-%m-%d %H:%M:%S UTC",
+    };
+    at.format(form).to_string()
+}
+
 /// The parts that are there, with commas between.
 pub(super) fn list(parts: impl IntoIterator<Item = Option<String>>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::Args as Arguments;
 use tokio::sync::watch;
@@ -22,9 +22,11 @@ use crate::api::Watched;
 use crate::app::App;
 use crate::domain::Pause;
 use crate::services;
+use crate::services::activity::BEAT;
 use crate::services::worker::{Part, UntilStopped};
-use crate::wire::digest::Tally;
+use crate::wire::digest::{Report, Tally};
 use crate::wire::round::Round;
+use crate::wire::status::DigestActivity;
 
 /// Fan out events, and mail batches and digests as they fall due
 ///
@@ -60,6 +62,7 @@ impl Args {
         let round = worker.round(&mut None, &UntilStopped(stop)).await;
         let released = worker.release().await;
         let mut round = round?;
+        let recorded = record(app, round.digests.as_ref()).await;
         let failure = round.not_fanned_out.take().map(anyhow::Error::from);
         let fanned_out = FanOutEnd::of(round.fanouts.clone(), failure);
         let mut mails = mails(&round);
@@ -70,9 +73,9 @@ impl Args {
             let done = sentence(&round, app.outbox()).unwrap_or_else(|| "nothing to do".into());
             screen.line(format!("worker: {done}"))?;
         }
-        reasons(&mails, screen)?;
-        fanned_out.tell_of_fanouts(screen)?;
         let waits = Waits::of(app, None).await;
+        reasons(&mails, &waits, screen)?;
+        fanned_out.tell_of_fanouts(screen)?;
         for line in waits.lines() {
             screen.warning(line)?;
         }
@@ -80,6 +83,7 @@ impl Args {
             screen.warning(format!("no mail leaves: {}", paused(pause)))?;
         }
         released?;
+        recorded?;
         if *stop.borrow() {
             screen.warning(
                 "stopped before everything was done; the next run or a worker goes on from there",
@@ -110,60 +114,105 @@ pub(super) async fn beside_metrics<T>(
     told.and(worked)
 }
 
+/// Records for `status` that a worker was here, and its run of digests if it made one.
+async fn record(app: &App, digests: Option<&Report>) -> services::Result<()> {
+    if let Some(report) = digests {
+        let run = DigestActivity::of(report, app.clock.now());
+        app.activity().record_digests(&run).await?;
+    }
+    app.activity().stop().await
+}
+
+/// Writes heartbeats and the runs of digests until `stop` turns true.
+async fn beat(app: &App, mut stop: Stop, digests: &Mutex<Option<DigestActivity>>) {
+    let (activity, mut is_failing) = (app.activity(), false);
+    let every = BEAT.to_std().unwrap_or_default();
+    let mut stopping = false;
+    loop {
+        let run = lock(digests).take();
+        let written = async {
+            if let Some(run) = &run {
+                activity.record_digests(run).await?;
+            }
+            match stopping {
+                true => activity.stop().await,
+                false => activity.beat().await,
+            }
+        };
+        let written = written.await;
+        if let (Err(error), false) = (&written, is_failing) {
+            tracing::warn!("worker: `tidings status` does not see this worker: {error}");
+        }
+        is_failing = written.is_err();
+        if stopping {
+            return;
+        }
+        // An error says that the sender is gone: a reason to stop as well.
+        stopping = tokio::time::timeout(every, stop.wait_for(|stop| *stop))
+            .await
+            .is_ok();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Rounds until `stop` turns true; a line is logged for each that did something, and for each new
 /// kind of failure.
 pub(super) async fn run(app: &App, stop: Stop) -> services::Result<()> {
     let failing: Mutex<HashMap<Part, String>> = Mutex::default();
     let standing: Mutex<Option<Pause>> = Mutex::new(None);
-    app.worker()
-        .run(stop, |part, round| {
-            app.worked(part, round.is_ok());
-            let mut failing = failing
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            match round {
-                Ok(round) => {
-                    if failing.remove(&part).is_some() {
-                        tracing::info!("worker: works again");
-                    }
-                    let mut standing = standing
-                        .lock()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner);
-                    match (&round.paused, standing.as_ref()) {
-                        (Some(pause), before) if Some(pause) != before => {
-                            tracing::error!("worker: no mail leaves: {}", paused(pause));
-                            *standing = Some(pause.clone());
-                        }
-                        // Only this part always knows.
-                        (None, Some(_)) if part == Part::Mailing => {
-                            tracing::info!("worker: mails leave again");
-                            *standing = None;
-                        }
-                        _ => {}
-                    }
-                    if let Some(done) = sentence(&round, app.outbox()) {
-                        tracing::info!("worker: {done}");
-                    }
-                    for line in round.digests.iter().flat_map(late) {
-                        tracing::warn!("worker: {line}");
-                    }
-                    for (reason, times) in mails(&round).reasons {
-                        let mails = words::count(times, "mail", "mails");
-                        tracing::warn!("worker: {mails}: {reason}");
-                    }
+    let digests: Mutex<Option<DigestActivity>> = Mutex::new(None);
+    let worker = app.worker();
+    let working = worker.run(stop.clone(), |part, round| {
+        app.worked(part, round.is_ok());
+        let mut failing = lock(&failing);
+        match round {
+            Ok(round) => {
+                if failing.remove(&part).is_some() {
+                    tracing::info!("worker: works again");
                 }
-                Err(error) => {
-                    let told = explain_failure(&error.into());
-                    // It is tried again and again; the log need not say so each time.
-                    // Nor does each part: what stops one usually stops all.
-                    if !failing.values().any(|known| *known == told) {
-                        tracing::error!("worker: {}", told.lines().next().unwrap_or_default());
+                let mut standing = lock(&standing);
+                match (&round.paused, standing.as_ref()) {
+                    (Some(pause), before) if Some(pause) != before => {
+                        tracing::error!("worker: no mail leaves: {}", paused(pause));
+                        *standing = Some(pause.clone());
                     }
-                    failing.insert(part, told);
+                    // Only this part always knows.
+                    (None, Some(_)) if part == Part::Mailing => {
+                        tracing::info!("worker: mails leave again");
+                        *standing = None;
+                    }
+                    _ => {}
+                }
+                if let Some(done) = sentence(&round, app.outbox()) {
+                    tracing::info!("worker: {done}");
+                }
+                if let Some(report) = &round.digests {
+                    *lock(&digests) = Some(DigestActivity::of(report, app.clock.now()));
+                }
+                for line in round.digests.iter().flat_map(late) {
+                    tracing::warn!("worker: {line}");
+                }
+                for (reason, times) in mails(&round).reasons {
+                    let emails = words::count(times, "email", "emails");
+                    tracing::warn!("worker: {emails}: {reason}");
                 }
             }
-        })
-        .await
+            Err(error) => {
+                let told = explain_failure(&error.into());
+                // It is tried again and again; the log need not say so each time.
+                // Nor does each part: what stops one usually stops all.
+                if !failing.values().any(|known| *known == told) {
+                    tracing::error!("worker: {}", told.lines().next().unwrap_or_default());
+                }
+                failing.insert(part, told);
+            }
+        }
+    });
+    let (worked, ()) = tokio::join!(working, beat(app, stop, &digests));
+    worked
 }
 
 fn mails(round: &Round) -> Tally {

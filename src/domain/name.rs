@@ -32,6 +32,8 @@ pub enum Kind {
     Limit,
     /// It is a moment that events cannot be of.
     Time,
+    /// It is an event type that is not configured, where only those are accepted.
+    Type,
 }
 
 impl std::error::Error for Invalid {}
@@ -44,7 +46,7 @@ impl fmt::Display for Invalid {
         match self.kind {
             // How much it is, which nobody wrote.
             Kind::Limit => write!(f, "{what} {value} {why}"),
-            Kind::Value | Kind::Time => write!(f, "{what} {value:?} {why}"),
+            Kind::Value | Kind::Time | Kind::Type => write!(f, "{what} {value:?} {why}"),
         }
     }
 }
@@ -63,6 +65,11 @@ impl Invalid {
             why: why.into(),
             kind: Kind::Value,
         }
+    }
+
+    /// The same as a mistake of this kind.
+    pub fn of_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
     }
 
     /// More than the limit, in bytes or in number: how much it is, and what to do.

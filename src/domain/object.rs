@@ -23,10 +23,14 @@ use super::name::{Invalid, ModelName, ObjectId};
 pub struct ObjectKey(CompactString);
 
 impl ObjectKey {
-    /// `Model:id`; the id alone where the type has no model, as it is a whole key then.
+    /// Returns `Model:id`, also of an id that names the model already. The id alone is the key
+    /// where the type has no model.
     pub fn new(model: Option<&ModelName>, id: &ObjectId) -> Self {
         match model {
-            Some(model) => Self(format_compact!("{model}:{id}")),
+            Some(model) => {
+                let id = without_model(model, id.as_str()).unwrap_or(id.as_str());
+                Self(format_compact!("{model}:{id}"))
+            }
             None => Self(CompactString::new(id.as_str())),
         }
     }
@@ -44,6 +48,20 @@ impl ObjectKey {
     /// Model and id, if the key has a colon.
     pub fn parts(&self) -> Option<(&str, &str)> {
         self.0.split_once(':')
+    }
+}
+
+/// The id of `Model:id`, where the model is this one.
+fn without_model<'a>(model: &ModelName, id: &'a str) -> Option<&'a str> {
+    let id = id.strip_prefix(model.as_str())?.strip_prefix(':')?;
+    (!id.is_empty()).then_some(id)
+}
+
+impl ObjectId {
+    /// The id as events store it: `A1` for both `A1` and `Artwork:A1`, where the model is `Artwork`.
+    pub fn of_model(self, model: Option<&ModelName>) -> Self {
+        let bare = model.and_then(|model| without_model(model, self.as_str()));
+        bare.map(Self::stored).unwrap_or(self)
     }
 }
 
@@ -198,6 +216,23 @@ mod tests {
             ObjectKey::new(None, &ObjectId::new("0").unwrap()).as_str(),
             "0"
         );
+    }
+
+    #[test]
+    fn an_id_with_its_model_means_the_same_as_without() {
+        let model = ModelName::new("Artwork").unwrap();
+        let id = |text: &str| ObjectId::new(text).unwrap();
+        for text in ["A1", "Artwork:A1"] {
+            assert_eq!(
+                ObjectKey::new(Some(&model), &id(text)).as_str(),
+                "Artwork:A1"
+            );
+            assert_eq!(id(text).of_model(Some(&model)), id("A1"));
+        }
+        for text in ["Artwork:", "Show:A1", "ArtworkA1"] {
+            assert_eq!(id(text).of_model(Some(&model)), id(text));
+        }
+        assert_eq!(id("Artwork:A1").of_model(None), id("Artwork:A1"));
     }
 
     #[test]

@@ -4,14 +4,14 @@
 //! objects that are known; a type can say otherwise. A mandatory type goes where its route says,
 //! whatever people choose.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::batch::{BatchPolicy, ChosenKey};
 use super::event::Event;
-use super::name::{EventType, Invalid, ModelName};
+use super::name::{EventType, Invalid, Kind, ModelName, ObjectId};
 use super::nearest::nearest;
 use super::object::ObjectKey;
 
@@ -221,6 +221,7 @@ pub struct Policies {
     types: BTreeMap<EventType, Policy>,
     order: Vec<EventType>,
     default: Policy,
+    strict: bool,
 }
 
 impl Policies {
@@ -238,6 +239,34 @@ impl Policies {
     pub fn with_batches(mut self, batch: BatchPolicy) -> Self {
         self.default.batch = batch;
         self
+    }
+
+    /// The same, where types that are not configured are refused (`strict_types`).
+    pub fn with_strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Whether events can be of this type.
+    ///
+    /// # Errors
+    ///
+    /// The type is not configured and `strict_types` is on.
+    pub fn check(&self, name: &EventType) -> Result<(), Invalid> {
+        if !self.strict || self.is_configured(name) {
+            return Ok(());
+        }
+        let meant = match self.nearest(name) {
+            Some(meant) => format!("; did you mean {meant:?}?"),
+            None => String::new(),
+        };
+        let why = format!("is not configured, and strict_types refuses others{meant}");
+        Err(Invalid::new("type", name, why).of_kind(Kind::Type))
+    }
+
+    /// The object of an event of this type, as events store it.
+    pub fn object_id(&self, name: &EventType, id: ObjectId) -> ObjectId {
+        id.of_model(self.of(name).model.as_ref())
     }
 
     /// What is configured of this type, or the default: the digest, and only known objects.
@@ -282,9 +311,14 @@ impl Policies {
         groups
     }
 
+    /// Whether this type is configured, so that users can choose its route.
+    pub fn is_configured(&self, name: &EventType) -> bool {
+        self.types.contains_key(name)
+    }
+
     /// Whether any type is configured, and not this one: then its name may be mistyped.
     pub fn is_stray(&self, name: &EventType) -> bool {
-        !self.types.is_empty() && !self.types.contains_key(name)
+        !self.types.is_empty() && !self.is_configured(name)
     }
 
     /// The configured type that may have been meant by the name of a stray one.
@@ -296,20 +330,6 @@ impl Policies {
     /// The types that are configured, in the order of their sections.
     pub fn kinds(&self) -> impl Iterator<Item = &EventType> {
         self.order.iter()
-    }
-
-    /// The types a person can choose of: what is configured, in its order, then by name what else
-    /// they once chose or saw happen.
-    pub fn offered<'a>(
-        &'a self,
-        chosen: impl Iterator<Item = &'a EventType>,
-        seen: &'a [EventType],
-    ) -> Vec<&'a EventType> {
-        let others: BTreeSet<&EventType> = chosen
-            .chain(seen)
-            .filter(|kind| !self.types.contains_key(*kind))
-            .collect();
-        self.kinds().chain(others).collect()
     }
 
     /// The key of the object an event is about.

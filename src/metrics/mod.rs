@@ -98,6 +98,7 @@ struct Inner {
     store_errors: Family<Verb, Counter>,
     opened: Family<Occasion, Counter>,
     settled: Family<Settled, Counter>,
+    settled_events: Family<SettledEvents, Counter>,
     deferred: Family<Occasion, Counter>,
     provider_time: Timed<Provider>,
     provider_mails: Family<Outcome, Counter>,
@@ -150,6 +151,12 @@ struct Settled {
     state: &'static str,
     provider: String,
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SettledEvents {
+    occasion: &'static str,
+    state: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -241,6 +248,11 @@ impl Metrics {
             store_errors: counted(r, "store_call_errors", "Calls of the store that failed"),
             opened: counted(r, "deliveries_opened", "New rows of the ledger"),
             settled: counted(r, "deliveries_settled", "Rows of the ledger that ended"),
+            settled_events: counted(
+                r,
+                "deliveries_settled_events",
+                "Events in emails that ended, by how these ended",
+            ),
             deferred: counted(r, "deliveries_deferred", "How often mails were put off"),
             provider_time: timed_as(r, "provider_call_duration", "Until the provider answered"),
             provider_mails: counted(
@@ -334,8 +346,17 @@ impl Metrics {
         self.0.opened.get_or_create(&Occasion { occasion }).inc();
     }
 
-    /// A row of the ledger has ended.
-    pub fn settled(&self, occasion: &'static str, state: &'static str, reason: &'static str) {
+    /// A row of the ledger has ended, which included so many events.
+    pub fn settled(
+        &self,
+        occasion: &'static str,
+        state: &'static str,
+        reason: &'static str,
+        events: u32,
+    ) {
+        let of = SettledEvents { occasion, state };
+        let counter = self.0.settled_events.get_or_create(&of);
+        counter.inc_by(u64::from(events));
         let of = Settled {
             occasion,
             state,

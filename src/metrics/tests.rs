@@ -104,7 +104,7 @@ fn everything() -> String {
     metrics.fed(FeedAnswer::Known);
     metrics.stored("accept", some, false);
     metrics.opened("digest");
-    metrics.settled("digest", "sent", "");
+    metrics.settled("digest", "sent", "", 3);
     metrics.deferred("digest");
     metrics.called(some, ["accepted"]);
     metrics.reported("bounced");

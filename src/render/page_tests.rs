@@ -53,7 +53,6 @@ fn preferences(user: &User, saved: bool) -> String {
         token: TOKEN,
         default: &default(),
         policies: &policies(),
-        seen: &[],
         saved,
         next: None,
     };
@@ -247,7 +246,6 @@ fn the_preferences_say_when_the_next_digest_comes_by_the_persons_clock() {
             token: TOKEN,
             default,
             policies,
-            seen: &[],
             saved: true,
             next: "2014-04-28T07:00:00Z".parse().ok(),
         };
@@ -303,7 +301,6 @@ fn types_stand_by_category_and_what_is_mandatory_is_locked_with_the_reason() {
         token: TOKEN,
         default: &default(),
         policies: &sorted(),
-        seen: &[],
         saved: false,
         next: None,
     };

@@ -90,8 +90,6 @@ pub enum Page<'a> {
         default: &'a Schedule,
         /// What types there are, and by which route each goes by default.
         policies: &'a Policies,
-        /// Types of what happened to them lately.
-        seen: &'a [EventType],
         /// Whether to say that what they just chose is saved.
         saved: bool,
         /// When their next digest falls due, if they get any.
@@ -263,7 +261,6 @@ impl Pages {
                     token,
                     default,
                     policies,
-                    seen: &[],
                     saved,
                     next: Some(DateTime::UNIX_EPOCH),
                 };
@@ -296,11 +293,10 @@ impl Page<'_> {
                 token,
                 default,
                 policies,
-                seen,
                 saved,
                 next,
             } => {
-                let kinds = policies.offered(user.types.keys(), seen);
+                let kinds: Vec<&EventType> = policies.kinds().collect();
                 let view = PreferencesView::of(user, token, default, policies, &kinds, voice);
                 Value::from(Serde(view.with(saved, next, voice)))
             }

@@ -10,11 +10,13 @@ use chrono::{DateTime, Utc};
 use super::{Error, Result};
 use crate::clock::Clock;
 use crate::domain::delivery::{Corrected, Correction, Reopening, Verdict};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, UserId};
-use crate::store::{Deliveries, DeliveryFilter, Diagnostics, Notes, Waits};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, ReportKind, UserId};
+use crate::store::{Deliveries, DeliveryFilter, Diagnostics, Notes, Span, Waits};
 use crate::wire::delivery::Retried;
 
 mod waiting;
+
+pub(super) use waiting::Wait;
 
 /// Shows the ledger, settles unknown deliveries, retries failed ones, and lets mails leave again.
 pub struct DeliveryService {
@@ -31,6 +33,19 @@ pub struct Only {
     pub state: Option<DeliveryState>,
     /// Only this person's; `None` for everybody's.
     pub user: Option<UserId>,
+    /// Only those opened, or opened again, in this span.
+    pub span: Span,
+    /// Only those of which the provider reported this; `None` for all.
+    pub feedback: Option<ReportKind>,
+}
+
+impl Only {
+    fn holds(&self, row: &Delivery) -> bool {
+        let reported = row.feedback.map(|feedback| feedback.news);
+        self.state.is_none_or(|state| state == row.state)
+            && self.span.contains(row.created)
+            && self.feedback.is_none_or(|kind| reported == Some(kind))
+    }
 }
 
 /// Deliveries that are tried again at once.
@@ -86,18 +101,17 @@ fn judge(id: &DeliveryId, verdict: Verdict) -> Correction {
 impl DeliveryService {
     /// The newest deliveries, at most `limit`.
     pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
-        let wanted = |row: &Delivery| only.state.is_none_or(|state| state == row.state);
         if let Some(user) = &only.user {
             let theirs = DeliveryFilter::User(user);
             let mut rows = self.deliveries.find_deliveries(&theirs, A_PERSONS).await?;
-            rows.retain(wanted);
+            rows.retain(|row| only.holds(row));
             rows.truncate(limit);
             return Ok(rows);
         }
         let mut rows = Vec::new();
         for state in DeliveryState::ALL {
             if only.state.is_none_or(|only| only == state) {
-                let of = DeliveryFilter::State(state);
+                let of = DeliveryFilter::StateWithin(state, only.span, only.feedback);
                 rows.extend(self.deliveries.find_deliveries(&of, limit).await?);
             }
         }
@@ -183,6 +197,7 @@ impl DeliveryService {
             let only = Only {
                 state: Some(DeliveryState::Failed),
                 user: user.cloned(),
+                ..Only::default()
             };
             let rows = self.list(&only, AT_ONCE + all.busy.len()).await?;
             let ids = rows.into_iter().map(|row| row.id);

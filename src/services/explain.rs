@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use super::Result;
 use super::batches::{BatchFilter, BatchService};
 use super::catalog::CatalogSource;
+use super::deliveries::Wait;
 use super::due;
 use super::mailing::Compose;
 use super::mails::{BatchMail, Mails};
@@ -20,16 +21,18 @@ use super::suppressions::Suppressed;
 use crate::clock::Clock;
 use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
+use crate::domain::digest_row::tried_again;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Brands, Delivery, DeliveryId, Event, EventType, Id, Mutes, Policies, Position, Route, Schedule,
-    User, UserId,
+    Brands, Delivery, DeliveryId, DeliveryState, Event, EventType, Id, Mutes, ObjectKey, Occasion,
+    Policies, Position, Route, Schedule, StackId, User, UserId,
 };
 use crate::store::{
     Deliveries, DeliveryFilter, Directory, Journal, Notes, People, Stacks, Suppressions,
 };
 use crate::wire::explanation::{
-    BrandView, By, DigestView, Explanation, Fate, InBatch, LeftOut, LocaleView, Place, Why,
+    BrandView, By, DigestView, Explanation, Fate, InBatch, InDelivery, LeftOut, LocaleView, Place,
+    Why,
 };
 
 mod gathered;
@@ -76,6 +79,36 @@ const SHOWN: usize = 10;
 fn settled_of(deliveries: &[Delivery], batch: Id) -> Option<DateTime<Utc>> {
     let id = DeliveryId::batch(batch);
     deliveries.iter().find(|row| row.id == id)?.settled
+}
+
+/// The delivery with why it waits or failed, and until when.
+fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
+    let wait = Wait::of(row, now);
+    InDelivery {
+        id: row.id.clone(),
+        state: row.state,
+        reason: wait.why,
+        next_attempt: wait.until.or(tried_again(row).filter(|at| *at > now)),
+        held_by: wait.held_by,
+    }
+}
+
+/// The digest that includes the event at this position: an open one, or the latest if it failed.
+fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Option<&'a Delivery> {
+    let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
+    let mut digests = deliveries.iter().filter(is_digest);
+    let includes = |row: &Delivery| {
+        let mut reaches = row.watermarks.iter();
+        reaches.any(|(of, reach)| of == stack && index < *reach)
+    };
+    let is_open = |row: &Delivery| row.open && !row.state.settled();
+    let open = digests.clone().find(|row| is_open(row));
+    let failed = || {
+        digests
+            .next()
+            .filter(|row| row.state == DeliveryState::Failed)
+    };
+    open.or_else(failed).filter(|row| includes(row))
 }
 
 impl Explain {
@@ -192,6 +225,7 @@ impl Explain {
                     let applies = catalog.applies(event).is_some();
                     let is_mailed = event.i.is_some_and(|i| mailed.contains(&i));
                     let holding = batches.holding(event);
+                    let digest = digest_of(&deliveries, &stack.id, position.index);
                     let muted_since = muted.get(&position).copied();
                     let is_muted = muted_since.is_some();
                     let waits = alone && applies && !is_muted;
@@ -225,12 +259,19 @@ impl Explain {
                         Why::Repeated
                     } else if !gets_in_digests(&event.t) {
                         Why::NoDigest
+                    } else if digest.is_some_and(|row| row.open) {
+                        Why::InDelivery
                     } else {
                         Why::NextDigest
                     };
+                    let delivery = match why {
+                        Why::Closing => holding.and_then(|batch| batches.waiting(batch)),
+                        Why::InDelivery | Why::NextDigest => digest,
+                        _ => None,
+                    };
                     // Of days that have left the window only what is still owed is told.
                     if reach.is_older(stack.id.day)
-                        && !matches!(why, Why::NextDigest | Why::NoDigest)
+                        && !matches!(why, Why::InDelivery | Why::NextDigest | Why::NoDigest)
                     {
                         continue;
                     }
@@ -276,16 +317,27 @@ impl Explain {
                             reason: batches.reason(batch.id),
                             settled: settled_of(&deliveries, batch.id),
                         }),
+                        delivery: delivery.map(|row| in_delivery(row, now)),
                         covered,
                     });
                 }
             }
         }
         deliveries.truncate(SHOWN);
+        let is_object = |fate: &Fate, only: &str| {
+            let model = self
+                .policies
+                .of(&EventType::stored(&fate.kind))
+                .model
+                .as_ref();
+            [
+                fate.object.as_str(),
+                ObjectKey::new(model, &fate.object).as_str(),
+            ]
+            .contains(&only)
+        };
         events.retain(|fate| {
-            only.is_none_or(|only| {
-                fate.object.as_str() == only || fate.position.to_string() == only
-            })
+            only.is_none_or(|only| is_object(fate, only) || fate.position.to_string() == only)
         });
         events.reverse();
         let unmailable = match &record {

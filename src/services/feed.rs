@@ -9,7 +9,7 @@
 //! further page, is answered from a window that was read lately, if that holds them; and so is a
 //! first page, where what is as old as an unchanged poll will do.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -28,12 +28,11 @@ use crate::domain::details::show_newest_names;
 use crate::domain::feed::{Cursor, Query, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::stack::EventAt;
-use crate::domain::user::MAX_TYPES;
 use crate::domain::{
     Day, Event, EventType, Inbox, Invalid, Mutes, Object, ObjectId, ObjectKey, PersonStacks, Stack,
     UserId, Window,
 };
-use crate::store::{Deliveries, Directory, Inboxes, Journal, People, Stacks};
+use crate::store::{Deliveries, Directory, Inboxes, Journal};
 use crate::wire::feed::{Counts, Item, Page};
 
 mod groups;
@@ -45,7 +44,6 @@ pub use marks::{MAX_IDS, MarksInput};
 
 /// Reads feeds, and notes what people did to their items.
 pub struct Feeds {
-    pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) inboxes: Arc<dyn Inboxes>,
     pub(crate) catalog: CatalogSource,
     pub(crate) journal: Arc<dyn Journal>,
@@ -126,22 +124,6 @@ pub struct Request {
 pub const MAX_LIMIT: usize = 200;
 
 impl Feeds {
-    /// The types of everything that is on somebody's stacks in the window, by name.
-    pub async fn types(&self, user: &UserId) -> Result<Vec<EventType>> {
-        let mut person = self.window_of(user, &self.window()).await?;
-        person.begin_at(self.starts.of(user).await?);
-        let types: BTreeSet<EventType> = person
-            .stacks
-            .iter()
-            .flat_map(|stack| stack.events())
-            .map(|(_, event)| &event.t)
-            // What older writers stored may be no name.
-            .filter(|kind| EventType::new(kind.as_str()).is_ok())
-            .cloned()
-            .collect();
-        Ok(types.into_iter().take(MAX_TYPES).collect())
-    }
-
     /// One page; a `limit` or `days` out of its range is refused as invalid.
     pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
         let back = self.days_back(request.limit, request.days)?;
@@ -230,15 +212,6 @@ impl Feeds {
 
     fn window(&self) -> Window {
         Window::ending(Day::of(self.clock.now()), self.window_back)
-    }
-
-    async fn window_of(&self, user: &UserId, window: &Window) -> Result<PersonStacks> {
-        let people = People::Each(std::slice::from_ref(user));
-        let found = self.stacks.windows(window.clone(), people).await?;
-        Ok(found.into_iter().next().unwrap_or_else(|| PersonStacks {
-            user: user.clone(),
-            stacks: Vec::new(),
-        }))
     }
 
     async fn inbox(&self, user: &UserId) -> Result<Inbox> {

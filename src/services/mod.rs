@@ -4,6 +4,7 @@
 //! they meet. Faces (`cli`, `api`, `web`) call these, and ask no store. Start with [`notify`], then
 //! [`fanout`], [`digest`] and [`mailing`].
 
+pub mod activity;
 pub mod archive;
 pub mod audience;
 pub mod batches;

@@ -158,6 +158,7 @@ impl Notify {
     /// Whether this can be accepted now.
     pub fn check(&self, request: &Request) -> std::result::Result<(), Invalid> {
         self.in_time(request, self.clock.now())?;
+        self.policies.check(&request.kind)?;
         self.check_brand(request)?;
         request.check()
     }
@@ -196,7 +197,12 @@ impl Notify {
             details,
             at,
         } = request;
+        self.policies.check(&kind)?;
         let id = self.ids.next(at.unwrap_or(now));
+        let objects = objects.into_iter();
+        let objects = objects
+            .map(|object| self.policies.object_id(&kind, object))
+            .collect();
         let fanout = Fanout::new(id, key, kind, objects, audience)?;
         fanout.with_batch_key(batch_key).with_details(details)
     }
@@ -249,7 +255,7 @@ pub struct EventInput {
     #[serde(rename = "type")]
     pub kind: EventType,
     /// 1 to 100 ids; one alone needs no list.
-    #[serde(alias = "object", deserialize_with = "ids")]
+    #[serde(deserialize_with = "ids")]
     pub objects: Vec<ObjectId>,
     /// These people, up to 100,000.
     #[serde(default, deserialize_with = "some_ids")]

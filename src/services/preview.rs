@@ -13,9 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::content::Caps;
 use crate::domain::mute::Title;
-use crate::domain::{
-    Content, EventType, FollowKey, Occasion, Policies, Schedule, Stop, Subject, User,
-};
+use crate::domain::{Content, FollowKey, Occasion, Policies, Schedule, Stop, Subject, User};
 use crate::mail::Place;
 pub use crate::render::Catalogs;
 use crate::render::pages::{Notice, Stopping, Tokens};
@@ -81,8 +79,6 @@ impl Draft {
 pub struct Reader {
     /// Their record.
     pub user: User,
-    /// Types of what happened to them lately.
-    pub seen: Vec<EventType>,
 }
 
 /// What is looked at: a mail, or a page.
@@ -126,7 +122,6 @@ impl Preview {
     pub fn nobody(&self) -> Reader {
         Reader {
             user: invented::reader(),
-            seen: Vec::new(),
         }
     }
 
@@ -159,14 +154,7 @@ impl Preview {
         if let Some(reader) = reader {
             let pages = Pages::new(&self.site, self.templates.clone())?;
             let user = asks(&reader.user);
-            sheets.extend(self.pages(
-                &pages,
-                &Reader {
-                    user,
-                    ..reader.clone()
-                },
-                now,
-            )?);
+            sheets.extend(self.pages(&pages, &Reader { user }, now)?);
         }
         Ok(sheets)
     }
@@ -225,7 +213,6 @@ impl Preview {
             token: &tokens.all,
             default: &self.schedule,
             policies,
-            seen: &reader.seen,
             saved: false,
             next: Some(now + TimeDelta::days(3)),
         };

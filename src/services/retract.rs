@@ -37,6 +37,10 @@ impl Retract {
     /// ever.
     pub async fn events(&self, kind: &EventType, objects: &[ObjectId]) -> Result<Retracted> {
         check_objects(objects.len())?;
+        let objects: Vec<ObjectId> = objects
+            .iter()
+            .map(|object| self.policies.object_id(kind, object.clone()))
+            .collect();
         let event = |o: &ObjectId| {
             let (t, o, i) = (kind.clone(), o.clone(), None);
             Event { t, o, i }
@@ -62,7 +66,7 @@ impl Retract {
         self.polls.hear(&about);
         // What joins meanwhile happened later.
         Ok(Retracted {
-            out: self.batches.take_out(kind, objects, Some(at)).await?,
+            out: self.batches.take_out(kind, &objects, Some(at)).await?,
             objects: keys,
             warnings: unknown.doubts(&self.policies),
         })

@@ -5,24 +5,31 @@
 
 use std::sync::Arc;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Result;
+use super::activity::Activity;
 use super::deliveries::{DeliveryService, Only};
 use super::owed::OwedDays;
 use super::silence::unreported;
 use super::unknown::Known;
 use crate::clock::Clock;
-use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason, Window};
-use crate::store::{Counted, Store};
-use crate::wire::status::{Backlog, BatchCounts, DayView, Status};
+use crate::domain::{
+    BatchState, Day, Delivery, DeliveryState, FanoutState, Occasion, Reason, Window,
+};
+use crate::store::{Counted, DeliveryFilter, Store};
+use crate::wire::status::{Backlog, BatchCounts, DayView, Latency, Status};
 
 /// Of how long ago the mails are whose reports are counted.
 const HEARD: TimeDelta = TimeDelta::days(7);
 /// So many of the newest events are looked at for types and objects that are not known.
 const LATELY: usize = 1_000;
-/// How many unknown mails are shown.
-const UNKNOWN_SHOWN: usize = 10;
+/// How many of the newest failed emails are read for the number of their events.
+const FAILED: usize = 10_000;
+/// How many failed and how many unknown emails are shown.
+const SHOWN: usize = 10;
+/// How old the emails are at most that the provider's latency is taken from, and how many.
+const RECENT: (TimeDelta, usize) = (TimeDelta::days(1), 200);
 
 /// Looks at everything that an operator looks at first.
 pub struct StatusService {
@@ -31,6 +38,7 @@ pub struct StatusService {
     pub(crate) deliveries: DeliveryService,
     pub(crate) owed: OwedDays,
     pub(crate) known: Known,
+    pub(crate) activity: Activity,
     /// Where the store is, without its secrets.
     pub place: String,
     /// How many days before today the window reaches back (`window.days_back`).
@@ -46,15 +54,38 @@ impl StatusService {
         Ok(self.store.count(&pending).await?.iter().sum())
     }
 
+    async fn latency(&self, now: DateTime<Utc>) -> Result<Option<Latency>> {
+        let (age, most) = RECENT;
+        let sent = DeliveryFilter::StateSince(DeliveryState::Sent, now - age);
+        let rows = self.store.find_deliveries(&sent, most).await?;
+        // A row with a reason was settled by hand, and says nothing about the provider.
+        let rows = rows.iter().filter(|row| row.reason.is_none());
+        let took = rows.filter_map(|row| Some((row.settled? - row.tried?).num_milliseconds()));
+        let mut took: Vec<u64> = took.map(|ms| ms.max(0) as u64).collect();
+        took.sort_unstable();
+        let share = |percent: usize| took.get(took.len() * percent / 100).copied();
+        Ok(share(50).zip(share(95)).map(|(median_ms, p95_ms)| Latency {
+            emails: took.len() as u64,
+            median_ms,
+            p95_ms,
+        }))
+    }
+
     /// All of it, as it is now.
     pub async fn now(&self) -> Result<Status> {
         let (store, now) = (&self.store, self.clock.now());
         let window = Window::ending(Day::of(now), self.window_back);
         let unknown = Only {
             state: Some(DeliveryState::Unknown),
-            user: None,
+            ..Only::default()
         };
-        let unknown = self.deliveries.list(&unknown, UNKNOWN_SHOWN).await?;
+        let unknown = self.deliveries.list(&unknown, SHOWN).await?;
+        let failed = DeliveryFilter::StateSince(DeliveryState::Failed, now - HEARD);
+        let mut failed = store.find_deliveries(&failed, FAILED).await?;
+        let of_batch = |row: &&Delivery| matches!(row.occasion, Occasion::Batch { .. });
+        let not_emailed = failed.iter().filter(of_batch);
+        let not_emailed = not_emailed.map(|row| u64::from(row.items)).sum();
+        failed.truncate(SHOWN);
         let days = store.days().await?;
         let mut counted = [FanoutState::Pending, FanoutState::Done]
             .map(Counted::Fanouts)
@@ -78,6 +109,11 @@ impl StatusService {
                 closing: count(),
             },
             deliveries: DeliveryState::ALL.map(|state| (state, count())).into(),
+            not_emailed,
+            failed: failed.into_iter().map(Into::into).collect(),
+            worker: self.activity.worker().await?,
+            digest: self.activity.digests().await?,
+            provider_latency: self.latency(now).await?,
             unknown: unknown.into_iter().map(Into::into).collect(),
             paused: self.deliveries.pause().await?,
             waiting: self.deliveries.waiting(None).await?,

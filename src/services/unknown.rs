@@ -1,7 +1,7 @@
-//! What of events is not known: types that nobody configured while others are, and objects that
-//! nobody put a record of.
+//! Finds what is unknown in events: types that are not configured while others are, and objects and
+//! users without a record.
 //!
-//! The rule: both are accepted, as configuration and records may come later, and both are told: to
+//! The rule: all are accepted, as configuration and records may come later, and all are told: to
 //! whoever hands an event in, in a rehearsal and by `status`. An object that is not known is not
 //! mailed unless its type says so (P6).
 
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use super::Result;
 use super::catalog::{Catalog, CatalogSource};
 use super::joint::{self, Joint};
-use super::notify::FEW_OBJECTS;
-use crate::domain::{Event, Policies};
-use crate::store::{self, Journal};
+use super::notify::{FEW_OBJECTS, Request};
+use crate::domain::{Event, Policies, Selector, UserId};
+use crate::store::{self, Directory, Journal};
 use crate::wire::unknown::{NAMED, Unknown};
 
 /// Of so many objects of one call it is asked whether they are known.
@@ -36,46 +36,82 @@ impl Unknown {
     }
 }
 
+/// What one request names.
+#[derive(Debug, Clone)]
+pub struct Named {
+    events: Vec<Event>,
+    users: Vec<UserId>,
+}
+
+impl From<&Request> for Named {
+    fn from(request: &Request) -> Self {
+        let users = match &request.audience.to {
+            Selector::Users(users) => users.iter().take(ASKED).cloned().collect(),
+            Selector::FollowersOf(_) | Selector::Near { .. } => Vec::new(),
+        };
+        Self {
+            events: request.events(),
+            users,
+        }
+    }
+}
+
 /// Looks up what is known.
 #[derive(Clone)]
 pub struct Known {
     pub(crate) catalog: CatalogSource,
     pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) directory: Arc<dyn Directory>,
     pub(crate) policies: Arc<Policies>,
     /// Short events that come at the same time are looked up together.
-    pub(crate) joint: Arc<Joint<Vec<Event>, Unknown>>,
+    pub(crate) joint: Arc<Joint<Named, Unknown>>,
 }
 
 impl Known {
-    /// What is not known of each of these lists, in their order: of the first thousand objects they
-    /// name. Whoever asks of one short list at the same time is answered by one look-up.
-    pub async fn of(&self, events: &[Vec<Event>]) -> Result<Vec<Unknown>> {
-        let [one] = events else {
-            return Ok(self.look_up(events).await?);
+    /// What is unknown in each of these requests, in their order: of the first thousand objects
+    /// and the first thousand users that they name. Short requests at the same time share one
+    /// look-up.
+    pub async fn of(&self, requests: &[Named]) -> Result<Vec<Unknown>> {
+        let [one] = requests else {
+            return Ok(self.look_up(requests).await?);
         };
-        if one.len() > FEW_OBJECTS {
-            return Ok(self.look_up(events).await?);
+        if one.events.len() > FEW_OBJECTS || one.users.len() > FEW_OBJECTS {
+            return Ok(self.look_up(requests).await?);
         }
-        let look_up = |all: Vec<Vec<Event>>| {
+        let look_up = |all: Vec<Named>| {
             let known = self.clone();
             async move { known.look_up(&all).await }
         };
         Ok(vec![self.joint.call(one.clone(), look_up).await?])
     }
 
-    async fn look_up(&self, events: &[Vec<Event>]) -> store::Result<Vec<Unknown>> {
+    async fn look_up(&self, requests: &[Named]) -> store::Result<Vec<Unknown>> {
         let mut catalog = self.catalog.of_mails();
-        catalog.load(events.iter().flatten().take(ASKED)).await?;
+        let events = requests.iter().flat_map(|one| &one.events);
+        let users = requests.iter().flat_map(|one| &one.users);
+        let users: Vec<UserId> = users.take(ASKED).cloned().collect();
+        let records = async {
+            match users.is_empty() {
+                true => Ok(Vec::new()),
+                false => self.directory.users(&users).await,
+            }
+        };
+        let (loaded, records) = futures::join!(catalog.load(events.take(ASKED)), records);
+        loaded?;
+        let mut missing = records?.into_iter().map(|record| record.is_none());
         let mut left = ASKED;
-        let unknown = |events: &Vec<Event>| {
+        let unknown = |request: &Named| {
             let mut unknown = Unknown::default();
-            for event in events.iter().take(left) {
+            for event in request.events.iter().take(left) {
                 unknown.note(event, &catalog, &self.policies);
             }
-            left -= events.len().min(left);
+            left -= request.events.len().min(left);
+            let users = request.users.iter().zip(missing.by_ref());
+            let users = users.filter(|(_, is_missing)| *is_missing);
+            unknown.users.extend(users.map(|(user, _)| user.clone()));
             unknown
         };
-        Ok(events.iter().map(unknown).collect())
+        Ok(requests.iter().map(unknown).collect())
     }
 
     /// What is not known of the last so many events that were accepted.

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::Result;
 use crate::domain::delivery::{Corrected, Correction, Transition};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Tag, UserId};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, Tag, UserId};
 
 /// Which open rows are leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,22 @@ pub enum Waits<'a> {
     PutOff(DateTime<Utc>),
 }
 
+/// A span of time in which rows were opened, or opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// The first moment; `None` for no bound.
+    pub since: Option<DateTime<Utc>>,
+    /// The first moment after it; `None` for no bound.
+    pub until: Option<DateTime<Utc>>,
+}
+
+impl Span {
+    /// Whether this moment is of it.
+    pub fn contains(&self, at: DateTime<Utc>) -> bool {
+        self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
+    }
+}
+
 /// Which rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryFilter<'a> {
@@ -43,6 +59,8 @@ pub enum DeliveryFilter<'a> {
     State(DeliveryState),
     /// Those in this state that were opened, or opened again, since this moment.
     StateSince(DeliveryState, DateTime<Utc>),
+    /// Those in this state that are of this span, and have this feedback if one is named.
+    StateWithin(DeliveryState, Span, Option<ReportKind>),
     /// Those of this person.
     User(&'a UserId),
     /// Digests of this person that were opened, or opened again, since this moment.

@@ -35,7 +35,7 @@ pub mod sqlite;
 pub use batches::{AccumulatorFilter, BatchFilter, Batches};
 pub use condition::{Counted, Diagnostics, Engine, Outstanding, Pile, Schema, Server, Topology};
 pub use day_sum::{DaySum, Summing};
-pub use deliveries::{Claim, Deliveries, DeliveryFilter, Waits};
+pub use deliveries::{Claim, Deliveries, DeliveryFilter, Span, Waits};
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, SeenReports, Suppressions};
 pub use inboxes::{FeedParts, Inboxes};

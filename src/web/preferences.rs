@@ -45,8 +45,7 @@ pub(super) async fn show(req: HttpRequest, link: Path<LinkPath>, app: Data<App>)
                 .await
                 .map(Err);
         }
-        let seen = app.feeds().types(&opened.user).await?;
-        shown(&app, &opened, user, seen).await.map(Ok)
+        shown(&app, &opened, user).await.map(Ok)
     };
     match found.await {
         Ok(Ok(found)) => answer(&app, &asked, Ok(found), false),
@@ -80,15 +79,14 @@ pub(super) async fn save(
         let user = holder(&app, &opened).await?.ok_or(Failure::Gone)?;
         asked.by(&user, &app);
         let form = Form::read(&req, payload).await?;
-        let seen = app.feeds().types(id).await?;
         if let Some(subject) = unmuted(&form)? {
             let user = people.unmute(id, &subject).await?.ok_or(Failure::Gone)?;
-            return shown(&app, &opened, user, seen).await;
+            return shown(&app, &opened, user).await;
         }
-        let offered = app.config.policies.offered(user.types.keys(), &seen);
-        let change = change(&form, |kind| offered.contains(&kind))?;
+        let policies = &app.config.policies;
+        let change = change(&form, |kind| policies.is_configured(kind))?;
         let user = people.prefer(id, change).await?.ok_or(Failure::Gone)?;
-        shown(&app, &opened, user, seen).await
+        shown(&app, &opened, user).await
     };
     let saved = saved.await;
     answer(&app, &asked, saved, true)
@@ -97,27 +95,19 @@ pub(super) async fn save(
 /// The contents of the page.
 struct Shown {
     user: User,
-    /// Types of the user's recent events.
-    seen: Vec<EventType>,
     /// When the next digest is due.
     next: Option<DateTime<Utc>>,
     /// The token that unsubscribes from everything, independent of the opened link.
     token: String,
 }
 
-async fn shown(
-    app: &App,
-    opened: &Opened,
-    mut user: User,
-    seen: Vec<EventType>,
-) -> Result<Shown, Failure> {
+async fn shown(app: &App, opened: &Opened, mut user: User) -> Result<Shown, Failure> {
     user.mutes.forget(app.clock.now());
     name_muted(app, &mut user).await;
     Ok(Shown {
         next: app.next_digest().of(&user).await?,
         token: app.links().instead(opened, &Stop::All).await?,
         user,
-        seen,
     })
 }
 
@@ -156,18 +146,12 @@ fn unmuted(form: &Form) -> Result<Option<Subject>, Failure> {
 
 fn answer(app: &App, asked: &Asked, found: Result<Shown, Failure>, saved: bool) -> HttpResponse {
     match found {
-        Ok(Shown {
-            user,
-            seen,
-            next,
-            token,
-        }) => {
+        Ok(Shown { user, next, token }) => {
             let shown = Page::Preferences {
                 user: &user,
                 token: &token,
                 default: &app.config.digest.schedule,
                 policies: &app.config.policies,
-                seen: &seen,
                 saved,
                 next,
             };

@@ -73,6 +73,15 @@ impl From<Delivery> for DeliveryRow {
     }
 }
 
+/// An email in a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct Listed {
+    #[serde(flatten)]
+    pub(crate) row: DeliveryRow,
+    /// The subject line, with objects as they are now; `None` if it cannot be built any more.
+    pub(crate) subject: Option<String>,
+}
+
 /// All that is known of one mail.
 #[derive(Debug, Serialize)]
 pub struct Story {

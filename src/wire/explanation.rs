@@ -127,6 +127,8 @@ pub struct Fate {
     pub in_feed: bool,
     /// The batch it is in, if one is known.
     pub batch: Option<InBatch>,
+    /// The delivery that includes it and is not settled, or whose failure keeps it pending.
+    pub delivery: Option<InDelivery>,
     /// Who dealt with it: where a marker covers it, or where its batch's mail left.
     pub covered: Option<By>,
 }
@@ -144,6 +146,21 @@ pub struct InBatch {
     pub reason: Option<String>,
     /// When its mail was settled, if it was.
     pub settled: Option<DateTime<Utc>>,
+}
+
+/// A delivery that includes an event and has not been sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InDelivery {
+    /// The delivery's id.
+    pub id: DeliveryId,
+    /// `pending`, `sending` or `failed`.
+    pub state: DeliveryState,
+    /// Why it waits or failed, such as the provider's answer.
+    pub reason: String,
+    /// The earliest time of the next attempt; `None` if nothing delays it.
+    pub next_attempt: Option<DateTime<Utc>>,
+    /// The worker that holds it, until `next_attempt` at most.
+    pub held_by: Option<String>,
 }
 
 /// What decides, or decided, whether an event is mailed.
@@ -188,6 +205,8 @@ pub enum Why {
     /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and
     /// `digest`.
     NoDigest,
+    /// An open digest delivery includes it; see the event's `delivery`.
+    InDelivery,
     /// It will be in the next digest.
     NextDigest,
 }
@@ -214,6 +233,7 @@ impl Why {
             Self::WasMuted => "happened before they unmuted what it is about, so it is not mailed",
             Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",
             Self::NoDigest => "waits: no digest goes to them",
+            Self::InDelivery => "is in an email that has not been sent yet",
             Self::NextDigest => "will be in the next digest",
         }
     }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 
 use super::delivery::{DeliveryRow, Waiting};
+use super::digest::Report;
 use super::unknown::Unknown;
 use crate::domain::{Day, DeliveryState, LastLook, Owed, Pause, Reason, ReportCounts};
 use crate::store::Schema;
@@ -24,10 +26,20 @@ pub struct Status {
     pub batches: BatchCounts,
     /// How many mails there are in each state.
     pub deliveries: BTreeMap<DeliveryState, u64>,
+    /// Events of batches whose email failed within the last seven days: only feeds show them.
+    pub not_emailed: u64,
+    /// The newest emails that failed within the last seven days, at most ten.
+    pub failed: Vec<DeliveryRow>,
     /// The newest of the mails of which nobody knows whether they were taken.
     pub unknown: Vec<DeliveryRow>,
     /// Why no mail leaves, if none may.
     pub paused: Option<Pause>,
+    /// The latest activity of workers; `None` if none ever ran.
+    pub worker: Option<WorkerActivity>,
+    /// The latest run of digests; `None` if there was none.
+    pub digest: Option<DigestActivity>,
+    /// How long the provider took lately; `None` if no email was sent within the last day.
+    pub provider_latency: Option<Latency>,
     /// Mails that are not settled, by why.
     pub waiting: Waiting,
     /// Of the last seven days.
@@ -44,6 +56,52 @@ pub struct Status {
     pub older: OlderDays,
     /// Oldest first.
     pub days: Vec<DayView>,
+}
+
+/// The workers of all processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct WorkerActivity {
+    /// Whether one runs: it wrote a heartbeat within the last minute and has not stopped since.
+    pub running: bool,
+    /// The time of the latest heartbeat.
+    pub seen: DateTime<Utc>,
+}
+
+/// A run of digests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DigestActivity {
+    /// When it ended.
+    pub at: DateTime<Utc>,
+    /// Users whose digest was due.
+    pub due: u64,
+    /// Emails that it sent.
+    pub sent: u64,
+    /// Emails that failed, or whose outcome is unknown.
+    pub failed: u64,
+}
+
+impl DigestActivity {
+    /// What this run did, which ended then.
+    pub fn of(report: &Report, at: DateTime<Utc>) -> Self {
+        let mails = &report.mails;
+        Self {
+            at,
+            due: report.due,
+            sent: mails.sent,
+            failed: mails.failed + mails.unknown,
+        }
+    }
+}
+
+/// Time between handing an email over and the provider's answer, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    /// Emails it is taken from: the newest of the last day, at most 200.
+    pub emails: u64,
+    /// Half of them took longer.
+    pub median_ms: u64,
+    /// One in twenty took longer.
+    pub p95_ms: u64,
 }
 
 /// How much the journal holds.
@@ -82,6 +140,13 @@ pub struct DayView {
     pub stacks: u64,
     /// Whether feeds and digests read it.
     pub in_window: bool,
+}
+
+impl Status {
+    /// Whether an operator has to act: sending is paused, or emails failed or have no known outcome.
+    pub fn has_failures(&self) -> bool {
+        self.paused.is_some() || !self.failed.is_empty() || !self.unknown.is_empty()
+    }
 }
 
 /// All there is to say of a store that is not opened, as that would upgrade it.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::domain::{EventType, ObjectKey, Policies};
+use crate::domain::{EventType, ObjectKey, Policies, UserId};
 
 /// How many names are told of many.
 pub(crate) const NAMED: usize = 5;
@@ -25,6 +25,9 @@ pub struct Unknown {
     /// The types of events that are about them.
     #[serde(skip)]
     pub(crate) of: BTreeSet<EventType>,
+    /// Users that events name and that have no record.
+    #[serde(skip)]
+    pub(crate) users: BTreeSet<UserId>,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -62,7 +65,27 @@ impl Unknown {
                 self.named()
             ));
         }
+        warnings.extend(self.unknown_users());
         warnings
+    }
+
+    /// `there is no record of zoe: …`, or of the first five and how many more.
+    fn unknown_users(&self) -> Option<String> {
+        let named = self.users.iter().take(NAMED).map(UserId::as_str);
+        let named: Vec<&str> = named.collect();
+        let (named, feed) = match self.users.len().saturating_sub(NAMED) {
+            0 if named.is_empty() => return None,
+            0 if named.len() == 1 => (named.join(", "), "it is in their feed"),
+            0 => (named.join(", "), "it is in their feeds"),
+            more => (
+                format!("{} and {more} more", named.join(", ")),
+                "it is in their feeds",
+            ),
+        };
+        Some(format!(
+            "there is no record of {named}: {feed}, and nothing is emailed to them until you \
+             create one (tidings import users, PUT /v1/users)"
+        ))
     }
 
     /// The same of what was taken back: perhaps something else was meant.

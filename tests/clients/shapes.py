@@ -46,9 +46,7 @@ def asked_of(path, method="get"):
 
 def mark_bodies():
     """The fields of a mark up to a cursor, and of one by ids."""
-    body = DESCRIPTION["paths"]["/v1/users/{id}/feed/marks"]["post"]["requestBody"]
-    bodies = body["content"]["application/json"]["schema"]["oneOf"]
-    return [set(one["properties"]) for one in bodies]
+    return [set(SCHEMAS[name]["properties"]) for name in ("MarkTo", "MarkIds")]
 
 
 def fields_and_needed(name):

@@ -89,7 +89,8 @@ impl MeasuredStore {
         match transition {
             Transition::Settle(settlement) | Transition::Conclude(settlement) => {
                 let state = settlement.state.as_str();
-                self.metrics.settled(occasion, state, cause(settlement));
+                let (cause, events) = (cause(settlement), settlement.items);
+                self.metrics.settled(occasion, state, cause, events);
                 let delivery = settlement.id.tag();
                 tracing::debug!(%delivery, occasion, state, "a delivery ended");
             }

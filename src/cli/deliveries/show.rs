@@ -5,6 +5,7 @@ use clap::Args as Arguments;
 use super::state;
 use crate::app::App;
 use crate::cli::exit::{Exit, Usage};
+use crate::cli::harmless;
 use crate::cli::ink::Ink;
 use crate::cli::screen::Screen;
 use crate::cli::table::{Column, Table};
@@ -95,7 +96,8 @@ fn told(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     };
     screen.line(screen.ink(Ink::Faint, head))?;
     screen.line(screen.ink(Ink::Strong, format!("  {}", mail.subject)))?;
-    for line in mail.text.trim_end().lines() {
+    // A name that is isolated can be wrapped, so isolates are balanced in the whole text only.
+    for line in harmless::lines(mail.text.trim_end()).lines() {
         screen.line(format!("  {line}").trim_end())?;
     }
     screen.line("")?;

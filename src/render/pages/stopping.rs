@@ -122,7 +122,7 @@ impl StopView {
             name,
             again,
         } = stopping;
-        let kinds = policies.offered(user.types.keys(), &[]);
+        let kinds: Vec<&EventType> = policies.kinds().collect();
         let person = PersonView::of(user, default, policies, &kinds, voice);
         let digest = person.coming.digest.as_ref();
         let digest = digest.filter(|_| *stop != Stop::Digest);

@@ -44,25 +44,46 @@ impl DeliveryService {
     }
 }
 
-fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<Reason> {
-    let mut of: BTreeMap<(String, Option<String>), Reason> = BTreeMap::new();
-    for row in rows {
+/// Why a delivery that is not settled waits.
+pub(in crate::services) struct Wait {
+    /// The recorded reason, such as the provider's answer; otherwise the state in words.
+    pub why: String,
+    /// When it can be claimed again; `None` if it can be claimed now.
+    pub until: Option<DateTime<Utc>>,
+    /// The worker that holds it until then.
+    pub held_by: Option<String>,
+}
+
+impl Wait {
+    pub(in crate::services) fn of(row: &Delivery, now: DateTime<Utc>) -> Self {
         let lease = row.lease.as_ref().filter(|lease| lease.until > now);
         let held_by = lease.map(|lease| lease.owner.clone());
         let why = match (&row.reason, row.state) {
             (Some(reason), _) => reason.clone(),
             (None, DeliveryState::Sending) => {
-                "it was handed over, and no answer is noted yet".into()
+                "handed to the provider, and no answer recorded yet".into()
             }
-            (None, _) if held_by.is_some() => "it is being built and sent".into(),
-            (None, _) => "nobody has taken it up yet".into(),
+            (None, _) if held_by.is_some() => "being built and sent".into(),
+            (None, _) => "no worker has claimed it yet".into(),
         };
         let until = [lease.map(|lease| lease.until), row.not_before];
-        let until = until
-            .into_iter()
-            .flatten()
-            .filter(|until| *until > now)
-            .max();
+        let until = until.into_iter().flatten().filter(|until| *until > now);
+        Self {
+            why,
+            until: until.max(),
+            held_by,
+        }
+    }
+}
+
+fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<Reason> {
+    let mut of: BTreeMap<(String, Option<String>), Reason> = BTreeMap::new();
+    for row in rows {
+        let Wait {
+            why,
+            until,
+            held_by,
+        } = Wait::of(row, now);
         let reason = of
             .entry((why, held_by))
             .or_insert_with_key(|(why, held_by)| Reason {
@@ -127,8 +148,8 @@ mod tests {
             told,
             [
                 (2, "connection refused", Some(later(2)), None),
-                (1, "it is being built and sent", Some(later(5)), Some("w1")),
-                (1, "nobody has taken it up yet", None, None),
+                (1, "being built and sent", Some(later(5)), Some("w1")),
+                (1, "no worker has claimed it yet", None, None),
             ]
         );
     }

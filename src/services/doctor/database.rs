@@ -12,7 +12,7 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use super::reports::REPORTS;
 use super::templates::LANGUAGES;
 use super::{Doctor, Finding, chain};
-use crate::domain::{BatchState, BrandName, DeliveryState, Pause};
+use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, duration};
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
 /// What to do where a database cannot be reached.
@@ -27,6 +27,7 @@ const WRITING: &str = "writing";
 const SENDING: &str = "sending";
 const UNKNOWN: &str = "unknown mails";
 const BRANDS: &str = "brands";
+const DAYS: &str = "days";
 
 /// The oldest MongoDB that will do.
 const OLDEST: u32 = 6;
@@ -69,7 +70,7 @@ impl Doctor {
             (None, Engine::Mongo { .. }) => Some(Finding::unchecked(CLOCK, UNTOLD)),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let (schema, indexes, writing, sending, reports, unknown, brands, languages) = futures::join!(
+        let (schema, indexes, writing, sending, reports, unknown, brands, languages, days) = futures::join!(
             self.asked(SCHEMA, schema(store)),
             self.asked(INDEXES, indexes(store)),
             self.asked(WRITING, writing(store)),
@@ -78,9 +79,10 @@ impl Doctor {
             self.asked(UNKNOWN, unknown(store)),
             self.asked(BRANDS, self.brands_missed(store)),
             self.asked(LANGUAGES, self.untranslated(store)),
+            self.asked(DAYS, self.days_to_archive(store)),
         );
         let found = [
-            schema, indexes, clock, writing, sending, reports, unknown, brands, languages,
+            schema, indexes, clock, writing, sending, reports, unknown, brands, languages, days,
         ];
         findings.extend(found.into_iter().flatten());
         findings
@@ -117,6 +119,29 @@ impl Doctor {
                 "put [brands.NAME] back; digests also leave once their people are of another brand",
             )
         }))
+    }
+
+    /// Only where days are older than `archive.keep`, so that `archive` would drop them.
+    async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+        let oldest_kept = Day::of(self.clock.now() - self.archive_keep);
+        let mut days = store.days().await?;
+        days.retain(|day| *day < oldest_kept);
+        let Some(oldest) = days.first() else {
+            return Ok(None);
+        };
+        let days = match days.len() {
+            1 => "1 day is".to_owned(),
+            days => format!("{days} days are"),
+        };
+        let (keep, oldest) = (
+            duration::show(self.archive_keep),
+            oldest.start().date_naive(),
+        );
+        Ok(Some(Finding::warning(
+            DAYS,
+            format!("{days} older than archive.keep ({keep}), the oldest {oldest}"),
+            "tidings archive --export FOLDER, which exports and drops them; run it once a day",
+        )))
     }
 
     /// What a question to the store comes to; one that fails is an error.

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use futures::future::join_all;
 
 use crate::clock::Clock;
@@ -81,6 +82,8 @@ pub struct Doctor {
     /// Reaches the public pages as the world does.
     pub web: Part<Web>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// How old a day is at least before `archive` drops it.
+    pub archive_keep: TimeDelta,
     /// Whether its folder of templates is the default's.
     pub shares_templates: bool,
     /// The same for each brand, of which only what is its own is told.

@@ -77,6 +77,12 @@ impl Batches {
         mail.filter(|mail| mail.state.flushes())
     }
 
+    /// The batch's delivery, if it is not settled.
+    pub(super) fn waiting(&self, batch: &Batch) -> Option<&Delivery> {
+        let mail = self.mails.get(&DeliveryId::batch(batch.id));
+        mail.filter(|mail| !mail.state.settled())
+    }
+
     /// What becomes, or became, of the event in the batch that holds it: nothing, if batches are
     /// not what decides. `mailed` is what the stack says of it; `waits`, whether it is mailed on
     /// this way as things stand.

@@ -29,7 +29,11 @@ impl Mistake {
 impl Mistake {
     /// What cannot be accepted of an event that could be read.
     pub(crate) fn of_event(invalid: Invalid) -> Self {
-        let field = (invalid.kind == Kind::Time).then(|| "at".to_owned());
+        let field = match invalid.kind {
+            Kind::Time => Some("at".to_owned()),
+            Kind::Type => Some("type".to_owned()),
+            Kind::Value | Kind::Limit => None,
+        };
         Self {
             field,
             why: invalid.to_string(),

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::json::{Mistake, read, read_value};
 use super::{Kind, Mapping, Record};
-use crate::domain::{Address, ModelName, Object};
+use crate::domain::{Address, ModelName, Object, ObjectId, ObjectKey};
 use crate::services::notify::EventInput;
 use crate::services::people::UserInput;
 use crate::services::suppressions::SuppressionInput;
@@ -83,10 +83,7 @@ const FIELDS: [&str; 7] = ["notifiable", "title", "url", "image", "by", "at", "p
 
 /// A key of this model; an id that has the model in front already is a key as it is.
 fn key_of(model: &ModelName, id: String) -> String {
-    match id.strip_prefix(model.as_str()) {
-        Some(rest) if rest.starts_with(':') => id,
-        _ => format!("{model}:{id}"),
-    }
+    ObjectKey::new(Some(model), &ObjectId::stored(id)).to_string()
 }
 
 /// What is kept as `data`: the line's own, with the fields beside it that are none of ours.

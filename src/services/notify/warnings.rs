@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Request;
 use crate::domain::{ObjectKey, Policies, Selector};
 use crate::services::Result;
-use crate::services::unknown::Known;
+use crate::services::unknown::{Known, Named};
 use crate::store::{Directory, Objects, PeopleFilter};
 
 /// Finds out who will not see an event, and why.
@@ -21,20 +21,11 @@ pub struct Warnings {
 impl Warnings {
     /// A sentence for each reason, and what to do where something can be done.
     pub async fn of(&self, request: &Request) -> Result<Vec<String>> {
-        let unknown = self.known.of(&[request.events()]).await?;
+        let unknown = self.known.of(&[Named::from(request)]).await?;
         let told = unknown
             .iter()
             .flat_map(|unknown| unknown.warnings(&self.policies));
         let mut warnings: Vec<String> = told.collect();
-        if let Selector::Users(users) = &request.audience.to {
-            let people = self.directory.users(users).await?;
-            let missing = users.iter().zip(&people);
-            for (user, _) in missing.filter(|(_, record)| record.is_none()) {
-                warnings.push(format!(
-                    "there is no record of {user}: it is in their feed, and nothing is mailed to them (tidings import users)"
-                ));
-            }
-        }
         let model = self.policies.of(&request.kind).model.as_ref();
         let keys: Vec<ObjectKey> = request
             .objects

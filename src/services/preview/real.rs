@@ -11,7 +11,6 @@ use super::{Draft, Reader};
 use crate::domain::{BatchState, BrandName, Occasion, User, UserId};
 use crate::services::batches::{BatchFilter, BatchService, leads};
 use crate::services::digest::{Digests, Found, Onlooker, Request, Timing};
-use crate::services::feed::Feeds;
 use crate::services::mailing::{Compose, Prospect};
 use crate::services::{Result, Silent};
 use crate::store::Directory;
@@ -26,8 +25,6 @@ pub struct OfPerson {
     pub digests: Digests,
     /// Shows the batches that are open.
     pub batches: BatchService,
-    /// Knows what types a person has had lately.
-    pub feeds: Feeds,
     /// Makes their mails.
     pub compose: Compose,
     pub(crate) directory: Arc<dyn Directory>,
@@ -56,13 +53,9 @@ impl Onlooker for Caught {
 }
 
 impl OfPerson {
-    /// Their record, and the types they had lately; nothing where there is no record.
+    /// Their record; nothing where there is none.
     pub async fn reader(&self, user: &UserId) -> Result<Option<Reader>> {
-        let Some(user) = self.user(user).await? else {
-            return Ok(None);
-        };
-        let seen = self.feeds.types(&user.id).await?;
-        Ok(Some(Reader { user, seen }))
+        Ok(self.user(user).await?.map(|user| Reader { user }))
     }
 
     /// The mails they would get now: the digest of their period, and one of each batch that is not

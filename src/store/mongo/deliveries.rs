@@ -19,7 +19,7 @@ use super::values::{date, in_order, lease, put};
 use super::{DELIVERIES, Mongo, at_once};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, StackId, Tag};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
 use crate::store::deliveries::{correcting, doing};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
@@ -350,6 +350,17 @@ impl Mongo {
             DeliveryFilter::StateSince(state, since) => doc! {
                 "state": state.as_str(), "created": {"$gte": date(since)},
             },
+            DeliveryFilter::StateWithin(state, span, feedback) => {
+                let mut rows = doc! {"state": state.as_str()};
+                let mut created = Document::new();
+                created.extend(span.since.map(|since| ("$gte".to_owned(), date(since))));
+                created.extend(span.until.map(|until| ("$lt".to_owned(), date(until))));
+                if !created.is_empty() {
+                    rows.insert("created", created);
+                }
+                put(&mut rows, "feedback.news", feedback.map(ReportKind::as_str));
+                rows
+            }
             DeliveryFilter::User(user) => doc! {"user": user.as_str()},
             DeliveryFilter::Digests(user, since) => doc! {
                 "user": user.as_str(), "created": {"$gte": date(since)},

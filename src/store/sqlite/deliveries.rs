@@ -12,7 +12,7 @@ use super::connections::Answer;
 use super::delivery_row::{open, rows, watermarks};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Tag};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, Tag};
 use crate::store::deliveries::{correcting, doing};
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
@@ -200,6 +200,15 @@ impl Deliveries for Sqlite {
                 "state = ?1 ->> 0 AND created >= ?1 ->> 1",
                 with(state.as_str(), since),
             ),
+            DeliveryFilter::StateWithin(state, span, feedback) => {
+                let first = span.since.map_or(i64::MIN, millis);
+                let end = span.until.map_or(i64::MAX, millis);
+                let feedback = feedback.map(ReportKind::as_str);
+                let values = serde_json::json!([state.as_str(), first, end, feedback]);
+                let which = "state = ?1 ->> 0 AND created >= ?1 ->> 1 AND created < ?1 ->> 2
+                             AND (?1 ->> 3 IS NULL OR feedback = ?1 ->> 3)";
+                (which, values.to_string())
+            }
             DeliveryFilter::User(user) => ("user = ?1", user.as_str().to_owned()),
             DeliveryFilter::Digests(user, since) => (
                 "user = ?1 ->> 0 AND created >= ?1 ->> 1 AND batch IS NULL",

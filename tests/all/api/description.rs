@@ -146,6 +146,32 @@ fn every_reference_leads_somewhere() {
 }
 
 #[test]
+fn every_schema_with_properties_has_a_name_that_generators_can_use() {
+    fn inline(value: &Value, place: &str, found: &mut Vec<String>) {
+        let named = place.strip_prefix("/components/schemas/");
+        let is_named = named.is_some_and(|name| !name.contains('/'));
+        if value["properties"].is_object() && !is_named {
+            found.push(place.to_owned());
+        }
+        match value {
+            Value::Object(fields) => fields
+                .iter()
+                .for_each(|(name, value)| inline(value, &format!("{place}/{name}"), found)),
+            Value::Array(values) => values
+                .iter()
+                .enumerate()
+                .for_each(|(index, value)| inline(value, &format!("{place}/{index}"), found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+
+    inline(&described(), "", &mut found);
+
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
 fn every_code_is_described_and_documented_with_its_status() {
     let description = described();
     let problem = &description["components"]["schemas"]["Problem"]["properties"]["code"]["enum"];

@@ -15,6 +15,8 @@ on_both_stores! {
     who_did_it_is_not_told_unless_asked_for
     a_batch_key_of_any_text_is_kept_as_it_is
     what_is_not_known_of_an_event_is_a_warning
+    users_without_a_record_are_a_warning
+    a_type_that_is_not_configured_is_refused_where_types_are_strict
     each_of_many_at_once_is_told_of_its_own
 }
 
@@ -24,6 +26,56 @@ on_sqlite! {
     the_header_is_for_one_event
     an_event_that_nobody_posted_is_unknown
     what_is_no_batch_key_is_refused_with_what_to_do
+}
+
+async fn users_without_a_record_are_a_warning(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let event = |to: Value| json!({"type": "Loan", "objects": "a1", "to": to});
+
+    let one = api.post("/v1/events", event(json!(["ada", "zoe"]))).await;
+    let many: Vec<String> = (0..7).map(|n| format!("u{n}")).collect();
+    let many = api.post(
+        "/v1/events",
+        json!([event(json!("ada")), event(json!(many))]),
+    );
+    let many = many.await;
+
+    let warnings = |answer: &Value| answer["warnings"].to_string();
+    let warning = "there is no record of zoe: it is in their feed, and nothing is emailed to them";
+    assert!(warnings(&one.body).contains(warning), "{}", one.body);
+    assert_eq!(many.body["events"][0]["warnings"], Value::Null);
+    let named = "u0, u1, u2, u3, u4 and 2 more: it is in their feeds";
+    let told = warnings(&many.body["events"][1]);
+    assert!(told.contains(named), "{told}");
+    api.stop().await;
+}
+
+async fn a_type_that_is_not_configured_is_refused_where_types_are_strict(fresh: Fresh) {
+    let config = "strict_types = true\nserver.listen = \"127.0.0.1:0\"\n[types.Loan]\n";
+    let api = Api::of(Town::found(&fresh, true, config).await);
+    let event = |kind: &str| json!({"type": kind, "objects": "a1", "to": "ada"});
+
+    let known = api.post("/v1/events", event("Loan")).await;
+    let one = api.post("/v1/events", event("Laon")).await;
+    let list = api
+        .post("/v1/events", json!([event("Loan"), event("Laon")]))
+        .await;
+
+    assert_eq!(known.status, 202);
+    for (answer, place) in [(one, "type"), (list, "events[1].type")] {
+        assert_eq!(
+            (
+                answer.status,
+                &answer.body["code"],
+                &answer.body["location"]
+            ),
+            (422, &json!("unknown_type"), &json!(place))
+        );
+        let detail = answer.body["detail"].as_str().unwrap();
+        assert!(detail.contains("did you mean \"Loan\"?"), "{detail}");
+    }
+    assert_eq!(backlog(&api).await, 1);
+    api.stop().await;
 }
 
 fn loan() -> Value {

@@ -48,7 +48,7 @@ fn a_fan_out_that_nobody_can_read_is_named_by_whoever_fans_out() {
     let worker = desk.run(&["worker", "--once", "--json"]);
     let digest = desk.run(&["digest", "--now", "--json"]);
     let notify = desk.run(&["notify", "Published", "a3", "--to", "cem", "--json"]);
-    let line = r#"{"type": "Published", "object": "a4", "to": "cem"}"#;
+    let line = r#"{"type": "Published", "objects": "a4", "to": "cem"}"#;
     desk.write("events", line);
     let import = desk.run(&["import", "events", "events", "--json"]);
 
@@ -144,7 +144,7 @@ async fn a_stack_that_takes_no_entries_is_named_by_whoever_fans_out() {
         let no_list = doc! {"_id": "ada", "events": "none"};
         let database = database(&fresh).await.unwrap();
         put(&database, Day::of(now()), no_list).await;
-        let line = r#"{"type": "Published", "object": "a2", "to": "ada"}"#;
+        let line = r#"{"type": "Published", "objects": "a2", "to": "ada"}"#;
         desk.write("events", line);
 
         desk.run(&event).done();

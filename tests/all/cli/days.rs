@@ -55,6 +55,31 @@ fn old_days_go_and_what_should_have_been_mailed_stays() {
 }
 
 #[test]
+fn status_sums_up_days_before_the_window_by_month() {
+    let desk = aged();
+
+    let status = desk.run(&["status"]).done();
+
+    let (_, table) = status.split_once("day ").unwrap();
+    let rows: Vec<&str> = table.lines().skip(1).collect();
+    assert!(rows.last().unwrap().starts_with(&days_ago(0)), "{status}");
+    let mut months: Vec<String> = [60, 50, 9]
+        .map(days_ago)
+        .map(|day| day[..7].to_owned())
+        .into();
+    months.dedup();
+    let listed: Vec<&str> = rows[..rows.len() - 1].iter().map(|row| &row[..7]).collect();
+    assert_eq!(listed, months);
+    let older = &rows[..rows.len() - 1];
+    assert!(
+        older
+            .iter()
+            .all(|row| row.ends_with(" day") || row.ends_with(" days")),
+        "{status}"
+    );
+}
+
+#[test]
 fn a_dry_run_drops_nothing() {
     let desk = aged();
 

@@ -192,9 +192,9 @@ fn a_worker_that_finds_only_mails_that_wait_tells_of_them_and_ends_with_3() {
 
     let worker = desk.run(&["worker", "--once"]);
 
-    assert!(first.err.contains("1 mail waits"), "{}", first.err);
+    assert!(first.err.contains("1 email deferred ("), "{}", first.err);
     assert_eq!(worker.code, 3, "{}{}", worker.out, worker.err);
-    assert!(worker.err.contains("1 mail waits"), "{}", worker.err);
+    assert!(worker.err.contains("1 email deferred ("), "{}", worker.err);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_mail_that_cannot_leave_is_a_failure_with_its_reason() {
     assert!(ran.out.contains("1 due, 1 not settled yet"), "{}", ran.out);
     assert!(
         ran.err
-            .starts_with("note: 1 mail: making the outbox folder outbox: "),
+            .starts_with("note: 1 email deferred (making the outbox folder outbox: "),
         "{}",
         ran.err
     );

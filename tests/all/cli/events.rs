@@ -285,7 +285,7 @@ fn explain_says_what_becomes_of_each_event_and_why() {
 
     let ada = desk.run(&["explain", "ada"]).done();
     let ben = desk.run(&["explain", "ben", "a1", "--json"]).json();
-    let zoe = desk.run(&["explain", "zoe"]).done();
+    let zoe = desk.run(&["explain", "zoe"]).out;
 
     assert!(
         ada.starts_with("ada  a…@example.org\n  digest  weekly, Mondays at 09:00 UTC; next "),
@@ -334,7 +334,7 @@ fn what_is_flushed_is_in_no_digest_but_stays_in_the_feed() {
 fn an_event_that_would_reach_nobody_is_refused_with_what_to_do() {
     let desk = Desk::with_people();
     let line = |at: &str| {
-        format!("{{\"type\": \"Met\", \"object\": \"a1\", \"to\": \"ada\", \"at\": \"{at}\"}}\n")
+        format!("{{\"type\": \"Met\", \"objects\": \"a1\", \"to\": \"ada\", \"at\": \"{at}\"}}\n")
     };
     let (old, soon) = ("2014-04-22T09:00:00Z", "2099-01-01T00:00:00Z");
     desk.write(
@@ -397,7 +397,7 @@ fn only_an_event_with_a_key_is_said_to_be_repeatable() {
     let desk = Desk::with_people();
     refuses(&desk, "INSERT ON fanouts");
     let event = ["notify", "Published", "a1", "--to", "ada"];
-    desk.write("events", r#"{"type": "Met", "object": "a1", "to": "ada"}"#);
+    desk.write("events", r#"{"type": "Met", "objects": "a1", "to": "ada"}"#);
 
     let keyed = desk.run(&[&event[..], &["--key", "k"]].concat());
     let without = [desk.run(&event), desk.run(&["import", "events", "events"])];
@@ -414,7 +414,7 @@ fn only_an_event_with_a_key_is_said_to_be_repeatable() {
 fn an_import_is_told_though_its_events_cannot_be_fanned_out() {
     let desk = Desk::with_people();
     refuses(&desk, "UPDATE ON fanouts");
-    let lines = "{\"type\": \"Met\", \"object\": \"a1\", \"to\": \"ada\"}\n{}\n";
+    let lines = "{\"type\": \"Met\", \"objects\": \"a1\", \"to\": \"ada\"}\n{}\n";
     desk.write("events", lines);
 
     let ran = desk.run(&["import", "events", "events"]);
@@ -424,6 +424,37 @@ fn an_import_is_told_though_its_events_cannot_be_fanned_out() {
     for told in ["line 2", "the disk is full"] {
         assert!(ran.err.contains(told), "{told} in {}", ran.err);
     }
+}
+
+#[test]
+fn strict_types_refuse_others_on_the_command_line_and_in_files() {
+    let desk = Desk::with_people();
+    desk.write("tidings.toml", "strict_types = true\n[types.Loan]\n");
+    let line =
+        |kind: &str| format!("{{\"type\": {kind:?}, \"objects\": \"a1\", \"to\": \"ada\"}}\n");
+    desk.write("events", &(line("Loan") + &line("Laon")));
+
+    let known = desk.run(&["notify", "Loan", "a1", "--to", "ada"]);
+    let other = desk.run(&["notify", "Laon", "a1", "--to", "ada"]);
+    let imported = desk.run(&["import", "events", "events"]);
+
+    assert_eq!(known.code, 0, "{}", known.err);
+    assert_eq!((other.code, other.out.as_str()), (2, ""));
+    let why = "type \"Laon\" is not configured, and strict_types refuses others";
+    assert!(other.err.contains(why), "{}", other.err);
+    assert_eq!(imported.code, 3, "{}", imported.err);
+    assert!(imported.err.contains("line 2, type: "), "{}", imported.err);
+}
+
+#[test]
+fn events_name_their_objects_by_objects_alone() {
+    let desk = Desk::with_people();
+    desk.write("events", r#"{"type": "Met", "object": "a1", "to": "ada"}"#);
+
+    let ran = desk.run(&["import", "events", "events"]);
+
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("unknown field `object`"), "{}", ran.err);
 }
 
 #[test]

@@ -248,3 +248,36 @@ async fn a_worker_tells_its_metrics_where_that_is_configured() {
     assert!(Command::new("kill").arg(pid).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_worker_whose_metrics_address_is_in_use_says_so_and_works() {
+    let desk = Desk::with_people();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut worker = desk.command(&["worker"]);
+    let worker = worker.env("TIDINGS_METRICS_LISTEN", &address);
+    let mut child = worker.stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("metrics: ") {
+        line.clear();
+        assert!(err.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+
+    let running = || desk.run(&["status", "--json"]).json()["worker"]["running"] == true;
+    while !running() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended");
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+
+    let expected = format!("another process listens on {address} (metrics.listen)");
+    assert!(line.contains(&expected), "{line}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let status = desk.run(&["status"]).done();
+    assert!(
+        status.contains("worker    not running; last active "),
+        "{status}"
+    );
+}

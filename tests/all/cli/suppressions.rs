@@ -12,6 +12,22 @@ const BOUNCES: &str = "\u{feff}address,code,error,created_at\n\
     cem@example.org\n";
 
 #[test]
+fn the_list_names_the_users_of_an_address() {
+    let desk = Desk::with_people();
+    desk.write("twin", r#"{"id": "twin", "email": "Ada@example.org"}"#);
+    desk.run(&["import", "users", "twin"]).done();
+    for address in ["ada@example.org", "zoe@example.org"] {
+        desk.run(&["suppressions", "add", address]).done();
+    }
+
+    let listed = desk.run(&["suppressions"]).done();
+
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[0].ends_with("a…@example.org  ada, twin"), "{listed}");
+    assert!(lines[1].ends_with("z…@example.org"), "{listed}");
+}
+
+#[test]
 fn a_providers_list_is_brought_in_and_bad_lines_are_told() {
     let desk = Desk::with_people();
     desk.write("bounces.csv", BOUNCES);

@@ -69,7 +69,7 @@ fn a_provider_that_cannot_be_reached_leaves_mails_pending_with_the_reason() {
 
     assert_eq!(ran.code, 1, "{}", ran.out);
     assert!(ran.out.contains("2 due, 2 not settled yet"), "{}", ran.out);
-    assert!(ran.err.contains("note: 2 mails: "), "{}", ran.err);
+    assert!(ran.err.contains("note: 2 emails deferred ("), "{}", ran.err);
     let told = ledger(&desk);
     assert_eq!(told.len(), 2);
     for (state, reason) in told {

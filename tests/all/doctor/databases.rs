@@ -6,16 +6,16 @@ use std::time::Duration;
 use bson::doc;
 use futures::FutureExt;
 use tidings::app;
-use tidings::clock::{ManualClock, SystemClock};
+use tidings::clock::{Clock, ManualClock, SystemClock};
 use tidings::config::Config;
-use tidings::domain::DeliveryState;
 use tidings::domain::delivery::Settlement;
+use tidings::domain::{Day, DeliveryState};
 use tidings::services::doctor::{Look, Outside};
 use tidings::wire::doctor::{Finding, Verdict};
 
 use super::{WELL, found};
 use crate::support::town::on_both_stores;
-use crate::support::{FailingStore, Fresh, Shorthand, delivery, noon};
+use crate::support::{FailingStore, Fresh, Shorthand, delivery, event, noon, push_to, user};
 
 on_both_stores! {
     mails_that_wait_for_a_brand_are_told_with_its_name
@@ -23,6 +23,7 @@ on_both_stores! {
     a_note_that_an_earlier_visit_left_is_taken_away
     a_note_that_somebody_else_writes_meanwhile_is_not_called_well
     sending_that_is_paused_is_an_error_that_says_how_to_go_on
+    days_past_archive_keep_are_a_warning_with_the_command
 }
 
 const LOOK: Look = Look {
@@ -99,6 +100,32 @@ async fn sending_that_is_paused_is_an_error_that_says_how_to_go_on(fresh: Fresh)
         "paused since 2014-04-21 09:30 UTC: the key is wrong",
     );
     found(&seen, "sending", Verdict::Error, "tidings digest --resume");
+}
+
+async fn days_past_archive_keep_are_a_warning_with_the_command(fresh: Fresh) {
+    let today = Day::of(SystemClock.now());
+    let push = async |day| {
+        let pushed = push_to(&user("ada"), vec![event("a1", 1)]);
+        fresh.push(day, 10, &pushed).await.unwrap();
+    };
+    push(today).await;
+    push(today.back(30)).await;
+    let young = findings(fresh.url()).await;
+
+    push(today.back(31)).await;
+    push(today.back(400)).await;
+    let old = findings(fresh.url()).await;
+
+    assert!(young.iter().all(|finding| finding.check != "days"));
+    let oldest = today.back(400).start().date_naive();
+    let expected = format!("2 days are older than archive.keep (30d), the oldest {oldest}");
+    found(&old, "days", Verdict::Warning, &expected);
+    found(
+        &old,
+        "days",
+        Verdict::Warning,
+        "tidings archive --export FOLDER",
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

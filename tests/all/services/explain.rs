@@ -1,14 +1,19 @@
 //! What an operator is told of a person.
 
+use std::time::Duration;
+
 use chrono::TimeDelta;
+use tidings::clock::Clock;
 use tidings::domain::user::TypePreference;
-use tidings::domain::{ObjectId, Route};
+use tidings::domain::{DeliveryState, ObjectId, Route};
+use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::batches::{BatchFilter, End};
+use tidings::services::notify::Request;
 use tidings::wire::explanation::{By, Fate, LeftOut, Place, Why};
 
 use super::retracting::retract;
-use crate::support::town::{Town, busy, lost, monday, on_both_stores, saturday, to};
+use crate::support::town::{Town, busy, lost, monday, on_both_stores, request, saturday, to};
 use crate::support::{Fresh, kind, user};
 
 on_both_stores! {
@@ -21,6 +26,7 @@ on_both_stores! {
     what_a_batch_counted_is_not_said_to_have_been_shown
     a_lead_and_what_followed_are_in_mails_of_their_own
     a_digest_says_why_it_left_something_out
+    an_event_names_the_delivery_that_waits_or_failed_with_its_reason_and_next_attempt
 }
 
 async fn a_digest_that_is_due_already_is_said_to_be(fresh: Fresh) {
@@ -62,6 +68,74 @@ async fn what_was_withdrawn_is_told_by_its_title(fresh: Fresh) {
             ("Work a1.".to_owned(), Why::NextDigest)
         ]
     );
+}
+
+fn greylisted() -> Outcome {
+    Outcome::TryLater {
+        reason: "451 4.7.1 greylisted".into(),
+        after: Some(Duration::from_secs(600)),
+    }
+}
+
+async fn an_event_names_the_delivery_that_waits_or_failed_with_its_reason_and_next_attempt(
+    fresh: Fresh,
+) {
+    let town = Town::found(&fresh, true, "types.Comment.route = \"batch\"\n").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    let deliveries = async |person: &str| {
+        let told = town.process().explain().user(&user(person), None).await;
+        let fates = told.unwrap().events.into_iter();
+        fates
+            .map(|fate| (fate.why, fate.delivery))
+            .collect::<Vec<_>>()
+    };
+
+    assert_eq!(deliveries("ada").await, [(Why::NextDigest, None)]);
+    town.answer([greylisted()]);
+    town.digests_at(monday(0)).await;
+    town.happens(&["a2"], to(&["ada"])).await;
+    let waiting = deliveries("ada").await;
+
+    // The later event is not in that digest.
+    assert_eq!(waiting[0], (Why::NextDigest, None));
+    let (why, delivery) = waiting[1].clone();
+    let delivery = delivery.unwrap();
+    assert_eq!(why, Why::InDelivery);
+    assert_eq!(delivery.id.as_str(), "digest:ada:weekly:2014-W17");
+    assert_eq!(delivery.state, DeliveryState::Pending);
+    assert_eq!(delivery.reason, "451 4.7.1 greylisted");
+    let next = delivery.next_attempt.unwrap();
+    assert!(next >= monday(0) + TimeDelta::minutes(10), "{next}");
+
+    town.clock.set(next);
+    let reason = "550 5.1.1 no such user".to_owned();
+    town.answer([Outcome::Refused { reason }]);
+    town.process().sender().drain().await.unwrap();
+    let failed = deliveries("ada").await;
+    let (why, delivery) = failed[1].clone();
+    let delivery = delivery.unwrap();
+    assert_eq!(
+        (why, delivery.state),
+        (Why::NextDigest, DeliveryState::Failed)
+    );
+    assert_eq!(delivery.reason, "550 5.1.1 no such user");
+    assert_eq!(delivery.next_attempt, Some(next + TimeDelta::hours(1)));
+
+    let comment = Request {
+        kind: kind("Comment"),
+        ..request(&["a3"], to(&["ben"]), None)
+    };
+    town.process().notify().accept(vec![comment]).await.unwrap();
+    town.process().fanouts().drain(&Silent).await.unwrap();
+    town.clock.advance(TimeDelta::hours(1));
+    town.answer([greylisted()]);
+    mail(&town).await;
+    let (why, delivery) = deliveries("ben").await[0].clone();
+    let delivery = delivery.unwrap();
+    assert_eq!(why, Why::Closing);
+    assert!(delivery.id.as_str().starts_with("batch:"), "{delivery:?}");
+    assert_eq!(delivery.reason, "451 4.7.1 greylisted");
+    assert!(delivery.next_attempt > Some(town.clock.now()));
 }
 
 const COMMENTS: &str = r#"

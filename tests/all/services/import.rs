@@ -193,13 +193,13 @@ async fn events_brought_in_twice_are_accepted_once(fresh: Fresh) {
     let folder = tempfile::tempdir().unwrap();
     let path = file(
         folder.path(),
-        r#"{"type": "ArtworkPublished", "object": "a1", "followers_of": "artist:1", "at": "2014-04-18T10:00:00Z", "batch_key": "acme"}
+        r#"{"type": "ArtworkPublished", "objects": "a1", "followers_of": "artist:1", "at": "2014-04-18T10:00:00Z", "batch_key": "acme"}
 {"type": "ArtworkPublished", "objects": ["a2", 3], "to": ["ada", 0]}
-{"type": "ArtworkPublished", "object": "a3"}
-{"type": "ArtworkPublished", "object": "a3", "to": "ada", "followers_of": "artist:1"}
-{"type": "ArtworkPublished", "object": "a3", "near": {"point": [999, 0], "km": 5}}
+{"type": "ArtworkPublished", "objects": "a3"}
+{"type": "ArtworkPublished", "objects": "a3", "to": "ada", "followers_of": "artist:1"}
+{"type": "ArtworkPublished", "objects": "a3", "near": {"point": [999, 0], "km": 5}}
 {"type": "ArtworkPublished", "objects": [], "to": "ada"}
-{"type": "ArtworkPublished", "object": "a3", "to": "ada", "batch_key": 0}
+{"type": "ArtworkPublished", "objects": "a3", "to": "ada", "batch_key": 0}
 "#,
     );
 
@@ -247,9 +247,9 @@ async fn a_reused_key_is_one_bad_line(fresh: Fresh) {
     let folder = tempfile::tempdir().unwrap();
     let path = file(
         folder.path(),
-        r#"{"type": "ArtworkPublished", "object": "a1", "to": "ada", "key": "one"}
-{"type": "ArtworkPublished", "object": "a2", "to": "ada", "key": "one"}
-{"type": "ArtworkPublished", "object": "a3", "to": "ada", "key": "two"}
+        r#"{"type": "ArtworkPublished", "objects": "a1", "to": "ada", "key": "one"}
+{"type": "ArtworkPublished", "objects": "a2", "to": "ada", "key": "one"}
+{"type": "ArtworkPublished", "objects": "a3", "to": "ada", "key": "two"}
 "#,
     );
 

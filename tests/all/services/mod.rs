@@ -47,6 +47,7 @@ mod sending_smtp;
 mod shared_mails;
 mod simulation;
 mod skip_seen;
+mod status;
 mod stolen_links;
 mod suppressed;
 mod ticks;

@@ -7,7 +7,7 @@ use tidings::services::Silent;
 use tidings::services::digest::Request;
 use tidings::wire::explanation::{By, Place};
 
-use crate::support::town::{Town, monday, on_both_stores, to};
+use crate::support::town::{Town, monday, on_both_stores, request, to};
 use crate::support::{Fresh, feed_of};
 
 on_both_stores! {
@@ -16,6 +16,7 @@ on_both_stores! {
     what_is_put_before_the_digest_is_told_in_it
     a_batch_of_unknown_objects_is_no_mail
     runs_and_rehearsals_tell_what_is_not_known
+    an_id_with_its_model_is_the_same_object_wherever_it_is_named
     what_is_put_after_the_digest_is_not_said_to_have_been_shown_in_it
 }
 
@@ -98,6 +99,39 @@ async fn what_is_put_before_the_digest_is_told_in_it(fresh: Fresh) {
     town.digests_at(monday(0)).await;
 
     assert!(texts(&town).contains("A late work"));
+}
+
+async fn an_id_with_its_model_is_the_same_object_wherever_it_is_named(fresh: Fresh) {
+    let config = "[types.ArtworkPublished]\nmodel = \"Artwork\"";
+    let town = Town::found(&fresh, true, config).await;
+    town.put_works(&["Artwork:n1", "Artwork:n2"], |_| true)
+        .await;
+    let app = town.process();
+    let named = request(&["Artwork:n1"], to(&["ada"]), Some("key"));
+    let bare = request(&["n1"], to(&["ada"]), Some("key"));
+
+    let accepted = app.notify().accept(vec![named, bare]).await.unwrap();
+    town.happens(&["n2", "Artwork:n2"], to(&["ada"])).await;
+    let explained = app.explain();
+    let ada = crate::support::user("ada");
+    let by_key = explained.user(&ada, Some("Artwork:n1")).await.unwrap();
+    let by_id = explained.user(&ada, Some("n1")).await.unwrap();
+    let kind = crate::support::kind("ArtworkPublished");
+    let retracted = app
+        .retract()
+        .events(&kind, &["Artwork:n2".parse().unwrap()])
+        .await;
+    town.digests_at(monday(0)).await;
+
+    assert!(accepted[1].known, "the same key is the same event");
+    assert_eq!((by_key.events.len(), by_id.events.len()), (1, 1));
+    assert_eq!(by_id.events[0].object.as_str(), "n1");
+    let retracted = retracted.unwrap();
+    assert_eq!(retracted.objects[0].as_str(), "Artwork:n2");
+    assert_eq!(retracted.warnings, Vec::<String>::new());
+    let told = texts(&town);
+    assert!(told.contains("Work Artwork:n1."), "{told}");
+    assert!(!told.contains("Artwork:n2"), "{told}");
 }
 
 async fn a_batch_of_unknown_objects_is_no_mail(fresh: Fresh) {

@@ -298,6 +298,7 @@ laws! {
         only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free
         the_open_digests_of_people_are_found
         rows_in_a_state_are_found_since_some_moment
+        rows_in_a_state_are_found_within_a_span_and_by_feedback
         the_digests_of_a_person_since_some_moment_are_found;
     leases:
         a_lease_is_exclusive

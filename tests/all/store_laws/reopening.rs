@@ -2,8 +2,8 @@
 //! once more.
 
 use tidings::domain::delivery::{Corrected, Deferral, Reopening, Settlement};
-use tidings::domain::{DeliveryId, DeliveryState, Occasion, StackId};
-use tidings::store::{DeliveryFilter, Waits};
+use tidings::domain::{DeliveryId, DeliveryState, Feedback, Occasion, ReportKind, StackId};
+use tidings::store::{DeliveryFilter, Span, Waits};
 
 use super::deliveries::{later, open, row, sending, settlement, users};
 use super::settling::{deferral, unknown};
@@ -167,6 +167,42 @@ pub async fn rows_in_a_state_are_found_since_some_moment(store: Fresh) {
 
     let found: Vec<_> = found.into_iter().map(|row| row.user).collect();
     assert_eq!(found, ["eve", "bob"].map(user), "newest first");
+}
+
+pub async fn rows_in_a_state_are_found_within_a_span_and_by_feedback(store: Fresh) {
+    let people = ["ada", "bob", "eve", "zoe"];
+    let ids: Vec<DeliveryId> = people
+        .iter()
+        .map(|person| delivery(person, "2014-04-21", "one").id)
+        .collect();
+    for (minutes, person) in (0..).zip(people) {
+        let mut row = delivery(person, "2014-04-21", "one");
+        row.created = later(minutes);
+        store.open(std::slice::from_ref(&row)).await.unwrap();
+        let sent = settlement(&row.id, DeliveryState::Sent);
+        store.settle("one", later(4), &[sent]).await.unwrap();
+    }
+    let heard = |news| Feedback { news, at: later(5) };
+    let (bounced, delivered) = (ReportKind::Bounced, ReportKind::Delivered);
+    let news = [
+        (ids[0].clone(), heard(bounced)),
+        (ids[1].clone(), heard(delivered)),
+        (ids[2].clone(), heard(bounced)),
+    ];
+    store.note_feedback(&news).await.unwrap();
+    let found = async |since: Option<i64>, until: Option<i64>, kind| {
+        let (since, until) = (since.map(later), until.map(later));
+        let within = DeliveryFilter::StateWithin(DeliveryState::Sent, Span { since, until }, kind);
+        let rows = store.find_deliveries(&within, 10).await.unwrap();
+        let names = rows.into_iter().map(|row| row.user.to_string());
+        names.collect::<Vec<_>>().join(" ")
+    };
+
+    assert_eq!(found(None, None, None).await, "zoe eve bob ada");
+    assert_eq!(found(Some(1), Some(3), None).await, "eve bob");
+    assert_eq!(found(None, None, Some(bounced)).await, "eve ada");
+    assert_eq!(found(Some(1), None, Some(bounced)).await, "eve");
+    assert_eq!(found(None, Some(0), Some(bounced)).await, "");
 }
 
 pub async fn the_digests_of_a_person_since_some_moment_are_found(store: Fresh) {

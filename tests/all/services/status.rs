@@ -1,0 +1,127 @@
+//! What operators see of running workers, digest runs and failed emails.
+
+use chrono::TimeDelta;
+use tidings::clock::Clock;
+use tidings::mail::Outcome;
+use tidings::services::Silent;
+use tidings::wire::status::{DigestActivity, Status, WorkerActivity};
+
+use crate::support::Fresh;
+use crate::support::town::{Town, lost, monday, on_both_stores, to};
+
+on_both_stores! {
+    a_worker_counts_as_running_until_it_stops_or_is_silent_for_a_minute
+    a_worker_that_stops_does_not_hide_another_that_runs
+    the_last_run_of_digests_and_the_latency_of_the_provider_are_reported
+    failed_and_unknown_emails_are_listed_as_failures_for_seven_days
+    the_events_of_a_batch_whose_email_failed_are_counted_as_not_emailed
+}
+
+async fn status(town: &Town) -> Status {
+    town.process().status().now().await.unwrap()
+}
+
+async fn a_worker_counts_as_running_until_it_stops_or_is_silent_for_a_minute(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let (worker, began) = (town.process().activity(), town.clock.now());
+    let activity = async || status(&town).await.worker;
+    let of = |running, seen| Some(WorkerActivity { running, seen });
+
+    assert_eq!(activity().await, None);
+    worker.beat().await.unwrap();
+    town.clock.advance(TimeDelta::seconds(59));
+    assert_eq!(activity().await, of(true, began));
+    town.clock.advance(TimeDelta::seconds(1));
+    assert_eq!(activity().await, of(false, began));
+    worker.beat().await.unwrap();
+    worker.stop().await.unwrap();
+    assert_eq!(activity().await, of(false, town.clock.now()));
+}
+
+async fn a_worker_that_stops_does_not_hide_another_that_runs(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let [one, other] = [(), ()].map(|()| town.process().activity());
+    one.beat().await.unwrap();
+    other.beat().await.unwrap();
+
+    one.stop().await.unwrap();
+
+    assert!(status(&town).await.worker.unwrap().running);
+    other.stop().await.unwrap();
+    assert!(!status(&town).await.worker.unwrap().running);
+}
+
+async fn the_last_run_of_digests_and_the_latency_of_the_provider_are_reported(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    let clock = town.clock.clone();
+    town.meanwhile(move || {
+        Box::pin(async move {
+            clock.advance(TimeDelta::milliseconds(250));
+        })
+    });
+    let before = status(&town).await;
+
+    let report = town.digests_at(monday(0)).await;
+    let run = DigestActivity::of(&report, town.clock.now());
+    town.process()
+        .activity()
+        .record_digests(&run)
+        .await
+        .unwrap();
+
+    assert!(before.digest.is_none() && before.provider_latency.is_none());
+    let after = status(&town).await;
+    assert_eq!(after.digest, Some(run));
+    assert_eq!((run.due, run.sent, run.failed), (2, 2, 0));
+    let latency = after.provider_latency.unwrap();
+    assert_eq!(
+        (latency.emails, latency.median_ms, latency.p95_ms),
+        (2, 250, 250)
+    );
+}
+
+async fn failed_and_unknown_emails_are_listed_as_failures_for_seven_days(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    assert!(!status(&town).await.has_failures());
+    let reason = "550 5.1.1 no such user".to_owned();
+    town.answer([Outcome::Refused { reason }]);
+
+    town.digests_at(monday(0)).await;
+    let failed = status(&town).await;
+    town.clock
+        .advance(TimeDelta::days(7) + TimeDelta::seconds(1));
+    let later = status(&town).await;
+    town.happens(&["a2"], to(&["ben"])).await;
+    town.answer([lost()]);
+    town.digests_at(monday(2)).await;
+
+    assert!(failed.has_failures());
+    assert_eq!(
+        failed.failed[0].reason.as_deref(),
+        Some("550 5.1.1 no such user")
+    );
+    assert!(!later.has_failures());
+    assert!(status(&town).await.has_failures());
+}
+
+async fn the_events_of_a_batch_whose_email_failed_are_counted_as_not_emailed(fresh: Fresh) {
+    let batch = "[types.ArtworkPublished]\nroute = \"batch\"\nwindow = \"5m\"";
+    let town = Town::found(&fresh, true, batch).await;
+    town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
+    town.clock.advance(TimeDelta::minutes(5));
+    let reason = "550 5.1.1 no such user".to_owned();
+    town.answer([Outcome::Refused { reason }]);
+
+    town.process().closer().drain(&Silent).await.unwrap();
+    town.process().sender().drain().await.unwrap();
+
+    let status = status(&town).await;
+    assert_eq!((status.failed.len(), status.not_emailed), (1, 2));
+    let of_state = |state: &str| {
+        let label = format!("occasion=\"batch\",state=\"{state}\"");
+        town.counted("tidings_deliveries_settled_events_total", &label)
+    };
+    assert_eq!(["sent", "failed"].map(of_state), [2, 2]);
+}
