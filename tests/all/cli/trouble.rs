@@ -103,8 +103,9 @@ async fn a_key_that_is_turned_away_pauses_everything_until_somebody_resumes() {
     }
     let told = ledger(&desk);
     assert!(told.iter().all(|(state, _)| state == "pending"), "{told:?}");
-    let status = desk.run(&["status"]).done();
-    assert!(status.contains("paused since"), "{status}");
+    let status = desk.run(&["status"]);
+    assert_eq!((status.code, status.err.as_str()), (3, ""));
+    assert!(status.out.contains("paused since"), "{}", status.out);
     let paused = desk.run(&["status", "--json"]).json();
     let reason = paused["paused"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("API key is invalid"), "{reason}");
