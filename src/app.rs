@@ -16,7 +16,6 @@ use crate::domain::{ModelName, Policies};
 use crate::mail::{Mailer, Pinned};
 use crate::metrics::Metrics;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
-use crate::services::activity::Activity;
 use crate::services::archive::Archive;
 use crate::services::batches::{BatchService, Closer, Joiner};
 use crate::services::catalog::CatalogSource;
@@ -349,15 +348,6 @@ impl App {
             leases: self.store.clone(),
             owner: self.owner.clone(),
             clock: self.clock.clone(),
-        }
-    }
-
-    /// Records that a worker runs, and when digests last ran.
-    pub fn activity(&self) -> Activity {
-        Activity {
-            notes: self.store.clone(),
-            clock: self.clock.clone(),
-            owner: self.owner.clone(),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::config::{Config, StoreUrl};
 use crate::domain::Id;
 use crate::mail::Mailer;
 use crate::metrics::{Build, Metrics};
+use crate::services::activity::Activity;
 use crate::services::health::Health;
 use crate::services::scrape::Scrape;
 use crate::services::status::StatusService;
@@ -27,6 +28,15 @@ impl App {
     /// What this process counts.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Records that a worker runs, and when digests last ran.
+    pub fn activity(&self) -> Activity {
+        Activity {
+            notes: self.store.clone(),
+            clock: self.clock.clone(),
+            owner: self.owner.clone(),
+        }
     }
 
     /// Says how things stand.

@@ -12,7 +12,6 @@ use clap::{Args as Arguments, ValueEnum};
 use super::exit::{Exit, Usage, causes};
 use super::fan_out::FanOutEnd;
 use super::page_file::PageFile;
-use super::passed_over::bad_stacks;
 use super::screen::Screen;
 use super::stop::Stop;
 use super::waits::Waits;
@@ -142,8 +141,10 @@ impl Args {
             None => {
                 let digests = app.digests();
                 let run = digests.run(&request, &bar);
-                let report = Waits::beside(app, request.users.as_deref(), &bar, run).await?;
-                (report, None)
+                (
+                    Waits::beside(app, request.users.as_deref(), &bar, run).await?,
+                    None,
+                )
             }
             Some(_) => {
                 let (report, rehearsed) = app.rehearsal().run(&request, &bar).await?;
@@ -199,7 +200,7 @@ impl Args {
                 screen.line(format!("report: {}", page.path().display()))?;
             }
         }
-        reasons(&report.mails, &waits, screen)?;
+        waits.show_others(&report.mails, screen)?;
         fanned_out.tell_of_fanouts(screen)?;
         for line in waits.lines().into_iter().chain(failures) {
             screen.warning(line)?;
@@ -301,17 +302,6 @@ fn why_ended(ended: &Ended) -> String {
         Ended::Stopped => "stopped while some mails wait; the next run goes on with them".into(),
         Ended::Settled => String::new(),
     }
-}
-
-/// Why emails did not leave, with how often; `waits` lists those that wait by itself.
-pub(super) fn reasons(mails: &Tally, waits: &Waits, screen: &mut Screen) -> std::io::Result<()> {
-    for (reason, times) in mails.reasons.iter().filter(|(why, _)| !waits.says(why)) {
-        screen.warning(format!(
-            "{}: {reason}",
-            words::count(*times, "email", "emails")
-        ))?;
-    }
-    bad_stacks(&mails.bad_stacks, screen)
 }
 
 /// `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00), 12 unconfirmed`.

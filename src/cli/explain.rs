@@ -259,7 +259,7 @@ fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
     text
 }
 
-/// `waits in digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt 09:08:14 UTC`.
+/// `digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt 09:08:14 UTC`.
 fn waits(delivery: &InDelivery, now: DateTime<Utc>) -> String {
     let InDelivery {
         id, state, reason, ..

@@ -7,12 +7,15 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::exit::{Exit, causes};
+use super::passed_over::bad_stacks;
 use super::progress::Bar;
+use super::screen::Screen;
 use super::table::cut;
 use super::words;
 use crate::app::App;
 use crate::domain::UserId;
 use crate::wire::delivery::{Reason, Waiting};
+use crate::wire::digest::Tally;
 
 /// How often a terminal shows anew which emails wait.
 const SHOWN_EVERY: Duration = Duration::from_secs(2);
@@ -81,13 +84,18 @@ impl Waits {
         }
     }
 
-    /// Whether emails wait for this reason, so that a line says it already.
-    pub(super) fn says(&self, why: &str) -> bool {
-        let mut reasons = self
-            .waiting()
-            .into_iter()
-            .flat_map(|waiting| &waiting.reasons);
-        reasons.any(|reason| reason.why == why)
+    /// Shows why other emails did not leave, and which stacks were passed over.
+    pub(super) fn show_others(&self, mails: &Tally, screen: &mut Screen) -> std::io::Result<()> {
+        let waiting = |why: &str| {
+            let reasons = self.waiting().map(|waiting| &waiting.reasons);
+            let mut reasons = reasons.into_iter().flatten();
+            reasons.any(|reason| reason.why == why)
+        };
+        for (why, times) in mails.reasons.iter().filter(|(why, _)| !waiting(why)) {
+            let emails = words::count(*times, "email", "emails");
+            screen.warning(format!("{emails}: {why}"))?;
+        }
+        bad_stacks(&mails.bad_stacks, screen)
     }
 
     /// How a command ends that ended so but for this: what waits is not mailed, whoever began it.

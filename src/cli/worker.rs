@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clap::Args as Arguments;
 use tokio::sync::watch;
 
-use super::digest::{late, of, paused, reasons, sent};
+use super::digest::{late, of, paused, sent};
 use super::exit::{Exit, explain_failure};
 use super::fan_out::FanOutEnd;
 use super::screen::Screen;
@@ -74,7 +74,7 @@ impl Args {
             screen.line(format!("worker: {done}"))?;
         }
         let waits = Waits::of(app, None).await;
-        reasons(&mails, &waits, screen)?;
+        waits.show_others(&mails, screen)?;
         fanned_out.tell_of_fanouts(screen)?;
         for line in waits.lines() {
             screen.warning(line)?;

@@ -58,7 +58,7 @@ fn without_model<'a>(model: &ModelName, id: &'a str) -> Option<&'a str> {
 }
 
 impl ObjectId {
-    /// The id as events store it: `A1` for both `A1` and `Artwork:A1`, where the model is `Artwork`.
+    /// The id as events store it: `A1` for `A1` and `Artwork:A1`, where the model is `Artwork`.
     pub fn of_model(self, model: Option<&ModelName>) -> Self {
         let bare = model.and_then(|model| without_model(model, self.as_str()));
         bare.map(Self::stored).unwrap_or(self)

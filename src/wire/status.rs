@@ -143,7 +143,7 @@ pub struct DayView {
 }
 
 impl Status {
-    /// Whether an operator has to act: sending is paused, or emails failed or have no known outcome.
+    /// Whether an operator has to act: sending is paused, emails failed, or outcomes are unknown.
     pub fn has_failures(&self) -> bool {
         self.paused.is_some() || !self.failed.is_empty() || !self.unknown.is_empty()
     }

@@ -89,6 +89,7 @@ const SERIALIZING: &[&str] = &[
     // The last line of an export, which `restore --json` repeats.
     "src/services/archive/file.rs",
     // Notes that all processes read.
+    "src/services/activity.rs",
     "src/services/mailing/gate/shared.rs",
     // Claims, as an application would sign them.
     "src/services/tokens",

@@ -33,6 +33,7 @@ mod simulate;
 mod stories;
 mod suppressions;
 mod trouble;
+mod types;
 mod users;
 
 use std::path::Path;
