@@ -5,13 +5,13 @@ use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
 use super::deliveries;
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::ink::Ink;
 use super::screen::Screen;
 use super::table::{Column, Table};
-use super::words;
+use super::{users, words};
 use crate::app::App;
-use crate::domain::{Address, Cadence, UserId};
+use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;
 use crate::wire::explanation::{
     BrandView, By, DigestView, Explanation, Fate, InDelivery, Place, Why,
@@ -34,13 +34,10 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// How many users of one address are named.
-const NAMED: usize = 10;
-
 impl Args {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let event = self.event.last().map(String::as_str);
-        let user = self.find_user(app).await?;
+        let user = users::find(app, self.user.as_str()).await?;
         let mut explained = app.explain().user(&user, event).await?;
         if let [kind, _] = &self.event[..] {
             explained.events.retain(|fate| fate.kind == *kind);
@@ -82,26 +79,6 @@ impl Args {
             screen.page(&deliveries::table(&explained.deliveries))?;
         }
         Ok(exit)
-    }
-
-    /// The user with this id, or else the only user with this address.
-    async fn find_user(&self, app: &App) -> anyhow::Result<UserId> {
-        let people = app.people();
-        let Ok(address) = self.user.as_str().parse::<Address>() else {
-            return Ok(self.user.clone());
-        };
-        if people.get(&self.user).await?.is_some() {
-            return Ok(self.user.clone());
-        }
-        match &people.with_address(&address, NAMED).await?[..] {
-            [] => Ok(self.user.clone()),
-            [user] => Ok(user.clone()),
-            several => {
-                let ids: Vec<&str> = several.iter().map(UserId::as_str).collect();
-                let what = format!("several users have this address: {}", ids.join(", "));
-                Err(Usage::new(what).instead("one of these ids").into())
-            }
-        }
     }
 
     fn nothing(&self, days: u32) -> String {

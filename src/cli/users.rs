@@ -86,29 +86,33 @@ impl Args {
 }
 
 impl One {
-    /// Finds the user of an id, or of the address of one record.
     async fn find(&self, app: &App) -> anyhow::Result<UserId> {
-        let people = app.people();
-        let id = UserId::new(self.user.as_str())?;
-        if people.get(&id).await?.is_some() {
-            return Ok(id);
-        }
-        let Ok(address) = Address::new(self.user.as_str()) else {
-            return Ok(id);
-        };
-        let found = people.with_address(&address, 10).await?;
-        match found.as_slice() {
-            [] => Ok(id),
-            [only] => Ok(only.clone()),
-            several => {
-                let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
-                let ids = ids.join(", ");
-                Err(
-                    Usage::new(format!("several records have this address: {ids}"))
-                        .instead("one of these ids")
-                        .into(),
-                )
-            }
+        find(app, &self.user).await
+    }
+}
+
+/// Finds the user of an id, or of the address of one record.
+pub(super) async fn find(app: &App, user: &str) -> anyhow::Result<UserId> {
+    let people = app.people();
+    let id = UserId::new(user)?;
+    if people.get(&id).await?.is_some() {
+        return Ok(id);
+    }
+    let Ok(address) = Address::new(user) else {
+        return Ok(id);
+    };
+    let found = people.with_address(&address, 10).await?;
+    match found.as_slice() {
+        [] => Ok(id),
+        [only] => Ok(only.clone()),
+        several => {
+            let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
+            let ids = ids.join(", ");
+            Err(
+                Usage::new(format!("several records have this address: {ids}"))
+                    .instead("one of these ids")
+                    .into(),
+            )
         }
     }
 }
