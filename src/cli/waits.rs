@@ -136,3 +136,44 @@ pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_line_with_its_number_and_the_next_attempt() {
+        let now: DateTime<Utc> = "2014-04-21T09:00:00Z".parse().unwrap();
+        let reason = |mails, why: &str, seconds: Option<i64>, held_by: Option<&str>| Reason {
+            why: why.to_owned(),
+            mails,
+            until: seconds.map(|seconds| now + chrono::TimeDelta::seconds(seconds)),
+            held_by: held_by.map(str::to_owned),
+        };
+        let mut waiting = Waiting {
+            mails: 10,
+            reasons: vec![
+                reason(5, "451 4.7.1 greylisted", Some(494), None),
+                reason(3, "452 4.2.2 mailbox full", Some(86_400), None),
+                reason(1, "being built and sent", Some(60), Some("w1")),
+                reason(1, "no worker has claimed it yet", None, None),
+            ],
+        };
+
+        let lines = waits(&waiting, now);
+        waiting.reasons = vec![reason(2, "busy", None, None); LISTED + 2];
+        let many = waits(&waiting, now);
+
+        assert_eq!(
+            lines,
+            [
+                "5 emails deferred (451 4.7.1 greylisted), next attempt 09:08:14 UTC",
+                "3 emails deferred (452 4.2.2 mailbox full), next attempt 2014-04-22 09:00:00 UTC",
+                "1 email held by worker w1 until 09:01:00 UTC at most (being built and sent)",
+                "1 email waiting (no worker has claimed it yet) for the next run or a worker",
+            ]
+        );
+        assert_eq!(many.len(), LISTED + 1);
+        assert_eq!(many[LISTED], "4 emails waiting for other reasons");
+    }
+}
