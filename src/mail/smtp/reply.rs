@@ -36,15 +36,16 @@ pub(super) enum ReplyMeaning {
     Refused,
 }
 
-/// The wait after a permanent reply that names a used-up limit: providers count by the hour or day.
-pub(super) const LIMIT_WAIT: Duration = Duration::from_secs(10 * 60);
+/// The wait after a permanent reply that names a used-up limit. Providers count by the hour or the
+/// day and do not say when a limit ends, so one email finds out.
+pub(super) const LIMIT_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// Limits of the sender: of an account at Google, of accounts and tenants at Exchange Online.
 const LIMITS: [(u16, u16); 5] = [(4, 5), (1, 90), (7, 232), (7, 233), (7, 705)];
 /// The sender is invalid, may not use this address, or is blocked (Exchange Online).
 const SENDER: [(u16, u16); 6] = [(1, 7), (1, 8), (7, 60), (7, 501), (7, 502), (7, 503)];
 /// Words of a used-up sending limit.
-const LIMIT_WORDS: [&str; 16] = [
+const LIMIT_WORDS: [&str; 15] = [
     "sending limit",
     "sending quota",
     "sending rate",
@@ -60,7 +61,6 @@ const LIMIT_WORDS: [&str; 16] = [
     "too many messages",
     "too many emails",
     "too much mail",
-    "submission quota",
 ];
 
 impl Reply {
@@ -99,7 +99,9 @@ impl Reply {
     /// Whether a sending limit of the account is used up. A mailbox's limits are not the account's.
     pub(super) fn names_sending_limit(&self) -> bool {
         let subject = self.parts().map_or(0, |(subject, _)| subject);
-        let is_policy = subject == 7 && self.text.contains("quota");
+        // Exchange Online: "5.2.0 STOREDRV.Submission.Exception:SubmissionQuotaExceeded…".
+        let is_policy =
+            subject == 7 && self.text.contains("quota") || self.text.contains("submissionquota");
         self.has_status(&LIMITS)
             || is_policy
             || (!matches!(subject, 1 | 2) && self.has_limit_word())
@@ -163,6 +165,11 @@ mod tests {
             (550, "5.7.1 Email quota exceeded", LimitReached),
             (550, "5.1.90 You have reached a limit", LimitReached),
             (550, "5.7.705 Access denied", LimitReached),
+            (
+                554,
+                "5.2.0 STOREDRV.Submission.Exception:SubmissionQuotaExceededException",
+                LimitReached,
+            ),
             (
                 550,
                 "Domain a.example has exceeded the max emails per hour (150)",
