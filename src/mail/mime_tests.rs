@@ -204,7 +204,7 @@ fn a_header_that_the_mail_has_anyway_or_that_cannot_be_one_is_refused() {
 #[test]
 fn an_address_that_mail_cannot_carry_is_refused_without_naming_it() {
     let mut message = message();
-    message.to = Address::new("ada.lovelace@exa_mple!.org").unwrap();
+    message.to = Address::stored("ada.lovelace@exa_mple!.org").unwrap();
 
     let refused = compose(&message, &sender()).unwrap_err();
 

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use tokio::time::Instant;
 
 use super::super::retry::Verdicts;
+use super::FRESH;
 use super::shared::Lately;
 
 /// What holds the calls of this process back, and whose turn it is to make some: one part of it at
@@ -261,10 +262,13 @@ impl Pacer {
         self.known().reach.unwrap_or(usize::MAX)
     }
 
-    /// Notes that all of these emails left while their checks were fresh.
-    pub(in crate::services::mailing) fn reached(&self, checked: usize) {
+    /// Notes that all of these emails left within this time after their checks. More are checked
+    /// the next time if twice as many would still have left in time.
+    pub(in crate::services::mailing) fn reached(&self, checked: usize, took: TimeDelta) {
         let mut known = self.known();
-        known.reach = known.reach.map(|reach| reach.max(2 * checked));
+        if took * 4 <= FRESH {
+            known.reach = known.reach.map(|reach| reach.max(2 * checked));
+        }
     }
 
     /// Notes that only `left` of `checked` emails left while their checks were fresh.
