@@ -237,7 +237,7 @@ pub(super) fn json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, R
 }
 
 /// Judges a failed email by the first enhanced status in `stated`, as SMTP replies are judged.
-/// Each is a status or a reply that begins with one. Without any, the provider's own word decides.
+/// Each is a status or a reply that starts with one. Without any, the provider's own word decides.
 pub(super) fn failed<'a>(
     stated: impl IntoIterator<Item = Option<&'a str>>,
     otherwise: ReportKind,

@@ -71,7 +71,7 @@ pub async fn the_worst_news_stands_whatever_comes_first(store: Fresh) {
     for (n, news) in ReportKind::ALL.into_iter().enumerate() {
         all.extend([feedback(news, 9 - n as i64), feedback(news, 20)]);
     }
-    let worst = feedback(ReportKind::Complained, 5);
+    let worst = feedback(ReportKind::Complained, 4);
 
     for one in &all {
         let news = [(ids[0].clone(), *one)];
@@ -101,7 +101,7 @@ pub async fn of_many_who_bring_news_at_once_the_worst_stands(store: Fresh) {
         .await;
 
     let stands = row(&store, &id).await.feedback;
-    assert_eq!(stands, Some(feedback(ReportKind::Complained, 4)));
+    assert_eq!(stands, Some(feedback(ReportKind::Complained, 5)));
 }
 
 pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(store: Fresh) {
