@@ -22,7 +22,6 @@ use crate::services::catalog::CatalogSource;
 use crate::services::clean::Cleaner;
 use crate::services::deliveries::DeliveryService;
 use crate::services::due::NextDigest;
-use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts, Lingering};
 use crate::services::feedback::FeedbackService;
 use crate::services::flush::Flush;
@@ -348,29 +347,6 @@ impl App {
             leases: self.store.clone(),
             owner: self.owner.clone(),
             clock: self.clock.clone(),
-        }
-    }
-
-    /// Explains why a person gets something or not.
-    pub fn explain(&self) -> Explain {
-        Explain {
-            stacks: self.store.clone(),
-            notes: self.store.clone(),
-            directory: self.store.clone(),
-            catalog: self.catalog(),
-            journal: self.store.clone(),
-            deliveries: self.store.clone(),
-            batches: self.batches(),
-            suppressions: self.store.clone(),
-            policies: self.policies.clone(),
-            compose: self.compose(),
-            brands: self.config.brand_names(),
-            clock: self.clock.clone(),
-            schedule: self.config.digest.schedule,
-            skip_seen: self.skip_seen(),
-            owed: self.owed(),
-            day_cap: self.config.fanout.day_cap,
-            caps: self.config.digest.caps,
         }
     }
 

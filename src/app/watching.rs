@@ -6,6 +6,7 @@ use crate::domain::Id;
 use crate::mail::Mailer;
 use crate::metrics::{Build, Metrics};
 use crate::services::activity::Activity;
+use crate::services::explain::Explain;
 use crate::services::health::Health;
 use crate::services::scrape::Scrape;
 use crate::services::status::StatusService;
@@ -36,6 +37,29 @@ impl App {
             notes: self.store.clone(),
             clock: self.clock.clone(),
             owner: self.owner.clone(),
+        }
+    }
+
+    /// Explains why a person gets something or not.
+    pub fn explain(&self) -> Explain {
+        Explain {
+            stacks: self.store.clone(),
+            notes: self.store.clone(),
+            directory: self.store.clone(),
+            catalog: self.catalog(),
+            journal: self.store.clone(),
+            deliveries: self.store.clone(),
+            batches: self.batches(),
+            suppressions: self.store.clone(),
+            policies: self.policies.clone(),
+            compose: self.compose(),
+            brands: self.config.brand_names(),
+            clock: self.clock.clone(),
+            schedule: self.config.digest.schedule,
+            skip_seen: self.skip_seen(),
+            owed: self.owed(),
+            day_cap: self.config.fanout.day_cap,
+            caps: self.config.digest.caps,
         }
     }
 

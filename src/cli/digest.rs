@@ -18,7 +18,6 @@ use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
 use crate::domain::{Cadence, Owed, Pause, Share, UserId};
-use crate::services;
 use crate::services::digest::{Effect, Request, Timing};
 use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
@@ -169,9 +168,9 @@ impl Args {
         }
         if !self.dry_run {
             let run = DigestActivity::of(&report, app.clock.now());
-            let recorded = app.activity().record_digests(&run).await;
-            let failure = |error: services::Error| causes(&error.into());
-            failures.extend(recorded.err().map(failure));
+            if let Err(error) = app.activity().record_digests(&run).await {
+                failures.push(causes(&error.into()));
+            }
         }
         let waits = match self.dry_run {
             true => Waits::none(app),
