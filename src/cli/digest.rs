@@ -11,13 +11,14 @@ use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::{Exit, Usage, causes};
 use super::fan_out::FanOutEnd;
+use super::late::late;
 use super::page_file::PageFile;
 use super::screen::Screen;
 use super::stop::Stop;
 use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
-use crate::domain::{Cadence, Owed, Pause, Share, UserId};
+use crate::domain::{Cadence, Pause, Share, UserId};
 use crate::services::digest::{Effect, Request, Timing};
 use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
@@ -470,29 +471,6 @@ fn failed(report: &Report) -> Option<String> {
         Some(at) => format!("{failed} (tried again from {}; {hint})", words::minute(at)),
         None => failed,
     })
-}
-
-/// What was owed of days that have left the window, and what was given up.
-pub(super) fn late(report: &Report) -> Vec<String> {
-    let told = |owed: Owed| {
-        let people = words::count(owed.people, "person", "people");
-        (people, words::count(owed.events, "event", "events"))
-    };
-    let mut lines = Vec::new();
-    if !report.older.is_nothing() {
-        let (people, events) = told(report.older);
-        lines.push(format!(
-            "late: {people} had {events} pending from days before the window; their next digest has them"
-        ));
-    }
-    for (day, owed) in &report.given_up {
-        let (people, events) = told(*owed);
-        let date = day.start().date_naive();
-        lines.push(format!(
-            "given up: {events} of {date} for {people}, older than digest.max_age"
-        ));
-    }
-    lines
 }
 
 #[cfg(test)]

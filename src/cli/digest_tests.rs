@@ -3,6 +3,7 @@
 use chrono::TimeZone;
 
 use super::*;
+use crate::domain::Owed;
 
 fn report() -> Report {
     Report {
@@ -122,20 +123,43 @@ fn what_is_late_and_what_was_given_up_is_said_by_people_events_and_day() {
     let day = "20140401".parse().unwrap();
     let report = Report {
         older: owed(1, 12),
+        blocked: owed(2, 5),
         given_up: BTreeMap::from([(day, owed(3, 40))]),
+        given_up_blocked: owed(1, 30),
         ..Report::default()
     };
 
     let told = late(&report);
+    let included = [4, 12].map(|events| {
+        let older_due = owed(1, events);
+        let older = owed(1, 12);
+        late(&Report {
+            older,
+            older_due,
+            ..Report::default()
+        })
+    });
 
     assert_eq!(
         told,
         [
             "late: 1 person had 12 events pending from days before the window; their next digest has them",
-            "given up: 40 events of 2014-04-01 for 3 people, older than digest.max_age",
+            "waiting: 5 events from days before the window for 2 people who cannot be emailed now; they expire after digest.max_age",
+            "expired: 40 events of 2014-04-01 for 3 people, older than digest.max_age",
+            "expired: 30 events of these for people who could not be emailed",
         ]
     );
-    assert!(late(&Report::default()).is_empty());
+    let late = "late: 1 person had 12 events pending from days before the window";
+    assert_eq!(
+        included.concat(),
+        [
+            format!(
+                "{late}; the digests of this run have 4 of them, later digests have the others"
+            ),
+            format!("{late}; the digests of this run have them"),
+        ]
+    );
+    assert!(super::late(&Report::default()).is_empty());
 }
 
 #[test]

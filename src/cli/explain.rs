@@ -11,6 +11,7 @@ use super::screen::Screen;
 use super::table::{Column, Table};
 use super::{users, words};
 use crate::app::App;
+use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;
 use crate::wire::explanation::{
@@ -101,6 +102,10 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
         head = format!("{head}  {about}");
     }
     screen.line(head)?;
+    for UnreadableField { field, why } in &explained.unreadable {
+        let line = format!("{field} of their record cannot be read, so the default is used: {why}");
+        screen.line(format!("  {}", screen.ink(Ink::Warning, line)))?;
+    }
     if let Some(digest) = &explained.digest {
         screen.paragraph("  digest  ", &when(digest, now))?;
     }

@@ -33,6 +33,7 @@ mod harmless;
 mod import;
 mod ink;
 mod keys;
+mod late;
 mod log;
 mod moving;
 mod notify;

@@ -146,6 +146,9 @@ impl Args {
             screen.line("")?;
             screen.table(&days_table(&status.days, Day::of(now)))?;
         }
+        if !status.unreadable.is_empty() {
+            screen.warning(status.unreadable.sentence())?;
+        }
         for warning in status.not_known.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
@@ -208,8 +211,8 @@ fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
     }
 }
 
-/// `owed: 12 people, 40 events of days before the window (2014-04-22 09:00 UTC)`, and what was
-/// given up.
+/// `owed: 12 people, 40 events of days before the window (2014-04-22 09:00 UTC)`, the events that
+/// wait for users who cannot be emailed, and what expired.
 fn older_rows(older: &OlderDays) -> Vec<(&'static str, String)> {
     let amount = |owed: Owed| {
         let people = words::count(owed.people, "person", "people");
@@ -218,16 +221,38 @@ fn older_rows(older: &OlderDays) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(look) = &older.owed {
         let at = words::minute(look.at);
-        let what = format!(
-            "{} of days before the window, at {at} UTC",
-            amount(look.owed)
-        );
-        rows.push(("owed", what));
+        if !look.owed.is_nothing() {
+            let of = amount(look.owed);
+            rows.push((
+                "owed",
+                format!("{of} of days before the window, at {at} UTC"),
+            ));
+        }
+        if !look.blocked.is_nothing() {
+            let events = words::count(look.blocked.events, "event", "events");
+            let people = words::count(look.blocked.people, "person", "people");
+            let until = "they expire after digest.max_age";
+            let what = format!("{events} for {people} who cannot be emailed; {until}");
+            rows.push(("blocked", what));
+        }
     }
-    for (day, owed) in &older.given_up {
-        let date = day.start().date_naive();
-        let what = format!("{date}: {}, older than digest.max_age", amount(*owed));
-        rows.push(("given up", what));
+    let dates = older.given_up.keys().map(|day| day.start().date_naive());
+    if let (Some(first), Some(last)) = (dates.clone().min(), dates.max()) {
+        let events = older.given_up.values().map(|owed| owed.events).sum();
+        let days = match first == last {
+            true => first.to_string(),
+            false => format!("{first} to {last}"),
+        };
+        let mut what = format!(
+            "{days}: {}, older than digest.max_age",
+            words::count(events, "event", "events")
+        );
+        let blocked = older.given_up_blocked.events;
+        if blocked > 0 {
+            let blocked = words::number(blocked);
+            what = format!("{what}; {blocked} of them for people who could not be emailed");
+        }
+        rows.push(("expired", what));
     }
     rows
 }

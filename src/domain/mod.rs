@@ -76,7 +76,7 @@ pub use name::{
 };
 pub use nearest::nearest;
 pub use object::{Object, ObjectKey};
-pub use owed::{DayNote, DaysRead, LastLook, Owed};
+pub use owed::{Backlog, DayNote, DaysRead, LastLook, Owed};
 pub use pause::Pause;
 pub use poke::{Poke, PokeKey};
 pub use policy::{Category, Mandate, Phrase, Policies, Policy, Route, UnknownObjects};

@@ -1,9 +1,8 @@
-//! What digests owe of days that have left the window, and what is noted of such a day.
+//! The backlog of days that have left the window, and the note about each such day.
 //!
-//! The rule (P3): a wanted event is mailed, or given up once it is older than `digest.max_age`, and
-//! that is counted; it never ages out without a word. A day outside the window is read only while
-//! somebody is owed something of it. Whoever reads a day whole notes what was owed of it; whoever
-//! changes it makes that note say nothing again. [`crate::services::owed`] keeps the notes.
+//! A wanted event is emailed, or expires after `digest.max_age` and is counted (P3). The note says
+//! how much backlog the last full scan found. A change of the day resets the note.
+//! [`crate::services::owed`] keeps the notes.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -61,6 +60,23 @@ impl std::ops::AddAssign for Owed {
     }
 }
 
+/// The wanted events of a day that no digest has included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// Events of users who may be emailed: their next digest includes them.
+    pub owed: Owed,
+    /// Events of users who may not be emailed at the moment, such as suppressed or unconfirmed
+    /// users: their first digest after that includes them.
+    pub blocked: Owed,
+}
+
+impl Backlog {
+    /// Both parts together. A user with events in both counts twice.
+    pub fn all(self) -> Owed {
+        self.owed.plus(self.blocked)
+    }
+}
+
 /// What is noted of a day that has left the window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DayNote {
@@ -72,9 +88,15 @@ pub struct DayNote {
     /// read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owed: Option<Owed>,
+    /// The same for users who may not be emailed; absent in notes of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<Owed>,
     /// What of it was given up, as it was older than `digest.max_age`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<Owed>,
+    /// The part of `given_up` whose users could not be emailed when it expired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up_blocked: Option<Owed>,
 }
 
 impl DayNote {
@@ -100,6 +122,17 @@ impl DayNote {
     pub fn is_clear(&self) -> bool {
         self.owed.is_some_and(|owed| owed.is_nothing())
     }
+
+    /// Whether the day is clear and may hold events of users who cannot be emailed. An older
+    /// version did not count those.
+    pub fn is_blocked(&self) -> bool {
+        self.is_clear() && self.blocked.is_none_or(|blocked| !blocked.is_nothing())
+    }
+
+    /// Whether nothing is left that could expire.
+    pub fn is_settled(&self) -> bool {
+        self.is_clear() && self.blocked.is_none_or(|blocked| blocked.is_nothing())
+    }
 }
 
 /// What people were owed of days that had left the window, when a run last looked at everybody.
@@ -110,6 +143,9 @@ pub struct LastLook {
     /// Of all those days together.
     #[serde(flatten)]
     pub owed: Owed,
+    /// The same for users who may not be emailed at the moment.
+    #[serde(default)]
+    pub blocked: Owed,
 }
 
 /// Which days count for digests: those of the window, and before them those that are not too old.
@@ -177,13 +213,18 @@ mod tests {
             id: Id::from_bytes([7; 12]),
             at: DateTime::UNIX_EPOCH,
             owed: Some(Owed::NOTHING),
+            blocked: None,
             given_up: None,
+            given_up_blocked: None,
         };
 
         let read = DayNote::read(&serde_json::to_string(&note).unwrap());
 
         assert_eq!(read.as_ref(), Some(&note));
-        assert!(note.is_clear());
+        assert!(
+            note.is_clear() && note.is_blocked(),
+            "older versions counted no blocked users"
+        );
         assert_eq!(DayNote::read("changed"), None);
         let name = DayNote::name("20140422".parse().unwrap());
         assert_eq!(DayNote::day(&name), "20140422".parse().ok());

@@ -125,8 +125,29 @@ pub struct User {
     pub unsubscribed: Option<DateTime<Utc>>,
     /// Where this record begins, if an earlier user had its id.
     pub start: Option<Start>,
+    /// Stored fields that this version cannot read. Their defaults replace them; the store sets it.
+    pub unreadable: Vec<UnreadableField>,
     /// As it was read; the store sets it.
     pub revision: Revision,
+}
+
+/// A stored field that this version cannot read, such as the time zone of a newer version.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct UnreadableField {
+    /// The name of the field, such as `tz` or `types.NearbyShow`.
+    pub field: String,
+    /// The reason, in at most 80 characters.
+    pub why: String,
+}
+
+impl UnreadableField {
+    /// All of the record.
+    pub fn record(why: impl ToString) -> Self {
+        Self {
+            field: "record".to_owned(),
+            why: why.to_string(),
+        }
+    }
 }
 
 /// Why a person gets no mail.
@@ -210,6 +231,7 @@ impl User {
             suppressed: None,
             unsubscribed: None,
             start: None,
+            unreadable: Vec::new(),
             revision: Revision::NONE,
         }
     }

@@ -55,6 +55,10 @@ pub struct Known {
     pub owed: f64,
     /// What a run last found to be owed of such days.
     pub owed_events: u64,
+    /// Events of such days whose users could not be emailed when a full run last read them.
+    pub blocked_events: u64,
+    /// Events that expired after `digest.max_age`: of users who could be emailed, and of others.
+    pub expired_events: (u64, u64),
     /// Whether no mail leaves until somebody resumes.
     pub paused: bool,
 }
@@ -62,6 +66,11 @@ pub struct Known {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct State {
     state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Users {
+    users: &'static str,
 }
 
 /// Nothing to tell apart: a family, as a gauge that is not known has no value.
@@ -86,6 +95,8 @@ pub(super) struct Panel {
     leases: One<Count>,
     owed_age: One<Seconds>,
     owed: One<Count>,
+    blocked: One<Count>,
+    expired: Family<Users, Count>,
     paused: One<Count>,
 }
 
@@ -150,6 +161,16 @@ impl Panel {
                 "owed_events",
                 "Events of days that have left the window that a run last found to be owed",
             ),
+            blocked: count(
+                r,
+                "blocked_events",
+                "Events of days that have left the window whose users cannot be emailed",
+            ),
+            expired: count(
+                r,
+                "expired_events",
+                "Events that expired after digest.max_age, by whether their users could be emailed",
+            ),
             paused: count(r, "paused", "Whether no mail leaves until somebody resumes"),
         }
     }
@@ -181,6 +202,12 @@ impl Panel {
         set(&self.leases, known.leases);
         set_age(&self.owed_age, known.owed);
         set(&self.owed, known.owed_events);
+        set(&self.blocked, known.blocked_events);
+        let (others, blocked) = known.expired_events;
+        for (users, events) in [("reachable", others), ("blocked", blocked)] {
+            let of = self.expired.get_or_create(&Users { users });
+            of.set(whole(events));
+        }
         set(&self.paused, u64::from(known.paused));
     }
 }

@@ -96,6 +96,7 @@ struct Inner {
     feeds: Family<Kind, Counter>,
     store_time: Timed<Verb>,
     store_errors: Family<Verb, Counter>,
+    unreadable: Family<Field, Counter>,
     opened: Family<Occasion, Counter>,
     settled: Family<Settled, Counter>,
     settled_events: Family<SettledEvents, Counter>,
@@ -122,6 +123,12 @@ struct Request {
 struct Route {
     route: Cow<'static, str>,
     method: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Field {
+    record: &'static str,
+    field: String,
 }
 
 /// Of which configured type.
@@ -246,6 +253,11 @@ impl Metrics {
                 "Until the store answered; where it answers in chunks, until the first",
             ),
             store_errors: counted(r, "store_call_errors", "Calls of the store that failed"),
+            unreadable: counted(
+                r,
+                "unreadable_fields",
+                "Reads of stored fields that this version cannot read, and replaces by defaults",
+            ),
             opened: counted(r, "deliveries_opened", "New rows of the ledger"),
             settled: counted(r, "deliveries_settled", "Rows of the ledger that ended"),
             settled_events: counted(
@@ -339,6 +351,15 @@ impl Metrics {
         if !is_ok {
             self.0.store_errors.get_or_create(&of).inc();
         }
+    }
+
+    /// A stored field could not be read, and got its default.
+    pub fn unreadable(&self, record: &'static str, field: &str) {
+        let of = Field {
+            record,
+            field: field.to_owned(),
+        };
+        self.0.unreadable.get_or_create(&of).inc();
     }
 
     /// A row of the ledger is new.

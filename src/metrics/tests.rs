@@ -103,6 +103,7 @@ fn everything() -> String {
     metrics.fanned_out(some, 1, 1, 1);
     metrics.fed(FeedAnswer::Known);
     metrics.stored("accept", some, false);
+    metrics.unreadable("user", "tz");
     metrics.opened("digest");
     metrics.settled("digest", "sent", "", 3);
     metrics.deferred("digest");

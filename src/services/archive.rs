@@ -15,7 +15,7 @@ use futures::FutureExt;
 use super::owed::OwedDays;
 use super::{Error, Result, Watcher};
 use crate::clock::Clock;
-use crate::domain::{Day, Owed};
+use crate::domain::{Backlog, Day, Owed};
 use crate::store::{Counted, Days, Diagnostics, Journal, Leases};
 use crate::wire::archive::{DayReport, Fate};
 
@@ -174,15 +174,26 @@ impl Archive {
         Ok((!owed.is_nothing()).then_some(Fate::Unmailed { people, events }))
     }
 
-    /// What people are still owed of that day, and was not given up by a run of digests.
+    /// The wanted events of that day that no digest included and that did not expire. Where only
+    /// users who may not be emailed have any, they expire here once the day is too old.
     async fn still_owed(&self, day: Day, effect: Effect) -> Result<Owed> {
         let old = self.owed.day(day).await?;
-        let given_up = old.note.as_ref().and_then(|note| note.given_up);
-        let owed = self.owed.count(day).await?.owed;
-        let left = owed.without(given_up.unwrap_or_default());
-        if effect == Effect::Drop {
-            self.owed.note(&old, left, self.clock.now()).await?;
+        let (count, now) = (self.owed.count(day).await?, self.clock.now());
+        let left = count.backlog.all().without(old.expired().all);
+        let is_blocked = count.backlog.owed.is_nothing() && count.in_hand.is_nothing();
+        let expires = is_blocked && self.owed.days_read(now).is_too_old(day);
+        if effect == Effect::Rehearse {
+            return Ok(if expires { Owed::NOTHING } else { left });
         }
+        if expires && !left.is_nothing() {
+            let expired = self.owed.give_up(&old, now).await?;
+            return Ok(expired.map_or(left, |_| Owed::NOTHING));
+        }
+        let noted = match left.is_nothing() {
+            true => Backlog::default(),
+            false => count.backlog,
+        };
+        self.owed.note(&old, noted, now).await?;
         Ok(left)
     }
 

@@ -3,8 +3,8 @@
 //! The rule (P2, P6): somebody is due when their period has come, it has no ledger row, and
 //! something was pending when it came; so a person with nothing new waits for their next period,
 //! and a second run of the same period sends nothing. The row is written first; [`super::mailing`]
-//! takes it from there. Days that have left the window are read as well while somebody is owed
-//! something of them ([`super::owed`]). Memory is bounded by the chunk, and by what waits: of a
+//! takes it from there. Days that have left the window are read as well while they have a backlog
+//! ([`super::owed`]). Memory is bounded by the chunk, and by what waits: of a
 //! mail that is held up, its id and its reason are kept.
 
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::start::hide_earlier;
 use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{
-    Cadence, Content, DeliveryId, Due, EventType, Period, PersonStacks, Policies, Schedule, User,
-    UserId, Window,
+    Backlog, Cadence, Content, Day, DeliveryId, Due, EventType, Period, PersonStacks, Policies,
+    Schedule, User, UserId, Window,
 };
 use crate::store::{self, Deliveries, Directory, Journal, Notes, People, Stacks, Suppressions};
 use crate::wire::digest::{Ended, Report};
@@ -221,7 +221,13 @@ impl<'a> Run<'a> {
         }
         let days = digests.owed.days_read(at);
         let old = digests.owed.look(&days).await?;
-        let window = days.window.with(old.older.iter().map(|old| old.day));
+        let few = |users: &Vec<UserId>| users.len() <= SCAN_CHUNK;
+        let read: Vec<Day> = match self.request.users.as_ref().is_none_or(few) {
+            true => old.with_blocked().map(|old| old.day).collect(),
+            // Too many to read more days for each; the next full run finds lifted users.
+            false => old.older.iter().map(|old| old.day).collect(),
+        };
+        let window = days.window.with(read);
         let mut chunks = match &self.request.users {
             Some(users) => {
                 let mut users = users.clone();
@@ -265,9 +271,11 @@ impl<'a> Run<'a> {
         }
         under_way.finish().await;
         self.take(under_way.done().await?);
-        self.report.older = self.older.all;
+        let Backlog { owed, blocked } = self.older.all;
+        (self.report.older, self.report.blocked) = (owed, blocked);
         if self.request.reads_all() && !self.older.partly {
-            self.note_older(&old.older).await?;
+            let days: Vec<_> = old.with_blocked().collect();
+            self.note_older(&days).await?;
             for old in &old.too_old {
                 if let Some(given_up) = digests.owed.give_up(old, at).await? {
                     self.report.give_up(old.day, given_up);
@@ -380,6 +388,13 @@ impl<'a> Run<'a> {
         });
         report.limited = due.len() > room;
         let due: Vec<_> = due.into_iter().take(room).collect();
+        for (person, _) in &due {
+            let older = person.wanted.iter().filter(|pending| {
+                let day = pending.position.stack.day;
+                day < self.older.from && self.catalog.applies(pending.event).is_some()
+            });
+            report.older_due.add(older.count() as u64);
+        }
         report.due += due.len() as u64;
         report.events += due.iter().map(|(_, told)| told.total).sum::<u64>();
         Ok(due)

@@ -24,8 +24,8 @@ use crate::domain::digest::wanted;
 use crate::domain::digest_row::tried_again;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Brands, Delivery, DeliveryId, DeliveryState, Event, EventType, Id, Mutes, ObjectKey, Occasion,
-    Policies, Position, Route, Schedule, StackId, User, UserId,
+    Brands, Cadence, Delivery, DeliveryId, DeliveryState, Event, EventType, Id, Mutes, ObjectKey,
+    Occasion, Policies, Position, Route, Schedule, StackId, User, UserId,
 };
 use crate::store::{
     Deliveries, DeliveryFilter, Directory, Journal, Notes, People, Stacks, Suppressions,
@@ -72,6 +72,8 @@ pub struct Explain {
 const BUT_MANDATORY: &str = ", so none but of mandatory types";
 /// A person has no more mails than this of which anybody asks.
 const A_PERSONS: usize = 10_000;
+/// How many of the newest days older than `digest.max_age` are read for expired events.
+const EXPIRED_DAYS: usize = 60;
 /// How many of a person's mails are shown.
 const SHOWN: usize = 10;
 
@@ -136,8 +138,13 @@ impl Explain {
     pub async fn user(&self, user: &UserId, only: Option<&str>) -> Result<Explanation> {
         let now = self.clock.now();
         let reach = self.owed.days_read(now);
-        let older = self.owed.look(&reach).await?.older;
-        let window = reach.window.with(older.iter().map(|old| old.day));
+        let old = self.owed.look(&reach).await?;
+        let mut expired = old.expired.clone();
+        expired.extend(old.too_old.iter().map(|old| old.day));
+        expired.sort_unstable();
+        let expired = expired.split_off(expired.len().saturating_sub(EXPIRED_DAYS));
+        let days = old.with_blocked().map(|old| old.day);
+        let window = reach.window.with(days.chain(expired));
         let mut found = self
             .stacks
             .windows(window, People::Each(std::slice::from_ref(user)))
@@ -166,6 +173,12 @@ impl Explain {
         let suppressed = Suppressed::among(&*self.suppressions, &record).await?;
         let digests = record.as_ref();
         let digests = digests.and_then(|user| suppressed.digests(user, &self.schedule));
+        let blocks = |kind: &EventType| {
+            record.as_ref().is_some_and(|user| {
+                let (schedule, wish) = user.digests(&self.schedule);
+                schedule.cadence != Cadence::Never && wish.admits(kind, &self.policies)
+            })
+        };
         let gets_in_digests = |kind: &EventType| {
             digests
                 .as_ref()
@@ -210,6 +223,7 @@ impl Explain {
             let mut of_batches: HashMap<Id, BatchMail<'_>> = HashMap::new();
             for stack in &person.stacks {
                 let (end, mailed) = (stack.covered(), stack.mailed());
+                let is_too_old = reach.is_too_old(stack.id.day);
                 full_days.extend((stack.entries.len() >= self.day_cap).then_some(stack.id.day));
                 for (position, event) in stack.events() {
                     let at = event.at(stack.id.day);
@@ -257,22 +271,28 @@ impl Explain {
                     } else if !pending.contains(&position) {
                         // Only what a digest would tell is told once.
                         Why::Repeated
-                    } else if !gets_in_digests(&event.t) {
+                    } else if !gets_in_digests(&event.t) && !blocks(&event.t) {
                         Why::NoDigest
-                    } else if digest.is_some_and(|row| row.open) {
+                    } else if gets_in_digests(&event.t) && digest.is_some_and(|row| row.open) {
                         Why::InDelivery
-                    } else {
+                    } else if is_too_old {
+                        Why::Expired
+                    } else if gets_in_digests(&event.t) {
                         Why::NextDigest
+                    } else {
+                        Why::Blocked
                     };
                     let delivery = match why {
                         Why::Closing => holding.and_then(|batch| batches.waiting(batch)),
                         Why::InDelivery | Why::NextDigest => digest,
                         _ => None,
                     };
-                    // Of days that have left the window only what is still owed is told.
-                    if reach.is_older(stack.id.day)
-                        && !matches!(why, Why::InDelivery | Why::NextDigest | Why::NoDigest)
-                    {
+                    let is_shown = match why {
+                        Why::InDelivery | Why::NextDigest | Why::Blocked | Why::Expired => true,
+                        Why::NoDigest => !is_too_old,
+                        _ => !is_too_old && !reach.is_older(stack.id.day),
+                    };
+                    if !is_shown {
                         continue;
                     }
                     let covered = match (why, holding) {
@@ -378,6 +398,7 @@ impl Explain {
             email: address.map(ToString::to_string),
             brand: record.and_then(|user| self.brand(user)),
             locale: record.map(|user| self.locale(user)),
+            unreadable: record.map_or_else(Vec::new, |user| user.unreadable.clone()),
             unmailable,
             suppression: suppression.map(Into::into),
             unsubscribed: record.and_then(|user| user.unsubscribed),

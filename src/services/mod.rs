@@ -51,6 +51,7 @@ pub mod status;
 pub mod suppressions;
 pub mod tokens;
 pub mod unknown;
+pub mod unreadable;
 pub mod watcher;
 pub mod worker;
 

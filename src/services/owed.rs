@@ -1,9 +1,9 @@
-//! Days that have left the window while somebody is still owed something of them.
+//! The backlog of days that have left the window.
 //!
-//! The rule (P3): such a day is read by every run until it was read whole and nobody was owed
-//! anything, which is noted. What is older than `digest.max_age` is given up: counted once, noted,
-//! reported. A note is only changed from what was read ([`Notes::swap_note`]), so whoever changes a
-//! day while it is read ([`OwedDays::disturb`]) is not overruled.
+//! A full run reads such a day until it finds no wanted event there, and notes the counts. Events
+//! older than `digest.max_age` expire: they are counted once, noted and reported (P3). A note only
+//! replaces the note that was read ([`Notes::swap_note`]), so a concurrent change of the day
+//! ([`OwedDays::disturb`]) wins.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::domain::digest::wanted;
 use crate::domain::stack::EventAt;
 use crate::domain::start::hide_earlier;
 use crate::domain::{
-    Day, DayNote, DaysRead, Delivery, LastLook, Owed, PersonStacks, Policies, Schedule, User,
-    UserId, Window,
+    Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, LastLook, Owed, PersonStacks,
+    Policies, Schedule, User, UserId, Window,
 };
 use crate::store::{
     self, Days, Deliveries, DeliveryFilter, Directory, Journal, Notes, Stacks, Suppressions,
@@ -62,25 +62,76 @@ pub struct OldDay {
     pub note: Option<DayNote>,
 }
 
-/// The days before the window of which somebody may be owed something, oldest first.
+/// What of a day was not emailed within `digest.max_age`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Expired {
+    /// All of it.
+    pub all: Owed,
+    /// The part whose users could not be emailed.
+    pub blocked: Owed,
+}
+
+impl OldDay {
+    /// What of it has expired already.
+    pub fn expired(&self) -> Expired {
+        let note = self.note.as_ref();
+        Expired {
+            all: note.and_then(|note| note.given_up).unwrap_or_default(),
+            blocked: note
+                .and_then(|note| note.given_up_blocked)
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// The days before the window that may have a backlog, oldest first.
 #[derive(Debug, Default)]
 pub struct OldDays {
     /// Their events are still mailed.
     pub older: Vec<OldDay>,
-    /// What is owed of them is to be given up.
+    /// The last full run found only events of users who could not be emailed. They are emailed if
+    /// that ends.
+    pub blocked: Vec<OldDay>,
+    /// Their backlog is to expire.
     pub too_old: Vec<OldDay>,
+    /// All their events have expired, some of them without an email.
+    pub expired: Vec<Day>,
 }
 
-/// What is owed of one day.
+impl OldDays {
+    /// All days whose events are still emailed, or would be if their users could be emailed.
+    pub fn with_blocked(&self) -> impl Iterator<Item = &OldDay> {
+        self.older.iter().chain(&self.blocked)
+    }
+}
+
+/// The backlog of one day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// All that people who get digests are owed of it.
-    pub owed: Owed,
+    /// The wanted events that no digest has included.
+    pub backlog: Backlog,
     /// What of it an open delivery covers, so that it is about to be mailed.
     pub in_hand: Owed,
 }
 
-/// The note that says what people were owed when a run last looked at everybody.
+/// One user's wanted events of some days.
+#[derive(Debug)]
+pub struct UserBacklog<'a> {
+    /// Whose they are.
+    pub user: &'a UserId,
+    /// Events that their next digest includes.
+    pub owed: Vec<EventAt<'a>>,
+    /// Events that wait because the user may not be emailed.
+    pub blocked: Vec<EventAt<'a>>,
+}
+
+impl UserBacklog<'_> {
+    fn is_empty(&self) -> bool {
+        self.owed.is_empty() && self.blocked.is_empty()
+    }
+}
+
+/// The name of the note with the counts of the last full run.
 const LAST_LOOK: &str = "owed";
 
 fn read_look(text: &str) -> Option<LastLook> {
@@ -111,12 +162,18 @@ impl OwedDays {
         for day in standing {
             let read = notes.remove(&day);
             let note = read.as_deref().and_then(DayNote::read);
-            let clear = note.as_ref().is_some_and(DayNote::is_clear);
+            let is = |holds: fn(&DayNote) -> bool| note.as_ref().is_some_and(holds);
+            let (clear, blocked) = (is(DayNote::is_clear), is(DayNote::is_blocked));
+            let (settled, expired) = (is(DayNote::is_settled), is(|note| note.given_up.is_some()));
             let old = OldDay { day, read, note };
             if days.is_older(day) && !clear {
                 found.older.push(old);
-            } else if days.is_too_old(day) && !clear {
+            } else if days.is_older(day) && blocked {
+                found.blocked.push(old);
+            } else if days.is_too_old(day) && !settled {
                 found.too_old.push(old);
+            } else if days.is_too_old(day) && expired {
+                found.expired.push(day);
             }
         }
         Ok(found)
@@ -129,23 +186,24 @@ impl OwedDays {
         Ok(OldDay { day, read, note })
     }
 
-    /// Notes what was owed of a day that was read whole. Nothing is noted if the day was changed
+    /// Notes the backlog of a day that was read whole. Nothing is noted if the day was changed
     /// since.
-    pub async fn note(&self, old: &OldDay, owed: Owed, at: DateTime<Utc>) -> store::Result<()> {
-        let given_up = old.note.as_ref().and_then(|note| note.given_up);
-        self.swap(old, Some(owed), given_up, at).await?;
+    pub async fn note(&self, old: &OldDay, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
+        self.swap(old, Some(found), old.expired(), at).await?;
         Ok(())
     }
 
-    /// Notes what people are owed of all these days, for [`Self::told`].
-    pub async fn note_all(&self, owed: Owed, at: DateTime<Utc>) -> store::Result<()> {
+    /// Notes the backlog of all these days, for [`Self::told`].
+    pub async fn note_all(&self, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
         let read = self.notes.note(LAST_LOOK).await?;
         let before = read.as_deref().and_then(read_look);
-        let was_nothing = before.is_none_or(|look| look.owed.is_nothing());
-        if was_nothing && owed.is_nothing() {
+        let was_nothing = before.is_none_or(|look| look.owed.plus(look.blocked).is_nothing());
+        if was_nothing && found.all().is_nothing() {
             return Ok(());
         }
-        let look = serde_json::to_string(&LastLook { at, owed }).unwrap_or_default();
+        let Backlog { owed, blocked } = found;
+        let look = LastLook { at, owed, blocked };
+        let look = serde_json::to_string(&look).unwrap_or_default();
         // Who was quicker has looked as lately.
         let noted = self
             .notes
@@ -153,49 +211,60 @@ impl OwedDays {
         noted.await.map(drop)
     }
 
-    /// What is known of days before the window without reading them.
+    /// Returns the noted counts of days before the window, without reading these days.
     pub async fn told(&self) -> store::Result<OlderDays> {
         let look = self.notes.note(LAST_LOOK).await?;
         let look = look.as_deref().and_then(read_look);
         let notes = self.notes.notes(DayNote::PREFIX).await?;
-        let given_up = notes.iter().filter_map(|(name, text)| {
-            let given_up = DayNote::read(text)?.given_up?;
-            Some((DayNote::day(name)?, given_up))
-        });
-        Ok(OlderDays {
-            owed: look.filter(|look| !look.owed.is_nothing()),
-            given_up: given_up.collect(),
-        })
+        let mut told = OlderDays {
+            owed: look.filter(|look| !look.owed.plus(look.blocked).is_nothing()),
+            ..OlderDays::default()
+        };
+        for (name, text) in &notes {
+            let (Some(day), Some(note)) = (DayNote::day(name), DayNote::read(text)) else {
+                continue;
+            };
+            told.given_up_blocked += note.given_up_blocked.unwrap_or_default();
+            told.given_up
+                .extend(note.given_up.map(|events| (day, events)));
+        }
+        Ok(told)
     }
 
-    /// The day is changed by somebody: what was noted of it holds no more.
+    /// Resets the note of a day that a fan-out or a restore changes.
     pub async fn disturb(&self, day: Day, at: DateTime<Utc>) -> store::Result<()> {
         loop {
             let old = self.day(day).await?;
-            let given_up = old.note.as_ref().and_then(|note| note.given_up);
-            if self.swap(&old, None, given_up, at).await? {
+            if self.swap(&old, None, old.expired(), at).await? {
                 return Ok(());
             }
         }
     }
 
-    /// Gives up what is owed of a day that is too old: says how much that is, on top of what was
-    /// given up of it before. Nothing is given up while a delivery that covers any of it is open.
-    pub async fn give_up(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Owed>> {
+    /// Lets the backlog of a day that is too old expire. Returns what expired in addition to what
+    /// expired of it before. Nothing expires while a delivery that covers any of it is open.
+    pub async fn give_up(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Expired>> {
         self.stacks.catch_up().await?;
         let count = self.count(old.day).await?;
         if !count.in_hand.is_nothing() {
             return Ok(None);
         }
-        let before = old.note.as_ref().and_then(|note| note.given_up);
-        let new = count.owed.without(before.unwrap_or_default());
-        let all = before.unwrap_or_default().plus(new);
-        let given_up = (!all.is_nothing()).then_some(all);
-        let noted = self.swap(old, Some(Owed::NOTHING), given_up, at).await?;
+        let before = old.expired();
+        let new = Expired {
+            all: count.backlog.all().without(before.all),
+            blocked: count.backlog.blocked.without(before.blocked),
+        };
+        let expired = Expired {
+            all: before.all.plus(new.all),
+            blocked: before.blocked.plus(new.blocked),
+        };
+        let noted = self
+            .swap(old, Some(Backlog::default()), expired, at)
+            .await?;
         Ok(noted.then_some(new))
     }
 
-    /// How many people are owed how many events of one day, as things stand.
+    /// Counts the current backlog of one day.
     pub async fn count(&self, day: Day) -> Result<Count> {
         let mut catalog = self.catalog.of_mails();
         let mut count = Count::default();
@@ -214,70 +283,98 @@ impl OwedDays {
             mutes::leave_out(muting, mutes::uncovered, &mut catalog, journal).await?;
             let people: Vec<&PersonStacks> = chunk.iter().collect();
             let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
-            let owed = self
-                .owed_to(&people, &users, &suppressed, &mut catalog, |_| true)
+            let found = self
+                .backlogs(&people, &users, &suppressed, &mut catalog, |_| true)
                 .await?;
-            let ids: Vec<UserId> = owed.iter().map(|(user, _)| (*user).clone()).collect();
+            let ids: Vec<UserId> = found.iter().map(|of| of.user.clone()).collect();
             let open = DeliveryFilter::OpenDigests(&ids);
             let open = self.deliveries.find_deliveries(&open, ids.len()).await?;
             let covering = open.iter().filter(|row| covers(row, day));
             let covered: HashSet<&UserId> = covering.map(|row| &row.user).collect();
-            for (user, events) in owed {
-                let events = events.len() as u64;
-                count.owed.add(events);
+            for UserBacklog {
+                user,
+                owed,
+                blocked,
+            } in found
+            {
+                let (owed, blocked) = (owed.len() as u64, blocked.len() as u64);
+                count.backlog.owed.add(owed);
+                count.backlog.blocked.add(blocked);
                 if covered.contains(user) {
-                    count.in_hand.add(events);
+                    count.in_hand.add(owed + blocked);
                 }
             }
         }
         Ok(count)
     }
 
-    /// What each of these people is owed of those days, as things stand. Who is owed nothing is
-    /// left out.
-    pub async fn owed_to<'a>(
+    /// Returns the wanted events of those days that still apply, for each user who has any.
+    ///
+    /// Users who turned digests off want none. Users who may not be emailed, because they are
+    /// unconfirmed or suppressed or have no address, want what they would get otherwise.
+    pub async fn backlogs<'a>(
         &self,
         people: &[&'a PersonStacks],
         users: &[Option<User>],
         suppressed: &Suppressed,
         catalog: &mut Catalog,
         of: impl Fn(Day) -> bool,
-    ) -> Result<Vec<(&'a UserId, Vec<EventAt<'a>>)>> {
-        let mut owed: Vec<(&UserId, Vec<EventAt<'_>>)> = Vec::new();
+    ) -> Result<Vec<UserBacklog<'a>>> {
+        let mut found = Vec::new();
         for (person, user) in people.iter().zip(users) {
             let is_of = person.stacks.iter().any(|stack| of(stack.id.day));
             let Some(user) = user.as_ref().filter(|_| is_of) else {
                 continue;
             };
-            let Some((_, extent)) = suppressed.digests(user, &self.schedule) else {
+            let (schedule, wish) = user.digests(&self.schedule);
+            if schedule.cadence == Cadence::Never {
                 continue;
-            };
+            }
+            let allowed = suppressed.extent(user).ok();
             let events = wanted(person, user, &self.policies);
-            let mut events = extent.narrow(events, &self.policies);
+            let mut events = wish.narrow(events, &self.policies);
             events.retain(|pending| of(pending.position.stack.day));
-            owed.push((&person.user, events));
+            let may_be_emailed = |pending: &EventAt<'_>| {
+                allowed.is_some_and(|extent| extent.admits(&pending.event.t, &self.policies))
+            };
+            let (owed, blocked) = events.into_iter().partition(may_be_emailed);
+            let user = &person.user;
+            found.push(UserBacklog {
+                user,
+                owed,
+                blocked,
+            });
         }
-        let events = owed.iter().flat_map(|(_, events)| events);
-        catalog.load(events.map(|pending| pending.event)).await?;
-        owed.retain_mut(|(_, events)| {
-            events.retain(|pending| catalog.applies(pending.event).is_some());
-            !events.is_empty()
+        let mut events: Vec<&Event> = Vec::new();
+        for of in &found {
+            events.extend(of.owed.iter().map(|pending| pending.event));
+            events.extend(of.blocked.iter().map(|pending| pending.event));
+        }
+        catalog.load(events.into_iter()).await?;
+        found.retain_mut(|of| {
+            let applies = |pending: &EventAt<'_>| catalog.applies(pending.event).is_some();
+            of.owed.retain(applies);
+            of.blocked.retain(applies);
+            !of.is_empty()
         });
-        Ok(owed)
+        Ok(found)
     }
 
     async fn swap(
         &self,
         old: &OldDay,
-        owed: Option<Owed>,
-        given_up: Option<Owed>,
+        found: Option<Backlog>,
+        expired: Expired,
         at: DateTime<Utc>,
     ) -> store::Result<bool> {
+        let noted = |amount: Owed| (!amount.is_nothing()).then_some(amount);
         let note = DayNote {
             id: self.ids.next(at),
             at,
-            owed,
-            given_up,
+            owed: found.map(|found| found.owed),
+            blocked: found.map(|found| found.blocked),
+            given_up: noted(expired.all),
+            given_up_blocked: noted(expired.blocked),
         };
         let text = serde_json::to_string(&note).unwrap_or_default();
         let name = DayNote::name(old.day);

@@ -51,6 +51,8 @@ struct Said {
     /// When the oldest day began that has left the window and of which somebody may be owed.
     owed: Option<DateTime<Utc>>,
     owed_events: u64,
+    blocked_events: u64,
+    expired_events: (u64, u64),
     paused: bool,
 }
 
@@ -124,11 +126,15 @@ impl Scrape {
         let told = async { Ok(self.owed.told().await?) };
         let (outstanding, owed, told, paused) =
             futures::try_join!(outstanding, owed, told, paused)?;
+        let expired = told.given_up.values().map(|owed| owed.events).sum::<u64>();
+        let expired_blocked = told.given_up_blocked.events;
         let said = Said {
             at: self.clock.now(),
             outstanding,
             owed: owed.older.first().map(|old| old.day.start()),
             owed_events: told.owed.map_or(0, |look| look.owed.events),
+            blocked_events: told.owed.map_or(0, |look| look.blocked.events),
+            expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
             paused,
         };
         *self.heard() = Heard {
@@ -159,6 +165,8 @@ impl Said {
             leases: outstanding.leases,
             owed: self.owed.map_or(0.0, age),
             owed_events: self.owed_events,
+            blocked_events: self.blocked_events,
+            expired_events: self.expired_events,
             paused: self.paused,
         }
     }

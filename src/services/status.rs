@@ -13,6 +13,7 @@ use super::deliveries::{DeliveryService, Only};
 use super::owed::OwedDays;
 use super::silence::unreported;
 use super::unknown::Known;
+use super::unreadable;
 use crate::clock::Clock;
 use crate::domain::{
     BatchState, Day, Delivery, DeliveryState, FanoutState, Occasion, Reason, Window,
@@ -24,6 +25,8 @@ use crate::wire::status::{Backlog, BatchCounts, DayView, Latency, Status};
 const HEARD: TimeDelta = TimeDelta::days(7);
 /// So many of the newest events are looked at for types and objects that are not known.
 const LATELY: usize = 1_000;
+/// How many users' records are read to find unreadable fields.
+const RECORDS: usize = 10_000;
 /// How many of the newest failed emails are read for the number of their events.
 const FAILED: usize = 10_000;
 /// How many failed and how many unknown emails are shown.
@@ -125,6 +128,7 @@ impl StatusService {
             suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
             not_known: self.known.lately(LATELY).await?,
             older: self.owed.told().await?,
+            unreadable: unreadable::find(store.as_ref(), RECORDS).await?,
             days: days
                 .into_iter()
                 .map(|day| DayView {

@@ -36,8 +36,14 @@ pub struct Report {
     pub tried_again: Option<DateTime<Utc>>,
     /// What people were owed of days that have left the window, when this run looked.
     pub older: Owed,
+    /// The part of `older` that the digests due in this run include.
+    pub older_due: Owed,
+    /// Wanted events of such days whose users may not be emailed at the moment.
+    pub blocked: Owed,
     /// What this run gave up, as it was older than `digest.max_age`, by day.
     pub given_up: BTreeMap<Day, Owed>,
+    /// The part of `given_up` whose users could not be emailed.
+    pub given_up_blocked: Owed,
     /// People of whose pending events none applies any more.
     pub withdrawn: u64,
     /// People with something pending who unsubscribed from everything.

@@ -10,6 +10,7 @@ use super::batch::BatchView;
 use super::delivery::DeliveryRow;
 use super::suppression::SuppressionView;
 use super::user::ScheduleView;
+use crate::domain::user::UnreadableField;
 use crate::domain::{
     BrandName, Day, DeliveryId, DeliveryState, EventType, Id, ObjectId, Position, UserId,
 };
@@ -30,6 +31,9 @@ pub struct Explanation {
     pub brand: Option<BrandView>,
     /// In which locale their mails and pages are; `None` if there is no record of them.
     pub locale: Option<LocaleView>,
+    /// Fields of their record that this version cannot read. Defaults are used instead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<UnreadableField>,
     /// Why no mail leaves to them, if none does.
     pub unmailable: Option<String>,
     /// What is known of their address, if it must not be written to.
@@ -41,7 +45,7 @@ pub struct Explanation {
     pub turned_off: Vec<EventType>,
     /// When their digests fall due; `None` if there is no record of them.
     pub digest: Option<DigestView>,
-    /// Newest first; of days before the window only what is pending and waits for a digest.
+    /// Newest first; of days before the window only what waits for a digest or expired.
     pub events: Vec<Fate>,
     /// Days on which their stack is full: later events of that day were not stored.
     pub full_days: Vec<Day>,
@@ -207,6 +211,10 @@ pub enum Why {
     NoDigest,
     /// An open digest delivery includes it; see the event's `delivery`.
     InDelivery,
+    /// It waits until its user may be emailed, and expires after `digest.max_age`.
+    Blocked,
+    /// It was not emailed within `digest.max_age`.
+    Expired,
     /// It will be in the next digest.
     NextDigest,
 }
@@ -234,6 +242,8 @@ impl Why {
             Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",
             Self::NoDigest => "waits: no digest goes to them",
             Self::InDelivery => "is in an email that has not been sent yet",
+            Self::Blocked => "waits until they can be emailed",
+            Self::Expired => "expired after digest.max_age",
             Self::NextDigest => "will be in the next digest",
         }
     }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::delivery::{DeliveryRow, Waiting};
 use super::digest::Report;
 use super::unknown::Unknown;
-use crate::domain::{Day, DeliveryState, LastLook, Owed, Pause, Reason, ReportCounts};
+use crate::domain::user::UnreadableField;
+use crate::domain::{Day, DeliveryState, LastLook, Owed, Pause, Reason, ReportCounts, UserId};
 use crate::store::Schema;
 
 /// What an operator looks at first.
@@ -54,6 +55,9 @@ pub struct Status {
     pub not_known: Unknown,
     /// What is owed of days that have left the window, and what was given up.
     pub older: OlderDays,
+    /// Users whose records have fields that this version cannot read.
+    #[serde(skip_serializing_if = "UnreadableUsers::is_empty")]
+    pub unreadable: UnreadableUsers,
     /// Oldest first.
     pub days: Vec<DayView>,
 }
@@ -104,6 +108,51 @@ pub struct Latency {
     pub p95_ms: u64,
 }
 
+/// Users whose stored records have fields that this version cannot read. Defaults replace them.
+#[derive(Debug, Default, Serialize)]
+pub struct UnreadableUsers {
+    /// The number of users whose records were read.
+    pub read: u64,
+    /// The number of users with at least one such field.
+    pub users: u64,
+    /// The first of these users.
+    pub first: Vec<UnreadableUser>,
+}
+
+/// A user, and the unreadable fields of their record.
+#[derive(Debug, Serialize)]
+pub struct UnreadableUser {
+    /// Whose record it is.
+    pub user: UserId,
+    /// Each with the reason.
+    pub fields: Vec<UnreadableField>,
+}
+
+impl UnreadableUsers {
+    /// Whether all records that were read are readable.
+    pub fn is_empty(&self) -> bool {
+        self.users == 0
+    }
+
+    /// `2 users have fields that this version cannot read, and defaults are used: ada (tz), ben
+    /// (digest.cadence, locale)`.
+    pub(crate) fn sentence(&self) -> String {
+        let mut named: Vec<String> = Vec::new();
+        for UnreadableUser { user, fields } in &self.first {
+            let fields: Vec<&str> = fields.iter().map(|of| of.field.as_str()).collect();
+            named.push(format!("{user} ({})", fields.join(", ")));
+        }
+        let more = self.users - self.first.len() as u64;
+        named.extend((more > 0).then(|| format!("and {more} more")));
+        let users = match self.users {
+            1 => "1 user has".to_owned(),
+            users => format!("{users} users have"),
+        };
+        let named = named.join(", ");
+        format!("{users} fields that this version cannot read, and defaults are used: {named}")
+    }
+}
+
 /// How much the journal holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Backlog {
@@ -129,6 +178,8 @@ pub struct OlderDays {
     pub owed: Option<LastLook>,
     /// What was given up, by day.
     pub given_up: BTreeMap<Day, Owed>,
+    /// The part of `given_up` whose users could not be emailed.
+    pub given_up_blocked: Owed,
 }
 
 /// A day that there is a collection of.

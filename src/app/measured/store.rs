@@ -46,6 +46,13 @@ impl MeasuredStore {
         done
     }
 
+    fn count_unreadable(&self, users: &[Option<User>]) {
+        for unreadable in users.iter().flatten().flat_map(|user| &user.unreadable) {
+            let field = unreadable.field.split('.').next().unwrap_or_default();
+            self.metrics.unreadable("user", field);
+        }
+    }
+
     /// Measures until the first chunk: what comes after is as slow as whoever reads it.
     fn stream<'a, T: Send + 'a>(
         &self,
@@ -131,12 +138,14 @@ fn cause(settlement: &Settlement) -> &'static str {
 
 /// Implements a trait by handing each verb on, timed under its name.
 macro_rules! hand_on {
-    ($of:ident: $($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty;)*) => {
+    ($of:ident: $($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty $(=> $see:ident)?;)*) => {
         #[async_trait]
         impl $of for MeasuredStore {
             $(
                 async fn $verb(&self, $($name: $kind),*) -> Result<$answer> {
-                    self.call(stringify!($verb), self.inner.$verb($($name),*)).await
+                    let answer = self.call(stringify!($verb), self.inner.$verb($($name),*)).await?;
+                    $(self.$see(&answer);)?
+                    Ok(answer)
                 }
             )*
         }
@@ -370,7 +379,7 @@ impl Pokes for MeasuredStore {
 
 hand_on! { Directory:
     put_users(users: &[User]) -> Vec<bool>;
-    users(ids: &[UserId]) -> Vec<Option<User>>;
+    users(ids: &[UserId]) -> Vec<Option<User>> => count_unreadable;
     delete_user(id: &UserId) -> bool;
     change_follows(change: FollowChange, follows: &[(FollowKey, UserId)]) -> ();
     find_people(filter: &PeopleFilter<'_>, after: Option<&UserId>, limit: usize) -> Vec<UserId>;

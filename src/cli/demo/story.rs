@@ -223,6 +223,11 @@ async fn archive(stage: &mut Stage<'_>) -> anyhow::Result<()> {
         7,
         "Old days go: a day is one table, or one collection on MongoDB",
     )?;
+    stage.say(&[
+        "Uma may still confirm her address, so days with events for her would stay",
+        "for 30 days. Flush her events first.",
+    ])?;
+    stage.type_in("tidings flush uma").await?;
     stage
         .type_in("tidings archive --keep 8d --export archive")
         .await?;

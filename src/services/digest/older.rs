@@ -1,25 +1,25 @@
-//! Counts, while people are looked at, what they are owed of days that have left the window.
+//! Counts the backlog of days that have left the window while a run reads its users.
 //!
-//! The rule: only a run that looks at everybody may note what it counted.
+//! Only a run over all users may note the counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Run;
 use crate::domain::stack::{BadStack, EventAt};
-use crate::domain::{Day, DaysRead, Owed, PersonStacks, User};
+use crate::domain::{Backlog, Day, DaysRead, Owed, PersonStacks, User};
 use crate::services::Result;
-use crate::services::owed::OldDay;
+use crate::services::owed::{OldDay, UserBacklog};
 use crate::services::suppressions::Suppressed;
 
 /// What was counted.
 pub(super) struct Older {
     /// The window begins there.
-    from: Day,
-    days: BTreeMap<Day, Owed>,
+    pub from: Day,
+    days: BTreeMap<Day, Backlog>,
     /// Of these days a stack was passed over, so that what is owed of them is not known.
     passed_over: BTreeSet<Day>,
     /// Each person once.
-    pub all: Owed,
+    pub all: Backlog,
     /// Whether not everybody was looked at.
     pub partly: bool,
 }
@@ -30,7 +30,7 @@ impl Older {
             from: days.window.first(),
             days: BTreeMap::new(),
             passed_over: BTreeSet::new(),
-            all: Owed::NOTHING,
+            all: Backlog::default(),
             partly: false,
         }
     }
@@ -40,15 +40,20 @@ impl Older {
         self.passed_over.extend(bad.iter().map(|stack| stack.day));
     }
 
-    /// One person's events of these days.
-    fn add(&mut self, events: &[EventAt<'_>]) {
+    /// One user's events of these days.
+    fn add(&mut self, found: &UserBacklog<'_>) {
+        self.add_part(&found.owed, |backlog| &mut backlog.owed);
+        self.add_part(&found.blocked, |backlog| &mut backlog.blocked);
+    }
+
+    fn add_part(&mut self, events: &[EventAt<'_>], part: fn(&mut Backlog) -> &mut Owed) {
         let mut of_days: BTreeMap<Day, u64> = BTreeMap::new();
         for pending in events {
             *of_days.entry(pending.position.stack.day).or_default() += 1;
         }
-        self.all.add(of_days.values().sum());
+        part(&mut self.all).add(of_days.values().sum());
         for (day, events) in of_days {
-            self.days.entry(day).or_default().add(events);
+            part(self.days.entry(day).or_default()).add(events);
         }
     }
 }
@@ -63,11 +68,11 @@ impl Run<'_> {
     ) -> Result<()> {
         let (from, catalog) = (self.older.from, &mut self.catalog);
         let owed = &self.digests.owed;
-        let owed = owed
-            .owed_to(people, users, suppressed, catalog, |day| day < from)
+        let found = owed
+            .backlogs(people, users, suppressed, catalog, |day| day < from)
             .await?;
-        for (_, events) in &owed {
-            self.older.add(events);
+        for of in &found {
+            self.older.add(of);
         }
         Ok(())
     }
@@ -75,9 +80,9 @@ impl Run<'_> {
     /// Notes what was owed of each of these days, now that everybody was looked at. A day of which
     /// a stack was passed over is not noted: it is read again by the next run, until that stack is
     /// repaired or too old.
-    pub(super) async fn note_older(&self, days: &[OldDay]) -> Result<()> {
+    pub(super) async fn note_older(&self, days: &[&OldDay]) -> Result<()> {
         let (older, owed) = (&self.older, &self.digests.owed);
-        let known = |old: &&OldDay| !older.passed_over.contains(&old.day);
+        let known = |old: &&&OldDay| !older.passed_over.contains(&old.day);
         for old in days.iter().filter(known) {
             let sum = older.days.get(&old.day).copied().unwrap_or_default();
             owed.note(old, sum, self.at).await?;

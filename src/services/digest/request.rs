@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::domain::{Cadence, Day, Owed, Share, UserId};
+use crate::domain::{Cadence, Day, Share, UserId};
+use crate::services::owed::Expired;
 use crate::wire::digest::Report;
 
 /// Whose digests, and when.
@@ -55,9 +56,10 @@ impl Request {
 }
 
 impl Report {
-    pub(super) fn give_up(&mut self, day: Day, owed: Owed) {
-        if !owed.is_nothing() {
-            *self.given_up.entry(day).or_default() += owed;
+    pub(super) fn give_up(&mut self, day: Day, expired: Expired) {
+        if !expired.all.is_nothing() {
+            *self.given_up.entry(day).or_default() += expired.all;
+            self.given_up_blocked += expired.blocked;
         }
     }
 }

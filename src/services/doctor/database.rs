@@ -13,6 +13,7 @@ use super::reports::REPORTS;
 use super::templates::LANGUAGES;
 use super::{Doctor, Finding, chain};
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, duration};
+use crate::services::unreadable;
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
 /// What to do where a database cannot be reached.
@@ -28,6 +29,7 @@ const SENDING: &str = "sending";
 const UNKNOWN: &str = "unknown mails";
 const BRANDS: &str = "brands";
 const DAYS: &str = "days";
+const USERS: &str = "users";
 
 /// The oldest MongoDB that will do.
 const OLDEST: u32 = 6;
@@ -41,6 +43,8 @@ const HARMFUL: TimeDelta = TimeDelta::seconds(30);
 const UNTOLD: &str = "the database does not say what time it has";
 /// So many of the mails that wait are looked at, the newest.
 const LOOKED_AT: usize = 10_000;
+/// How many users' records are read to find unreadable fields.
+const RECORDS: usize = 100_000;
 /// So many of the open batches are looked at, the newest.
 const BATCHES: usize = 1_000;
 /// The note that is written and taken away.
@@ -70,7 +74,7 @@ impl Doctor {
             (None, Engine::Mongo { .. }) => Some(Finding::unchecked(CLOCK, UNTOLD)),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let (schema, indexes, writing, sending, reports, unknown, brands, languages, days) = futures::join!(
+        let (schema, indexes, writing, sending, reports, unknown, brands, languages, days, users) = futures::join!(
             self.asked(SCHEMA, schema(store)),
             self.asked(INDEXES, indexes(store)),
             self.asked(WRITING, writing(store)),
@@ -80,9 +84,11 @@ impl Doctor {
             self.asked(BRANDS, self.brands_missed(store)),
             self.asked(LANGUAGES, self.untranslated(store)),
             self.asked(DAYS, self.days_to_archive(store)),
+            self.asked(USERS, users(store)),
         );
         let found = [
             schema, indexes, clock, writing, sending, reports, unknown, brands, languages, days,
+            users,
         ];
         findings.extend(found.into_iter().flatten());
         findings
@@ -257,6 +263,18 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
             ),
         },
     ))
+}
+
+/// Only where a record has fields that this version cannot read.
+async fn users(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    let found = unreadable::find(store.as_ref(), RECORDS).await?;
+    Ok((!found.is_empty()).then(|| {
+        Finding::warning(
+            USERS,
+            found.sentence(),
+            "install the version that wrote them, or set these fields again; `tidings explain USER` has the reasons",
+        )
+    }))
 }
 
 /// How many mails wait, of each brand that they wait for.

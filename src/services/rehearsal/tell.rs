@@ -151,7 +151,7 @@ pub(super) fn warnings(
         (!report.older.is_nothing()).then(|| {
             let people = many(report.older.people, "person", "people");
             let events = many(report.older.events, "event", "events");
-            format!("{people} wait for {events} of days that have left the window: earlier digests were late or failed. Their next digest tells of them.")
+            format!("{people} wait for {events} of days that have left the window: earlier digests were late or failed. Their next digest includes them.")
         }),
         report.limited.then(|| format!("The limit ended the rehearsal after {} people; all counts are of these.", report.people)),
         (over > 0).then(|| format!("{over} mails are longer than {CLIP_BYTES} bytes: mail programs hide their end, and with it the link to unsubscribe.")),

@@ -1,7 +1,8 @@
 //! People and what they follow.
 //!
-//! The rule: one bad record keeps nobody else from their mail; its owner gets none (P7). A follow
-//! is all `_id`, `{k, u}`, so who follows a key is a range of the index.
+//! An unreadable field of a user gets its default and is named: see
+//! [`crate::store::record::fallback`].
+//! A follow is all `_id`, `{k, u}`, so who follows a key is a range of the index.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,13 +19,13 @@ use super::bulk::{Delete, Verb, Write};
 use super::indexes::any_case;
 use super::patience::limit;
 use super::values::{ids_in_order, put};
-use super::{FOLLOWS, INBOXES, Mongo, USERS, document};
+use super::{FOLLOWS, INBOXES, Mongo, USERS};
 use crate::domain::audience::EARTH_RADIUS_KM;
-use crate::domain::user::Revision;
+use crate::domain::user::{Revision, UnreadableField};
 use crate::domain::{Address, Cadence, DueChoices, FollowKey, Point, Poke, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
-use crate::store::record::{read_bson, write_bson};
+use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
 use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result};
 
 /// So many follows are looked up in one request.
@@ -87,7 +88,7 @@ impl Directory for Mongo {
         let options = FindOptions::default();
         let doing = "reading users";
         let found = self.find_raw(doing, USERS, &filter, options).await?;
-        let found = found.iter().filter_map(|raw| known(doing, raw));
+        let found = found.iter().filter_map(|raw| known(raw));
         let users: HashMap<UserId, User> = found.map(|user| (user.id.clone(), user)).collect();
         Ok(ids.iter().map(|id| users.get(id).cloned()).collect())
     }
@@ -328,17 +329,22 @@ impl Mongo {
     }
 }
 
-/// A person's record. One that cannot be read must not keep everybody else's mail: its owner is
-/// nobody we know.
-pub(super) fn known(doing: &str, raw: &RawDocument) -> Option<User> {
-    match read_bson::<UserRecord>(raw) {
-        Ok(user) => Some(user),
-        Err(error) => {
-            document(doing, raw)?;
-            tracing::warn!(%error, "a user cannot be read, and gets no mail");
-            None
+/// A user's record. Fields that this version cannot read get their defaults and are named.
+pub(super) fn known(raw: &RawDocument) -> Option<User> {
+    let error = match read_bson::<UserRecord>(raw) {
+        Ok(user) => return Some(user),
+        Err(error) => error,
+    };
+    tracing::warn!(%error, "a user's record has fields that this version cannot read");
+    let mut unreadable = Vec::new();
+    let user = match read_bson_with_defaults::<UserRecord>(raw, &mut unreadable) {
+        Some(user) => user,
+        None => {
+            unreadable = vec![UnreadableField::record(&error)];
+            User::new(UserId::stored(raw.get_str("_id").ok()?))
         }
-    }
+    };
+    Some(User { unreadable, ..user })
 }
 
 /// People whose records say this. Whoever chose nothing has no such field, which to the server is

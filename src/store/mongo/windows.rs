@@ -119,7 +119,7 @@ impl Mongo {
         Ok(FeedParts {
             person: found.of(user),
             inbox: record(INBOXES).and_then(|record| inbox(doing, record)),
-            user: record(USERS).and_then(|record| known(doing, record)),
+            user: record(USERS).and_then(known),
         })
     }
 

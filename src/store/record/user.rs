@@ -1,9 +1,8 @@
-//! A person.
+//! A user.
 //!
-//! The rule: preferences are read as they stand or not at all (P7): a record with a route or
-//! cadence that cannot be read is an error, never a default. In BSON event types are values in a
-//! list, not field names, so they may hold dots and dollars; in JSON they are names, each with
-//! `[route, since]` or `[route, since, window]`.
+//! [`super::fallback`] gives unreadable fields their defaults and names them. In BSON event types
+//! are values in a list, not field names, so they may hold dots and dollars; in JSON they are
+//! names, each with `[route, since]` or `[route, since, window]`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,6 +48,7 @@ record! {
         quiet: record.quiet,
         start: record.start,
         suppressed: record.suppressed.and_then(|since| since.0),
+        unreadable: Vec::new(),
         revision: Revision(record.rev.unwrap_or_default() as u64),
     }
 }
@@ -57,14 +57,24 @@ record! {
     DigestRecord of DigestPreference { ; cadence: Cadence, since: Time }
     extra(digest) {
         weekday: DayOfWeek = digest.weekday.map(DayOfWeek),
-        hour: Count<u8> = digest.hour.map(Count),
+        hour: Hour = digest.hour.map(Hour),
     }
     odd(record) {
         weekday: record.weekday.map(|day| day.0),
-        hour: match record.hour {
-            Some(Count(hour @ 24..)) => return Err(format!("hour {hour} is not 0 to 23")),
-            hour => hour.map(|hour| hour.0),
-        },
+        hour: record.hour.map(|hour| hour.0),
+    }
+}
+
+/// A local hour, 0 to 23.
+#[derive(Serialize)]
+pub(in crate::store) struct Hour(u8);
+
+impl<'de> Deserialize<'de> for Hour {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match Count::deserialize(from)?.0 {
+            hour @ 0..24 => Ok(Self(hour)),
+            hour => Err(D::Error::custom(format!("hour {hour} is not 0 to 23"))),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::domain::mute::Title;
 use crate::domain::{Mute, Mutes, Point, Route, Subject, UserId};
 use crate::store::Error;
-use crate::store::record::{Record, read_bson, write_bson};
+use crate::store::record::{Record, read_bson, read_bson_with_defaults, write_bson};
 
 fn user_of(document: &Document) -> crate::store::Result<User> {
     read_bson::<UserRecord>(&RawDocumentBuf::try_from(document).unwrap())
@@ -161,4 +161,50 @@ fn a_value_in_the_wrong_place_is_not_told_whole() {
         error.ends_with('…') && !error.contains("example.org"),
         "{error}"
     );
+}
+
+#[test]
+fn unreadable_fields_get_defaults_and_all_are_named() {
+    let document = doc! {
+        "_id": "a", "email": "ada@example.org", "confirmed": true, "tz": "Mars/Base",
+        "digest": {"cadence": "hourly", "hour": 7, "weekday": "payday"}, "suppressed": "soon",
+        "types": [{"t": "T", "route": "pigeon"}, {"t": "U", "route": "never"}, {"t": "V"}],
+        "mutes": {"Thread:9": {"at": "noon"}},
+    };
+    let raw = RawDocumentBuf::try_from(&document).unwrap();
+    let mut unreadable = Vec::new();
+
+    let user = read_bson_with_defaults::<UserRecord>(&raw, &mut unreadable).unwrap();
+
+    let mut fields: Vec<&str> = unreadable.iter().map(|of| of.field.as_str()).collect();
+    fields.sort_unstable();
+    let expected = [
+        "digest.cadence",
+        "digest.weekday",
+        "mutes.Thread:9",
+        "suppressed",
+        "types.T",
+        "types.V",
+        "tz",
+    ];
+    assert_eq!(fields, expected);
+    assert_eq!(
+        (user.digest.hour, user.digest.cadence, user.tz),
+        (Some(7), None, None)
+    );
+    assert!(user.confirmed && user.email.is_some() && user.types.len() == 1);
+    assert_eq!(
+        user.suppressed,
+        Some(DateTime::UNIX_EPOCH),
+        "it still stops email"
+    );
+}
+
+#[test]
+fn a_record_without_a_readable_id_stays_unreadable() {
+    let raw = RawDocumentBuf::try_from(&doc! {"_id": 7, "tz": "Mars/Base"}).unwrap();
+
+    let read = read_bson_with_defaults::<UserRecord>(&raw, &mut Vec::new());
+
+    assert!(read.is_none());
 }

@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 
 use super::codec::to_json;
 use super::connections::Answer;
+use crate::domain::user::UnreadableField;
 use crate::store::Error;
+use crate::store::record::fallback::{careful, read_with_defaults};
 use crate::store::record::{Record, read, shown_text, value_of};
 
 /// A table whose rows are records.
@@ -98,15 +100,19 @@ impl Table {
         rest
     }
 
-    /// The record of a row, with what of it is in no column.
-    pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Answer<R::Value> {
-        let id: String = row.get(0).unwrap_or_default();
-        let what = || format!("{} {}", R::WHAT, shown_text(&id));
+    /// The fields of a row; `on_bad` says what becomes of a column that cannot be read.
+    fn fields(
+        &self,
+        row: &Row<'_>,
+        rest: Fields,
+        mut on_bad: impl FnMut(&Column, String) -> Answer<Option<Value>>,
+    ) -> Answer<Fields> {
         let mut fields = rest;
         for column in self.columns() {
-            let corrupt =
-                |why: String| Error::corrupt(format!("{} of {}", column.name, what()), why);
-            let value = column.value(row.get_ref(column.name)?).map_err(corrupt)?;
+            let value = match column.value(row.get_ref(column.name)?) {
+                Ok(value) => value,
+                Err(why) => on_bad(&column, why)?,
+            };
             match (value, column.path.split_once('.')) {
                 (None, _) => {}
                 (Some(Value::Object(rest)), _) if column.form == Form::Rest => fields.extend(rest),
@@ -116,6 +122,36 @@ impl Table {
                 }
             }
         }
+        Ok(fields)
+    }
+
+    /// Reads a record as far as this version can: unreadable fields get their defaults. Returns
+    /// `None` where that does not help.
+    pub(super) fn read_with_defaults<R: Record>(
+        &self,
+        row: &Row<'_>,
+        unreadable: &mut Vec<UnreadableField>,
+    ) -> Answer<Option<R::Value>> {
+        let fields = self.fields(row, Fields::new(), |column, why| {
+            let field = column.path.to_owned();
+            let careful = careful(column.path);
+            unreadable.push(UnreadableField { field, why });
+            Ok(careful)
+        })?;
+        let read = read_with_defaults::<R, _>(Value::Object(fields), unreadable, |fields| {
+            serde_path_to_error::deserialize(fields)
+                .map_err(|error| (Some(error.path().clone()), error.into_inner().to_string()))
+        });
+        Ok(read)
+    }
+
+    /// The record of a row, with what of it is in no column.
+    pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Answer<R::Value> {
+        let id: String = row.get(0).unwrap_or_default();
+        let what = || format!("{} {}", R::WHAT, shown_text(&id));
+        let fields = self.fields(row, rest, |column, why| {
+            Err(Error::corrupt(format!("{} of {}", column.name, what()), why).into())
+        })?;
         let shown = |path: &str| {
             let mut columns = self.columns();
             let of = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);

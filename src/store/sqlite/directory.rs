@@ -5,9 +5,10 @@ use chrono_tz::Tz;
 use rusqlite::{OptionalExtension, Transaction};
 
 use super::columns::{Met, Table, fields};
-use super::connections::{Answer, readable};
+use super::connections::Answer;
 use super::pokes::poke;
 use super::{Sqlite, near};
+use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, DueChoices, FollowKey, Poke, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
@@ -27,7 +28,6 @@ impl Directory for Sqlite {
     }
 
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {
-        let find = |transaction: &Transaction<'_>, id: &UserId| readable(find(transaction, id));
         self.read_each("reading users", ids, find).await
     }
 
@@ -287,6 +287,25 @@ pub(super) fn write(transaction: &Transaction<'_>, user: &User, rev: i64) -> Ans
 }
 
 pub(super) fn find(transaction: &Transaction<'_>, id: &UserId) -> Answer<Option<User>> {
-    let mut found = USERS.find::<UserRecord>(transaction, "id = ?1", [id.as_str()])?;
-    Ok(found.pop())
+    let error = match USERS.find::<UserRecord>(transaction, "id = ?1", [id.as_str()]) {
+        Ok(mut found) => return Ok(found.pop()),
+        Err(failure) if failure.is_unreadable() => failure.told(),
+        Err(failure) => return Err(failure),
+    };
+    tracing::warn!(
+        error,
+        "a user's record has fields that this version cannot read"
+    );
+    let mut statement = transaction.prepare_cached("SELECT * FROM users WHERE id = ?1")?;
+    let mut rows = statement.query([id.as_str()])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let mut unreadable = Vec::new();
+    let read = USERS.read_with_defaults::<UserRecord>(row, &mut unreadable)?;
+    let user = read.unwrap_or_else(|| {
+        unreadable = vec![UnreadableField::record(error)];
+        User::new(id.clone())
+    });
+    Ok(Some(User { unreadable, ..user }))
 }

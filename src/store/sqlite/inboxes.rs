@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Transaction};
 
 use super::columns::{Met, Table, fields};
-use super::connections::{Answer, readable};
+use super::connections::Answer;
 use super::pokes::poke;
 use super::{Sqlite, directory, stacks};
 use crate::domain::{Id, Inbox, Poke, UserId, Window};
@@ -31,7 +31,7 @@ impl Inboxes for Sqlite {
             Ok(FeedParts {
                 person: people.remove(0),
                 inbox: find(transaction, &user)?,
-                user: readable(directory::find(transaction, &user))?,
+                user: directory::find(transaction, &user)?,
             })
         };
         self.connections.read("reading a feed", read).await

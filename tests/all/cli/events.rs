@@ -293,7 +293,7 @@ fn explain_says_what_becomes_of_each_event_and_why() {
     );
     assert!(ada.contains("will be in the next digest"), "{ada}");
     assert_eq!(ben["unmailable"], "they are unconfirmed");
-    assert_eq!(ben["events"][0]["why"], "no_digest");
+    assert_eq!(ben["events"][0]["why"], "blocked");
     assert!(
         zoe.contains("no mail leaves: there is no record of them"),
         "{zoe}"

@@ -289,10 +289,16 @@ async fn what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived
     let days = archived(&town).await;
 
     let day: Day = "20140420".parse().unwrap();
+    // Dee is one of them. She is unconfirmed.
     let owed = Owed {
-        people: 2,
-        events: 3,
+        people: 3,
+        events: 4,
     };
+    let blocked = Owed {
+        people: 1,
+        events: 1,
+    };
+    assert_eq!(late.given_up_blocked, blocked);
     assert_eq!(late.given_up.into_iter().collect::<Vec<_>>(), [(day, owed)]);
     assert!(again.given_up.is_empty());
     assert_eq!(told_of.given_up.get(&day), Some(&owed));
@@ -390,7 +396,8 @@ async fn the_last_look_at_what_is_owed_is_told_with_its_time(fresh: Fresh) {
         people: 1,
         events: 1,
     };
-    assert_eq!(told, looks.map(|at| LastLook { at, owed }));
+    let blocked = Owed::NOTHING;
+    assert_eq!(told, looks.map(|at| LastLook { at, owed, blocked }));
 }
 
 async fn an_event_fanned_out_after_its_day_was_found_clear_is_mailed(fresh: Fresh) {

@@ -53,5 +53,6 @@ mod suppressed;
 mod ticks;
 mod turns;
 mod unknown;
+mod unreadable;
 mod worker;
 mod years;

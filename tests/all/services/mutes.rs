@@ -247,10 +247,10 @@ async fn what_is_muted_is_owed_to_nobody_and_flushed(fresh: Fresh) {
     mute(&town, "ada", "a1").await;
     let day = Day::of(town.clock.now());
 
-    let owed = town.process().owed().count(day).await.unwrap().owed;
+    let owed = town.process().owed().count(day).await.unwrap().backlog.owed;
     let flushed = town.process().flush().user(&user("ada")).await.unwrap();
     town.clock.advance(TimeDelta::days(9));
-    let later = town.process().owed().count(day).await.unwrap().owed;
+    let later = town.process().owed().count(day).await.unwrap().backlog.owed;
     let report = town.digests_at(monday(2)).await;
 
     assert_eq!((owed.people, owed.events, flushed), (2, 2, 0));

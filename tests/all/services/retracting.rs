@@ -212,7 +212,7 @@ async fn what_only_what_was_taken_back_waits_for_is_owed_to_nobody(fresh: Fresh)
     retract(&town.process(), &["a1"]).await;
 
     let day = tidings::domain::Day::of(tidings::clock::Clock::now(&*town.clock));
-    let owed = town.process().owed().count(day).await.unwrap().owed;
+    let owed = town.process().owed().count(day).await.unwrap().backlog.owed;
 
     assert_eq!((owed.people, owed.events), (1, 1));
 }

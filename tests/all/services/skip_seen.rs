@@ -157,7 +157,7 @@ async fn what_was_seen_is_owed_to_nobody(fresh: Fresh) {
     look(&town, "ada").await;
 
     let day = Day::of(town.clock.now());
-    let owed = town.process().owed().count(day).await.unwrap().owed;
+    let owed = town.process().owed().count(day).await.unwrap().backlog.owed;
 
     assert_eq!((owed.people, owed.events), (1, 1));
 }
@@ -188,7 +188,7 @@ async fn what_was_seen_stays_seen_when_its_day_has_left_the_window(fresh: Fresh)
     let items = feed(&town, "ada").await.items;
     mark(&town.process(), "ada", Mark::Read, vec![items[0].id]).await;
 
-    let owed = town.process().owed().count(day).await.unwrap().owed;
+    let owed = town.process().owed().count(day).await.unwrap().backlog.owed;
     town.digests_at(monday(2)).await;
 
     assert_eq!((owed.people, owed.events), (1, 1));

@@ -1,20 +1,31 @@
-//! P7: an address that must not be written to is asked about when a digest is built, and again just
-//! before it leaves.
+//! Users who may not be emailed for a while: no email leaves meanwhile (P7), and no wanted event is
+//! lost (P3).
 
-use chrono::TimeDelta;
-use tidings::domain::{Address, DeliveryState, Reason, Suppression};
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use tidings::domain::{
+    Address, BrandName, Cadence, Day, DeliveryState, Owed, Reason, Suppression, User,
+};
 use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::archive::{Effect, Protection, Request};
 use tidings::wire::archive::Fate;
+use tidings::wire::digest::Report;
+use tidings::wire::explanation::Why;
 
 use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
-use crate::support::{Fresh, noon};
+use crate::support::{Fresh, noon, user};
 
 on_both_stores! {
     an_address_that_is_suppressed_before_the_mail_leaves_gets_none
     an_address_the_provider_takes_nothing_for_is_not_written_to_again
-    what_only_a_suppressed_address_waits_for_holds_no_day_back
+    the_first_digest_after_a_lift_has_every_event_up_to_max_age
+    a_tick_after_a_lift_has_every_event_up_to_max_age
+    events_of_a_missing_brand_are_all_emailed_once_the_brand_is_back
+    events_of_a_user_who_stays_blocked_expire_and_are_reported_once
+    a_day_with_events_of_a_blocked_user_is_archived_after_they_expire
 }
 
 fn ada() -> Address {
@@ -71,31 +82,214 @@ async fn an_address_the_provider_takes_nothing_for_is_not_written_to_again(fresh
     assert_eq!(told, ["a1", "a2"]);
 }
 
-async fn what_only_a_suppressed_address_waits_for_holds_no_day_back(fresh: Fresh) {
+/// Four daily readers: `ok` may be emailed all the time; the other three may not be at first.
+async fn blocked_readers(fresh: &Fresh, config: &str) -> Town {
+    let config = format!("digest.items = 1000\ndigest.section_items = 200\n{config}");
+    let town = Town::found(fresh, true, &config).await;
+    let since = Some(day(1, 0) - TimeDelta::days(1));
+    let record = |id: &str| User {
+        email: Address::new(format!("{id}@example.org")).ok(),
+        confirmed: id != "unconfirmed",
+        suppressed: since.filter(|_| id == "suppressed"),
+        digest: tidings::domain::user::DigestPreference {
+            cadence: Some(Cadence::Daily),
+            ..Default::default()
+        },
+        ..User::new(user(id))
+    };
+    let readers: Vec<User> = READERS.map(record).into();
+    town.store.put_users(&readers).await.unwrap();
+    let soft = Address::new("softbounced@example.org").unwrap();
+    let listed = Suppression::new(&soft, Reason::SoftBounces, day(1, 0), "esp");
+    fresh.suppress(&[listed]).await.unwrap();
+    town
+}
+
+const READERS: [&str; 4] = ["ok", "softbounced", "suppressed", "unconfirmed"];
+
+/// November 2014.
+fn day(day: i64, hour: i64) -> DateTime<Utc> {
+    let first: DateTime<Utc> = "2014-11-01T00:00:00Z".parse().unwrap();
+    first + TimeDelta::days(day - 1) + TimeDelta::hours(hour)
+}
+
+/// A run of digests at 09:00 and three events for every reader, each day. Each has its own work.
+async fn twelve_days(town: &Town, readers: &[&str]) -> Vec<Report> {
+    let mut reports = Vec::new();
+    for date in 1..=12 {
+        reports.push(town.digests_at(day(date, 9)).await);
+        town.clock.set(day(date, 12));
+        let works = [0, 1, 2].map(|n| format!("d{date}n{n}"));
+        for work in &works {
+            town.put_works(&[work], |_| true).await;
+            town.happens(&[work], to(readers)).await;
+        }
+    }
+    reports
+}
+
+async fn lift(town: &Town) {
+    town.change("suppressed", |user| user.suppressed = None)
+        .await;
+    town.change("unconfirmed", |user| user.confirmed = true)
+        .await;
+    let soft = Address::new("softbounced@example.org").unwrap();
+    assert!(town.process().suppressions().lift(&soft).await.unwrap());
+}
+
+/// How many events each email to this user had, in order; every event in one email at most.
+fn emailed(town: &Town, reader: &str) -> Vec<usize> {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    let mut of_mails = Vec::new();
+    for mail in town.mails() {
+        if mail.delivery.as_str().split(':').nth(1) != Some(reader) {
+            continue;
+        }
+        let text = mail.filled().text;
+        let mut events = 0;
+        for work in (1..=12).flat_map(|date| [0, 1, 2].map(|n| format!("d{date}n{n}"))) {
+            if text.contains(&format!("Work {work}.")) {
+                events += 1;
+                *times.entry(work).or_default() += 1;
+            }
+        }
+        of_mails.push(events);
+    }
+    assert!(times.values().all(|times| *times == 1), "{times:?}");
+    of_mails
+}
+
+async fn the_first_digest_after_a_lift_has_every_event_up_to_max_age(fresh: Fresh) {
+    let town = blocked_readers(&fresh, "").await;
+    let before = twelve_days(&town, &READERS).await;
+    lift(&town).await;
+
+    let first = town.digests_at(day(13, 9)).await;
+    let second = town.digests_at(day(14, 9)).await;
+    let third = town.digests_at(day(15, 9)).await;
+
+    for reader in &READERS[1..] {
+        assert_eq!(emailed(&town, reader), [36], "{reader}");
+    }
+    assert_eq!(emailed(&town, "ok").iter().sum::<usize>(), 36);
+    let of = |people, events| Owed { people, events };
+    // On the 12th the window begins on the 5th: four days of three users are before it.
+    assert_eq!(before[11].blocked, of(3, 36));
+    assert_eq!((first.older, first.older_due), (of(3, 45), of(3, 45)));
+    for run in [second, third] {
+        assert_eq!((run.older, run.blocked), (Owed::NOTHING, Owed::NOTHING));
+        assert!(run.given_up.is_empty(), "{run:?}");
+    }
+}
+
+async fn a_tick_after_a_lift_has_every_event_up_to_max_age(fresh: Fresh) {
+    let town = blocked_readers(&fresh, "digest.full_look = \"1d\"\n").await;
+    twelve_days(&town, &READERS).await;
+    town.clock.set(day(13, 0));
+    town.process().digests().tick(&Silent).await.unwrap();
+    lift(&town).await;
+
+    town.clock.set(day(13, 9));
+    town.process().digests().tick(&Silent).await.unwrap();
+
+    for reader in &READERS[1..] {
+        assert_eq!(emailed(&town, reader), [36], "{reader}");
+    }
+}
+
+async fn events_of_a_missing_brand_are_all_emailed_once_the_brand_is_back(fresh: Fresh) {
+    let town = blocked_readers(&fresh, "").await;
+    let gone = BrandName::new("gone").ok();
+    town.change("ok", |user| user.brand = gone).await;
+    let before = twelve_days(&town, &["ok"]).await;
+    town.change("ok", |user| user.brand = None).await;
+
+    let mut after = Vec::new();
+    for date in 13..=15 {
+        after.push(town.digests_at(day(date, 9)).await);
+    }
+
+    assert_eq!(emailed(&town, "ok").iter().sum::<usize>(), 36);
+    let given_up = before.iter().chain(&after).map(|run| run.given_up.len());
+    assert_eq!(given_up.sum::<usize>(), 0);
+}
+
+async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: Fresh) {
+    let town = blocked_readers(&fresh, "digest.max_age = \"14d\"\n").await;
+    twelve_days(&town, &["ok", "suppressed"]).await;
+
+    // The first day with events is 15 days old then.
+    let mut runs = Vec::new();
+    for date in 13..=17 {
+        runs.push(town.digests_at(day(date, 9)).await);
+    }
+    let told = town.process().owed().told().await.unwrap();
+    let explain = town.process().explain();
+    let explained = explain.user(&user("suppressed"), None).await.unwrap();
+    town.change("suppressed", |user| user.suppressed = None)
+        .await;
+    let first = town.digests_at(day(18, 9)).await;
+
+    let expired: Vec<(Day, Owed)> = runs.iter().flat_map(|run| run.given_up.clone()).collect();
+    let of_a_day = Owed {
+        people: 1,
+        events: 3,
+    };
+    let days = ["20141101", "20141102"].map(|day| (day.parse().unwrap(), of_a_day));
+    assert_eq!(expired, days);
+    assert_eq!(told.given_up.into_iter().collect::<Vec<_>>(), days);
+    let blocked = Owed {
+        people: 2,
+        events: 6,
+    };
+    assert_eq!(told.given_up_blocked, blocked);
+    let count = |why| {
+        explained
+            .events
+            .iter()
+            .filter(|fate| fate.why == why)
+            .count()
+    };
+    assert_eq!((count(Why::Expired), count(Why::Blocked)), (6, 30));
+    assert_eq!(emailed(&town, "suppressed"), [27]);
+    assert_eq!(first.given_up.into_values().collect::<Vec<_>>(), [of_a_day]);
+}
+
+async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    town.clock.set(monday(8));
-    let request = Request {
-        keep: TimeDelta::days(30),
-        export: None,
-        effect: Effect::Rehearse,
-        protection: Protection::Keep,
-    };
-    let fate = async || {
+    suppress(&fresh, Reason::HardBounce).await;
+    let fate = async |effect| {
+        let request = Request {
+            keep: TimeDelta::days(9),
+            export: None,
+            effect,
+            protection: Protection::Keep,
+        };
         let archive = town.process().archive();
         let mut days = Vec::new();
         archive.run(&request, &Silent, &mut days).await.unwrap();
         days.remove(0).fate
     };
+    let one = Owed {
+        people: 1,
+        events: 1,
+    };
+    let (people, events) = (1, 1);
+
+    town.clock.set(monday(4));
+    town.digests_at(monday(4)).await;
+    let young = fate(Effect::Drop).await;
+    town.clock.set(monday(8));
+    let planned = fate(Effect::Rehearse).await;
+    let old = fate(Effect::Drop).await;
+
+    assert_eq!(young, Fate::Unmailed { people, events });
+    assert_eq!(planned, Fate::Dropped { file: None });
+    assert_eq!(old, Fate::Dropped { file: None });
+    let told = town.process().owed().told().await.unwrap();
     assert_eq!(
-        fate().await,
-        Fate::Unmailed {
-            people: 1,
-            events: 1
-        }
+        (told.given_up.into_values().next(), told.given_up_blocked),
+        (Some(one), one)
     );
-
-    suppress(&fresh, Reason::HardBounce).await;
-
-    assert_eq!(fate().await, Fate::Dropped { file: None });
 }

@@ -1,0 +1,49 @@
+//! The lines of a run of digests about days that have left the window.
+
+use super::words;
+use crate::domain::Owed;
+use crate::wire::digest::Report;
+
+/// The backlog of days that have left the window, and what expired of it.
+pub(super) fn late(report: &Report) -> Vec<String> {
+    let told = |owed: Owed| {
+        let people = words::count(owed.people, "person", "people");
+        (people, words::count(owed.events, "event", "events"))
+    };
+    let mut lines = Vec::new();
+    if !report.older.is_nothing() {
+        let (people, events) = told(report.older);
+        let included = match report.older_due.events {
+            0 => "their next digest has them".to_owned(),
+            all if all >= report.older.events => "the digests of this run have them".to_owned(),
+            some => format!(
+                "the digests of this run have {} of them, later digests have the others",
+                words::number(some)
+            ),
+        };
+        lines.push(format!(
+            "late: {people} had {events} pending from days before the window; {included}"
+        ));
+    }
+    if !report.blocked.is_nothing() {
+        let (people, events) = told(report.blocked);
+        lines.push(format!(
+            "waiting: {events} from days before the window for {people} who cannot be emailed now; \
+             they expire after digest.max_age"
+        ));
+    }
+    for (day, owed) in &report.given_up {
+        let (people, events) = told(*owed);
+        let date = day.start().date_naive();
+        lines.push(format!(
+            "expired: {events} of {date} for {people}, older than digest.max_age"
+        ));
+    }
+    if !report.given_up_blocked.is_nothing() {
+        let events = words::count(report.given_up_blocked.events, "event", "events");
+        lines.push(format!(
+            "expired: {events} of these for people who could not be emailed"
+        ));
+    }
+    lines
+}
