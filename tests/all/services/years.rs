@@ -1,11 +1,10 @@
-//! A weekly and a daily reader for a year, on a clock that is turned by hand: the scheduler, the
-//! provider and the database are away for hours or days at random, mails are refused, people change
-//! their minds, and old days are archived every night.
+//! A year of five readers on a manual clock. The scheduler, the provider and the database fail at
+//! random; readers change their choices, are blocked and lifted, are deleted and created again.
 //!
-//! The rule: judged by the mails and by a list of its own, never by the ledger. Every event that
-//! somebody wanted all the time is in exactly one mail, or among those that were given up, day by
-//! day, or in a mail that is `unknown`. The gate plays a season; `scripts/chaos --years N` plays N
-//! years, one a seed.
+//! The judge reads the emails and its own list, never the ledger. Each event that its reader wanted
+//! is in one email, or expired, or in a delivery that is `unknown`. The gate plays a season;
+//! `scripts/chaos --years N` plays N years, one a seed.
+//! Long because one model holds all that happens to these readers, and judges it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,23 +13,44 @@ use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
 use tidings::app::App;
 use tidings::clock::Clock;
-use tidings::domain::{Cadence, Day, Delivery, DeliveryState, Owed};
+use tidings::domain::{
+    Address, BatchState, Cadence, Day, Delivery, DeliveryState, Id, Occasion, Owed, Quiet, Reason,
+    User,
+};
 use tidings::mail::Outcome;
-use tidings::services::Silent;
 use tidings::services::archive::{self, Protection};
-use tidings::services::digest::Request;
-use tidings::services::people::{DigestChange, PreferencesInput};
-use tidings::store::Store;
+use tidings::services::digest::Request as Run;
+use tidings::services::notify::Request;
+use tidings::services::people::{DigestChange, PreferencesInput, UserInput};
+use tidings::services::suppressions::SuppressionInput;
+use tidings::services::{Error, Silent};
+use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::{Town, on_both_stores, request, to};
-use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, user};
+use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, feed_of, kind, user};
 
 on_both_stores! {
     every_wanted_event_of_a_year_is_in_one_mail_or_given_up
 }
 
-const READERS: [&str; 2] = ["ada", "ben"];
-const CONFIG: &str = "digest.items = 1000\ndigest.section_items = 200\ndigest.max_age = \"21d\"\n";
+/// Cem is blocked now and then, as are Ada and Ben; Dee has quiet hours and gets batches; Fay is
+/// deleted, and her id is created again for another user.
+const READERS: [&str; 5] = ["ada", "ben", "cem", "dee", "fay"];
+/// Readers who are suppressed or unconfirmed at times.
+const BLOCKED: [&str; 3] = ["ada", "ben", "cem"];
+const CONFIG: &str = r#"
+[digest]
+items = 1000
+section_items = 200
+max_age = "21d"
+[types.ArtworkPublished]
+[types.Alarm]
+route = "immediate"
+[types.Talk]
+route = "batch"
+window = "2h"
+close_at = 5
+"#;
 /// How long everything works at the end: whatever is left is mailed or given up.
 const CALM: i64 = 24;
 
@@ -77,12 +97,24 @@ impl Draw {
 /// What the judge knows of an event.
 struct Event {
     reader: &'static str,
+    /// Which of the users with the reader's id; 0 where there is only one.
+    owner: u32,
     day: Day,
     work: String,
+    /// Whether it goes to a batch.
+    batched: bool,
     mailed: u32,
     given_up: bool,
-    /// Its reader turned digests off before it was mailed, so nobody owes it.
+    /// Its reader turned digests off, or was deleted, before it was emailed.
     excused: bool,
+}
+
+/// How a reader is kept from getting email for a while.
+#[derive(Clone, Copy)]
+enum Block {
+    Suppressed,
+    Unconfirmed,
+    SoftBounced,
 }
 
 struct Year {
@@ -93,6 +125,12 @@ struct Year {
     now: DateTime<Utc>,
     events: Vec<Event>,
     off: BTreeSet<&'static str>,
+    blocked: BTreeMap<&'static str, (Block, DateTime<Utc>)>,
+    /// Fay, as the latest user with that id, and whether she exists.
+    fay: (u32, bool),
+    /// Dee's batches that have ended.
+    ended: BTreeSet<Id>,
+    lifts: u32,
     scheduler_down: DateTime<Utc>,
     provider_down: DateTime<Utc>,
     mails_read: usize,
@@ -101,9 +139,26 @@ struct Year {
     failed_runs: u32,
 }
 
+/// Of Dee, in Tokyo.
+fn quiet_hours() -> Quiet {
+    Quiet::new("22:00".parse().unwrap(), "07:00".parse().unwrap()).unwrap()
+}
+
+/// The address of a reader; each user after Fay has another one.
+fn address(reader: &str, owner: u32) -> Address {
+    let number = if owner > 0 {
+        owner.to_string()
+    } else {
+        String::new()
+    };
+    Address::new(format!("{reader}{number}@example.org")).unwrap()
+}
+
 enum Act {
     Event(&'static str),
     Change(&'static str),
+    Block(&'static str),
+    DeleteOrCreate,
     Run,
     Archive,
 }
@@ -111,23 +166,37 @@ enum Act {
 impl Year {
     async fn new(fresh: &Fresh, seed: u64) -> Self {
         let town = Town::found(fresh, true, CONFIG).await;
-        town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Daily))
-            .await;
+        for reader in ["ben", "cem"] {
+            let daily = |user: &mut User| user.digest.cadence = Some(Cadence::Daily);
+            town.change(reader, daily).await;
+        }
+        town.change("dee", |dee| {
+            dee.confirmed = true;
+            dee.tz = Some(Tz::Asia__Tokyo);
+            dee.quiet = Some(quiet_hours());
+        })
+        .await;
         let now = "2014-04-21T00:00:00Z".parse().unwrap();
-        Self {
+        let mut year = Self {
             app: town.process(),
             town,
             draw: Draw(seed),
             now,
             events: Vec::new(),
             off: BTreeSet::new(),
+            blocked: BTreeMap::new(),
+            fay: (0, false),
+            ended: BTreeSet::new(),
+            lifts: 0,
             scheduler_down: now,
             provider_down: now,
             mails_read: 0,
             given_up: BTreeMap::new(),
             runs: 0,
             failed_runs: 0,
-        }
+        };
+        year.delete_or_create().await;
+        year
     }
 
     /// One day, and what happens in it, by the minute.
@@ -136,14 +205,23 @@ impl Year {
         if !calm {
             self.troubles();
         }
+        self.lift(calm).await;
         let mut acts: Vec<(u64, Act)> = Vec::new();
         for reader in READERS {
             for _ in 0..self.draw.below(3) {
                 acts.push((self.draw.below(1_440), Act::Event(reader)));
             }
-            if !calm && self.draw.happens(30) {
+            let chooses = !["dee", "fay"].contains(&reader);
+            if !calm && chooses && self.draw.happens(30) {
                 acts.push((self.draw.below(1_440), Act::Change(reader)));
             }
+            if !calm && BLOCKED.contains(&reader) && self.draw.happens(20) {
+                acts.push((self.draw.below(1_440), Act::Block(reader)));
+            }
+        }
+        let creates = calm && !self.fay.1;
+        if creates || (!calm && self.draw.happens(if self.fay.1 { 30 } else { 300 })) {
+            acts.push((self.draw.below(1_440), Act::DeleteOrCreate));
         }
         acts.push((9 * 60 + self.draw.below(15), Act::Run));
         for _ in 0..3 {
@@ -159,10 +237,13 @@ impl Year {
             match act {
                 Act::Event(reader) => self.event(reader).await,
                 Act::Change(reader) => self.change(reader).await,
+                Act::Block(reader) => self.block(reader).await,
+                Act::DeleteOrCreate => self.delete_or_create().await,
                 Act::Run if calm || self.now >= self.scheduler_down => self.run(calm).await,
                 Act::Archive if calm || self.now >= self.scheduler_down => self.archive(calm).await,
                 Act::Run | Act::Archive => {}
             }
+            self.check_quiet_hours().await;
         }
         self.now = start + TimeDelta::days(1);
     }
@@ -185,17 +266,132 @@ impl Year {
     async fn event(&mut self, reader: &'static str) {
         let work = format!("e{}", self.events.len());
         self.town.put_works(&[&work], |_| true).await;
-        let happened = vec![request(&[&work], to(&[reader]), None)];
-        self.app.notify().accept(happened).await.unwrap();
+        let batched = reader == "dee";
+        let name = match batched {
+            true => self.draw.of(&["Alarm", "Talk"]),
+            false => "ArtworkPublished",
+        };
+        let (owner, exists) = if reader == "fay" { self.fay } else { (0, true) };
+        let happened = Request {
+            kind: kind(name),
+            ..request(&[&work], to(&[reader]), None)
+        };
+        self.app.notify().accept(vec![happened]).await.unwrap();
         self.app.fanouts().drain(&Silent).await.unwrap();
         self.events.push(Event {
             reader,
+            owner,
             day: Day::of(self.town.clock.now()),
             work,
+            batched,
             mailed: 0,
             given_up: false,
-            excused: self.off.contains(reader),
+            excused: !exists || self.off.contains(reader),
         });
+    }
+
+    /// A reader may not be emailed for up to 30 days. Their events stay wanted.
+    async fn block(&mut self, reader: &'static str) {
+        if self.blocked.contains_key(reader) {
+            return;
+        }
+        let blocks = [Block::Suppressed, Block::Unconfirmed, Block::SoftBounced];
+        let block = self.draw.of(&blocks);
+        let until = self.now + TimeDelta::days(1 + self.draw.below(30) as i64);
+        self.blocked.insert(reader, (block, until));
+        let since = self.now;
+        match block {
+            Block::Suppressed => {
+                let suppress = |user: &mut User| user.suppressed = Some(since);
+                self.town.change(reader, suppress).await;
+            }
+            Block::Unconfirmed => {
+                self.town
+                    .change(reader, |user| user.confirmed = false)
+                    .await;
+            }
+            Block::SoftBounced => {
+                let reason = Reason::SoftBounces;
+                let input = SuppressionInput::new(address(reader, 0), reason);
+                self.app.suppressions().add(vec![input]).await.unwrap();
+            }
+        }
+    }
+
+    /// Lifts the blocks whose time has come; in calm days, all.
+    async fn lift(&mut self, calm: bool) {
+        let over = |(_, until): &(Block, DateTime<Utc>)| calm || *until <= self.now;
+        let over: Vec<&str> = self
+            .blocked
+            .iter()
+            .filter(|(_, of)| over(of))
+            .map(|(r, _)| *r)
+            .collect();
+        for reader in over {
+            let (block, _) = self.blocked.remove(reader).unwrap();
+            self.lifts += 1;
+            match block {
+                Block::Suppressed => {
+                    self.town
+                        .change(reader, |user| user.suppressed = None)
+                        .await;
+                }
+                Block::Unconfirmed => {
+                    self.town.change(reader, |user| user.confirmed = true).await;
+                }
+                Block::SoftBounced => {
+                    let suppressions = self.app.suppressions();
+                    assert!(suppressions.lift(&address(reader, 0)).await.unwrap());
+                }
+            }
+        }
+    }
+
+    /// Deletes Fay; or creates her id again for another user, with another address.
+    async fn delete_or_create(&mut self) {
+        let people = self.app.people();
+        if self.fay.1 {
+            let id = user("fay");
+            assert!(people.delete(&id).await.unwrap());
+            self.fay.1 = false;
+            let hers = self.events.iter_mut().filter(|event| event.reader == "fay");
+            hers.for_each(|event| event.excused |= event.mailed == 0 && !event.given_up);
+            return;
+        }
+        self.fay = (self.fay.0 + 1, true);
+        let id = user("fay");
+        let input = serde_json::json!({
+            "id": id.as_str(),
+            "email": address("fay", self.fay.0).reveal(),
+            "confirmed": true,
+            "digest": {"cadence": "daily"},
+        });
+        let input: UserInput = serde_json::from_value(input).unwrap();
+        people.put(vec![input]).await.unwrap();
+        let page = self.app.feeds().page(&feed_of(&id)).await.unwrap();
+        assert!(
+            page.answer.items.is_empty(),
+            "a new user sees {:?}",
+            page.answer.items
+        );
+    }
+
+    /// No batch of Dee ends while her quiet hours last.
+    async fn check_quiet_hours(&mut self) {
+        let hers = BatchFilter {
+            user: Some(user("dee")),
+            ..BatchFilter::default()
+        };
+        let batches = self.town.store.find_batches(&hers, None, 50).await.unwrap();
+        let now = self.town.clock.now();
+        let is_quiet = quiet_hours().ends(now, Tz::Asia__Tokyo).is_some();
+        for batch in batches.iter().filter(|of| of.state != BatchState::Open) {
+            let is_new = self.ended.insert(batch.id);
+            assert!(
+                !(is_new && is_quiet),
+                "{batch:?} ended in quiet hours, at {now}"
+            );
+        }
     }
 
     /// Somebody chooses another weekday, hour, zone or cadence.
@@ -279,8 +475,13 @@ impl Year {
         }
         // The operator sees to it that a pause ends.
         self.app.deliveries().resume().await.unwrap();
-        let digests = self.process(calm).digests();
-        let ended = digests.run(&Request::default(), &Silent).await;
+        let process = self.process(calm);
+        let ended: Result<(), Error> = async {
+            process.closer().drain(&Silent).await?;
+            process.digests().run(&Run::default(), &Silent).await?;
+            Ok(())
+        }
+        .await;
         self.runs += 1;
         self.failed_runs += u32::from(ended.is_err());
         self.look().await;
@@ -304,13 +505,19 @@ impl Year {
         let mails = self.town.mails();
         for mail in &mails[self.mails_read..] {
             let text = mail.filled().text;
-            let reader = mail.delivery.as_str().split(':').nth(1).unwrap();
-            for event in self
-                .events
-                .iter_mut()
-                .filter(|event| event.reader == reader)
-            {
-                event.mailed += u32::from(text.contains(&format!("Work {}.", event.work)));
+            for event in &mut self.events {
+                if !text.contains(&format!("Work {}.", event.work)) {
+                    continue;
+                }
+                let of_event = address(event.reader, event.owner);
+                assert_eq!(
+                    mail.to, of_event,
+                    "{} was shown to another user",
+                    event.work
+                );
+                let is_owner = event.reader != "fay" || self.fay == (event.owner, true);
+                assert!(is_owner, "{} was emailed to a deleted user", event.work);
+                event.mailed += 1;
             }
         }
         self.mails_read = mails.len();
@@ -319,7 +526,8 @@ impl Year {
             let before = self.given_up.get(day).copied().unwrap_or_default();
             let mut left = 0;
             let of_day = self.events.iter_mut().filter(|event| event.day == *day);
-            for event in of_day.filter(|e| e.mailed == 0 && !e.excused && !e.given_up) {
+            for event in of_day.filter(|e| e.mailed == 0 && !e.batched && !e.excused && !e.given_up)
+            {
                 if owed.events > before.events {
                     event.given_up = true;
                     left += 1;
@@ -340,6 +548,7 @@ impl Year {
         // the ledger says so (P5).
         let unknown = DeliveryState::Unknown;
         let unknown = self.town.store.deliveries_in(unknown, 1_000).await.unwrap();
+        let untold = self.untold_batches().await;
         let mut ids = BTreeSet::new();
         for mail in self.town.mails() {
             assert!(
@@ -349,6 +558,7 @@ impl Year {
             );
         }
         let (mut mailed, mut given_up, mut excused, mut in_doubt) = (0, 0, 0, 0);
+        let mut refused = 0;
         // What happened in the last week may wait for its hour.
         let settled = Day::of(self.now - TimeDelta::days(9));
         for event in &self.events {
@@ -368,6 +578,13 @@ impl Year {
                     && watermarks.any(|(stack, _)| stack.day == event.day)
             };
             let known = event.mailed == 1 || event.given_up || event.excused;
+            if event.batched {
+                let ended = known || untold.contains(&event.work);
+                assert!(ended || event.day > settled, "{what} is lost");
+                mailed += event.mailed;
+                refused += u32::from(!known);
+                continue;
+            }
             let doubted = !known && unknown.iter().any(watermarks);
             in_doubt += u32::from(doubted);
             let ended = known || doubted;
@@ -376,7 +593,8 @@ impl Year {
             given_up += u32::from(event.given_up);
             excused += u32::from(event.excused && event.mailed == 0);
         }
-        let told: u32 = unknown.iter().map(|row| row.items).sum();
+        let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
+        let told: u32 = unknown.iter().filter(of_digest).map(|row| row.items).sum();
         assert!(
             in_doubt <= told,
             "{in_doubt} events are in doubt, and unknown mails tell {told}"
@@ -384,8 +602,35 @@ impl Year {
         let all = self.events.len();
         let (runs, failed) = (self.runs, self.failed_runs);
         format!(
-            "{all} events, {mailed} mailed in {} mails, {given_up} given up, {excused} turned off, {in_doubt} in doubt; {runs} runs, {failed} broken off",
-            ids.len()
+            "{all} events, {mailed} emailed in {} emails, {given_up} expired, {excused} turned off or deleted, \
+             {in_doubt} in doubt, {refused} in refused batches; {runs} runs, {failed} broken off, {} lifts, \
+             {} users with one id, {} batches",
+            ids.len(),
+            self.lifts,
+            self.fay.0,
+            self.ended.len(),
         )
+    }
+
+    /// The works of Dee's batches that the provider refused for good, or whose outcome is unknown.
+    async fn untold_batches(&self) -> BTreeSet<String> {
+        let mut works = BTreeSet::new();
+        for state in [DeliveryState::Failed, DeliveryState::Unknown] {
+            let rows = self.town.store.deliveries_in(state, 1_000).await.unwrap();
+            let ids: Vec<Id> = rows
+                .iter()
+                .filter_map(|row| match row.occasion {
+                    Occasion::Batch { batch, .. } => Some(batch),
+                    Occasion::Digest { .. } => None,
+                })
+                .collect();
+            let batches = self.town.store.filed(&ids).await.unwrap();
+            let items = batches
+                .into_iter()
+                .flatten()
+                .flat_map(|batch| batch.contents.items);
+            works.extend(items.map(|item| item.o.to_string()));
+        }
+        works
     }
 }
