@@ -145,7 +145,7 @@ fn whatever_is_changed_of_a_token_it_opens_nothing() {
 #[test]
 fn a_person_whose_name_is_the_end_of_another_link_gets_no_such_link() {
     // An end that is written into a name: whose token it is stays signed, and so does the version.
-    let inside = String::from_utf8(written(&types(&["Comment"]), None)).unwrap();
+    let inside = String::from_utf8(written(&types(&["Comment"]), None, None)).unwrap();
     let odd = UserId::stored(format!("{inside}mara"));
     let token = keys().seal(&odd, &Stop::All, at(0));
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::domain::{Policy, Route};
+use crate::domain::{EventType, Policy, Route};
 
 fn preview(types: &[(&str, Policy)]) -> Preview {
     let types = types.iter().cloned();
