@@ -18,7 +18,6 @@ use crate::metrics::Metrics;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
 use crate::services::archive::Archive;
 use crate::services::batches::{BatchService, Closer, Joiner};
-use crate::services::catalog::CatalogSource;
 use crate::services::clean::Cleaner;
 use crate::services::deliveries::DeliveryService;
 use crate::services::due::NextDigest;
@@ -251,17 +250,6 @@ impl App {
             ids: self.ids.clone(),
             owner: self.owner.clone(),
             lease: self.config.fanout.lease,
-        }
-    }
-
-    /// Where it is looked up whether events still apply.
-    pub(crate) fn catalog(&self) -> CatalogSource {
-        CatalogSource {
-            objects: self.store.clone(),
-            retractions: self.store.clone(),
-            policies: self.policies.clone(),
-            directory: self.store.clone(),
-            shelf: Some(self.shelf.clone()),
         }
     }
 

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::App;
 use crate::services::batches::QuietHours;
+use crate::services::catalog::CatalogSource;
 use crate::services::feed::Feeds;
 use crate::services::keys::{KeyRing, ServerKeys};
 use crate::services::polls::Polls;
@@ -51,6 +52,17 @@ impl App {
         let window = TimeDelta::days(i64::from(self.config.window_back) + 1);
         let digest = self.config.digest.max_age.max(window);
         digest.max(BATCHED) + TimeDelta::days(1)
+    }
+
+    /// Where it is looked up whether events still apply.
+    pub(crate) fn catalog(&self) -> CatalogSource {
+        CatalogSource {
+            objects: self.store.clone(),
+            retractions: self.store.clone(),
+            policies: self.policies.clone(),
+            directory: self.store.clone(),
+            shelf: Some(self.shelf.clone()),
+        }
     }
 
     /// Knows whose batches wait until when.

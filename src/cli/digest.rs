@@ -208,11 +208,8 @@ impl Args {
         for warning in report.not_known.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
-        let of_languages = report
-            .other_locales()
-            .into_iter()
-            .chain(report.untranslated());
-        for warning in of_languages.chain(report.of_brands()) {
+        let of_languages = [report.other_locales(), report.untranslated()].concat();
+        for warning in of_languages.into_iter().chain(report.of_brands()) {
             screen.warning(warning)?;
         }
         for line in late(&report) {

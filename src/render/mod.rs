@@ -28,6 +28,7 @@ mod text;
 mod view;
 mod voice;
 mod weight;
+mod wording;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

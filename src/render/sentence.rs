@@ -1,7 +1,7 @@
 //! What can be said of what a mail tells: what it is about, and sentences of who did what to it.
 //!
 //! The rule: a sentence ("Ada and Ben commented on Budget") exists where the type has a phrase in
-//! the reader's language and everybody in it is known. The templates say the words between its parts.
+//! the reader's language and everybody in it is known. The templates have the words around them.
 
 use serde::Serialize;
 
