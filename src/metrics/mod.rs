@@ -275,7 +275,7 @@ impl Metrics {
             reports: counted(r, "reports", "What providers reported of mails later"),
             unreadable_reports: counted(
                 r,
-                "reports_unreadable",
+                "reports_skipped",
                 "Verified reports that do not have the documented form",
             ),
             rounds: counted(r, "worker_rounds", "Rounds of the worker"),

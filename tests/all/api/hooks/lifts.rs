@@ -135,7 +135,7 @@ async fn an_unreadable_item_does_not_lose_the_others(fresh: Fresh) {
     assert_eq!((none.status, none.code()), (400, "invalid_body"));
     let scraped = api.ask("GET", "/metrics").send().await.unwrap();
     let scraped = scraped.text().await.unwrap().replace("{} ", " ");
-    assert!(scraped.contains("tidings_reports_unreadable_total 3\n"));
+    assert!(scraped.contains("tidings_reports_skipped_total 3\n"));
     api.stop().await;
 }
 
