@@ -255,7 +255,7 @@ impl Metrics {
             store_errors: counted(r, "store_call_errors", "Calls of the store that failed"),
             unreadable: counted(
                 r,
-                "unreadable_fields",
+                "defaulted_fields",
                 "Reads of stored fields that this version cannot read, and replaces by defaults",
             ),
             opened: counted(r, "deliveries_opened", "New rows of the ledger"),
