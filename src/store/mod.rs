@@ -247,7 +247,7 @@ pub enum PeopleFilter<'a> {
     },
     /// Those whose record says one of each of these choices.
     Chose(&'a DueChoices),
-    /// Those whose record has this address, whatever its case.
+    /// Those whose record has this address, in upper or lower case.
     Address(&'a Address),
 }
 

@@ -148,7 +148,7 @@ pub enum Correction {
     },
     /// Of a failed one: it is as if it were new, with no tries spent, no call and no outcome.
     Reopen(Reopening),
-    /// Of a pending one, whoever leases it: it is canceled and closed, and nobody can send it.
+    /// Of a pending one, leased or not: it is canceled and closed, so no worker can send it.
     Cancel {
         /// Which delivery it is.
         id: DeliveryId,
