@@ -11,9 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clap::Args as Arguments;
 use tokio::sync::watch;
 
-use super::digest::{late, of, paused, sent};
+use super::digest::{of, paused, sent};
 use super::exit::{Exit, explain_failure};
 use super::fan_out::FanOutEnd;
+use super::late::late;
 use super::screen::Screen;
 use super::stop::Stop;
 use super::waits::Waits;
