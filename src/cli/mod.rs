@@ -88,7 +88,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, configuration or values, 3 partly f
 enum Command {
     Serve(serve::Args),
     Demo(demo::Args),
-    Notify(notify::Args),
+    Notify(Box<notify::Args>),
     Feed(feed::Args),
     Explain(explain::Args),
     Flush(flush::Args),

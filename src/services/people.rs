@@ -159,8 +159,8 @@ impl PeopleService {
         standing: &[Option<User>],
     ) -> Result<HashMap<UserId, Start>> {
         let pairs = ids.iter().zip(standing);
-        let new = pairs.filter_map(|(id, user)| user.is_none().then(|| id.clone()));
-        let new: Vec<UserId> = new.collect();
+        let new = pairs.filter(|(_, user)| user.is_none());
+        let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
         let starts = self.eraser.starts(&new).await?;
         let pairs = new.into_iter().zip(starts);
         Ok(pairs.filter_map(|(id, start)| Some((id, start?))).collect())

@@ -63,9 +63,12 @@ pub struct Shelf {
     polls: Arc<Polls>,
     hasher: RandomState,
     objects: Parts<(Event, PokeKey, Looked)>,
-    details: Vec<Mutex<HashMap<Id, (Option<Arc<Details>>, u64)>>>,
+    details: Vec<Mutex<HashMap<Id, CachedDetails>>>,
     people: Parts<Arc<Reading>>,
 }
+
+/// The details of an event, and the count of invalidations before they were read.
+type CachedDetails = (Option<Arc<Details>>, u64);
 
 type Parts<T> = Vec<Mutex<HashMap<u64, (T, GlanceOf)>>>;
 
