@@ -245,7 +245,7 @@ fn full_outbox(store: &str) {
         .into();
 
     assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
-    assert!(ran.err.contains(": writing outbox/"), "{}", ran.err);
+    assert!(ran.err.contains("(writing outbox/"), "{}", ran.err);
     let told = ledger(&desk);
     assert!(
         told.iter()
