@@ -147,7 +147,7 @@ async fn preferences_stand_by_category(fresh: Fresh) {
     assert_eq!(
         holds.body["categories"],
         json!([
-            {"name": null, "types": ["Plain", "Quiet", "Nobody"]},
+            {"name": null, "types": ["Plain", "Quiet"]},
             {"name": "Gallery", "types": ["Loan", "Show"]},
             {"name": "Community", "types": ["Reply"]},
             {"name": "Account", "types": ["Notice"]},
