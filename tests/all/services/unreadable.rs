@@ -73,8 +73,8 @@ async fn an_unreadable_field_gets_its_default_and_is_named(fresh: Fresh) {
     let all = [
         zone(),
         odd("name", doc! {"name": 7}, "name", "x'ff'"),
-        odd("locale", doc! {"locale": ["de"]}, "locale", "7.5"),
-        odd("brand", doc! {"brand": 7}, "brand", "7"),
+        odd("locale", doc! {"locale": ["de"]}, "locale", "x'ff'"),
+        odd("brand", doc! {"brand": 7}, "brand", "x'ff'"),
         odd(
             "confirmed",
             doc! {"confirmed": "perhaps"},
