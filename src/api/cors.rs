@@ -105,8 +105,8 @@ pub(super) async fn refuse<B: MessageBody>(
     Ok(req.error_response(problem).map_into_right_body())
 }
 
-/// Returns the origin of a cross-origin page: of a preflight, or of a request without a key that the
-/// browser marks as cross-site. Other requests passed a preflight, or no page sent them.
+/// Returns the origin of a cross-origin page: of a preflight, or of a request without a key that
+/// the browser marks as cross-site. Other requests passed a preflight, or no page sent them.
 fn foreign(req: &ServiceRequest) -> Option<&str> {
     let headers = req.headers();
     let origin = headers.get(header::ORIGIN)?.to_str().ok()?;

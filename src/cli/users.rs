@@ -33,8 +33,8 @@ enum Verb {
     Export(One),
     /// Delete the user, what waits for them, and their name in events
     ///
-    /// Repeat it if it fails; it goes on where it stopped. Archived days, exports, written emails and
-    /// logs are not searched.
+    /// Repeat it if it fails; it goes on where it stopped. Archived days, exports, written emails
+    /// and logs are not searched.
     Erase(One),
 }
 

@@ -108,8 +108,8 @@ pub trait Deliveries: Send + Sync {
     async fn release(&self, which: &Waits<'_>) -> Result<()>;
 
     /// Corrects rows, each delivery at most once in a call: a closed one that is unknown, or failed
-    /// and is tried again, and a pending one that is canceled. The answers are in the order asked. Durable
-    /// before it returns.
+    /// and is tried again, and a pending one that is canceled. The answers are in the order of the
+    /// request. Durable before it returns.
     async fn correct(
         &self,
         now: DateTime<Utc>,

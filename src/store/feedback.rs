@@ -22,8 +22,8 @@ pub trait Suppressions: Send + Sync {
     /// ([`Suppression::outweighs`]), under any race; of two for one address in one call, too.
     async fn suppress(&self, suppressions: &[Suppression]) -> Result<()>;
 
-    /// The suppressions of these addresses that are not lifted, in the order of the request. One read, by index: for a page of
-    /// people at once.
+    /// The suppressions of these addresses that are not lifted, in the order of the request. One
+    /// read, by index, for a page of users at once.
     async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>>;
 
     /// A page of the list: ascending by address as it is written there, after this one, at most

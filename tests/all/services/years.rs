@@ -376,8 +376,8 @@ impl Year {
         );
     }
 
-    /// No batch of Dee ends in quiet hours, unless it was deferred until the end of earlier ones and
-    /// nothing ran by then.
+    /// No batch of Dee ends in quiet hours, unless it was deferred until the end of earlier ones
+    /// and nothing ran by then.
     async fn check_quiet_hours(&mut self) {
         let hers = BatchFilter {
             user: Some(user("dee")),
