@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chrono::TimeDelta;
+use chrono::{SecondsFormat, TimeDelta};
 use futures::FutureExt;
 
 use super::owed::OwedDays;
@@ -22,6 +22,7 @@ use crate::wire::archive::{DayReport, Fate};
 mod file;
 mod hold;
 
+pub(super) use file::restore_lines;
 pub use file::{Summary, part_of};
 pub(super) use hold::name as lease_of;
 
@@ -197,21 +198,27 @@ impl Archive {
         Ok(left)
     }
 
-    /// Brings an exported day back, exactly; the whole file is verified before anything is written.
+    /// Brings an exported day back; the whole file is verified before anything is written. A stack
+    /// that begins with the file's entries is complete, so a restore that died is resumed. Where
+    /// another writer began a stack, the file's entries go behind it.
     pub async fn restore(&self, path: &Path, progress: &dyn Watcher) -> Result<Summary> {
         let summary = file::verify(path)?;
         let work = async {
             self.days.fix_day(summary.day).await?;
-            file::restore(self.days.as_ref(), path, &summary, progress).await?;
-            // Somebody may be owed something of it.
-            Ok(self.owed.disturb(summary.day, self.clock.now()).await?)
+            // Events of it may have to be mailed, also if this process dies in between.
+            self.owed.disturb(summary.day, self.clock.now()).await?;
+            let restored = file::restore(self.days.as_ref(), path, &summary, progress).await;
+            self.owed.disturb(summary.day, self.clock.now()).await?;
+            restored
         };
         match self.holding(summary.day, work.boxed()).await? {
             Some(()) => Ok(summary),
             None => Err(Error::Conflict(format!(
-                "{} is being archived or restored by another process; nothing of {} was restored",
+                "{} is being archived or restored by another process; nothing of {} was restored. \
+                 If that process died, its lease ends at {}; then repeat the command",
                 summary.day,
-                path.display()
+                path.display(),
+                hold::free_at(self.clock.now()).to_rfc3339_opts(SecondsFormat::Secs, true),
             ))),
         }
     }

@@ -192,7 +192,7 @@ pub type RawStack = String;
 pub enum Meeting {
     /// It must be the same.
     Same,
-    /// What was exported later stands behind it: of a day that stood again after it was exported.
+    /// Its entries belong there once: behind those of other writers, unless the stack has them.
     Behind,
 }
 

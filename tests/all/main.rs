@@ -8,6 +8,7 @@
 #![allow(unreachable_pub)]
 
 mod api;
+mod archive_faults;
 mod cli;
 mod crash;
 mod cycle;

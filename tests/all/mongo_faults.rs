@@ -28,12 +28,12 @@ fn commands(names: &str) -> Vec<&str> {
 }
 
 /// Applied, and then reported as failed because the primary is on its way down.
-fn unheard(command: &str) -> Document {
+pub(crate) fn unheard(command: &str) -> Document {
     doc! {"failCommands": commands(command), "writeConcernError": {"code": 91, "errmsg": "shutting down"}}
 }
 
 /// Refused with this code before anything is done.
-fn refused(command: &str, code: i32) -> Document {
+pub(crate) fn refused(command: &str, code: i32) -> Document {
     doc! {"failCommands": commands(command), "errorCode": code}
 }
 

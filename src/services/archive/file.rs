@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::Day;
 use crate::private;
 use crate::services::{Error, Result, Watcher};
-use crate::store::{DaySum, Days, Meeting, RawStack, Summing};
+use crate::store::{self, DaySum, Days, Meeting, RawStack, Summing};
 
 /// What an exported day holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -258,7 +258,11 @@ pub(super) fn verify(file: &Path) -> Result<Summary> {
     Ok(tidings)
 }
 
-/// Puts the documents of a verified file back.
+/// Puts the documents of a verified file back. One that cannot be restored keeps no other out.
+///
+/// # Errors
+///
+/// Returns the first document's error after all others were restored.
 pub(super) async fn restore(
     days: &dyn Days,
     file: &Path,
@@ -266,12 +270,8 @@ pub(super) async fn restore(
     progress: &dyn Watcher,
 ) -> Result<()> {
     progress.total(summary.stacks);
+    let mut refused = None;
     let damaged = |error: std::io::Error| Error::file(format!("reading {}", file.display()), error);
-    let meeting = if summary.part == 1 {
-        Meeting::Same
-    } else {
-        Meeting::Behind
-    };
     let mut lines = lines(file)?.take(summary.stacks as usize).peekable();
     let (mut chunk, mut bytes) = (Vec::<RawStack>::new(), 0);
     while let Some(line) = lines.next() {
@@ -279,13 +279,36 @@ pub(super) async fn restore(
         bytes += line.len();
         chunk.push(line);
         if chunk.len() == CHUNK || bytes >= CHUNK_BYTES || lines.peek().is_none() {
-            days.restore_day(summary.day, &chunk, meeting).await?;
+            let errors = restore_lines(days, summary.day, &chunk, Meeting::Behind).await?;
+            refused = refused.or(errors.into_iter().next());
             progress.advance(chunk.len() as u64);
             chunk.clear();
             bytes = 0;
         }
     }
-    Ok(())
+    refused.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Restores these documents. Where one is refused, restores the others and returns the errors.
+pub(in crate::services) async fn restore_lines(
+    days: &dyn Days,
+    day: Day,
+    lines: &[RawStack],
+    meeting: Meeting,
+) -> store::Result<Vec<store::Error>> {
+    match days.restore_day(day, lines, meeting).await {
+        Err(error) if !error.is_outage() => {}
+        restored => return restored.map(|()| Vec::new()),
+    }
+    let mut refused = Vec::new();
+    for line in lines {
+        let one = std::slice::from_ref(line);
+        match days.restore_day(day, one, meeting).await {
+            Err(error) if !error.is_outage() => refused.push(error),
+            restored => restored?,
+        }
+    }
+    Ok(refused)
 }
 
 fn lines(file: &Path) -> Result<Lines<impl BufRead + Send + use<>>> {

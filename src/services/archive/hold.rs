@@ -13,8 +13,13 @@ use super::Archive;
 use crate::domain::{Day, Lease};
 use crate::services::{Error, Result};
 
-/// How long nobody else touches a day whose owner is not heard of.
-const LEASE: TimeDelta = TimeDelta::minutes(5);
+/// How long a day belongs to a process that died. Living ones extend their lease every 20 seconds.
+const LEASE: TimeDelta = TimeDelta::minutes(1);
+
+/// The moment at which a lease that is held now ends at the latest, unless its owner extends it.
+pub(super) fn free_at(now: DateTime<Utc>) -> DateTime<Utc> {
+    now + LEASE
+}
 
 impl Archive {
     /// Does the work under the day's lease; nothing if somebody else has it.

@@ -8,6 +8,7 @@ use futures::TryStreamExt;
 
 use super::{Mover, unmoved};
 use crate::domain::Day;
+use crate::services::archive::restore_lines;
 use crate::services::crash::point;
 use crate::services::{Result, Watcher};
 use crate::store::{Kept, Kind, Meeting, MoveNote, RawStack, Reached};
@@ -97,17 +98,9 @@ impl Mover {
     }
 
     async fn restore(&self, day: Day, lines: &[RawStack], account: &mut Account) -> Result<()> {
-        match self.target.restore_day(day, lines, Meeting::Same).await {
-            Err(error) if !error.is_outage() => {}
-            restored => return Ok(restored?),
-        }
-        for line in lines {
-            let one = std::slice::from_ref(line);
-            match self.target.restore_day(day, one, Meeting::Same).await {
-                Err(error) if !error.is_outage() => unmoved(account, error.to_string()),
-                restored => restored?,
-            }
-        }
+        let refused = restore_lines(&*self.target, day, lines, Meeting::Same).await?;
+        let refused = refused.into_iter();
+        refused.for_each(|error| unmoved(account, error.to_string()));
         Ok(())
     }
 }

@@ -5,13 +5,15 @@
 //! [`super::behind`].
 
 use async_trait::async_trait;
-use bson::{RawDocumentBuf, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
+use mongodb::raw_batch_cursor::RawBatch;
 
 use super::aside::{ASIDE, asides_of};
 use super::bulk::{DUPLICATE, Verb};
 use super::patience::Failure;
+use super::scan::{Batches, REOPENED};
 use super::{Mongo, at_once};
 use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
@@ -104,35 +106,26 @@ impl Mongo {
 
     /// All documents of a collection of a day, in the order of their `_id`s, as lines.
     pub(super) fn lines(&self, day: Day, name: String) -> BoxStream<'_, Result<Vec<RawStack>>> {
-        let batches = async move {
-            let doing = format!("exporting {day}");
-            let cursor = self
-                .patiently(&doing, || {
-                    let documents = self.collection(&name);
-                    async move {
-                        let find = documents.find(doc! {}).sort(doc! {"_id": 1});
-                        self.batches_of(find.batch_size(CHUNK)).await
-                    }
-                })
-                .await?;
-            let lines = move |batch: mongodb::error::Result<_>| {
-                let failed = |error| Error::database(&doing, Failure::from(error));
-                let batch: mongodb::raw_batch_cursor::RawBatch = batch.map_err(failed)?;
-                let documents = batch.doc_slices().map_err(failed)?;
-                let line = |document: bson::error::Result<bson::RawBsonRef<'_>>| {
-                    let document = document.ok()?.as_document()?;
-                    Some(extjson::to_line(document))
-                };
-                let corrupt = || Error::corrupt(format!("a batch of {day}"), "it is no BSON");
-                let lines = documents.into_iter().map(line);
-                lines.map(|line| line.ok_or_else(corrupt)).collect()
-            };
-            Ok(cursor.map(lines))
+        let reader = LineReader {
+            store: self,
+            doing: format!("exporting {day}"),
+            name,
+            cursor: None,
+            rest: Some(doc! {}),
+            reopened: 0,
         };
-        stream::once(batches)
-            .try_flatten()
-            .try_filter(|lines: &Vec<RawStack>| std::future::ready(!lines.is_empty()))
-            .boxed()
+        stream::try_unfold(reader, LineReader::next).boxed()
+    }
+
+    async fn open_lines(&self, doing: &str, name: &str, rest: Document) -> Result<Batches> {
+        let open = self.patiently(doing, || {
+            let (documents, rest) = (self.collection(name), rest.clone());
+            async move {
+                let find = documents.find(rest).sort(doc! {"_id": 1});
+                self.batches_of(find.batch_size(CHUNK)).await
+            }
+        });
+        open.await
     }
 
     pub(super) async fn sum_of(&self, day: Day, name: &str) -> Result<DaySum> {
@@ -142,5 +135,70 @@ impl Mongo {
             chunk.iter().for_each(|line| summing.add(line));
         }
         Ok(summing.end())
+    }
+}
+
+/// Reads a day's documents as lines. Opens a lost cursor again behind the last document.
+struct LineReader<'a> {
+    store: &'a Mongo,
+    doing: String,
+    name: String,
+    cursor: Option<Batches>,
+    /// Finds the documents that were not read yet; `None` if the last `_id` cannot be compared.
+    rest: Option<Document>,
+    /// How often the cursor was opened again since it last returned a document.
+    reopened: u32,
+}
+
+impl LineReader<'_> {
+    async fn next(mut self) -> Result<Option<(Vec<RawStack>, Self)>> {
+        loop {
+            let mut cursor = match self.cursor.take() {
+                Some(cursor) => cursor,
+                None => {
+                    let rest = self.rest.clone().unwrap_or_default();
+                    self.store.open_lines(&self.doing, &self.name, rest).await?
+                }
+            };
+            let failure = match self.store.next_batch(&mut cursor).await {
+                Ok(None) => return Ok(None),
+                Ok(Some(batch)) => {
+                    let lines = self.read(&batch)?;
+                    self.cursor = Some(cursor);
+                    if lines.is_empty() {
+                        continue;
+                    }
+                    self.reopened = 0;
+                    return Ok(Some((lines, self)));
+                }
+                Err(failure) => failure,
+            };
+            self.reopened += 1;
+            if !failure.passing || self.rest.is_none() || self.reopened > REOPENED {
+                return Err(Error::database(&self.doing, failure));
+            }
+        }
+    }
+
+    fn read(&mut self, batch: &RawBatch) -> Result<Vec<RawStack>> {
+        let corrupt = || Error::corrupt(format!("a batch of {}", self.name), "it is no BSON");
+        let documents = batch
+            .doc_slices()
+            .map_err(|error| Error::database(&self.doing, Failure::from(error)))?;
+        let (mut lines, mut last) = (Vec::new(), None);
+        for document in documents {
+            let document = document.map_err(|_| corrupt())?;
+            let document = document.as_document().ok_or_else(corrupt)?;
+            lines.push(extjson::to_line(document));
+            last = Some(document);
+        }
+        if let Some(last) = last {
+            let id = last.get("_id").ok().flatten();
+            let id = id.and_then(|id| Bson::try_from(id).ok());
+            // `$gt` alone compares values of one type only.
+            let behind = |id| doc! {"$expr": {"$gt": ["$_id", {"$literal": id}]}};
+            self.rest = id.map(behind);
+        }
+        Ok(lines)
     }
 }

@@ -35,10 +35,10 @@ const AHEAD: usize = 1;
 /// A chunk of people ends early where they have more entries than so many each, on average.
 const ENTRIES_EACH: usize = 50;
 /// How often a cursor is opened again without having given anything new.
-const REOPENED: u32 = 5;
+pub(super) const REOPENED: u32 = 5;
 
 /// A cursor's batches.
-type Batches = BoxStream<'static, mongodb::error::Result<RawBatch>>;
+pub(super) type Batches = BoxStream<'static, mongodb::error::Result<RawBatch>>;
 
 /// Which users, by the text of their ids.
 #[derive(Debug, Clone)]
@@ -87,6 +87,18 @@ struct Found {
 }
 
 impl Mongo {
+    /// Returns the cursor's next batch; `None` at its end.
+    pub(super) async fn next_batch(
+        &self,
+        cursor: &mut Batches,
+    ) -> std::result::Result<Option<RawBatch>, Failure> {
+        let limit = self.0.options.attempt;
+        match tokio::time::timeout(limit, cursor.try_next()).await {
+            Ok(batch) => Ok(batch?),
+            Err(_) => Err(Failure::silent(limit)),
+        }
+    }
+
     pub(super) fn scan_window(
         &self,
         window: Window,
@@ -220,12 +232,10 @@ impl Reader {
         while let Some(filter) = self.range.filter(self.id.form) {
             let mut cursor = self.open(&filter).await?;
             let failure = loop {
-                let limit = self.store.0.options.attempt;
-                let batch = match tokio::time::timeout(limit, cursor.next()).await {
+                let batch = match self.store.next_batch(&mut cursor).await {
                     Ok(None) => return Ok(()),
-                    Ok(Some(Ok(batch))) => batch,
-                    Ok(Some(Err(error))) => break Failure::from(error),
-                    Err(_) => break Failure::silent(limit),
+                    Ok(Some(batch)) => batch,
+                    Err(failure) => break failure,
                 };
                 let mut decoding = Decoding::of(&batch, &self.doing)?;
                 while let Some((found, last)) = decoding.piece(self.id, self.wanted.as_deref())? {

@@ -4,13 +4,15 @@ use std::path::Path;
 
 use chrono::TimeDelta;
 use tidings::app::App;
-use tidings::domain::Day;
+use tidings::clock::Clock;
+use tidings::domain::{Day, Entry};
 use tidings::services::archive::{Effect, Protection, Request};
 use tidings::services::{Silent, notify};
+use tidings::store::{DaySum, Meeting, Summing};
 use tidings::wire::archive::{DayReport, Fate};
 
-use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
+use crate::support::{Fresh, event, id, lease, new_marker, push_to, user};
 
 on_both_stores! {
     days_in_the_window_and_young_days_stay_whatever_is_asked
@@ -20,6 +22,8 @@ on_both_stores! {
     a_rehearsal_drops_nothing
     an_exported_day_comes_back_exactly
     a_damaged_export_restores_nothing
+    a_restore_that_died_halfway_resumes_after_other_writers
+    a_stack_that_cannot_be_restored_keeps_no_other_out
 }
 
 pub fn request(export: Option<&Path>) -> Request {
@@ -220,4 +224,89 @@ async fn a_damaged_export_restores_nothing(fresh: Fresh) {
         );
         assert!(days(&town).await.is_empty());
     }
+}
+
+async fn a_restore_that_died_halfway_resumes_after_other_writers(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+    let day = first_day();
+    let before = fresh.exported(day).await;
+    let (ada, ben) = (user("ada"), user("ben"));
+    let [ada_was, ben_was] = [
+        fresh.entries_of(&ada, day).await,
+        fresh.entries_of(&ben, day).await,
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let file = exported(&town, folder.path()).await;
+    // A process restored one stack and died with the lease; a digest and a fan-out wrote after it.
+    let now = town.clock.now();
+    let dead = lease("dead", now + TimeDelta::minutes(1));
+    assert!(fresh.lease("day:20140419", &dead, now).await.unwrap());
+    fresh
+        .restore_day(day, &before[..1], Meeting::Behind)
+        .await
+        .unwrap();
+    let marker = new_marker(&ada, day, id(90), ada_was.len() as u32);
+    fresh
+        .write_markers(std::slice::from_ref(&marker))
+        .await
+        .unwrap();
+    fresh
+        .push(day, 1_000, &push_to(&ben, vec![event("a9", 7)]))
+        .await
+        .unwrap();
+
+    let leased = town.process().archive().restore(&file, &Silent).await;
+    town.clock.advance(TimeDelta::minutes(1));
+    for _ in 0..2 {
+        town.process()
+            .archive()
+            .restore(&file, &Silent)
+            .await
+            .unwrap();
+    }
+
+    let leased = leased.unwrap_err().to_string();
+    assert!(leased.contains("its lease ends at 2014-05-26T"), "{leased}");
+    let ada_is = fresh.entries_of(&ada, day).await;
+    assert_eq!(ada_is[..ada_was.len()], ada_was);
+    assert_eq!(ada_is.len(), ada_was.len() + 1);
+    let ben_is = fresh.entries_of(&ben, day).await;
+    assert_eq!(ben_is[0], Entry::Event(event("a9", 7)));
+    assert_eq!(ben_is.len(), ben_was.len() + 1);
+    assert_eq!(ben_is[1], ben_was[0]);
+}
+
+/// Writes an export of the first day that holds these lines.
+fn write_export(file: &Path, lines: &[String]) {
+    let mut summing = Summing::default();
+    lines.iter().for_each(|line| summing.add(line));
+    let DaySum { stacks, sha256 } = summing.end();
+    let trailer =
+        format!(r#"{{"tidings":{{"day":"20140419","stacks":{stacks},"sha256":"{sha256}"}}}}"#);
+    let text: String = lines
+        .iter()
+        .chain([&trailer])
+        .flat_map(|line| [line.as_str(), "\n"])
+        .collect();
+    std::fs::write(file, zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap();
+}
+
+async fn a_stack_that_cannot_be_restored_keeps_no_other_out(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+    let day = first_day();
+    let before = fresh.exported(day).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = exported(&town, folder.path()).await;
+    let mut lines = before.clone();
+    lines.insert(0, r#"{"events":[]}"#.into());
+    write_export(&file, &lines);
+
+    let restored = town.process().archive().restore(&file, &Silent).await;
+
+    let error = restored.unwrap_err();
+
+    assert!(error.to_string().contains("a line of 20140419"), "{error}");
+    assert_eq!(fresh.exported(day).await, before);
 }
