@@ -123,7 +123,7 @@ pub enum Mark {
     Unread,
     /// They are put away.
     Archive,
-    /// They are not put away any more; whether they were read stays as it was.
+    /// They are not archived any more. Whether they were seen or read stays as it was before.
     Restore,
 }
 
@@ -189,7 +189,7 @@ impl Entries {
 /// What is known of one stack, by the places at which events stand.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StackMarks {
-    /// These were seen; those that were read or put away are among them.
+    /// These were seen; those that were read are among them.
     pub seen: Entries,
     /// These were read.
     pub read: Entries,
@@ -314,14 +314,13 @@ impl Done {
     }
 
     fn mark(&mut self, mark: Mark) {
-        // Whatever was done to it, it was shown.
-        self.seen = true;
         match mark {
-            Mark::Seen => {}
-            Mark::Read => self.read = true,
-            Mark::Unread => self.read = false,
-            Mark::Archive => self.archived = true,
-            Mark::Restore => self.archived = false,
+            Mark::Seen => self.seen = true,
+            Mark::Read | Mark::Unread => {
+                self.seen = true;
+                self.read = mark == Mark::Read;
+            }
+            Mark::Archive | Mark::Restore => self.archived = mark == Mark::Archive,
         }
     }
 }

@@ -176,6 +176,20 @@ fn what_is_unread_or_restored_stays_seen() {
     assert_eq!(state(Mark::Unread), ItemState::Seen);
 }
 
+#[test]
+fn an_unseen_item_that_is_archived_and_restored_is_unseen() {
+    let person = person(&[vec![Some(1), Some(2)]]);
+    let mut inbox = inbox();
+    for mark in [Mark::Archive, Mark::Restore] {
+        let all = Marked::Items(vec![place(0, 0), place(0, 1)]);
+        inbox.mark(&person, &window(), &all, mark, now());
+    }
+
+    assert_eq!(inbox.state(place(0, 0)), ItemState::Unseen);
+    assert_eq!(inbox.state(place(0, 1)), ItemState::Unseen);
+    assert!(inbox.stacks.is_empty());
+}
+
 fn marks() -> impl Strategy<Value = Mark> {
     prop_oneof![
         Just(Mark::Seen),
@@ -216,7 +230,9 @@ proptest! {
             };
             inbox.mark(&person, &window(), &which, mark, now());
             for one in meant {
-                seen.insert(one);
+                if !matches!(mark, Mark::Archive | Mark::Restore) {
+                    seen.insert(one);
+                }
                 match mark {
                     Mark::Seen => {}
                     Mark::Read => drop(read.insert(one)),
