@@ -71,6 +71,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a client whose connection ends may go on sending before it is cut.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a client may leave sent bytes unread before its connection is closed. Streams too.
+const UNREAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long requests in hand may take to end when the server is asked to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// Connections that may wait to be accepted.
@@ -246,6 +248,9 @@ fn socket(wanted: SocketAddr) -> std::io::Result<TcpListener> {
     };
     // A restart need not wait until the old process's connections are forgotten.
     socket.set_reuseaddr(true)?;
+    // Accepted connections inherit it. Other systems have no such option.
+    #[cfg(target_os = "linux")]
+    socket2::SockRef::from(&socket).set_tcp_user_timeout(Some(UNREAD_PATIENCE))?;
     socket.bind(wanted)?;
     socket.listen(BACKLOG)?.into_std()
 }
@@ -465,4 +470,22 @@ fn wrong_method(req: &HttpRequest, methods: &[&str]) -> Result<HttpResponse, Pro
 /// The answer to many records that were taken.
 fn taken(count: usize) -> HttpResponse {
     HttpResponse::Ok().json(Taken { taken: count })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_closed_once_its_client_does_not_read() {
+        let listener = socket("127.0.0.1:0".parse().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+
+        let (accepted, _) = listener.accept().unwrap();
+
+        let accepted = socket2::SockRef::from(&accepted);
+        let patience = accepted.tcp_user_timeout().unwrap();
+        assert_eq!(patience, Some(UNREAD_PATIENCE));
+    }
 }

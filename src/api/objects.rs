@@ -12,7 +12,7 @@ use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
 use super::{body, taken};
 use crate::app::App;
-use crate::domain::{ModelName, Object, ObjectId, ObjectKey, Point, moment};
+use crate::domain::{Json, ModelName, Object, ObjectId, ObjectKey, Point, moment};
 use crate::services::objects::key_of;
 use crate::wire::object::ObjectView;
 
@@ -32,7 +32,7 @@ struct ObjectInput {
     at: Option<DateTime<Utc>>,
     place: Option<Point>,
     #[serde(default)]
-    data: serde_json::Value,
+    data: Json,
 }
 
 fn yes() -> bool {

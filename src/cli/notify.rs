@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::domain::details::Actor;
 use crate::domain::{
     Audience, BrandName, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid,
-    ObjectId, Point, UserId,
+    Json, ObjectId, Point, UserId,
 };
 use crate::services::notify::Request;
 use crate::wire::event::{Notified, Receipt};
@@ -71,7 +71,7 @@ pub(super) struct Args {
     text: Option<String>,
     /// Whatever else your feed shows, up to 2 KiB of JSON
     #[arg(long, value_name = "JSON", value_parser = json)]
-    data: Option<serde_json::Value>,
+    data: Option<Json>,
     /// When it happened, which decides the day it goes to; now if left out
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     at: Option<DateTime<Utc>>,
@@ -94,7 +94,7 @@ struct Near {
     km: f64,
 }
 
-fn json(text: &str) -> Result<serde_json::Value, String> {
+fn json(text: &str) -> Result<Json, String> {
     serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 

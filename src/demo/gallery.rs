@@ -181,16 +181,13 @@ impl Gallery {
         };
         let url = self.page_of(&work.id);
         // Batches use this title, if a user chooses batches for comments.
-        let about = [("title", &work.title), ("url", &url)].map(|(name, value)| {
-            let value = serde_json::Value::from(value.as_str());
-            (name.to_owned(), value)
-        });
-        let about = serde_json::Value::Object(about.into_iter().collect());
+        let about = [("title", work.title.as_str()), ("url", url.as_str())];
+        let about = serde_json::Value::from_iter(about);
         let object = Object {
             title: Some(format!("Comment on {}", work.title)),
             url: Some(url),
             by: Some(name),
-            data: serde_json::Value::Object([("about".to_owned(), about)].into_iter().collect()),
+            data: serde_json::Value::from_iter([("about", about)]).into(),
             ..Object::bare(ObjectKey::stored(format!("Comment:{comment}")))
         };
         app.objects().put(vec![object]).await?;

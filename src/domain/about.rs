@@ -6,8 +6,12 @@
 //! four comments whose objects are called `Budget` are about one budget, and any other to stand for
 //! itself ([`About::of`]); feeds take it to be about who it is by ([`key`]).
 
-use serde_json::Value;
+use std::borrow::Cow;
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::json::fields;
 use super::object::Object;
 use super::policy::Phrase;
 
@@ -33,43 +37,73 @@ pub enum About {
 }
 
 /// What an object says that it is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Said<'a> {
-    title: &'a str,
-    url: Option<&'a str>,
+    title: Cow<'a, str>,
+    url: Option<Cow<'a, str>>,
 }
+
+/// The part of an object's `data` that says what the object is about. The rest is passed over.
+#[derive(Deserialize)]
+struct AboutField<'a> {
+    #[serde(borrow)]
+    about: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct TitleAndUrl<'a> {
+    #[serde(borrow, default)]
+    title: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    url: Option<&'a RawValue>,
+}
+
+/// A text in JSON; borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> Said<'a> {
     fn of(object: &'a Object) -> Option<Self> {
-        let about = object.data.get("about")?;
-        let field = |name: &str| about.get(name).and_then(text);
-        let (title, url) = (text(about).or_else(|| field("title"))?, field("url"));
-        Some(Self { title, url })
+        let about = object.data.fields::<AboutField<'_>>()?.about;
+        if let Some(title) = text(about) {
+            return Some(Self { title, url: None });
+        }
+        let TitleAndUrl { title, url } = fields(about.get())?;
+        Some(Self {
+            title: text(title?)?,
+            url: url.and_then(text),
+        })
     }
 
     /// What tells it from anything else.
-    fn key(self) -> &'a str {
+    fn key(self) -> Cow<'a, str> {
         self.url.unwrap_or(self.title)
     }
 }
 
-fn text(value: &Value) -> Option<&str> {
-    let text = value.as_str()?.trim();
+/// Returns a text without the spaces around it; `None` for an empty text and any other value.
+pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+    let Text(text) = serde_json::from_str(value.get()).ok()?;
+    let text = match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
+        Cow::Owned(text) => Cow::Owned(text.trim().to_owned()),
+    };
     (!text.is_empty()).then_some(text)
 }
 
 /// What to call an object, or what it is about where nobody gave it a title.
-pub fn title(object: &Object) -> Option<&str> {
-    let own = object.title.as_deref();
+pub fn title(object: &Object) -> Option<Cow<'_, str>> {
+    let own = object.title.as_deref().map(Cow::Borrowed);
     own.or_else(|| Said::of(object).map(|said| said.title))
 }
 
 /// What an object is about, for groups of feeds: what it says; else who it is by; else itself, by
 /// its key. Marks of groups and requests for their items name them so.
-pub fn key(object: &Object) -> &str {
+pub fn key(object: &Object) -> Cow<'_, str> {
     let said = Said::of(object).map(Said::key);
     let by = || object.by.as_deref().filter(|by| !by.is_empty());
-    said.or_else(by).unwrap_or(object.key.as_str())
+    let own = || Cow::Borrowed(by().unwrap_or(object.key.as_str()));
+    said.unwrap_or_else(own)
 }
 
 impl About {
@@ -77,8 +111,8 @@ impl About {
     pub(super) fn of(object: &Object, phrase: Option<&Phrase>) -> Self {
         if let Some(Said { title, url }) = Said::of(object) {
             return Self::Other {
-                title: title.to_owned(),
-                url: url.map(str::to_owned),
+                title: title.into_owned(),
+                url: url.map(Cow::into_owned),
             };
         }
         let title = object.title.as_deref().map(str::trim);
@@ -125,7 +159,7 @@ fn page(url: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::domain::ObjectKey;
@@ -133,10 +167,10 @@ mod tests {
     fn told(data: Value) -> (String, About) {
         let object = Object {
             by: Some("Ada".into()),
-            data,
+            data: data.into(),
             ..Object::bare(ObjectKey::stored("Comment:c1"))
         };
-        (key(&object).to_owned(), About::of(&object, None))
+        (key(&object).into_owned(), About::of(&object, None))
     }
 
     #[test]

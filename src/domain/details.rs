@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::audience::{Audience, Selector};
 use super::brand::BrandName;
+use super::json::Json;
 use super::link;
 use super::name::{FollowKey, Invalid, UserId};
 
@@ -118,8 +118,8 @@ pub struct Details {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Whatever else the application's feed shows, passed through: up to [`MAX_DATA`] bytes.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub data: Value,
+    #[serde(default, skip_serializing_if = "Json::is_null")]
+    pub data: Json,
     /// Why it concerns people: see [`Details::reason_of`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -147,11 +147,7 @@ impl Details {
                 return Err(Invalid::new("text", text.escape_debug(), why));
             }
         }
-        let bytes = if self.data.is_null() {
-            0
-        } else {
-            self.data.to_string().len()
-        };
+        let bytes = self.data.bytes();
         if bytes > MAX_DATA {
             let why = format!("bytes is more than the {MAX_DATA} that an event's data has");
             return Err(Invalid::limit("data of", bytes, why));
@@ -170,6 +166,18 @@ impl Details {
                 _ => FOLLOWS.trim_end().to_owned(),
             },
         }
+    }
+
+    /// Returns the bytes of its texts, by which caches are bounded.
+    pub fn bytes(&self) -> usize {
+        let actor = self.actor.as_ref().map_or(0, |actor| {
+            let texts = [&actor.name, &actor.url, &actor.image];
+            let texts = texts.into_iter().flatten().map(String::len);
+            actor.id.as_str().len() + texts.sum::<usize>()
+        });
+        let texts = [&self.text, &self.reason].into_iter().flatten();
+        let keys = self.keys.iter().map(|key| key.as_str().len());
+        actor + texts.map(String::len).chain(keys).sum::<usize>() + self.data.bytes()
     }
 
     /// The key whose followers it concerns, where that is one.
@@ -201,20 +209,20 @@ impl Details {
         self.actor == other.actor
             && self.brand == other.brand
             && self.text == other.text
-            && self.data == other.data
+            && self.data.is_same(&other.data)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn refused(text: Option<&str>, data: Value) -> Option<String> {
         let details = Details {
             text: text.map(str::to_owned),
-            data,
+            data: data.into(),
             ..Details::default()
         };
         details.check().err().map(|why| why.to_string())

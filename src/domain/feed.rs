@@ -150,7 +150,7 @@ impl Query {
     /// Whether what happened to this object is asked for.
     pub fn is_about(&self, object: &Object) -> bool {
         let asked = self.about.as_deref();
-        asked.is_none_or(|asked| about::key(object) == asked)
+        asked.is_none_or(|asked| about::key(object) == *asked)
     }
 
     /// Whether these stacks hold all that the cursors were given for.

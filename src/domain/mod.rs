@@ -27,6 +27,7 @@ pub mod feedback;
 pub mod group;
 pub mod id;
 pub mod inbox;
+pub mod json;
 pub mod lease;
 pub mod link;
 pub mod locale;
@@ -69,6 +70,7 @@ pub use fanout::{Counts, Fanout, FanoutState, Progress};
 pub use feedback::{Feedback, ReportCounts, ReportKind};
 pub use id::Id;
 pub use inbox::Inbox;
+pub use json::Json;
 pub use lease::Lease;
 pub use mute::{Mute, Mutes};
 pub use name::{

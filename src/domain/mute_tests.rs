@@ -121,11 +121,11 @@ fn nobody_has_more_than_a_thousand() {
 fn a_subject_is_an_object_what_it_is_about_or_what_is_followed() {
     let phrase: Phrase = "commented on".parse().unwrap();
     let key = ObjectKey::stored("Comment:c1");
-    let object = |title: &str, url: &str, data| Object {
+    let object = |title: &str, url: &str, data: serde_json::Value| Object {
         title: Some(title.into()),
         url: Some(url.into()),
         by: Some("Ada".into()),
-        data,
+        data: data.into(),
         ..Object::bare(key.clone())
     };
     let said = object(

@@ -4,6 +4,7 @@
 //! `Model:id` is the object's key. Whether an object still applies is asked whenever it is shown or
 //! mailed, never stored on a stack.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::about;
 use super::audience::Point;
+use super::json::Json;
 use super::link;
 use super::moment;
 use super::name::{Invalid, ModelName, ObjectId};
@@ -130,9 +132,9 @@ pub struct Object {
     /// Where it is; audiences near a point go by people's places, not by this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Point>,
-    /// Whatever else the templates of the application want, passed through.
-    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
-    pub data: serde_json::Value,
+    /// Anything else that the application's templates and feeds want, passed through.
+    #[serde(default, skip_serializing_if = "Json::is_null")]
+    pub data: Json,
 }
 
 fn yes() -> bool {
@@ -151,7 +153,7 @@ impl Object {
             by: None,
             at: None,
             place: None,
-            data: serde_json::Value::Null,
+            data: Json::default(),
         }
     }
 
@@ -181,10 +183,7 @@ impl Object {
                 return Err(Invalid::limit(what, bytes, why));
             }
         }
-        let bytes = match &self.data {
-            serde_json::Value::Null => 0,
-            data => data.to_string().len(),
-        };
+        let bytes = self.data.bytes();
         if bytes > MAX_DATA {
             let why = format!(
                 "bytes of JSON is more than the {MAX_DATA} that can be kept; keep there what mails show, and the rest elsewhere"
@@ -195,8 +194,15 @@ impl Object {
     }
 
     /// What to call it: its title, or that of what it is about, or its key.
-    pub fn label(&self) -> &str {
-        about::title(self).unwrap_or(self.key.as_str())
+    pub fn label(&self) -> Cow<'_, str> {
+        about::title(self).unwrap_or(Cow::Borrowed(self.key.as_str()))
+    }
+
+    /// Returns the bytes of its texts, by which caches are bounded.
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.title, &self.url, &self.image, &self.by];
+        let texts = texts.into_iter().flatten().map(String::len);
+        self.key.as_str().len() + texts.sum::<usize>() + self.data.bytes()
     }
 }
 

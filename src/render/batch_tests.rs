@@ -9,7 +9,9 @@ use super::tests::{at, site, titled, whole, work};
 use super::*;
 use crate::domain::batch::Item as Kept;
 use crate::domain::content::gather;
-use crate::domain::{BatchKey, Event, Id, Object, ObjectId, ObjectKey, Policies, Policy, UserId};
+use crate::domain::{
+    BatchKey, Event, Id, Json, Object, ObjectId, ObjectKey, Policies, Policy, UserId,
+};
 
 pub(super) fn policies() -> Policies {
     let policy = |heading: &str, phrase: Option<&str>| Policy {
@@ -110,7 +112,7 @@ pub(super) fn said(by: &str, words: &str, about: &str) -> (&'static str, Object)
             slug(about),
             slug(by)
         )),
-        data: json!({"about": {"title": about, "url": format!("https://www.example.org/{}", slug(about))}}),
+        data: json!({"about": {"title": about, "url": format!("https://www.example.org/{}", slug(about))}}).into(),
         ..titled(words)
     };
     ("Comment", object)
@@ -120,6 +122,7 @@ pub(super) fn said(by: &str, words: &str, about: &str) -> (&'static str, Object)
 pub(super) fn on(by: &str, about: &str) -> (&'static str, Object) {
     let (kind, object) = said(by, about, about);
     let data = serde_json::Value::Null;
+    let data = data.into();
     (kind, Object { data, ..object })
 }
 
@@ -393,11 +396,11 @@ fn what_comes_from_outside_stays_in_its_place_in_a_batch() {
         by: Some("Eve\r\nBcc: eve@example.org\u{202e}<u>".into()),
         url: Some("https://www.example.org/?a=1&b=\"><script>".into()),
         image: Some("javascript:alert(1)".into()),
-        data: json!({"about": {"title": "<b>Bud\nget", "url": "javascript:alert(1)"}}),
+        data: json!({"about": {"title": "<b>Bud\nget", "url": "javascript:alert(1)"}}).into(),
         ..titled("")
     };
     let on_page = Object {
-        data: serde_json::Value::Null,
+        data: Json::default(),
         ..hostile.clone()
     };
     for events in [

@@ -10,6 +10,7 @@
 
 mod catalogs;
 mod color;
+mod data;
 mod ends;
 mod following;
 mod inline;
@@ -23,6 +24,7 @@ mod sample;
 mod sentence;
 mod speech;
 mod stray;
+mod template_limits;
 mod templates;
 mod text;
 mod view;

@@ -74,7 +74,7 @@ fn what_takes_place_says_when_and_where() {
     let show = |hours: i64, place: serde_json::Value| {
         let object = Object {
             at: Some(at() + TimeDelta::hours(hours)),
-            data: json!({ "place": place }),
+            data: json!({ "place": place }).into(),
             ..titled("Ruins")
         };
         let rendered = render(&content(vec![("Work", object)], 0));

@@ -101,7 +101,8 @@ pub(super) fn batches(
         ..Policy::default()
     };
     let policies = Policies::new([(EventType::stored("Comment"), phrased)]);
-    let known = |n: usize| Object {
+    let known = |n: usize| {
+        Object {
         title: Some(format!("Sample {}", n % 2)),
         url: Some(format!("https://example.org/sample#{n}")),
         image: Some("https://example.org/sample.jpg".into()),
@@ -113,8 +114,10 @@ pub(super) fn batches(
             }
             1 => serde_json::json!({"place": "Somewhere"}),
             _ => serde_json::Value::Null,
-        },
+        }
+        .into(),
         ..bare(0)
+    }
     };
     let key = BatchKey::Chosen(ChosenKey::new("sample")?);
     let user = User::new(UserId::stored("sample"));

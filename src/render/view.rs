@@ -18,7 +18,7 @@ use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
 use super::voice::Voice;
 use super::wording::{further, heading, mandatory, named_by, news, says, things};
-use super::{Links, Mail, Site};
+use super::{Links, Mail, Site, data};
 use crate::domain::content::{About, Group, Item, Section};
 use crate::domain::{Cadence, Invalid, Occasion, Stop};
 
@@ -217,7 +217,7 @@ struct ItemView<'a> {
     /// Where it takes place, by name: `data.place` of the object.
     place: Option<String>,
     /// What the application keeps with the object.
-    data: &'a serde_json::Value,
+    data: Value,
 }
 
 impl<'a> MailView<'a> {
@@ -370,7 +370,7 @@ impl<'a> Mail<'a> {
         let title = object.title.as_deref();
         let details = item.details.as_deref();
         let text = details.and_then(|details| details.text.as_deref());
-        let place = object.data.get("place").and_then(serde_json::Value::as_str);
+        let place = data::place_in(&object.data);
         ItemView {
             kind: section.kind.as_str(),
             heading,
@@ -389,8 +389,8 @@ impl<'a> Mail<'a> {
                 .at
                 .filter(|at| *at - item.at > AT_ONCE)
                 .map(|at| voice.takes_place(at, self.at, self.tz)),
-            place: place.and_then(|place| words(place, NAME)),
-            data: &object.data,
+            place: place.and_then(|place| words(&place, NAME)),
+            data: data::value_of(&object.data),
         }
     }
 

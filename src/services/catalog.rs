@@ -24,8 +24,10 @@ use crate::domain::{
 };
 use crate::store::{Directory, Journal, Objects, Result, Retractions};
 
-/// What is remembered is forgotten when it has grown to this many objects.
-const REMEMBERED: usize = 200_000;
+/// What is remembered is forgotten when it has grown to this many bytes.
+const REMEMBERED: usize = 64 << 20;
+/// About the bytes of what is remembered of an event besides the texts of its object and details.
+const EACH: usize = 320;
 /// Objects asked for in one look-up.
 const AT_ONCE: usize = 1_000;
 
@@ -125,6 +127,7 @@ pub struct Catalog {
     details: HashMap<Id, Option<Arc<Details>>>,
     /// The names of user records that were read for actors without one.
     names: HashMap<UserId, Option<String>>,
+    /// The bytes of what is remembered.
     size: usize,
     /// When the oldest of what came from the shelf was read, if anything did.
     as_of: Option<DateTime<Utc>>,
@@ -172,13 +175,14 @@ impl Catalog {
             }
             retracted.extend(self.first_asked(event));
         }
-        self.size += objects.len().max(retracted.len());
+        self.size += EACH * objects.len().max(retracted.len());
         let glances = self.glances(&objects);
         let (found, taken_back) = futures::try_join!(
             self.source.look_up(&objects),
             self.source.taken_back(&retracted)
         )?;
         for (event, record) in objects.iter().zip(found) {
+            self.size += record.as_ref().map_or(0, Object::bytes);
             self.known_mut(event).record = Some(record.map(Arc::new));
         }
         self.note_retracted(&retracted, taken_back);
@@ -273,7 +277,7 @@ impl Catalog {
                 Meant::Uncovered => stack.uncovered().for_each(|(_, event)| ask(event)),
             }
         }
-        self.size += asked.len();
+        self.size += EACH * asked.len();
         let taken_back = self.source.taken_back(&asked).await?;
         self.note_retracted(&asked, taken_back);
         if self.knows_retracted {
@@ -365,11 +369,12 @@ impl Catalog {
                 None => asked.push(id),
             }
         }
-        self.size += asked.len();
+        self.size += EACH * asked.len();
         let read = shelf.and_then(|shelf| shelf.invalidations());
         for ids in asked.chunks(AT_ONCE) {
             let found = journal.details(ids).await?;
             for (id, details) in ids.iter().zip(found) {
+                self.size += details.as_ref().map_or(0, Details::bytes);
                 let details = details.map(Arc::new);
                 if let (Some(shelf), Some(read)) = (shelf, read) {
                     shelf.keep_details(*id, details.clone(), read);

@@ -320,7 +320,7 @@ impl Explain {
                     };
                     let is_left_out = why != Why::Covered && covered.as_ref().is_some_and(left_out);
                     let why = if is_left_out { Why::LeftOut } else { why };
-                    let title = object.map(|object| object.label().to_owned());
+                    let title = object.map(|object| object.label().into_owned());
                     events.push(Fate {
                         position,
                         kind: event.t.to_string(),

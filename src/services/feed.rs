@@ -122,6 +122,18 @@ pub struct Request {
 
 /// The most items on a page.
 pub const MAX_LIMIT: usize = 200;
+/// A page ends before the item that brings its objects to more bytes, if it has any item.
+pub const MAX_PAGE_BYTES: usize = 2 << 20;
+
+/// How many of these belong on a page of at most `limit`, by the bytes of each: at least one.
+fn fitting(limit: usize, bytes: impl Iterator<Item = usize>) -> usize {
+    let mut all = 0;
+    let fits = bytes.take(limit).take_while(|bytes| {
+        all += bytes;
+        all <= MAX_PAGE_BYTES
+    });
+    fits.count().max(1)
+}
 
 impl Feeds {
     /// One page; a `limit` or `days` out of its range is refused as invalid.
@@ -154,8 +166,10 @@ impl Feeds {
             let object = object.filter(|object| request.query.is_about(object));
             shown.extend(object.map(|object| (entry, object)));
         }
-        let more = shown.len() > request.limit;
-        shown.truncate(request.limit);
+        let sizes = shown.iter().map(|(_, object)| object.bytes());
+        let fitting = fitting(request.limit, sizes);
+        let more = shown.len() > fitting;
+        shown.truncate(fitting);
         let events = shown.iter().map(|(entry, _)| entry.event);
         let mailed = self.load(&standing, &mut catalog, events).await?;
         let item = |(entry, object)| item(entry, object, &states, &mailed, &catalog);

@@ -8,6 +8,7 @@ pub mod activity;
 pub mod archive;
 pub mod audience;
 pub mod batches;
+mod byte_cache;
 pub mod catalog;
 pub mod clean;
 pub mod crash;

@@ -16,7 +16,7 @@ use crate::domain::audience::check_except;
 use crate::domain::details::Actor;
 use crate::domain::{
     Acceptance, Audience, BrandName, Brands, ChosenKey, Details, Event, EventType, Fanout,
-    FollowKey, Id, Invalid, ObjectId, Point, Policies, Selector, UserId, moment,
+    FollowKey, Id, Invalid, Json, ObjectId, Point, Policies, Selector, UserId, moment,
 };
 use crate::store::{self, Accepted, Journal};
 use crate::wire::event::Receipt;
@@ -289,7 +289,7 @@ pub struct EventInput {
     pub text: Option<String>,
     /// Whatever else the application's feed shows: up to 2 KiB of JSON.
     #[serde(default)]
-    pub data: serde_json::Value,
+    pub data: Json,
     /// When it happened; now if left out. It decides the day.
     #[serde(default, deserialize_with = "moment::read_if_any")]
     pub at: Option<DateTime<Utc>>,

@@ -16,6 +16,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 use tokio::sync::{Notify, watch};
 
+use super::byte_cache::ByteCache;
 use crate::clock::Clock;
 use crate::domain::{Day, ObjectKey, Poke, PokeKey, UserId};
 use crate::store::Pokes;
@@ -25,10 +26,8 @@ const PEOPLE: usize = 1 << 16;
 const OBJECTS: usize = 1 << 12;
 /// An answer about more objects than this is looked at again whenever any object changes.
 const FEW: usize = 128;
-/// Answers are kept in so many parts, each with a lock of its own.
-const PARTS: usize = 64;
-/// Answers a part keeps; one that is full is emptied.
-const ANSWERS: usize = 2_048;
+/// The most bytes of all answers' tags.
+const ANSWERS: usize = 8 << 20;
 /// How long it rests before it listens again, where that broke.
 const REST: Duration = Duration::from_secs(1);
 
@@ -47,7 +46,7 @@ pub struct Polls {
     /// How long the store took lately for an answer, in microseconds.
     slowness: AtomicU64,
     hasher: RandomState,
-    answers: Vec<Mutex<HashMap<u64, Known>>>,
+    answers: ByteCache<Known>,
     waiting: Mutex<HashMap<PokeKey, Vec<Arc<Notify>>>>,
 }
 
@@ -128,7 +127,7 @@ impl Polls {
             any_object: AtomicU64::new(0),
             slowness: AtomicU64::new(0),
             hasher: RandomState::new(),
-            answers: (0..PARTS).map(|_| Mutex::default()).collect(),
+            answers: ByteCache::new(ANSWERS),
             waiting: Mutex::default(),
         }
     }
@@ -281,11 +280,11 @@ impl Polls {
             about,
         };
         let name = self.name(user, question);
-        let mut part = self.part(name);
-        if part.len() >= ANSWERS {
-            part.clear();
-        }
-        part.insert(name, known);
+        let bytes = match &known.about {
+            About::Few(places, _) => size_of_val(&**places),
+            About::Any(_) => 0,
+        };
+        self.answers.keep(name, known, bytes);
     }
 
     /// Notes how long the store took for an answer.
@@ -322,17 +321,17 @@ impl Polls {
         }
         let now = self.glance(user);
         let name = self.name(user, question);
-        let part = self.part(name);
-        let known = part.get(&name)?;
-        let is_current = known.all == now.all
-            && known.person == now.person
-            && Day::of(known.made) == Day::of(now.at)
-            && (TimeDelta::zero()..self.fresh).contains(&(now.at - known.made))
-            && match &known.about {
-                About::Few(places, sum) => self.sum(places) == *sum,
-                About::Any(count) => now.any_object == *count,
-            };
-        (is_current && has(&known.tag)).then_some(known.tag)
+        self.answers.read(name, |known| {
+            let is_current = known.all == now.all
+                && known.person == now.person
+                && Day::of(known.made) == Day::of(now.at)
+                && (TimeDelta::zero()..self.fresh).contains(&(now.at - known.made))
+                && match &known.about {
+                    About::Few(places, sum) => self.sum(places) == *sum,
+                    About::Any(count) => now.any_object == *count,
+                };
+            (is_current && has(&known.tag)).then_some(known.tag)
+        })
     }
 
     /// Waits for news of this person's feed.
@@ -359,11 +358,6 @@ impl Polls {
 
     fn name(&self, user: &UserId, question: &str) -> u64 {
         self.hasher.hash_one((user.as_str(), question))
-    }
-
-    fn part(&self, name: u64) -> MutexGuard<'_, HashMap<u64, Known>> {
-        let part = &self.answers[name as usize % PARTS];
-        part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<PokeKey, Vec<Arc<Notify>>>> {

@@ -4,31 +4,32 @@
 //! The rule: what is on the shelf is believed for as long as nobody was poked whom it is about, and
 //! never for longer than `feed.fresh`, as [`super::polls`] believes answers; while pokes are not
 //! heard, nothing is. Only feeds ask here: mails ask the store. A window is taken from here for
-//! what names things that it holds, and where what was read lately will do ([`super::feed`]). So
-//! much is kept and no more: a part that is full is emptied.
+//! what names things that it holds, and where what was read lately will do ([`super::feed`]). Each
+//! kind has a bounded number of bytes.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
+use super::byte_cache::ByteCache;
 use super::polls::{GlanceOf, Polls, Whom};
 use crate::domain::{
-    Delivery, Details, Event, Id, Inbox, Mutes, Object, PersonStacks, PokeKey, User, UserId, Window,
+    Delivery, Details, Entry, Event, Id, Inbox, Mutes, Object, PersonStacks, PokeKey, User, UserId,
+    Window,
 };
 
-/// Everything is kept in so many parts, each with a lock of its own.
-const PARTS: usize = 64;
-/// Objects a part keeps; as many events of which it is known what is said.
-const OBJECTS: usize = 512;
-/// What is longer than this, in bytes of JSON, is looked up each time.
+/// The most bytes of all objects, of all that is said of events, and of all windows.
+const OBJECTS: usize = 12 << 20;
+const DETAILS: usize = 4 << 20;
+const WINDOWS: usize = 12 << 20;
+/// Objects and details with more bytes of text are looked up each time.
 const LARGE: usize = 2_048;
-/// Entries of all windows that a part keeps.
-const ENTRIES: usize = 4_096;
-/// What somebody muted takes as much as so many entries.
-const MUTE: usize = 4;
+/// The bytes of a muted subject, and of a reading besides its entries and mutes: its inbox, and the
+/// digests that may be added to it.
+const MUTE: usize = 256;
+const READING: usize = 1_024;
 
 /// What was found of an event's object.
 #[derive(Debug, Clone)]
@@ -62,26 +63,9 @@ pub(super) struct Digests {
 pub struct Shelf {
     polls: Arc<Polls>,
     hasher: RandomState,
-    objects: Parts<(Event, PokeKey, Looked)>,
-    details: Vec<Mutex<HashMap<Id, CachedDetails>>>,
-    people: Parts<Arc<Reading>>,
-}
-
-/// The details of an event, and the count of invalidations before they were read.
-type CachedDetails = (Option<Arc<Details>>, u64);
-
-type Parts<T> = Vec<Mutex<HashMap<u64, (T, GlanceOf)>>>;
-
-fn parts<T: Default>() -> Vec<Mutex<T>> {
-    (0..PARTS).map(|_| Mutex::default()).collect()
-}
-
-fn open<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
-    part.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn is_large(json: serde_json::Result<Vec<u8>>) -> bool {
-    json.map_or(true, |json| json.len() > LARGE)
+    objects: ByteCache<(Event, PokeKey, Looked, GlanceOf)>,
+    details: ByteCache<(Id, Option<Arc<Details>>, u64)>,
+    people: ByteCache<(Arc<Reading>, GlanceOf)>,
 }
 
 impl Shelf {
@@ -90,9 +74,9 @@ impl Shelf {
         Self {
             polls,
             hasher: RandomState::new(),
-            objects: parts(),
-            details: parts(),
-            people: parts(),
+            objects: ByteCache::new(OBJECTS),
+            details: ByteCache::new(DETAILS),
+            people: ByteCache::new(WINDOWS),
         }
     }
 
@@ -115,12 +99,12 @@ impl Shelf {
         event: &Event,
         now: DateTime<Utc>,
     ) -> Option<(Looked, DateTime<Utc>)> {
-        let name = self.name(event);
-        let part = open(&self.objects[name as usize % PARTS]);
-        let ((of, key, looked), glance) = part.get(&name)?;
-        let is_it = of.t == event.t && of.o == event.o;
-        let holds = is_it && self.polls.holds(glance, Whom::Object(*key), now);
-        holds.then(|| (looked.clone(), glance.at()))
+        self.objects
+            .read(self.name(event), |(of, key, looked, glance)| {
+                let is_it = of.t == event.t && of.o == event.o;
+                let holds = is_it && self.polls.holds(glance, Whom::Object(*key), now);
+                holds.then(|| (looked.clone(), glance.at()))
+            })
     }
 
     /// Keeps what was found of the event's object, which stood so before it was looked up.
@@ -131,27 +115,23 @@ impl Shelf {
         looked: Looked,
         glance: GlanceOf,
     ) {
-        if looked
-            .object
-            .as_deref()
-            .is_some_and(|object| is_large(serde_json::to_vec(object)))
-        {
+        let bytes = looked.object.as_deref().map_or(0, Object::bytes);
+        if bytes > LARGE {
             return;
         }
-        let name = self.name(event);
-        let mut part = open(&self.objects[name as usize % PARTS]);
-        if part.len() >= OBJECTS {
-            part.clear();
-        }
-        part.insert(name, ((event.clone(), key, looked), glance));
+        let bytes = bytes + size_of::<Object>();
+        let value = (event.clone(), key, looked, glance);
+        self.objects.keep(self.name(event), value, bytes);
     }
 
     /// What is said of an event, where that is known: it changes only when a user is erased, which
     /// invalidates everything.
     pub(super) fn details(&self, id: Id) -> Option<Option<Arc<Details>>> {
-        let part = open(&self.details[self.part_of(id)]);
-        let (details, read) = part.get(&id)?;
-        (self.polls.invalidations() == Some(*read)).then(|| details.clone())
+        let name = self.hasher.hash_one(id);
+        self.details.read(name, |(of, details, read)| {
+            let holds = *of == id && self.polls.invalidations() == Some(*read);
+            holds.then(|| details.clone())
+        })
     }
 
     /// The state of all details; to be asked before they are read.
@@ -160,21 +140,12 @@ impl Shelf {
     }
 
     pub(super) fn keep_details(&self, id: Id, details: Option<Arc<Details>>, read: u64) {
-        if details
-            .as_deref()
-            .is_some_and(|details| is_large(serde_json::to_vec(details)))
-        {
-            return;
+        let bytes = details.as_deref().map_or(0, Details::bytes);
+        if bytes <= LARGE {
+            let name = self.hasher.hash_one(id);
+            let bytes = bytes + size_of::<Details>();
+            self.details.keep(name, (id, details, read), bytes);
         }
-        let mut part = open(&self.details[self.part_of(id)]);
-        if part.len() >= OBJECTS {
-            part.clear();
-        }
-        part.insert(id, (details, read));
-    }
-
-    fn part_of(&self, id: Id) -> usize {
-        self.hasher.hash_one(id) as usize % PARTS
     }
 
     /// How a person stands; to be asked before their window is read.
@@ -190,31 +161,21 @@ impl Shelf {
         window: &Window,
     ) -> Option<(Arc<Reading>, DateTime<Utc>)> {
         let name = self.hasher.hash_one(user.as_str());
-        let part = open(&self.people[name as usize % PARTS]);
-        let (reading, glance) = part.get(&name)?;
-        let is_it = reading.person.user == *user && reading.window == *window;
-        let whom = Whom::Person(PokeKey::of(user.as_str()));
-        let holds = is_it && self.polls.holds(glance, whom, self.now());
-        holds.then(|| (Arc::clone(reading), glance.at()))
+        self.people.read(name, |(reading, glance)| {
+            let is_it = reading.person.user == *user && reading.window == *window;
+            let whom = Whom::Person(PokeKey::of(user.as_str()));
+            let holds = is_it && self.polls.holds(glance, whom, self.now());
+            holds.then(|| (Arc::clone(reading), glance.at()))
+        })
     }
 
     /// Keeps a window that was read, and stood so before.
     pub(super) fn keep_reading(&self, reading: Arc<Reading>, glance: GlanceOf) {
-        let entries = |reading: &Reading| -> usize {
-            let stacks = reading.person.stacks.iter();
-            let entries = stacks.map(|stack| stack.entries.len()).sum::<usize>();
-            8 + entries + reading.mutes.len() * MUTE
-        };
-        // One that leaves no room for others is read anew each time.
-        if entries(&reading) > ENTRIES / 2 {
-            return;
-        }
+        let stacks = reading.person.stacks.iter();
+        let entries = stacks.map(|stack| stack.entries.len()).sum::<usize>();
+        let bytes = READING + entries * size_of::<Entry>() + reading.mutes.len() * MUTE;
         let name = self.hasher.hash_one(reading.person.user.as_str());
-        let mut part = open(&self.people[name as usize % PARTS]);
-        part.insert(name, (reading, glance));
-        if part.values().map(|(kept, _)| entries(kept)).sum::<usize>() > ENTRIES {
-            part.clear();
-        }
+        self.people.keep(name, (reading, glance), bytes);
     }
 }
 

@@ -127,7 +127,7 @@ impl Item {
         let (label, details) = (self.about.label(), self.details.as_ref());
         match details.and_then(|details| details.text.as_deref()) {
             Some(text) => format!("{label}: “{text}”"),
-            None => label.to_owned(),
+            None => label.into_owned(),
         }
     }
 

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
-use crate::domain::{Object, ObjectKey, Point};
+use crate::domain::{Json, Object, ObjectKey, Point};
 
 /// An object as it is shown, by itself and in feeds.
 #[derive(Debug, Serialize)]
@@ -16,7 +16,7 @@ pub(crate) struct ObjectView<'a> {
     by: Option<&'a str>,
     at: Option<DateTime<Utc>>,
     place: Option<Point>,
-    data: &'a serde_json::Value,
+    data: &'a Json,
 }
 
 impl<'a> From<&'a Object> for ObjectView<'a> {

@@ -154,7 +154,7 @@ fn people_are_counted_by_id_and_shown_by_their_newest_name() {
 #[test]
 fn what_an_object_says_it_is_about_groups_it_whatever_it_is_called() {
     let about = |id: &str, about: serde_json::Value| Object {
-        data: json!({ "about": about }),
+        data: json!({ "about": about }).into(),
         ..object(id, id, "Ada")
     };
     let objects = [
@@ -218,7 +218,7 @@ fn objects_on_one_page_are_about_it_and_pages_of_one_name_are_told_apart() {
 #[test]
 fn a_page_is_known_by_its_address_and_called_as_it_was_last() {
     let on = |id: &str, about: serde_json::Value| Object {
-        data: json!({"about": about}),
+        data: json!({"about": about}).into(),
         ..object(id, "", "Ada")
     };
     let url = "https://a.example/1";
@@ -249,7 +249,7 @@ fn a_mail_of_one_thing_and_nothing_else_is_on_its_thread() {
         on("3", "Roadmap", "https://a.example/roadmap#c3"),
         on("4", "Budget", ""),
         Object {
-            data: json!({"about": {"title": "Budget, renamed", "url": budget}}),
+            data: json!({"about": {"title": "Budget, renamed", "url": budget}}).into(),
             ..on("5", "Note", "")
         },
         on("6", "Nocturne", "https://a.example/nocturne"),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Answer, Feeds, Request, counts, earlier, item, state_of};
+use super::{Answer, Feeds, Request, counts, earlier, fitting, item, state_of};
 use crate::domain::about;
 use crate::domain::details::show_newest_names;
 use crate::domain::feed::{Query, select};
@@ -53,14 +53,19 @@ impl Feeds {
             let key = GroupKey {
                 day: entry.position.stack.day,
                 kind: entry.event.t.clone(),
-                about: about::key(&object).to_owned(),
+                about: about::key(&object).into_owned(),
             };
             Some((key, (entry, object)))
         });
         let mut groups = grouped(applying);
         groups.retain(|(_, items)| query.before.is_none_or(|end| items[0].0.position < end));
-        let more = groups.len() > request.limit;
-        groups.truncate(request.limit);
+        let sizes = groups.iter().map(|(_, items)| {
+            let shown = items.iter().take(SHOWN);
+            shown.map(|(_, object)| object.bytes()).sum()
+        });
+        let fitting = fitting(request.limit, sizes);
+        let more = groups.len() > fitting;
+        groups.truncate(fitting);
         let shown = groups
             .iter()
             .flat_map(|(_, items)| items.iter().take(SHOWN));

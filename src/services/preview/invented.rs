@@ -17,7 +17,7 @@ use crate::domain::digest::assemble;
 use crate::domain::mute::Title;
 use crate::domain::stack::EventAt;
 use crate::domain::{
-    Cadence, Content, Day, Details, Event, EventType, FollowKey, Id, Mutes, Object, ObjectId,
+    Cadence, Content, Day, Details, Event, EventType, FollowKey, Id, Json, Mutes, Object, ObjectId,
     ObjectKey, Occasion, Policies, Policy, Position, Route, StackId, Subject, User, UserId,
 };
 
@@ -247,7 +247,7 @@ fn followed() -> Vec<Followed> {
 }
 
 /// What comments say that they are about.
-fn about() -> Value {
+fn about() -> Json {
     let about = [("title", ABOUT), ("url", "https://example.org/budget")];
-    Value::from_iter([("about", Value::from_iter(about))])
+    Value::from_iter([("about", Value::from_iter(about))]).into()
 }

@@ -124,6 +124,16 @@ impl Writer {
         self.bytes.push(u8::from(value));
     }
 
+    pub(super) fn double(&mut self, key: impl Key, value: f64) {
+        self.value(key, ElementType::Double, &value.to_le_bytes());
+    }
+
+    /// A value of this type, by its bytes.
+    pub(super) fn value(&mut self, key: impl Key, kind: ElementType, bytes: &[u8]) {
+        self.field(kind, key);
+        self.bytes.extend_from_slice(bytes);
+    }
+
     /// The value of another document's field, whatever it is.
     pub(super) fn element(&mut self, key: impl Key, field: Field<'_>) {
         self.bytes.push(field.kind);
@@ -185,10 +195,10 @@ impl Writer {
         self.bytes.len()
     }
 
-    /// Takes back all that was written since there were `len` bytes; whatever was opened since must
-    /// be closed.
+    /// Takes back all that was written since there were `len` bytes.
     pub(super) fn take_back_to(&mut self, len: usize) {
         self.bytes.truncate(len);
+        self.open.retain(|start| *start < len);
     }
 
     /// Closes whatever is open.

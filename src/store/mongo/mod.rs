@@ -32,6 +32,7 @@ mod batches;
 mod behind;
 mod bulk;
 mod condition;
+mod data;
 mod days;
 mod decode;
 mod deliveries;

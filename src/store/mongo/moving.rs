@@ -33,7 +33,7 @@ use crate::store::record::fields::{As, Oid, Time};
 use crate::store::record::inbox::InboxRecord;
 use crate::store::record::suppression::SuppressionRecord;
 use crate::store::record::user::UserRecord;
-use crate::store::record::{read_bson, read_fields, shown_id, write_bson};
+use crate::store::record::{read_bson, read_fields, write_bson};
 use crate::store::{Error, Kept, Kind, Moving, Portion, Result, extjson};
 
 #[async_trait]
@@ -293,11 +293,7 @@ fn kept(kind: Kind, raw: &RawDocument) -> Result<Kept> {
             let FollowsId { k, u } = read_fields::<Follows>("follow", raw)?.id;
             Kept::Follow(FollowKey::stored(k), UserId::stored(u))
         }
-        Kind::Objects => {
-            let document = Document::try_from(raw)
-                .map_err(|why| Error::corrupt(format!("object {}", shown_id(raw)), why))?;
-            Kept::Object(Box::new(objects::object_of(&document)?))
-        }
+        Kind::Objects => Kept::Object(Box::new(objects::object_of(raw)?)),
         Kind::Inboxes => Kept::Inbox(Box::new(read_bson::<InboxRecord>(raw)?)),
         Kind::Retractions => {
             let Retracted { id, at } = read_fields("retraction", raw)?;
@@ -347,10 +343,7 @@ fn document(doing: &str, kept: &Kept) -> Result<(Bson, RawDocumentBuf)> {
             doc! {"k": key.as_str(), "u": user.as_str()}.into(),
             write_bson(doing, &Follow::of(key, user))?,
         ),
-        Kept::Object(object) => write(
-            object.key.as_str().into(),
-            write_bson(doing, &objects::record_of(object))?,
-        ),
+        Kept::Object(object) => write(object.key.as_str().into(), objects::record_of(object)),
         Kept::Inbox(inbox) => {
             let mut record = InboxRecord::keep(inbox);
             record.revision = record.revision.or(Some(Oid(FIRST)));

@@ -8,14 +8,14 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::spec::ElementType;
+use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use chrono::DateTime;
 use mongodb::options::FindOptions;
-use serde_json::Value;
 
 use super::bulk::Write;
-use super::values::{date, put};
-use super::{Mongo, OBJECTS};
+use super::encode::Writer;
+use super::{Mongo, OBJECTS, data};
 use crate::domain::{ModelName, Object, ObjectKey, Poke};
 use crate::store::record::fields::place;
 use crate::store::{Error, Objects, Result};
@@ -69,11 +69,8 @@ impl Objects for Mongo {
 
 /// One bad record must not keep everybody's mail: it applies to nobody.
 fn readable_object(raw: &RawDocumentBuf) -> Option<Object> {
-    let read = match Document::try_from(&**raw) {
-        Ok(record) => object_of(&record).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    read.map_err(|error| tracing::warn!(error, "an object cannot be read, and does not apply"))
+    object_of(raw)
+        .map_err(|error| tracing::warn!(%error, "an object cannot be read, and does not apply"))
         .ok()
         .or_else(|| {
             let key = raw.get_str("_id").ok()?;
@@ -84,108 +81,102 @@ fn readable_object(raw: &RawDocumentBuf) -> Option<Object> {
         })
 }
 
-pub(super) fn record_of(object: &Object) -> Document {
-    let mut record = doc! {"_id": object.key.as_str(), "notifiable": object.notifiable};
-    put(&mut record, "title", object.title.as_deref());
-    put(&mut record, "url", object.url.as_deref());
-    put(&mut record, "image", object.image.as_deref());
-    put(&mut record, "by", object.by.as_deref());
-    put(&mut record, "at", object.at.map(date));
-    put(
-        &mut record,
-        "place",
-        object
-            .place
-            .map(|at| doc! {"type": "Point", "coordinates": [at.lng(), at.lat()]}),
-    );
-    match (&object.data, bson_of(&object.data)) {
-        (Value::Null, _) => {}
-        (_, Some(data)) => {
-            record.insert("data", data);
-        }
-        (data, None) => {
-            record.insert("data_json", data.to_string());
+pub(super) fn record_of(object: &Object) -> RawDocumentBuf {
+    let mut writer = Writer::new();
+    writer.text("_id", object.key.as_str());
+    writer.flag("notifiable", object.notifiable);
+    for (name, text) in [
+        ("title", &object.title),
+        ("url", &object.url),
+        ("image", &object.image),
+        ("by", &object.by),
+    ] {
+        if let Some(text) = text {
+            writer.text(name, text);
         }
     }
-    record
+    if let Some(at) = object.at {
+        writer.value(
+            "at",
+            ElementType::DateTime,
+            &at.timestamp_millis().to_le_bytes(),
+        );
+    }
+    if let Some(at) = object.place {
+        writer.document("place");
+        writer.text("type", "Point");
+        writer.array("coordinates");
+        writer.double(0, at.lng());
+        writer.double(1, at.lat());
+        writer.close();
+        writer.close();
+    }
+    if !object.data.is_null() && !data::write(&mut writer, "data", &object.data) {
+        writer.text("data_json", object.data.text());
+    }
+    writer.finish()
 }
 
 /// What cannot be read is left out, so that one bad record does not spoil everybody's mail; whether
 /// it is notifiable cannot be left out, and is then denied.
-pub(super) fn object_of(record: &Document) -> Result<Object> {
-    let key = record.get_str("_id").map(ObjectKey::stored);
-    let text = |field| record.get_str(field).ok().map(str::to_owned);
-    let time = |at: &bson::DateTime| DateTime::from_timestamp_millis(at.timestamp_millis());
-    let data = match (record.get("data"), text("data_json")) {
-        (_, Some(json)) => serde_json::from_str(&json).unwrap_or(Value::String(json)),
-        (Some(data), None) => json_of(data),
-        (None, None) => Value::Null,
-    };
-    Ok(Object {
-        key: key.map_err(|error| Error::corrupt("_id of an object", error))?,
-        notifiable: match record.get("notifiable") {
-            None | Some(Bson::Null) => true,
-            Some(notifiable) => notifiable.as_bool().unwrap_or(false),
-        },
-        title: text("title"),
-        url: text("url"),
-        image: text("image"),
-        by: text("by"),
-        at: record.get_datetime("at").ok().and_then(time),
-        place: record.get("place").and_then(place),
-        data,
-    })
-}
-
-/// JSON as BSON, if BSON can hold it such that it comes back the same.
-fn bson_of(value: &Value) -> Option<Bson> {
-    Some(match value {
-        Value::Null => Bson::Null,
-        Value::Bool(value) => Bson::Boolean(*value),
-        Value::Number(number) => match number.as_i64() {
-            Some(number) => Bson::Int64(number),
-            // What is larger than an i64 comes back as another number.
-            None if number.is_u64() => return None,
-            None => Bson::Double(number.as_f64()?),
-        },
-        Value::String(text) => Bson::String(text.clone()),
-        Value::Array(values) => Bson::Array(values.iter().map(bson_of).collect::<Option<_>>()?),
-        Value::Object(fields) => {
-            let mut document = Document::new();
-            for (name, value) in fields {
-                // MongoDB gives names with dollars a meaning of their own, and NUL ends a name.
-                if name.starts_with('$') || name.contains('\0') {
-                    return None;
-                }
-                document.insert(name, bson_of(value)?);
+pub(super) fn object_of(record: &RawDocument) -> Result<Object> {
+    let corrupt = |error: &dyn std::fmt::Display| Error::corrupt("an object", error);
+    let mut object = Object::bare(ObjectKey::stored(""));
+    let (mut is_named, mut is_kept_as_text) = (false, false);
+    for field in record {
+        let (name, value) = field.map_err(|error| corrupt(&error))?;
+        let text = || value.as_str().map(str::to_owned);
+        match name.as_str() {
+            "_id" => {
+                let key = value
+                    .as_str()
+                    .ok_or_else(|| corrupt(&"its _id is no text"))?;
+                object.key = ObjectKey::stored(key);
+                is_named = true;
             }
-            Bson::Document(document)
+            "notifiable" => {
+                let is_absent = matches!(value, RawBsonRef::Null);
+                object.notifiable = is_absent || value.as_bool().unwrap_or(false);
+            }
+            "title" => object.title = text(),
+            "url" => object.url = text(),
+            "image" => object.image = text(),
+            "by" => object.by = text(),
+            "at" => {
+                let millis = value.as_datetime().map(|at| at.timestamp_millis());
+                object.at = millis.and_then(DateTime::from_timestamp_millis);
+            }
+            "place" => object.place = Bson::try_from(value).ok().as_ref().and_then(place),
+            "data" if !is_kept_as_text => object.data = data::read(value),
+            "data_json" => {
+                is_kept_as_text = true;
+                let json = text().unwrap_or_default();
+                let read = serde_json::from_str(&json);
+                object.data = read.unwrap_or_else(|_| serde_json::Value::from(json).into());
+            }
+            _ => {}
         }
-    })
-}
-
-/// BSON as JSON; what JSON does not have becomes Extended JSON.
-fn json_of(value: &Bson) -> Value {
-    match value {
-        Bson::Array(values) => values.iter().map(json_of).collect(),
-        Bson::Document(fields) => fields
-            .iter()
-            .map(|(name, value)| (name.clone(), json_of(value)))
-            .collect(),
-        other => serde_json::to_value(other).unwrap_or(Value::Null),
+    }
+    match is_named {
+        true => Ok(object),
+        false => Err(corrupt(&"it has no _id")),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::domain::Point;
 
+    fn raw(record: &bson::Document) -> RawDocumentBuf {
+        RawDocumentBuf::try_from(record).unwrap()
+    }
+
     fn with_data(data: Value) -> Object {
         Object {
-            data,
+            data: data.into(),
             ..Object::bare(ObjectKey::stored("Artwork:A:1"))
         }
     }
@@ -221,7 +212,7 @@ mod tests {
         ] {
             let object = with_data(data);
             let record = record_of(&object);
-            assert!(record.contains_key("data_json"), "{record}");
+            assert!(record.get_str("data_json").is_ok(), "{record:?}");
             assert_eq!(object_of(&record).unwrap(), object);
         }
     }
@@ -230,7 +221,7 @@ mod tests {
     fn what_cannot_be_read_is_left_out_and_never_notified() {
         let record =
             doc! {"_id": "Show:1", "notifiable": "yes", "title": 5, "at": "soon", "place": []};
-        let object = object_of(&record).unwrap();
+        let object = object_of(&raw(&record)).unwrap();
         let withdrawn = Object {
             notifiable: false,
             ..Object::bare(ObjectKey::stored("Show:1"))
@@ -241,11 +232,10 @@ mod tests {
     #[test]
     fn a_record_of_another_hand_is_read() {
         let id = bson::oid::ObjectId::from_bytes([1; 12]);
-        let object = object_of(&doc! {"_id": "Show:1", "data": {"n": 1_i32, "id": id}}).unwrap();
+        let record = raw(&doc! {"_id": "Show:1", "data": {"n": 1_i32, "id": id}});
+        let object = object_of(&record).unwrap();
         assert!(object.notifiable);
-        assert_eq!(
-            object.data,
-            json!({"n": 1, "id": {"$oid": "010101010101010101010101"}})
-        );
+        let data = json!({"n": 1, "id": {"$oid": "010101010101010101010101"}});
+        assert!(object.data.is_same(&data.into()));
     }
 }

@@ -9,8 +9,8 @@ use super::fields::{As, Count, LeaseRecord, Oid, Place, Time};
 use super::{Record, needs, of};
 use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, ChosenKey, Counts, Day, Details, Event, EventType, Fanout, FanoutState, Id, Progress,
-    Selector,
+    Audience, ChosenKey, Counts, Day, Details, Event, EventType, Fanout, FanoutState, Id, Json,
+    Progress, Selector,
 };
 
 record! {
@@ -47,13 +47,13 @@ record! {
         actor: ActorRecord, brand: CompactString, text: String, reason: String
     }
     extra(details) {
-        data: String = (!details.data.is_null()).then(|| details.data.to_string()),
+        data: String = (!details.data.is_null()).then(|| details.data.text().to_owned()),
         keys: Vec<CompactString> = (!details.keys.is_empty()).then(|| As::keep(&details.keys)),
     }
     odd(record) {
         data: match &record.data {
             Some(json) => serde_json::from_str(json).map_err(|why| format!("data: {why}"))?,
-            None => serde_json::Value::Null,
+            None => Json::default(),
         },
         keys: record.keys.unwrap_or_default().told()?,
     }

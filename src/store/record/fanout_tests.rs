@@ -95,7 +95,7 @@ fn documents_and_json_are_written_as_ever() {
             ..Actor::bare(UserId::stored("ben"))
         }),
         text: Some("so".into()),
-        data: json!({"$a": 1}),
+        data: json!({"$a": 1}).into(),
         ..Details::default()
     };
     let fanout = held(near.except([UserId::stored("$alice")]));

@@ -26,6 +26,10 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// How many reads run at once. More would only take memory from each other: they all wait for one
 /// disk.
 const READERS: usize = 4;
+/// The page caches of the writer and of each reader, in mebibytes. They fill up and stay full. The
+/// system caches the file as well.
+const WRITER_CACHE: i64 = 16;
+const READER_CACHE: i64 = 4;
 /// Statements kept prepared by each connection: some for each day of a window, and one or two for
 /// every verb.
 const STATEMENTS: usize = 128;
@@ -254,7 +258,7 @@ fn open_writer(path: &Path) -> Answer<Connection> {
     schema::prepare(&mut connection, path)?;
     // Every commit is on the disk before it is acknowledged (P1), not only every checkpoint.
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "cache_size", kibibytes(64))?;
+    connection.pragma_update(None, "cache_size", kibibytes(WRITER_CACHE))?;
     // What a long read kept from being checkpointed is given back to the disk afterward.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     Ok(connection)
@@ -272,7 +276,7 @@ pub(super) async fn schema_of(path: PathBuf) -> Result<Schema> {
 fn open_reader(path: &Path) -> Answer<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "query_only", true)?;
-    connection.pragma_update(None, "cache_size", kibibytes(16))?;
+    connection.pragma_update(None, "cache_size", kibibytes(READER_CACHE))?;
     Ok(connection)
 }
 

@@ -3,13 +3,12 @@
 
 use async_trait::async_trait;
 use rusqlite::{Row, Transaction};
-use serde_json::Value;
 
 use super::Sqlite;
-use super::codec::{Record, millis, to_json};
+use super::codec::{Record, millis};
 use super::connections::Answer;
 use super::pokes::poke;
-use crate::domain::{Object, ObjectKey, Poke};
+use crate::domain::{Json, Object, ObjectKey, Poke};
 use crate::store::{Objects, Result};
 
 #[async_trait]
@@ -50,10 +49,7 @@ pub(super) fn put(transaction: &Transaction<'_>, object: &Object) -> Answer<()> 
     let sql =
         "INSERT OR REPLACE INTO objects (id, notifiable, title, url, image, by, at, lng, lat, data)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    let data = match &object.data {
-        Value::Null => None,
-        data => Some(to_json(data)?),
-    };
+    let data = (!object.data.is_null()).then(|| object.data.text());
     transaction.prepare_cached(sql)?.execute((
         object.key.as_str(),
         object.notifiable,
@@ -93,7 +89,7 @@ pub(super) fn read(row: &Row<'_>) -> Answer<Object> {
         data: if data.is_some() {
             record.json("data")?
         } else {
-            Value::Null
+            Json::default()
         },
     })
 }

@@ -1,6 +1,7 @@
 //! A feed's pages: they stay put, cost nothing when unchanged, and no parameter is more than a
 //! value.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 
 use chrono::TimeDelta;
@@ -19,6 +20,7 @@ on_both_stores! {
     a_type_and_days_narrow_a_feed
     an_item_shows_its_object
     an_item_tells_what_was_said_and_why_it_concerns_its_reader
+    a_page_of_large_objects_ends_early_and_next_leads_on
 }
 
 on_sqlite! {
@@ -26,6 +28,35 @@ on_sqlite! {
     a_long_page_is_sent_small_to_those_who_take_it
     whoever_can_get_can_ask_for_the_head_alone
     what_is_not_a_feeds_parameter_is_refused_by_its_name
+}
+
+async fn a_page_of_large_objects_ends_early_and_next_leads_on(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let works: Vec<String> = (0..5).map(|n| format!("Artwork:A{n}")).collect();
+    let data = "x".repeat(900 << 10);
+    for n in 0..5 {
+        let path = format!("/v1/objects/Artwork/A{n}");
+        let put = api.put(&path, json!({"by": path, "data": data})).await;
+        assert_eq!(put.status, 204);
+    }
+    happen(&api, "Loan", &works).await;
+
+    for (form, list) in [("", "items"), ("&group=about", "groups")] {
+        let (mut before, mut sizes, mut found) = (String::new(), Vec::new(), BTreeSet::new());
+        loop {
+            let path = format!("/v1/users/ada/feed?limit=200{form}{before}");
+            let page = api.get(&path).await.body;
+            let shown = page[list].as_array().unwrap();
+            sizes.push(shown.len());
+            found.extend(shown.iter().map(|one| one["id"].to_string()));
+            let Some(next) = page["next"].as_str() else {
+                break;
+            };
+            before = format!("&before={next}");
+        }
+        assert_eq!((sizes, found.len()), (vec![2, 2, 1], 5), "{list}");
+    }
+    api.stop().await;
 }
 
 async fn happen(api: &Api, kind: &str, ids: &[String]) {

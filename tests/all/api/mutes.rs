@@ -47,7 +47,8 @@ fn mute_link(mail: &Message) -> Option<String> {
 async fn comment(api: &Api, name: &str) {
     let object = Object {
         title: Some(format!("Work {name}.")),
-        data: json!({"about": {"title": "Budget <2014>", "url": "https://docs.example/b?x=1"}}),
+        data: json!({"about": {"title": "Budget <2014>", "url": "https://docs.example/b?x=1"}})
+            .into(),
         ..Object::bare(ObjectKey::stored(name))
     };
     api.town.store.put_objects(&[object]).await.unwrap();

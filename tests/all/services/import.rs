@@ -142,11 +142,11 @@ async fn an_applications_objects_are_mapped(fresh: Fresh) {
         ),
         (Some("Snow & Storm"), Some("M. Vale"), true)
     );
-    assert_eq!(first.data, serde_json::json!({"acquired": 1922}));
+    assert_eq!(first.data, serde_json::json!({"acquired": 1922}).into());
     assert_eq!(found[1].as_ref().unwrap().title.as_deref(), Some("1914"));
     assert_eq!(
         found[1].as_ref().unwrap().data,
-        serde_json::json!({"birthplace": "Genève"})
+        serde_json::json!({"birthplace": "Genève"}).into()
     );
     assert!(found[2].is_none());
 }
@@ -183,9 +183,15 @@ async fn known_fields_of_a_line_are_fields_with_a_model_too(fresh: Fresh) {
         .into_iter()
         .map(|object| object.unwrap().data)
         .collect();
-    assert_eq!(data[0], serde_json::json!({"about": {"title": "Budget"}}));
-    assert_eq!(data[1], serde_json::json!({"about": "Budget", "likes": 5}));
-    assert_eq!(data[2], serde_json::json!([1, 2]));
+    assert_eq!(
+        data[0],
+        serde_json::json!({"about": {"title": "Budget"}}).into()
+    );
+    assert_eq!(
+        data[1],
+        serde_json::json!({"about": "Budget", "likes": 5}).into()
+    );
+    assert_eq!(data[2], serde_json::json!([1, 2]).into());
 }
 
 async fn events_brought_in_twice_are_accepted_once(fresh: Fresh) {

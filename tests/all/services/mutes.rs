@@ -138,7 +138,7 @@ async fn what_objects_are_about_is_muted_with_all_of_them(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let about = |key: &str, about: serde_json::Value| Object {
         title: Some(format!("Work {key}.")),
-        data: serde_json::json!({"about": about}),
+        data: serde_json::json!({"about": about}).into(),
         ..Object::bare(ObjectKey::stored(key))
     };
     let linked = serde_json::json!({"title": "Show", "url": "https://a.example/show"});

@@ -188,7 +188,6 @@ async fn fresh_checks_cost_at_most_one_store_call_an_email(fresh: Fresh) {
         assert_eq!(report.mails.sent, 300);
         cost.push(store.calls());
     }
-    println!("store calls for 300 emails, at once and at twenty a second: {cost:?}");
     assert!(cost[1] <= cost[0] + 300, "{cost:?}");
 }
 

@@ -64,7 +64,7 @@ fn hostile(n: usize) -> Object {
         url: Some(format!("https://evil.example/{n}?u={word}")),
         image: Some(format!("https://evil.example/{n}.gif?u={word}")),
         by: Some(format!("By {word}")),
-        data: json!({ "words": format!("Data {word}") }),
+        data: json!({ "words": format!("Data {word}") }).into(),
         ..Object::bare(format!("w{n}").parse().unwrap())
     }
 }

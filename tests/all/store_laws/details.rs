@@ -17,7 +17,7 @@ pub async fn what_is_said_of_an_event_comes_back_as_it_was(store: Fresh) {
             image: None,
         }),
         text: Some("line 3 is too high \u{202e}\n“so”".into()),
-        data: odd,
+        data: odd.into(),
         reason: Some("follows".into()),
         keys: vec![key("artist:7"), key("$ne")],
         brand: "acme".parse().ok(),

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use serde_json::json;
-use tidings::domain::{Object, ObjectKey, Point};
+use tidings::domain::{Json, Object, ObjectKey, Point};
 
 use crate::support::*;
 
@@ -19,8 +19,24 @@ pub(super) fn full(key: &str) -> Object {
         data: json!({
             "medium": "oil on canvas", "year": 1851, "big": 9_007_199_254_740_993_i64, "ratio": 1.5, "": "nameless",
             "a.b": {"$ne": [1, "two", null, false, {"deep": ""}]}, "nothing": null, "zero": 0, "no": false, "list": []
-        }),
+        })
+        .into(),
     }
+}
+
+pub async fn data_of_very_many_values_comes_back_as_its_text(store: Fresh) {
+    let text = format!("[{}[]]", r#"{"":0},"#.repeat(140_000));
+    let data: Json = serde_json::from_str(&text).unwrap();
+    let key = ObjectKey::stored("Artwork:1");
+    let object = Object {
+        data,
+        ..Object::bare(key.clone())
+    };
+
+    store.put_objects(&[object]).await.unwrap();
+
+    let found = store.objects(&[key]).await.unwrap().remove(0).unwrap();
+    assert!(found.data.text() == text);
 }
 
 pub async fn a_record_comes_back_with_every_field(store: Fresh) {
@@ -29,7 +45,7 @@ pub async fn a_record_comes_back_with_every_field(store: Fresh) {
         title: Some(String::new()),
         by: Some(String::new()),
         place: Some(Point::new(0.0, 0.0).unwrap()),
-        data: json!({}),
+        data: json!({}).into(),
         ..Object::bare(ObjectKey::stored("0"))
     };
     let objects = [
@@ -90,7 +106,7 @@ pub async fn numbers_come_back_as_they_were(store: Fresh) {
         .zip(numbers)
         .map(|(n, number)| Object {
             place: Some(Point::new(number % 180.0, number % 90.0).unwrap()),
-            data: json!([number, {"deep": number}]),
+            data: json!([number, {"deep": number}]).into(),
             ..Object::bare(ObjectKey::stored(format!("Artwork:{n}")))
         })
         .collect();

@@ -18,7 +18,6 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use tokio::time::Instant;
 
 use super::super::retry::Verdicts;
-use super::FRESH;
 use super::shared::Lately;
 
 /// What holds the calls of this process back, and whose turn it is to make some: one part of it at
@@ -262,13 +261,10 @@ impl Pacer {
         self.known().reach.unwrap_or(usize::MAX)
     }
 
-    /// Notes that all of these emails left within this time after their checks. More are checked
-    /// the next time if twice as many would still have left in time.
-    pub(in crate::services::mailing) fn reached(&self, checked: usize, took: TimeDelta) {
+    /// Notes that all of these emails left while their checks were fresh.
+    pub(in crate::services::mailing) fn reached(&self, checked: usize) {
         let mut known = self.known();
-        if took * 4 <= FRESH {
-            known.reach = known.reach.map(|reach| reach.max(2 * checked));
-        }
+        known.reach = known.reach.map(|reach| reach.max(2 * checked));
     }
 
     /// Notes that only `left` of `checked` emails left while their checks were fresh.

@@ -136,7 +136,7 @@ impl Sender {
                 .await?;
             let left = all - rest.len();
             match rest.is_empty() {
-                true => self.gate.pacer.reached(all, self.clock.now() - at),
+                true => self.gate.pacer.reached(all),
                 false => self.gate.pacer.fell_short(left, all),
             }
             allowed = allowed.saturating_sub(left);

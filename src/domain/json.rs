@@ -1,0 +1,253 @@
+//! JSON that tidings passes through: kept as its compact text, never as a tree.
+//!
+//! Reading checks the text and copies it piece by piece, so memory grows with its bytes and not
+//! with its values. Start with [`Json`].
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A JSON value as text. The default is `null`, which is the same as an absent value.
+#[derive(Clone, Default)]
+pub struct Json(Option<Arc<RawValue>>);
+
+impl Json {
+    /// Whether there is no value.
+    pub fn is_null(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The text, without spaces between its parts.
+    pub fn text(&self) -> &str {
+        self.0.as_deref().map_or("null", RawValue::get)
+    }
+
+    /// The length of the text in bytes; 0 if there is no value.
+    pub fn bytes(&self) -> usize {
+        self.0.as_deref().map_or(0, |raw| raw.get().len())
+    }
+
+    /// Returns at least the number of values inside, by counting separators. It builds nothing.
+    pub fn values(&self) -> usize {
+        let (mut values, mut in_text, mut escaped) = (1, false, false);
+        for byte in self.text().bytes() {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = in_text,
+                b'"' => in_text = !in_text,
+                b',' | b'[' | b'{' if !in_text => values += 1,
+                _ => {}
+            }
+        }
+        values
+    }
+
+    /// Whether both have the same values. The order of fields makes no difference.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let tree = |json: &Self| serde_json::from_str::<Value>(json.text()).ok();
+        self == other || tree(self) == tree(other)
+    }
+
+    /// Reads the parts of an object that `T` borrows; `None` where the value is no such object.
+    pub fn fields<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
+        fields(self.text())
+    }
+}
+
+/// Reads an object's fields. Serde would accept a list of their values too.
+pub(super) fn fields<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    let is_object = text.starts_with('{');
+    is_object.then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl From<Value> for Json {
+    fn from(value: Value) -> Self {
+        Self::deserialize(value).expect("every tree has a text")
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.as_deref().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut text = String::new();
+        Copy(&mut text).deserialize(from)?;
+        if text == "null" {
+            return Ok(Self(None));
+        }
+        let raw = RawValue::from_string(text).map_err(D::Error::custom)?;
+        Ok(Self(Some(raw.into())))
+    }
+}
+
+/// Appends the text of the value that it reads.
+struct Copy<'a>(&'a mut String);
+
+impl Copy<'_> {
+    fn append<E: Error>(self, value: impl fmt::Display) -> Result<(), E> {
+        write!(self.0, "{value}").map_err(E::custom)
+    }
+
+    fn append_text<E: Error>(&mut self, text: &str) -> Result<(), E> {
+        let text = serde_json::to_string(text).map_err(E::custom)?;
+        self.0.push_str(&text);
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Copy<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Copy<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.append("null")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<(), E> {
+        self.append("null")
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        self.deserialize(from)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.append(value)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.append(value)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.append(value)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.append(Value::from(value))
+    }
+
+    fn visit_str<E: Error>(mut self, value: &str) -> Result<(), E> {
+        self.append_text(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut before = '[';
+        loop {
+            let start = self.0.len();
+            self.0.push(before);
+            if list.next_element_seed(Copy(self.0))?.is_none() {
+                self.0.truncate(start);
+                break;
+            }
+            before = ',';
+        }
+        self.0.push_str(if before == '[' { "[]" } else { "]" });
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
+        let mut before = '{';
+        while let Some(name) = fields.next_key::<String>()? {
+            self.0.push(before);
+            self.append_text::<A::Error>(&name)?;
+            self.0.push(':');
+            fields.next_value_seed(Copy(self.0))?;
+            before = ',';
+        }
+        self.0.push_str(if before == '{' { "{}" } else { "}" });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> Json {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_value_is_written_as_it_was_read_without_spaces() {
+        for (written, text) in [
+            (" null ", "null"),
+            ("[ ]", "[]"),
+            ("{ }", "{}"),
+            (
+                r#"[ 1, -2, 1.50, true, null, "a\u00e4\n\"" ]"#,
+                r#"[1,-2,1.5,true,null,"aä\n\""]"#,
+            ),
+            (
+                r#"{ "b": [ { "": 0 }, [] ], "a": {} }"#,
+                r#"{"b":[{"":0},[]],"a":{}}"#,
+            ),
+            ("18446744073709551615", "18446744073709551615"),
+        ] {
+            let json = read(written);
+            assert_eq!(json.text(), text);
+            assert_eq!(serde_json::to_string(&json).unwrap(), text);
+            assert_eq!(read(text), json);
+        }
+        assert!(read("null").is_null() && read("null").bytes() == 0);
+    }
+
+    #[test]
+    fn text_that_is_not_json_or_is_nested_too_deeply_is_refused() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for wrong in ["", "[1,]", "{1:2}", "1e999", r#""\ud800""#, &deep] {
+            assert!(serde_json::from_str::<Json>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_many_values_takes_as_much_memory_as_its_bytes() {
+        let text = format!("[{}0]", r#"{"":0},"#.repeat(100_000));
+
+        let json = read(&text);
+
+        assert_eq!(json.bytes(), text.len());
+        assert!(json.values() > 200_000);
+        assert_eq!(read(r#"{"a":"[,{\",[","b":[1,2]}"#).values(), 5);
+    }
+
+    #[test]
+    fn the_order_of_fields_makes_no_difference_to_what_is_said() {
+        let (one, other) = (read(r#"{"a":1,"b":2}"#), read(r#"{"b":2,"a":1}"#));
+        assert!(one != other && one.is_same(&other));
+        assert!(!one.is_same(&Json::from(json!({"a": 1}))));
+    }
+}

@@ -1,0 +1,140 @@
+//! An object's `data` in templates: read when a template first asks for it, up to a limit.
+//!
+//! Templates need a tree, which takes far more memory than the text. So `data` of more than
+//! [`MAX_VALUES`] values is none, as where an object has no data.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use minijinja::Value;
+use minijinja::value::{Enumerator, Object, ObjectRepr, Serde};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::domain::Json;
+use crate::domain::about::text;
+
+/// The most values that templates read of one object's `data`.
+pub(super) const MAX_VALUES: usize = 10_000;
+
+/// The part of `data` that says where an object takes place.
+#[derive(Deserialize)]
+struct PlaceField<'a> {
+    #[serde(borrow)]
+    place: &'a RawValue,
+}
+
+/// Returns the name of the place in `data`.
+pub(super) fn place_in(json: &Json) -> Option<Cow<'_, str>> {
+    text(json.fields::<PlaceField<'_>>()?.place)
+}
+
+/// The value of `data` for templates.
+pub(super) fn value_of(json: &Json) -> Value {
+    let kind = match json.text().as_bytes().first() {
+        _ if json.values() > MAX_VALUES => return Value::from(()),
+        Some(b'{') => ObjectRepr::Map,
+        Some(b'[') => ObjectRepr::Seq,
+        _ => return tree(json),
+    };
+    Value::from_object(Data {
+        json: json.clone(),
+        kind,
+        tree: OnceLock::new(),
+    })
+}
+
+fn tree(json: &Json) -> Value {
+    let tree: serde_json::Value = serde_json::from_str(json.text()).unwrap_or_default();
+    Value::from(Serde(tree))
+}
+
+/// A list or an object.
+#[derive(Debug)]
+struct Data {
+    json: Json,
+    kind: ObjectRepr,
+    tree: OnceLock<Value>,
+}
+
+impl Data {
+    fn tree(&self) -> &Value {
+        self.tree.get_or_init(|| tree(&self.json))
+    }
+}
+
+impl Object for Data {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        self.kind
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let found = self.tree().get_item(key).ok()?;
+        (!found.is_undefined()).then_some(found)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        match (self.kind, self.tree().try_iter()) {
+            (ObjectRepr::Seq, _) => Enumerator::Seq(self.tree().len().unwrap_or_default()),
+            (_, Ok(keys)) => Enumerator::Values(keys.collect()),
+            (_, Err(_)) => Enumerator::Empty,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use minijinja::{Environment, context};
+    use serde_json::json;
+
+    use super::*;
+
+    fn filled(template: &str, data: serde_json::Value) -> String {
+        let data = value_of(&Json::from(data));
+        let env = Environment::new();
+        env.render_str(template, context!(data)).unwrap()
+    }
+
+    #[test]
+    fn templates_read_data_as_they_read_any_other_value() {
+        let whole = json!({"about": {"title": "Budget"}, "n": [1, {"a": null}], "t": "x"});
+        for (template, text) in [
+            (
+                "{{ data.about.title }} {{ data.n[1].a is none }} {{ data['t'] }}",
+                "Budget true x",
+            ),
+            (
+                "{{ data|length }} {{ data.none is undefined }} {{ data is mapping }}",
+                "3 true true",
+            ),
+            (
+                "{% for name in data %}{{ name }},{% endfor %}",
+                "about,n,t,",
+            ),
+            (
+                "{% for name, value in data|items %}{{ name }},{% endfor %}",
+                "about,n,t,",
+            ),
+            ("{{ data.about|tojson }}", r#"{"title": "Budget"}"#),
+            ("{{ data.n|tojson }}", r#"[1, {"a": null}]"#),
+        ] {
+            assert_eq!(filled(template, whole.clone()), text, "{template}");
+        }
+        let list = json!([3, 4]);
+        assert_eq!(
+            filled("{{ data[1] }}{{ data|length }}{{ data|sum }}", list),
+            "427"
+        );
+        for (data, is) in [(json!({}), "no"), (json!([]), "no"), (json!(1), "yes")] {
+            assert_eq!(filled("{{ 'yes' if data else 'no' }}", data), is);
+        }
+        assert_eq!(filled("{{ data is none }}", json!(null)), "true");
+    }
+
+    #[test]
+    fn data_of_too_many_values_is_none_and_no_tree() {
+        let list = |values: usize| json!(vec![0; values]);
+        assert_eq!(filled("{{ data|length }}", list(MAX_VALUES - 1)), "9999");
+        assert_eq!(filled("{{ data is none }}", list(MAX_VALUES)), "true");
+    }
+}
