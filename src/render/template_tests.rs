@@ -237,3 +237,83 @@ fn parts_that_are_older_than_catalogs_keep_working() {
     );
     assert!(rendered.subject.contains(" + "), "{}", rendered.subject);
 }
+
+#[test]
+fn a_template_that_makes_too_much_is_an_error_with_its_line() {
+    let deep = "{% set ns = namespace(v=[]) %}{% for _ in range(10000) %}{% set ns.v = [ns.v] %}{% endfor %}";
+    let wide = "{% set ns = namespace(v=[1]) %}{% for _ in range(40) %}{% set ns.v = [ns.v, ns.v] %}{% endfor %}";
+    for (template, why) in [
+        (
+            "\n{{ '%1000000000d'|format(1) }}",
+            "wider than 10000 characters",
+        ),
+        (
+            "\n{{ '%.999999999f'|format(1) }}",
+            "wider than 10000 characters",
+        ),
+        (
+            "\n{{ '%*d'|format(1000000000, 1) }}",
+            "wider than 10000 characters",
+        ),
+        ("\n{{ ('x' * 90000000) }}", "more than 4194304 bytes"),
+        (
+            "\n{{ ('x' * 4000)|replace('x', 'y' * 4000) }}",
+            "more than 4194304 bytes",
+        ),
+        (
+            "\n{{ ('x\\n' * 4000)|indent(4000) }}",
+            "more than 4194304 bytes",
+        ),
+        (
+            "\n{{ range(4000)|join('y' * 4000) }}",
+            "more than 4194304 bytes",
+        ),
+        (
+            "\n{% for _ in range(100000) %}{{ 'x' * 4000 }}{% endfor %}",
+            "more than 4194304 bytes",
+        ),
+        (
+            &format!("\n{deep}{{{{ ns.v|tojson }}}}"),
+            "more than 100 deep",
+        ),
+        (&format!("\n{deep}{{{{ ns.v }}}}"), "more than 100 deep"),
+        (
+            &format!("\n{deep}{{{{ ns.v|string }}}}"),
+            "more than 100 deep",
+        ),
+        (
+            &format!("\n{wide}{{{{ ns.v|tojson }}}}"),
+            "more than 4194304 bytes",
+        ),
+    ] {
+        let error = with(&[("digest/body.txt", template)])
+            .map(drop)
+            .unwrap_err();
+
+        let at = "templates/digest/body.txt, line 2: ";
+        assert!(
+            error.starts_with(at) && error.contains(why),
+            "{template}: {error}"
+        );
+    }
+}
+
+#[test]
+fn output_between_values_and_values_as_deep_as_there_are_steps_end_no_process() {
+    let text = "x".repeat(4_000);
+    let error = with(&[(
+        "digest/body.txt",
+        &format!("{{% for _ in range(100000) %}}{text}{{% endfor %}}"),
+    )]);
+    let error = error.map(drop).unwrap_err();
+    assert!(error.contains("more than 4194304 bytes"), "{error}");
+
+    let (open, close) = ("[".repeat(100), "]".repeat(100));
+    let deepest = format!(
+        "{{% set ns = namespace(v=[]) %}}{{% for _ in range(100000) %}}{{% set ns.v = {open}ns.v{close} %}}{{% endfor %}}"
+    );
+    let error = with(&[("digest/body.txt", &deepest)])
+        .map(drop)
+        .unwrap_err();
+    assert!(error.contains("does not end"), "{error}");
+}

@@ -18,6 +18,9 @@ use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, es
 use super::catalogs::Catalogs;
 use super::parts::{Template, Whole};
 use super::speech::spoken;
+use super::template_limits::{
+    FUEL, Filled, MAX_OUTPUT, check_printed, limit_filters, within_limits,
+};
 use super::text::{clamp, wrap};
 use super::view::SiteView;
 use super::voice::Voice;
@@ -186,7 +189,13 @@ impl Templates {
         let env = self.spoken.get(voice.tag()).unwrap_or(&self.env);
         let filled = env
             .get_template(&template.name)
-            .and_then(|compiled| compiled.render(context))
+            .and_then(|compiled| {
+                within_limits(self.overrides.is_none(), || {
+                    let mut filled = Filled::default();
+                    let captured = compiled.render_captured_to(context.clone(), &mut filled);
+                    captured.map(drop).map(|()| filled.into_text())
+                })
+            })
             .map_err(|error| self.error(template, &error))?;
         match &self.inliner {
             Some(inliner) if self.each_mail.contains(&template.name) => {
@@ -227,6 +236,9 @@ impl Templates {
             _ if error.kind() == ErrorKind::OutOfFuel => {
                 format!("does not end: it was stopped after {FUEL} steps")
             }
+            _ if error.kind() == ErrorKind::WriteFailure => {
+                format!("makes more than {MAX_OUTPUT} bytes")
+            }
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
         };
@@ -249,10 +261,6 @@ impl Templates {
     }
 }
 
-/// How many steps a template may take to be filled in. The longest mail of the built-in ones takes
-/// a hundredth of it; one that takes more does not end, or would hold up everybody's mails.
-const FUEL: u64 = 5_000_000;
-
 fn environment(site: &SiteView) -> Environment<'static> {
     let mut env = Environment::new();
     env.set_syntax(
@@ -269,6 +277,7 @@ fn environment(site: &SiteView) -> Environment<'static> {
         if value.is_none() {
             return Ok(());
         }
+        check_printed(value)?;
         match (state.auto_escape(), value.as_str()) {
             (AutoEscape::Html, Some(text)) if !value.is_safe() => {
                 escape(text, |part| out.write_str(part)).map_err(minijinja::Error::from)
@@ -276,6 +285,7 @@ fn environment(site: &SiteView) -> Environment<'static> {
             _ => escape_formatter(out, state, value),
         }
     });
+    limit_filters(&mut env);
     // The engine's own escapes slashes too.
     for name in ["e", "escape"] {
         env.add_filter(name, escaped);

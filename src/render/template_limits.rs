@@ -1,0 +1,211 @@
+//! Limits of templates: steps, output, and the size and depth of printed values.
+//!
+//! The engine bounds the steps. The rest is checked here before a value becomes text, so a template
+//! that makes too much is an error with its line and never ends the process.
+
+use std::cell::Cell;
+use std::io;
+
+use minijinja::value::{Rest, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
+
+/// How many steps a template may take. The longest built-in email takes a tenth of it.
+pub(super) const FUEL: u64 = 500_000;
+/// The most bytes that a template may print, and the most of one text that a filter makes.
+pub(super) const MAX_OUTPUT: usize = 4 << 20;
+/// The widest field of `format`, and the deepest indent.
+const MAX_WIDTH: usize = 10_000;
+/// How deep lists and objects may be in each other where they become text.
+const MAX_DEPTH: usize = 100;
+/// The most values inside one that becomes text.
+const MAX_VALUES: usize = 100_000;
+/// The stack for templates of the operator. Values can nest as deep as there are steps.
+const STACK: usize = 512 << 20;
+
+thread_local! {
+    /// How many bytes the template that this thread fills in may still print.
+    static LEFT: Cell<usize> = const { Cell::new(MAX_OUTPUT) };
+}
+
+fn refused(why: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, why)
+}
+
+fn too_long() -> Error {
+    refused(format!("makes more than {MAX_OUTPUT} bytes"))
+}
+
+/// Fills in a template with a fresh limit of output, on a stack that its values cannot exhaust.
+pub(super) fn within_limits<T: Send>(is_built_in: bool, fill: impl Fn() -> T + Sync) -> T {
+    let fill = || {
+        LEFT.set(MAX_OUTPUT);
+        fill()
+    };
+    if is_built_in {
+        return fill();
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        match thread.spawn_scoped(scope, &fill) {
+            Ok(thread) => thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // A system with less memory than that.
+            Err(_) => fill(),
+        }
+    })
+}
+
+/// Checks a value that is about to be printed.
+pub(super) fn check_printed(value: &Value) -> Result<(), Error> {
+    let bytes = check(value)?;
+    let left = LEFT.get().checked_sub(bytes).ok_or_else(too_long)?;
+    LEFT.set(left);
+    Ok(())
+}
+
+/// Checks that a value can become text. Returns the bytes of the texts inside.
+fn check(value: &Value) -> Result<usize, Error> {
+    let (mut level, mut bytes, mut values) = (vec![value.clone()], 0_usize, 0);
+    for _ in 0..MAX_DEPTH {
+        let mut next = Vec::new();
+        for value in level {
+            match value.kind() {
+                ValueKind::Seq => next.extend(value.try_iter()?),
+                ValueKind::Map => {
+                    for key in value.try_iter()? {
+                        next.push(value.get_item(&key)?);
+                    }
+                }
+                _ => bytes += value.as_str().map_or(0, str::len),
+            }
+            values += 1;
+            if bytes > MAX_OUTPUT || values + next.len() > MAX_VALUES {
+                return Err(too_long());
+            }
+        }
+        if next.is_empty() {
+            return Ok(bytes);
+        }
+        level = next;
+    }
+    let why = format!("has lists or objects that are more than {MAX_DEPTH} deep");
+    Err(refused(why))
+}
+
+/// Where a template's output goes.
+#[derive(Default)]
+pub(super) struct Filled(Vec<u8>);
+
+impl Filled {
+    /// The output; templates and values are text.
+    pub(super) fn into_text(self) -> String {
+        String::from_utf8(self.0).unwrap_or_default()
+    }
+}
+
+impl io::Write for Filled {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT {
+            return Err(io::Error::other(format!(
+                "makes more than {MAX_OUTPUT} bytes"
+            )));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Puts limits around the engine's filters that can return more text than they receive.
+pub(super) fn limit_filters(env: &mut Environment<'_>) {
+    use minijinja::filters;
+
+    type Check = fn(&[Value]) -> Result<(), Error>;
+    let filters: [(&'static str, Value, Check); 7] = [
+        (
+            "format",
+            Value::from_function(filters::format),
+            check_widths,
+        ),
+        (
+            "indent",
+            Value::from_function(filters::indent),
+            check_indent,
+        ),
+        (
+            "replace",
+            Value::from_function(filters::replace),
+            check_replace,
+        ),
+        ("join", Value::from_function(filters::join), check_join),
+        ("tojson", Value::from_function(filters::tojson), |_| Ok(())),
+        ("pprint", Value::from_function(filters::pprint), |_| Ok(())),
+        ("string", Value::from_function(filters::string), |_| Ok(())),
+    ];
+    for (name, filter, check_more) in filters {
+        let limited = move |state: &mut State<'_, '_>, args: Rest<Value>| {
+            for arg in args.iter() {
+                check(arg)?;
+            }
+            check_more(&args)?;
+            let text = filter.call(state, &args)?;
+            check(&text).map(|_| text)
+        };
+        env.add_filter(name, limited);
+    }
+}
+
+/// The text at this place of a filter's arguments; empty if there is none.
+fn text(args: &[Value], place: usize) -> &str {
+    args.get(place).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn within(bytes: usize, most: usize) -> Result<(), Error> {
+    if bytes > most {
+        Err(too_long())
+    } else {
+        Ok(())
+    }
+}
+
+/// Widths are in the text, or among the arguments where it has an asterisk.
+fn check_widths(args: &[Value]) -> Result<(), Error> {
+    let format = text(args, 0);
+    let in_text = format.split(|sign: char| !sign.is_ascii_digit());
+    let in_text = in_text.filter(|digits| !digits.is_empty());
+    let is_wide = |digits: &str| digits.parse().is_ok_and(|width: usize| width <= MAX_WIDTH);
+    let mut numbers = args
+        .iter()
+        .skip(1)
+        .filter_map(|arg| i64::try_from(arg.clone()).ok());
+    let given = |width: i64| width.unsigned_abs() > MAX_WIDTH as u64;
+    if !in_text.clone().all(is_wide) || format.contains('*') && numbers.any(given) {
+        let why = format!("formats a field that is wider than {MAX_WIDTH} characters");
+        return Err(refused(why));
+    }
+    within(in_text.count() * MAX_WIDTH, MAX_OUTPUT)
+}
+
+fn check_indent(args: &[Value]) -> Result<(), Error> {
+    let width = args.get(1).map(|width| match width.kind() {
+        ValueKind::Map => width.get_attr("width").unwrap_or_default(),
+        _ => width.clone(),
+    });
+    let width = width.and_then(|width| usize::try_from(width).ok());
+    let lines = 1 + text(args, 0).matches('\n').count();
+    within(lines.saturating_mul(width.unwrap_or_default()), MAX_OUTPUT)
+}
+
+fn check_replace(args: &[Value]) -> Result<(), Error> {
+    let places = text(args, 0).matches(text(args, 1)).count();
+    within(places.saturating_mul(text(args, 2).len()), MAX_OUTPUT)
+}
+
+fn check_join(args: &[Value]) -> Result<(), Error> {
+    let parts = args.first().and_then(Value::len).unwrap_or_default();
+    within(parts.saturating_mul(text(args, 1).len()), MAX_OUTPUT)
+}
