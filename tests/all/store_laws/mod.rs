@@ -180,7 +180,6 @@ laws! {
         what_was_exported_later_goes_behind_once_with_what_its_markers_cover;
     people:
         a_record_comes_back_with_every_field
-        data_of_very_many_values_comes_back_as_its_text
         every_cadence_weekday_and_route_comes_back
         windows_of_their_own_come_back_beside_choices_without
         records_come_in_the_order_asked_and_the_unknown_are_none

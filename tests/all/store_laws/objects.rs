@@ -74,7 +74,7 @@ pub async fn data_of_any_shape_comes_back(store: Fresh) {
     let objects: Vec<_> = (0..)
         .zip(shapes)
         .map(|(n, data)| Object {
-            data,
+            data: data.into(),
             ..Object::bare(ObjectKey::stored(format!("Artwork:{n}")))
         })
         .collect();
