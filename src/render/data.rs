@@ -101,11 +101,11 @@ mod tests {
         for (template, text) in [
             (
                 "{{ data.about.title }} {{ data.n[1].a is none }} {{ data['t'] }}",
-                "Budget true x",
+                "Budget True x",
             ),
             (
                 "{{ data|length }} {{ data.none is undefined }} {{ data is mapping }}",
-                "3 true true",
+                "3 True True",
             ),
             (
                 "{% for name in data %}{{ name }},{% endfor %}",
@@ -128,13 +128,13 @@ mod tests {
         for (data, is) in [(json!({}), "no"), (json!([]), "no"), (json!(1), "yes")] {
             assert_eq!(filled("{{ 'yes' if data else 'no' }}", data), is);
         }
-        assert_eq!(filled("{{ data is none }}", json!(null)), "true");
+        assert_eq!(filled("{{ data is none }}", json!(null)), "True");
     }
 
     #[test]
     fn data_of_too_many_values_is_none_and_no_tree() {
         let list = |values: usize| json!(vec![0; values]);
         assert_eq!(filled("{{ data|length }}", list(MAX_VALUES - 1)), "9999");
-        assert_eq!(filled("{{ data is none }}", list(MAX_VALUES)), "true");
+        assert_eq!(filled("{{ data is none }}", list(MAX_VALUES)), "True");
     }
 }

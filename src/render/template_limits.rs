@@ -11,8 +11,9 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 /// How many steps a template may take. The longest built-in email takes a tenth of it.
 pub(super) const FUEL: u64 = 500_000;
-/// The most bytes that a template may print, and the most of one text that a filter makes.
-pub(super) const MAX_OUTPUT: usize = 4 << 20;
+/// The most bytes that a template may print, and the most of one text that a filter makes. Emails
+/// are first made with all their items, and then with fewer.
+pub(super) const MAX_OUTPUT: usize = 32 << 20;
 /// The widest field of `format`, and the deepest indent.
 const MAX_WIDTH: usize = 10_000;
 /// How deep lists and objects may be in each other where they become text.
@@ -35,7 +36,8 @@ fn too_long() -> Error {
     refused(format!("makes more than {MAX_OUTPUT} bytes"))
 }
 
-/// Fills in a template with a fresh limit of output, on a stack that its values cannot exhaust.
+/// Fills in a template with a fresh limit of output, on a stack that its values cannot exhaust. The
+/// engine's errors hold values too, so `fill` returns none of them.
 pub(super) fn within_limits<T: Send>(is_built_in: bool, fill: impl Fn() -> T + Sync) -> T {
     let fill = || {
         LEFT.set(MAX_OUTPUT);

@@ -255,22 +255,22 @@ fn a_template_that_makes_too_much_is_an_error_with_its_line() {
             "\n{{ '%*d'|format(1000000000, 1) }}",
             "wider than 10000 characters",
         ),
-        ("\n{{ ('x' * 90000000) }}", "more than 4194304 bytes"),
+        ("\n{{ ('x' * 90000000) }}", "more than 33554432 bytes"),
         (
-            "\n{{ ('x' * 4000)|replace('x', 'y' * 4000) }}",
-            "more than 4194304 bytes",
+            "\n{{ ('x' * 8000)|replace('x', 'y' * 8000) }}",
+            "more than 33554432 bytes",
         ),
         (
-            "\n{{ ('x\\n' * 4000)|indent(4000) }}",
-            "more than 4194304 bytes",
+            "\n{{ ('x\\n' * 8000)|indent(8000) }}",
+            "more than 33554432 bytes",
         ),
         (
-            "\n{{ range(4000)|join('y' * 4000) }}",
-            "more than 4194304 bytes",
+            "\n{{ range(8000)|join('y' * 8000) }}",
+            "more than 33554432 bytes",
         ),
         (
             "\n{% for _ in range(100000) %}{{ 'x' * 4000 }}{% endfor %}",
-            "more than 4194304 bytes",
+            "more than 33554432 bytes",
         ),
         (
             &format!("\n{deep}{{{{ ns.v|tojson }}}}"),
@@ -283,7 +283,7 @@ fn a_template_that_makes_too_much_is_an_error_with_its_line() {
         ),
         (
             &format!("\n{wide}{{{{ ns.v|tojson }}}}"),
-            "more than 4194304 bytes",
+            "more than 33554432 bytes",
         ),
     ] {
         let error = with(&[("digest/body.txt", template)])
@@ -306,7 +306,7 @@ fn output_between_values_and_values_as_deep_as_there_are_steps_end_no_process() 
         &format!("{{% for _ in range(100000) %}}{text}{{% endfor %}}"),
     )]);
     let error = error.map(drop).unwrap_err();
-    assert!(error.contains("more than 4194304 bytes"), "{error}");
+    assert!(error.contains("more than 33554432 bytes"), "{error}");
 
     let (open, close) = ("[".repeat(100), "]".repeat(100));
     let deepest = format!(

@@ -187,16 +187,14 @@ impl Templates {
         context: Value,
     ) -> Result<String, Error> {
         let env = self.spoken.get(voice.tag()).unwrap_or(&self.env);
-        let filled = env
-            .get_template(&template.name)
-            .and_then(|compiled| {
-                within_limits(self.overrides.is_none(), || {
-                    let mut filled = Filled::default();
-                    let captured = compiled.render_captured_to(context.clone(), &mut filled);
-                    captured.map(drop).map(|()| filled.into_text())
-                })
-            })
-            .map_err(|error| self.error(template, &error))?;
+        let compiled = env.get_template(&template.name);
+        let compiled = compiled.map_err(|error| self.error(template, &error))?;
+        let filled = within_limits(self.overrides.is_none(), || {
+            let mut filled = Filled::default();
+            let captured = compiled.render_captured_to(context.clone(), &mut filled);
+            captured.map_err(|error| self.error(template, &error))?;
+            Ok(filled.into_text())
+        })?;
         match &self.inliner {
             Some(inliner) if self.each_mail.contains(&template.name) => {
                 inline::mail(inliner, &filled)
