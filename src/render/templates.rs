@@ -193,7 +193,7 @@ impl Templates {
             let mut filled = Filled::default();
             let captured = compiled.render_captured_to(context.clone(), &mut filled);
             captured.map_err(|error| self.error(template, &error))?;
-            Ok(filled.into_text())
+            Ok::<_, Error>(filled.into_text())
         })?;
         match &self.inliner {
             Some(inliner) if self.each_mail.contains(&template.name) => {
