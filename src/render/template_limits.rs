@@ -48,7 +48,7 @@ pub(super) fn within_limits<T: Send>(is_built_in: bool, fill: impl Fn() -> T + S
     }
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK);
-        match thread.spawn_scoped(scope, &fill) {
+        match thread.spawn_scoped(scope, fill) {
             Ok(thread) => thread
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),

@@ -308,7 +308,7 @@ fn output_between_values_and_values_as_deep_as_there_are_steps_end_no_process() 
     let error = error.map(drop).unwrap_err();
     assert!(error.contains("more than 33554432 bytes"), "{error}");
 
-    let (open, close) = ("[".repeat(100), "]".repeat(100));
+    let (open, close) = ("[".repeat(20), "]".repeat(20));
     let deepest = format!(
         "{{% set ns = namespace(v=[]) %}}{{% for _ in range(100000) %}}{{% set ns.v = {open}ns.v{close} %}}{{% endfor %}}"
     );

@@ -1,6 +1,7 @@
-//! A cache that is bounded in bytes. It has parts with a lock each, and empties a part that is full.
+//! A cache that is bounded in bytes. It has parts with a lock each, and empties full parts.
 //!
-//! Callers pass the bytes that a value takes beyond its own size. The room in the map is added here.
+//! Callers pass the bytes that a value takes beyond its own size. This cache adds the room in
+//! the map.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -101,8 +101,8 @@ async fn a_day_with_undigested_people_is_not_dropped_without_force(fresh: Fresh)
     assert_eq!(
         kept[0].fate,
         Fate::Unmailed {
-            people: 2,
-            events: 4
+            people: 3,
+            events: 6
         }
     );
     assert_eq!(days(&town).await, [first_day()]);
