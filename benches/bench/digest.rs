@@ -26,6 +26,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
     let source = CatalogSource {
         objects: world.store.clone(),
         retractions: world.store.clone(),
+        directory: world.store.clone(),
         policies: policies.clone(),
         shelf: None,
     };
