@@ -1,7 +1,7 @@
 //! JSON that is passed through, as a document and back: text to BSON in one pass, without a tree.
 //!
 //! People query `data` in the database, so it is a document. JSON that a document cannot hold
-//! exactly stays text: see [`write`].
+//! exactly stays text: see [`write()`].
 
 use std::collections::HashSet;
 use std::fmt;
