@@ -367,7 +367,7 @@ impl Metrics {
         self.0.opened.get_or_create(&Occasion { occasion }).inc();
     }
 
-    /// A row of the ledger has ended, which included so many events.
+    /// Counts a delivery that ended, and the events that it included.
     pub fn settled(
         &self,
         occasion: &'static str,

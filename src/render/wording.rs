@@ -12,7 +12,7 @@ pub(super) fn heading(voice: &Voice, section: &Section) -> String {
     voice.heading(&section.heading, &section.kind)
 }
 
-/// What so many events of one section are called after their number, if they have a name.
+/// Returns the noun for a number of events of one section, or `None` if the section has no name.
 pub(super) fn things(voice: &Voice, section: &Section, total: u64) -> Option<String> {
     let named = || new_things(&heading(voice, section)).filter(|_| voice.is_english());
     voice.news(&section.kind, total).or_else(named)
@@ -60,7 +60,7 @@ pub(super) fn mandatory(voice: &Voice, sections: &[Section]) -> Option<String> {
     words(reason, NAME + SHORT)
 }
 
-/// What so many events are called that have no name together.
+/// Returns the phrase for a number of events that share no noun.
 pub(super) fn news(voice: &Voice, total: u64) -> String {
     let count = [("count", Filled::Count(total))];
     voice

@@ -1,9 +1,9 @@
 //! Finds what is unknown in events: types that are not configured while others are, and objects and
 //! users without a record.
 //!
-//! The rule: all are accepted, as configuration and records may come later, and all are told: to
-//! whoever hands an event in, in a rehearsal and by `status`. An object that is not known is not
-//! mailed unless its type says so (P6).
+//! Such events are accepted unless `strict_types` refuses their type, because configuration and
+//! records may follow. Answers to callers, the dry run and `status` report them. An event about an unknown object is not emailed unless its
+//! type allows it (P6).
 
 use std::sync::Arc;
 

@@ -17,8 +17,8 @@ on_both_stores! {
     a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray
 }
 
-/// A town whose provider takes so many mails a call, can tell nobody anything, and answers nothing
-/// that can be read.
+/// Returns a town whose provider takes `per_call` emails a call, gives unreadable answers, and
+/// cannot be asked for outcomes.
 async fn gateway(fresh: &Fresh, people: usize, per_call: usize) -> Town {
     let town = Town::found(fresh, false, "delivery.chunk = 100\n").await;
     let people = town.crowd(people).await;

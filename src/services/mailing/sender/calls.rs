@@ -1,10 +1,9 @@
-//! Hands mails over to the provider, call by call, a few at a time.
+//! Sends emails to the provider, call by call, a few at a time.
 //!
-//! The rule (P4): `sending` and the call's reference are durable before the provider hears of it;
-//! each call is settled as soon as it is answered, whatever becomes of the others. Leases go on for
-//! as long as anybody waits. A call begins at most [`FRESH`] after its users and objects were
-//! checked (P6, P7): emails are built in portions that leave in time, and those that wait are built
-//! again.
+//! `sending` and the reference of the call are durable before the call (P4). Each call is settled
+//! when it is answered, and leases are renewed meanwhile. A call starts at most [`FRESH`] after its
+//! users and objects were checked (P6, P7): emails are built in small portions, and waiting emails
+//! are built again.
 
 use std::collections::{HashSet, VecDeque};
 
