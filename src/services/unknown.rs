@@ -2,8 +2,8 @@
 //! users without a record.
 //!
 //! Such events are accepted unless `strict_types` refuses their type, because configuration and
-//! records may follow. Answers to callers, the dry run and `status` report them. An event about an unknown object is not emailed unless its
-//! type allows it (P6).
+//! records may follow. Answers to callers, the dry run and `status` report them. An event about an
+//! unknown object is not emailed unless its type allows it (P6).
 
 use std::sync::Arc;
 
