@@ -172,7 +172,12 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
             Some(store::Error::Conflict { .. }) => {
                 return Some("moving one of the two away; nothing was overwritten".into());
             }
-            Some(store::Error::Corrupt { .. } | store::Error::Unsupported(_)) | None => {}
+            Some(
+                store::Error::Corrupt { .. }
+                | store::Error::Waiting { .. }
+                | store::Error::Unsupported(_),
+            )
+            | None => {}
         }
     }
     None

@@ -88,7 +88,9 @@ pub use secret::Secret;
 pub use sending::Sending;
 pub use server_key::{KeyRecord, Scope};
 pub use share::Share;
-pub use stack::{BadStack, Defect, Form, PersonStacks, Position, Stack, StackId, Watermarks};
+pub use stack::{
+    BadStack, Defect, Form, PersonStacks, Position, Stack, StackId, Watermarks, covered,
+};
 pub use start::Start;
 pub use stop::Stop;
 pub use suppression::{Reason, Suppression};

@@ -1,5 +1,7 @@
 //! What can go wrong in a store: what it was doing, and the cause.
 
+use crate::domain::Day;
+
 /// A store's answer.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -29,6 +31,17 @@ pub enum Error {
     Conflict {
         /// What exists already, such as a document of a day.
         what: String,
+    },
+    /// A stack has events that wait for an email, and cannot be restored before it was sent.
+    #[error(
+        "the stack of {user} on {day} has events that wait for an email, and its older entries have \
+         no ids; restore {day} again after the next digest"
+    )]
+    Waiting {
+        /// Whose stack it is.
+        user: String,
+        /// Of which day.
+        day: Day,
     },
     /// This store cannot do that.
     #[error("{0}")]

@@ -192,7 +192,8 @@ pub type RawStack = String;
 pub enum Meeting {
     /// It must be the same.
     Same,
-    /// Its entries belong there once: behind those of other writers, unless the stack has them.
+    /// Its entries are appended to those of other writers, once. No event of theirs that waits for
+    /// an email counts as emailed afterwards.
     Behind,
 }
 
@@ -216,9 +217,9 @@ pub trait Days: Send + Sync {
     fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>>;
 
     /// Puts documents back exactly as they were exported. One that stands already and is identical
-    /// is left alone; one that differs is an error ([`Error::Conflict`]) that names it, unless its
-    /// entries belong behind ([`Meeting::Behind`]): then they are put there once, and what its
-    /// markers cover moves with them.
+    /// is left alone; one that differs is an error ([`Error::Conflict`]) that names it, or its
+    /// entries are appended ([`Meeting::Behind`]). That is an error ([`Error::Waiting`]) where events
+    /// of the other writers wait for an email and older entries cannot be identified.
     async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()>;
 }
 

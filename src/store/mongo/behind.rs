@@ -1,20 +1,19 @@
 //! How a document comes back where one stands under its `_id`.
 //!
-//! The rule: it has to be the same, or its entries belong behind those that stand: then they are
-//! put there once, and what its markers cover moves with them. What can be told from everything
-//! else is put there only if it does not stand yet, whatever came in between.
+//! It has to be the same, or its entries are appended once (see [`not_standing`]).
 
 use std::collections::HashSet;
 
+use bson::spec::ElementType;
 use bson::{Bson, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 
 use super::Mongo;
 use super::bulk::Verb;
-use super::decode::{Elements, Field};
+use super::decode::{self, Elements, Field};
 use super::encode::Writer;
-use crate::domain::Day;
-use crate::store::behind::{Returning, not_standing};
+use crate::domain::{self, Day};
+use crate::store::behind::{Append, Returning, not_standing};
 use crate::store::{Error, Meeting, Result, extjson};
 
 /// How often to look again where somebody else was quicker.
@@ -66,7 +65,10 @@ impl Mongo {
             if before.len() >= ours.len() && (0..=before.len() - ours.len()).any(stands_at) {
                 return Ok(());
             }
-            let entries = new_behind(&before, &ours);
+            let Some(entries) = new_behind(&before, &ours) else {
+                let user = name_in(document);
+                return Err(Error::Waiting { user, day });
+            };
             if entries.is_empty() {
                 return Ok(());
             }
@@ -144,12 +146,16 @@ fn id_of(document: &RawDocumentBuf) -> Option<Bson> {
     Bson::try_from(id).ok()
 }
 
-fn conflict(day: Day, document: &RawDocumentBuf) -> Error {
-    let user = match id_of(document) {
+fn name_in(document: &RawDocumentBuf) -> String {
+    match id_of(document) {
         Some(Bson::String(text)) => text,
         Some(other) => other.to_string(),
         None => "somebody".to_owned(),
-    };
+    }
+}
+
+fn conflict(day: Day, document: &RawDocumentBuf) -> Error {
+    let user = name_in(document);
     let what = format!("the stack of {user} on {day}");
     Error::Conflict { what }
 }
@@ -198,17 +204,30 @@ fn covered_by(entry: &Entry) -> Option<usize> {
     Some(n.and_then(Field::count).map_or(usize::MAX, |n| n as usize))
 }
 
-/// Those of ours that do not stand yet, as they are behind what stands.
-fn new_behind(before: &[Entry], ours: &[Entry]) -> Vec<Entry> {
+/// The entries to append to `before`, so that it has `ours` once; `None` if they have to wait.
+fn new_behind(before: &[Entry], ours: &[Entry]) -> Option<Vec<Entry>> {
     let standing: HashSet<&[u8]> = before.iter().filter_map(name_of).collect();
+    let decoded = |(kind, value): &Entry| decode::element(*kind, value);
     let returning = |entry: &Entry| Returning {
         stands: name_of(entry).is_some_and(|name| standing.contains(name)),
-        covers: covered_by(entry),
+        entry: decoded(entry),
     };
     let list: Vec<Returning> = ours.iter().map(returning).collect();
-    let back = not_standing(before.len(), &list).into_iter();
-    back.map(|(place, covers)| moved(&ours[place], |n| covers.unwrap_or(n)))
-        .collect()
+    let before: Vec<domain::Entry> = before.iter().map(decoded).collect();
+    let append = not_standing(&before, &list)?.into_iter();
+    let entry = |append| match append {
+        Append::Entry(index) => ours[index].clone(),
+        Append::Marker(index, covers) => moved(&ours[index], |_| covers),
+        Append::Note(note) => {
+            let mut writer = Writer::new();
+            writer.mailed_fields(&note);
+            (
+                ElementType::EmbeddedDocument as u8,
+                writer.finish().into_bytes(),
+            )
+        }
+    };
+    Some(append.map(entry).collect())
 }
 
 /// The entry as it is elsewhere in a list: a marker that covered so many entries covers those

@@ -264,6 +264,14 @@ impl<'a> RawStack<'a> {
 /// An event of ours takes about 70 bytes: a good first guess at how many there are.
 const EVENT_BYTES: usize = 70;
 
+/// One element of `events`; what cannot be read holds its place.
+pub(super) fn element(kind: u8, value: &[u8]) -> Entry {
+    match kind {
+        DOCUMENT => entry(value).unwrap_or(Entry::Other),
+        _ => Entry::Other,
+    }
+}
+
 fn entries(array: &[u8]) -> Result<Vec<Entry>> {
     let mut entries = Vec::with_capacity(1 + array.len() / EVENT_BYTES);
     let mut elements = Fields::of(array)?;

@@ -181,12 +181,16 @@ impl Writer {
 
     pub(super) fn mailed(&mut self, key: impl Key, mailed: &Mailed) {
         self.document(key);
+        self.mailed_fields(mailed);
+        self.close();
+    }
+
+    pub(super) fn mailed_fields(&mut self, mailed: &Mailed) {
         self.id("mailed", mailed.id);
         self.array("i");
         for (n, fanout) in mailed.fanouts.iter().enumerate() {
             self.id(n, *fanout);
         }
-        self.close();
         self.close();
     }
 

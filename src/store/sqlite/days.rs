@@ -284,7 +284,9 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
     let (Meeting::Behind, Some(standing)) = (meeting, standing) else {
         return Err(conflict(stored.id.into_user(), day).into());
     };
-    let behind = entries::behind(&standing, &stored.events);
+    let Some(behind) = entries::behind(&standing, &stored.events) else {
+        return Err(waits(stored.id.into_user(), day).into());
+    };
     let append = format!("UPDATE {table} SET n = n + ?2, events = events || ?3 WHERE id = ?1");
     transaction.prepare_cached(&append)?.execute((
         &stored.id,
@@ -292,6 +294,11 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
         behind,
     ))?;
     Ok(())
+}
+
+fn waits(user: impl std::fmt::Display, day: Day) -> Error {
+    let user = user.to_string();
+    Error::Waiting { user, day }
 }
 
 fn conflict(user: impl std::fmt::Display, day: Day) -> Error {

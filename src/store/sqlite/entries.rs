@@ -13,7 +13,7 @@ use rusqlite::types::ValueRef;
 use serde_json::Value;
 
 use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
-use crate::store::behind::{Returning, not_standing};
+use crate::store::behind::{Append, Returning, not_standing};
 
 /// Appends the event's line.
 pub(super) fn write_event(lines: &mut String, event: &Event) {
@@ -96,36 +96,40 @@ pub(super) fn read_line(line: &str) -> Entry {
     }
 }
 
-/// Those of `ours` that do not stand yet, as lines that belong behind what stands: nothing if all
-/// of them do, somewhere in a row, and only what is new where ours begin with all that stands. What
-/// can be told from everything else is left out if it stands, whatever came in between. What a
-/// marker covers moves with it.
-pub(super) fn behind(standing: &str, ours: &str) -> String {
+/// The lines to append to `standing`, so that it has the entries of an exported stack once (see
+/// [`not_standing`]); `None` if they have to wait.
+pub(super) fn behind(standing: &str, ours: &str) -> Option<String> {
     if let Some(new) = ours.strip_prefix(standing) {
-        return new.to_owned();
+        return Some(new.to_owned());
     }
     let before: Vec<&str> = standing.lines().collect();
     let moved_by = |by: usize| ours.lines().map(move |line| moved(line, |n| n + by));
     let count = ours.lines().count();
     let stand_at = |from: usize| moved_by(from).eq(before[from..from + count].iter().copied());
     if before.len() >= count && (0..=before.len() - count).any(stand_at) {
-        return String::new();
+        return Some(String::new());
     }
     let standing: HashSet<Cow<'_, str>> = before.iter().filter_map(|line| name_of(line)).collect();
+    let before: Vec<Entry> = before.into_iter().map(read_line).collect();
     let ours: Vec<&str> = ours.lines().collect();
     let returning = |line: &&str| Returning {
         stands: name_of(line).is_some_and(|name| standing.contains(&name)),
-        covers: match read_line(line) {
-            Entry::Marker(Marker { n, .. }) => Some(n.map_or(usize::MAX, |n| n as usize)),
-            _ => None,
-        },
+        entry: read_line(line),
     };
     let list: Vec<Returning> = ours.iter().map(returning).collect();
-    let back = not_standing(before.len(), &list).into_iter();
-    let lines = back.map(|(place, covers)| moved(ours[place], |n| covers.unwrap_or(n)));
-    lines
-        .flat_map(|line| [line.into_owned(), "\n".to_owned()])
-        .collect()
+    let mut lines = String::new();
+    for append in not_standing(&before, &list)? {
+        match append {
+            Append::Entry(index) => lines.push_str(ours[index]),
+            Append::Marker(index, covers) => lines.push_str(&moved(ours[index], |_| covers)),
+            Append::Note(note) => {
+                lines.push_str(&mailed_line(&note));
+                continue;
+            }
+        }
+        lines.push('\n');
+    }
+    Some(lines)
 }
 
 /// What tells an entry from all others: a marker's id, or all of an event, or a note, that names
@@ -327,11 +331,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_exported_later_goes_behind_once_with_what_its_markers_cover() {
+    fn an_exported_stack_is_appended_once_and_its_markers_cover_what_they_did() {
         let marker = |n| marker_line(Id::from_hex(HEX).unwrap(), n);
         let (a, b) = ("{\"t\":\"T\",\"o\":\"a\"}\n", "{\"t\":\"T\",\"o\":\"b\"}\n");
         let (standing, ours) = (format!("{a}{}", marker(1)), format!("{b}{}", marker(1)));
 
+        let behind = |standing: &str, ours: &str| behind(standing, ours).unwrap();
         let added = behind(&standing, &ours);
 
         assert_eq!(added, format!("{b}{}", marker(3)));

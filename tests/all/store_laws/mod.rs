@@ -177,7 +177,7 @@ laws! {
         a_day_is_dropped_only_if_it_is_what_was_seen
         a_day_that_does_not_exist_is_dropped_by_nobody_and_is_no_error
         what_is_written_while_a_day_goes_is_never_lost
-        what_was_exported_later_goes_behind_once_with_what_its_markers_cover;
+        an_exported_stack_is_appended_once_and_its_markers_cover_nothing_that_waits;
     people:
         a_record_comes_back_with_every_field
         every_cadence_weekday_and_route_comes_back
