@@ -30,7 +30,8 @@ pub(super) enum Append {
 /// What to append to `standing`, in order.
 ///
 /// `None` if events of `standing` wait for an email, and the exported stack has markers, and events
-/// or markers without an id, of which a note cannot be written. It can be restored after that email.
+/// or markers without an id, of which a note cannot be written. It can be restored after that
+/// email.
 pub(super) fn not_standing(standing: &[Entry], list: &[Returning]) -> Option<Vec<Append>> {
     let mut mailed = HashSet::new();
     for entry in standing {

@@ -218,8 +218,8 @@ pub trait Days: Send + Sync {
 
     /// Puts documents back exactly as they were exported. One that stands already and is identical
     /// is left alone; one that differs is an error ([`Error::Conflict`]) that names it, or its
-    /// entries are appended ([`Meeting::Behind`]). That is an error ([`Error::Waiting`]) where events
-    /// of the other writers wait for an email and older entries cannot be identified.
+    /// entries are appended ([`Meeting::Behind`]). That is an error ([`Error::Waiting`]) where
+    /// events of the other writers wait for an email and older entries cannot be identified.
     async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()>;
 }
 
@@ -250,6 +250,19 @@ pub enum PeopleFilter<'a> {
     Chose(&'a DueChoices),
     /// Those whose record has this address, in upper or lower case.
     Address(&'a Address),
+}
+
+/// How many addresses several records have, in upper or lower case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SharedAddresses {
+    /// The number of records with an address that were read.
+    pub read: u64,
+    /// The addresses that several of these records have.
+    pub addresses: u64,
+    /// The records that have one of them.
+    pub users: u64,
+    /// The first of these records by id.
+    pub first: Option<UserId>,
 }
 
 /// People and what they follow.
@@ -292,6 +305,10 @@ pub trait Directory: Send + Sync {
 
     /// The locales in user records, each once. Reads every record.
     async fn locales(&self) -> Result<Vec<String>>;
+
+    /// Counts the addresses that several records have, among the first `limit` records in the order
+    /// of their addresses.
+    async fn shared_addresses(&self, limit: usize) -> Result<SharedAddresses>;
 
     /// Whether these stand, in the order asked; each is one look-up.
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>>;

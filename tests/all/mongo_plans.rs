@@ -8,7 +8,9 @@ use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
 use tidings::domain::delivery::{Handover, Settlement};
 use tidings::domain::due_choices::Common;
 use tidings::domain::user::DigestPreference;
-use tidings::domain::{Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId};
+use tidings::domain::{
+    Address, Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId,
+};
 use tidings::store::{Meeting, NewMarker, People, PeopleFilter};
 
 use crate::store_laws::adding::joined_by;
@@ -89,6 +91,31 @@ async fn whose_digests_fall_due_is_read_from_the_index_and_no_further_than_the_p
             // Each range is begun with.
             assert!(told.get_i32("keysExamined").unwrap() < 400, "{told}");
         }
+    })
+    .await;
+}
+
+/// The index has the order of addresses, so that counting ends at the limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_addresses_are_counted_from_the_index_and_up_to_the_limit() {
+    mongo::run(async |store: Fresh| {
+        let people: Vec<User> = (0..1_000)
+            .map(|n| User {
+                email: Address::new(format!("a{}@example.org", n / 2)).ok(),
+                ..User::new(user(&format!("u{n:04}")))
+            })
+            .collect();
+        store.put_users(&people).await.unwrap();
+
+        let told = profiled(&store, "users", async {
+            let shared = store.shared_addresses(100).await.unwrap();
+            assert_eq!((shared.read, shared.addresses), (100, 50));
+        });
+        let told = told.await;
+
+        assert_eq!(told.get("hasSortStage"), None, "{told}");
+        assert!(told.get_i32("docsExamined").unwrap() <= 101, "{told}");
+        assert!(told.get_i32("keysExamined").unwrap() <= 101, "{told}");
     })
     .await;
 }

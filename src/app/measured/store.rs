@@ -24,7 +24,7 @@ use crate::store::{
     Days, Deliveries, DeliveryFilter, Diagnostics, Directory, FeedParts, Feedbacks, FollowChange,
     Forgettable, Inboxes, Journal, Leases, Meeting, NewMarker, Notes, Objects, Outstanding, People,
     PeopleFilter, Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema,
-    SeenReports, Server, Stacks, Store, Suppressions, Waits,
+    SeenReports, Server, SharedAddresses, Stacks, Store, Suppressions, Waits,
 };
 
 /// A store around another one.
@@ -385,6 +385,7 @@ hand_on! { Directory:
     find_people(filter: &PeopleFilter<'_>, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
     zones() -> Vec<Tz>;
     locales() -> Vec<String>;
+    shared_addresses(limit: usize) -> SharedAddresses;
     following(follows: &[(FollowKey, UserId)]) -> Vec<bool>;
     follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
 }

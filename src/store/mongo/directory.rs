@@ -26,7 +26,7 @@ use crate::domain::{Address, Cadence, DueChoices, FollowKey, Point, Poke, User, 
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
-use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result};
+use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, SharedAddresses};
 
 /// So many follows are looked up in one request.
 const FOLLOWS_AT_ONCE: usize = 1_000;
@@ -192,6 +192,49 @@ impl Directory for Mongo {
         let found = self.distinct_of_users("locale", "reading the locales of users");
         let locale = |name: &Bson| Some(name.as_str()?.to_owned());
         Ok(found.await?.iter().filter_map(locale).collect())
+    }
+
+    async fn shared_addresses(&self, limit: usize) -> Result<SharedAddresses> {
+        let shared = |value: Bson| doc! {"$cond": [{"$gt": ["$users", 1]}, value, 0]};
+        let first = doc! {"$cond": [{"$gt": ["$users", 1]}, "$first", null]};
+        let pipeline = vec![
+            // Text only: the range excludes absent addresses, so that the index has all of it.
+            doc! {"$match": {"email": {"$gte": ""}}},
+            doc! {"$sort": {"email": 1}},
+            doc! {"$limit": limit as i64},
+            doc! {"$group": {"_id": "$email", "users": {"$sum": 1}, "first": {"$min": "$_id"}}},
+            doc! {"$group": {
+                "_id": null,
+                "read": {"$sum": "$users"},
+                "addresses": {"$sum": shared(1.into())},
+                "users": {"$sum": shared("$users".into())},
+                "first": {"$min": first},
+            }},
+        ];
+        let doing = "counting the addresses that users share";
+        let found: Vec<Document> = self
+            .patiently(doing, || {
+                let (users, pipeline) = (self.collection(USERS), pipeline.clone());
+                async move {
+                    let counted = users.aggregate(pipeline).collation(any_case());
+                    self.all_that(counted).await
+                }
+            })
+            .await?;
+        let Some(counted) = found.first() else {
+            return Ok(SharedAddresses::default());
+        };
+        let number = |name: &str| match counted.get(name) {
+            Some(Bson::Int32(number)) => *number as u64,
+            Some(Bson::Int64(number)) => *number as u64,
+            _ => 0,
+        };
+        Ok(SharedAddresses {
+            read: number("read"),
+            addresses: number("addresses"),
+            users: number("users"),
+            first: counted.get_str("first").ok().map(UserId::stored),
+        })
     }
 
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {

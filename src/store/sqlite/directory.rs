@@ -12,7 +12,7 @@ use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, DueChoices, FollowKey, Poke, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
-use crate::store::{Directory, FollowChange, PeopleFilter, Result};
+use crate::store::{Directory, FollowChange, PeopleFilter, Result, SharedAddresses};
 
 pub(super) const USERS: Table = Table {
     name: "users",
@@ -168,6 +168,30 @@ impl Directory for Sqlite {
         self.connections
             .read("reading the locales of users", read)
             .await
+    }
+
+    async fn shared_addresses(&self, limit: usize) -> Result<SharedAddresses> {
+        let count = move |transaction: &Transaction<'_>| {
+            let sql = "WITH read AS (
+                    SELECT email COLLATE NOCASE AS address, id FROM users
+                    WHERE email IS NOT NULL ORDER BY email COLLATE NOCASE LIMIT ?1
+                ), grouped AS (
+                    SELECT count(*) AS users, min(id) AS first FROM read GROUP BY address
+                ) SELECT coalesce(sum(users), 0), count(*) FILTER (WHERE users > 1),
+                    coalesce(sum(users) FILTER (WHERE users > 1), 0),
+                    min(first) FILTER (WHERE users > 1) FROM grouped";
+            let mut statement = transaction.prepare_cached(sql)?;
+            Ok(statement.query_row([limit as i64], |row| {
+                Ok(SharedAddresses {
+                    read: row.get::<_, u32>(0)?.into(),
+                    addresses: row.get::<_, u32>(1)?.into(),
+                    users: row.get::<_, u32>(2)?.into(),
+                    first: row.get::<_, Option<String>>(3)?.map(UserId::stored),
+                })
+            })?)
+        };
+        let doing = "counting the addresses that users share";
+        self.connections.read(doing, count).await
     }
 
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {

@@ -1,8 +1,11 @@
 //! Laws of what is said of events: kept once an event, as it was.
 
+use std::time::Duration;
+
+use futures::StreamExt;
 use serde_json::json;
 use tidings::domain::details::Actor;
-use tidings::domain::{Details, Fanout};
+use tidings::domain::{Details, Fanout, Poke};
 use tidings::store::Accepted;
 
 use crate::support::*;
@@ -49,4 +52,50 @@ pub async fn what_is_said_of_an_event_comes_back_as_it_was(store: Fresh) {
         assert_eq!(again, Accepted::Known(Box::new(fanout)));
     }
     assert_eq!(nothing, []);
+}
+
+pub async fn a_forgotten_actor_is_gone_from_all_details_and_others_stay(store: Fresh) {
+    let by = |actor: &str, n: u32| Fanout {
+        details: Some(Details {
+            actor: Some(Actor {
+                id: user(actor),
+                name: Some("B".into()),
+                url: None,
+                image: None,
+            }),
+            text: Some(format!("from ben, number {n}")),
+            data: json!({"n": n}).into(),
+            reason: Some("follows".into()),
+            keys: vec![key("artist:7")],
+            brand: "acme".parse().ok(),
+        }),
+        ..fanout(n)
+    };
+    let all = [
+        by("ben", 1),
+        by("benn", 2),
+        by("ben", 3),
+        by("Ben", 4),
+        fanout(5),
+    ];
+    store.accept(&all).await.unwrap();
+    let ids = all.each_ref().map(|one| one.id);
+    let mut notices = store.pokes().await.unwrap();
+    assert_eq!(notices.next().await.unwrap().unwrap(), Poke::All);
+
+    store.second().forget_actor(&user("ben")).await.unwrap();
+    let notice = async { while notices.next().await.unwrap().unwrap() != Poke::All {} };
+    let notice = tokio::time::timeout(Duration::from_secs(30), notice);
+    notice.await.expect("no change notice");
+    let details = store.details(&ids).await.unwrap();
+    store.forget_actor(&user("ben")).await.unwrap();
+
+    let mut expected = all.map(|one| one.details);
+    for n in [0, 2] {
+        let forgotten = expected[n].as_mut().unwrap();
+        (forgotten.actor, forgotten.text) = (None, None);
+        forgotten.data = Details::default().data;
+    }
+    assert_eq!(details, expected);
+    assert_eq!(store.details(&ids).await.unwrap(), expected);
 }

@@ -7,6 +7,7 @@
 mod accepting;
 mod accumulators;
 pub(crate) mod adding;
+mod addresses;
 mod announced;
 pub(crate) mod batches;
 mod choices;
@@ -223,7 +224,8 @@ laws! {
         the_zones_that_people_chose_are_told_once
         the_locales_of_users_are_returned_once;
     details:
-        what_is_said_of_an_event_comes_back_as_it_was;
+        what_is_said_of_an_event_comes_back_as_it_was
+        a_forgotten_actor_is_gone_from_all_details_and_others_stay;
     retractions:
         what_is_taken_back_comes_back_in_the_order_asked
         the_latest_retraction_stands_whatever_comes_first
@@ -296,6 +298,8 @@ laws! {
         spent_tries_are_counted_and_other_waits_are_not
         what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays
         what_failed_is_opened_again_as_if_it_were_new
+        a_pending_delivery_is_canceled_and_closed_even_while_it_is_leased
+        only_a_pending_delivery_is_canceled
         only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free
         the_open_digests_of_people_are_found
         rows_in_a_state_are_found_since_some_moment
@@ -319,7 +323,13 @@ laws! {
         of_many_who_write_a_note_first_at_once_all_are_told_the_same
         a_note_is_changed_only_from_what_was_read
         of_many_who_change_a_note_at_once_one_is_told_yes
-        notes_are_found_by_how_their_names_begin;
+        notes_are_found_by_how_their_names_begin
+        notes_are_read_by_their_names_in_the_given_order;
+    addresses:
+        people_are_found_by_their_address_in_any_case_and_form
+        people_with_one_address_are_paged_in_ascending_order
+        addresses_of_several_records_are_counted
+        no_more_records_are_counted_than_the_limit;
     moving:
         everything_that_is_kept_is_read_and_put_whole
         portions_join_without_a_seam

@@ -113,3 +113,16 @@ pub async fn notes_are_found_by_how_their_names_begin(store: Fresh) {
     assert_eq!(found, expected);
     assert_eq!(store.notes("none:").await.unwrap(), []);
 }
+
+pub async fn notes_are_read_by_their_names_in_the_given_order(store: Fresh) {
+    for name in ["a", "b", "B", "$ne"] {
+        store.put_note(name, &format!("of {name}")).await.unwrap();
+    }
+
+    let names = ["b", "none", "$ne", "a", "b"].map(str::to_owned);
+    let found = store.second().notes_named(&names).await.unwrap();
+
+    let of = |name: &str| Some(format!("of {name}"));
+    assert_eq!(found, [of("b"), None, of("$ne"), of("a"), of("b")]);
+    assert!(store.notes_named(&[]).await.unwrap().is_empty());
+}

@@ -1,7 +1,7 @@
-//! Laws of `Deliveries` about trying again: which tries are counted, and what failed and is opened
-//! once more.
+//! Laws of `Deliveries` about trying again: which tries are counted, what failed and is opened once
+//! more, and what is canceled instead.
 
-use tidings::domain::delivery::{Corrected, Deferral, Reopening, Settlement};
+use tidings::domain::delivery::{Corrected, Correction, Deferral, Reopening, Settlement};
 use tidings::domain::{DeliveryId, DeliveryState, Feedback, Occasion, ReportKind, StackId};
 use tidings::store::{DeliveryFilter, Span, Waits};
 
@@ -123,6 +123,67 @@ pub async fn only_a_closed_failed_delivery_is_opened_again_and_only_where_its_sl
     );
     assert_eq!(row(&store, &busy).await.state, DeliveryState::Failed);
     assert_eq!(row(&store, &unknown).await.state, DeliveryState::Unknown);
+}
+
+fn cancel(id: &DeliveryId) -> Correction {
+    Correction::Cancel {
+        id: id.clone(),
+        reason: "the user was erased".into(),
+    }
+}
+
+pub async fn a_pending_delivery_is_canceled_and_closed_even_while_it_is_leased(store: Fresh) {
+    let ids = open(&store, &["ada", "bob"]).await;
+    let waiting = deferral(&ids[1], DeliveryState::Pending, 60);
+    sending(&store, "one", later(20), &ids[1..]).await;
+    assert_eq!(store.defer("one", &[waiting]).await.unwrap(), [true]);
+
+    let asked = [cancel(&ids[1]), cancel(&ids[0])];
+    let canceled = store.second().correct(later(9), &asked).await.unwrap();
+
+    assert_eq!(canceled, [Corrected::Done; 2]);
+    for id in &ids {
+        let row = row(&store, id).await;
+        assert_eq!(
+            (row.state, row.open, row.lease, row.settled),
+            (DeliveryState::Canceled, false, None, Some(later(9)))
+        );
+        assert_eq!(row.reason.as_deref(), Some("the user was erased"));
+    }
+    assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
+    assert_eq!(
+        store.take("two", later(90), later(99), 9).await.unwrap(),
+        []
+    );
+    let next = ["ada", "bob"].map(|person| delivery(person, "2014-04-23", "one"));
+    assert_eq!(
+        store.open(&next).await.unwrap(),
+        [true; 2],
+        "slots are free"
+    );
+}
+
+pub async fn only_a_pending_delivery_is_canceled(store: Fresh) {
+    let sent = open(&store, &["ada"]).await;
+    sending(&store, "one", later(20), &sent).await;
+    let settled = settlement(&sent[0], DeliveryState::Sent);
+    store.settle("one", later(1), &[settled]).await.unwrap();
+    let sending_now = open(&store, &["bob"]).await;
+    sending(&store, "one", later(20), &sending_now).await;
+    let ids = [
+        sent[0].clone(),
+        sending_now[0].clone(),
+        unknown(&store, "eve").await,
+        failed(&store, "fay").await,
+        DeliveryId::stored("digest:zoe:daily:2014-04-22"),
+    ];
+    let before = store.deliveries(&ids).await.unwrap();
+
+    let asked = ids.each_ref().map(cancel);
+    let canceled = store.correct(later(9), &asked).await.unwrap();
+
+    assert_eq!(canceled, [Corrected::OtherState; 5]);
+    assert_eq!(store.deliveries(&ids).await.unwrap(), before);
 }
 
 pub async fn the_open_digests_of_people_are_found(store: Fresh) {

@@ -28,7 +28,7 @@ use tidings::store::{
     Days, Deliveries, DeliveryFilter, Diagnostics, Directory, Error, FeedParts, Feedbacks,
     FollowChange, Forgettable, Inboxes, Journal, Leases, Meeting, NewMarker, Notes, Objects,
     Outstanding, People, PeopleFilter, Pokes, Pushed, Pushes, RawStack, Result, Retention,
-    Retractions, Schema, SeenReports, Server, Stacks, Store, Suppressions, Waits,
+    Retractions, Schema, SeenReports, Server, SharedAddresses, Stacks, Store, Suppressions, Waits,
 };
 
 /// How the nth call fails.
@@ -326,6 +326,7 @@ hand_on! { Directory:
     find_people(filter: &PeopleFilter<'_>, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
     zones() -> Vec<Tz>;
     locales() -> Vec<String>;
+    shared_addresses(limit: usize) -> SharedAddresses;
 }
 
 hand_on! { Objects:
