@@ -30,6 +30,7 @@ const UNKNOWN: &str = "unknown mails";
 const BRANDS: &str = "brands";
 const DAYS: &str = "days";
 const USERS: &str = "users";
+const ADDRESSES: &str = "addresses";
 
 /// The oldest MongoDB that will do.
 const OLDEST: u32 = 6;
@@ -43,7 +44,7 @@ const HARMFUL: TimeDelta = TimeDelta::seconds(30);
 const UNTOLD: &str = "the database does not say what time it has";
 /// So many of the mails that wait are looked at, the newest.
 const LOOKED_AT: usize = 10_000;
-/// How many users' records are read to find unreadable fields.
+/// How many users' records are read to find unreadable fields, and to count shared addresses.
 const RECORDS: usize = 100_000;
 /// So many of the open batches are looked at, the newest.
 const BATCHES: usize = 1_000;
@@ -74,7 +75,19 @@ impl Doctor {
             (None, Engine::Mongo { .. }) => Some(Finding::unchecked(CLOCK, UNTOLD)),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let (schema, indexes, writing, sending, reports, unknown, brands, languages, days, users) = futures::join!(
+        let (
+            schema,
+            indexes,
+            writing,
+            sending,
+            reports,
+            unknown,
+            brands,
+            languages,
+            days,
+            users,
+            addresses,
+        ) = futures::join!(
             self.asked(SCHEMA, schema(store)),
             self.asked(INDEXES, indexes(store)),
             self.asked(WRITING, writing(store)),
@@ -85,10 +98,11 @@ impl Doctor {
             self.asked(LANGUAGES, self.untranslated(store)),
             self.asked(DAYS, self.days_to_archive(store)),
             self.asked(USERS, users(store)),
+            self.asked(ADDRESSES, addresses(store)),
         );
         let found = [
             schema, indexes, clock, writing, sending, reports, unknown, brands, languages, days,
-            users,
+            users, addresses,
         ];
         findings.extend(found.into_iter().flatten());
         findings
@@ -275,6 +289,30 @@ async fn users(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
             "install the version that wrote them, or set these fields again; `tidings explain USER` has the reasons",
         )
     }))
+}
+
+/// Only where several records share an address.
+async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    let shared = store.shared_addresses(RECORDS).await?;
+    let bound = match shared.read < RECORDS as u64 {
+        true => "",
+        false => "at least ",
+    };
+    let addresses = match shared.addresses {
+        0 => return Ok(None),
+        1 => "1 address is".to_owned(),
+        several => format!("{several} addresses are"),
+    };
+    let such_as = shared.first.map(|first| format!(", such as {first}"));
+    Ok(Some(Finding::warning(
+        ADDRESSES,
+        format!(
+            "{bound}{addresses} used by {} user records{}",
+            shared.users,
+            such_as.unwrap_or_default()
+        ),
+        "merge the records of one person: unsubscribing ends email to one record, and only the page behind the link offers the others; `tidings users show ADDRESS` names the records",
+    )))
 }
 
 /// How many mails wait, of each brand that they wait for.

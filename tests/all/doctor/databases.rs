@@ -9,7 +9,7 @@ use tidings::app;
 use tidings::clock::{Clock, ManualClock, SystemClock};
 use tidings::config::Config;
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{Day, DeliveryState};
+use tidings::domain::{Address, Day, DeliveryState, User};
 use tidings::services::doctor::{Look, Outside};
 use tidings::wire::doctor::{Finding, Verdict};
 
@@ -24,6 +24,7 @@ on_both_stores! {
     a_note_that_somebody_else_writes_meanwhile_is_not_called_well
     sending_that_is_paused_is_an_error_that_says_how_to_go_on
     days_past_archive_keep_are_a_warning_with_the_command
+    addresses_of_several_records_are_a_warning
 }
 
 const LOOK: Look = Look {
@@ -100,6 +101,39 @@ async fn sending_that_is_paused_is_an_error_that_says_how_to_go_on(fresh: Fresh)
         "paused since 2014-04-21 09:30 UTC: the key is wrong",
     );
     found(&seen, "sending", Verdict::Error, "tidings digest --resume");
+}
+
+async fn addresses_of_several_records_are_a_warning(fresh: Fresh) {
+    let put = async |id: &str, address: &str| {
+        let record = User {
+            email: Address::new(address).ok(),
+            ..User::new(user(id))
+        };
+        assert_eq!(fresh.put_users(&[record]).await.unwrap(), [true]);
+    };
+    put("p1", "ada@example.org").await;
+    put("p2", "ben@example.org").await;
+    let unique = findings(fresh.url()).await;
+
+    put("p3", "Ben@example.org").await;
+    let one = findings(fresh.url()).await;
+    put("p4", "ada@example.org").await;
+    put("p5", "ADA@example.org").await;
+    let two = findings(fresh.url()).await;
+
+    assert!(unique.iter().all(|finding| finding.check != "addresses"));
+    let expected = "1 address is used by 2 user records, such as p2";
+    found(&one, "addresses", Verdict::Warning, expected);
+    let expected = "2 addresses are used by 5 user records, such as p1";
+    found(&two, "addresses", Verdict::Warning, expected);
+    found(
+        &two,
+        "addresses",
+        Verdict::Warning,
+        "tidings users show ADDRESS",
+    );
+    let told = format!("{:?}", super::of(&two, "addresses"));
+    assert!(!told.contains("example.org"), "{told}");
 }
 
 async fn days_past_archive_keep_are_a_warning_with_the_command(fresh: Fresh) {
