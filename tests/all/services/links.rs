@@ -3,7 +3,7 @@
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::domain::{DeliveryState, Stop};
+use tidings::domain::{Address, DeliveryState, Stop};
 use tidings::render::MAX_BYTES;
 use tidings::services::links::Links;
 
@@ -78,12 +78,10 @@ async fn a_mail_that_is_built_again_has_the_same_links(fresh: Fresh) {
         Some("https://news.example.org".into()),
         secret,
     );
-    let first = links.maker().await.unwrap().unwrap().personal(
-        &user("ada"),
-        Some(&Stop::Digest),
-        None,
-        row.created,
-    );
+    let address = Address::new("ada@example.org").unwrap();
+    let maker = links.maker().await.unwrap().unwrap();
+    let maker = maker.to(&address);
+    let first = maker.personal(&user("ada"), Some(&Stop::Digest), None, row.created);
     assert!(town.mails()[0].personal == Some(first));
 }
 
