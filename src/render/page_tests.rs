@@ -87,7 +87,11 @@ fn ended(user: &User, stop: &Stop, policies: &Policies, before: Option<Option<&U
         again: false,
     };
     let page = match before {
-        Some(before) => Page::Stopped { stopping, before },
+        Some(before) => Page::Stopped {
+            stopping,
+            before,
+            others: Others::Silent,
+        },
         None => Page::Stop(stopping),
     };
     pages().render(&page, None).unwrap()
@@ -118,6 +122,31 @@ fn the_page_that_says_it_is_done_leads_back() {
     let html = ended(&gone, &Stop::All, &policies(), Some(Some(&mara())));
 
     insta::assert_snapshot!("page_unsubscribed", told(&html));
+}
+
+#[test]
+fn the_page_offers_the_same_for_other_records_with_the_address() {
+    let (gone, stop) = (after(&mara(), &Stop::All), Stop::All);
+    let page = |others| {
+        let stopping = Stopping {
+            user: &gone,
+            stop: &stop,
+            tokens: &tokens(),
+            default: &default(),
+            policies: &policies(),
+            name: None,
+            again: false,
+        };
+        let stopped = Page::Stopped {
+            stopping,
+            before: None,
+            others,
+        };
+        pages().render(&stopped, None).unwrap()
+    };
+
+    insta::assert_snapshot!("page_unsubscribed_others", told(&page(Others::Offered)));
+    insta::assert_snapshot!("page_unsubscribed_all", told(&page(Others::Ended)));
 }
 
 #[test]

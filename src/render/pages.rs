@@ -40,15 +40,17 @@ const MUTED: Template = template!("pages/muted.html");
 const UNDO: Template = template!("pages/undo.html");
 const COMING: Template = template!("pages/coming.html");
 const ELSE: Template = template!("pages/else.html");
+const RECORDS: Template = template!("pages/records.html");
 const WHOSE: Template = template!("pages/whose.html");
 const PREFERENCES: Template = template!("pages/preferences.html");
 const NOTICE: Template = template!("pages/notice.html");
 
-pub(super) static ALL: [Template; 13] = [
+pub(super) static ALL: [Template; 14] = [
     LAYOUT,
     UNDO,
     COMING,
     ELSE,
+    RECORDS,
     WHOSE,
     UNSUBSCRIBE,
     UNSUBSCRIBED,
@@ -79,6 +81,8 @@ pub enum Page<'a> {
         stopping: Stopping<'a>,
         /// Their record before it was, if that was just now: what can be undone.
         before: Option<&'a User>,
+        /// What it says of other records with the same address.
+        others: Others,
     },
     /// Everything that can be chosen; stands one step below the token.
     Preferences {
@@ -116,6 +120,18 @@ pub struct Stopping<'a> {
     pub name: Option<&'a str>,
     /// Whether what was ended has just been undone.
     pub again: bool,
+}
+
+/// What a page says of other records with the address of its user. It names none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Others {
+    /// Nothing: there are none, or the same is ended for all of them.
+    Silent,
+    /// There are some, and a button ends the same for them.
+    Offered,
+    /// The same was just ended for them.
+    Ended,
 }
 
 /// The tokens of one mail.
@@ -251,8 +267,14 @@ impl Pages {
                     again: true,
                 };
                 self.render(&Page::Stop(stopping), None)?;
-                for before in [None, Some(&nobody)] {
-                    self.render(&Page::Stopped { stopping, before }, None)?;
+                let befores = [(None, Others::Offered), (Some(&nobody), Others::Ended)];
+                for (before, others) in befores {
+                    let stopped = Page::Stopped {
+                        stopping,
+                        before,
+                        others,
+                    };
+                    self.render(&stopped, None)?;
                 }
             }
             for saved in [false, true] {
@@ -284,10 +306,15 @@ impl Page<'_> {
     fn view(&self, voice: &Voice) -> Value {
         match *self {
             Self::Notice(notice) => Value::from(Serde(NoticeView::of(notice, voice))),
-            Self::Stop(stopping) => Value::from(Serde(StopView::of(stopping, None, voice))),
-            Self::Stopped { stopping, before } => {
-                Value::from(Serde(StopView::of(stopping, before, voice)))
+            Self::Stop(stopping) => {
+                let view = StopView::of(stopping, None, Others::Silent, voice);
+                Value::from(Serde(view))
             }
+            Self::Stopped {
+                stopping,
+                before,
+                others,
+            } => Value::from(Serde(StopView::of(stopping, before, others, voice))),
             Self::Preferences {
                 user,
                 token,

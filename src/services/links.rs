@@ -175,8 +175,9 @@ impl Maker<'_> {
         personal(self.public_url, stop, mute, self.address, token)
     }
 
-    /// The same for an email to this address. Its one-click link still stops email to the address
-    /// when the user is deleted.
+    /// The same for an email to this address. Its links to unsubscribe and to mute offer to do the
+    /// same for other records with the address; the one to unsubscribe still stops email to the
+    /// address when the user is deleted.
     pub fn to<'b>(&'b self, address: &'b Address) -> Maker<'b> {
         Maker {
             address: Some(address),
@@ -196,11 +197,11 @@ fn personal(
     address: Option<&Address>,
     token: impl Fn(&Stop, Option<&Address>) -> String,
 ) -> Personal {
-    let link = |stop: &Stop| page(public_url, &token(stop, None));
+    let link = |stop: &Stop| page(public_url, &token(stop, address));
     // The page has all that can be chosen, whatever the mail was about.
-    let choices = link(&Stop::All);
+    let choices = page(public_url, &token(&Stop::All, None));
     Personal {
-        unsubscribe: stop.map(|stop| page(public_url, &token(stop, address))),
+        unsubscribe: stop.map(link),
         preferences: format!("{choices}/preferences"),
         mute: mute.map(link),
     }

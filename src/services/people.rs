@@ -241,6 +241,25 @@ impl PeopleService {
         Ok(self.directory.find_people(&at, None, limit).await?)
     }
 
+    /// The other users whose record has a user's address and in which this is not ended yet. Reads
+    /// at most `limit` records.
+    pub async fn others_to_stop(
+        &self,
+        user: &User,
+        stop: &Stop,
+        limit: usize,
+    ) -> Result<Vec<UserId>> {
+        let Some(address) = &user.email else {
+            return Ok(Vec::new());
+        };
+        let ids = self.with_address(address, limit).await?;
+        let others = self.directory.users(&ids).await?.into_iter().flatten();
+        let (default, policies) = (&self.schedule, &self.policies);
+        let others = others
+            .filter(|other| other.id != user.id && !stop.holds(other, false, default, policies));
+        Ok(others.map(|other| other.id).collect())
+    }
+
     /// What somebody follows, ascending, after this key.
     pub async fn follows(
         &self,

@@ -16,7 +16,7 @@ use crate::domain::mute::Title;
 use crate::domain::{Content, FollowKey, Occasion, Policies, Schedule, Stop, Subject, User};
 use crate::mail::Place;
 pub use crate::render::Catalogs;
-use crate::render::pages::{Notice, Stopping, Tokens};
+use crate::render::pages::{Notice, Others, Stopping, Tokens};
 use crate::render::{self, Links, Page, Pages, Renderer, Site};
 
 mod invented;
@@ -246,6 +246,7 @@ impl Preview {
             let done = Page::Stopped {
                 stopping: stopping(&stopped),
                 before: Some(user),
+                others: Others::Silent,
             };
             named.push((format!("stopped {what}"), made.render(&done, locale)?));
         }

@@ -15,12 +15,15 @@ use super::answer::{Failure, failure, page};
 use super::asked::Asked;
 use super::form::{Form, Unreadable};
 use crate::app::App;
-use crate::domain::{FollowKey, ObjectKey, Policies, Reason, Stop, User};
+use crate::domain::{Address, FollowKey, ObjectKey, Policies, Reason, Stop, User, UserId};
 use crate::render::Page;
-use crate::render::pages::{Stopping, Tokens};
-use crate::services::links::{Opened, Refused};
+use crate::render::pages::{Others, Stopping, Tokens};
 use crate::services::people::FollowInput;
 use crate::services::suppressions::SuppressionInput;
+use crate::services::{
+    self,
+    links::{Opened, Refused},
+};
 
 /// The user of a link and its scope.
 pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
@@ -64,6 +67,28 @@ fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
 /// How long an ended follow can be restored. Later, the application may have removed it.
 const UNDO: TimeDelta = TimeDelta::hours(1);
 
+/// How many records with the address of a link are read.
+const RECORDS: usize = 20;
+
+/// The other records with the user's address for which the scope of the link is not ended. `None`
+/// unless the email with this link went to that address, so that its reader receives email there. A
+/// follow belongs to one record.
+async fn others(
+    app: &App,
+    opened: &Opened,
+    user: &User,
+    stop: &Stop,
+) -> services::Result<Option<Vec<UserId>>> {
+    let folded = |address: &Option<Address>| address.as_ref().map(Address::folded);
+    let is_theirs = opened.address.is_some() && folded(&opened.address) == folded(&user.email);
+    if !is_theirs || matches!(stop, Stop::Follow(_)) {
+        return Ok(None);
+    }
+    let people = app.people();
+    let others = people.others_to_stop(user, stop, RECORDS).await?;
+    Ok(Some(others))
+}
+
 /// The contents of a page.
 struct Found {
     stop: Stop,
@@ -71,12 +96,13 @@ struct Found {
     user: User,
     /// The user's record before this request ended something.
     before: Option<User>,
-    /// Whether the user follows the key, if the link ends a follow.
-    follows: bool,
     /// The name of the followed key.
     name: Option<String>,
     /// Whether this request restored something.
     again: bool,
+    /// Whether the scope is ended.
+    ended: bool,
+    others: Others,
 }
 
 impl Found {
@@ -90,14 +116,29 @@ impl Found {
             }
             _ => (false, None),
         };
+        let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
+        let ended = stop.holds(&user, follows, default, policies);
+        let offers = ended
+            && match others(app, opened, &user, &stop).await {
+                Ok(others) => others.is_some_and(|others| !others.is_empty()),
+                Err(error) => {
+                    tracing::warn!(%error, "other records with an address cannot be looked up");
+                    false
+                }
+            };
         Ok(Self {
             tokens: tokens(app, token, opened).await?,
             user,
             before: None,
             stop,
-            follows,
             name,
             again: false,
+            ended,
+            others: if offers {
+                Others::Offered
+            } else {
+                Others::Silent
+            },
         })
     }
 }
@@ -150,7 +191,9 @@ pub(super) async fn act(
         }
         if before.is_none() {
             // The reader gets no email at this address any more, also if another record has it.
-            if let Some(address) = opened.address.clone() {
+            if let Some(address) = opened.address.clone()
+                && !matches!(opened.stop, Stop::Subject(..))
+            {
                 let stop = SuppressionInput {
                     source: Some("link".into()),
                     ..SuppressionInput::new(address, Reason::Unsubscribe)
@@ -166,6 +209,9 @@ pub(super) async fn act(
         if again.is_some() && app.clock.now() - opened.issued > UNDO {
             return Err(Failure::Link(Refused::Expired));
         }
+        // The button of a page. Email programs send one field only (RFC 8058).
+        let everywhere = form.get("records") == Some("all");
+        let mut ended = None;
         let user = match again {
             // The link was made a moment ago and proves that the user followed the key.
             Some(key) => {
@@ -178,13 +224,25 @@ pub(super) async fn act(
             }
             None => {
                 let stop = optional(&opened.stop, &app.config.policies)?;
-                people.stop(&opened.user, &stop).await?
+                let user = people.stop(&opened.user, &stop).await?;
+                if let Some(user) = user.as_ref().filter(|_| everywhere) {
+                    ended = others(&app, &opened, user, &stop).await?;
+                    for other in ended.iter().flatten() {
+                        people.stop(other, &stop).await?;
+                    }
+                }
+                user
             }
         };
         let found = Found::now(&app, &token, &opened, user.ok_or(Failure::Gone)?).await?;
+        let others = match found.others {
+            Others::Silent if ended.is_some() => Others::Ended,
+            others => others,
+        };
         Ok(Found {
             before,
             again: again.is_some(),
+            others,
             ..found
         })
     };
@@ -212,12 +270,12 @@ fn shown(app: &App, asked: &Asked, found: &Found) -> HttpResponse {
         name: found.name.as_deref(),
         again: found.again,
     };
-    let shown = if found
-        .stop
-        .holds(&found.user, found.follows, default, policies)
-    {
-        let before = found.before.as_ref();
-        Page::Stopped { stopping, before }
+    let shown = if found.ended {
+        Page::Stopped {
+            stopping,
+            before: found.before.as_ref(),
+            others: found.others,
+        }
     } else {
         Page::Stop(stopping)
     };

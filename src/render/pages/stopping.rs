@@ -11,7 +11,7 @@ use super::super::ends::EndsView;
 use super::super::view::iso;
 use super::super::voice::Voice;
 use super::choices::ScheduleView;
-use super::{Stopping, TYPE_FIELD, UNMUTE_FIELD};
+use super::{Others, Stopping, TYPE_FIELD, UNMUTE_FIELD};
 use crate::domain::{Cadence, EventType, Policies, Route, Schedule, Stop, User};
 
 /// Whose mails a page is about.
@@ -90,6 +90,8 @@ pub(super) struct StopView {
     undo_known: bool,
     /// Whether what was ended has just been undone on this page.
     again: bool,
+    /// What is said of other records with the address.
+    others: Others,
 }
 
 /// Where the forms and links of a page lead.
@@ -112,7 +114,12 @@ struct FieldView {
 }
 
 impl StopView {
-    pub(super) fn of(stopping: Stopping<'_>, before: Option<&User>, voice: &Voice) -> Self {
+    pub(super) fn of(
+        stopping: Stopping<'_>,
+        before: Option<&User>,
+        others: Others,
+        voice: &Voice,
+    ) -> Self {
         let Stopping {
             user,
             stop,
@@ -137,6 +144,7 @@ impl StopView {
             },
             ends: EndsView::configured(stop, policies, voice).called(name),
             again,
+            others,
             undo,
             undo_known,
             person,

@@ -68,6 +68,7 @@ mod pages;
 mod polls;
 mod proxied;
 mod records;
+mod shared_addresses;
 mod stop;
 mod stops;
 mod strict;

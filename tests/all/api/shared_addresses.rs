@@ -1,0 +1,215 @@
+//! One address, several records (P7): a click ends email to its own record, and the page offers the
+//! same for the others without a word about who they are.
+
+use tidings::domain::{Address, Cadence, FollowKey, Route, Stop, Subject, User};
+use tidings::services::links::Links;
+
+use super::Api;
+use super::pages::{CLICK, PUBLIC, SECRET, api, config};
+use super::stops::form;
+use crate::support::town::{Town, on_both_stores, saturday};
+use crate::support::{FailingStore, Fresh, Shorthand, kind, user};
+
+on_both_stores! {
+    one_click_ends_email_to_its_own_record_and_the_page_offers_the_others
+    the_button_ends_for_the_others_what_the_link_ends
+}
+
+on_sqlite! {
+    a_page_offers_nothing_where_the_address_is_not_proven_or_nothing_is_left
+    a_click_on_a_deleted_users_link_to_mute_suppresses_nothing
+    a_page_offers_a_bounded_number_of_records
+    a_click_counts_even_if_the_other_records_cannot_be_read
+}
+
+const OFFER: &str = "Another account has the same address";
+const BUTTON: &str = "Stop them for all accounts with this address";
+const DONE: &str = "They are stopped for the other accounts";
+const ALL: &str = "List-Unsubscribe=One-Click&records=all";
+
+/// The path of Ada's link that ends this, in an email to the address.
+async fn path(api: &Api, stop: &Stop, address: Option<&str>) -> String {
+    let secret = Some(SECRET.into());
+    let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), secret);
+    let maker = links.maker().await.unwrap().unwrap();
+    let address = address.map(|address| Address::new(address).unwrap());
+    let maker = match &address {
+        Some(address) => maker.to(address),
+        None => maker,
+    };
+    let (stop, mute) = match stop {
+        Stop::Subject(..) => (None, Some(stop)),
+        _ => (Some(stop), None),
+    };
+    let personal = maker.personal(&user("ada"), stop, mute, saturday());
+    let link = personal.unsubscribe.or(personal.mute).unwrap();
+    link.strip_prefix(PUBLIC).unwrap().to_owned()
+}
+
+async fn put(api: &Api, id: &str) {
+    let record = User {
+        email: Some(Address::new("ADA@example.org").unwrap()),
+        name: Some("Zelda Hidden".into()),
+        confirmed: true,
+        ..User::new(user(id))
+    };
+    assert_eq!(api.town.store.put_users(&[record]).await.unwrap(), [true]);
+}
+
+async fn stored(api: &Api, id: &str) -> User {
+    let found = api.town.store.users(&[user(id)]).await.unwrap();
+    found.into_iter().next().unwrap().unwrap()
+}
+
+async fn one_click_ends_email_to_its_own_record_and_the_page_offers_the_others(fresh: Fresh) {
+    let api = api(&fresh).await;
+    let own = path(&api, &Stop::All, Some("ada@example.org")).await;
+    let alone = api.submit(&own, CLICK).await.html;
+    put(&api, "zelda-7").await;
+
+    let clicked = api.submit(&own, CLICK).await.html;
+    let after_click = stored(&api, "zelda-7").await;
+    let opened = api.browse(&own).await;
+    let (action, fields) = form(&opened, BUTTON);
+    let pressed = api.submit(&action, &fields).await.html;
+    let again = api.submit(&action, &fields).await.html;
+    let later = api.browse(&own).await.html;
+
+    assert!(!alone.contains(OFFER), "{alone}");
+    assert!(clicked.contains(OFFER), "{clicked}");
+    assert_eq!(after_click.unsubscribed, None);
+    assert_eq!((action, fields.as_str()), (own, ALL));
+    for html in [&clicked, &opened.html, &pressed] {
+        assert!(!html.contains("elda"), "{html}");
+    }
+    for html in [&pressed, &again] {
+        assert!(html.contains(DONE) && !html.contains(OFFER), "{html}");
+    }
+    assert!(!later.contains(OFFER) && !later.contains(DONE), "{later}");
+    assert_eq!(stored(&api, "zelda-7").await.unsubscribed, Some(saturday()));
+    assert_eq!(stored(&api, "ben").await.unsubscribed, None);
+    api.stop().await;
+}
+
+async fn the_button_ends_for_the_others_what_the_link_ends(fresh: Fresh) {
+    let api = api(&fresh).await;
+    put(&api, "zelda").await;
+    let thread = Subject::stored("Thread:9");
+    let stops = [
+        Stop::Digest,
+        Stop::of_types([&kind("Alert")]),
+        Stop::Subject(thread.clone(), None),
+    ];
+
+    for stop in stops {
+        let own = path(&api, &stop, Some("ada@example.org")).await;
+        let asks = api.browse(&own).await.html;
+        let clicked = api.submit(&own, CLICK).await;
+        let before = stored(&api, "zelda").await;
+        let (action, fields) = form(&clicked, BUTTON);
+        let pressed = api.submit(&action, &fields).await.html;
+        let after = stored(&api, "zelda").await;
+
+        assert!(!asks.contains(OFFER), "{stop:?}");
+        assert!(pressed.contains(DONE), "{stop:?}: {pressed}");
+        let of = |user: &User| {
+            let route = user.types.get(&kind("Alert")).map(|chosen| chosen.route);
+            let muted = user.mutes.for_good(&thread);
+            (user.digest.cadence, route, muted, user.unsubscribed)
+        };
+        let (never, silent) = (Some(Cadence::Never), Some(Route::Never));
+        let (expected_before, expected) = match stop {
+            Stop::Digest => ((None, None, false, None), (never, None, false, None)),
+            Stop::Types(_) => ((never, None, false, None), (never, silent, false, None)),
+            _ => ((never, silent, false, None), (never, silent, true, None)),
+        };
+        assert_eq!(of(&before), expected_before, "{stop:?}");
+        assert_eq!(of(&after), expected, "{stop:?}");
+    }
+    api.stop().await;
+}
+
+/// A link without an address, or with an earlier one, does not show that its reader gets email at
+/// the current address.
+async fn a_page_offers_nothing_where_the_address_is_not_proven_or_nothing_is_left(fresh: Fresh) {
+    let api = api(&fresh).await;
+    put(&api, "zelda").await;
+    let follow = Stop::Follow(FollowKey::stored("artist:1"));
+    let key = FollowKey::stored("artist:1");
+    let follows = [(key.clone(), user("ada")), (key, user("zelda"))];
+    api.town.store.follow(&follows).await.unwrap();
+
+    for (stop, address) in [
+        (&Stop::All, None),
+        (&Stop::All, Some("former@example.org")),
+        (&follow, Some("ada@example.org")),
+    ] {
+        let own = path(&api, stop, address).await;
+        for body in [CLICK, ALL] {
+            let page = api.submit(&own, body).await;
+            assert_eq!(page.status, 200);
+            let offers = page.html.contains(OFFER) || page.html.contains(DONE);
+            assert!(!offers, "{stop:?} {address:?}: {}", page.html);
+        }
+    }
+
+    let zelda = stored(&api, "zelda").await;
+    assert_eq!((zelda.unsubscribed, zelda.digest.cadence), (None, None));
+    assert_eq!(
+        api.town.store.following(&follows[1..]).await.unwrap(),
+        [true]
+    );
+    api.town
+        .change("zelda", |user| user.unsubscribed = Some(saturday()))
+        .await;
+    let own = path(&api, &Stop::Digest, Some("ada@example.org")).await;
+    let page = api.submit(&own, CLICK).await.html;
+    assert!(!page.contains(OFFER), "{page}");
+    api.stop().await;
+}
+
+async fn a_click_on_a_deleted_users_link_to_mute_suppresses_nothing(fresh: Fresh) {
+    let api = api(&fresh).await;
+    let thread = Stop::Subject(Subject::stored("Thread:9"), None);
+    let own = path(&api, &thread, Some("ada@example.org")).await;
+    api.town.store.delete_user(&user("ada")).await.unwrap();
+
+    let page = api.submit(&own, CLICK).await;
+
+    assert_eq!(page.status, 200);
+    assert_eq!(api.town.store.suppressions(None, 9).await.unwrap(), []);
+    api.stop().await;
+}
+
+async fn a_page_offers_a_bounded_number_of_records(fresh: Fresh) {
+    let api = api(&fresh).await;
+    for n in 0..30 {
+        put(&api, &format!("z{n:02}")).await;
+    }
+
+    let own = path(&api, &Stop::All, Some("ada@example.org")).await;
+    api.submit(&own, ALL).await;
+
+    let mut ended = 0;
+    for n in 0..30 {
+        let record = stored(&api, &format!("z{n:02}")).await;
+        ended += usize::from(record.unsubscribed.is_some());
+    }
+    assert_eq!(ended, 19, "and Ada's");
+    api.stop().await;
+}
+
+async fn a_click_counts_even_if_the_other_records_cannot_be_read(fresh: Fresh) {
+    let town = Town::found(&fresh, true, &config()).await;
+    let failing = FailingStore::of_verb(town.store.clone(), "find_people", 0);
+    let api = Api::with_store(town, &(failing.clone() as _));
+    let own = path(&api, &Stop::All, Some("ada@example.org")).await;
+
+    let page = api.submit(&own, CLICK).await;
+
+    assert_eq!(page.status, 200, "{}", page.html);
+    assert!(page.html.contains("You are unsubscribed"));
+    assert_eq!(failing.struck(), Some("find_people"));
+    assert!(stored(&api, "ada").await.unsubscribed.is_some());
+    api.stop().await;
+}
