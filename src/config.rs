@@ -13,7 +13,7 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use crate::domain::{BrandName, ModelName, Policies, Sending};
-use crate::mail::providers::Provider;
+use crate::email::providers::Provider;
 
 mod batch;
 mod brands;

@@ -1,30 +1,29 @@
 //! tidings: notification feeds and e-mail digests on MongoDB, one collection a day, or on SQLite.
 //!
-//! From the top: [`cli`] is the command line, [`api`] the HTTP face, [`web`] the pages for people;
-//! [`app`] puts everything together, and [`demo`] is an application to try it with; [`services`]
-//! are the use cases, and [`wire`] the JSON they answer with; [`store`] keeps, [`mail`] sends,
-//! [`render`] makes mails, [`probe`] sees us as the world does, [`metrics`] counts; [`domain`] is
-//! what all of them speak of. Imports point down. Six walks show the way through: writing
-//! ([`services::notify`], [`services::fanout`]), reading ([`services::feed`]), digests
-//! ([`services::digest`], [`services::mailing`]), batches ([`services::batches`]), feedback
-//! ([`services::feedback`]) and the archive ([`services::archive`]). `docs/architecture.md` has the
-//! floors and the walks.
+//! From the top: [`cli`] is the command line, [`http`] the API and the pages for users; [`app`] puts
+//! everything together, and [`demo`] is an application to try it with; [`operate`] is for
+//! operators; [`engine`] has the use cases, and [`wire`] the JSON they answer with; [`store`] keeps,
+//! [`email`] sends, [`render`] writes emails and pages, [`metrics`] counts; [`domain`] has the values
+//! and rules that all of them use. Imports point down. Six flows show the way through: writing
+//! ([`engine::ingest`], [`engine::fanout`]), reading ([`engine::feed`]), digests
+//! ([`engine::digest`], [`engine::delivery`]), batches ([`engine::batches`]), feedback
+//! ([`engine::feedback`]) and the archive ([`engine::archive`]). `docs/architecture.md` describes
+//! them.
 
 #![warn(missing_docs)]
 
-pub mod api;
 pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod domain;
-pub mod mail;
+pub mod email;
+pub mod engine;
+pub mod http;
 pub mod metrics;
+pub mod operate;
 pub mod private;
-pub mod probe;
 pub mod render;
-pub mod services;
 pub mod store;
-pub mod web;
 pub mod wire;

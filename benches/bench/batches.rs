@@ -11,9 +11,9 @@ use mongodb::IndexModel;
 use tidings::clock::Clock;
 use tidings::domain::batch::{Accumulator, AccumulatorId, Item, Keep};
 use tidings::domain::{Audience, BatchKey, BatchPolicy, Details, EventType, Id, ObjectId, UserId};
-use tidings::services::Silent;
-use tidings::services::batches::{Join, Joiner};
-use tidings::services::notify::Request;
+use tidings::engine::Silent;
+use tidings::engine::batches::{Join, Joiner};
+use tidings::engine::ingest::notify::Request;
 use tidings::store::AccumulatorFilter;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};

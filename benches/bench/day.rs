@@ -11,9 +11,9 @@ use std::time::Duration;
 use bson::Document;
 use chrono::TimeDelta;
 use tidings::domain::{Audience, Day, Details, EventType, FollowKey, ObjectId};
-use tidings::services::Silent;
-use tidings::services::digest::{Request, Timing};
-use tidings::services::notify;
+use tidings::engine::Silent;
+use tidings::engine::digest::{Request, Timing};
+use tidings::engine::ingest::notify;
 
 use crate::measure::{Table, number, rounds, scaled, timed};
 use crate::rivals;

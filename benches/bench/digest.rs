@@ -7,9 +7,9 @@ use futures::StreamExt;
 use tidings::domain::content::Caps;
 use tidings::domain::digest::{assemble, wanted};
 use tidings::domain::{Address, Day, Id, User, UserId, Window};
-use tidings::services::Silent;
-use tidings::services::catalog::{CatalogSource, Meant};
-use tidings::services::digest::{Effect, Request, Timing};
+use tidings::engine::Silent;
+use tidings::engine::digest::{Effect, Request, Timing};
+use tidings::engine::eligibility::catalog::{CatalogSource, Meant};
 use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};

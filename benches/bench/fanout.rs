@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use tidings::domain::{Audience, Day, Details, Event, EventType, FollowKey, Id, ObjectId, UserId};
-use tidings::services::Silent;
-use tidings::services::notify::Request;
+use tidings::engine::Silent;
+use tidings::engine::ingest::notify::Request;
 use tidings::store::Pushes;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tidings::api;
 use tidings::app::App;
 use tidings::clock::{Ids, ManualClock};
 use tidings::config::Config;
+use tidings::http::api;
 use tidings::store::sqlite::Sqlite;
 use tokio::sync::watch;
 

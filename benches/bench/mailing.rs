@@ -6,8 +6,8 @@ use std::time::Duration;
 use bson::{Document, doc};
 use mongodb::{Collection, Database};
 use tidings::domain::Day;
-use tidings::services::Silent;
-use tidings::services::digest::{Request, Timing};
+use tidings::engine::Silent;
+use tidings::engine::digest::{Request, Timing};
 
 use crate::measure::{Rounds, Table, number, rounds, scaled, spread, timed};
 use crate::standing::processor;

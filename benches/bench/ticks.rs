@@ -5,8 +5,8 @@ use chrono_tz::Tz;
 use tidings::domain::due_choices::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, Day, Id, StackId, User, UserId};
-use tidings::services::Silent;
-use tidings::services::digest::{Effect, Request};
+use tidings::engine::Silent;
+use tidings::engine::digest::{Effect, Request};
 use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, number, rounds, scaled, spread, timed};

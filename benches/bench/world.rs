@@ -14,7 +14,7 @@ use tidings::app::App;
 use tidings::clock::{Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Address, Day, FollowKey, User, UserId};
-use tidings::mail::{Certainty, Checked, Leave, Mailer, Message, Outcome};
+use tidings::email::{Certainty, Checked, Leave, Mailer, Message, Outcome};
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{Directory, FollowChange, Store, Summing};
 

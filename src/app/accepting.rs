@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::App;
 use crate::domain::Fanout;
-use crate::services::joint::Joint;
-use crate::services::notify::{Notify, Warnings};
-use crate::services::unknown::{Known, Named};
+use crate::engine::directory::unknown::{Known, Named};
+use crate::engine::ingest::notify::{Notify, Warnings};
+use crate::engine::joint::Joint;
 use crate::store::Accepted;
 use crate::wire::unknown::Unknown;
 

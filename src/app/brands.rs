@@ -10,11 +10,11 @@ use super::measured::MeasuredMailer;
 use super::{App, Made, mailer, mailing, site};
 use crate::config::{Config, Transport};
 use crate::domain::BrandName;
-use crate::mail::Mailer;
+use crate::email::Mailer;
+use crate::engine::access::links::Links;
+use crate::engine::delivery::{Account, Look, Outlet, Pacer, account_prefix, brand_of_call};
 use crate::metrics::Metrics;
 use crate::render::{self, Pages, Renderer};
-use crate::services::links::Links;
-use crate::services::mailing::{Account, Look, Outlet, Pacer, account_prefix, brand_of_call};
 use crate::store::Store;
 
 /// Who sends the mails, of the default and of each brand.

@@ -7,12 +7,12 @@ use chrono::TimeDelta;
 use tokio::sync::watch;
 
 use super::App;
-use crate::services::batches::QuietHours;
-use crate::services::catalog::CatalogSource;
-use crate::services::feed::Feeds;
-use crate::services::keys::{KeyRing, ServerKeys};
-use crate::services::polls::Polls;
-use crate::services::tokens::Tokens;
+use crate::engine::access::keys::{KeyRing, ServerKeys};
+use crate::engine::access::tokens::Tokens;
+use crate::engine::batches::QuietHours;
+use crate::engine::eligibility::catalog::CatalogSource;
+use crate::engine::feed::Feeds;
+use crate::engine::feed::polls::Polls;
 
 /// A batch gathers for up to 30 days, and its mail is given up after 30 at the most.
 const BATCHED: TimeDelta = TimeDelta::days(60);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{self, Config, Login, SmtpServer, SmtpTls, Transport};
-use crate::mail::{Account, Dkim, Mailer, Outbox, Relay, Security, Sender, Smtp};
+use crate::email::{Account, Dkim, Mailer, Outbox, Relay, Security, Sender, Smtp};
 
 /// The mailer that writes `.eml` files.
 pub fn outbox(config: &Config) -> Outbox {

@@ -3,10 +3,10 @@
 use super::App;
 use crate::config::{Config, Mail};
 use crate::domain::BrandName;
-use crate::services::digest::Digests;
-use crate::services::mailing::{self, Account, Compose, Gate, Headers, Ledger, Retry, Sender};
-use crate::services::rehearsal::{self, Rehearsal};
-use crate::services::skip_seen::SkipSeen;
+use crate::engine::delivery::{self, Account, Compose, Gate, Headers, Ledger, Retry, Sender};
+use crate::engine::digest::Digests;
+use crate::engine::eligibility::skip_seen::SkipSeen;
+use crate::operate::rehearsal::{self, Rehearsal};
 
 /// Says in headers what a mail is.
 pub(super) fn headers(config: &Config, brand: Option<&BrandName>) -> Headers {
@@ -58,7 +58,7 @@ impl App {
                 clock: self.clock.clone(),
                 owner: self.owner.clone(),
                 settings,
-                account_prefix: mailing::account_prefix(&*self.mailer, None),
+                account_prefix: delivery::account_prefix(&*self.mailer, None),
                 account: Account::of_default(&*self.mailer),
                 pacer: self.pacer.clone(),
             },

@@ -12,7 +12,7 @@ use super::access::{NoStore, holds, is_missing};
 use super::mapped;
 use crate::clock::{Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
-use crate::services::moving::{self, Mover, Names};
+use crate::engine::moving::{self, Mover, Names};
 use crate::store::mongo::{Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
 use crate::store::{self, Movable, MoveNote, Moving, Role};

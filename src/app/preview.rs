@@ -8,8 +8,8 @@ use crate::app::Access;
 use crate::clock::{Ids, SystemClock};
 use crate::config::Config;
 use crate::domain::BrandName;
-use crate::services::preview::{OfPerson, Preview};
-use crate::services::send_test::SendTest;
+use crate::operate::preview::{OfPerson, Preview};
+use crate::operate::send_test::SendTest;
 use crate::store::{Store, Suppressions};
 
 /// Makes mails and pages as this configuration says; needs no store.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::App;
-use crate::services::erasure::Eraser;
-use crate::services::export::Exporter;
-use crate::services::starts::Starts;
+use crate::engine::directory::erasure::Eraser;
+use crate::engine::directory::export::Exporter;
+use crate::engine::directory::starts::Starts;
 
 impl App {
     /// Erases users.

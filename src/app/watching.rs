@@ -3,14 +3,14 @@
 use super::App;
 use crate::config::{Config, StoreUrl};
 use crate::domain::Id;
-use crate::mail::Mailer;
+use crate::email::Mailer;
+use crate::engine::worker::Part;
+use crate::engine::worker::activity::Activity;
 use crate::metrics::{Build, Metrics};
-use crate::services::activity::Activity;
-use crate::services::explain::Explain;
-use crate::services::health::Health;
-use crate::services::scrape::Scrape;
-use crate::services::status::StatusService;
-use crate::services::worker::Part;
+use crate::operate::explain::Explain;
+use crate::operate::health::Health;
+use crate::operate::scrape::Scrape;
+use crate::operate::status::StatusService;
 
 /// What runs here.
 pub(super) fn build(config: &Config, mailer: &dyn Mailer) -> Build {

@@ -9,7 +9,7 @@ use super::ink::Ink;
 use super::screen::Screen;
 use super::words;
 use crate::app::{Access, App};
-use crate::services::archive::{Effect, Protection, Request};
+use crate::engine::archive::{Effect, Protection, Request};
 use crate::wire::archive::{DayReport, Fate};
 
 /// Drop old days whole, exporting them first if you like

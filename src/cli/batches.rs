@@ -10,8 +10,8 @@ use super::{cut, words};
 use crate::app::{Access, App};
 use crate::domain::batch::TakenOut;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
-use crate::services::Error;
-use crate::services::batches::{BatchFilter, End};
+use crate::engine::Error;
+use crate::engine::batches::{BatchFilter, End};
 use crate::wire::batch::{BatchView, ContentsView, DeliveryView, ItemView, LeadView};
 
 /// List batches, look into them, close them now, cancel them

@@ -12,7 +12,7 @@ use super::{cut, time, words};
 use crate::app::{Access, App, Made};
 use crate::domain::delivery::Verdict;
 use crate::domain::{DeliveryId, DeliveryState, ReportKind, UserId};
-use crate::services::deliveries::{Only, Unknown};
+use crate::engine::delivery::deliveries::{Only, Unknown};
 use crate::store::Span;
 use crate::wire::delivery::{DeliveryRow, Listed};
 

@@ -19,7 +19,7 @@ use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
 use crate::domain::{Cadence, Pause, Share, UserId};
-use crate::services::digest::{Effect, Request, Timing};
+use crate::engine::digest::{Effect, Request, Timing};
 use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
 

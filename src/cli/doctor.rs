@@ -18,7 +18,7 @@ use crate::app;
 use crate::clock::SystemClock;
 use crate::config::Problems;
 use crate::domain::duration;
-use crate::services::doctor::{Look, Outside};
+use crate::operate::doctor::{Look, Outside};
 use crate::wire::doctor::{Diagnosis, Finding, Verdict};
 
 /// Check configuration, database, provider, DNS, public pages and templates

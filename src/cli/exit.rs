@@ -10,7 +10,7 @@ use super::harmless;
 use crate::app::InMove;
 use crate::config::Problems;
 use crate::domain::Invalid;
-use crate::{render, services, store};
+use crate::{engine, render, store};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub fn of_failure(failure: &anyhow::Error) -> Exit {
             || cause.is::<InMove>()
             || matches!(
                 cause.downcast_ref(),
-                Some(services::Error::Invalid(_) | services::Error::Conflict(_))
+                Some(engine::Error::Invalid(_) | engine::Error::Conflict(_))
             )
     });
     if asked_wrong {
@@ -98,9 +98,9 @@ pub(super) struct WithoutKeys;
 
 impl WithoutKeys {
     /// Notes it on what may have left something accepted; what was wrong with a request has not.
-    pub(super) fn note(error: services::Error) -> anyhow::Error {
+    pub(super) fn note(error: engine::Error) -> anyhow::Error {
         match error {
-            services::Error::Store(_) => anyhow::Error::from(error).context(Self),
+            engine::Error::Store(_) => anyhow::Error::from(error).context(Self),
             error => error.into(),
         }
     }
@@ -158,7 +158,7 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
             return Some("--listen 127.0.0.1:0, which takes a free port".into());
         }
         let of_store = match cause.downcast_ref() {
-            Some(services::Error::Store(error)) => Some(error),
+            Some(engine::Error::Store(error)) => Some(error),
             _ => cause.downcast_ref::<store::Error>(),
         };
         match of_store {
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn a_wrong_value_is_2_and_a_store_that_is_away_is_1() {
         let value: anyhow::Error =
-            services::Error::from(Invalid::new("limit", 0, "is too small")).into();
+            engine::Error::from(Invalid::new("limit", 0, "is too small")).into();
         let store: anyhow::Error =
-            services::Error::from(store::Error::database("reading", "gone")).into();
+            engine::Error::from(store::Error::database("reading", "gone")).into();
 
         assert_eq!(of_failure(&value), Exit::Usage);
         assert_eq!(of_failure(&value.context("feed")), Exit::Usage);
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_failure_names_every_cause_once_and_what_to_do() {
-        let failure = Err::<(), _>(services::Error::from(store::Error::database(
+        let failure = Err::<(), _>(engine::Error::from(store::Error::database(
             "reading days",
             "connection refused",
         )))

@@ -13,7 +13,7 @@ use super::screen::Screen;
 use super::words;
 use crate::app::App;
 use crate::config::StoreUrl;
-use crate::services::Watcher;
+use crate::engine::Watcher;
 use crate::wire::round::FannedOut;
 
 #[derive(Debug, Clone, Copy, Args)]

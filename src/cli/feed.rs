@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::domain::feed::{Cursor, Kinds, Query};
 use crate::domain::inbox::StateFilter;
 use crate::domain::{Category, EventType, Position, UserId};
-use crate::services::feed::Request;
+use crate::engine::feed::Request;
 use crate::wire::feed::Page;
 
 /// Show a person's feed, newest first

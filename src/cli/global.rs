@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::exit::Usage;
 use crate::config::{Config, Problems, Sources};
-use crate::mail::Provider;
+use crate::email::Provider;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "For every command")]

@@ -10,7 +10,7 @@ use super::screen::Screen;
 use super::words;
 use crate::app::App;
 use crate::domain::{ModelName, Policies};
-use crate::services::import::{Kind, Mapping, SHOWN};
+use crate::engine::directory::import::{Kind, Mapping, SHOWN};
 use crate::wire::import::{Imported, Report, WithoutModel};
 use crate::wire::round::FannedOut;
 

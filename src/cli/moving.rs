@@ -10,7 +10,7 @@ use super::table::{Column, Table};
 use super::words;
 use crate::app::{mover, rehearse_move, source};
 use crate::config::{Config, StoreUrl};
-use crate::services::moving::{Reopening, reopen};
+use crate::engine::moving::{Reopening, reopen};
 use crate::wire::moving::{Account, MoveOutcome, Part};
 
 /// Move the whole store into another, empty one

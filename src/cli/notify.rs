@@ -15,7 +15,7 @@ use crate::domain::{
     Audience, BrandName, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid,
     Json, ObjectId, Point, UserId,
 };
-use crate::services::notify::Request;
+use crate::engine::ingest::notify::Request;
 use crate::wire::event::{Notified, Receipt};
 
 /// Tell people that something happened

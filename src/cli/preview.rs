@@ -15,13 +15,13 @@ use super::global::Global;
 use super::ink::Ink;
 use super::screen::Screen;
 use super::{stop, words};
-use crate::api::{self, Of, Showing};
 use crate::app::{self, Access, App, Made};
 use crate::clock::SystemClock;
 use crate::domain::{BrandName, UserId};
+use crate::http::api::{self, Of, Showing};
+use crate::operate::preview::{Kind, Sheet};
 use crate::private;
 use crate::render::Catalogs;
-use crate::services::preview::{Kind, Sheet};
 use crate::wire::explanation::LocaleView;
 
 /// Show mails and pages before anybody gets them

@@ -7,7 +7,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, Prog
 
 use super::harmless;
 use super::stop::Stop;
-use crate::services::Watcher;
+use crate::engine::Watcher;
 
 /// A bar, or a count where nobody knows how much there is; it leaves nothing behind.
 pub(super) struct Bar {

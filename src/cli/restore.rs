@@ -8,7 +8,7 @@ use super::exit::{Exit, explain_failure};
 use super::screen::Screen;
 use super::words;
 use crate::app::App;
-use crate::services::archive::part_of;
+use crate::engine::archive::part_of;
 
 /// Bring back days that were archived with --export
 ///

@@ -10,8 +10,8 @@ use super::screen::Screen;
 use crate::app;
 use crate::config::Transport;
 use crate::domain::{Address, BrandName, UserId};
-use crate::mail::Outcome;
-use crate::services::preview::{Kind, Sheet};
+use crate::email::Outcome;
+use crate::operate::preview::{Kind, Sheet};
 
 /// Send one mail to an address of yours, to see it arrive
 ///

@@ -11,11 +11,11 @@ use super::screen::Screen;
 use super::stop::Stop;
 use super::table::{Column, Table};
 use super::{demo, stop, worker};
-use crate::api::{self, Bound};
 use crate::app::App;
 use crate::config::{Config, Sources};
 use crate::demo::Gallery;
 use crate::demo::folder::Served;
+use crate::http::api::{self, Bound};
 
 /// Serve the HTTP API, and fan out events and mail digests beside it
 ///

@@ -11,9 +11,9 @@ use super::screen::Screen;
 use super::table::{Column, Table};
 use super::words;
 use crate::config::Candidates;
-use crate::services::simulate::generate::{self, Shape};
-use crate::services::simulate::read::{self, Order};
-use crate::services::simulate::{Trial, replay};
+use crate::operate::simulate::generate::{self, Shape};
+use crate::operate::simulate::read::{self, Order};
+use crate::operate::simulate::{Trial, replay};
 use crate::wire::simulation::{Comparison, Report};
 
 mod chart;

@@ -12,8 +12,8 @@ use super::screen::Screen;
 use super::words;
 use crate::app::{Access, App};
 use crate::domain::{Address, Reason, Suppression, UserId};
-use crate::services::import::{Kind, SHOWN};
-use crate::services::suppressions::SuppressionInput;
+use crate::engine::directory::import::{Kind, SHOWN};
+use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::wire::import::Report;
 use crate::wire::suppression::SuppressionView;
 

@@ -12,7 +12,7 @@ use super::screen::Screen;
 use super::words;
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::UserId;
-use crate::services::tokens::Tokens;
+use crate::engine::access::tokens::Tokens;
 
 /// Print a user token, for trying out
 ///

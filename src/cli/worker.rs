@@ -19,12 +19,12 @@ use super::screen::Screen;
 use super::stop::Stop;
 use super::waits::Waits;
 use super::words;
-use crate::api::Watched;
 use crate::app::App;
 use crate::domain::Pause;
-use crate::services;
-use crate::services::activity::BEAT;
-use crate::services::worker::{Part, UntilStopped};
+use crate::engine;
+use crate::engine::worker::activity::BEAT;
+use crate::engine::worker::{Part, UntilStopped};
+use crate::http::api::Watched;
 use crate::wire::digest::{Report, Tally};
 use crate::wire::round::Round;
 use crate::wire::status::DigestActivity;
@@ -116,7 +116,7 @@ pub(super) async fn beside_metrics<T>(
 }
 
 /// Records for `status` that a worker was here, and its run of digests if it made one.
-async fn record(app: &App, digests: Option<&Report>) -> services::Result<()> {
+async fn record(app: &App, digests: Option<&Report>) -> engine::Result<()> {
     if let Some(report) = digests {
         let run = DigestActivity::of(report, app.clock.now());
         app.activity().record_digests(&run).await?;
@@ -161,7 +161,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Rounds until `stop` turns true; a line is logged for each that did something, and for each new
 /// kind of failure.
-pub(super) async fn run(app: &App, stop: Stop) -> services::Result<()> {
+pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
     let failing: Mutex<HashMap<Part, String>> = Mutex::default();
     let standing: Mutex<Option<Pause>> = Mutex::new(None);
     let digests: Mutex<Option<DigestActivity>> = Mutex::new(None);

@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use super::reader::Reader;
 use super::{Config, Mail, Server, Site, hidden, hooks, overlay, paths};
 use crate::domain::{Address, BrandName, Brands, Invalid};
-use crate::mail::hooks::Keys;
+use crate::email::hooks::Keys;
 
 /// What is different of one brand, whole.
 #[derive(Debug, Clone)]

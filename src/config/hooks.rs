@@ -6,8 +6,8 @@ use toml::Table;
 
 use super::reader::Reader;
 use super::set;
-use crate::mail::hooks::Keys;
-use crate::mail::providers::{HookKey, PROVIDERS};
+use crate::email::hooks::Keys;
+use crate::email::providers::{HookKey, PROVIDERS};
 
 /// A hook without a key does not exist.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@ use super::dkim::{Signing, domain};
 use super::reader::Reader;
 use super::{hidden, set};
 use crate::domain::{Address, Secret};
-use crate::mail::providers::{MailOption, PROVIDERS, Provider, Unset};
+use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
 
 /// The section `[mail]`, valid.
 #[derive(Debug, Clone)]

@@ -17,8 +17,8 @@ use crate::domain::details::Actor;
 use crate::domain::{
     Audience, Cadence, Details, FanoutState, Id, Invalid, Object, ObjectKey, User, UserId,
 };
-use crate::services::notify::Request;
-use crate::services::{Result, Silent, digest};
+use crate::engine::ingest::notify::Request;
+use crate::engine::{Result, Silent, digest};
 use crate::wire::demo::{Artist, Mail, Mails, Person, Published, Scene, Work};
 
 /// The gallery, its works, and the sent emails.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use crate::mail::{Certainty, Checked, Leave, Mailer, Message, Outbox, Outcome};
+use crate::email::{Certainty, Checked, Leave, Mailer, Message, Outbox, Outcome};
 
 /// A sent email.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! Whom an event concerns: named people, the followers of keys, or everybody near a point.
 //!
 //! The rule: an audience is resolved page by page in the order of user ids, so that one id is a
-//! resumable cursor and audiences can be merged; see [`crate::services::fanout`].
+//! resumable cursor and audiences can be merged; see [`crate::engine::fanout`].
 
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 //! The rule (P2, P4, P5): the row exists before the mail does; its id is derived, so a mail can
 //! only have one; it holds what the mail covers, or which batch it is of, so the mail can be built
 //! again and its markers written again. There is at most one *open* delivery of a slot, and it
-//! stays open until its markers stand. [`crate::services::mailing`] walks the states.
+//! stays open until its markers stand. [`crate::engine::delivery`] walks the states.
 
 use std::fmt;
 use std::str::FromStr;

@@ -2,7 +2,7 @@
 //!
 //! A wanted event is emailed, or expires after `digest.max_age` and is counted (P3). The note says
 //! how much backlog the last full scan found. A change of the day resets the note.
-//! [`crate::services::owed`] keeps the notes.
+//! [`crate::engine::digest::owed`] keeps the notes.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! How the store itself is: what it runs on, what it lacks, how much it holds, what time it thinks
 //! it is.
 //!
-//! The rule: facts, and no opinion of them; who judges is [`crate::services::doctor`]. Nothing is
+//! The rule: facts, and no opinion of them; who judges is [`crate::operate::doctor`]. Nothing is
 //! changed by asking.
 
 use async_trait::async_trait;

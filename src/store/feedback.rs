@@ -2,7 +2,7 @@
 //!
 //! The rule: whatever a provider says comes late, more than once and in any order, so every verb
 //! here can be repeated, and of two that contradict each other the graver wins, whichever came
-//! first. Who decides what follows from it is [`crate::services::feedback`].
+//! first. Who decides what follows from it is [`crate::engine::feedback`].
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

@@ -1,7 +1,7 @@
 //! What is removed once nobody needs it any more.
 //!
 //! The rule: the oldest first and a little at a time, so that nobody waits for it. How long
-//! something is kept is for [`crate::services::clean`] to say.
+//! something is kept is for [`crate::engine::archive::clean`] to say.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

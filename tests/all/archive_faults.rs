@@ -5,7 +5,7 @@
 use bson::doc;
 use chrono::TimeDelta;
 use tidings::domain::Day;
-use tidings::services::{Silent, archive};
+use tidings::engine::{Silent, archive};
 use tidings::store::Meeting;
 use tidings::store::mongo::MongoOptions;
 use tidings::wire::archive::Fate;

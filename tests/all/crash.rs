@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use tidings::clock::{Ids, SystemClock};
 use tidings::domain::{Audience, DeliveryState, FanoutState, ObjectId};
-use tidings::services::crash::POINTS;
-use tidings::services::notify::{self, Notify};
+use tidings::engine::crash::POINTS;
+use tidings::engine::ingest::notify::{self, Notify};
 
 use crate::mail::provider::{Dialect, Next};
 use crate::support::town::on_both_stores;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::DeliveryState;
-use tidings::mail::Certainty;
-use tidings::services::Silent;
+use tidings::email::Certainty;
+use tidings::engine::Silent;
 use tidings::store::Store;
 
 use crate::support::town::{PEOPLE, Town, followers_of, monday, on_both_stores, request, to};

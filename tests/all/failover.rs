@@ -17,9 +17,9 @@ use tidings::app::App;
 use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Audience, Day, DeliveryState, Entry, UserId, Window};
-use tidings::mail::{Outbox, Sender};
-use tidings::services::notify::Request;
-use tidings::services::{Silent, archive};
+use tidings::email::{Outbox, Sender};
+use tidings::engine::ingest::notify::Request;
+use tidings::engine::{Silent, archive};
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{NewMarker, Stacks, Store};
 

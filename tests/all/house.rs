@@ -8,71 +8,78 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Each part of the crate, and what of ours it may know. Imports point down.
+/// Each part of the crate, and which other parts it may use. Imports point down.
 const FLOORS: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("clock", &["domain"]),
     ("private", &[]),
-    // Of mail only its table of providers, which says what their options are.
-    ("config", &["domain", "mail"]),
+    // Of email only its table of providers, which says what their options are.
+    ("config", &["domain", "email"]),
     ("store", &["domain", "private"]),
-    ("mail", &["domain", "private"]),
+    ("email", &["domain", "private"]),
     ("render", &["domain"]),
-    ("probe", &[]),
     ("metrics", &[]),
     ("wire", &["domain", "store"]),
     (
-        "services",
+        "engine",
         &[
-            "domain", "clock", "private", "store", "mail", "metrics", "render", "probe", "wire",
+            "domain", "clock", "private", "store", "email", "metrics", "render", "wire",
+        ],
+    ),
+    (
+        "operate",
+        &[
+            "domain", "clock", "private", "store", "email", "metrics", "render", "wire", "engine",
         ],
     ),
     (
         "app",
         &[
-            "domain", "clock", "config", "store", "mail", "metrics", "render", "probe", "wire",
-            "services",
+            "domain", "clock", "config", "store", "email", "metrics", "render", "wire", "engine",
+            "operate",
         ],
     ),
-    ("web", &["domain", "clock", "render", "services", "app"]),
-    // An application and its visitors: it knows no face.
+    // An application and its visitors: it does not know how it is called.
     (
         "demo",
         &[
-            "domain", "clock", "private", "config", "mail", "wire", "services", "app",
+            "domain", "clock", "private", "config", "email", "wire", "engine", "app",
         ],
     ),
     (
-        "api",
+        "http",
         &[
-            "domain", "clock", "metrics", "wire", "services", "app", "web", "demo",
+            "domain", "clock", "metrics", "render", "wire", "engine", "operate", "app", "demo",
         ],
     ),
     (
         "cli",
         &[
-            "domain", "clock", "private", "config", "store", "mail", "render", "wire", "services",
-            "app", "demo", "api",
+            "domain", "clock", "private", "config", "store", "email", "render", "wire", "engine",
+            "operate", "app", "demo", "http",
         ],
     ),
     ("main", &["cli"]),
     ("lib", &[]),
 ];
 
+/// The most folders in `src/engine`.
+const ENGINE_FOLDERS: usize = 18;
+
 /// Libraries that only one part may know, so that another can take their place there.
 const LIBRARIES: &[(&str, &[&str])] = &[
-    ("actix_cors", &["api/cors"]),
-    ("actix_web", &["api", "web"]),
+    ("actix_cors", &["http/api/cors"]),
+    ("actix_web", &["http"]),
     ("clap", &["cli"]),
-    ("governor", &["services/mailing/gate", "api/limits"]),
-    ("hickory_resolver", &["probe"]),
+    ("governor", &["engine/delivery/gate", "http/api/limits"]),
+    ("hickory_resolver", &["operate/probe"]),
     ("indicatif", &["cli"]),
-    ("jsonwebtoken", &["services/tokens"]),
-    ("lettre", &["mail"]),
+    ("jsonwebtoken", &["engine/access/tokens"]),
+    ("lettre", &["email"]),
     ("minijinja", &["render"]),
     ("mongodb", &["store/mongo"]),
     ("prometheus_client", &["metrics"]),
-    ("reqwest", &["mail", "probe"]),
+    ("reqwest", &["email", "operate/probe"]),
     ("rusqlite", &["store/sqlite"]),
 ];
 
@@ -80,28 +87,28 @@ const LIBRARIES: &[(&str, &[&str])] = &[
 /// others write for a store, a file, a template or a provider.
 const SERIALIZING: &[&str] = &[
     "src/domain",
-    "src/mail",
+    "src/email",
     "src/render",
     "src/store",
     "src/wire",
     // Prints what is of `wire`.
     "src/cli/screen.rs",
     // The last line of an export, which `restore --json` repeats.
-    "src/services/archive/file.rs",
+    "src/engine/archive/file.rs",
     // Notes that all processes read.
-    "src/services/activity.rs",
-    "src/services/mailing/gate/shared.rs",
+    "src/engine/worker/activity.rs",
+    "src/engine/delivery/gate/shared.rs",
     // Claims, as an application would sign them.
-    "src/services/tokens",
+    "src/engine/access/tokens",
 ];
 
 /// Where an address may be shown in full.
 const REVEALING: &[&str] = &[
-    "src/mail",
+    "src/email",
     "src/store",
     "src/domain/address.rs",
     // An encrypted address in a link of its own user.
-    "src/services/links/token.rs",
+    "src/engine/access/links/token.rs",
     // An export for the user whose address it is.
     "src/wire/export.rs",
     // Only where an operator says `--reveal`.
@@ -253,6 +260,14 @@ fn imports_point_down() {
         found.extend(strangers.map(|name| format!("{} knows {name}", file.place)));
     }
     assert_none("imports that do not point down", &found);
+}
+
+#[test]
+fn the_engine_has_few_folders() {
+    let entries = std::fs::read_dir(root().join("src/engine")).unwrap();
+    let folders = entries.filter(|entry| entry.as_ref().unwrap().path().is_dir());
+    let count = folders.count();
+    assert!(count <= ENGINE_FOLDERS, "{count} folders in src/engine");
 }
 
 #[test]

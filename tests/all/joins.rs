@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use chrono::TimeDelta;
 use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{BatchKey, BatchPolicy, ObjectId, UserId};
-use tidings::services::Silent;
-use tidings::services::batches::Join;
+use tidings::engine::Silent;
+use tidings::engine::batches::Join;
 
 use crate::support::town::{Town, on_both_stores};
 use crate::support::{Fresh, id, kind, user};

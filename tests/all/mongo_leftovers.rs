@@ -6,7 +6,7 @@ use bson::doc;
 use bson::oid::ObjectId;
 use chrono::TimeDelta;
 use tidings::clock::ManualClock;
-use tidings::services::clean::Cleaner;
+use tidings::engine::archive::clean::Cleaner;
 use tidings::store::Forgettable;
 use tidings::store::mongo::MongoOptions;
 

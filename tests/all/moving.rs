@@ -14,9 +14,9 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{
     Address, Day, DeliveryState, ObjectId, Reason, Route, Stop, Suppression, User,
 };
-use tidings::mail::Certainty;
-use tidings::services::moving::{Mover, Names, Reopening, rehearse, reopen};
-use tidings::services::{Error, Silent, Watcher};
+use tidings::email::Certainty;
+use tidings::engine::moving::{Mover, Names, Reopening, rehearse, reopen};
+use tidings::engine::{Error, Silent, Watcher};
 use tidings::store::Meeting;
 use tidings::wire::moving::{Account, MoveOutcome};
 

@@ -12,7 +12,7 @@ use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::clock::Clock;
 use tidings::domain::DeliveryState;
-use tidings::services::Silent;
+use tidings::engine::Silent;
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{Movable, Store};
 

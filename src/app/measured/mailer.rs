@@ -6,7 +6,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use crate::domain::DeliveryId;
-use crate::mail::{Answer, Certainty, Checked, Leave, Mailer, Message, Outcome};
+use crate::email::{Answer, Certainty, Checked, Leave, Mailer, Message, Outcome};
 use crate::metrics::Metrics;
 
 /// A mailer around another one.

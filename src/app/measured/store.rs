@@ -17,8 +17,8 @@ use crate::domain::{
     Fanout, Feedback, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Poke, Progress,
     ReportCounts, Retraction, Suppression, User, UserId, Window,
 };
+use crate::engine::delivery::{GIVEN_UP, NOTHING_LEFT};
 use crate::metrics::Metrics;
-use crate::services::mailing::{GIVEN_UP, NOTHING_LEFT};
 use crate::store::{
     Accepted, AccumulatorFilter, AtMost, BatchFilter, Batches, Claim, Claimed, Counted, DaySum,
     Days, Deliveries, DeliveryFilter, Diagnostics, Directory, FeedParts, Feedbacks, FollowChange,

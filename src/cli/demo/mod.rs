@@ -21,8 +21,8 @@ use crate::app::App;
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::demo::Book;
 use crate::demo::folder::{self, Earlier, Refused, Served};
-use crate::services::Silent;
-use crate::services::digest::Request;
+use crate::engine::Silent;
+use crate::engine::digest::Request;
 use stage::Stage;
 
 /// See the whole story in a minute: load, notify, feed, digest, archive

@@ -15,8 +15,8 @@ use crate::clock::{Clock, Ids, ManualClock};
 use crate::config::{Config, Sources};
 use crate::demo::{self, Book, PEOPLE, Post, Posted, folder};
 use crate::domain::Schedule;
-use crate::services::Silent;
-use crate::services::digest::Request;
+use crate::engine::Silent;
+use crate::engine::digest::Request;
 use crate::store::Store;
 use crate::wire::digest::Report;
 

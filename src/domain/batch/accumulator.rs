@@ -4,7 +4,7 @@
 //! The rule: an accumulator changes as a whole, by a compare-and-set of its store, so whatever
 //! happens here happens at one moment: there is one open batch, an event joins once, and what meets
 //! a batch that has ended opens the next. What ended stands in `ended` until somebody has filed it
-//! ([`crate::services::batches`]); then it goes, and is remembered for [`MEMORY`], for what is
+//! ([`crate::engine::batches`]); then it goes, and is remembered for [`MEMORY`], for what is
 //! fanned out again.
 
 use chrono::{DateTime, TimeDelta, Utc};

@@ -4,11 +4,11 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::TimeDelta;
 use serde_json::json;
-use tidings::api;
 use tidings::clock::Clock;
 use tidings::domain::user_token::Material;
 use tidings::domain::{Scope, Secret, TokenKey};
-use tidings::services::tokens::Tokens;
+use tidings::engine::access::tokens::Tokens;
+use tidings::http::api;
 
 use super::{Answer, Api, answer};
 use crate::support::town::{Town, on_both_stores};

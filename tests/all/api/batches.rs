@@ -1,7 +1,7 @@
 //! What gathers can be looked at, closed now and canceled; and events are taken back from it.
 
 use serde_json::{Value, json};
-use tidings::services::Silent;
+use tidings::engine::Silent;
 
 use super::{Answer, Api};
 use crate::support::Fresh;

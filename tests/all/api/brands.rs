@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tidings::domain::{BrandName, Stop};
-use tidings::services::links::Links;
+use tidings::engine::access::links::Links;
 
 use super::Api;
 use super::pages::{SECRET, config};

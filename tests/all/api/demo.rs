@@ -1,7 +1,7 @@
 //! A server that shows no demo has nothing of one. What is there with `--demo` is tried as the
 //! program runs it (`tests/all/cli/serve_demo.rs`).
 
-use tidings::api::DEMO_ROUTES;
+use tidings::http::api::DEMO_ROUTES;
 
 use super::Api;
 use crate::support::Fresh;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tidings::api::problem::Code;
-use tidings::mail::PROVIDERS;
+use tidings::email::PROVIDERS;
+use tidings::http::api::problem::Code;
+use tidings::http::{api, pages};
 use tidings::wire::OPENAPI;
-use tidings::{api, web};
 
 use super::{Api, answer};
 use crate::support::Fresh;
@@ -25,7 +25,7 @@ fn routes() -> BTreeSet<(String, String)> {
     let kept = api::V1_ROUTES.iter().chain(api::SCRAPED_ROUTES);
     let routes = kept.chain(api::OPEN_ROUTES);
     let routes = routes.map(|route| (route.method, route.path));
-    let routes = routes.chain(web::ROUTES.iter().copied());
+    let routes = routes.chain(pages::ROUTES.iter().copied());
     routes
         .map(|(method, path)| (method.to_owned(), path.to_owned()))
         .collect()

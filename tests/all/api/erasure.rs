@@ -3,8 +3,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use tidings::clock::Clock;
-use tidings::mail::Message;
-use tidings::services::Silent;
+use tidings::email::Message;
+use tidings::engine::Silent;
 
 use super::access::token;
 use super::pages::{CLICK, config, path};

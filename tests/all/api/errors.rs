@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use tidings::api;
+use tidings::http::api;
 
 use super::{Answer, Api, KEY, answer};
 use crate::support::town::Town;

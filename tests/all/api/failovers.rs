@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use serde_json::json;
 use tidings::app::App;
-use tidings::mail::Certainty;
-use tidings::services::Silent;
+use tidings::email::Certainty;
+use tidings::engine::Silent;
 use tidings::store::mongo::{Mongo, MongoOptions};
 
 use super::Api;

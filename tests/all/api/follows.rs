@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use chrono::TimeDelta;
 use serde_json::json;
 use tidings::domain::{Audience, FollowKey};
-use tidings::mail::Message;
-use tidings::services::Silent;
+use tidings::email::Message;
+use tidings::engine::Silent;
 use tidings::store::FollowChange;
 
 use super::pages::{CLICK, PUBLIC, path};
@@ -188,7 +188,7 @@ async fn nothing_is_said_of_what_has_no_name_or_is_withdrawn(fresh: Fresh) {
 
 async fn a_batch_says_it_too(fresh: Fresh) {
     let api = api(&fresh).await;
-    let alert = tidings::services::notify::Request {
+    let alert = tidings::engine::ingest::notify::Request {
         kind: tidings::domain::EventType::stored("Alert"),
         ..request(&["a1"], followers_of("artist:2"), None)
     };

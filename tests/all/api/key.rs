@@ -1,7 +1,7 @@
 //! P8: nobody reads or changes anything without the key.
 
 use serde_json::json;
-use tidings::api;
+use tidings::http::api;
 
 use super::{Api, KEY, answer};
 use crate::support::town::{Town, on_both_stores};

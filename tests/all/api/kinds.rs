@@ -80,7 +80,7 @@ async fn a_type_that_feeds_do_not_show_is_mailed_and_nowhere_else(fresh: Fresh) 
 
     // Nothing was done to what was not shown.
     let shown = CONFIG.replace("feed = false", "feed = true");
-    let town = Town::on(fresh.handle(), tidings::mail::Certainty::Never, &shown);
+    let town = Town::on(fresh.handle(), tidings::email::Certainty::Never, &shown);
     let later = town
         .process()
         .feeds()

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use serde_json::json;
-use tidings::api::Watched;
+use tidings::http::api::Watched;
 use tokio::sync::watch;
 
 use super::{Api, KEY, answer};
@@ -210,7 +210,7 @@ async fn at_an_address_of_their_own_metrics_are_told_without_a_key(fresh: Fresh)
     has(&text, "tidings_store_up 1");
     assert_eq!(others, [200, 404]);
     assert!(
-        Watched::bind(&Town::on(fresh.handle(), tidings::mail::Certainty::Never, "").process())
+        Watched::bind(&Town::on(fresh.handle(), tidings::email::Certainty::Never, "").process())
             .unwrap()
             .is_none()
     );

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 use tidings::clock::Clock;
 use tidings::domain::{Object, ObjectKey};
-use tidings::mail::Message;
+use tidings::email::Message;
 
 use super::pages::{CLICK, PUBLIC};
 use super::stops::{TYPES, api, form};

@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use reqwest::header::HeaderMap;
 use tidings::clock::Clock;
 use tidings::domain::{Cadence, Stop, User};
-use tidings::services::links::Links;
+use tidings::engine::access::links::Links;
 
 use super::Api;
 use crate::support::town::{Town, on_both_stores, saturday};

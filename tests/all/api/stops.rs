@@ -5,9 +5,9 @@
 
 use chrono::TimeDelta;
 use tidings::domain::{Cadence, Route, User};
-use tidings::mail::Message;
-use tidings::services::Silent;
-use tidings::services::notify::Request;
+use tidings::email::Message;
+use tidings::engine::Silent;
+use tidings::engine::ingest::notify::Request;
 
 use super::pages::{CLICK, PUBLIC, Shown, path};
 use super::{Api, pages};

@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::{Value, json};
-use tidings::api::DEMO_ROUTES;
+use tidings::http::api::DEMO_ROUTES;
 
 use super::Desk;
 

@@ -12,7 +12,7 @@ use tidings::domain::{
     Address, Audience, BatchState, Cadence, Delivery, DeliveryState, Inbox, Lease, Object, Reason,
     Route, Suppression, User, UserId,
 };
-use tidings::services::crash::OF_A_MOVE;
+use tidings::engine::crash::OF_A_MOVE;
 use tidings::store::{Counted, Kept, Kind, Summing};
 
 use super::dice::Dice;

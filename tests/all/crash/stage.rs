@@ -18,10 +18,10 @@ use tidings::config::{Config, Sources};
 use tidings::domain::{
     Address, Audience, Cadence, ChosenKey, Day, DeliveryState, Object, ObjectId, User,
 };
-use tidings::services::Silent;
-use tidings::services::crash::POINTS;
-use tidings::services::digest::Request;
-use tidings::services::notify::{self, Notify};
+use tidings::engine::Silent;
+use tidings::engine::crash::POINTS;
+use tidings::engine::digest::Request;
+use tidings::engine::ingest::notify::{self, Notify};
 use tokio::time::{Instant, interval};
 
 use super::dice::Dice;

@@ -10,7 +10,7 @@ use tidings::clock::{Clock, ManualClock, SystemClock};
 use tidings::config::Config;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Address, Day, DeliveryState, User};
-use tidings::services::doctor::{Look, Outside};
+use tidings::operate::doctor::{Look, Outside};
 use tidings::wire::doctor::{Finding, Verdict};
 
 use super::{WELL, found};

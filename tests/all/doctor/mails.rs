@@ -1,8 +1,8 @@
 //! The provider, the sender's domain, and the templates.
 
 use tidings::domain::Secret;
-use tidings::mail::Dkim;
-use tidings::services::doctor::{Look, Outside};
+use tidings::email::Dkim;
+use tidings::operate::doctor::{Look, Outside};
 use tidings::wire::doctor::Verdict;
 
 use super::pages::always;

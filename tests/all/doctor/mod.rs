@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidings::app;
 use tidings::clock::SystemClock;
 use tidings::config::Config;
-use tidings::services::doctor::{Look, Outside};
+use tidings::operate::doctor::{Look, Outside};
 use tidings::wire::doctor::{Finding, Verdict};
 
 use crate::mail::provider::{Dialect, Provider};

@@ -1,6 +1,6 @@
 //! The public pages and the one click, against a server that runs, and against others in its place.
 
-use tidings::api;
+use tidings::http::api;
 use tidings::wire::doctor::Verdict;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidings::app;
 use tidings::config::Config;
-use tidings::mail::{Checked, Leave, Outcome, tag};
+use tidings::email::{Checked, Leave, Outcome, tag};
 use tokio::net::TcpListener;
 
 use super::provider::ses;

@@ -1,6 +1,6 @@
 //! Outcomes that nobody saw, and how they are found out where they can be (P5).
 
-use tidings::mail::{Answer, Certainty, Leave, tag};
+use tidings::email::{Answer, Certainty, Leave, tag};
 
 use super::provider::{Dialect, Next, Provider};
 use super::{PATIENT, kinds, mailer, mails};
@@ -36,7 +36,7 @@ async fn who_can_be_asked_says_what_was_taken_though_its_answer_was_lost() {
         let ids = |mails: &[_]| -> Vec<_> {
             mails
                 .iter()
-                .map(|mail: &tidings::mail::Message| mail.delivery.clone())
+                .map(|mail: &tidings::email::Message| mail.delivery.clone())
                 .collect()
         };
         let taken = mailer.ask("ref-1", &ids(&lost)).await;

@@ -16,7 +16,7 @@ use mail_auth::{
 use tidings::app;
 use tidings::config::Config;
 use tidings::domain::Secret;
-use tidings::mail::{Content, Dkim, Leave, Message};
+use tidings::email::{Content, Dkim, Leave, Message};
 
 use super::server::Server;
 use super::{kinds, mail};

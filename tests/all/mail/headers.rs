@@ -1,6 +1,6 @@
 //! What a mail says of itself in its headers reaches everybody, whoever carries it.
 
-use tidings::mail::{Leave, Mailer, Message};
+use tidings::email::{Leave, Mailer, Message};
 
 use super::provider::Provider;
 use super::received::{Received, by_smtp, received};

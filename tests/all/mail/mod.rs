@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use chrono::DateTime;
 use tidings::domain::{Address, DeliveryId, Secret};
-use tidings::mail::{
+use tidings::email::{
     Account, Content, Mailer, Message, Outcome, Personal, Place, Placeholders, Sender,
 };
 
@@ -59,7 +59,7 @@ pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer>
         tags: vec![],
         sender: sender(),
     };
-    let provider = tidings::mail::Provider::named(dialect.name()).unwrap();
+    let provider = tidings::email::Provider::named(dialect.name()).unwrap();
     (provider.mailer)(account).unwrap()
 }
 

@@ -8,7 +8,7 @@ use mail_parser::MessageParser;
 use tidings::app;
 use tidings::config::Config;
 use tidings::domain::{Address, Secret};
-use tidings::mail::{
+use tidings::email::{
     Certainty, Checked, Leave, Mailer, Message, Outcome, Relay, Security, Sender, Smtp,
 };
 

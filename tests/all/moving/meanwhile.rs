@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::Clock;
 use tidings::domain::User;
-use tidings::services::moving::{Mover, Reopening, rehearse, reopen};
-use tidings::services::{Silent, Watcher};
+use tidings::engine::moving::{Mover, Reopening, rehearse, reopen};
+use tidings::engine::{Silent, Watcher};
 
 use super::{mover, names, refusal};
 use crate::support::town::{Town, followers_of, saturday};

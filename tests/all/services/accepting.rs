@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{join_all, ready};
-use tidings::services::{Error, Silent};
+use tidings::engine::{Error, Silent};
 use tidings::store::Store;
 use tokio::sync::oneshot;
 

@@ -6,8 +6,9 @@ use chrono::TimeDelta;
 use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::{Day, Entry};
-use tidings::services::archive::{Effect, Protection, Request};
-use tidings::services::{Silent, notify};
+use tidings::engine::Silent;
+use tidings::engine::archive::{Effect, Protection, Request};
+use tidings::engine::ingest::notify;
 use tidings::store::{DaySum, Meeting, Summing};
 use tidings::wire::archive::{DayReport, Fate};
 

@@ -9,8 +9,8 @@ use chrono::TimeDelta;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tidings::domain::{Day, Entry};
-use tidings::services::Silent;
-use tidings::services::archive::{Protection, Request};
+use tidings::engine::Silent;
+use tidings::engine::archive::{Protection, Request};
 use tidings::store::{DaySum, Days, Error, Meeting, Pushes, RawStack, Result, Store};
 use tidings::wire::archive::Fate;
 

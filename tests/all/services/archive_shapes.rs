@@ -6,8 +6,8 @@ use bson::{Bson, RawDocumentBuf, doc};
 use chrono::TimeDelta;
 use futures::TryStreamExt;
 use tidings::domain::Day;
-use tidings::services::Silent;
-use tidings::services::archive::{Effect, Protection, Request};
+use tidings::engine::Silent;
+use tidings::engine::archive::{Effect, Protection, Request};
 use tidings::wire::archive::Fate;
 
 use crate::support::Fresh;

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::ObjectId;
-use tidings::services::Silent;
+use tidings::engine::Silent;
 
 use crate::support::town::{Town, on_both_stores, request, saturday, to};
 use crate::support::{Fresh, kind};

@@ -16,9 +16,9 @@ use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{
     Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId,
 };
-use tidings::services::Silent;
-use tidings::services::batches::{BatchService, Closer, End, Join, Joiner, QuietHours};
-use tidings::services::catalog::CatalogSource;
+use tidings::engine::Silent;
+use tidings::engine::batches::{BatchService, Closer, End, Join, Joiner, QuietHours};
+use tidings::engine::eligibility::catalog::CatalogSource;
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::on_both_stores;

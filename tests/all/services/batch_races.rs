@@ -8,8 +8,8 @@ use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, DeliveryState, Id, ObjectId};
-use tidings::services::Silent;
-use tidings::services::batches::{Closer, Join};
+use tidings::engine::Silent;
+use tidings::engine::batches::{Closer, Join};
 use tidings::store::BatchFilter;
 
 use crate::support::town::{Town, on_both_stores};

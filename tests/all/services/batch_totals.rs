@@ -3,7 +3,7 @@
 
 use chrono::TimeDelta;
 use tidings::domain::{Object, ObjectId};
-use tidings::services::Silent;
+use tidings::engine::Silent;
 
 use crate::support::town::{Town, on_both_stores, to};
 use crate::support::{Fresh, kind};

@@ -12,9 +12,9 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{
     Batch, BatchState, Day, DeliveryState, Entry, ObjectId, Reason, Route, Suppression,
 };
-use tidings::mail::Outcome;
-use tidings::services::Silent;
-use tidings::services::batches::End;
+use tidings::email::Outcome;
+use tidings::engine::Silent;
+use tidings::engine::batches::End;
 use tidings::store::{BatchFilter, Store};
 use tidings::wire::digest::Tally;
 
@@ -90,7 +90,7 @@ async fn states(town: &Town) -> Vec<(String, BatchState, u64)> {
 
 /// The works that each mail tells of, in the order of the mails.
 fn told(town: &Town) -> Vec<(String, Vec<&'static str>)> {
-    let of = |mail: tidings::mail::Message| {
+    let of = |mail: tidings::email::Message| {
         let text = mail.filled().text;
         let works = crate::support::town::WORKS.into_iter();
         let told = works.filter(|work| text.contains(&format!("Work {work}.")));

@@ -2,10 +2,10 @@
 //! lead.
 
 use tidings::clock::Clock as _;
+use tidings::engine::Silent;
+use tidings::engine::digest::{Effect, Request as Run};
 use tidings::render::Page;
 use tidings::render::pages::Notice;
-use tidings::services::Silent;
-use tidings::services::digest::{Effect, Request as Run};
 
 use super::brands::{WORDS, brand, by_postbox, comment, happens, three};
 use crate::support::Fresh;
@@ -93,7 +93,7 @@ async fn a_brand_that_nobody_configured_is_refused_with_those_there_are(fresh: F
     let file = tempfile::NamedTempFile::new().unwrap();
     let lines = "{\"id\":\"x\",\"brand\":\"gone\"}\n{\"id\":\"y\",\"brand\":\"umbrage\"}\n";
     std::fs::write(file.path(), lines).unwrap();
-    let users = tidings::services::import::Kind::Users;
+    let users = tidings::engine::directory::import::Kind::Users;
     let imported = app
         .import()
         .file(&users, file.path(), &Silent)

@@ -10,10 +10,10 @@ use tidings::app::{App, Mailers};
 use tidings::clock::Ids;
 use tidings::config::Config;
 use tidings::domain::{BrandName, DeliveryState, EventType, ObjectId};
-use tidings::mail::Certainty;
-use tidings::services::Silent;
-use tidings::services::digest::Request as Run;
-use tidings::services::notify::Request;
+use tidings::email::Certainty;
+use tidings::engine::Silent;
+use tidings::engine::digest::Request as Run;
+use tidings::engine::ingest::notify::Request;
 use tokio::time::timeout;
 
 use crate::mail::provider::{Dialect, Provider};

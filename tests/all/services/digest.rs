@@ -7,9 +7,9 @@ use tidings::domain::delivery::Handover;
 use tidings::domain::policy::Route;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState};
-use tidings::mail::Outcome;
-use tidings::services::Silent;
-use tidings::services::digest::{Effect, Request, Timing};
+use tidings::email::Outcome;
+use tidings::engine::Silent;
+use tidings::engine::digest::{Effect, Request, Timing};
 
 use crate::support::town::{
     Town, busy, followers_of, monday, on_both_stores, request, saturday, to,

@@ -9,10 +9,10 @@ use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::delivery::Verdict;
 use tidings::domain::{Cadence, DeliveryState};
-use tidings::mail::{Certainty, Outcome};
-use tidings::services::Silent;
-use tidings::services::deliveries::{Settled, Unknown};
-use tidings::services::digest::{Request, Timing};
+use tidings::email::{Certainty, Outcome};
+use tidings::engine::Silent;
+use tidings::engine::delivery::deliveries::{Settled, Unknown};
+use tidings::engine::digest::{Request, Timing};
 
 use super::sending::{run, state};
 use crate::support::Fresh;

@@ -6,10 +6,10 @@ use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{DeliveryState, ObjectId, Route};
-use tidings::mail::Outcome;
-use tidings::services::Silent;
-use tidings::services::batches::{BatchFilter, End};
-use tidings::services::notify::Request;
+use tidings::email::Outcome;
+use tidings::engine::Silent;
+use tidings::engine::batches::{BatchFilter, End};
+use tidings::engine::ingest::notify::Request;
 use tidings::wire::explanation::{By, Fate, LeftOut, Place, Why};
 
 use super::retracting::retract;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::domain::{Audience, Counts, FanoutState, FollowKey, Point, User, UserId};
-use tidings::services::{Silent, Watcher};
+use tidings::engine::{Silent, Watcher};
 use tidings::store::Store;
 use tokio::runtime::Handle;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::domain::Audience;
-use tidings::services::{Silent, Watcher};
+use tidings::engine::{Silent, Watcher};
 use tidings::store::Store;
 use tokio::sync::Barrier;
 use tokio::time::timeout;

@@ -2,8 +2,8 @@
 //! on which thread.
 
 use chrono::TimeDelta;
-use tidings::mail::Message;
-use tidings::services::Silent;
+use tidings::email::Message;
+use tidings::engine::Silent;
 
 use crate::support::town::{Town, followers_of, monday, on_both_stores, request, saturday, to};
 use crate::support::{Fresh, kind};
@@ -41,7 +41,7 @@ async fn mailed_after(town: &Town, minutes: i64) {
 /// A work is sold.
 async fn sold(town: &Town, work: &str, people: &[&str]) {
     let app = town.process();
-    let sale = tidings::services::notify::Request {
+    let sale = tidings::engine::ingest::notify::Request {
         kind: kind("Sale"),
         ..request(&[work], to(people), None)
     };

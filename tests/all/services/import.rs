@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tidings::clock::Clock;
-use tidings::services::Silent;
-use tidings::services::import::{Kind, Mapping};
+use tidings::engine::Silent;
+use tidings::engine::directory::import::{Kind, Mapping};
 use tidings::wire::import::{BadLine, Report};
 
 use crate::support::town::{Town, on_both_stores};

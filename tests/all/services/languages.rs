@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tidings::services::Silent;
-use tidings::services::digest::Request;
+use tidings::engine::Silent;
+use tidings::engine::digest::Request;
 
 use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, to};

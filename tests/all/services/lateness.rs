@@ -4,10 +4,10 @@ use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
 use tidings::clock::Clock;
 use tidings::domain::{Day, DeliveryId, DeliveryState, LastLook, Owed};
-use tidings::mail::Outcome;
-use tidings::services::Silent;
-use tidings::services::archive::{self, Protection};
-use tidings::services::digest::{Effect, Request, Timing};
+use tidings::email::Outcome;
+use tidings::engine::Silent;
+use tidings::engine::archive::{self, Protection};
+use tidings::engine::digest::{Effect, Request, Timing};
 use tidings::wire::archive::{DayReport, Fate};
 use tidings::wire::digest::Report;
 

@@ -8,8 +8,8 @@ use chrono::TimeDelta;
 use futures::future::ready;
 use tidings::app::App;
 use tidings::domain::{FollowKey, UserId};
-use tidings::services::Silent;
-use tidings::services::fanout::Fanouts;
+use tidings::engine::Silent;
+use tidings::engine::fanout::Fanouts;
 use tidings::store::Store;
 
 use crate::support::town::{Town, followers_of, on_both_stores, request, to};

@@ -4,8 +4,8 @@
 use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::{Address, DeliveryState, Stop};
+use tidings::engine::access::links::Links;
 use tidings::render::MAX_BYTES;
-use tidings::services::links::Links;
 
 use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
 use crate::support::{Fresh, user};

@@ -5,7 +5,7 @@ use tidings::clock::Clock;
 use tidings::domain::inbox::Mark;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState, Route};
-use tidings::services::Silent;
+use tidings::engine::Silent;
 use tidings::wire::explanation::{By, Place};
 
 use super::mandatory::happens;

@@ -6,11 +6,11 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{
     Address, Audience, Cadence, DeliveryState, Reason, Route, Suppression, User,
 };
-use tidings::mail::Message;
-use tidings::services::Silent;
-use tidings::services::archive::{Effect, Protection, Request as Archive};
-use tidings::services::digest::{Effect as DigestEffect, Request as DigestRequest};
-use tidings::services::notify::Request;
+use tidings::email::Message;
+use tidings::engine::Silent;
+use tidings::engine::archive::{Effect, Protection, Request as Archive};
+use tidings::engine::digest::{Effect as DigestEffect, Request as DigestRequest};
+use tidings::engine::ingest::notify::Request;
 use tidings::wire::archive::Fate;
 use tidings::wire::explanation::{By, Place, Why};
 

@@ -9,8 +9,8 @@ use chrono::TimeDelta;
 use futures::FutureExt;
 use futures::future::{pending, ready};
 use tidings::domain::DeliveryState;
-use tidings::mail::Certainty;
-use tidings::services::Silent;
+use tidings::email::Certainty;
+use tidings::engine::Silent;
 use tidings::store::Store;
 use tokio::time::timeout;
 

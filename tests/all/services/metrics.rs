@@ -2,8 +2,8 @@
 
 use chrono::TimeDelta;
 use tidings::domain::DeliveryState;
-use tidings::mail::Outcome;
-use tidings::services::Silent;
+use tidings::email::Outcome;
+use tidings::engine::Silent;
 
 use crate::support::town::{Town, busy, followers_of, lost, monday, on_both_stores, request, to};
 use crate::support::{Fresh, Shorthand};

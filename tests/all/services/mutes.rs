@@ -5,8 +5,8 @@ use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::mute::Title;
 use tidings::domain::{Audience, Day, DeliveryState, FollowKey, Object, ObjectKey, Subject, User};
-use tidings::services::Silent;
-use tidings::services::people::MuteInput;
+use tidings::engine::Silent;
+use tidings::engine::directory::people::MuteInput;
 use tidings::wire::explanation::{By, LeftOut, Place, Why};
 
 use super::mandatory::happens;
@@ -228,7 +228,7 @@ async fn what_is_mandatory_is_never_muted(fresh: Fresh) {
     let alone = town.mails();
     town.digests_at(monday(0)).await;
 
-    let of = |person: &str, mails: &[tidings::mail::Message]| {
+    let of = |person: &str, mails: &[tidings::email::Message]| {
         let masked = tidings::domain::Address::new(format!("{person}@example.org")).unwrap();
         let theirs = mails.iter().filter(|mail| mail.to == masked);
         theirs.map(|mail| mail.filled().text).collect::<Vec<_>>()

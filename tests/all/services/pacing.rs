@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use futures::future::BoxFuture;
 use tidings::domain::{Address, DeliveryState, User};
-use tidings::mail::Outcome;
-use tidings::services::Silent;
-use tidings::services::digest::{Request, Timing};
+use tidings::email::Outcome;
+use tidings::engine::Silent;
+use tidings::engine::digest::{Request, Timing};
 use tidings::store::Store;
 
 use super::sending::run;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::{Feedback, ReportKind};
-use tidings::mail::Outcome;
-use tidings::services::Silent;
-use tidings::services::digest::{Request, Timing};
+use tidings::email::Outcome;
+use tidings::engine::Silent;
+use tidings::engine::digest::{Request, Timing};
 use tidings::wire::digest::{Ended, Report};
 
 use crate::support::Fresh;

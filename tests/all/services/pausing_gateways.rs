@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use tidings::mail::Outcome;
-use tidings::services::Silent;
-use tidings::services::digest::Request;
+use tidings::email::Outcome;
+use tidings::engine::Silent;
+use tidings::engine::digest::Request;
 
 use super::pausing::{reason, run};
 use crate::support::Fresh;

@@ -7,7 +7,7 @@ use tidings::clock::Clock;
 use tidings::domain::policy::Route;
 use tidings::domain::user::Unmailable;
 use tidings::domain::{Cadence, User};
-use tidings::services::people::{PeopleService, PreferencesInput, UserInput};
+use tidings::engine::directory::people::{PeopleService, PreferencesInput, UserInput};
 
 use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{Fresh, kind, user};

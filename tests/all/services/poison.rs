@@ -3,7 +3,7 @@
 use bson::{Bson, doc};
 use chrono::TimeDelta;
 use tidings::domain::{Audience, BadStack, Day, Defect, DeliveryState};
-use tidings::services::Silent;
+use tidings::engine::Silent;
 use tidings::wire::digest::Report;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, standing};

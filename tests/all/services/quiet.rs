@@ -7,8 +7,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::Clock;
 use tidings::domain::{Batch, BatchState, Quiet};
-use tidings::services::Silent;
-use tidings::services::batches::End;
+use tidings::engine::Silent;
+use tidings::engine::batches::End;
 use tidings::store::BatchFilter;
 use tidings::wire::explanation::Why;
 
@@ -156,7 +156,7 @@ async fn a_full_batch_and_a_leading_one_wait(fresh: Fresh) {
 
     assert_eq!((soon, night, day), ([0, 2], [0, 4], [2, 4]));
     let mails = town.mails();
-    let whole = |mail: &tidings::mail::Message| {
+    let whole = |mail: &tidings::email::Message| {
         let text = mail.filled().text;
         ["a1", "a2", "a3"]
             .iter()
@@ -189,7 +189,7 @@ async fn the_clock_is_set_on_a_quiet_night(fresh: Fresh) {
         ("ada", "2014-10-25T20:00:00Z", "2014-10-26T06:00:00Z"),
         ("ben", "2015-03-28T21:00:00Z", "2015-03-29T05:00:00Z"),
     ] {
-        let town = Town::on(fresh.handle(), tidings::mail::Certainty::Never, CONFIG);
+        let town = Town::on(fresh.handle(), tidings::email::Certainty::Never, CONFIG);
         if person == "ada" {
             Town::found(&fresh, true, CONFIG).await;
         }

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidings::domain::policy::Route;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Address, BrandName, Cadence, Object, User};
-use tidings::mail::Place;
+use tidings::email::Place;
+use tidings::engine::Silent;
+use tidings::engine::digest::Request;
 use tidings::render::report::{Mailed, Rehearsed};
-use tidings::services::Silent;
-use tidings::services::digest::Request;
 use tidings::wire::digest::Report;
 
 use crate::support::town::{Town, followers_of, monday, on_both_stores, request, saturday, to};

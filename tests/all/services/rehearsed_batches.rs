@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::User;
-use tidings::mail::Place;
+use tidings::email::Place;
+use tidings::engine::Silent;
+use tidings::engine::digest::Request;
+use tidings::engine::directory::people::MuteInput;
+use tidings::operate::preview::Kind;
 use tidings::render::report::{OfBatches, Rehearsed};
-use tidings::services::Silent;
-use tidings::services::digest::Request;
-use tidings::services::people::MuteInput;
-use tidings::services::preview::Kind;
 use tidings::wire::digest::{BatchesAhead, Report};
 
 use super::brands::{WORDS, brand, by_postbox, comment, three};

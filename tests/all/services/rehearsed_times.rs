@@ -7,9 +7,9 @@ use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::delivery::{Settlement, Transition};
 use tidings::domain::{DeliveryState, Quiet};
-use tidings::services::Silent;
-use tidings::services::digest::Request;
-use tidings::services::preview::Kind;
+use tidings::engine::Silent;
+use tidings::engine::digest::Request;
+use tidings::operate::preview::Kind;
 use tidings::store::Claim;
 
 use super::mandatory::happens;
@@ -42,7 +42,7 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
         ..Default::default()
     };
     let of_cem = town.store.find_batches(&theirs, None, 1).await.unwrap();
-    let end = tidings::services::batches::End::Close;
+    let end = tidings::engine::batches::End::Close;
     app.batches().end(of_cem[0].id, end).await.unwrap();
     app.closer().drain(&Silent).await.unwrap();
     town.clock.set(after(5));

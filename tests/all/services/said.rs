@@ -2,9 +2,9 @@
 
 use tidings::domain::details::Actor;
 use tidings::domain::{Details, EventType};
-use tidings::services::Silent;
-use tidings::services::feed;
-use tidings::services::notify::Request;
+use tidings::engine::Silent;
+use tidings::engine::feed;
+use tidings::engine::ingest::notify::Request;
 
 use crate::support::town::{Town, monday, on_both_stores, request, to};
 use crate::support::{FailingStore, Fresh, user};

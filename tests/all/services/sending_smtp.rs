@@ -7,9 +7,9 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::Clock;
 use tidings::domain::{Address, DeliveryState};
-use tidings::mail::{Relay, Security, Smtp};
-use tidings::services::Silent;
-use tidings::services::worker::Worker;
+use tidings::email::{Relay, Security, Smtp};
+use tidings::engine::Silent;
+use tidings::engine::worker::Worker;
 
 use crate::mail::server::Server;
 use crate::mail::{PATIENT, sender};

@@ -13,10 +13,10 @@ use tidings::clock::Clock;
 use tidings::domain::{
     Address, Audience, Batch, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, User,
 };
-use tidings::services::Silent;
-use tidings::services::notify::Request;
-use tidings::services::simulate::generate::{self, Shape};
-use tidings::services::simulate::{Happening, Trial, replay};
+use tidings::engine::Silent;
+use tidings::engine::ingest::notify::Request;
+use tidings::operate::simulate::generate::{self, Shape};
+use tidings::operate::simulate::{Happening, Trial, replay};
 use tidings::store::BatchFilter;
 use tidings::wire::simulation::Delay;
 

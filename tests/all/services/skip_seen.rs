@@ -5,7 +5,7 @@ use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::inbox::Mark;
 use tidings::domain::{Day, DeliveryState, Position};
-use tidings::services::feed::MarksInput;
+use tidings::engine::feed::MarksInput;
 use tidings::wire::explanation::{By, Fate, Place, Why};
 
 use super::retracting::{feed, shown};
@@ -140,10 +140,7 @@ async fn a_batch_tells_what_was_seen(fresh: Fresh) {
 
     town.clock.advance(TimeDelta::days(1));
     let app = town.process();
-    app.closer()
-        .drain(&tidings::services::Silent)
-        .await
-        .unwrap();
+    app.closer().drain(&tidings::engine::Silent).await.unwrap();
     app.sender().drain().await.unwrap();
 
     let mails = town.mails();

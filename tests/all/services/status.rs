@@ -2,8 +2,8 @@
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::mail::Outcome;
-use tidings::services::Silent;
+use tidings::email::Outcome;
+use tidings::engine::Silent;
 use tidings::wire::status::{DigestActivity, Status, WorkerActivity};
 
 use crate::support::Fresh;

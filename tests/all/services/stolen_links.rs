@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use tidings::domain::Object;
-use tidings::mail::{Leave, Mailer, Message, Place, Relay, Security, Smtp};
-use tidings::services::Silent;
+use tidings::email::{Leave, Mailer, Message, Place, Relay, Security, Smtp};
+use tidings::engine::Silent;
 
 use crate::mail::provider::Provider;
 use crate::mail::received::{Received, STOLEN, by_smtp, received};

@@ -8,9 +8,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::{
     Address, BrandName, Cadence, Day, DeliveryState, Owed, Reason, Suppression, User,
 };
-use tidings::mail::Outcome;
-use tidings::services::Silent;
-use tidings::services::archive::{Effect, Protection, Request};
+use tidings::email::Outcome;
+use tidings::engine::Silent;
+use tidings::engine::archive::{Effect, Protection, Request};
 use tidings::wire::archive::Fate;
 use tidings::wire::digest::Report;
 use tidings::wire::explanation::Why;

@@ -9,9 +9,9 @@ use chrono_tz::Tz;
 use tidings::clock::Clock;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, User};
-use tidings::mail::Outcome;
-use tidings::services::Silent;
-use tidings::services::digest::{Effect, Request};
+use tidings::email::Outcome;
+use tidings::engine::Silent;
+use tidings::engine::digest::{Effect, Request};
 use tidings::store::Store;
 use tidings::wire::digest::Report;
 

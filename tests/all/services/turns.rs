@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures::FutureExt;
-use tidings::services::Silent;
-use tidings::services::digest::Request;
+use tidings::engine::Silent;
+use tidings::engine::digest::Request;
 use tidings::store::Store;
 use tokio::sync::Notify;
 use tokio::time::timeout;

@@ -3,8 +3,8 @@
 
 use chrono::TimeDelta;
 use tidings::domain::{DeliveryState, Object};
-use tidings::services::Silent;
-use tidings::services::digest::Request;
+use tidings::engine::Silent;
+use tidings::engine::digest::Request;
 use tidings::wire::explanation::{By, Place};
 
 use crate::support::town::{Town, monday, on_both_stores, request, to};

@@ -4,7 +4,7 @@ use bson::{Document, doc};
 use chrono::{DateTime, Utc};
 use tidings::domain::user::Unmailable;
 use tidings::domain::{EventType, User};
-use tidings::services::unreadable;
+use tidings::engine::directory::unreadable;
 use tidings::store::PeopleFilter;
 
 use crate::support::poison::{database, file};

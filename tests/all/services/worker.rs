@@ -5,9 +5,9 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::clock::ManualClock;
-use tidings::mail::Certainty;
-use tidings::services::Silent;
-use tidings::services::notify::Request;
+use tidings::email::Certainty;
+use tidings::engine::Silent;
+use tidings::engine::ingest::notify::Request;
 use tidings::store::Store;
 use tokio::sync::watch;
 

@@ -17,13 +17,13 @@ use tidings::domain::{
     Address, BatchState, Cadence, Day, Delivery, DeliveryState, Id, Occasion, Owed, Quiet, Reason,
     User,
 };
-use tidings::mail::Outcome;
-use tidings::services::archive::{self, Protection};
-use tidings::services::digest::Request as Run;
-use tidings::services::notify::Request;
-use tidings::services::people::{DigestChange, PreferencesInput, UserInput};
-use tidings::services::suppressions::SuppressionInput;
-use tidings::services::{Error, Silent};
+use tidings::email::Outcome;
+use tidings::engine::archive::{self, Protection};
+use tidings::engine::digest::Request as Run;
+use tidings::engine::directory::people::{DigestChange, PreferencesInput, UserInput};
+use tidings::engine::feedback::suppressions::SuppressionInput;
+use tidings::engine::ingest::notify::Request;
+use tidings::engine::{Error, Silent};
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::{Town, on_both_stores, request, to};

@@ -9,7 +9,7 @@ use tidings::domain::{
     Audience, Cadence, Day, Delivery, DeliveryId, Entry, Event, EventType, Fanout, FollowKey, Id,
     Lease, ObjectId, Occasion, StackId, UserId, Window,
 };
-use tidings::services::feed;
+use tidings::engine::feed;
 use tidings::store::{NewMarker, Pushes};
 
 /// The day that tests call today.

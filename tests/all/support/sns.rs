@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{LazyLock, Mutex};
 
-use tidings::mail::Pinned;
+use tidings::email::Pinned;
 
 /// The certificate, made for the tests; `sns-key.txt` beside it is its key (PKCS #8, Base64).
 const CERTIFICATE: &str = include_str!("../api/hooks/sns.pem");

@@ -19,12 +19,12 @@ use tidings::config::Config;
 use tidings::domain::{
     Address, Audience, Delivery, DeliveryId, FollowKey, Object, ObjectId, User, UserId,
 };
-use tidings::mail::{
+use tidings::email::{
     Answer, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence, Standing,
 };
+use tidings::engine::Silent;
+use tidings::engine::ingest::notify::Request;
 use tidings::metrics::Metrics;
-use tidings::services::Silent;
-use tidings::services::notify::Request;
 use tidings::store::Store;
 use tidings::wire::digest::Report;
 use tidings::wire::event::Receipt;

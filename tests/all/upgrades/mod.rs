@@ -14,9 +14,9 @@ mod sqlite;
 use std::sync::Arc;
 
 use tidings::domain::DeliveryState;
-use tidings::mail::Certainty;
-use tidings::services::Silent;
-use tidings::services::digest::{Effect, Request};
+use tidings::email::Certainty;
+use tidings::engine::Silent;
+use tidings::engine::digest::{Effect, Request};
 use tidings::store::Store;
 
 use crate::support::town::{Town, monday};

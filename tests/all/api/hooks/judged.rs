@@ -9,8 +9,8 @@ use tidings::domain::ReportKind;
 use tidings::domain::ReportKind::{
     Bounced as Hard, Complained as Spam, Delayed as Soft, Refused, Unsubscribed as Stop,
 };
-use tidings::mail::Provider;
-use tidings::mail::hooks::Posted;
+use tidings::email::Provider;
+use tidings::email::hooks::Posted;
 
 use super::signing::{config, sign};
 use crate::support::town::monday;

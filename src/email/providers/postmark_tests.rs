@@ -1,0 +1,157 @@
+//! Postmark: the body of a call, a test for each row of what its answers mean, and what its list of
+//! sent mails says.
+
+use super::*;
+use crate::email::http::tests::{account, answer, kind, mail};
+
+fn judged(status: u16, body: &str) -> String {
+    kind(&judge(&answer(status, &[], body), 1)[0])
+}
+
+/// What is made of a code, said of one mail of a call.
+fn item(code: i64) -> String {
+    judged(200, &format!(r#"[{{"ErrorCode":{code},"Message":"m"}}]"#))
+}
+
+/// What is made of a code, said of a whole call.
+fn call(status: u16, code: i64) -> String {
+    judged(status, &format!(r#"{{"ErrorCode":{code},"Message":"m"}}"#))
+}
+
+#[test]
+fn each_mail_of_a_call_is_whole_and_says_nothing_of_the_others() {
+    let mails = [mail("ada", "Fourteen works"), mail("ben", "One work")];
+    let postmark = Postmark::new(Account {
+        options: [(STREAM, "broadcast".into())].into(),
+        ..account()
+    })
+    .unwrap();
+    let body =
+        serde_json::to_string_pretty(&postmark.body("ref-1", &Letters::of(&mails).ready)).unwrap();
+    insta::assert_snapshot!(body);
+}
+
+#[test]
+fn each_mail_of_a_call_has_its_own_answer() {
+    let body = r#"[{"ErrorCode":0,"MessageID":"m-1","Message":"OK"},
+        {"ErrorCode":406,"Message":"Found inactive addresses: ben@example.org."},
+        {"ErrorCode":300,"Message":"Invalid 'To'"},{"Message":"?"}]"#;
+    let outcomes = judge(&answer(200, &[], body), 4);
+    let kinds: Vec<_> = outcomes.iter().map(kind).collect();
+    assert_eq!(
+        kinds,
+        ["accepted as m-1", "undeliverable", "refused", "unknown"]
+    );
+    assert!(!format!("{outcomes:?}").contains("ben@"));
+}
+
+#[test]
+fn a_yes_that_cannot_be_read_is_unknown() {
+    for body in ["", "[{", "{}", "[]", r#"[{"ErrorCode":0}]"#] {
+        assert_eq!(judged(200, body), "unknown", "{body}");
+    }
+}
+
+#[test]
+fn what_may_pass_is_tried_later() {
+    assert_eq!(call(429, 429), "later");
+    assert_eq!(call(500, 0), "later");
+    assert_eq!(call(503, 100), "later");
+    assert_eq!(call(422, 100), "later");
+    assert_eq!(item(100), "later");
+    let asked = answer(429, &[("retry-after", "2")], "");
+    assert_eq!(kind(&judge(&asked, 1)[0]), "later, in 2 s");
+}
+
+#[test]
+fn a_gateways_answer_tells_nothing_of_what_is_behind_it() {
+    assert_eq!(judged(502, "Bad Gateway"), "unknown");
+    assert_eq!(judged(504, "Gateway Timeout"), "unknown");
+}
+
+#[test]
+fn what_postmark_will_never_take_is_refused() {
+    for code in [300, 402, 403, 410] {
+        assert_eq!(item(code), "refused", "{code}");
+        assert_eq!(call(422, code), "refused", "{code}");
+    }
+    assert_eq!(judged(413, ""), "refused");
+    let several = judge(&answer(422, &[], r#"{"ErrorCode":402,"Message":"m"}"#), 2);
+    assert_eq!(kind(&several[1]), "refused together");
+}
+
+#[test]
+fn an_inactive_recipient_is_undeliverable_and_no_fault_of_others() {
+    assert_eq!(item(406), "undeliverable");
+    assert_eq!(call(422, 406), "undeliverable");
+    let several = judge(&answer(422, &[], r#"{"ErrorCode":406,"Message":"m"}"#), 2);
+    assert_eq!(kind(&several[0]), "refused together");
+}
+
+#[test]
+fn a_token_a_signature_or_an_account_that_does_not_work_stops_the_sender() {
+    assert_eq!(call(401, 10), "stop");
+    for code in [400, 401, 405, 412, 413] {
+        assert_eq!(call(422, code), "stop", "{code}");
+        assert_eq!(item(code), "stop", "{code}");
+    }
+    assert_eq!(judged(302, ""), "stop");
+    assert_eq!(judged(404, ""), "stop");
+}
+
+/// What the list says of ada's and ben's mails.
+fn asked(body: &str) -> Vec<Found> {
+    let deliveries = [mail("ada", "x").delivery, mail("ben", "x").delivery];
+    found(&answer(200, &[], body), "ref-1", &deliveries)
+}
+
+fn listed(person: &str, call: &str) -> String {
+    let tag = tag(&mail(person, "x").delivery);
+    format!(r#"{{"MessageID":"id-{person}","Metadata":{{"delivery":"{tag}","call":"{call}"}}}}"#)
+}
+
+#[test]
+fn the_list_says_of_each_mail_whether_it_was_taken() {
+    let body = format!(
+        r#"{{"TotalCount":1,"Messages":[{}]}}"#,
+        listed("ben", "ref-1")
+    );
+    let provider_id = "id-ben".to_owned();
+    assert_eq!(
+        asked(&body),
+        [Found::NotTaken, Found::Taken { provider_id }]
+    );
+}
+
+#[test]
+fn an_empty_list_says_that_nothing_was_taken() {
+    let empty = r#"{"TotalCount":0,"Messages":[]}"#;
+    assert_eq!(asked(empty), [Found::NotTaken, Found::NotTaken]);
+}
+
+#[test]
+fn an_answer_to_another_question_is_none() {
+    let silent = |answers: Vec<Found>| {
+        answers
+            .iter()
+            .all(|answer| matches!(answer, Found::Silent(_)))
+    };
+    let others = format!(
+        r#"{{"TotalCount":1,"Messages":[{}]}}"#,
+        listed("ben", "ref-2")
+    );
+    assert!(silent(asked(&others)));
+    assert!(silent(asked(
+        r#"{"TotalCount":1,"Messages":[{"MessageID":"x"}]}"#
+    )));
+    assert!(silent(asked("{}")));
+    assert!(silent(asked("<html>")));
+    let deliveries = [mail("ada", "x").delivery];
+    assert!(silent(found(&answer(401, &[], "{}"), "ref-1", &deliveries)));
+    // A list that goes on says nothing of whom it does not show.
+    let part = format!(
+        r#"{{"TotalCount":2,"Messages":[{}]}}"#,
+        listed("ben", "ref-1")
+    );
+    assert!(silent(asked(&part)[..1].to_vec()));
+}

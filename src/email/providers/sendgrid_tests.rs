@@ -1,0 +1,120 @@
+//! SendGrid: the body of a call, and a test for each row of what its answers mean.
+
+use super::*;
+use crate::email::http::tests::{account, answer, kind, mail};
+
+fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
+    kind(&judge(&answer(status, headers, body), 1)[0])
+}
+
+fn fault(status: u16, message: &str) -> String {
+    let body = json!({ "errors": [{ "message": message, "field": null, "help": null }] });
+    judged(status, &[], &body.to_string())
+}
+
+#[test]
+fn a_call_holds_the_content_once_and_each_persons_own_beside_it() {
+    let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
+    let sendgrid = SendGrid::new(account()).unwrap();
+    let body =
+        serde_json::to_string_pretty(&sendgrid.body("ref-1", &Letters::of(&mails).ready)).unwrap();
+    insta::assert_snapshot!(body);
+}
+
+#[test]
+fn a_mail_without_links_or_text_has_neither() {
+    let mut bare = mail("ada", "Fourteen works");
+    bare.personal = None;
+    bare.to_name = None;
+    bare.content = std::sync::Arc::new(crate::email::Content {
+        subject: "x".into(),
+        html: "<p>x".into(),
+        text: crate::email::Text::default(),
+    });
+    let sendgrid = SendGrid::new(account()).unwrap();
+
+    let mails = [bare];
+    let body = sendgrid.body("ref-1", &Letters::of(&mails).ready);
+
+    assert_eq!(
+        body["content"],
+        json!([{ "type": "text/html", "value": "<p>x" }])
+    );
+    let person = &body["personalizations"][0];
+    assert_eq!(person["to"], json!([{ "email": "ada@example.org" }]));
+    assert!(person.get("substitutions").is_none());
+}
+
+#[test]
+fn a_call_that_was_taken_has_one_id_for_all() {
+    let taken = answer(202, &[("x-message-id", "s-1")], "");
+    let kinds: Vec<_> = judge(&taken, 2).iter().map(kind).collect();
+    assert_eq!(kinds, ["accepted as s-1", "accepted as s-1"]);
+}
+
+#[test]
+fn a_yes_that_cannot_be_read_is_unknown() {
+    assert_eq!(judged(202, &[], ""), "unknown");
+    assert_eq!(judged(202, &[("x-message-id", "")], ""), "unknown");
+    // What a proxy, or SendGrid's sandbox, says to mails that nobody gets.
+    assert_eq!(judged(200, &[("x-message-id", "s-1")], ""), "unknown");
+}
+
+#[test]
+fn what_may_pass_is_tried_later_when_sendgrid_says() {
+    let reset = [("x-ratelimit-reset", "1398168002")];
+    assert_eq!(judged(429, &reset, ""), "later, in 2 s");
+    assert_eq!(fault(429, "too many requests"), "later");
+    assert_eq!(fault(500, "internal server error"), "later");
+    assert_eq!(fault(503, "service unavailable"), "later");
+}
+
+#[test]
+fn a_gateways_answer_tells_nothing_of_what_is_behind_it() {
+    assert_eq!(judged(502, &[], "Bad Gateway"), "unknown");
+    assert_eq!(judged(504, &[], "Gateway Timeout"), "unknown");
+    let own = r#"{"errors":[{"message":"an error on our side","field":null}]}"#;
+    assert_eq!(judged(502, &[], own), "later");
+    assert_eq!(judged(504, &[], own), "later");
+}
+
+#[test]
+fn a_block_after_too_many_bad_requests_is_waited_for_long() {
+    assert_eq!(
+        fault(403, "you are temporarily blocked"),
+        "later, in 3600 s"
+    );
+    assert_eq!(fault(403, "Too many bad requests"), "later, in 3600 s");
+    assert_eq!(fault(401, "Maximum credits exceeded"), "later, in 3600 s");
+}
+
+#[test]
+fn what_sendgrid_will_never_take_is_refused() {
+    assert_eq!(fault(400, "Does not contain a valid address."), "refused");
+    assert_eq!(fault(413, "payload too large"), "refused");
+    let several = judge(&answer(400, &[], ""), 2);
+    assert_eq!(kind(&several[0]), "refused together");
+}
+
+#[test]
+fn a_key_a_sender_or_a_region_that_does_not_work_stops_the_sender() {
+    assert_eq!(fault(401, "authorization required"), "stop");
+    assert_eq!(
+        fault(
+            403,
+            "The from address does not match a verified Sender Identity."
+        ),
+        "stop"
+    );
+    assert_eq!(fault(451, "residency"), "stop");
+    assert_eq!(judged(302, &[], ""), "stop");
+    assert_eq!(judged(404, &[], ""), "stop");
+}
+
+#[test]
+fn names_are_written_as_sendgrid_takes_them() {
+    assert_eq!(
+        plain("Lovelace, Ada; Countess\r\n"),
+        "Lovelace Ada Countess"
+    );
+}

@@ -1,0 +1,267 @@
+//! Amazon SES: the body of a call, and a test for each row of what its answers mean.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::email::http::tests::{account, answer, kind, mail};
+
+fn ses() -> Ses {
+    Ses::new(Account {
+        options: BTreeMap::from([
+            (KEY_ID, "AKIAIOSFODNN7EXAMPLE".into()),
+            (SET, "digests".into()),
+            ("mail.region", "eu-west-1".into()),
+        ]),
+        ..account()
+    })
+    .unwrap()
+}
+
+fn body(message: &Message) -> Value {
+    let to = Ses::to(message).unwrap();
+    let letters = Letters::of(std::slice::from_ref(message));
+    ses().body(&letters.ready[0], &to)
+}
+
+fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
+    let from = Address::new("Digest@art.example").unwrap();
+    kind(&judge(&answer(status, headers, body), &from))
+}
+
+fn fault(status: u16, name: &str, message: &str) -> String {
+    let body = json!({ "message": message }).to_string();
+    judged(status, &[("x-amzn-errortype", name)], &body)
+}
+
+#[test]
+fn a_mail_is_whole_and_carries_its_tag_and_its_own_way_out() {
+    let body = body(&mail("ada", "Vierzehn Werke für dich"));
+    let body = serde_json::to_string_pretty(&body).unwrap();
+    insta::assert_snapshot!(body);
+}
+
+#[test]
+fn the_body_is_the_same_whenever_it_is_sent() {
+    let first = mail("ada", "Fourteen works");
+    let later = Message {
+        at: first.at + chrono::TimeDelta::hours(3),
+        ..first.clone()
+    };
+    assert_eq!(body(&first), body(&later));
+}
+
+#[test]
+fn names_and_domains_are_written_in_ascii() {
+    let to = |person: &str, name: &str| {
+        let message = Message {
+            to: Address::new(person).unwrap(),
+            to_name: Some(name.into()),
+            ..mail("ada", "Fourteen works")
+        };
+        Ses::to(&message)
+    };
+
+    assert_eq!(to("a@b.org", "Ada").unwrap(), "Ada <a@b.org>");
+    assert_eq!(
+        to("a@b.org", "\"Ada\" <eve@x.org>, Eve").unwrap(),
+        "=?utf-8?b?IkFkYSIgPGV2ZUB4Lm9yZz4sIEV2ZQ==?= <a@b.org>"
+    );
+    assert_eq!(
+        to("a@bücher.example", "").unwrap(),
+        "a@xn--bcher-kva.example"
+    );
+    let long = to("a@b.org", &"Zoë ".repeat(40)).unwrap();
+    assert!(long.is_ascii() && long.starts_with("=?utf-8?b?"), "{long}");
+    assert!(
+        long.ends_with("<a@b.org>") && !long.contains(['\r', '\n']),
+        "{long}"
+    );
+    assert!(to("zoë@b.org", "Zoë").is_err());
+}
+
+#[test]
+fn headers_that_ses_does_not_take_are_not_tried() {
+    let with = |further: Vec<(String, String)>| {
+        Ses::to(&Message {
+            further,
+            ..mail("ada", "Fourteen works")
+        })
+    };
+    let many = |n: usize| (0..n).map(|n| (format!("X-{n}"), "1".to_owned())).collect();
+
+    // One more says that it is automatic, and two are the unsubscribing.
+    assert!(with(many(12)).is_ok());
+    assert!(with(many(13)).is_err());
+    assert!(with(vec![("X-Long".into(), "x ".repeat(500))]).is_err());
+    assert!(with(vec![("X-Odd".into(), "für".into())]).is_err());
+}
+
+#[test]
+fn each_mail_is_a_call_of_its_own() {
+    let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
+    assert_eq!(ses().calls(&mails), [vec![0], vec![1]]);
+}
+
+#[test]
+fn a_mail_that_was_taken_is_known_by_its_id() {
+    let taken = r#"{"MessageId":"0102-aa-000000"}"#;
+    assert_eq!(judged(200, &[], taken), "accepted as 0102-aa-000000");
+    for body in [
+        "",
+        r#"{"MessageId": "tru"#,
+        r#"{"MessageId":""}"#,
+        "[]",
+        "<p>",
+    ] {
+        assert_eq!(judged(200, &[], body), "unknown", "{body}");
+    }
+}
+
+#[test]
+fn too_many_at_once_are_tried_later_and_a_quota_in_an_hour() {
+    let rate = "Maximum sending rate exceeded.";
+    assert_eq!(fault(429, "TooManyRequestsException", rate), "later");
+    assert_eq!(fault(400, "ThrottlingException", rate), "later");
+    assert_eq!(judged(429, &[("retry-after", "2")], ""), "later, in 2 s");
+    let quota = "Daily message quota exceeded.";
+    assert_eq!(
+        fault(429, "TooManyRequestsException", quota),
+        "later, in 3600 s"
+    );
+    assert_eq!(
+        fault(400, "LimitExceededException", "m"),
+        "later, in 3600 s"
+    );
+}
+
+#[test]
+fn trouble_of_its_own_is_tried_later_and_a_gateways_is_unknown() {
+    assert_eq!(fault(500, "InternalServiceErrorException", "m"), "later");
+    assert_eq!(judged(503, &[], ""), "later");
+    for status in [502, 504, 520] {
+        assert_eq!(judged(status, &[], "<html>"), "unknown", "{status}");
+    }
+    assert_eq!(judged(408, &[], ""), "unknown");
+    assert_eq!(fault(400, "RequestAbortedException", "m"), "unknown");
+}
+
+#[test]
+fn what_somebody_must_see_to_stops_everything() {
+    for name in STOPPING {
+        assert_eq!(fault(400, name, "m"), "stop", "{name}");
+    }
+    for status in [301, 307, 401, 403, 404, 405] {
+        assert_eq!(judged(status, &[], ""), "stop", "{status}");
+    }
+    // With what may follow the name, and with the name in the body.
+    let named = "AccountSuspendedException:http://internal.amazon.com/coral/";
+    assert_eq!(fault(400, named, "m"), "stop");
+    let typed = r#"{"__type":"com.amazonaws.sesv2#SendingPausedException","message":"m"}"#;
+    assert_eq!(judged(400, &[], typed), "stop");
+}
+
+#[test]
+fn a_sender_that_is_not_verified_stops_everything_and_a_recipient_does_not() {
+    let check = |identities: &str| {
+        let message = format!(
+            "Email address is not verified. The following identities failed the check in region EU-WEST-1: {identities}"
+        );
+        fault(400, "MessageRejected", &message)
+    };
+    assert_eq!(check("digest@art.example"), "stop");
+    assert_eq!(check("ada@example.org, Art <digest@art.example>"), "stop");
+    assert_eq!(check("art.example"), "stop");
+    assert_eq!(check("ada@art.example"), "refused");
+    assert_eq!(check("ada@example.org"), "refused");
+}
+
+#[test]
+fn what_is_wrong_with_a_mail_refuses_that_mail() {
+    assert_eq!(fault(400, "MessageRejected", "it holds a virus"), "refused");
+    assert_eq!(
+        fault(400, "BadRequestException", "Illegal address"),
+        "refused"
+    );
+    assert_eq!(judged(413, &[], ""), "refused");
+    assert_eq!(judged(422, &[], "{}"), "refused");
+}
+
+#[test]
+fn reasons_hold_no_address() {
+    let from = Address::new("digest@art.example").unwrap();
+    let body = r#"{"message":"Illegal address <ada@example.org>"}"#;
+    let outcome = judge(
+        &answer(400, &[("x-amzn-errortype", "BadRequestException")], body),
+        &from,
+    );
+    let Outcome::Refused { reason } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(
+        reason,
+        "Amazon SES: 400 BadRequestException: Illegal address (address)"
+    );
+}
+
+#[test]
+fn a_region_has_an_address_if_there_can_be_one_of_its_name() {
+    assert_eq!(
+        url("eu-west-1").unwrap(),
+        "https://email.eu-west-1.amazonaws.com"
+    );
+    assert_eq!(
+        url("us-gov-east-1").unwrap(),
+        "https://email.us-gov-east-1.amazonaws.com"
+    );
+    assert_eq!(
+        url("cn-north-1").unwrap(),
+        "https://email.cn-north-1.amazonaws.com.cn"
+    );
+    for odd in [
+        "",
+        "us",
+        "eu",
+        "eu-west",
+        "1-1-1",
+        "eu-west-1.evil.example/",
+        "eu--1",
+        "EU-WEST-1",
+    ] {
+        assert_eq!(url(odd), None, "{odd}");
+    }
+}
+
+#[test]
+fn ids_of_keys_and_names_of_sets_are_checked() {
+    assert!(key_id("AKIAIOSFODNN7EXAMPLE").is_some());
+    for odd in [
+        "",
+        "AKIA",
+        "AKIA IOSFODNN7EXAMPLE",
+        "AKIAIOSFODNN7EXAMPLE/x",
+    ] {
+        assert!(key_id(odd).is_none(), "{odd}");
+    }
+    assert!(set("digests-2_a").is_some() && set("a b").is_none());
+}
+
+#[test]
+fn an_internationalized_sender_that_is_not_verified_stops_everything() {
+    let from = Address::new("news@Bücher.example").unwrap();
+    for identity in [
+        "news@xn--bcher-kva.example",
+        "=?utf-8?b?QsO8Y2hlcg==?= <news@xn--bcher-kva.example>",
+        "news@bücher.example",
+        "xn--bcher-kva.example",
+    ] {
+        let message = format!(
+            "Email address is not verified. The following identities failed the check in region EU-WEST-1: {identity}"
+        );
+        let body = json!({ "message": message }).to_string();
+        let headers = [("x-amzn-errortype", "MessageRejected")];
+
+        let outcome = judge(&answer(400, &headers, &body), &from);
+
+        assert_eq!(kind(&outcome), "stop", "{identity}");
+    }
+}

@@ -1,0 +1,381 @@
+//! An exported day: Zstandard-compressed NDJSON, one document a line, and a last line that vouches
+//! for them.
+//!
+//! The rule (P9): it is written under a name of its own, read back, and gets its name only when it
+//! is complete and on disk. A day that stands again after it was exported becomes a part of its own
+//! beside the first (`notifications_20140422.2.ndjson.zst`): nothing that was exported is ever
+//! overwritten. `zstd -dc FILE | head -n -1 | sha256sum` gives the sum in the last line.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::Day;
+use crate::engine::{Error, Result, Watcher};
+use crate::private;
+use crate::store::{self, DaySum, Days, Meeting, RawStack, Summing};
+
+/// What an exported day holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// The day whose documents these are.
+    pub day: Day,
+    /// Which part of its day it is: the first, or what stood there when it was exported again.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    pub part: u32,
+    /// How many documents the file holds, one a line.
+    pub stacks: u64,
+    /// SHA-256 of all lines before, with their line ends, in hexadecimal.
+    pub sha256: String,
+}
+
+fn first() -> u32 {
+    1
+}
+
+fn is_first(part: &u32) -> bool {
+    *part == 1
+}
+
+impl Summary {
+    fn holds(&self, day: Day, sum: &DaySum) -> bool {
+        self.day == day && self.stacks == sum.stacks && self.sha256 == sum.sha256
+    }
+}
+
+/// The last line.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Trailer {
+    tidings: Summary,
+}
+
+/// Documents restored at once.
+const CHUNK: usize = 1_000;
+/// As many bytes of documents are enough for one call, however few they are.
+const CHUNK_BYTES: usize = 16 << 20;
+/// The longest line in bytes: a document of 16 MiB, whose every byte is written as six (`\u0001`),
+/// and its frame.
+const MAX_LINE: u64 = 100 << 20;
+
+/// `notifications_20140422.ndjson.zst` in this folder, or `notifications_20140422.2.ndjson.zst`.
+pub(super) fn path(folder: &Path, day: Day, part: u32) -> PathBuf {
+    let day = day.collection();
+    folder.join(match part {
+        1 => format!("{day}.ndjson.zst"),
+        part => format!("{day}.{part}.ndjson.zst"),
+    })
+}
+
+/// Which part a file's name says it is: so that parts can be restored in their order.
+pub fn part_of(file: &Path) -> u32 {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let part = name
+        .and_then(|name| name.strip_suffix(".ndjson.zst")?.rsplit_once('.'))
+        .and_then(|(_, part)| part.parse().ok());
+    part.unwrap_or(1)
+}
+
+/// What a day's documents come to.
+pub(super) async fn sum(days: &dyn Days, day: Day) -> Result<DaySum> {
+    let mut summing = Summing::default();
+    let mut chunks = days.export_day(day);
+    while let Some(chunk) = chunks.next().await {
+        chunk?.iter().for_each(|line| summing.add(line));
+    }
+    Ok(summing.end())
+}
+
+/// A file that goes if it does not get another name: it is no export.
+struct Partial(PathBuf);
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // It may have its name by now; and if it cannot be removed, that changes nothing of what
+        // happened.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// An export that has not got its name yet.
+pub(super) struct Draft {
+    partial: Partial,
+    target: PathBuf,
+    pub sum: DaySum,
+    /// Whether the target stands already, and holds the same.
+    stands: bool,
+}
+
+impl Draft {
+    /// Exports a day and reads it back.
+    pub(super) async fn write(
+        days: &dyn Days,
+        day: Day,
+        folder: &Path,
+        owner: &str,
+    ) -> Result<Self> {
+        static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
+        let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}.{owner}-{attempt}.partial", day.collection());
+        let partial = folder.join(name);
+        let failed = |cause| Error::file(format!("exporting to {}", folder.display()), cause);
+        private::folder(folder).map_err(failed)?;
+        let partial = Partial(partial);
+        let written = write_lines(days, day, folder, &partial.0).await?;
+        let (sum, target, stands) = written;
+        let draft = Self {
+            partial,
+            target,
+            sum,
+            stands,
+        };
+        let whole = verify(&draft.partial.0).is_ok_and(|read| read.holds(day, &draft.sum));
+        if !whole {
+            let file = draft.partial.0.display().to_string();
+            let why = "does not hold what was written to it; nothing was dropped".into();
+            return Err(Error::Damaged { file, why });
+        }
+        Ok(draft)
+    }
+
+    /// Gives it its name, unless an export that says the same has it.
+    pub(super) fn publish(self, folder: &Path) -> Result<Published> {
+        let failed = |cause| Error::file(format!("exporting to {}", self.target.display()), cause);
+        if !self.stands {
+            if self.target.exists() {
+                let file = self.target.display().to_string();
+                let why = "was written by somebody else meanwhile; nothing was dropped".into();
+                return Err(Error::Damaged { file, why });
+            }
+            fs::rename(&self.partial.0, &self.target).map_err(failed)?;
+        }
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed)?;
+        Ok(Published {
+            file: self.target,
+            new: !self.stands,
+        })
+    }
+}
+
+/// An export under its name.
+pub(super) struct Published {
+    pub file: PathBuf,
+    new: bool,
+}
+
+impl Published {
+    /// The day stays, and is not what was exported.
+    pub(super) fn withdraw(self) -> Result<()> {
+        if self.new { remove(&self.file) } else { Ok(()) }
+    }
+}
+
+fn remove(file: &Path) -> Result<()> {
+    let failed = |cause| Error::file(format!("removing {}", file.display()), cause);
+    fs::remove_file(file).map_err(failed)
+}
+
+/// Writes the partial file; says what it holds, which name it is to have, and whether the same
+/// stands there.
+async fn write_lines(
+    days: &dyn Days,
+    day: Day,
+    folder: &Path,
+    partial: &Path,
+) -> Result<(DaySum, PathBuf, bool)> {
+    let failed = |cause| Error::file(format!("writing {}", partial.display()), cause);
+    let file = private::options().create_new(true).open(partial);
+    let mut out = zstd::Encoder::new(file.map_err(failed)?, 3).map_err(failed)?;
+    out.include_checksum(true).map_err(failed)?;
+    let mut summing = Summing::default();
+    let mut chunks = days.export_day(day);
+    while let Some(chunk) = chunks.next().await {
+        for line in chunk? {
+            summing.add(&line);
+            out.write_all(line.as_bytes()).map_err(failed)?;
+            out.write_all(b"\n").map_err(failed)?;
+        }
+    }
+    let sum = summing.end();
+    let mut part = 1;
+    let stands = loop {
+        let target = path(folder, day, part);
+        if fs::symlink_metadata(&target).is_err() {
+            break false;
+        }
+        if verify(&target).is_ok_and(|earlier| earlier.holds(day, &sum)) {
+            break true;
+        }
+        part += 1;
+    };
+    let tidings = Summary {
+        day,
+        part,
+        stacks: sum.stacks,
+        sha256: sum.sha256.clone(),
+    };
+    serde_json::to_writer(&mut out, &Trailer { tidings }).map_err(|error| failed(error.into()))?;
+    out.write_all(b"\n").map_err(failed)?;
+    out.finish()
+        .and_then(|file| file.sync_all())
+        .map_err(failed)?;
+    Ok((sum, path(folder, day, part), stands))
+}
+
+/// Reads a whole export and checks that it is complete and undamaged.
+pub(super) fn verify(file: &Path) -> Result<Summary> {
+    let damaged = |why: String| Error::Damaged {
+        file: file.display().to_string(),
+        why,
+    };
+    let (mut summing, mut last) = (Summing::default(), None::<String>);
+    for line in lines(file)? {
+        let line = line.map_err(|error| {
+            let stacks = summing.stacks();
+            damaged(format!("is damaged after {stacks} documents: {error}"))
+        })?;
+        if let Some(document) = last.replace(line) {
+            summing.add(&document);
+        }
+    }
+    let Ok(Trailer { tidings }) = serde_json::from_str(last.as_deref().unwrap_or_default()) else {
+        return Err(damaged(
+            "is no export of tidings, or its end is missing".into(),
+        ));
+    };
+    if !tidings.holds(tidings.day, &summing.end()) {
+        return Err(damaged(
+            "is damaged: its documents do not match the checksum in its last line".into(),
+        ));
+    }
+    Ok(tidings)
+}
+
+/// Puts the documents of a verified file back. One that cannot be restored keeps no other out.
+///
+/// # Errors
+///
+/// Returns the first document's error after all others were restored.
+pub(super) async fn restore(
+    days: &dyn Days,
+    file: &Path,
+    summary: &Summary,
+    progress: &dyn Watcher,
+) -> Result<()> {
+    progress.total(summary.stacks);
+    let mut refused = None;
+    let damaged = |error: std::io::Error| Error::file(format!("reading {}", file.display()), error);
+    let mut lines = lines(file)?.take(summary.stacks as usize).peekable();
+    let (mut chunk, mut bytes) = (Vec::<RawStack>::new(), 0);
+    while let Some(line) = lines.next() {
+        let line = line.map_err(damaged)?;
+        bytes += line.len();
+        chunk.push(line);
+        if chunk.len() == CHUNK || bytes >= CHUNK_BYTES || lines.peek().is_none() {
+            let errors = restore_lines(days, summary.day, &chunk, Meeting::Behind).await?;
+            refused = refused.or(errors.into_iter().next());
+            progress.advance(chunk.len() as u64);
+            chunk.clear();
+            bytes = 0;
+        }
+    }
+    refused.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Restores these documents. Where one is refused, restores the others and returns the errors.
+pub(crate) async fn restore_lines(
+    days: &dyn Days,
+    day: Day,
+    lines: &[RawStack],
+    meeting: Meeting,
+) -> store::Result<Vec<store::Error>> {
+    match days.restore_day(day, lines, meeting).await {
+        Err(error) if !error.is_outage() => {}
+        restored => return restored.map(|()| Vec::new()),
+    }
+    let mut refused = Vec::new();
+    for line in lines {
+        let one = std::slice::from_ref(line);
+        match days.restore_day(day, one, meeting).await {
+            Err(error) if !error.is_outage() => refused.push(error),
+            restored => restored?,
+        }
+    }
+    Ok(refused)
+}
+
+fn lines(file: &Path) -> Result<Lines<impl BufRead + Send + use<>>> {
+    let failed = |cause| Error::file(format!("opening {}", file.display()), cause);
+    let decoder = zstd::Decoder::new(File::open(file).map_err(failed)?).map_err(failed)?;
+    Ok(Lines(BufReader::new(decoder)))
+}
+
+/// Lines of an export, none of which takes more memory than a document can need.
+struct Lines<R>(R);
+
+impl<R: BufRead> Iterator for Lines<R> {
+    type Item = std::io::Result<String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut line = Vec::new();
+        let mut bounded = (&mut self.0).take(MAX_LINE + 1);
+        match bounded.read_until(b'\n', &mut line) {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(error) => return Some(Err(error)),
+        }
+        if line.pop_if(|last| *last == b'\n').is_none() && line.len() as u64 > MAX_LINE {
+            let limit = MAX_LINE >> 20;
+            let why = format!("a line is longer than {limit} MiB, which no document needs");
+            return Some(Err(std::io::Error::other(why)));
+        }
+        Some(String::from_utf8(line).map_err(std::io::Error::other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_far_as_a_document_can_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let bomb = folder.path().join("notifications_20140422.ndjson.zst");
+        let mut out = zstd::Encoder::new(File::create(&bomb).unwrap(), 1).unwrap();
+        let (spaces, mut left) = (vec![b' '; 1 << 20], MAX_LINE + 1);
+        while left > 0 {
+            let some = left.min(spaces.len() as u64);
+            out.write_all(&spaces[..some as usize]).unwrap();
+            left -= some;
+        }
+        out.finish().unwrap();
+
+        let error = verify(&bomb).unwrap_err().to_string();
+
+        assert!(error.contains("longer than 100 MiB"), "{error}");
+    }
+
+    #[test]
+    fn parts_are_told_by_their_names() {
+        let (folder, day) = (Path::new("old"), Day::from_ymd(2014, 4, 22).unwrap());
+        for part in [1, 2, 17] {
+            assert_eq!(part_of(&path(folder, day, part)), part);
+        }
+        let names = [
+            "old/notifications_20140422.ndjson.zst",
+            "old/notifications_20140422.2.ndjson.zst",
+        ];
+        assert_eq!(
+            names.map(Path::new),
+            [1, 2].map(|part| path(folder, day, part))
+        );
+        assert_eq!(part_of(Path::new("kept.zst")), 1);
+    }
+}

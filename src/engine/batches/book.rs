@@ -1,0 +1,221 @@
+//! Looks into batches, and changes them by hand: close now, cancel, take events out.
+//!
+//! The rule: only an open batch can be changed; one that closes may be on its way already, and says
+//! so.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::QuietHours;
+use crate::clock::{Clock, Ids};
+use crate::domain::batch::{Accumulator, AccumulatorId, TakenOut};
+use crate::domain::fanout::check_objects;
+use crate::domain::{Batch, BatchState, DeliveryId, Event, EventType, Id, ObjectId};
+use crate::engine::eligibility::catalog::CatalogSource;
+use crate::engine::{Error, Result};
+use crate::store::{AccumulatorFilter, BatchFilter, Batches, Deliveries};
+use crate::wire::batch::BatchView;
+
+/// Accumulators changed at once.
+const AT_ONCE: usize = 500;
+
+/// Looks into batches for people and applications, and changes open ones.
+pub struct BatchService {
+    /// Where batches are kept.
+    pub batches: Arc<dyn Batches>,
+    /// The ledger.
+    pub deliveries: Arc<dyn Deliveries>,
+    /// Where titles are looked up.
+    pub catalog: CatalogSource,
+    /// Says whose batches wait.
+    pub quiet: QuietHours,
+    /// The time; tests turn it.
+    pub clock: Arc<dyn Clock>,
+    /// Makes new ids.
+    pub ids: Arc<Ids>,
+}
+
+/// How an open batch is ended by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It is mailed now.
+    Close,
+    /// It is not mailed.
+    Cancel,
+}
+
+impl BatchService {
+    /// Batches, newest first; `before` goes on after an earlier answer.
+    pub async fn list(
+        &self,
+        filter: &BatchFilter,
+        before: Option<Id>,
+        limit: usize,
+    ) -> Result<Vec<Batch>> {
+        Ok(self.batches.find_batches(filter, before, limit).await?)
+    }
+
+    /// One batch, whether open, ended or filed; `None` if there is none of this id.
+    pub async fn batch(&self, id: Id) -> Result<Option<Batch>> {
+        if let Some(accumulator) = self.accumulator_of(id).await? {
+            let mut here = accumulator.open.into_iter().chain(accumulator.ended);
+            if let Some(batch) = here.find(|batch| batch.id == id) {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(self.batches.filed(&[id]).await?.pop().flatten())
+    }
+
+    /// The same as people are shown them: with titles, and with what became of their mails.
+    pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
+        let mut catalog = self.catalog.of_mails();
+        let kept = batches.iter().flat_map(Batch::kept).cloned();
+        let kept: Vec<Event> = kept.map(Event::from).collect();
+        catalog.load(kept.iter()).await?;
+        let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
+        let mails = self.deliveries.deliveries(&ids).await?;
+        let held = self.quiet.held(&batches, self.clock.now()).await?;
+        let pairs = batches.into_iter().zip(mails).zip(held);
+        let title = |event: &Event| catalog.record(event)?.title.clone();
+        Ok(pairs
+            .map(|((batch, mail), held)| BatchView::of(batch, mail, held, title))
+            .collect())
+    }
+
+    /// One batch as people are shown it: see [`Self::views`].
+    pub async fn view(&self, batch: Batch) -> Result<BatchView> {
+        let mut views = self.views(vec![batch]).await?;
+        Ok(views.remove(0))
+    }
+
+    /// The accumulator on which this batch is open, or has just ended.
+    async fn accumulator_of(&self, id: Id) -> Result<Option<Accumulator>> {
+        let of = AccumulatorFilter::Of(id);
+        Ok(self.batches.find_accumulators(&of, 1).await?.pop())
+    }
+
+    /// Ends an open batch; nothing if there is none of that id. One that has ended is a conflict.
+    pub async fn end(&self, id: Id, how: End) -> Result<Option<Batch>> {
+        loop {
+            let Some(mut accumulator) = self.accumulator_of(id).await? else {
+                return match self.batches.filed(&[id]).await?.pop().flatten() {
+                    Some(batch) => Err(ended(id, batch.state)),
+                    None => Ok(None),
+                };
+            };
+            let now = self.clock.now();
+            let ended_so = match how {
+                End::Close => accumulator.close_now(id, now),
+                End::Cancel => accumulator.cancel(id, now),
+            };
+            match ended_so {
+                Ok(()) => {}
+                Err(Some(state)) => return Err(ended(id, state)),
+                // It left between the two looks.
+                Err(None) => continue,
+            }
+            let batch = accumulator
+                .ended
+                .iter()
+                .find(|batch| batch.id == id)
+                .cloned();
+            let revision = self.ids.next(now);
+            let put = self
+                .batches
+                .put_accumulators(std::slice::from_ref(&accumulator), revision);
+            if put.await? == [true] {
+                return Ok(batch);
+            }
+        }
+    }
+
+    /// Takes events of this type about these objects out of all open batches; as many objects as an
+    /// event can have. Where a moment is given, those that happened up to then.
+    pub async fn take_out(
+        &self,
+        kind: &EventType,
+        objects: &[ObjectId],
+        up_to: Option<Id>,
+    ) -> Result<TakenOut> {
+        check_objects(objects.len())?;
+        let (mut all, mut after) = (TakenOut::default(), None);
+        loop {
+            let holding = AccumulatorFilter::Holding {
+                kind,
+                objects,
+                after: after.as_ref(),
+            };
+            let found = self.batches.find_accumulators(&holding, AT_ONCE).await?;
+            let Some(last) = found.last() else {
+                return Ok(all);
+            };
+            after = Some(last.id.clone());
+            let out = self.take_out_of(found, kind, objects, up_to).await?;
+            all.taken += out.taken;
+            all.not_kept += out.not_kept;
+        }
+    }
+
+    async fn take_out_of(
+        &self,
+        mut accumulators: Vec<Accumulator>,
+        kind: &EventType,
+        objects: &[ObjectId],
+        up_to: Option<Id>,
+    ) -> Result<TakenOut> {
+        let mut all = TakenOut::default();
+        loop {
+            let now = self.clock.now();
+            let (mut outs, mut changed) = (Vec::new(), Vec::new());
+            for mut accumulator in accumulators {
+                let out = accumulator.take_out(kind, objects, now, up_to);
+                if out.taken > 0 {
+                    outs.push(out);
+                    changed.push(accumulator);
+                }
+            }
+            if changed.is_empty() {
+                return Ok(all);
+            }
+            let put = self
+                .batches
+                .put_accumulators(&changed, self.ids.next(now))
+                .await?;
+            let mut lost: Vec<AccumulatorId> = Vec::new();
+            for ((accumulator, out), put) in changed.into_iter().zip(outs).zip(put) {
+                if put {
+                    all.taken += out.taken;
+                    all.not_kept += out.not_kept;
+                } else {
+                    lost.push(accumulator.id);
+                }
+            }
+            if lost.is_empty() {
+                return Ok(all);
+            }
+            let again = self.batches.accumulators(&lost).await?;
+            accumulators = again.into_iter().flatten().collect();
+        }
+    }
+}
+
+/// Takes the leads that wait out of these batches, each as the mail of its own that it becomes: a
+/// batch under the id of the one that it opened.
+pub(crate) fn leads(batches: &mut [Batch], now: DateTime<Utc>) -> Vec<Batch> {
+    let lead = |batch: &mut Batch| {
+        let id = batch.id;
+        batch.split_lead(|| id, now)
+    };
+    batches.iter_mut().filter_map(lead).collect()
+}
+
+fn ended(id: Id, state: BatchState) -> Error {
+    let why = match state {
+        BatchState::Open => "is open",
+        BatchState::Closing => "is closing: its mail may be on its way",
+        BatchState::Closed => "is closed",
+        BatchState::Canceled => "is canceled",
+    };
+    Error::Conflict(format!("batch {id} {why}"))
+}

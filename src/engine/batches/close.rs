@@ -1,0 +1,254 @@
+//! Ends batches that are due, files them, and opens their deliveries.
+//!
+//! The rule (P2, P4): a batch ends by a compare-and-set of its accumulator; then it is filed, then
+//! its delivery is opened, under ids that are its own, and only then does its accumulator forget
+//! it, by what was filed and not by its id. Whoever dies in between leaves an accumulator that is
+//! due, and all of it can be done again. Workers share the work by leases on accumulators; what
+//! they find depends on what is due.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::QuietHours;
+use crate::clock::{Clock, Ids};
+use crate::domain::batch::{Accumulator, AccumulatorId};
+use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion};
+use crate::engine::crash;
+use crate::store::{AccumulatorFilter, Batches, Deliveries, Result};
+use crate::wire::round::Closed;
+
+/// Accumulators looked at in one step.
+const AT_ONCE: usize = 500;
+
+/// Ends batches that are due, files them and opens their deliveries. Any number may run at once.
+pub struct Closer {
+    /// Where batches are kept.
+    pub batches: Arc<dyn Batches>,
+    /// The ledger.
+    pub deliveries: Arc<dyn Deliveries>,
+    /// Says whose batches wait.
+    pub quiet: QuietHours,
+    /// The time; tests turn it.
+    pub clock: Arc<dyn Clock>,
+    /// Makes new ids.
+    pub ids: Arc<Ids>,
+    /// This process, as leases on accumulators name it.
+    pub owner: String,
+    /// How long others leave an accumulator alone whose batches are being filed (`fanout.lease`).
+    pub lease: TimeDelta,
+}
+
+impl Closer {
+    /// Ends what is due, in the order in which it fell due; `None` if there was nothing.
+    pub async fn step(&self) -> Result<Option<Closed>> {
+        let now = self.clock.now();
+        let due = AccumulatorFilter::Due(now);
+        let mut due = self.batches.find_accumulators(&due, AT_ONCE).await?;
+        if due.is_empty() {
+            return Ok(None);
+        }
+        self.quiet.defer(&mut due, now).await?;
+        let mut held = Vec::with_capacity(due.len());
+        for mut accumulator in due {
+            accumulator.advance(now, || self.ids.next(now));
+            // One that is empty by now is removed, and where nothing is to be filed no lease is
+            // needed.
+            accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
+                owner: self.owner.clone(),
+                until: now + self.lease,
+            });
+            held.push(accumulator);
+        }
+        crash::point("before-end");
+        let put = self
+            .batches
+            .put_accumulators(&held, self.ids.next(now))
+            .await?;
+        crash::point("after-end");
+        let mut put = put.into_iter();
+        held.retain(|_| put.next().unwrap_or(false));
+        held.retain(|accumulator| !accumulator.ended.is_empty());
+        self.file(held, now).await.map(Some)
+    }
+
+    /// Steps until nothing is due, or until somebody wants it to stop.
+    pub async fn drain(&self, progress: &dyn crate::engine::Watcher) -> Result<Closed> {
+        let mut all = Closed::default();
+        while !progress.stopping()
+            && let Some(closed) = self.step().await?
+        {
+            all += closed;
+        }
+        Ok(all)
+    }
+
+    /// Files what has ended on these accumulators, as they were put, opens its deliveries, and lets
+    /// the accumulators forget it.
+    pub(super) async fn file(
+        &self,
+        mut accumulators: Vec<Accumulator>,
+        now: DateTime<Utc>,
+    ) -> Result<Closed> {
+        let ended: Vec<Batch> = accumulators
+            .iter()
+            .flat_map(|accumulator| accumulator.ended.clone())
+            .collect();
+        if ended.is_empty() {
+            return Ok(Closed::default());
+        }
+        let stands = self.batches.file_batches(&ended).await?;
+        crash::point("after-file");
+        let (filed, others): (Vec<_>, Vec<_>) = ended
+            .into_iter()
+            .zip(stands)
+            .partition(|(_, stands)| *stands);
+        let filed: Vec<Batch> = filed.into_iter().map(|(batch, _)| batch).collect();
+        let ids: HashSet<Id> = filed.iter().map(|batch| batch.id).collect();
+        let rows: Vec<Delivery> = accumulators
+            .iter_mut()
+            .flat_map(|accumulator| self.rows(accumulator, &ids, now))
+            .collect();
+        if !rows.is_empty() {
+            self.deliveries.open(&rows).await?;
+        }
+        crash::point("after-row");
+        let closed = Closed {
+            ended: rows.len() as u64,
+            canceled: (filed.len() - rows.len()) as u64,
+        };
+        self.let_forget(accumulators, filed, now).await?;
+        if !others.is_empty() {
+            let others = others.into_iter().map(|(batch, _)| batch).collect();
+            self.set_apart(others, now).await?;
+        }
+        crash::point("after-forget");
+        Ok(closed)
+    }
+
+    /// A delivery for each filed batch that has something to mail, each in its turn.
+    fn rows(
+        &self,
+        accumulator: &mut Accumulator,
+        filed: &HashSet<Id>,
+        now: DateTime<Utc>,
+    ) -> Vec<Delivery> {
+        let closing = accumulator.ended.iter();
+        let closing = closing.filter(|batch| batch.state == BatchState::Closing);
+        let closing: Vec<Id> = closing.map(|batch| batch.id).collect();
+        let filed = closing.into_iter().filter(|batch| filed.contains(batch));
+        filed
+            .map(|batch| self.row(batch, accumulator, now))
+            .collect()
+    }
+
+    fn row(&self, batch: Id, accumulator: &mut Accumulator, now: DateTime<Utc>) -> Delivery {
+        let turn = accumulator.next_turn(now);
+        let (id, user) = (DeliveryId::batch(batch), accumulator.id.user.clone());
+        let occasion = Occasion::Batch { batch, turn };
+        Delivery::new(id, user, occasion, self.ids.next(now), now)
+    }
+
+    /// Takes what was filed out of its accumulators, whatever else happened to them meanwhile.
+    async fn let_forget(
+        &self,
+        accumulators: Vec<Accumulator>,
+        filed: Vec<Batch>,
+        now: DateTime<Utc>,
+    ) -> Result<()> {
+        let mut turns: HashMap<AccumulatorId, Option<DateTime<Utc>>> = HashMap::new();
+        let mut of_filed: HashMap<AccumulatorId, Vec<Batch>> = HashMap::new();
+        for batch in filed {
+            of_filed
+                .entry(accumulator_of(&batch))
+                .or_default()
+                .push(batch);
+        }
+        let concerned = accumulators
+            .iter()
+            .filter(|accumulator| of_filed.contains_key(&accumulator.id));
+        let ids: Vec<AccumulatorId> = concerned
+            .map(|accumulator| accumulator.id.clone())
+            .collect();
+        turns.extend(
+            accumulators
+                .into_iter()
+                .map(|accumulator| (accumulator.id, accumulator.turn)),
+        );
+        self.change(ids, now, |accumulator| {
+            let turn = turns.get(&accumulator.id).copied().flatten();
+            if !accumulator.forget_filed(&of_filed[&accumulator.id], now) {
+                return false;
+            }
+            accumulator.turn = accumulator.turn.max(turn);
+            accumulator.lease = None;
+            true
+        })
+        .await
+    }
+
+    /// Under the ids of these batches other events are filed than they have on their accumulators:
+    /// what they have beyond that is to be mailed as well.
+    async fn set_apart(&self, batches: Vec<Batch>, now: DateTime<Utc>) -> Result<()> {
+        let ids: Vec<Id> = batches.iter().map(|batch| batch.id).collect();
+        let filed = self.batches.filed(&ids).await?;
+        let filed: Vec<Batch> = filed.into_iter().flatten().collect();
+        // Whoever filed them may have died before their rows were opened, and their accumulators
+        // will not know them any more.
+        let closing = filed
+            .iter()
+            .filter(|batch| batch.state == BatchState::Closing);
+        let row =
+            |batch: &Batch| self.row(batch.id, &mut Accumulator::new(accumulator_of(batch)), now);
+        let rows: Vec<Delivery> = closing.map(row).collect();
+        if !rows.is_empty() {
+            self.deliveries.open(&rows).await?;
+        }
+        let mut accumulators: Vec<AccumulatorId> = filed.iter().map(accumulator_of).collect();
+        accumulators.sort_unstable();
+        accumulators.dedup();
+        self.change(accumulators, now, |accumulator| {
+            let mut changed = false;
+            for batch in &filed {
+                if accumulator_of(batch) == accumulator.id && accumulator.set_apart(batch, self.ids.next(now), now) {
+                    tracing::warn!(batch = %batch.id, "it was filed with other events; the others get a mail of their own");
+                    (accumulator.lease, changed) = (None, true);
+                }
+            }
+            changed
+        })
+        .await
+    }
+
+    /// Changes accumulators as they are by now, until nobody else was quicker.
+    async fn change(
+        &self,
+        mut ids: Vec<AccumulatorId>,
+        now: DateTime<Utc>,
+        mut change: impl FnMut(&mut Accumulator) -> bool + Send,
+    ) -> Result<()> {
+        while !ids.is_empty() {
+            let standing = self.batches.accumulators(&ids).await?;
+            let mut changed: Vec<Accumulator> = standing.into_iter().flatten().collect();
+            changed.retain_mut(&mut change);
+            if changed.is_empty() {
+                return Ok(());
+            }
+            let put = self
+                .batches
+                .put_accumulators(&changed, self.ids.next(now))
+                .await?;
+            let lost = changed.into_iter().zip(put).filter(|(_, put)| !put);
+            ids = lost.map(|(accumulator, _)| accumulator.id).collect();
+        }
+        Ok(())
+    }
+}
+
+fn accumulator_of(batch: &Batch) -> AccumulatorId {
+    AccumulatorId {
+        user: batch.user.clone(),
+        key: batch.key.clone(),
+    }
+}

@@ -1,0 +1,116 @@
+//! A cache that is bounded in bytes. It has parts with a lock each, and empties full parts.
+//!
+//! Callers pass the bytes that a value takes beyond its own size. This cache adds the room in
+//! the map.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many parts there are, so that callers rarely wait for each other.
+const PARTS: usize = 64;
+
+/// Values under hashed names.
+pub(crate) struct ByteCache<V> {
+    parts: Vec<Mutex<Part<V>>>,
+    /// The most bytes of a part.
+    most: usize,
+}
+
+struct Part<V> {
+    values: HashMap<u64, (V, usize)>,
+    bytes: usize,
+}
+
+impl<V> Default for Part<V> {
+    fn default() -> Self {
+        Self {
+            values: HashMap::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<V> ByteCache<V> {
+    /// Returns an empty cache with this limit in bytes.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            most: bytes / PARTS,
+        }
+    }
+
+    /// Reads a value; `None` if there is none, or the reader finds that it is of another name.
+    pub(crate) fn read<T>(&self, name: u64, read: impl FnOnce(&V) -> Option<T>) -> Option<T> {
+        let part = self.part(name);
+        let (value, _) = part.values.get(&name)?;
+        read(value)
+    }
+
+    /// Keeps a value that takes these bytes beyond its own size. A value that would leave others no
+    /// room is not kept.
+    pub(crate) fn keep(&self, name: u64, value: V, bytes: usize) {
+        // A map that grows has about twice the room that it uses.
+        let bytes = bytes + 2 * size_of::<(u64, (V, usize))>();
+        if bytes > self.most / 2 {
+            return;
+        }
+        let mut part = self.part(name);
+        if part.bytes + bytes > self.most {
+            *part = Part::default();
+        }
+        let before = part.values.insert(name, (value, bytes));
+        part.bytes += bytes;
+        part.bytes -= before.map_or(0, |(_, bytes)| bytes);
+    }
+
+    fn part(&self, name: u64) -> MutexGuard<'_, Part<V>> {
+        let part = &self.parts[name as usize % PARTS];
+        part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many values there are, and how many bytes they take.
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let parts = (0..PARTS as u64).map(|name| {
+            let part = self.part(name);
+            (part.values.len(), part.bytes)
+        });
+        parts.fold((0, 0), |all, part| (all.0 + part.0, all.1 + part.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_take_no_more_bytes_than_the_cache_has() {
+        let cache = ByteCache::<usize>::new(64 << 10);
+        for name in 0..10_000 {
+            cache.keep(name, name as usize, 100);
+            assert_eq!(cache.read(name, |value| Some(*value)), Some(name as usize));
+        }
+
+        let (values, bytes) = cache.size();
+
+        assert!(
+            bytes <= 64 << 10 && values * 100 <= bytes,
+            "{values} in {bytes}"
+        );
+        assert!(values > 0);
+    }
+
+    #[test]
+    fn a_value_that_is_replaced_or_too_large_takes_no_room() {
+        let cache = ByteCache::<u8>::new(64 << 10);
+        (0..100).for_each(|n| cache.keep(1, n, 300));
+        let before = cache.size();
+        cache.keep(2, 0, 600);
+
+        assert_eq!(
+            (cache.read(1, |n| Some(*n)), cache.read(2, |n| Some(*n))),
+            (Some(99), None)
+        );
+        assert_eq!((cache.size(), before.0), (before, 1));
+    }
+}

@@ -1,0 +1,80 @@
+//! Named points at which a test can have the process die, as if the power had gone, or stand still,
+//! as if the machine slept.
+//!
+//! The rule: they are there only where debug assertions are; what is released does not know them.
+//! `TIDINGS_CRASH=after-send:3` ends the process the third time it comes to that point,
+//! `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`] and [`OF_A_MOVE`] name them
+//! all, so that a test walks through each.
+
+/// All points, in the order in which an event and its mail come by.
+pub const POINTS: [&str; 20] = [
+    "after-accept",
+    "after-push",
+    "after-join",
+    "before-end",
+    "after-end",
+    "after-file",
+    "after-row",
+    "after-forget",
+    "before-open",
+    "after-open",
+    "before-sending",
+    "after-sending",
+    "after-send",
+    "before-settle",
+    "after-settle",
+    "before-recall",
+    "after-recall",
+    "after-mark",
+    "after-close",
+    "after-ask",
+];
+
+/// All points of a move, in the order in which it comes by.
+pub const OF_A_MOVE: [&str; 8] = [
+    "move-source-noted",
+    "move-sealed",
+    "move-target-noted",
+    "move-put",
+    "move-noted",
+    "move-restored",
+    "move-compared",
+    "move-source-done",
+];
+
+/// The process may die here.
+#[cfg(debug_assertions)]
+pub(crate) fn point(name: &str) {
+    use std::sync::atomic::AtomicU32;
+
+    static DIES: AtomicU32 = AtomicU32::new(0);
+    static STOPS: AtomicU32 = AtomicU32::new(0);
+    let mut all = POINTS.iter().chain(&OF_A_MOVE);
+    debug_assert!(all.any(|point| *point == name), "{name} is not listed");
+    if comes_to("TIDINGS_CRASH", name, &DIES) {
+        std::process::abort();
+    }
+    if comes_to("TIDINGS_STOP", name, &STOPS) {
+        // The shell's parent is this process.
+        let stopped = std::process::Command::new("/bin/sh")
+            .args(["-c", "kill -STOP $PPID"])
+            .status();
+        debug_assert!(stopped.is_ok_and(|status| status.success()));
+    }
+}
+
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub(crate) fn point(_name: &str) {}
+
+/// Whether this is the time that the variable names: `after-send`, or `after-send:3` for the third
+/// time.
+#[cfg(debug_assertions)]
+fn comes_to(variable: &str, name: &str, times: &std::sync::atomic::AtomicU32) -> bool {
+    let Ok(armed) = std::env::var(variable) else {
+        return false;
+    };
+    let (at, nth) = armed.split_once(':').unwrap_or((&armed, "1"));
+    at == name
+        && times.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1 == nth.parse().unwrap_or(1)
+}

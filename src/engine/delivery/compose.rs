@@ -1,0 +1,450 @@
+//! Rows become mails: reads again what each row may tell, checks everything again, and renders what
+//! is left.
+//!
+//! The rule (P3, P6, P7): it only reads. Told is only what the row covers and no earlier mail told,
+//! and of that only what still applies, to people who may still be mailed; all of that is asked
+//! just before the mail leaves. Whoever wants no mail is told what is mandatory, and a mail of that
+//! alone cannot be unsubscribed from ([`allowed`]). A call that is made again is built as of its
+//! first time, so that it says the same.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use self::because::Reasons;
+use self::gathered::{Gathered, Tells};
+use super::Headers;
+use crate::clock::Clock;
+use crate::domain::content::Caps;
+use crate::domain::delivery::Settlement;
+use crate::domain::digest::{assemble, showable, wanted_by};
+use crate::domain::stack::EventAt;
+use crate::domain::start::hide_earlier;
+use crate::domain::{
+    BrandName, Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Policies,
+    Schedule, Stack, Stop, User, UserId, Window,
+};
+use crate::email::{self, Message, Place, Placeholders};
+use crate::engine::Result;
+use crate::engine::access::links::{Links, Maker};
+use crate::engine::eligibility::catalog::{Catalog, CatalogSource, Meant};
+use crate::engine::eligibility::mutes;
+use crate::engine::eligibility::skip_seen::SkipSeen;
+use crate::engine::feedback::suppressions::Suppressed;
+use crate::render::{self, Renderer};
+use crate::store::{Batches, Directory, Journal, People, Stacks, Suppressions};
+
+mod ahead;
+mod allowed;
+mod because;
+mod brands;
+mod contents;
+mod gathered;
+mod preview;
+
+pub(crate) use ahead::Prospect;
+use allowed::Allowed;
+pub use brands::Look;
+pub(super) use brands::Stray;
+pub(crate) use contents::Contents;
+use contents::Of;
+use gathered::newest_first;
+pub(super) use gathered::stacks_of;
+
+/// Makes mails of rows.
+#[derive(Clone)]
+pub struct Compose {
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) batches: Arc<dyn Batches>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) catalog: CatalogSource,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    /// Leaves out of digests what was seen in the feed, where that is wanted.
+    pub skip_seen: SkipSeen,
+    pub(crate) policies: Arc<Policies>,
+    /// Of which brand the mails are that it makes; `None` for the default.
+    pub brand: Option<BrandName>,
+    /// What makes mails those of other brands.
+    pub looks: Arc<BTreeMap<BrandName, Look>>,
+    pub(crate) renderer: Arc<Renderer>,
+    pub(crate) links: Arc<Links>,
+    /// Says in headers what a mail is.
+    pub(crate) headers: Headers,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// How many items a section and a digest show.
+    pub caps: Caps,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    pub schedule: Schedule,
+}
+
+/// How close together the people of some rows stand in the stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// Most people between the first and the last are wanted.
+    Dense,
+    /// Few of them are; each person is looked up by id.
+    Sparse,
+}
+
+/// How much may be built at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Until the contents are full, so that memory does not grow with the chunk.
+    Bounded,
+    /// All of it: a call that was made before, within those bounds.
+    Whole,
+}
+
+/// What became of rows that were to be built.
+#[derive(Default)]
+pub(super) struct Built {
+    pub mails: Vec<Mail>,
+    /// Rows that ended here.
+    pub settlements: Vec<Settlement>,
+    /// Rows that are of another brand.
+    pub strays: Vec<Stray>,
+    /// How many of the rows, from the first on, these three are of; at least one, if there were
+    /// any.
+    pub rows: usize,
+}
+
+/// A mail that is ready to leave.
+pub(super) struct Mail {
+    pub row: Delivery,
+    pub items: u32,
+    /// Its markers stand already: it was taken for mailed once.
+    pub has_markers: bool,
+    pub message: Message,
+}
+
+/// Whether the stacks that the row covers take markers: if not, what is on them would be mailed
+/// again and again. The next mail leaves it out.
+fn takes_markers(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), String> {
+    let covered = |stack: &&Stack| row.watermarks.iter().any(|(id, _)| *id == stack.id);
+    let mut covered = stacks.stacks.iter().filter(covered);
+    match covered.find_map(|stack| Some((stack.id.day, stack.defect?))) {
+        Some((day, defect)) => Err(format!("the stack of {day} takes no marker: {defect}")),
+        None => Ok(()),
+    }
+}
+
+/// Why a mail is canceled that would tell nothing.
+pub const NOTHING_LEFT: &str = "nothing is left that applies";
+
+impl Compose {
+    /// Reads again what each row may tell, checks everything again, and renders what is left; as
+    /// many rows as there is room for.
+    pub(super) async fn build(
+        &self,
+        rows: &[Delivery],
+        spread: Spread,
+        at: DateTime<Utc>,
+        room: Room,
+    ) -> Result<Built> {
+        let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
+        let mut catalog = self.catalog.of_mails();
+        let mut stacks = self.read(rows, spread, &mut catalog).await?;
+        self.skip_seen.leave_out(&mut stacks).await?;
+        let people = self.directory.users(&users).await?;
+        hide_earlier(&mut stacks, &people);
+        let (muting, journal) = (mutes::muting(&mut stacks, &people), &*self.journal);
+        mutes::leave_out(muting, mutes::all, &mut catalog, journal).await?;
+        let suppressed = Suppressed::among(&*self.suppressions, people.iter().flatten()).await?;
+        let allowed: Vec<_> = rows
+            .iter()
+            .zip(&people)
+            .map(|(row, person)| self.allowed(row, person.as_ref(), &suppressed))
+            .collect();
+        let tells = allowed.iter().map(allowed::extent).map(Tells::Wanted);
+        let tells: Vec<Tells> = tells.collect();
+        let wanted: Vec<_> = rows
+            .iter()
+            .zip(&people)
+            .zip(stacks.iter().zip(&tells))
+            .map(|((row, person), (stacks, tells))| {
+                let wanted = |user| self.wanted(row, stacks, user, *tells);
+                person.as_ref().map_or(Vec::new(), wanted)
+            })
+            .collect();
+        catalog
+            .load(wanted.iter().flatten().map(|pending| pending.event))
+            .await?;
+
+        let gathered = self.gathered(rows, &people, &tells, &mut catalog).await?;
+        let batched = newest_first(&gathered);
+        let shown: Vec<(&UserId, Vec<&Event>)> = rows
+            .iter()
+            .zip(&wanted)
+            .map(|(row, wanted)| (&row.user, self.shown(row, wanted, &batched, &catalog)))
+            .collect();
+        let reasons = self.reasons(&shown, &mut catalog).await?;
+        let maker = self.links.maker().await?;
+        let (mut built, mut contents) = (Built::default(), Contents::default());
+        for (((row, allowed), stacks), wanted) in rows.iter().zip(allowed).zip(&stacks).zip(&wanted)
+        {
+            if room == Room::Bounded && contents.is_full() {
+                break;
+            }
+            built.rows += 1;
+            let has_markers = match &row.occasion {
+                Occasion::Digest { .. } => stacks.hold_marker(row.marker),
+                Occasion::Batch { batch, .. } => {
+                    gathered.get(batch).is_some_and(|of| of.has_markers)
+                }
+            };
+            let takes = |allowed| takes_markers(row, stacks).map(|()| allowed);
+            let Allowed { user, barred } = match allowed.and_then(takes) {
+                Ok(allowed) => allowed,
+                Err(reason) => {
+                    let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(&reason));
+                    built.settlements.push(canceled);
+                    continue;
+                }
+            };
+            let Some(mut told) = self.told(row, wanted, &gathered, &catalog) else {
+                let why = barred.as_deref().unwrap_or(NOTHING_LEFT);
+                let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(why));
+                built.settlements.push(canceled);
+                continue;
+            };
+            told.because = reasons.because(&row.user, &told);
+            let brand = Self::brand_of_row(row, user, &gathered);
+            if room == Room::Bounded && brand != self.brand {
+                let row = row.clone();
+                built.strays.push(Stray {
+                    row,
+                    brand,
+                    has_markers,
+                });
+                continue;
+            }
+            let items = u32::try_from(told.total).unwrap_or(u32::MAX);
+            match self.render(row, user, told, maker.as_ref(), at, &mut contents) {
+                Ok(message) => built.mails.push(Mail {
+                    row: row.clone(),
+                    items,
+                    has_markers,
+                    message,
+                }),
+                Err(reason) => {
+                    let ended = Settlement::of(
+                        row,
+                        DeliveryState::not_taken(has_markers),
+                        0,
+                        Some(&reason),
+                    );
+                    built.settlements.push(ended);
+                }
+            }
+        }
+        Ok(built)
+    }
+
+    /// What a row's mail may show, the newest of each type first.
+    fn shown<'a>(
+        &self,
+        row: &Delivery,
+        wanted: &[EventAt<'a>],
+        batched: &'a HashMap<Id, Vec<Event>>,
+        catalog: &Catalog,
+    ) -> Vec<&'a Event> {
+        let applies = |event: &Event| catalog.applies(event).is_some();
+        match &row.occasion {
+            Occasion::Digest { .. } => showable(wanted, self.caps, applies),
+            Occasion::Batch { batch, .. } => batched.get(batch).into_iter().flatten().collect(),
+        }
+    }
+
+    /// What is said of these events, which is in the catalog then, and why each concerns its
+    /// person.
+    pub(crate) async fn reasons(
+        &self,
+        shown: &[(&UserId, Vec<&Event>)],
+        catalog: &mut Catalog,
+    ) -> Result<Reasons> {
+        let events = shown.iter().flat_map(|(_, events)| events);
+        let events: Vec<&Event> = events.copied().collect();
+        let events = events.into_iter();
+        catalog.load_details(&*self.journal, events).await?;
+        Reasons::of(shown, catalog, &self.catalog, &*self.directory).await
+    }
+
+    /// What stands on the stacks of each row's person, without what was taken back, in the order of
+    /// the rows; nothing where the row covers nothing.
+    async fn read(
+        &self,
+        rows: &[Delivery],
+        spread: Spread,
+        catalog: &mut Catalog,
+    ) -> Result<Vec<PersonStacks>> {
+        let of_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
+        let covered = of_stacks().flat_map(|row| &row.watermarks);
+        let window = Window::of(covered.map(|(stack, _)| stack.day));
+        let users: Vec<UserId> = of_stacks().map(|row| row.user.clone()).collect();
+        let mut found = match window {
+            Some(window) => {
+                let people = match spread {
+                    // What is between two people can only be told of those in their order.
+                    Spread::Dense if users.is_sorted() => People::Between(&users),
+                    Spread::Dense | Spread::Sparse => People::Each(&users),
+                };
+                self.stacks.windows(window, people).await?.into_iter()
+            }
+            None => Vec::new().into_iter(),
+        };
+        let none = |row: &Delivery| PersonStacks {
+            user: row.user.clone(),
+            stacks: Vec::new(),
+        };
+        let stacks = rows.iter().map(|row| {
+            let read = if row.watermarks.is_empty() {
+                None
+            } else {
+                found.next()
+            };
+            read.unwrap_or_else(|| none(row))
+        });
+        let mut stacks: Vec<PersonStacks> = stacks.collect();
+        catalog
+            .leave_out_taken_back(&mut stacks, Meant::All)
+            .await?;
+        Ok(stacks)
+    }
+
+    /// What a row's mail tells; `None` if nothing is left that applies.
+    fn told(
+        &self,
+        row: &Delivery,
+        wanted: &[EventAt<'_>],
+        gathered: &HashMap<Id, Gathered>,
+        catalog: &Catalog,
+    ) -> Option<Content> {
+        match &row.occasion {
+            Occasion::Digest { .. } => {
+                let applies = |event: &Event| catalog.told(event);
+                assemble(wanted, &self.policies, self.caps, applies)
+            }
+            Occasion::Batch { batch, .. } => gathered.get(batch)?.content(&self.policies, catalog),
+        }
+    }
+
+    /// What a digest's row may tell of these stacks.
+    fn wanted<'a>(
+        &self,
+        row: &Delivery,
+        stacks: &'a PersonStacks,
+        user: &User,
+        tells: Tells,
+    ) -> Vec<EventAt<'a>> {
+        match tells {
+            Tells::Wanted(extent) | Tells::Chosen(extent) => {
+                let wanted = wanted_by(row, stacks, user, &self.policies);
+                extent.narrow(wanted, &self.policies)
+            }
+            Tells::All => stacks.pending_within(&row.watermarks, row.marker, |_, _| true),
+        }
+    }
+
+    /// The mail in words, with the places of links where mails carry any: one content for all who
+    /// are told the same.
+    pub fn rendered(
+        &self,
+        user: &User,
+        content: &Content,
+        occasion: &Occasion,
+        at: DateTime<Utc>,
+    ) -> std::result::Result<Written, String> {
+        let placeholders = Placeholders::new()?;
+        let placeholder = |place| {
+            let has_pages = self.links.public_url.is_some();
+            has_pages.then(|| placeholders.of(place).to_owned())
+        };
+        let stop = Stop::of_mail(content, occasion, &self.policies);
+        let mutes = Stop::of_subject(content, occasion, &self.policies);
+        let rendered = self.renderer.render(&render::Mail {
+            user,
+            content,
+            occasion,
+            at,
+            tz: user.schedule(&self.schedule).tz,
+            links: render::Links {
+                unsubscribe: stop.as_ref().and_then(|_| placeholder(Place::Unsubscribe)),
+                preferences: placeholder(Place::Preferences),
+                mute: mutes.and_then(|_| placeholder(Place::Mute)),
+            },
+            stop: stop.as_ref(),
+        });
+        let rendered = rendered.map_err(|error| format!("{error:#}"))?;
+        Ok(Written {
+            content: email::Content {
+                subject: rendered.subject,
+                html: placeholders.cut(&rendered.html),
+                text: placeholders.cut(&rendered.text),
+            },
+            shown: rendered.shown,
+            is_personal: rendered.is_personal,
+        })
+    }
+
+    fn render(
+        &self,
+        row: &Delivery,
+        user: &User,
+        told: Content,
+        maker: Option<&Maker<'_>>,
+        at: DateTime<Utc>,
+        contents: &mut Contents,
+    ) -> std::result::Result<Message, String> {
+        let to = user
+            .reachable()
+            .map_err(|why| why.as_str().to_owned())?
+            .clone();
+        // Of the row's moment, so that the links are the same however often it is built.
+        let stop = Stop::of_mail(&told, &row.occasion, &self.policies);
+        let mute = Stop::of_subject(&told, &row.occasion, &self.policies);
+        let (stop, mute) = (stop.as_ref(), mute.as_ref());
+        let issued = user
+            .start
+            .map_or(row.created, |start| start.valid_from(row.created));
+        let personal = maker.map(|maker| {
+            let maker = maker.to(&to);
+            maker.personal(&row.user, stop, mute, issued)
+        });
+        let further = self.headers.of(row, &told, &self.policies);
+        let locale = self.renderer.locale_of(user);
+        let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz, locale);
+        let content = match contents.rendered(&of, &told) {
+            Some(content) => content,
+            None => {
+                let written = self.rendered(user, &told, &row.occasion, at);
+                let written =
+                    written.map_err(|error| format!("the mail cannot be rendered: {error}"))?;
+                let content = contents.share(written.content);
+                if !written.is_personal {
+                    contents.remember(of, told, Arc::clone(&content));
+                }
+                content
+            }
+        };
+        Ok(Message {
+            delivery: row.id.clone(),
+            to,
+            to_name: user.name.clone(),
+            content,
+            personal,
+            further,
+            at,
+        })
+    }
+}
+
+/// A mail in words, without whom it is for.
+pub struct Written {
+    pub content: email::Content,
+    /// How many items it shows.
+    pub shown: usize,
+    /// Whether it says anything of whom it is for.
+    pub is_personal: bool,
+}

@@ -1,0 +1,104 @@
+//! Why something concerns a mail's reader: what of it they follow, by name.
+//!
+//! The rule: said is only what they follow at this moment, and what has a name: the object whose
+//! key is the followed key (`artist:7`) and its title. People who follow the same of what they are
+//! told share their mail.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use crate::domain::content::{Followed, Item};
+use crate::domain::{Content, Details, Event, FollowKey, Object, ObjectKey, UserId};
+use crate::engine::Result;
+use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
+use crate::store::Directory;
+
+/// Of each person's events so many are looked at, the newest first: more than a mail shows.
+const LOOKED_AT: usize = 200;
+/// So many are named in one mail.
+const NAMED: usize = 3;
+
+/// What some people follow of what they are told.
+#[derive(Debug, Default)]
+pub(crate) struct Reasons {
+    /// What is followed, where it has a name.
+    named: HashMap<FollowKey, Followed>,
+    following: HashSet<(FollowKey, UserId)>,
+}
+
+impl Reasons {
+    /// Of these people, each with events that they may be told; what is said of the events is in
+    /// the catalog.
+    pub(super) async fn of(
+        told: &[(&UserId, Vec<&Event>)],
+        catalog: &Catalog,
+        source: &CatalogSource,
+        directory: &dyn Directory,
+    ) -> Result<Self> {
+        let mut pairs: BTreeSet<(FollowKey, &UserId)> = BTreeSet::new();
+        for (user, events) in told {
+            let events = events.iter().take(LOOKED_AT);
+            let details = events.filter_map(|event| catalog.details(event));
+            let keys = details.flat_map(|details| details.follow_keys());
+            pairs.extend(keys.map(|key| (key, *user)));
+        }
+        let keys: BTreeSet<&FollowKey> = pairs.iter().map(|(key, _)| key).collect();
+        let keys: Vec<FollowKey> = keys.into_iter().cloned().collect();
+        let objects: Vec<ObjectKey> = keys
+            .iter()
+            .map(|key| ObjectKey::stored(key.as_str()))
+            .collect();
+        let found = source.records(&objects).await?;
+        let named = keys.into_iter().zip(found);
+        let named = named.filter_map(|(key, object)| Some((key.clone(), named_by(key, object?)?)));
+        let named: HashMap<FollowKey, Followed> = named.collect();
+        let pairs = pairs.into_iter().filter(|(key, _)| named.contains_key(key));
+        let pairs: Vec<(FollowKey, UserId)> =
+            pairs.map(|(key, user)| (key, user.clone())).collect();
+        let standing = match pairs.is_empty() {
+            true => Vec::new(),
+            false => directory.following(&pairs).await?,
+        };
+        let following = pairs.into_iter().zip(standing);
+        Ok(Self {
+            named,
+            following: following
+                .filter_map(|(pair, stands)| stands.then_some(pair))
+                .collect(),
+        })
+    }
+
+    /// What this person follows of what a mail shows them, most of it first.
+    pub(crate) fn because(&self, user: &UserId, content: &Content) -> Vec<Followed> {
+        let mut shown: Vec<(FollowKey, usize)> = Vec::new();
+        for (_, item) in content.items() {
+            let Some(key) = self.followed(user, item) else {
+                continue;
+            };
+            match shown.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, items)) => *items += 1,
+                None => shown.push((key, 1)),
+            }
+        }
+        shown.sort_by_key(|(_, items)| std::cmp::Reverse(*items));
+        let followed = shown.iter().filter_map(|(key, _)| self.named.get(key));
+        followed.take(NAMED).cloned().collect()
+    }
+
+    /// The first of the keys whose followers the item concerns that this person follows.
+    fn followed(&self, user: &UserId, item: &Item) -> Option<FollowKey> {
+        let keys = item.details.as_deref().map(Details::follow_keys)?;
+        let mut pairs = keys.into_iter().map(|key| (key, user.clone()));
+        let found = pairs.find(|pair| self.following.contains(pair));
+        found.map(|(key, _)| key)
+    }
+}
+
+/// How people know what they follow by its object, if they may be told of it and it has a title.
+fn named_by(key: FollowKey, object: Object) -> Option<Followed> {
+    let title = object.title.filter(|title| !title.trim().is_empty());
+    Some(Followed {
+        key,
+        name: title.filter(|_| object.notifiable)?,
+        url: object.url,
+    })
+}

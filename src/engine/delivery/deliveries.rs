@@ -1,0 +1,227 @@
+//! What the ledger holds, for people who look into it: lists, what nobody knows the end of, and the
+//! pause.
+//!
+//! The rule (P5): only a person who knows better ends an unknown delivery, and the row says so.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use crate::clock::Clock;
+use crate::domain::delivery::{Corrected, Correction, Reopening, Verdict};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, ReportKind, UserId};
+use crate::engine::{Error, Result};
+use crate::store::{Deliveries, DeliveryFilter, Diagnostics, Notes, Span, Waits};
+use crate::wire::delivery::Retried;
+
+mod waiting;
+
+pub(crate) use waiting::Wait;
+
+/// Shows the ledger, settles unknown deliveries, retries failed ones, and lets mails leave again.
+pub struct DeliveryService {
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) diagnostics: Arc<dyn Diagnostics>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// Which deliveries.
+#[derive(Debug, Clone, Default)]
+pub struct Only {
+    /// Only those in this state; `None` for all states.
+    pub state: Option<DeliveryState>,
+    /// Only this person's; `None` for everybody's.
+    pub user: Option<UserId>,
+    /// Only those opened, or opened again, in this span.
+    pub span: Span,
+    /// Only those of which the provider reported this; `None` for all.
+    pub feedback: Option<ReportKind>,
+}
+
+impl Only {
+    fn holds(&self, row: &Delivery) -> bool {
+        let reported = row.feedback.map(|feedback| feedback.news);
+        self.state.is_none_or(|state| state == row.state)
+            && self.span.contains(row.created)
+            && self.feedback.is_none_or(|kind| reported == Some(kind))
+    }
+}
+
+/// Deliveries that are tried again at once.
+const AT_ONCE: usize = 1_000;
+
+/// Which unknown deliveries are to be settled together.
+#[derive(Debug, Clone, Default)]
+pub struct Unknown {
+    /// Only those of this call.
+    pub call: Option<String>,
+    /// Only those that were handed over at this moment, or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Only those that were handed over before then.
+    pub until: Option<DateTime<Utc>>,
+}
+
+impl Unknown {
+    fn holds(&self, row: &Delivery) -> bool {
+        let tried = row.tried.unwrap_or(row.created);
+        let called = || row.call.as_deref() == self.call.as_deref();
+        (self.call.is_none() || called())
+            && self.since.is_none_or(|since| tried >= since)
+            && self.until.is_none_or(|until| tried < until)
+    }
+}
+
+/// What became of deliveries that were settled together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// They are what was said.
+    pub settled: u64,
+    /// Another delivery of the person is open: settle these when that one has ended.
+    pub busy: u64,
+}
+
+/// A person has no more mails than this of which anybody asks.
+const A_PERSONS: usize = 10_000;
+/// Nor does anybody have more unknown ones than this.
+const ALL: usize = 10_000_000;
+
+fn judge(id: &DeliveryId, verdict: Verdict) -> Correction {
+    let reason = match verdict {
+        Verdict::Sent => "settled by hand: it was mailed",
+        Verdict::NotSent => "settled by hand: it was not mailed",
+    };
+    Correction::Judge {
+        id: id.clone(),
+        verdict,
+        reason: reason.to_owned(),
+    }
+}
+
+impl DeliveryService {
+    /// The newest deliveries, at most `limit`.
+    pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
+        if let Some(user) = &only.user {
+            let theirs = DeliveryFilter::User(user);
+            let mut rows = self.deliveries.find_deliveries(&theirs, A_PERSONS).await?;
+            rows.retain(|row| only.holds(row));
+            rows.truncate(limit);
+            return Ok(rows);
+        }
+        let mut rows = Vec::new();
+        for state in DeliveryState::ALL {
+            if only.state.is_none_or(|only| only == state) {
+                let of = DeliveryFilter::StateWithin(state, only.span, only.feedback);
+                rows.extend(self.deliveries.find_deliveries(&of, limit).await?);
+            }
+        }
+        rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
+        rows.truncate(limit);
+        Ok(rows)
+    }
+
+    /// One delivery; `None` if there is none of this id.
+    pub async fn get(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
+        let found = self.deliveries.deliveries(std::slice::from_ref(id)).await?;
+        Ok(found.into_iter().flatten().next())
+    }
+
+    /// The unknown deliveries that these are, newest first.
+    pub async fn unknown(&self, which: &Unknown) -> Result<Vec<Delivery>> {
+        let unknown = DeliveryFilter::State(DeliveryState::Unknown);
+        let mut rows = self.deliveries.find_deliveries(&unknown, ALL).await?;
+        rows.retain(|row| which.holds(row));
+        Ok(rows)
+    }
+
+    /// Ends them all: they were mailed, or were not. One that somebody else ends meanwhile is
+    /// theirs.
+    pub async fn settle_all(&self, rows: &[Delivery], verdict: Verdict) -> Result<Settled> {
+        let (now, mut settled) = (self.clock.now(), Settled::default());
+        for rows in rows.chunks(AT_ONCE) {
+            let judged: Vec<Correction> = rows.iter().map(|row| judge(&row.id, verdict)).collect();
+            for judged in self.deliveries.correct(now, &judged).await? {
+                match judged {
+                    Corrected::Done => settled.settled += 1,
+                    Corrected::Busy => settled.busy += 1,
+                    Corrected::OtherState => {}
+                }
+            }
+        }
+        Ok(settled)
+    }
+
+    /// Ends an unknown delivery: it was mailed, or it was not and its events go into a mail after
+    /// all.
+    pub async fn settle(&self, id: &DeliveryId, verdict: Verdict) -> Result<()> {
+        let now = self.clock.now();
+        let judged = self.deliveries.correct(now, &[judge(id, verdict)]).await?;
+        match judged.first() {
+            Some(Corrected::Done) => Ok(()),
+            Some(Corrected::Busy) => Err(Error::Conflict(format!(
+                "another delivery of the person of {id} is open; settle this one when that one has ended"
+            ))),
+            Some(Corrected::OtherState) | None => {
+                Err(Error::Conflict(match self.get(id).await? {
+                    None => format!("there is no delivery {id}"),
+                    Some(row) if row.state == DeliveryState::Unknown => {
+                        format!("{id} is being closed at this moment; ask again")
+                    }
+                    Some(row) => format!("{id} is {}, not unknown", row.state.as_str()),
+                }))
+            }
+        }
+    }
+
+    /// Lets these failed deliveries be tried again, as if they were new: the next run or a worker
+    /// takes them up.
+    pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
+        let reopening = |id: &DeliveryId| Correction::Reopen(Reopening::of(id.clone()));
+        let asked: Vec<Correction> = ids.iter().map(reopening).collect();
+        let answers = self.deliveries.correct(self.clock.now(), &asked).await?;
+        let mut retried = Retried::default();
+        for (id, answer) in ids.iter().zip(answers) {
+            match answer {
+                Corrected::Done => retried.again += 1,
+                Corrected::Busy => retried.busy.push(id.clone()),
+                Corrected::OtherState => retried.not_failed.push(id.clone()),
+            }
+        }
+        Ok(retried)
+    }
+
+    /// The same of all that failed, of one person if one is named.
+    pub async fn retry_all(&self, user: Option<&UserId>) -> Result<Retried> {
+        let mut all = Retried::default();
+        loop {
+            let only = Only {
+                state: Some(DeliveryState::Failed),
+                user: user.cloned(),
+                ..Only::default()
+            };
+            let rows = self.list(&only, AT_ONCE + all.busy.len()).await?;
+            let ids = rows.into_iter().map(|row| row.id);
+            let ids: Vec<DeliveryId> = ids.filter(|id| !all.busy.contains(id)).collect();
+            let some = self.retry(&ids).await?;
+            let done = some.again == 0 && some.busy.is_empty();
+            all.again += some.again;
+            all.busy.extend(some.busy);
+            if done {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Why no mail leaves, if none may.
+    pub async fn pause(&self) -> Result<Option<Pause>> {
+        Pause::standing(self.notes.as_ref()).await
+    }
+
+    /// Lets mails leave again, also those that were to wait; says what had stopped them.
+    pub async fn resume(&self) -> Result<Option<Pause>> {
+        let now = self.clock.now();
+        let pause = Pause::lift(self.notes.as_ref(), now).await?;
+        self.deliveries.release(&Waits::PutOff(now)).await?;
+        Ok(pause)
+    }
+}

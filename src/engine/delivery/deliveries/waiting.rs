@@ -1,0 +1,156 @@
+//! The mails that wait, by why: what an operator has to know before anything else when mails do not
+//! leave.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+
+use super::DeliveryService;
+use crate::domain::{Delivery, DeliveryState, UserId};
+use crate::engine::Result;
+use crate::store::{Counted, DeliveryFilter};
+use crate::wire::delivery::{Reason, Waiting};
+
+/// So many of each state are looked at; of more the reasons of the newest are told.
+const LOOKED_AT: usize = 10_000;
+
+impl DeliveryService {
+    /// What waits, of these people or of all.
+    pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<Waiting> {
+        let now = self.clock.now();
+        let states = [DeliveryState::Pending, DeliveryState::Sending];
+        let counted = states.map(Counted::Deliveries);
+        let all: u64 = self.diagnostics.count(&counted).await?.iter().sum();
+        if all == 0 {
+            return Ok(Waiting::default());
+        }
+        let mut rows = Vec::new();
+        for state in states {
+            let of = DeliveryFilter::State(state);
+            rows.extend(self.deliveries.find_deliveries(&of, LOOKED_AT).await?);
+        }
+        rows.retain(|row| row.open);
+        if let Some(users) = users {
+            rows.retain(|row| users.contains(&row.user));
+        }
+        let mails = match users {
+            Some(_) => rows.len() as u64,
+            None => all,
+        };
+        Ok(Waiting {
+            mails,
+            reasons: reasons(&rows, now),
+        })
+    }
+}
+
+/// Why a delivery that is not settled waits.
+pub(crate) struct Wait {
+    /// The recorded reason, such as the provider's answer; otherwise the state in words.
+    pub why: String,
+    /// When it can be claimed again; `None` if it can be claimed now.
+    pub until: Option<DateTime<Utc>>,
+    /// The worker that holds it until then.
+    pub held_by: Option<String>,
+}
+
+impl Wait {
+    pub(crate) fn of(row: &Delivery, now: DateTime<Utc>) -> Self {
+        let lease = row.lease.as_ref().filter(|lease| lease.until > now);
+        let held_by = lease.map(|lease| lease.owner.clone());
+        let why = match (&row.reason, row.state) {
+            (Some(reason), _) => reason.clone(),
+            (None, DeliveryState::Sending) => {
+                "handed to the provider, and no answer recorded yet".into()
+            }
+            (None, _) if held_by.is_some() => "being built and sent".into(),
+            (None, _) => "no worker has claimed it yet".into(),
+        };
+        let until = [lease.map(|lease| lease.until), row.not_before];
+        let until = until.into_iter().flatten().filter(|until| *until > now);
+        Self {
+            why,
+            until: until.max(),
+            held_by,
+        }
+    }
+}
+
+fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<Reason> {
+    let mut of: BTreeMap<(String, Option<String>), Reason> = BTreeMap::new();
+    for row in rows {
+        let Wait {
+            why,
+            until,
+            held_by,
+        } = Wait::of(row, now);
+        let reason = of
+            .entry((why, held_by))
+            .or_insert_with_key(|(why, held_by)| Reason {
+                why: why.clone(),
+                mails: 0,
+                until,
+                held_by: held_by.clone(),
+            });
+        reason.mails += 1;
+        reason.until = reason.until.min(until);
+    }
+    let mut reasons: Vec<Reason> = of.into_values().collect();
+    reasons.sort_by(|a, b| (b.mails, &a.why).cmp(&(a.mails, &b.why)));
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Cadence, DeliveryId, Id, Lease, Occasion};
+
+    #[test]
+    fn what_waits_is_counted_by_why_with_the_next_time_and_the_holder() {
+        let now = DateTime::from_timestamp(1_398_072_600, 0).unwrap();
+        let later = |minutes| now + chrono::TimeDelta::minutes(minutes);
+        let row = |user: &str| {
+            let user = UserId::stored(user);
+            let occasion = Occasion::Digest {
+                cadence: Cadence::Daily,
+                period: "2014-04-21".into(),
+            };
+            let id = DeliveryId::stored("digest:x");
+            Delivery::new(id, user, occasion, Id::at(now, [0; 8]), now)
+        };
+        let refused = |user, minutes| Delivery {
+            reason: Some("connection refused".into()),
+            not_before: Some(later(minutes)),
+            ..row(user)
+        };
+        let held = Delivery {
+            lease: Some(Lease {
+                owner: "w1".into(),
+                until: later(5),
+            }),
+            ..row("d")
+        };
+
+        let told = reasons(&[refused("a", 3), refused("b", 2), held, row("e")], now);
+
+        let told: Vec<_> = told
+            .iter()
+            .map(|one| {
+                (
+                    one.mails,
+                    one.why.as_str(),
+                    one.until,
+                    one.held_by.as_deref(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (2, "connection refused", Some(later(2)), None),
+                (1, "being built and sent", Some(later(5)), Some("w1")),
+                (1, "no worker has claimed it yet", None, None),
+            ]
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Where in its batch's mail an event is.
+//!
+//! The rule: the batch's record and the stacks say what its mail may have told, and its row how
+//! much that was. What comes to as many events is what it told: as choices and objects are now, or
+//! as they would be if the person had changed no choice and muted nothing since, or wanted only
+//! what is mandatory, or nothing had been withdrawn since. Where nothing does, nobody can tell.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::{built, unfit};
+use crate::domain::batch::Item;
+use crate::domain::content::gather;
+use crate::domain::user::Extent;
+use crate::domain::{
+    Batch, Content, Delivery, Event, EventType, Object, ObjectId, PersonStacks, Policies, User,
+};
+use crate::engine::eligibility::catalog::Catalog;
+use crate::wire::explanation::{By, LeftOut, Place};
+
+/// What is mailed once, however often it happened.
+type Name = (EventType, ObjectId);
+
+/// A batch whose mail left, or may have.
+pub(crate) struct BatchMail<'a> {
+    batch: &'a Batch,
+    row: &'a Delivery,
+    catalog: &'a Catalog,
+    told: Option<Told>,
+}
+
+/// What the mail told.
+struct Told {
+    shown: HashSet<Name>,
+    /// Shown or counted.
+    all: HashSet<Name>,
+    /// Whether events that are no longer kept were counted, whatever they are.
+    counts: bool,
+}
+
+/// Which events of a batch its person wanted mailed.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    /// Those that they get by this record, as far as this.
+    Of(&'a User, Extent),
+    All,
+}
+
+impl Wanted<'_> {
+    fn admits(self, item: &Item, policies: &Policies) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(user, extent) => {
+                let route = user.route(&item.t, item.i.time(), policies);
+                route.is_mailed_alone() && extent.admits(&item.t, policies)
+            }
+        }
+    }
+}
+
+impl<'a> BatchMail<'a> {
+    /// The mail of a batch of the person with these stacks; the catalog has what is on them, and
+    /// what the batch keeps. `muted` says since when an event is muted.
+    pub(crate) fn of(
+        batch: &'a Batch,
+        row: &'a Delivery,
+        person: &PersonStacks,
+        user: Option<&User>,
+        policies: &Policies,
+        catalog: &'a Catalog,
+        muted: impl Fn(&Event) -> Option<DateTime<Utc>>,
+    ) -> Self {
+        let built = built(row);
+        let is_muted = |event: &Event| muted(event).is_some_and(|since| since <= built);
+        let stood = |event: &Event| !catalog.was_retracted(event, built);
+        let as_now = |event: &Event| catalog.mailable(event).filter(|_| stood(event));
+        let as_ever = |event: &Event| catalog.recorded(event).filter(|_| stood(event));
+        let by_choice = user.map(|user| Wanted::Of(user, Extent::All));
+        let obliged = user.map(|user| Wanted::Of(user, Extent::Mandatory));
+        let every = Some(Wanted::All);
+        let reconstruct = |wanted: Wanted<'_>, ever: bool, muted: bool| {
+            let fit = |event: &Event| match ever {
+                true => as_ever(event),
+                false => as_now(event),
+            };
+            let applies = |event: &Event| fit(event).filter(|_| muted || !is_muted(event));
+            told(batch, person, wanted, policies, applies)
+        };
+        let ways = [
+            (by_choice, false),
+            (by_choice, true),
+            (every, true),
+            (obliged, true),
+        ];
+        let ways = ways.map(|(wanted, muted)| (wanted, false, muted));
+        let ever = [
+            (by_choice, true, false),
+            (by_choice, true, true),
+            (every, true, true),
+        ];
+        let ways = ways.into_iter().chain(ever);
+        let mut ways = ways.filter_map(|(wanted, ever, muted)| reconstruct(wanted?, ever, muted));
+        let fitting = ways.find(|(content, _)| content.total == u64::from(row.items));
+        Self {
+            batch,
+            row,
+            catalog,
+            told: fitting.map(|(_, told)| told),
+        }
+    }
+
+    /// Where this event of the batch is in it; since when it is muted, if it is, may be why.
+    pub(crate) fn by(&self, event: &Event, muted: Option<DateTime<Utc>>) -> By {
+        let is_muted = muted.is_some_and(|since| since <= built(self.row));
+        let (place, left_out) = self.place(event, is_muted);
+        By::Mail {
+            delivery: self.row.id.clone(),
+            state: self.row.state,
+            at: self.row.settled.unwrap_or(built(self.row)),
+            place,
+            left_out,
+        }
+    }
+
+    fn place(&self, event: &Event, is_muted: bool) -> (Place, Option<LeftOut>) {
+        let is_it = |item: &Item| Some(item.i) == event.i && item.t == event.t && item.o == event.o;
+        let is_kept = self.batch.kept().any(is_it);
+        let unfit = || unfit(self.catalog, event, built(self.row));
+        let Some(told) = &self.told else {
+            // What was taken back by then, and what nobody knows to this day, was in no mail.
+            let never = |why: &LeftOut| matches!(why, LeftOut::Retracted | LeftOut::UnknownObject);
+            return match unfit().filter(|why| is_kept && never(why)) {
+                Some(why) => (Place::LeftOut, Some(why)),
+                None => (Place::Unknown, None),
+            };
+        };
+        let name = (event.t.clone(), event.o.clone());
+        let unwanted = match is_muted {
+            true => LeftOut::Muted,
+            false => LeftOut::NotWanted,
+        };
+        if told.shown.contains(&name) {
+            (Place::Shown, None)
+        } else if told.all.contains(&name) || (told.counts && !is_kept) {
+            (Place::Counted, None)
+        } else {
+            (Place::LeftOut, unfit().or(Some(unwanted)))
+        }
+    }
+}
+
+fn told(
+    batch: &Batch,
+    person: &PersonStacks,
+    wanted: Wanted<'_>,
+    policies: &Policies,
+    applies: impl Fn(&Event) -> Option<Arc<Object>>,
+) -> Option<(Content, Told)> {
+    let may_be_told = |item: &Item| {
+        wanted.admits(item, policies) && applies(&Event::from(item.clone())).is_some()
+    };
+    let by_kept = batch.is_told_by_kept(may_be_told);
+    let mut items = match by_kept {
+        true => batch.contents.items.clone(),
+        false => batch.all_of(Some(person)),
+    };
+    items.retain(|item| wanted.admits(item, policies));
+    let not_kept = if by_kept { batch.contents.more() } else { 0 };
+    let content = gather(&batch.key, &items, not_kept, policies, &applies)?;
+    let shown = content.items();
+    let shown = shown.map(|(kind, item)| (kind.clone(), item.id.clone()));
+    let told = Told {
+        shown: shown.collect(),
+        all: items
+            .into_iter()
+            .filter(may_be_told)
+            .map(|item| (item.t, item.o))
+            .collect(),
+        counts: not_kept > 0,
+    };
+    Some((content, told))
+}

@@ -1,0 +1,204 @@
+//! Rows of several brands, each handed over as its own brand's mails are.
+//!
+//! The rule: a brand has a sender of its own, with its look, its provider and what holds that one's
+//! calls back; those at different accounts go on side by side, so that none waits for another's
+//! provider. What is of a brand that is not configured (any more) waits until it is, and is given
+//! up like what no provider takes: it is never mailed as another's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use futures::FutureExt;
+use futures::future::join_all;
+
+use super::super::compose::{Spread, Stray};
+use super::super::gate::{Account, Gate, GateState, Pacer, Turn};
+use super::super::retry::{GIVEN_UP, Retry, Verdicts, deferral};
+use super::Sender;
+use crate::domain::delivery::Settlement;
+use crate::domain::{BrandName, Delivery, DeliveryState};
+use crate::email::Mailer;
+use crate::engine::Result;
+
+/// Where mails of a brand go.
+#[derive(Clone)]
+pub struct Outlet {
+    /// Sends them under the brand's address.
+    pub mailer: Arc<dyn Mailer>,
+    /// How the references of its calls begin.
+    pub account_prefix: String,
+    /// The account, which brands may share.
+    pub account: Account,
+    /// What holds the calls of the account back.
+    pub pacer: Arc<Pacer>,
+}
+
+/// For which brand a call of this reference was made, if it was for one that there is.
+pub fn brand_of_call<'a>(
+    outlets: &'a BTreeMap<BrandName, Outlet>,
+    call: &str,
+) -> Option<&'a BrandName> {
+    let mut outlets = outlets.iter();
+    let made = outlets.find(|(_, outlet)| call.starts_with(&outlet.account_prefix));
+    made.map(|(brand, _)| brand)
+}
+
+/// How soon it is looked again whether there is a brand.
+const LOOK: TimeDelta = TimeDelta::minutes(10);
+
+impl Sender {
+    /// The sender of this brand; `None` where there is no such brand.
+    fn of_brand(&self, brand: Option<&BrandName>) -> Option<Self> {
+        if brand == self.compose.brand.as_ref() {
+            return Some(self.clone());
+        }
+        let outlet = self.outlets.get(brand?)?.clone();
+        Some(Self {
+            compose: self.compose.of_brand(brand)?,
+            gate: Gate {
+                // Another, as the holder of a lease could extend it.
+                owner: format!("{}-{}", self.gate.owner, outlet.account_prefix),
+                account_prefix: outlet.account_prefix,
+                account: outlet.account,
+                pacer: outlet.pacer,
+                ..self.gate.clone()
+            },
+            retry: Retry {
+                certainty: outlet.mailer.certainty(),
+                ..self.retry
+            },
+            mailer: outlet.mailer,
+            ..self.clone()
+        })
+    }
+
+    /// Whether anything may be begun at this moment, of any brand.
+    pub async fn ready(&self) -> Result<GateState> {
+        let mut state = self.gate.before_chunk().await?;
+        for brand in self.outlets.keys() {
+            let (GateState::ClosedUntil(until), Some(sender)) =
+                (&state, self.of_brand(Some(brand)))
+            else {
+                break;
+            };
+            state = match sender.gate.before_chunk().await? {
+                GateState::ClosedUntil(theirs) => GateState::ClosedUntil(theirs.min(*until)),
+                state => state,
+            };
+        }
+        Ok(state)
+    }
+
+    /// Builds pending rows and hands them over, each as its brand's. Each account has turns of its
+    /// own; `turn` is one of this sender's.
+    pub(super) async fn send_each(
+        &self,
+        rows: Vec<Delivery>,
+        spread: Spread,
+        mut turn: Option<Turn>,
+    ) -> Result<()> {
+        if self.outlets.is_empty() {
+            return self.send(rows, spread, turn).boxed().await;
+        }
+        let (all, brands) = (rows.len(), self.compose.brands_of(&rows).await?);
+        let mut by_brand: BTreeMap<Option<BrandName>, Vec<Delivery>> = BTreeMap::new();
+        for (row, brand) in rows.into_iter().zip(brands) {
+            by_brand.entry(brand).or_default().push(row);
+        }
+        let mut accounts: BTreeMap<Account, Vec<(Self, Vec<Delivery>)>> = BTreeMap::new();
+        for (brand, rows) in by_brand {
+            // Who knows no such brand finds out that it is not theirs.
+            let sender = self
+                .of_brand(brand.as_ref())
+                .unwrap_or_else(|| self.clone());
+            let account = accounts.entry(sender.gate.account.clone()).or_default();
+            account.push((sender, rows));
+        }
+        let mut sending = Vec::with_capacity(accounts.len());
+        for (account, senders) in accounts {
+            let mut turn = turn.take_if(|_| account == self.gate.account);
+            let sends = async move {
+                for (first, (sender, rows)) in senders.into_iter().enumerate() {
+                    let rows = match first {
+                        0 => rows,
+                        _ => sender.ledger.still_ours(rows).await?,
+                    };
+                    // Of many people few are of a small brand.
+                    let spread = if 2 * rows.len() > all {
+                        spread
+                    } else {
+                        Spread::Sparse
+                    };
+                    sender.send(rows, spread, turn.take()).boxed().await?;
+                }
+                Ok(())
+            };
+            sending.push(sends.boxed());
+        }
+        // None of these rows is at the account that the turn is of.
+        drop(turn);
+        // What is under way is seen through, whatever became of another.
+        let sent: Vec<Result<()>> = join_all(sending).await;
+        sent.into_iter().collect()
+    }
+
+    /// Finds out what became of calls, each by the sender that made it. Whoever asks has a turn of
+    /// this sender's account; another account's is waited for.
+    pub(super) async fn resolve_each(&self, rows: Vec<Delivery>) -> Result<()> {
+        let (mut own, mut others) = (Vec::new(), BTreeMap::<&BrandName, Vec<Delivery>>::new());
+        for row in rows {
+            let call = row.call.as_deref().unwrap_or_default();
+            match brand_of_call(&self.outlets, call) {
+                Some(brand) => others.entry(brand).or_default().push(row),
+                None => own.push(row),
+            }
+        }
+        self.resolve(own).boxed().await?;
+        for (brand, rows) in others {
+            if let Some(sender) = self.of_brand(Some(brand)) {
+                let is_ours = sender.gate.account == self.gate.account;
+                let _turn = match is_ours {
+                    true => None,
+                    false => Some(sender.turn_of(&rows).await),
+                };
+                sender.resolve(rows).boxed().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets rows wait that are of another brand than they were to be built for: for the next look
+    /// where there is that brand, and otherwise until there is, or they are given up.
+    pub(super) async fn put_aside(&self, strays: Vec<Stray>) -> Result<()> {
+        let (now, mut verdicts) = (self.clock.now(), Verdicts::default());
+        for Stray {
+            row,
+            brand,
+            has_markers,
+        } in &strays
+        {
+            let known = brand
+                .as_ref()
+                .is_none_or(|brand| self.outlets.contains_key(brand));
+            if known {
+                let reason = "its brand has changed";
+                let waits = deferral(row, DeliveryState::Pending, now, reason);
+                verdicts.deferrals.push(waits);
+                continue;
+            }
+            let reason = brand.as_ref().map(BrandName::absent).unwrap_or_default();
+            if now - row.created < self.retry.settings.give_up_after {
+                let waits = deferral(row, DeliveryState::Pending, now + LOOK, &reason);
+                verdicts.deferrals.push(waits);
+            } else {
+                let state = DeliveryState::not_taken(*has_markers);
+                let reason = format!("{GIVEN_UP}: {reason}");
+                let ended = Settlement::of(row, state, 0, Some(&reason));
+                verdicts.settlements.push(ended);
+            }
+        }
+        let rows: Vec<&Delivery> = strays.iter().map(|stray| &stray.row).collect();
+        self.ledger.conclude(&rows, verdicts).await.map(drop)
+    }
+}

@@ -1,0 +1,119 @@
+//! Sees through what a run has in hand: goes on until everything is settled, or waiting cannot
+//! help.
+//!
+//! The rule: nobody is forgotten. What others settled meanwhile is counted as they left it; what
+//! still waits at the end is in the ledger for the next run, and in the tally as waiting.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::super::gate::GateState;
+use super::{Sender, Step};
+use crate::engine::{Result, Watcher};
+use crate::wire::digest::Ended;
+
+/// How often it is looked whether others have settled something, or want this to stop.
+const LOOK: TimeDelta = TimeDelta::seconds(1);
+/// Rows looked up at once.
+const AT_ONCE: usize = 1_000;
+
+impl Sender {
+    /// Works on whatever can be claimed until nothing of the tally waits; gives up when nothing
+    /// was settled for as long as `patience`.
+    pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Watcher) -> Result<Ended> {
+        let tally = &self.ledger.tally;
+        let (mut settled, mut moved) = (tally.settled(), self.clock.now());
+        loop {
+            let step = self.drain().await?;
+            if let Step::Held(GateState::Paused(pause)) = step {
+                self.look_up().await?;
+                return Ok(Ended::Paused(pause));
+            }
+            if step == Step::Held(GateState::Stopping) {
+                self.look_up().await?;
+                return Ok(Ended::Stopped);
+            }
+            let next = self.look_up().await?;
+            let now = self.clock.now();
+            if tally.settled() > settled {
+                (settled, moved) = (tally.settled(), now);
+            }
+            let Some(next) = next else {
+                return Ok(Ended::Settled);
+            };
+            let next = match step {
+                Step::Held(GateState::ClosedUntil(until)) => next.max(until),
+                _ => next,
+            };
+            if now >= moved + patience {
+                return Ok(Ended::Patience);
+            }
+            if !self.rest(next.min(moved + patience), progress).await {
+                return Ok(Ended::Stopped);
+            }
+        }
+    }
+
+    /// Waits until mails may leave; `None` as soon as they may.
+    pub async fn wait_for_gate(
+        &self,
+        patience: TimeDelta,
+        progress: &dyn Watcher,
+    ) -> Result<Option<Ended>> {
+        let end = self.clock.now() + patience;
+        loop {
+            match self.ready().await? {
+                GateState::Open => return Ok(None),
+                GateState::Paused(pause) => return Ok(Some(Ended::Paused(pause))),
+                GateState::Stopping => return Ok(Some(Ended::Stopped)),
+                GateState::ClosedUntil(_) if self.clock.now() >= end => {
+                    return Ok(Some(Ended::Patience));
+                }
+                GateState::ClosedUntil(until) => {
+                    if !self.rest(until.min(end), progress).await {
+                        return Ok(Some(Ended::Stopped));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts what others have settled; says when the first of the others may be claimed, and
+    /// nothing if none waits.
+    async fn look_up(&self) -> Result<Option<DateTime<Utc>>> {
+        let (now, tally) = (self.clock.now(), &self.ledger.tally);
+        for ids in tally.due(now).chunks(AT_ONCE) {
+            let rows = self.ledger.rows(ids).await?;
+            for row in rows.iter().flatten() {
+                if row.state.settled() {
+                    tally.take_up(std::slice::from_ref(row));
+                    continue;
+                }
+                let held = row.lease.as_ref().map(|lease| lease.until);
+                let free = row.not_before.or(held).unwrap_or(now);
+                // Whoever holds it may be done any moment.
+                let look = if held.is_some() {
+                    free.min(now + LOOK)
+                } else {
+                    free
+                };
+                tally.postpone(&row.id, look);
+            }
+        }
+        let next = tally.next(now);
+        Ok(next.map(|next| next.max(now + TimeDelta::milliseconds(50))))
+    }
+
+    /// Sleeps until then; false as soon as somebody wants this to stop.
+    async fn rest(&self, until: DateTime<Utc>, progress: &dyn Watcher) -> bool {
+        loop {
+            if progress.stopping() {
+                return false;
+            }
+            let left = until - self.clock.now();
+            if left <= TimeDelta::zero() {
+                return true;
+            }
+            self.clock.sleep(left.min(LOOK)).await;
+        }
+    }
+}

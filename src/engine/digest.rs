@@ -1,0 +1,481 @@
+//! Finds the people whose digest is due and mails it, chunk by chunk.
+//!
+//! The rule (P2, P6): somebody is due when their period has come, it has no ledger row, and
+//! something was pending when it came; so a person with nothing new waits for their next period,
+//! and a second run of the same period sends nothing. The row is written first; [`super::delivery`]
+//! takes it from there. Days that have left the window are read as well while they have a backlog
+//! ([`super::digest::owed`]). Memory is bounded by the chunk, and by what waits: of a
+//! mail that is held up, its id and its reason are kept.
+
+pub mod due;
+pub mod flush;
+pub mod owed;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+
+use super::delivery::{GateState, Sender, Spread, Step};
+use super::digest::owed::OwedDays;
+use super::eligibility::catalog::{Catalog, CatalogSource, Meant};
+use super::eligibility::mutes;
+use super::eligibility::skip_seen::SkipSeen;
+use super::feedback::suppressions::Suppressed;
+use super::{Result, Watcher};
+use crate::clock::{Clock, Ids};
+use crate::domain::content::Caps;
+use crate::domain::digest::wanted;
+use crate::domain::stack::{BadStack, EventAt};
+use crate::domain::start::hide_earlier;
+use crate::domain::user::{Extent, Unmailable};
+use crate::domain::{
+    Backlog, Cadence, Content, Day, DeliveryId, Due, EventType, Period, PersonStacks, Policies,
+    Schedule, User, UserId, Window,
+};
+use crate::store::{self, Deliveries, Directory, Journal, Notes, People, Stacks, Suppressions};
+use crate::wire::digest::{Ended, Report};
+
+mod applying;
+pub(crate) mod looks;
+mod mail;
+mod older;
+mod request;
+mod rows;
+mod tick;
+
+pub use request::{Effect, Request, Timing};
+
+use mail::{FoundDue, Mailing, NotMailed, UnderWay};
+use older::Older;
+use rows::{Opening, Row};
+
+/// Looks on while digests are rehearsed.
+pub trait Onlooker: Send {
+    /// This would be mailed. People come in the order of their ids.
+    fn mail(&mut self, mail: &Found<'_>);
+
+    /// Those who came since the last time would be mailed together.
+    fn together(&mut self);
+}
+
+/// A digest that is due.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    /// The row of the ledger that the mail would be of.
+    pub id: &'a DeliveryId,
+    /// Whom it would go to.
+    pub user: &'a User,
+    /// The person's cadence, which is not `never`.
+    pub cadence: Cadence,
+    /// The local date or ISO week that it is for.
+    pub period: Period,
+    /// What it would tell: what is wanted and still applies.
+    pub content: &'a Content,
+}
+
+/// Runs of digests: who is due is found, and mailed or only shown.
+pub struct Digests {
+    /// Takes the rows of due digests to their end.
+    pub sender: Sender,
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) catalog: CatalogSource,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<Ids>,
+    /// Leaves out what was seen in the feed, where that is wanted.
+    pub skip_seen: SkipSeen,
+    /// Says which days before the window are read, and notes what is owed of them.
+    pub owed: OwedDays,
+    /// How often everybody is looked at (`digest.full_look`).
+    pub full_look: TimeDelta,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    pub schedule: Schedule,
+    /// How many items a section and a mail show.
+    pub caps: Caps,
+}
+
+/// Somebody whose digest is due.
+struct DuePerson<'a> {
+    user: User,
+    stacks: &'a PersonStacks,
+    cadence: Cadence,
+    due: Due,
+    row: Row,
+    wanted: Vec<EventAt<'a>>,
+}
+
+impl DuePerson<'_> {
+    fn found<'a>(&'a self, content: &'a Content) -> Found<'a> {
+        Found {
+            id: self.row.id(),
+            user: &self.user,
+            cadence: self.cadence,
+            period: self.due.period,
+            content,
+        }
+    }
+}
+
+/// A run: what it is asked for, and all that it has learned and counted up to now.
+struct Run<'a> {
+    digests: &'a Digests,
+    request: &'a Request,
+    progress: &'a dyn Watcher,
+    /// The moment that digests are due by.
+    at: DateTime<Utc>,
+    /// Its tally says what became of the run's mails.
+    sender: Sender,
+    report: Report,
+    /// Whether somebody who is due was passed over for a mail that is still open: an earlier one,
+    /// or this one, opened by somebody else.
+    passed_over: bool,
+    /// Whether what is found is shown to somebody.
+    is_looked_on: bool,
+    catalog: Catalog,
+    older: Older,
+}
+
+/// People read from the stacks at once.
+const SCAN_CHUNK: usize = 1_000;
+/// How many times so many people who are named are read at once.
+const READ_AHEAD: usize = 2;
+/// Where fewer than one in so many people between the first and the last is due, they are looked up
+/// one by one.
+const SPARSE: usize = 20;
+
+impl Digests {
+    /// Mails what is due; finishes first what an earlier run left.
+    pub async fn run(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
+        let walked = Run::new(self, request, progress).walk(None).await?;
+        Ok(walked.report)
+    }
+
+    /// Shows what a run would mail to an onlooker, and writes nothing, whatever effect is asked
+    /// for.
+    pub async fn rehearse(
+        &self,
+        request: &Request,
+        onlooker: &mut dyn Onlooker,
+        progress: &dyn Watcher,
+    ) -> Result<Report> {
+        let request = Request {
+            effect: Effect::Rehearse,
+            ..request.clone()
+        };
+        let run = Run::new(self, &request, progress);
+        Ok(run.walk(Some(onlooker)).await?.report)
+    }
+}
+
+impl Digests {
+    /// What these people have in the window, chunk by chunk.
+    fn windows_of(
+        &self,
+        window: Window,
+        users: Vec<UserId>,
+    ) -> BoxStream<'_, store::Result<Vec<PersonStacks>>> {
+        let chunks: Vec<Vec<UserId>> = users.chunks(SCAN_CHUNK).map(<[UserId]>::to_vec).collect();
+        let read = move |chunk: Vec<UserId>| {
+            let window = window.clone();
+            async move { self.stacks.windows(window, People::Each(&chunk)).await }
+        };
+        stream::iter(chunks).map(read).buffered(READ_AHEAD).boxed()
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(digests: &'a Digests, request: &'a Request, progress: &'a dyn Watcher) -> Self {
+        let at = request.at.unwrap_or_else(|| digests.clock.now());
+        Self {
+            digests,
+            request,
+            progress,
+            at,
+            sender: digests.sender.anew(),
+            report: Report::default(),
+            passed_over: false,
+            is_looked_on: false,
+            catalog: digests.catalog.of_mails(),
+            older: Older::new(&digests.owed.days_read(at)),
+        }
+    }
+
+    fn sends(&self) -> bool {
+        self.request.effect == Effect::Send
+    }
+
+    async fn walk(mut self, mut onlooker: Option<&mut dyn Onlooker>) -> Result<Self> {
+        let (digests, at) = (self.digests, self.at);
+        self.is_looked_on = onlooker.is_some();
+        if self.sends() {
+            self.report.ended = match self.sender.drain().await? {
+                Step::Held(GateState::Paused(pause)) => Some(Ended::Paused(pause)),
+                Step::Held(GateState::Stopping) => Some(Ended::Stopped),
+                _ => None,
+            };
+            self.report.left_over = self.sender.ledger.tally.begun();
+            digests.stacks.catch_up().await?;
+        }
+        let days = digests.owed.days_read(at);
+        let old = digests.owed.look(&days).await?;
+        let few = |users: &Vec<UserId>| users.len() <= SCAN_CHUNK;
+        let read: Vec<Day> = match self.request.users.as_ref().is_none_or(few) {
+            true => old.with_blocked().map(|old| old.day).collect(),
+            // Too many to read more days for each; the next full run finds lifted users.
+            false => old.older.iter().map(|old| old.day).collect(),
+        };
+        let window = days.window.with(read);
+        let mut chunks = match &self.request.users {
+            Some(users) => {
+                let mut users = users.clone();
+                users.sort_unstable();
+                users.dedup();
+                digests.windows_of(window, users)
+            }
+            None => digests.stacks.scan(window, None, SCAN_CHUNK),
+        };
+        let sender = self.sender.clone();
+        let mailing = Mailing {
+            digests,
+            request: self.request,
+            progress: self.progress,
+            sender: &sender,
+        };
+        let mut under_way = UnderWay::new(&mailing);
+        loop {
+            let looking = self.look(&mut chunks, &mut onlooker);
+            let found = match under_way.beside(looking).await {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(error) => {
+                    under_way.finish().await;
+                    return Err(error);
+                }
+            };
+            if let Some(found) = found {
+                under_way.begin(found, self.report.ended.as_ref()).await;
+            }
+            let is_last = self.report.limited || self.progress.stopping();
+            if is_last || self.request.limit.is_some() {
+                // The room that is left under `--limit` depends on how many of these were opened.
+                under_way.finish().await;
+            }
+            self.take(under_way.done().await?);
+            if is_last {
+                self.older.partly = true;
+                break;
+            }
+        }
+        under_way.finish().await;
+        self.take(under_way.done().await?);
+        let Backlog { owed, blocked } = self.older.all;
+        (self.report.older, self.report.blocked) = (owed, blocked);
+        if self.request.reads_all() && !self.older.partly {
+            let days: Vec<_> = old.with_blocked().collect();
+            self.note_older(&days).await?;
+            for old in &old.too_old {
+                if let Some(given_up) = digests.owed.give_up(old, at).await? {
+                    self.report.give_up(old.day, given_up);
+                }
+            }
+        }
+        if let Some(patience) = self.request.patience.filter(|_| self.sends()) {
+            match self.sender.see_through(patience, self.progress).await? {
+                Ended::Settled => {}
+                ended => self.report.ended = self.report.ended.or(Some(ended)),
+            }
+        }
+        self.report.mails = self.sender.ledger.tally.so_far();
+        Ok(self)
+    }
+
+    /// Looks at the next people; `None` after the last.
+    async fn look(
+        &mut self,
+        chunks: &mut BoxStream<'_, store::Result<Vec<PersonStacks>>>,
+        onlooker: &mut Option<&mut dyn Onlooker>,
+    ) -> Result<Option<Option<FoundDue>>> {
+        let Some(people) = chunks.next().await else {
+            return Ok(None);
+        };
+        let (digests, mut people) = (self.digests, people?);
+        let bad: Vec<BadStack> = people
+            .iter_mut()
+            .flat_map(PersonStacks::set_aside_bad)
+            .collect();
+        self.older.pass_over(&bad);
+        self.sender.ledger.tally.passed_over(bad);
+        self.catalog
+            .leave_out_taken_back(&mut people, Meant::Uncovered)
+            .await?;
+        digests.skip_seen.leave_out(&mut people).await?;
+        if self.sends() {
+            // Who is passed over here is passed over until the next run.
+            digests.stacks.catch_up().await?;
+        }
+        let looked_at = people.len();
+        let due = self.find(&mut people).await?;
+        if !self.sends() {
+            for (person, content) in &due {
+                let found = person.found(content);
+                let (user, compose) = (found.user, &self.sender.compose);
+                let brand = user.brand.as_ref();
+                looks::count(&mut self.report, compose, user, brand, found.content);
+            }
+        }
+        if let Some(onlooker) = onlooker.as_deref_mut()
+            && !due.is_empty()
+        {
+            for (person, content) in &due {
+                onlooker.mail(&person.found(content));
+            }
+            onlooker.together();
+        }
+        let found = (self.sends() && !due.is_empty()).then(|| {
+            let few = looked_at > due.len() * SPARSE || self.request.users.is_some();
+            let spread = if few { Spread::Sparse } else { Spread::Dense };
+            // Of people whose stacks end alike, many get their markers together.
+            let marker = digests.ids.next(self.at);
+            let rows = due.iter().map(|(person, _)| self.opening(person, marker));
+            let rows: Vec<Opening> = rows.collect();
+            FoundDue { rows, spread }
+        });
+        self.progress.advance(looked_at as u64);
+        Ok(Some(found))
+    }
+
+    /// Counts the rows that were not mailed.
+    fn take(&mut self, chunks: Vec<NotMailed>) {
+        let report = &mut self.report;
+        for rows in chunks {
+            report.busy += rows.busy;
+            report.held += rows.held;
+            report.ended = report.ended.take().or(rows.ended);
+            self.passed_over |= rows.busy > 0;
+        }
+    }
+
+    /// Whose digest is due of these people, and tells something.
+    async fn find<'p>(
+        &mut self,
+        people: &'p mut [PersonStacks],
+    ) -> Result<Vec<(DuePerson<'p>, Content)>> {
+        self.report.people += people.len() as u64;
+        let has_open = |person: &&mut PersonStacks| !person.covers().is_empty();
+        let mut open: Vec<&mut PersonStacks> = people.iter_mut().filter(has_open).collect();
+        let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
+        let users = self.digests.directory.users(&ids).await?;
+        hide_earlier(open.iter_mut().map(|person| &mut **person), &users);
+        let muting = mutes::muting(open.iter_mut().map(|person| &mut **person), &users);
+        let journal = &*self.digests.journal;
+        mutes::leave_out(muting, mutes::uncovered, &mut self.catalog, journal).await?;
+        let open: Vec<&PersonStacks> = open.into_iter().map(|person| &*person).collect();
+        let suppressions = &*self.digests.suppressions;
+        let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
+        self.count_older(&open, &users, &suppressed).await?;
+        let mut due = Vec::new();
+        for (stacks, user) in open.iter().zip(users) {
+            due.extend(self.due(stacks, user, &suppressed));
+        }
+        let due = self.still_to_open(due).await?;
+        let due = self.applicable(due).await?;
+        let report = &mut self.report;
+        let room = self.request.limit.map_or(usize::MAX, |limit| {
+            limit.saturating_sub(report.due - report.busy) as usize
+        });
+        report.limited = due.len() > room;
+        let due: Vec<_> = due.into_iter().take(room).collect();
+        for (person, _) in &due {
+            let older = person.wanted.iter().filter(|pending| {
+                let day = pending.position.stack.day;
+                day < self.older.from && self.catalog.applies(pending.event).is_some()
+            });
+            report.older_due.add(older.count() as u64);
+        }
+        report.due += due.len() as u64;
+        report.events += due.iter().map(|(_, told)| told.total).sum::<u64>();
+        Ok(due)
+    }
+
+    /// Whether this person's digest is due and what it could tell; counts why not.
+    fn due<'p>(
+        &mut self,
+        stacks: &'p PersonStacks,
+        user: Option<User>,
+        suppressed: &Suppressed,
+    ) -> Option<DuePerson<'p>> {
+        let (digests, request, report) = (self.digests, self.request, &mut self.report);
+        let Some(user) = user else {
+            *report
+                .unmailable
+                .entry(Unmailable::Unknown.as_str())
+                .or_default() += 1;
+            return None;
+        };
+        let own = user.schedule(&digests.schedule).cadence;
+        let other = |cadence| request.cadence.is_some_and(|only| only != cadence);
+        if own != Cadence::Never && other(own) {
+            return None;
+        }
+        let mut wanted = wanted(stacks, &user, &digests.policies);
+        let (schedule, _) = user.digests(&digests.schedule);
+        let allowed = suppressed.digests(&user, &digests.schedule);
+        let is_mandatory = |kind: &EventType| digests.policies.is_mandatory(kind);
+        let is_obliged = matches!(allowed, Some((_, Extent::Mandatory)))
+            && wanted.iter().any(|pending| is_mandatory(&pending.event.t));
+        if is_obliged {
+            if other(schedule.cadence) {
+                return None;
+            }
+            wanted = Extent::Mandatory.narrow(wanted, &digests.policies);
+        }
+        let oldest = wanted.iter().map(|pending| pending.at).min()?;
+        if own == Cadence::Never && !is_obliged {
+            let count = match user.unsubscribed {
+                Some(_) => &mut report.unsubscribed,
+                None => &mut report.turned_off,
+            };
+            *count += 1;
+            return None;
+        }
+        report.pending += 1;
+        if let Err(why) = suppressed.mailable(&user)
+            && !is_obliged
+        {
+            *report.unmailable.entry(why.as_str()).or_default() += 1;
+            return None;
+        }
+        let due = schedule
+            .last_due(self.at)
+            .filter(|due| request.timing == Timing::Now || oldest < due.at);
+        let Some(due) = due else {
+            report.waiting += 1;
+            let next = schedule.next_due(self.at).map(|due| due.at);
+            report.next_due = [report.next_due, next].into_iter().flatten().min();
+            return None;
+        };
+        if request
+            .sample
+            .is_some_and(|sample| !sample.includes(&user.id))
+        {
+            report.outside_sample += 1;
+            return None;
+        }
+        let row = Row::New(DeliveryId::digest(&user.id, schedule.cadence, due.period));
+        Some(DuePerson {
+            user,
+            stacks,
+            cadence: schedule.cadence,
+            due,
+            row,
+            wanted,
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! What the people who are due would be told, of what still applies.
+//!
+//! The rule (P6): whoever has nothing left that applies is not due. What is said of events, and
+//! what of it people follow, is looked up only where somebody looks on: whatever is mailed is built
+//! again ([`crate::engine::delivery`]).
+
+use super::{DuePerson, Run};
+use crate::domain::digest::{assemble, showable};
+use crate::domain::{Content, Event};
+use crate::engine::Result;
+
+impl Run<'_> {
+    /// Leaves out whoever has nothing left that applies; says what each would be told.
+    pub(super) async fn applicable<'p>(
+        &mut self,
+        due: Vec<DuePerson<'p>>,
+    ) -> Result<Vec<(DuePerson<'p>, Content)>> {
+        let (catalog, report) = (&mut self.catalog, &mut self.report);
+        let (policies, caps) = (&self.digests.policies, self.digests.caps);
+        let pending = || due.iter().flat_map(|person| &person.wanted);
+        catalog.load(pending().map(|pending| pending.event)).await?;
+        for pending in pending() {
+            report.not_known.note(pending.event, catalog, policies);
+        }
+        // What is said of events is read again when their mail is built.
+        let reasons = match self.is_looked_on {
+            true => {
+                let applies = |event: &Event| catalog.applies(event).is_some();
+                let shown = |person: &'_ DuePerson<'p>| showable(&person.wanted, caps, applies);
+                let shown: Vec<_> = due.iter().map(|of| (&of.user.id, shown(of))).collect();
+                Some(self.sender.compose.reasons(&shown, catalog).await?)
+            }
+            false => None,
+        };
+        let mut left = Vec::with_capacity(due.len());
+        for person in due {
+            let told = |event: &Event| catalog.told(event);
+            let Some(mut content) = assemble(&person.wanted, policies, caps, told) else {
+                report.withdrawn += 1;
+                continue;
+            };
+            if let Some(reasons) = &reasons {
+                content.because = reasons.because(&person.user.id, &content);
+            }
+            left.push((person, content));
+        }
+        Ok(left)
+    }
+}

@@ -1,0 +1,389 @@
+//! The backlog of days that have left the window.
+//!
+//! A full run reads such a day until it finds no wanted event there, and notes the counts. Events
+//! older than `digest.max_age` expire: they are counted once, noted and reported (P3). A note only
+//! replaces the note that was read ([`Notes::swap_note`]), so a concurrent change of the day
+//! ([`OwedDays::disturb`]) wins.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::StreamExt;
+
+use crate::clock::Ids;
+use crate::domain::digest::wanted;
+use crate::domain::stack::EventAt;
+use crate::domain::start::hide_earlier;
+use crate::domain::{
+    Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, LastLook, Owed, PersonStacks,
+    Policies, Schedule, User, UserId, Window,
+};
+use crate::engine::Result;
+use crate::engine::eligibility::catalog::{Catalog, CatalogSource, Meant};
+use crate::engine::eligibility::mutes;
+use crate::engine::eligibility::skip_seen::SkipSeen;
+use crate::engine::feedback::suppressions::Suppressed;
+use crate::store::{
+    self, Days, Deliveries, DeliveryFilter, Directory, Journal, Notes, Stacks, Suppressions,
+};
+use crate::wire::status::OlderDays;
+
+/// Finds out and notes what people are owed of days that have left the window.
+#[derive(Clone)]
+pub struct OwedDays {
+    pub(crate) days: Arc<dyn Days>,
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) catalog: CatalogSource,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) ids: Arc<Ids>,
+    /// Knows what was seen, so that nobody is owed it.
+    pub skip_seen: SkipSeen,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    pub schedule: Schedule,
+    /// How many days before today the window reaches back (`window.days_back`).
+    pub window_back: u32,
+    /// How old an event may be that is still mailed (`digest.max_age`).
+    pub max_age: TimeDelta,
+}
+
+/// A day that has left the window, with its note as it was read.
+#[derive(Debug, Clone)]
+pub struct OldDay {
+    /// Which day, of UTC.
+    pub day: Day,
+    read: Option<String>,
+    /// What was noted of it; `None` if there is no note, or it cannot be read.
+    pub note: Option<DayNote>,
+}
+
+/// What of a day was not emailed within `digest.max_age`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Expired {
+    /// All of it.
+    pub all: Owed,
+    /// The part whose users could not be emailed.
+    pub blocked: Owed,
+}
+
+impl OldDay {
+    /// What of it has expired already.
+    pub fn expired(&self) -> Expired {
+        let note = self.note.as_ref();
+        Expired {
+            all: note.and_then(|note| note.given_up).unwrap_or_default(),
+            blocked: note
+                .and_then(|note| note.given_up_blocked)
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// The days before the window that may have a backlog, oldest first.
+#[derive(Debug, Default)]
+pub struct OldDays {
+    /// Their events are still mailed.
+    pub older: Vec<OldDay>,
+    /// The last full run found only events of users who could not be emailed. They are emailed if
+    /// that ends.
+    pub blocked: Vec<OldDay>,
+    /// Their backlog is to expire.
+    pub too_old: Vec<OldDay>,
+    /// All their events have expired, some of them without an email.
+    pub expired: Vec<Day>,
+}
+
+impl OldDays {
+    /// All days whose events are still emailed, or would be if their users could be emailed.
+    pub fn with_blocked(&self) -> impl Iterator<Item = &OldDay> {
+        self.older.iter().chain(&self.blocked)
+    }
+}
+
+/// The backlog of one day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Count {
+    /// The wanted events that no digest has included.
+    pub backlog: Backlog,
+    /// What of it an open delivery covers, so that it is about to be mailed.
+    pub in_hand: Owed,
+}
+
+/// One user's wanted events of some days.
+#[derive(Debug)]
+pub struct UserBacklog<'a> {
+    /// Whose they are.
+    pub user: &'a UserId,
+    /// Events that their next digest includes.
+    pub owed: Vec<EventAt<'a>>,
+    /// Events that wait because the user may not be emailed.
+    pub blocked: Vec<EventAt<'a>>,
+}
+
+impl UserBacklog<'_> {
+    fn is_empty(&self) -> bool {
+        self.owed.is_empty() && self.blocked.is_empty()
+    }
+}
+
+/// The name of the note with the counts of the last full run.
+const LAST_LOOK: &str = "owed";
+
+fn read_look(text: &str) -> Option<LastLook> {
+    serde_json::from_str(text).ok()
+}
+
+/// People looked up at once.
+const CHUNK: usize = 1_000;
+
+impl OwedDays {
+    /// Which days count at that moment: the window, and those that are not too old.
+    pub fn days_read(&self, at: DateTime<Utc>) -> DaysRead {
+        DaysRead::of(at, self.window_back, self.max_age)
+    }
+
+    /// The days before the window that are still to be read: two small look-ups where there are
+    /// none.
+    pub async fn look(&self, days: &DaysRead) -> store::Result<OldDays> {
+        let standing = self.days.days().await?;
+        let mut notes: HashMap<Day, String> = self
+            .notes
+            .notes(DayNote::PREFIX)
+            .await?
+            .into_iter()
+            .filter_map(|(name, text)| Some((DayNote::day(&name)?, text)))
+            .collect();
+        let mut found = OldDays::default();
+        for day in standing {
+            let read = notes.remove(&day);
+            let note = read.as_deref().and_then(DayNote::read);
+            let is = |holds: fn(&DayNote) -> bool| note.as_ref().is_some_and(holds);
+            let (clear, blocked) = (is(DayNote::is_clear), is(DayNote::is_blocked));
+            let (settled, expired) = (is(DayNote::is_settled), is(|note| note.given_up.is_some()));
+            let old = OldDay { day, read, note };
+            if days.is_older(day) && !clear {
+                found.older.push(old);
+            } else if days.is_older(day) && blocked {
+                found.blocked.push(old);
+            } else if days.is_too_old(day) && !settled {
+                found.too_old.push(old);
+            } else if days.is_too_old(day) && expired {
+                found.expired.push(day);
+            }
+        }
+        Ok(found)
+    }
+
+    /// One day with its note.
+    pub async fn day(&self, day: Day) -> store::Result<OldDay> {
+        let read = self.notes.note(&DayNote::name(day)).await?;
+        let note = read.as_deref().and_then(DayNote::read);
+        Ok(OldDay { day, read, note })
+    }
+
+    /// Notes the backlog of a day that was read whole. Nothing is noted if the day was changed
+    /// since.
+    pub async fn note(&self, old: &OldDay, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
+        self.swap(old, Some(found), old.expired(), at).await?;
+        Ok(())
+    }
+
+    /// Notes the backlog of all these days, for [`Self::told`].
+    pub async fn note_all(&self, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
+        let read = self.notes.note(LAST_LOOK).await?;
+        let before = read.as_deref().and_then(read_look);
+        let was_nothing = before.is_none_or(|look| look.owed.plus(look.blocked).is_nothing());
+        if was_nothing && found.all().is_nothing() {
+            return Ok(());
+        }
+        let Backlog { owed, blocked } = found;
+        let look = LastLook { at, owed, blocked };
+        let look = serde_json::to_string(&look).unwrap_or_default();
+        // Who was quicker has looked as lately.
+        let noted = self
+            .notes
+            .swap_note(LAST_LOOK, read.as_deref(), Some(&look));
+        noted.await.map(drop)
+    }
+
+    /// Returns the noted counts of days before the window, without reading these days.
+    pub async fn told(&self) -> store::Result<OlderDays> {
+        let look = self.notes.note(LAST_LOOK).await?;
+        let look = look.as_deref().and_then(read_look);
+        let notes = self.notes.notes(DayNote::PREFIX).await?;
+        let mut told = OlderDays {
+            owed: look.filter(|look| !look.owed.plus(look.blocked).is_nothing()),
+            ..OlderDays::default()
+        };
+        for (name, text) in &notes {
+            let (Some(day), Some(note)) = (DayNote::day(name), DayNote::read(text)) else {
+                continue;
+            };
+            told.given_up_blocked += note.given_up_blocked.unwrap_or_default();
+            told.given_up
+                .extend(note.given_up.map(|events| (day, events)));
+        }
+        Ok(told)
+    }
+
+    /// Resets the note of a day that a fan-out or a restore changes.
+    pub async fn disturb(&self, day: Day, at: DateTime<Utc>) -> store::Result<()> {
+        loop {
+            let old = self.day(day).await?;
+            if self.swap(&old, None, old.expired(), at).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lets the backlog of a day that is too old expire. Returns what expired in addition to what
+    /// expired of it before. Nothing expires while a delivery that covers any of it is open.
+    pub async fn give_up(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Expired>> {
+        self.stacks.catch_up().await?;
+        let count = self.count(old.day).await?;
+        if !count.in_hand.is_nothing() {
+            return Ok(None);
+        }
+        let before = old.expired();
+        let new = Expired {
+            all: count.backlog.all().without(before.all),
+            blocked: count.backlog.blocked.without(before.blocked),
+        };
+        let expired = Expired {
+            all: before.all.plus(new.all),
+            blocked: before.blocked.plus(new.blocked),
+        };
+        let noted = self
+            .swap(old, Some(Backlog::default()), expired, at)
+            .await?;
+        Ok(noted.then_some(new))
+    }
+
+    /// Counts the current backlog of one day.
+    pub async fn count(&self, day: Day) -> Result<Count> {
+        let mut catalog = self.catalog.of_mails();
+        let mut count = Count::default();
+        let mut chunks = self.stacks.scan(Window::ending(day, 0), None, CHUNK);
+        while let Some(chunk) = chunks.next().await {
+            let mut chunk = chunk?;
+            catalog
+                .leave_out_taken_back(&mut chunk, Meant::Uncovered)
+                .await?;
+            self.skip_seen.leave_out(&mut chunk).await?;
+            chunk.retain(|person| !person.covers().is_empty());
+            let ids: Vec<UserId> = chunk.iter().map(|person| person.user.clone()).collect();
+            let users = self.directory.users(&ids).await?;
+            hide_earlier(&mut chunk, &users);
+            let (muting, journal) = (mutes::muting(&mut chunk, &users), &*self.journal);
+            mutes::leave_out(muting, mutes::uncovered, &mut catalog, journal).await?;
+            let people: Vec<&PersonStacks> = chunk.iter().collect();
+            let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
+            let found = self
+                .backlogs(&people, &users, &suppressed, &mut catalog, |_| true)
+                .await?;
+            let ids: Vec<UserId> = found.iter().map(|of| of.user.clone()).collect();
+            let open = DeliveryFilter::OpenDigests(&ids);
+            let open = self.deliveries.find_deliveries(&open, ids.len()).await?;
+            let covering = open.iter().filter(|row| covers(row, day));
+            let covered: HashSet<&UserId> = covering.map(|row| &row.user).collect();
+            for UserBacklog {
+                user,
+                owed,
+                blocked,
+            } in found
+            {
+                let (owed, blocked) = (owed.len() as u64, blocked.len() as u64);
+                count.backlog.owed.add(owed);
+                count.backlog.blocked.add(blocked);
+                if covered.contains(user) {
+                    count.in_hand.add(owed + blocked);
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Returns the wanted events of those days that still apply, for each user who has any.
+    ///
+    /// Users who turned digests off want none. Users who may not be emailed, because they are
+    /// unconfirmed or suppressed or have no address, want what they would get otherwise.
+    pub async fn backlogs<'a>(
+        &self,
+        people: &[&'a PersonStacks],
+        users: &[Option<User>],
+        suppressed: &Suppressed,
+        catalog: &mut Catalog,
+        of: impl Fn(Day) -> bool,
+    ) -> Result<Vec<UserBacklog<'a>>> {
+        let mut found = Vec::new();
+        for (person, user) in people.iter().zip(users) {
+            let is_of = person.stacks.iter().any(|stack| of(stack.id.day));
+            let Some(user) = user.as_ref().filter(|_| is_of) else {
+                continue;
+            };
+            let (schedule, wish) = user.digests(&self.schedule);
+            if schedule.cadence == Cadence::Never {
+                continue;
+            }
+            let allowed = suppressed.extent(user).ok();
+            let events = wanted(person, user, &self.policies);
+            let mut events = wish.narrow(events, &self.policies);
+            events.retain(|pending| of(pending.position.stack.day));
+            let may_be_emailed = |pending: &EventAt<'_>| {
+                allowed.is_some_and(|extent| extent.admits(&pending.event.t, &self.policies))
+            };
+            let (owed, blocked) = events.into_iter().partition(may_be_emailed);
+            let user = &person.user;
+            found.push(UserBacklog {
+                user,
+                owed,
+                blocked,
+            });
+        }
+        let mut events: Vec<&Event> = Vec::new();
+        for of in &found {
+            events.extend(of.owed.iter().map(|pending| pending.event));
+            events.extend(of.blocked.iter().map(|pending| pending.event));
+        }
+        catalog.load(events.into_iter()).await?;
+        found.retain_mut(|of| {
+            let applies = |pending: &EventAt<'_>| catalog.applies(pending.event).is_some();
+            of.owed.retain(applies);
+            of.blocked.retain(applies);
+            !of.is_empty()
+        });
+        Ok(found)
+    }
+
+    async fn swap(
+        &self,
+        old: &OldDay,
+        found: Option<Backlog>,
+        expired: Expired,
+        at: DateTime<Utc>,
+    ) -> store::Result<bool> {
+        let noted = |amount: Owed| (!amount.is_nothing()).then_some(amount);
+        let note = DayNote {
+            id: self.ids.next(at),
+            at,
+            owed: found.map(|found| found.owed),
+            blocked: found.map(|found| found.blocked),
+            given_up: noted(expired.all),
+            given_up_blocked: noted(expired.blocked),
+        };
+        let text = serde_json::to_string(&note).unwrap_or_default();
+        let name = DayNote::name(old.day);
+        self.notes
+            .swap_note(&name, old.read.as_deref(), Some(&text))
+            .await
+    }
+}
+
+fn covers(row: &Delivery, day: Day) -> bool {
+    row.watermarks.iter().any(|(stack, _)| stack.day == day)
+}

@@ -1,0 +1,165 @@
+//! Which row of the ledger each due digest is made under: a new one, or one of the same period that
+//! failed.
+//!
+//! The rule (P2): a period has one row, which [`crate::domain::digest_row`] finds; whoever has one
+//! is left out unless it failed long enough ago.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+
+use super::{Digests, DuePerson, Effect, Run, Timing};
+use crate::domain::delivery::{Corrected, Correction, Reopening};
+use crate::domain::digest_row::{Place, Rows, tried_again};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Id, Occasion};
+use crate::engine::Result;
+
+/// The row that a digest is made under.
+pub(super) enum Row {
+    /// A new one.
+    New(DeliveryId),
+    /// One that failed, and is tried again.
+    Again(Box<Delivery>),
+}
+
+impl Row {
+    pub(super) fn id(&self) -> &DeliveryId {
+        match self {
+            Self::New(id) => id,
+            Self::Again(row) => &row.id,
+        }
+    }
+}
+
+/// A row that is about to be opened.
+#[derive(Clone)]
+pub(super) struct Opening {
+    pub row: Delivery,
+    /// Whether it stands, and failed.
+    again: bool,
+}
+
+impl Run<'_> {
+    /// Leaves out whoever has a row for this period, unless it failed long enough ago to be tried
+    /// again. A mail that only waits is waited for, as if this run had begun it.
+    pub(super) async fn still_to_open<'p>(
+        &mut self,
+        due: Vec<DuePerson<'p>>,
+    ) -> Result<Vec<DuePerson<'p>>> {
+        let now = self.digests.clock.now();
+        let rows_of =
+            |person: &DuePerson<'_>| Rows::of(&person.user.id, person.cadence, &person.due);
+        let rows: Vec<Rows> = due.iter().map(rows_of).collect();
+        let ids: Vec<DeliveryId> = rows.iter().flat_map(Rows::ids).cloned().collect();
+        let standing = self.digests.deliveries.deliveries(&ids).await?;
+        let standing = standing.into_iter().flatten();
+        let standing: HashMap<DeliveryId, Delivery> =
+            standing.map(|row| (row.id.clone(), row)).collect();
+        let mut left = Vec::with_capacity(due.len());
+        for (mut person, rows) in due.into_iter().zip(rows) {
+            match rows.place(&person.due, |id| standing.get(id)) {
+                Place::Free(id) => {
+                    person.row = Row::New(id);
+                    left.push(person);
+                }
+                Place::Taken(row) => match tried_again(row) {
+                    Some(at) if at <= now || self.request.timing == Timing::Now => {
+                        person.row = Row::Again(Box::new(row.clone()));
+                        left.push(person);
+                    }
+                    again => self.stands(row, again),
+                },
+            }
+        }
+        Ok(left)
+    }
+
+    /// This person has a row for the period already, which is tried again then, if it failed.
+    fn stands(&mut self, row: &Delivery, again: Option<DateTime<Utc>>) {
+        let (request, report) = (self.request, &mut self.report);
+        let tally = &self.sender.ledger.tally;
+        if row.state == DeliveryState::Failed {
+            report.failed_already += 1;
+            report.tried_again = [report.tried_again, again].into_iter().flatten().min();
+        } else if row.state.settled() {
+            report.mailed_already += 1;
+        } else if request.effect == Effect::Send
+            && (row.lease.is_none() || request.patience.is_some())
+        {
+            // Whoever holds it may be dead: a run that waits sees that through as well.
+            report.left_over += tally.take_up(std::slice::from_ref(row));
+        } else {
+            report.due += 1;
+            report.busy += 1;
+        }
+    }
+
+    /// The row to open, which nobody holds yet. Others of the run may have the same marker.
+    pub(super) fn opening(&self, person: &DuePerson<'_>, marker: Id) -> Opening {
+        let now = self.digests.clock.now();
+        let occasion = Occasion::Digest {
+            cadence: person.cadence,
+            period: person.due.period.to_string(),
+        };
+        let (id, user) = (person.row.id().clone(), person.stacks.user.clone());
+        let new = Delivery {
+            watermarks: person.stacks.covers(),
+            due_on: Some(person.due.date),
+            ..Delivery::new(id, user, occasion, marker, now)
+        };
+        match &person.row {
+            Row::New(_) => Opening {
+                row: new,
+                again: false,
+            },
+            Row::Again(failed) => Opening {
+                row: Delivery {
+                    marker: failed.marker,
+                    attempts: failed.attempts,
+                    reopened: match self.request.timing {
+                        Timing::WhenDue => failed.reopened + 1,
+                        // Somebody wants it, as they have seen to the cause.
+                        Timing::Now => 0,
+                    },
+                    due_on: failed.due_on,
+                    ..new
+                },
+                again: true,
+            },
+        }
+    }
+}
+
+impl Digests {
+    /// Opens new rows, and those again that failed; answers which are ours.
+    pub(super) async fn open(&self, rows: Vec<Opening>) -> Result<Vec<Delivery>> {
+        let (again, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|opening| opening.again);
+        let rows = |openings: Vec<Opening>| openings.into_iter().map(|opening| opening.row);
+        let (again, new): (Vec<Delivery>, Vec<Delivery>) =
+            (rows(again).collect(), rows(new).collect());
+        let deliveries = &self.deliveries;
+        let opened = deliveries.open(&new).await?;
+        let opened = new.into_iter().zip(opened);
+        let mut ours: Vec<Delivery> = opened
+            .filter_map(|(row, ours)| ours.then_some(row))
+            .collect();
+        if !again.is_empty() {
+            let reopening = |row: &Delivery| {
+                Correction::Reopen(Reopening {
+                    id: row.id.clone(),
+                    watermarks: Some(row.watermarks.clone()),
+                    lease: row.lease.clone(),
+                    reopened: row.reopened,
+                })
+            };
+            let asked: Vec<Correction> = again.iter().map(reopening).collect();
+            let reopened = deliveries.correct(self.clock.now(), &asked).await?;
+            let reopened = again.into_iter().zip(reopened);
+            let done = reopened.filter(|(_, reopened)| *reopened == Corrected::Done);
+            ours.extend(done.map(|(row, _)| row));
+            // Those that are dense come in the order of their people.
+            ours.sort_unstable_by(|a, b| a.user.cmp(&b.user));
+        }
+        Ok(ours)
+    }
+}

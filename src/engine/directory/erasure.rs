@@ -1,0 +1,172 @@
+//! Erases users: their records, what waits for them, and their names.
+//!
+//! The rule (P4, P8): a note that the erasure began is written first and completed last, so an
+//! erasure that was cut short is finished by repeating it, or by the creation of the next user of
+//! this id. Stacks keep the ids of events; the note hides them from every later reader.
+
+use std::sync::Arc;
+
+use super::starts;
+use crate::clock::{Clock, Ids};
+use crate::domain::delivery::Correction;
+use crate::domain::start::{self, Erasure};
+use crate::domain::{
+    BatchState, Day, DeliveryState, Id, Occasion, PersonStacks, Start, UserId, Window,
+};
+use crate::engine::batches::{BatchService, End};
+use crate::engine::feed::polls::Polls;
+use crate::engine::{Error, Result};
+use crate::store::{
+    BatchFilter, Deliveries, DeliveryFilter, Directory, Inboxes, Journal, Notes, People, Stacks,
+};
+
+/// Batches and deliveries read at once.
+const AT_ONCE: usize = 1_000;
+/// Why deliveries are canceled.
+const REASON: &str = "the user was deleted";
+
+/// Erases users, and says where the next users of their ids begin.
+pub struct Eraser {
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) inboxes: Arc<dyn Inboxes>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) batches: BatchService,
+    pub(crate) polls: Arc<Polls>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<Ids>,
+    /// How many days before today feeds show (`window.days_back`).
+    pub window_back: u32,
+}
+
+impl Eraser {
+    /// Erases a user; returns whether there was anything of theirs. Harmless again.
+    pub async fn erase(&self, user: &UserId) -> Result<bool> {
+        let name = start::note_name(user);
+        let noted = starts::erasure(&*self.notes, user).await?;
+        let unfinished = noted.is_some_and(|noted| !noted.done);
+        if !unfinished && !self.holds_any(user, noted).await? {
+            return Ok(false);
+        }
+        let now = self.clock.now();
+        let start = Start::new(now, self.ids.next(now), self.today(user).await?.as_ref());
+        let begun = Erasure { start, done: false };
+        self.note(&name, begun).await?;
+        self.directory.delete_user(user).await?;
+        self.cancel_batches(user).await?;
+        self.cancel_deliveries(user).await?;
+        self.journal.forget_actor(user).await?;
+        self.note(&name, Erasure { start, done: true }).await?;
+        self.polls.forget_all();
+        Ok(true)
+    }
+
+    /// Returns where new records of these ids begin, in their order; finishes erasures of earlier
+    /// users first. An id without an earlier user has no start.
+    pub(crate) async fn starts(&self, users: &[UserId]) -> Result<Vec<Option<Start>>> {
+        let mut all = Vec::with_capacity(users.len());
+        let noted = starts::erasures(&*self.notes, users).await?;
+        for (user, erasure) in users.iter().zip(noted) {
+            let Some(erasure) = erasure else {
+                all.push(None);
+                continue;
+            };
+            if !erasure.done {
+                self.erase(user).await?;
+            }
+            let now = self.clock.now();
+            let (id, today) = (self.ids.next(now), self.today(user).await?);
+            all.push(Some(Start::new(erasure.start.erased, id, today.as_ref())));
+        }
+        Ok(all)
+    }
+
+    /// Replaces the note, also while another call erases the same user.
+    async fn note(&self, name: &str, next: Erasure) -> Result<()> {
+        let next = next.to_string();
+        loop {
+            let read = self.notes.note(name).await?;
+            let (read, notes) = (read.as_deref(), &*self.notes);
+            if read == Some(&next) || notes.swap_note(name, read, Some(&next)).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn today(&self, user: &UserId) -> Result<Option<PersonStacks>> {
+        let today = Window::ending(Day::of(self.clock.now()), 0);
+        self.window(user, today).await
+    }
+
+    async fn window(&self, user: &UserId, window: Window) -> Result<Option<PersonStacks>> {
+        let people = People::Each(std::slice::from_ref(user));
+        let found = self.stacks.windows(window, people).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Returns whether anything of the user's is left that an erasure removes or hides.
+    async fn holds_any(&self, user: &UserId, noted: Option<Erasure>) -> Result<bool> {
+        let one = std::slice::from_ref(user);
+        self.stacks.catch_up().await?;
+        if self.directory.users(one).await?.iter().any(Option::is_some)
+            || !self.directory.follows(user, None, 1).await?.is_empty()
+            || self.inboxes.inboxes(one).await?.iter().any(Option::is_some)
+        {
+            return Ok(true);
+        }
+        let window = Window::ending(Day::of(self.clock.now()), self.window_back);
+        let mut person = self.window(user, window).await?;
+        Ok(person.as_mut().is_some_and(|person| {
+            person.begin_at(noted.map(|noted| noted.start));
+            !person.events().is_empty()
+        }))
+    }
+
+    async fn cancel_batches(&self, user: &UserId) -> Result<()> {
+        let open = BatchFilter {
+            user: Some(user.clone()),
+            state: Some(BatchState::Open),
+            key: None,
+        };
+        loop {
+            let found = self.batches.list(&open, None, AT_ONCE).await?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            for batch in found {
+                match self.batches.end(batch.id, End::Cancel).await {
+                    // One that closed meanwhile has a delivery, or gets one, and is canceled there.
+                    Ok(_) | Err(Error::Conflict(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    async fn cancel_deliveries(&self, user: &UserId) -> Result<()> {
+        let theirs = DeliveryFilter::User(user);
+        let rows = self.deliveries.find_deliveries(&theirs, usize::MAX).await?;
+        let pending = rows
+            .into_iter()
+            .filter(|row| row.state == DeliveryState::Pending);
+        let pending: Vec<_> = pending.collect();
+        let now = self.clock.now();
+        let batch = |occasion: &Occasion| match occasion {
+            Occasion::Batch { batch, .. } => Some((*batch, BatchState::Canceled)),
+            Occasion::Digest { .. } => None,
+        };
+        let batches = pending.iter().filter_map(|row| batch(&row.occasion));
+        let batches: Vec<(Id, BatchState)> = batches.collect();
+        self.batches.batches.settle_batches(&batches, now).await?;
+        let cancel = pending.iter().map(|row| Correction::Cancel {
+            id: row.id.clone(),
+            reason: REASON.to_owned(),
+        });
+        let cancel: Vec<Correction> = cancel.collect();
+        // One that is being sent at this moment is not stopped any more.
+        self.deliveries.correct(now, &cancel).await?;
+        Ok(())
+    }
+}

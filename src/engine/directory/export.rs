@@ -1,0 +1,109 @@
+//! Exports everything that tidings holds about one user.
+//!
+//! The rule (P8): an export of a user who took the id of a deleted user begins where their record
+//! begins. Archived days and written emails are files, which the operator searches.
+
+use std::sync::Arc;
+
+use super::people::PeopleService;
+use super::starts;
+use crate::clock::Clock;
+use crate::domain::{Day, FollowKey, Inbox, Policies, Stack, UserId, Window};
+use crate::engine::Result;
+use crate::engine::batches::BatchService;
+use crate::store::{BatchFilter, Deliveries, DeliveryFilter, Inboxes, Notes, Suppressions};
+use crate::wire::export::{ExportedEvent, UserExport, in_full};
+use crate::wire::user::{MuteView, UserView};
+
+/// Follows read at once.
+const PAGE: usize = 1_000;
+/// No user has more batches or deliveries that are kept.
+const ALL: usize = 100_000;
+
+/// Exports users.
+pub struct Exporter {
+    pub(crate) people: PeopleService,
+    pub(crate) inboxes: Arc<dyn Inboxes>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) batches: BatchService,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// How many days before today the window reaches back (`window.days_back`).
+    pub window_back: u32,
+}
+
+impl Exporter {
+    /// Exports one user; `None` if nothing is known of the id.
+    pub async fn export(&self, user: &UserId) -> Result<Option<UserExport>> {
+        let at = self.clock.now();
+        let window = Window::ending(Day::of(at), self.window_back);
+        let mut parts = self.inboxes.feed(window, user).await?;
+        let start = starts::of(&*self.notes, user, parts.user.as_ref()).await?;
+        parts.person.begin_at(start);
+        let inbox = parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone()));
+        let events = parts.person.stacks.iter().flat_map(Stack::events);
+        let events = events.map(|(place, event)| ExportedEvent {
+            id: place,
+            kind: event.t.clone(),
+            object: event.o.clone(),
+            event: event.i,
+            happened: event.at(place.stack.day),
+            state: inbox.state(place),
+        });
+        let events: Vec<ExportedEvent> = events.collect();
+        let is_theirs = |id| start.is_none_or(|start| !start.is_after(id));
+        let theirs = DeliveryFilter::User(user);
+        let mut deliveries = self.deliveries.find_deliveries(&theirs, ALL).await?;
+        deliveries.retain(|row| is_theirs(row.marker));
+        let theirs = BatchFilter {
+            user: Some(user.clone()),
+            ..BatchFilter::default()
+        };
+        let mut batches = self.batches.list(&theirs, None, ALL).await?;
+        batches.retain(|batch| is_theirs(batch.id));
+        let follows = self.follows(user).await?;
+        let is_known = parts.user.is_some()
+            || !(events.is_empty()
+                && follows.is_empty()
+                && batches.is_empty()
+                && deliveries.is_empty());
+        if !is_known {
+            return Ok(None);
+        }
+        let address = parts.user.as_ref().and_then(|user| user.email.clone());
+        let suppressed = match &address {
+            Some(address) => {
+                let asked = std::slice::from_ref(address);
+                self.suppressions.suppressed(asked).await?.pop().flatten()
+            }
+            None => None,
+        };
+        let mutes = parts.user.iter().flat_map(|user| user.mutes.all());
+        Ok(Some(UserExport {
+            user: user.clone(),
+            at,
+            mutes: mutes.map(MuteView::of).collect(),
+            email: address.as_ref().map(in_full),
+            record: parts.user.map(|user| UserView::of(user, &self.policies)),
+            follows,
+            events,
+            batches: self.batches.views(batches).await?,
+            deliveries: deliveries.into_iter().map(Into::into).collect(),
+            suppression: suppressed.map(Into::into),
+        }))
+    }
+
+    async fn follows(&self, user: &UserId) -> Result<Vec<FollowKey>> {
+        let mut all = Vec::new();
+        loop {
+            let page = self.people.follows(user, all.last(), PAGE).await?;
+            let is_last = page.len() < PAGE;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Objects of JSON bodies and lines are objects, also inside others: not their fields' values in a
+//! row.
+//!
+//! The rule (P10): the derived code takes a list for an object, value by value, so whoever leaves
+//! the names out is not told. These are given to serde as `deserialize_with`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// An object.
+pub(crate) fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Named::deserialize(from).map(|Named(object)| object)
+}
+
+/// An object, or `null`.
+pub(crate) fn named_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    let object = Option::<Named<T>>::deserialize(from)?;
+    Ok(object.map(|Named(object)| object))
+}
+
+/// Objects, or `null`s, by names.
+pub(crate) fn each_if_any<'de, D, K, T>(from: D) -> Result<BTreeMap<K, Option<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    K: Deserialize<'de> + Ord,
+    T: Deserialize<'de>,
+{
+    let objects = BTreeMap::<K, Option<Named<T>>>::deserialize(from)?.into_iter();
+    Ok(objects
+        .map(|(name, object)| (name, object.map(|Named(object)| object)))
+        .collect())
+}
+
+/// Objects by names, or `null` in the place of all.
+pub(crate) fn all_if_any<'de, D, K, T>(from: D) -> Result<Option<BTreeMap<K, T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    K: Deserialize<'de> + Ord,
+    T: Deserialize<'de>,
+{
+    let objects = Option::<BTreeMap<K, Named<T>>>::deserialize(from)?;
+    Ok(objects.map(|objects| {
+        let objects = objects.into_iter();
+        objects
+            .map(|(name, Named(object))| (name, object))
+            .collect()
+    }))
+}
+
+/// What may be left out, and is no `null`: where a value that was lost on the way would mean
+/// something else than its sender did.
+pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
+
+/// The same for an object.
+pub(crate) fn named_if_given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    named(from).map(Some)
+}
+
+/// The same for what has a form as text.
+pub(crate) fn parsed_if_given<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(D::Error::custom)
+}
+
+/// The same for a list of such.
+pub(crate) fn all_parsed_if_given<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    let texts = Vec::<String>::deserialize(from)?;
+    let parsed = |text: String| text.parse().map_err(D::Error::custom);
+    texts
+        .into_iter()
+        .map(parsed)
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+struct Named<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Fields(PhantomData)).map(Named)
+    }
+}
+
+struct Fields<T>(PhantomData<T>);
+
+/// What is neither a list nor an object is the derived code's to refuse, which knows what should
+/// stand there.
+macro_rules! refused {
+    ($($visit:ident: $type:ty),*) => {
+        $(fn $visit<E: Error>(self, value: $type) -> Result<T, E> {
+            T::deserialize(value.into_deserializer())
+        })*
+    };
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<T, A::Error> {
+        Err(A::Error::invalid_type(Unexpected::Seq, &self))
+    }
+
+    refused! {visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str}
+
+    fn visit_unit<E: Error>(self) -> Result<T, E> {
+        T::deserialize(().into_deserializer())
+    }
+}

@@ -1,0 +1,286 @@
+//! Brings in users, follows, objects and events from NDJSON files, plain or compressed, and lists
+//! of suppressed addresses.
+//!
+//! The rule (P10): a line is taken whole or not at all; a bad one is reported with its number and
+//! the reason, and the good ones around it are kept. Memory is bounded by the batch, in lines and
+//! in bytes, whatever a compressed file unpacks to. Bringing the same file in again changes
+//! nothing.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use tokio::sync::mpsc;
+
+use super::people::{FollowInput, PeopleService, UserInput};
+use crate::domain::{ModelName, Object, Reason};
+use crate::engine::feedback::suppressions::{SuppressionInput, SuppressionService};
+use crate::engine::ingest::notify::{Notify, Request};
+use crate::engine::ingest::objects::ObjectService;
+use crate::engine::{Error, Result, Watcher};
+use crate::wire::import::{BadLine, Report, WithoutModel};
+
+pub(crate) mod json;
+mod line;
+
+use json::Mistake;
+use line::{is_heading, parse};
+
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// People's records; each line needs an `id`.
+    Users,
+    /// That somebody follows a key, one pair a line.
+    Follows,
+    /// Records of objects, read by this mapping.
+    Objects(Mapping),
+    /// Events; one without a key gets one made from its line.
+    Events,
+    /// Addresses with this reason where a line names none; as JSON, or as text whose first field is
+    /// the address.
+    Suppressions(Reason),
+}
+
+/// How an application's own objects become ours.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mapping {
+    /// Their ids get this model in front, unless it stands there, and fields we do not know go into
+    /// `data`, beside what it holds.
+    pub model: Option<ModelName>,
+    /// (our field, their field), such as ("by", "artist"). A name that is none of our fields is one
+    /// in `data`: so a field of theirs that means something else than ours of that name is moved
+    /// out of the way.
+    pub fields: Vec<(String, String)>,
+}
+
+impl BadLine {
+    pub(crate) fn new(line: u64, Mistake { field, why }: Mistake) -> Self {
+        Self { line, field, why }
+    }
+}
+
+/// How many bad lines are told in full.
+pub const SHOWN: usize = 20;
+/// Lines put into the store at once …
+const BATCH: usize = 2_000;
+/// … as long as they have fewer bytes together. One more batch waits in line, and one is being
+/// read.
+const BATCH_BYTES: usize = 8 << 20;
+/// The longest line, in bytes.
+const MAX_LINE: u64 = 16 << 20;
+
+/// Brings in files, some thousand lines at a time.
+pub struct Import {
+    /// Puts users and follows.
+    pub people: PeopleService,
+    /// Accepts events.
+    pub notify: Notify,
+    /// Takes records of objects.
+    pub objects: ObjectService,
+    /// Takes suppressed addresses.
+    pub suppressions: SuppressionService,
+}
+
+/// A line, read.
+enum Record {
+    /// With its line, as only the configuration can tell whether there is its brand.
+    User(u64, Box<UserInput>),
+    Follow(FollowInput),
+    /// With its line, as only the configuration can tell whether its model is kept here.
+    Object(u64, Box<Object>),
+    /// With its line, as only the journal can tell whether its key is taken.
+    Event(u64, Box<Request>),
+    Suppression(SuppressionInput),
+}
+
+type Line = std::result::Result<Record, BadLine>;
+
+impl Report {
+    fn note_model(&mut self, object: &Object) {
+        if object.key.parts().is_none() {
+            let none = WithoutModel {
+                objects: 0,
+                such_as: object.key.clone(),
+            };
+            self.without_model.get_or_insert(none).objects += 1;
+        }
+    }
+
+    fn leave_out(&mut self, bad: BadLine) {
+        self.bad += 1;
+        if self.bad_lines.len() < SHOWN {
+            self.bad_lines.push(bad);
+        }
+    }
+}
+
+impl Import {
+    /// Brings in a file; `-` is standard input.
+    pub async fn file(&self, kind: &Kind, path: &Path, progress: &dyn Watcher) -> Result<Report> {
+        let (lines, mut batches) = mpsc::channel::<Result<Vec<Line>>>(1);
+        let (path, kind) = (path.to_owned(), kind.clone());
+        let reader = tokio::task::spawn_blocking(move || read(&path, &kind, &lines));
+        let mut report = Report::default();
+        while let Some(batch) = batches.recv().await {
+            let batch = batch?;
+            progress.advance(batch.len() as u64);
+            self.put(batch, &mut report).await?;
+        }
+        reader.await.expect("the reader does not panic");
+        Ok(report)
+    }
+
+    async fn put(&self, batch: Vec<Line>, report: &mut Report) -> Result<()> {
+        let (mut users, mut follows, mut objects, mut events, mut suppressions) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for line in batch {
+            report.taken += u64::from(line.is_ok());
+            match line {
+                Ok(Record::User(line, user)) => match self.people.check(&user) {
+                    Ok(()) => users.push(*user),
+                    Err(why) => {
+                        report.taken -= 1;
+                        report.leave_out(BadLine::new(line, why.into()));
+                    }
+                },
+                Ok(Record::Follow(follow)) => follows.push(follow),
+                Ok(Record::Object(line, object)) => match self.objects.check(&object) {
+                    Ok(()) => {
+                        report.note_model(&object);
+                        objects.push(*object);
+                    }
+                    Err(why) => {
+                        report.taken -= 1;
+                        report.leave_out(BadLine::new(line, why.into()));
+                    }
+                },
+                Ok(Record::Event(line, event)) => events.push((line, *event)),
+                Ok(Record::Suppression(suppression)) => suppressions.push(suppression),
+                Err(bad) => report.leave_out(bad),
+            }
+        }
+        if !users.is_empty() {
+            self.people.put(users).await?;
+        }
+        if !follows.is_empty() {
+            self.people.follow(follows).await?;
+        }
+        if !objects.is_empty() {
+            self.objects.keep(objects).await?;
+        }
+        if !events.is_empty() {
+            self.accept(events, report).await?;
+        }
+        if !suppressions.is_empty() {
+            self.suppressions.add(suppressions).await?;
+        }
+        Ok(())
+    }
+
+    /// An event whose key was used for a different one, or of a time at which none is accepted any
+    /// more, is a bad line like any other.
+    async fn accept(&self, events: Vec<(u64, Request)>, report: &mut Report) -> Result<()> {
+        let (lines, requests): (Vec<_>, Vec<_>) = events.into_iter().unzip();
+        let answers = self.notify.accept_each(requests).await?;
+        for (line, answer) in lines.into_iter().zip(answers) {
+            match answer {
+                Ok(_) => {}
+                Err(Error::Conflict(why)) => {
+                    report.taken -= 1;
+                    report.leave_out(BadLine::new(line, why.into()));
+                }
+                Err(Error::Invalid(why)) => {
+                    report.taken -= 1;
+                    report.leave_out(BadLine::new(line, Mistake::of_event(why)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads, decompresses and parses; sends batches until the file or the listener ends.
+fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
+    let send = |batch| batches.blocking_send(batch).is_ok();
+    let mut reader = match open(path) {
+        Ok(reader) => reader,
+        Err(error) => {
+            send(Err(error));
+            return;
+        }
+    };
+    let (mut batch, mut bytes, mut number) = (Vec::with_capacity(BATCH), 0, 0);
+    loop {
+        let mut line = Vec::new();
+        match reader
+            .by_ref()
+            .take(MAX_LINE + 1)
+            .read_until(b'\n', &mut line)
+        {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) => {
+                send(Ok(batch));
+                let doing = format!("reading {} after line {number}", path.display());
+                send(Err(Error::file(doing, error)));
+                return;
+            }
+        }
+        number += 1;
+        if line.len() as u64 > MAX_LINE {
+            send(Ok(batch));
+            let why = format!(
+                "line {number} is longer than {} MiB: is this NDJSON?",
+                MAX_LINE >> 20
+            );
+            send(Err(Error::Damaged {
+                file: path.display().to_string(),
+                why,
+            }));
+            return;
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        if number == 1 && is_heading(kind, &line) {
+            continue;
+        }
+        bytes += line.len();
+        batch.push(parse(kind, &line, number).map_err(|mistake| BadLine::new(number, mistake)));
+        if batch.len() == BATCH || bytes >= BATCH_BYTES {
+            bytes = 0;
+            if !send(Ok(std::mem::take(&mut batch))) {
+                return;
+            }
+        }
+    }
+    send(Ok(batch));
+}
+
+/// A file, decompressed if it begins like gzip or Zstandard.
+pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+    let doing = || format!("opening {}", path.display());
+    let plain: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(File::open(path).map_err(|error| Error::file(doing(), error))?)
+    };
+    let mut plain = BufReader::with_capacity(1 << 16, plain);
+    let begin = plain
+        .fill_buf()
+        .map_err(|error| Error::file(doing(), error))?;
+    if begin.starts_with(&[0x1f, 0x8b]) {
+        return Ok(Box::new(BufReader::with_capacity(
+            1 << 16,
+            flate2::bufread::MultiGzDecoder::new(plain),
+        )));
+    }
+    if begin.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        let decoder =
+            zstd::Decoder::with_buffer(plain).map_err(|error| Error::file(doing(), error))?;
+        return Ok(Box::new(BufReader::with_capacity(1 << 16, decoder)));
+    }
+    Ok(Box::new(plain))
+}

@@ -1,0 +1,176 @@
+//! One JSON object on a line of a file, and what is wrong with one that cannot be read.
+//!
+//! The rule (P10): whoever has to fix the line is told which field, which value and what should
+//! stand there, in words of the line and not of this program. Where lines and columns are counted
+//! is said by whoever reads the file.
+
+use std::fmt::Display;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::domain::{Invalid, Kind};
+
+/// Why a line cannot be taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// Such as `digest.hour`, where one field is to blame.
+    pub field: Option<String>,
+    pub why: String,
+}
+
+impl Mistake {
+    /// A field that is needed and not there.
+    pub(crate) fn missing(field: impl Display) -> Self {
+        format!("has no field {field}, which is needed").into()
+    }
+}
+
+impl Mistake {
+    /// What cannot be accepted of an event that could be read.
+    pub(crate) fn of_event(invalid: Invalid) -> Self {
+        let field = match invalid.kind {
+            Kind::Time => Some("at".to_owned()),
+            Kind::Type => Some("type".to_owned()),
+            Kind::Value | Kind::Limit => None,
+        };
+        Self {
+            field,
+            why: invalid.to_string(),
+        }
+    }
+}
+
+impl From<String> for Mistake {
+    fn from(why: String) -> Self {
+        Self { field: None, why }
+    }
+}
+
+impl From<Invalid> for Mistake {
+    fn from(invalid: Invalid) -> Self {
+        invalid.to_string().into()
+    }
+}
+
+/// The object that a line holds.
+pub(crate) fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
+    // Some editors begin files with a byte order mark; and where a line ends has nothing to do with
+    // what it holds.
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let line = line.trim_ascii_end();
+    // A list of values without their names would do for the derived code.
+    if line.trim_ascii_start().first() != Some(&b'{') {
+        return Err(
+            "is not a JSON object, which begins with {; write one a line"
+                .to_owned()
+                .into(),
+        );
+    }
+    let mut json = serde_json::Deserializer::from_slice(line);
+    let mistake = |field, error| mistake(field, &error);
+    let object = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| mistake(error.path().to_string(), error.into_inner()))?;
+    json.end().map_err(|error| mistake(String::new(), error))?;
+    Ok(object)
+}
+
+/// The same of an object that was read before.
+pub(crate) fn read_value<T: DeserializeOwned>(object: Value) -> Result<T, Mistake> {
+    serde_path_to_error::deserialize(object)
+        .map_err(|error| mistake(error.path().to_string(), error.inner()))
+}
+
+fn mistake(field: String, error: &serde_json::Error) -> Mistake {
+    let told = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let what = told.strip_suffix(&place).unwrap_or(&told);
+    if error.is_eof() {
+        let why = format!(
+            "ends in the middle of its JSON, after column {}; write one whole object a line",
+            error.column()
+        );
+        return why.into();
+    }
+    if error.is_syntax() {
+        return format!("is not JSON at column {}: {what}", error.column()).into();
+    }
+    let why = match what.strip_prefix("missing field ") {
+        Some(missing) => Mistake::missing(missing).why,
+        None => what.to_owned(),
+    };
+    // The whole object is no field.
+    let field = Some(field).filter(|field| !matches!(field.as_str(), "" | "."));
+    Mistake { field, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BadLine;
+    use super::*;
+    use crate::engine::directory::people::UserInput;
+    use crate::engine::ingest::notify::EventInput;
+
+    fn told<T: DeserializeOwned>(line: &str) -> String {
+        let mistake = read::<T>(line.as_bytes()).err().unwrap();
+        BadLine::new(1, mistake).to_string()
+    }
+
+    #[test]
+    fn a_line_that_is_no_object_is_told_where_it_ends_or_goes_wrong() {
+        for line in ["nonsense", "[]", "5", "\"{}\""] {
+            assert_eq!(
+                told::<UserInput>(line),
+                "line 1: is not a JSON object, which begins with {; write one a line"
+            );
+        }
+        let half = "line 1: ends in the middle of its JSON, after column 10; write one whole object a line";
+        assert_eq!(told::<UserInput>("{\"id\": \"a\"\n"), half);
+        let two = told::<UserInput>("{\"id\": \"a\"} {}");
+        assert_eq!(two, "line 1: is not JSON at column 13: trailing characters");
+        assert!(read::<UserInput>("\u{feff}{\"id\": \"a\"}\r\n".as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_field_and_without_our_names() {
+        let event = |rest: &str| {
+            told::<EventInput>(&format!("{{\"type\": \"T\", \"objects\": [\"a\"]{rest}}}"))
+        };
+
+        assert_eq!(
+            told::<EventInput>("{\"type\": \"T\"}"),
+            "line 1: has no field `objects`, which is needed"
+        );
+        assert_eq!(
+            event(", \"at\": \"yesterday\""),
+            "line 1, at: time \"yesterday\" is not a moment such as 2014-04-22T09:00:00Z"
+        );
+        assert_eq!(
+            event(", \"near\": 5"),
+            "line 1, near: invalid type: integer `5`, expected an object with point and km"
+        );
+        let user = |field: &str, value: &str| {
+            told::<UserInput>(&format!("{{\"id\": \"a\", \"{field}\": {value}}}"))
+        };
+        assert_eq!(
+            user("digest", "\"weekly\""),
+            "line 1, digest: invalid type: string \"weekly\", expected an object with cadence, weekday and hour"
+        );
+        assert_eq!(
+            user("digest", "{\"weekday\": \"funday\"}"),
+            "line 1, digest.weekday: weekday \"funday\" is not mon, tue, wed, thu, fri, sat or sun"
+        );
+        assert_eq!(
+            user("tz", "\"Mars\""),
+            "line 1, tz: time zone \"Mars\" is not a name such as Europe/Paris"
+        );
+        assert_eq!(
+            user("types", "{\"Reply\": \"batch\"}"),
+            "line 1, types.Reply: invalid type: string \"batch\", expected an object with route and window"
+        );
+        assert_eq!(
+            user("types", "{\"Reply\": {\"window\": \"1h\"}}"),
+            "line 1, types.Reply: has no field `route`, which is needed"
+        );
+    }
+}

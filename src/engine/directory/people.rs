@@ -1,0 +1,337 @@
+//! Keeps people and what they follow up to date, as the application says.
+//!
+//! The rule (P7): a record replaces the one before, except for what people choose themselves
+//! (digest, types, time zone, quiet hours, mutes) and for what stops mails (suppressed,
+//! unsubscribed): these stay unless the record names them. What a change of route or cadence means
+//! for the past is worked out here: turning something on again mails nothing older. Of mandatory
+//! types nobody can choose anything; what records say of them is kept and does not count. Nobody's
+//! change is lost to another one at the same moment: a record is put in the place of what was read,
+//! or read again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::erasure::Eraser;
+use crate::clock::Clock;
+use crate::domain::user::check_choices;
+use crate::domain::{
+    Address, Brands, FollowKey, Invalid, Poke, Policies, Schedule, Start, Stop, User, UserId,
+};
+use crate::engine::Result;
+use crate::engine::feed::polls::Polls;
+use crate::store::{self, Directory, FollowChange, PeopleFilter};
+
+mod input;
+mod mutes;
+mod patch;
+
+pub use input::{
+    Change, DigestChange, DigestInput, FollowInput, PreferencesInput, TypeInput, UserInput,
+};
+pub use mutes::MuteInput;
+pub use patch::UserPatch;
+
+/// How often a record is read again that others change at the same moment. Each time at least one
+/// of them is done.
+const ROUNDS: usize = 100;
+
+/// Keeps people's records, and what they follow.
+pub struct PeopleService {
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) policies: Arc<Policies>,
+    /// The brands that people can be of.
+    pub brands: Brands,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    pub schedule: Schedule,
+    /// How long after it happened something may be mailed, or shown in a feed: a mute that ended
+    /// longer ago is forgotten.
+    pub remembered: TimeDelta,
+    /// Hears whose feed has changed.
+    pub(crate) polls: Arc<Polls>,
+    /// Erases users, and says where the next users of their ids begin.
+    pub(crate) eraser: Eraser,
+}
+
+/// What a change may not exceed.
+#[derive(Clone, Copy)]
+enum Bound {
+    /// The number of choices a person can have.
+    Choices,
+    /// Nothing: whoever wants no mail any more is always heard.
+    None,
+}
+
+/// Nobody comes to have more choices than can be kept; whoever has them already can change them.
+fn grow_no_further(ids: &[UserId], standing: &[Option<User>], changed: &[User]) -> Result<()> {
+    let sizes = |user: &User| (user.types.len(), user.mutes.len());
+    let before: HashMap<&UserId, (usize, usize)> = ids
+        .iter()
+        .zip(standing)
+        .map(|(id, user)| (id, user.as_ref().map_or((0, 0), sizes)))
+        .collect();
+    for user in changed {
+        let (types, mutes) = before.get(&user.id).copied().unwrap_or_default();
+        if user.types.len() > types && user.unsubscribed.is_none() {
+            check_choices(user.types.len())?;
+        }
+        if user.mutes.len() > mutes {
+            user.mutes.check()?;
+        }
+    }
+    Ok(())
+}
+
+impl PeopleService {
+    /// Whether a record says nothing that the configuration does not know.
+    pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
+        self.brands.check(input.brand.as_ref())?;
+        input::check_routes(input.types.iter().flatten(), &self.policies)
+    }
+
+    /// Creates or replaces these people's records. Where one id occurs twice, the last counts.
+    pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
+        let now = self.clock.now();
+        let mut people: HashMap<UserId, UserInput> = HashMap::with_capacity(inputs.len());
+        for input in inputs {
+            self.check(&input)?;
+            people.insert(input.check()?.clone(), input);
+        }
+        let mut ids: Vec<UserId> = people.keys().cloned().collect();
+        ids.sort_unstable();
+        self.change(
+            ids,
+            |id, before| {
+                let user = people[id].user(id.clone(), before, self, now);
+                Some(user.replacing(before, &self.schedule, &self.policies, now))
+            },
+            Bound::Choices,
+        )
+        .await
+    }
+
+    /// Puts what `change` makes of each record in its place: of what stands now, again and again
+    /// until nobody came between. Nothing, or the same again, leaves it as it is.
+    async fn change(
+        &self,
+        mut ids: Vec<UserId>,
+        change: impl Fn(&UserId, Option<&User>) -> Option<User>,
+        bound: Bound,
+    ) -> Result<()> {
+        for _ in 0..ROUNDS {
+            let standing = self.directory.users(&ids).await?;
+            let starts = self.starts(&ids, &standing).await?;
+            let changed = ids.iter().zip(&standing).filter_map(|(id, before)| {
+                let before = before.as_ref();
+                let mut after = change(id, before).filter(|after| before != Some(after))?;
+                if before.is_none() {
+                    after.start = starts.get(id).copied();
+                }
+                Some(after)
+            });
+            let changed: Vec<User> = changed.collect();
+            if changed.is_empty() {
+                return Ok(());
+            }
+            if let Bound::Choices = bound {
+                grow_no_further(&ids, &standing, &changed)?;
+            }
+            let put = self.directory.put_users(&changed).await?;
+            let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
+            ids = missed.map(|(user, _)| user.id).collect();
+            // This process answers its next request without waiting for the store's notice.
+            let begun: Vec<&str> = starts.keys().map(UserId::as_str).collect();
+            self.polls.hear(&Poke::people(begun));
+            if ids.is_empty() {
+                return Ok(());
+            }
+        }
+        let why = format!("{} others changed them first, each time", ROUNDS);
+        Err(store::Error::database("changing people", why).into())
+    }
+
+    /// Returns where the records begin that do not exist yet and had an earlier user.
+    async fn starts(
+        &self,
+        ids: &[UserId],
+        standing: &[Option<User>],
+    ) -> Result<HashMap<UserId, Start>> {
+        let pairs = ids.iter().zip(standing);
+        let new = pairs.filter(|(_, user)| user.is_none());
+        let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
+        let starts = self.eraser.starts(&new).await?;
+        let pairs = new.into_iter().zip(starts);
+        Ok(pairs.filter_map(|(id, start)| Some((id, start?))).collect())
+    }
+
+    /// What ended before this moment of what somebody muted is forgotten.
+    fn forgets_before(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        now.checked_sub_signed(self.remembered)
+            .unwrap_or(DateTime::<Utc>::MIN_UTC)
+    }
+
+    /// Somebody's record.
+    pub async fn get(&self, id: &UserId) -> Result<Option<User>> {
+        let found = self.directory.users(std::slice::from_ref(id)).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    /// Erases a user: see [`Eraser::erase`]. Returns whether there was anything of theirs.
+    pub async fn delete(&self, id: &UserId) -> Result<bool> {
+        self.eraser.erase(id).await
+    }
+
+    /// Changes what somebody chose; their record as it is now, or nothing where there is none.
+    pub async fn prefer(&self, id: &UserId, change: PreferencesInput) -> Result<Option<User>> {
+        change.check()?;
+        change.check_optional(&self.policies)?;
+        let now = self.clock.now();
+        self.change(
+            vec![id.clone()],
+            |_, before| {
+                let before = before?;
+                let mut user = before.clone();
+                change.apply(&mut user, self);
+                Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+            },
+            Bound::Choices,
+        )
+        .await?;
+        self.get(id).await
+    }
+
+    /// Changes some fields of somebody's record; it as it is now, or nothing where there is none.
+    pub async fn patch(&self, id: &UserId, patch: UserPatch) -> Result<Option<User>> {
+        patch.check(&self.brands)?;
+        patch.check_routes(&self.policies)?;
+        let now = self.clock.now();
+        self.change(
+            vec![id.clone()],
+            |_, before| {
+                let before = before?;
+                let mut user = before.clone();
+                patch.apply(&mut user, self, now);
+                Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+            },
+            Bound::Choices,
+        )
+        .await?;
+        self.get(id).await
+    }
+
+    /// A page of all records, ascending by id, after this one; and after which the next page
+    /// begins, if there may be one.
+    pub async fn page(
+        &self,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<(Vec<User>, Option<UserId>)> {
+        let all = PeopleFilter::All;
+        let mut ids = self.directory.find_people(&all, after, limit).await?;
+        let users = self.directory.users(&ids).await?;
+        let next = ids.pop().filter(|_| users.len() == limit);
+        Ok((users.into_iter().flatten().collect(), next))
+    }
+
+    /// The users whose record has this address, by id, at most `limit`.
+    pub async fn with_address(&self, address: &Address, limit: usize) -> Result<Vec<UserId>> {
+        let at = PeopleFilter::Address(address);
+        Ok(self.directory.find_people(&at, None, limit).await?)
+    }
+
+    /// The other users whose record has a user's address and in which this is not ended yet. Reads
+    /// at most `limit` records.
+    pub async fn others_to_stop(
+        &self,
+        user: &User,
+        stop: &Stop,
+        limit: usize,
+    ) -> Result<Vec<UserId>> {
+        let Some(address) = &user.email else {
+            return Ok(Vec::new());
+        };
+        let ids = self.with_address(address, limit).await?;
+        let others = self.directory.users(&ids).await?.into_iter().flatten();
+        let (default, policies) = (&self.schedule, &self.policies);
+        let others = others
+            .filter(|other| other.id != user.id && !stop.holds(other, false, default, policies));
+        Ok(others.map(|other| other.id).collect())
+    }
+
+    /// What somebody follows, ascending, after this key.
+    pub async fn follows(
+        &self,
+        id: &UserId,
+        after: Option<&FollowKey>,
+        limit: usize,
+    ) -> Result<Vec<FollowKey>> {
+        Ok(self.directory.follows(id, after, limit).await?)
+    }
+
+    /// Ends all mails to somebody, at their own wish; again, it changes nothing. Their record as it
+    /// is now, or nothing where there is none.
+    pub async fn unsubscribe(&self, id: &UserId) -> Result<Option<User>> {
+        self.stop(id, &Stop::All).await
+    }
+
+    /// Ends what a link ends, at their own wish; again, it changes nothing. Their record as it is
+    /// now, or nothing where there is none.
+    pub async fn stop(&self, id: &UserId, stop: &Stop) -> Result<Option<User>> {
+        if let Stop::Follow(key) = stop {
+            let follow = (key.clone(), id.clone());
+            let unfollow = FollowChange::Unfollow;
+            self.directory.change_follows(unfollow, &[follow]).await?;
+            return self.get(id).await;
+        }
+        if let Stop::Subject(subject, title) = stop {
+            let mute = MuteInput {
+                until: None,
+                title: title.clone(),
+            };
+            return self.mute(id, subject, mute).await;
+        }
+        let now = self.clock.now();
+        self.change(
+            vec![id.clone()],
+            |_, before| {
+                let before = before?;
+                let mut user = before.clone();
+                user.stop(stop, &self.policies, now);
+                Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+            },
+            Bound::None,
+        )
+        .await?;
+        self.get(id).await
+    }
+
+    /// Whether somebody follows this.
+    pub async fn is_following(&self, id: &UserId, key: &FollowKey) -> Result<bool> {
+        let follow = (key.clone(), id.clone());
+        Ok(self.directory.following(&[follow]).await? == [true])
+    }
+
+    /// Lets people follow keys; what they follow already stays as it is.
+    pub async fn follow(&self, follows: Vec<FollowInput>) -> Result<()> {
+        let mut pairs: Vec<_> = follows
+            .into_iter()
+            .map(|follow| (follow.key, follow.user))
+            .collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        let follow = FollowChange::Follow;
+        Ok(self.directory.change_follows(follow, &pairs).await?)
+    }
+
+    /// Lets people follow keys no more; one that they did not follow is no error.
+    pub async fn unfollow(&self, follows: Vec<FollowInput>) -> Result<()> {
+        let pairs: Vec<_> = follows
+            .into_iter()
+            .map(|follow| (follow.key, follow.user))
+            .collect();
+        let unfollow = FollowChange::Unfollow;
+        Ok(self.directory.change_follows(unfollow, &pairs).await?)
+    }
+}

@@ -1,0 +1,73 @@
+//! What people mute, and unmute.
+//!
+//! The rule (P7): to mute something is heard at once, by mails that are about to leave as well; to
+//! unmute it mails nothing older ([`crate::domain::Mutes`]). What ended so long ago that nothing of
+//! it can be mailed any more is forgotten with the next change.
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+
+use super::{Bound, PeopleService};
+use crate::domain::mute::Title;
+use crate::domain::{Poke, Subject, User, UserId, moment};
+use crate::engine::Result;
+
+/// How something is muted.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with until and title")]
+pub struct MuteInput {
+    /// What happens from then on is told again; without it, for as long as it is not unmuted. A
+    /// moment that has passed unmutes it.
+    #[serde(default, deserialize_with = "moment::read_if_any")]
+    pub until: Option<DateTime<Utc>>,
+    /// What people read of it on the preferences page, on one line of up to 120 bytes; without it
+    /// what was known stays.
+    #[serde(default)]
+    pub title: Option<Title>,
+}
+
+impl PeopleService {
+    /// Mutes a subject for somebody, or changes for how long; their record as it is now, or nothing
+    /// where there is none.
+    pub async fn mute(
+        &self,
+        id: &UserId,
+        subject: &Subject,
+        input: MuteInput,
+    ) -> Result<Option<User>> {
+        self.change_mutes(id, |user, now| {
+            let MuteInput { until, title } = input.clone();
+            user.mutes.mute(subject.clone(), until, title, now);
+        })
+        .await
+    }
+
+    /// Ends a mute; one that is not there is no error. Their record as it is now, or nothing where
+    /// there is none.
+    pub async fn unmute(&self, id: &UserId, subject: &Subject) -> Result<Option<User>> {
+        self.change_mutes(id, |user, now| user.mutes.unmute(subject, now))
+            .await
+    }
+
+    async fn change_mutes(
+        &self,
+        id: &UserId,
+        change: impl Fn(&mut User, DateTime<Utc>),
+    ) -> Result<Option<User>> {
+        let now = self.clock.now();
+        self.change(
+            vec![id.clone()],
+            |_, before| {
+                let mut user = before?.clone();
+                user.mutes.forget(self.forgets_before(now));
+                change(&mut user, now);
+                Some(user)
+            },
+            Bound::Choices,
+        )
+        .await?;
+        // Whoever polls this process next sees it, before the store tells.
+        self.polls.hear(&Poke::people([id.as_str()]));
+        self.get(id).await
+    }
+}

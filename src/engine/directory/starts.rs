@@ -1,0 +1,93 @@
+//! Finds where a user begins whose id had belonged to a deleted user.
+//!
+//! The rule (P8): the record says it; without a record the note of the deletion does. An answer is
+//! kept until a change notice names the user, and never for longer than `feed.fresh`.
+//!
+//! Begin with [`Starts::of`]; [`crate::domain::start`] defines starts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::domain::start::{self, Erasure};
+use crate::domain::{PokeKey, Start, User, UserId};
+use crate::engine::Result;
+use crate::engine::feed::polls::{GlanceOf, Polls, Whom};
+use crate::store::{self, Directory, Error, Notes};
+
+/// The most users whose starts are kept in memory.
+const KEPT: usize = 16_384;
+
+/// Finds the starts of users, and keeps those that it found lately.
+pub struct Starts {
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) polls: Arc<Polls>,
+    kept: Mutex<HashMap<UserId, (Option<Start>, GlanceOf)>>,
+}
+
+impl Starts {
+    /// Starts that nothing is known of yet.
+    pub fn new(notes: Arc<dyn Notes>, directory: Arc<dyn Directory>, polls: Arc<Polls>) -> Self {
+        let kept = Mutex::default();
+        Self {
+            notes,
+            directory,
+            polls,
+            kept,
+        }
+    }
+
+    /// Returns the user's start; `None` if no earlier user had the id.
+    pub async fn of(&self, user: &UserId) -> Result<Option<Start>> {
+        let whom = Whom::Person(PokeKey::of(user.as_str()));
+        let now = self.polls.now();
+        if let Some((start, glance)) = self.kept().get(user)
+            && self.polls.holds(glance, whom, now)
+        {
+            return Ok(*start);
+        }
+        let glance = self.polls.glance_of(whom, now);
+        let found = self.directory.users(std::slice::from_ref(user)).await?;
+        let start = of(&*self.notes, user, found.first().and_then(Option::as_ref)).await?;
+        if let Some(glance) = glance {
+            let mut kept = self.kept();
+            if kept.len() >= KEPT {
+                kept.clear();
+            }
+            kept.insert(user.clone(), (start, glance));
+        }
+        Ok(start)
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<UserId, (Option<Start>, GlanceOf)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the start of a user with this record, or without one.
+pub async fn of(notes: &dyn Notes, user: &UserId, record: Option<&User>) -> Result<Option<Start>> {
+    match record {
+        Some(record) => Ok(record.start),
+        None => Ok(erasure(notes, user).await?.map(|erasure| erasure.start)),
+    }
+}
+
+/// Returns the note that an earlier user of this id was deleted.
+pub async fn erasure(notes: &dyn Notes, user: &UserId) -> Result<Option<Erasure>> {
+    let note = notes.note(&start::note_name(user)).await?;
+    Ok(note.as_deref().map(read).transpose()?)
+}
+
+/// The same for many ids, in their order.
+pub async fn erasures(notes: &dyn Notes, users: &[UserId]) -> Result<Vec<Option<Erasure>>> {
+    let names: Vec<String> = users.iter().map(start::note_name).collect();
+    let found = notes.notes_named(&names).await?.into_iter();
+    let erasure = |note: Option<String>| Ok(note.as_deref().map(read).transpose()?);
+    found.map(erasure).collect()
+}
+
+fn read(note: &str) -> store::Result<Erasure> {
+    let corrupt =
+        |why: crate::domain::Invalid| Error::corrupt("the note of an erasure", why.to_string());
+    note.parse().map_err(corrupt)
+}

@@ -1,0 +1,134 @@
+//! Finds what is unknown in events: types that are not configured while others are, and objects and
+//! users without a record.
+//!
+//! Such events are accepted unless `strict_types` refuses their type, because configuration and
+//! records may follow. Answers to callers, the dry run and `status` report them. An event about an
+//! unknown object is not emailed unless its type allows it (P6).
+
+use std::sync::Arc;
+
+use crate::domain::{Event, Policies, Selector, UserId};
+use crate::engine::Result;
+use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
+use crate::engine::ingest::notify::{FEW_OBJECTS, Request};
+use crate::engine::joint::{self, Joint};
+use crate::store::{self, Directory, Journal};
+use crate::wire::unknown::{NAMED, Unknown};
+
+/// Of so many objects of one call it is asked whether they are known.
+const ASKED: usize = 1_000;
+// Of whoever is looked up together nobody is left without an answer.
+const _: () = assert!(joint::MOST * FEW_OBJECTS <= ASKED);
+
+impl Unknown {
+    /// Notes of an event what is not known of it; it must have been loaded.
+    pub fn note(&mut self, event: &Event, catalog: &Catalog, policies: &Policies) {
+        if policies.is_stray(&event.t) {
+            *self.types.entry(event.t.clone()).or_default() += 1;
+        }
+        if catalog.record(event).is_none() {
+            self.events += 1;
+            if self.objects.len() <= NAMED {
+                self.objects.insert(policies.object_of(event));
+                self.of.insert(event.t.clone());
+            }
+        }
+    }
+}
+
+/// What one request names.
+#[derive(Debug, Clone)]
+pub struct Named {
+    events: Vec<Event>,
+    users: Vec<UserId>,
+}
+
+impl From<&Request> for Named {
+    fn from(request: &Request) -> Self {
+        let users = match &request.audience.to {
+            Selector::Users(users) => users.iter().take(ASKED).cloned().collect(),
+            Selector::FollowersOf(_) | Selector::Near { .. } => Vec::new(),
+        };
+        Self {
+            events: request.events(),
+            users,
+        }
+    }
+}
+
+/// Looks up what is known.
+#[derive(Clone)]
+pub struct Known {
+    pub(crate) catalog: CatalogSource,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) policies: Arc<Policies>,
+    /// Short events that come at the same time are looked up together.
+    pub(crate) joint: Arc<Joint<Named, Unknown>>,
+}
+
+impl Known {
+    /// What is unknown in each of these requests, in their order: of the first thousand objects
+    /// and the first thousand users that they name. Short requests at the same time share one
+    /// look-up.
+    pub async fn of(&self, requests: &[Named]) -> Result<Vec<Unknown>> {
+        let [one] = requests else {
+            return Ok(self.look_up(requests).await?);
+        };
+        if one.events.len() > FEW_OBJECTS || one.users.len() > FEW_OBJECTS {
+            return Ok(self.look_up(requests).await?);
+        }
+        let look_up = |all: Vec<Named>| {
+            let known = self.clone();
+            async move { known.look_up(&all).await }
+        };
+        Ok(vec![self.joint.call(one.clone(), look_up).await?])
+    }
+
+    async fn look_up(&self, requests: &[Named]) -> store::Result<Vec<Unknown>> {
+        let mut catalog = self.catalog.of_mails();
+        let events = requests.iter().flat_map(|one| &one.events);
+        let users = requests.iter().flat_map(|one| &one.users);
+        let users: Vec<UserId> = users.take(ASKED).cloned().collect();
+        let records = async {
+            match users.is_empty() {
+                true => Ok(Vec::new()),
+                false => self.directory.users(&users).await,
+            }
+        };
+        let (loaded, records) = futures::join!(catalog.load(events.take(ASKED)), records);
+        loaded?;
+        let mut missing = records?.into_iter().map(|record| record.is_none());
+        let mut left = ASKED;
+        let unknown = |request: &Named| {
+            let mut unknown = Unknown::default();
+            for event in request.events.iter().take(left) {
+                unknown.note(event, &catalog, &self.policies);
+            }
+            left -= request.events.len().min(left);
+            let users = request.users.iter().zip(missing.by_ref());
+            let users = users.filter(|(_, is_missing)| *is_missing);
+            unknown.users.extend(users.map(|(user, _)| user.clone()));
+            unknown
+        };
+        Ok(requests.iter().map(unknown).collect())
+    }
+
+    /// What is not known of the last so many events that were accepted.
+    pub async fn lately(&self, fanouts: usize) -> Result<Unknown> {
+        let events: Vec<Event> = self
+            .journal
+            .newest(fanouts)
+            .await?
+            .into_iter()
+            .flatten()
+            .collect();
+        let mut catalog = self.catalog.of_mails();
+        catalog.load(events.iter()).await?;
+        let mut unknown = Unknown::default();
+        for event in &events {
+            unknown.note(event, &catalog, &self.policies);
+        }
+        Ok(unknown)
+    }
+}

@@ -1,0 +1,500 @@
+//! Fans accepted events out to the people they concern.
+//!
+//! The rule (P1, P2): a page is pushed, and its events have joined the batches of whoever gets them
+//! so, before the cursor moves past it; both are harmless again, so a crash at any point loses
+//! nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the
+//! order of user ids: what goes to the same person is one push. Nobody waits for a longer audience
+//! than their own for more than a few pages. While a page joins and is saved, the next is claimed
+//! and pushed; pages join and are saved in the order in which they were pushed. A page is cut in
+//! [`page`]; which long audiences wait for company is in [`linger`].
+
+pub mod audience;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::batches::{Join, Joiner};
+use super::crash;
+use super::digest::owed::OwedDays;
+use super::feed::polls::Polls;
+use crate::clock::Clock;
+use crate::domain::batch::{AccumulatorId, Item};
+use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Policies, Progress, Route, User, UserId};
+use crate::store::{AtMost, Claimed, Directory, Journal, Pushed, Result, Stacks};
+use crate::wire::round::FannedOut;
+
+mod linger;
+mod page;
+
+pub use linger::Lingering;
+use page::{Page, Walk};
+
+/// How the work is cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// The most entries of a person's day (`fanout.day_cap`); what does not fit is counted.
+    pub day_cap: usize,
+    /// People between two saves of the cursors.
+    pub page: usize,
+    /// Fan-outs done together, and up to [`SMALL_ONES`] small ones with them.
+    pub merge: usize,
+    /// How long a fan-out is held after it was claimed, or its cursor saved.
+    pub lease: TimeDelta,
+}
+
+/// Fans accepted events out to everybody they concern.
+pub struct Fanouts {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) directory: Arc<dyn Directory>,
+    /// Lets events join the batches of those who get them so.
+    pub joiner: Joiner,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// This process, as its leases name it.
+    pub owner: String,
+    /// Told when a day that has left the window is written to.
+    pub owed: OwedDays,
+    pub(crate) polls: Arc<Polls>,
+    /// Long audiences that wait for company.
+    pub lingering: Lingering,
+    /// The sizes of pages and groups, and how long leases last.
+    pub settings: Settings,
+}
+
+impl Fanouts {
+    /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes
+    /// longer takes turns, a page each, with what came meanwhile.
+    pub async fn step(&self, watcher: &dyn super::Watcher) -> Result<Option<FannedOut>> {
+        self.step_within(TimeDelta::zero(), watcher).await
+    }
+
+    /// The same, but long audiences that keep coming wait for company, for so long at most.
+    async fn step_within(
+        &self,
+        linger: TimeDelta,
+        watcher: &dyn super::Watcher,
+    ) -> Result<Option<FannedOut>> {
+        let mut done = FannedOut::default();
+        let none = HashSet::new();
+        let mut lanes: VecDeque<Lane> = self.next(linger, &none, &mut done).await?.into();
+        if lanes.is_empty() && done.is_whole() {
+            return Ok(None);
+        }
+        let (mut landed, mut looks): (Option<Landed>, _) = (None, false);
+        loop {
+            let claims = looks || lanes.is_empty();
+            let mut under_way = HashSet::new();
+            if claims {
+                let landing = landed.as_ref().map(|landed| &landed.lane);
+                under_way.extend(lanes.iter().chain(landing).flat_map(Lane::ids));
+            }
+            let ahead = async {
+                if watcher.stopping() {
+                    return Ok(None);
+                }
+                if claims {
+                    // What was just claimed comes first: one page may be all there is of it.
+                    let came = self.next(linger, &under_way, &mut done).await?;
+                    came.into_iter()
+                        .rev()
+                        .for_each(|lane| lanes.push_front(lane));
+                }
+                match lanes.pop_front() {
+                    Some(lane) => Ok(Some(self.push(lane).await?)),
+                    None => Ok(None),
+                }
+            };
+            let behind = async {
+                match landed {
+                    Some(landed) => Ok(Some(self.settle(landed, watcher).await?)),
+                    None => Ok(None),
+                }
+            };
+            // Whatever becomes of one, the other is seen through.
+            let (ahead, behind): (Result<_>, Result<_>) = futures::join!(ahead, behind);
+            let (ahead, behind) = (ahead?, behind?);
+            if ahead.is_none() && behind.is_none() {
+                return Ok(Some(done));
+            }
+            landed = ahead;
+            looks = false;
+            if let Some((lane, counted)) = behind {
+                done += counted;
+                if !lane.walks.is_empty() {
+                    lanes.push_back(lane);
+                    // One claim a page is enough.
+                    looks = !claims && lanes.len() < LANES;
+                }
+            }
+        }
+    }
+
+    /// What is to be done now: what was claimed and is short, and long audiences whose time has
+    /// come.
+    async fn next(
+        &self,
+        linger: TimeDelta,
+        under_way: &HashSet<Id>,
+        done: &mut FannedOut,
+    ) -> Result<Vec<Lane>> {
+        // No later than the claim is.
+        let leased = self.clock.now() + self.settings.lease;
+        let Came {
+            mut short,
+            mut long,
+        } = self.claim(under_way, done).await?;
+        let came = long.iter().map(|lane| lane.walks.len()).sum();
+        let (now, most) = (self.clock.now(), self.settings.merge);
+        let begins = self.lingering.begins(came, linger, most, now);
+        match begins {
+            Some(held) if held.is_empty() => short.append(&mut long),
+            Some(held) => {
+                let came = long.into_iter().flat_map(Lane::fanouts);
+                for (day, fanouts) in self.groups(held.into_iter().chain(came).collect()) {
+                    short.push(self.lane(day, fanouts).await?);
+                }
+            }
+            None => {
+                let came = long.into_iter().flat_map(Lane::fanouts);
+                self.lingering.hold(came, leased);
+            }
+        }
+        Ok(short)
+    }
+
+    /// Claims what is pending and finds its first people. Fan-outs whose whole audience was found
+    /// go by themselves: they wait for nobody's longer audience. What cannot be read is noted. What
+    /// is under way here, and was claimed once more as its lease was over, goes on as it was; what
+    /// another process has taken over and let go of by then is claimed when this lease is over.
+    async fn claim(&self, under_way: &HashSet<Id>, done: &mut FannedOut) -> Result<Came> {
+        let now = self.clock.now();
+        let (until, any) = (now + self.settings.lease, self.settings.merge);
+        let small = SMALL_ONES;
+        let most = AtMost { any, small };
+        let claimed = self.journal.claim_fanouts(&self.owner, now, until, most);
+        let Claimed { mut fanouts, bad } = claimed.await?;
+        done.bad_fanouts.note(bad);
+        let mut came = Came::default();
+        // Small ones go behind all that came before them.
+        let are_small = fanouts.iter().take(any).all(|of| of.audience.is_small());
+        let mut small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
+        for claimed in [&mut fanouts, &mut small] {
+            claimed.retain(|fanout| !under_way.contains(&fanout.id));
+        }
+        for (day, group) in self.groups(fanouts) {
+            let Lane { day, walks } = self.lane(day, group).await?;
+            let (whole, more): (Vec<_>, Vec<_>) =
+                walks.into_iter().partition(|walk| walk.exhausted);
+            for (lanes, walks) in [(&mut came.short, whole), (&mut came.long, more)] {
+                if !walks.is_empty() {
+                    lanes.push(Lane { day, walks });
+                }
+            }
+        }
+        for (day, group) in self.small_groups(small) {
+            came.short.push(self.lane(day, group).await?);
+        }
+        Ok(came)
+    }
+
+    /// These together, with their first people.
+    async fn lane(&self, day: Day, fanouts: Vec<Fanout>) -> Result<Lane> {
+        let mut walks: Vec<Walk> = fanouts.into_iter().map(Walk::new).collect();
+        let limit = (self.settings.page / walks.len()).max(500);
+        self.fill(&mut walks, limit).await?;
+        Ok(Lane { day, walks })
+    }
+
+    /// Steps until nothing is left, or until somebody wants it to stop.
+    pub async fn drain(&self, watcher: &dyn super::Watcher) -> Result<FannedOut> {
+        self.drain_within(TimeDelta::zero(), watcher).await
+    }
+
+    /// The same, but long audiences that keep coming wait for company, for so long at most: see
+    /// [`linger`].
+    pub async fn drain_within(
+        &self,
+        linger: TimeDelta,
+        watcher: &dyn super::Watcher,
+    ) -> Result<FannedOut> {
+        let mut all = FannedOut::default();
+        while !watcher.stopping()
+            && let Some(done) = self.step_within(linger, watcher).await?
+        {
+            all += done;
+        }
+        Ok(all)
+    }
+
+    /// What can be fanned out together: the same day, no more entries a person than a day can take,
+    /// and no more fan-outs than go together.
+    fn groups(&self, claimed: Vec<Fanout>) -> Vec<(Day, Vec<Fanout>)> {
+        let mut groups: Vec<(Day, Vec<Fanout>, usize)> = Vec::new();
+        for fanout in claimed {
+            let entries = fanout.objects.len();
+            let fits = |group: &&mut (Day, Vec<Fanout>, usize)| {
+                group.0 == fanout.day
+                    && group.1.len() < self.settings.merge
+                    && group.2 + entries <= self.settings.day_cap
+            };
+            match groups.iter_mut().rev().find(fits) {
+                Some(group) => {
+                    group.2 += entries;
+                    group.1.push(fanout);
+                }
+                None => groups.push((fanout.day, vec![fanout], entries)),
+            }
+        }
+        groups
+            .into_iter()
+            .map(|(day, fanouts, _)| (day, fanouts))
+            .collect()
+    }
+
+    /// The same of small ones, which name their people: no more of these than a page has, and no
+    /// more entries for any of them than a day can take.
+    fn small_groups(&self, claimed: Vec<Fanout>) -> Vec<(Day, Vec<Fanout>)> {
+        let mut groups: Vec<SmallGroup> = Vec::new();
+        for fanout in claimed {
+            // Behind the last of its day, so that what happened to a person stays in order.
+            let last = groups
+                .iter_mut()
+                .rev()
+                .find(|group| group.day == fanout.day);
+            match last.filter(|group| group.fits(&fanout, &self.settings)) {
+                Some(group) => group.add(fanout),
+                None => {
+                    let mut group = SmallGroup::of(fanout.day);
+                    group.add(fanout);
+                    groups.push(group);
+                }
+            }
+        }
+        let groups = groups.into_iter();
+        groups.map(|group| (group.day, group.fanouts)).collect()
+    }
+
+    /// Walks the audiences of a lane's fan-outs side by side, and pushes a page.
+    async fn push(&self, mut lane: Lane) -> Result<Landed> {
+        let Lane { day, walks } = &mut lane;
+        let limit = (self.settings.page / walks.len()).max(500);
+        let page = Page::cut(walks);
+        let people = page.pushes.people.iter();
+        let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
+        // Their records and the next pages are fetched while this one is pushed.
+        let (pushed, users, ()) = futures::try_join!(
+            self.stacks.push(*day, self.settings.day_cap, &page.pushes),
+            self.directory.users(&people),
+            self.fill(walks, limit)
+        )?;
+        crash::point("after-push");
+        // Whoever polls this process next sees it, before the store tells.
+        self.polls
+            .hear(&Poke::people(people.iter().map(UserId::as_str)));
+        // Of a day that has left the window it may be noted that nobody is owed anything.
+        let now = self.clock.now();
+        if *day < self.owed.days_read(now).window.first() {
+            self.owed.disturb(*day, now).await?;
+        }
+        Ok(Landed {
+            lane,
+            page,
+            pushed,
+            users,
+        })
+    }
+
+    /// Lets the events of a page that was pushed join batches, and saves it; what is left of its
+    /// lane, and what was done.
+    async fn settle(
+        &self,
+        landed: Landed,
+        watcher: &dyn super::Watcher,
+    ) -> Result<(Lane, FannedOut)> {
+        let Landed {
+            mut lane,
+            page,
+            pushed,
+            users,
+        } = landed;
+        let joins = self.joins(&lane.walks, &page, users);
+        if !joins.is_empty() {
+            self.joiner.join(joins).await?;
+            crash::point("after-join");
+        }
+        watcher.advance(page.pushes.people.len() as u64);
+        let mut done = FannedOut::default();
+        done.bad_stacks.note(page.bad_stacks(lane.day, &pushed));
+        page.count(&mut lane.walks, &pushed);
+        done += self.save(&mut lane.walks).await?;
+        Ok((lane, done))
+    }
+
+    /// Who of this page gets its events in batches, or each at once, and how.
+    fn joins(&self, walks: &[Walk], page: &Page, users: Vec<Option<User>>) -> Vec<Join> {
+        let mut items: Vec<Option<Arc<[Item]>>> = vec![None; walks.len()];
+        let mut joins = Vec::new();
+        for ((_, list), user) in page.pushes.people.iter().zip(users) {
+            // Of whom nothing is known, no address is known either.
+            let Some(user) = user else { continue };
+            for (walk, _) in &page.origins[*list] {
+                let fanout = &walks[*walk].fanout;
+                let Some(policy) = self.batched(&user, fanout) else {
+                    continue;
+                };
+                let items = items[*walk].get_or_insert_with(|| brings(fanout));
+                joins.push(Join {
+                    accumulator: AccumulatorId {
+                        user: user.id.clone(),
+                        key: fanout.batch_key(&self.policies),
+                    },
+                    items: Arc::clone(items),
+                    policy,
+                });
+            }
+        }
+        joins
+    }
+
+    /// How a person's batches of this fan-out's type gather, if they get it so.
+    fn batched(&self, user: &User, fanout: &Fanout) -> Option<BatchPolicy> {
+        if user.start.is_some_and(|start| start.is_after(fanout.id)) {
+            return None;
+        }
+        let policy = match user.route(&fanout.kind, fanout.at, &self.policies) {
+            Route::Immediate => BatchPolicy::IMMEDIATE,
+            Route::Batch => user.batch_policy(&fanout.kind, &self.policies),
+            Route::Never | Route::Digest => return None,
+        };
+        let (default, now) = (self.owed.schedule.tz, self.clock.now());
+        let held_until = user.quiet_until([&fanout.kind], now, default, &self.policies);
+        Some(BatchPolicy {
+            held_until,
+            ..policy
+        })
+    }
+
+    /// Fetches a page for every walk that has run out of people and has more.
+    async fn fill(&self, walks: &mut [Walk], limit: usize) -> Result<()> {
+        let hungry = walks
+            .iter_mut()
+            .filter(|walk| walk.people.is_empty() && !walk.exhausted);
+        futures::future::try_join_all(hungry.map(|walk| walk.fetch(&self.directory, limit)))
+            .await?;
+        Ok(())
+    }
+
+    /// Saves all cursors; lets go of walks that are finished, or that somebody else has taken over.
+    async fn save(&self, walks: &mut Vec<Walk>) -> Result<FannedOut> {
+        let until: DateTime<Utc> = self.clock.now() + self.settings.lease;
+        let progress: Vec<(Id, Progress)> = walks
+            .iter()
+            .map(|walk| (walk.fanout.id, walk.progress()))
+            .collect();
+        let saved = self
+            .journal
+            .save_fanouts(&self.owner, until, &progress)
+            .await?;
+        let mut done = FannedOut::default();
+        let mut saved = saved.into_iter();
+        walks.retain_mut(|walk| {
+            let is_saved = saved.next().unwrap_or(false);
+            if is_saved {
+                done.counts += std::mem::take(&mut walk.unsaved);
+                done.done += u64::from(walk.finished());
+            }
+            is_saved && !walk.finished()
+        });
+        Ok(done)
+    }
+}
+
+/// The most small fan-outs that are claimed behind others.
+const SMALL_ONES: usize = 2_048;
+/// While so many lanes take turns, no more is claimed.
+const LANES: usize = 4;
+
+/// What was claimed: whose first people are all there are, and whose are not.
+#[derive(Default)]
+struct Came {
+    short: Vec<Lane>,
+    long: Vec<Lane>,
+}
+
+/// Small fan-outs of a day that go together.
+struct SmallGroup {
+    day: Day,
+    fanouts: Vec<Fanout>,
+    /// How many people they name, those named twice counted twice.
+    people: usize,
+    /// How many entries each gets.
+    entries: HashMap<UserId, usize>,
+}
+
+impl SmallGroup {
+    fn of(day: Day) -> Self {
+        Self {
+            day,
+            fanouts: Vec::new(),
+            people: 0,
+            entries: HashMap::new(),
+        }
+    }
+
+    fn fits(&self, fanout: &Fanout, settings: &Settings) -> bool {
+        let (people, objects) = (fanout.audience.named(), fanout.objects.len());
+        let has = |user| self.entries.get(user).copied().unwrap_or(0);
+        let mut fits = people
+            .iter()
+            .map(|user| has(user) + objects <= settings.day_cap);
+        self.people + people.len() <= settings.page && fits.all(|fits| fits)
+    }
+
+    fn add(&mut self, fanout: Fanout) {
+        let people = fanout.audience.named();
+        self.people += people.len();
+        for user in people {
+            *self.entries.entry(user.clone()).or_default() += fanout.objects.len();
+        }
+        self.fanouts.push(fanout);
+    }
+}
+
+/// Fan-outs that walk their audiences together.
+struct Lane {
+    day: Day,
+    walks: Vec<Walk>,
+}
+
+/// A page of a lane that was pushed, and is still to join batches and to be saved.
+struct Landed {
+    lane: Lane,
+    page: Page,
+    pushed: Pushed,
+    users: Vec<Option<User>>,
+}
+
+impl Lane {
+    fn ids(&self) -> impl Iterator<Item = Id> + '_ {
+        self.walks.iter().map(|walk| walk.fanout.id)
+    }
+
+    /// Its fan-outs, without the people that were looked up: while they wait, nobody's ids are
+    /// kept.
+    fn fanouts(self) -> impl Iterator<Item = Fanout> {
+        self.walks.into_iter().map(|walk| walk.fanout)
+    }
+}
+
+/// What a fan-out brings to a batch.
+fn brings(fanout: &Fanout) -> Arc<[Item]> {
+    let item = |o: &_| Item {
+        i: fanout.id,
+        t: fanout.kind.clone(),
+        o: Clone::clone(o),
+    };
+    fanout.objects.iter().map(item).collect()
+}

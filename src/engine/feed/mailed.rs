@@ -1,0 +1,159 @@
+//! Which items of a page a mail has told.
+//!
+//! The rule: an item is mailed where any of its places in the window was told by a mail of its own,
+//! or by a digest that left, as far as can be known ([`crate::engine::delivery::mails`]). Who was told
+//! nothing is asked nothing of the ledger.
+
+use std::collections::HashSet;
+
+use super::{Feeds, Standing};
+use crate::domain::{Event, EventType, Id, ObjectId, Position, Stack};
+use crate::engine::Result;
+use crate::engine::delivery::mails::Mails;
+use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::feed::shelf::Digests;
+use crate::store::DeliveryFilter;
+use crate::wire::explanation::{By, LeftOut, Place};
+
+/// A person has no more digests than this in a window: one a day, and a few that were late.
+const DIGESTS: usize = 1_000;
+
+/// Items by what they are.
+pub(super) type Names<'a> = HashSet<(&'a EventType, &'a ObjectId)>;
+
+/// What the stacks alone say of some items.
+struct Told<'a> {
+    standing: &'a Standing,
+    /// Those that mails of their own told.
+    told: Names<'a>,
+    /// Where others stand that a digest's marker may cover.
+    covered: Vec<(&'a Stack, Position, &'a Event)>,
+}
+
+pub(super) fn name(event: &Event) -> (&EventType, &ObjectId) {
+    (&event.t, &event.o)
+}
+
+impl<'a> Told<'a> {
+    fn of(standing: &'a Standing, events: impl Iterator<Item = &'a Event>) -> Self {
+        let asked: Names<'_> = events.map(name).collect();
+        let (mut told, mut covered) = (HashSet::new(), Vec::new());
+        for stack in &standing.person.stacks {
+            let (mailed, end) = (stack.mailed(), stack.covered());
+            if mailed.is_empty() && end == 0 {
+                continue;
+            }
+            for (place, event) in stack.events() {
+                if !asked.contains(&name(event)) {
+                    continue;
+                }
+                if event.i.is_some_and(|i| mailed.contains(&i)) {
+                    told.insert(name(event));
+                } else if (place.index as usize) < end {
+                    covered.push((stack, place, event));
+                }
+            }
+        }
+        Self {
+            standing,
+            told,
+            covered,
+        }
+    }
+
+    /// The markers of ours over these items.
+    fn markers(&self) -> impl Iterator<Item = Id> {
+        let covering = |(stack, place, _): &(&Stack, Position, _)| {
+            let marker = stack.covering(place.index)?;
+            marker.n.and(marker.id)
+        };
+        self.covered.iter().filter_map(covering)
+    }
+}
+
+impl Feeds {
+    /// Loads what is said of these events, and tells which of them mails have told.
+    pub(super) async fn load<'a>(
+        &self,
+        standing: &'a Standing,
+        catalog: &mut Catalog,
+        events: impl Iterator<Item = &'a Event> + Clone,
+    ) -> Result<Names<'a>> {
+        let marked = Told::of(standing, events.clone());
+        let details = async { Ok(catalog.load_details(&*self.journal, events).await?) };
+        let (digests, ()) = futures::try_join!(self.digests_over(&marked), details)?;
+        self.mailed(marked, digests, catalog).await
+    }
+
+    /// The person, and their digests that may have told any of these items; nothing where none can.
+    async fn digests_over<'a>(&self, marked: &Told<'a>) -> Result<Option<&'a Digests>> {
+        if marked.markers().next().is_none() {
+            return Ok(None);
+        }
+        let reading = &marked.standing.reading;
+        let look = || async {
+            let person = &reading.person;
+            // A row is opened when its marker is made, or later.
+            let markers = person.stacks.iter().flat_map(Stack::markers);
+            let since = markers.filter_map(|marker| marker.n.and(marker.id)).min();
+            let Some(since) = since.map(Id::time) else {
+                return Ok(Digests::default());
+            };
+            let digests = DeliveryFilter::Digests(&person.user, since);
+            let users = self.directory.users(std::slice::from_ref(&person.user));
+            let rows = self.deliveries.find_deliveries(&digests, DIGESTS);
+            let (users, mut rows) = futures::try_join!(users, rows)?;
+            rows.retain(|row| person.hold_marker(row.marker));
+            let user = users.into_iter().next().flatten();
+            Ok(Digests { user, rows })
+        };
+        reading.digests.get_or_try_init(look).await.map(Some)
+    }
+
+    /// Which of these items mails have told.
+    async fn mailed<'a>(
+        &self,
+        marked: Told<'a>,
+        digests: Option<&Digests>,
+        catalog: &mut Catalog,
+    ) -> Result<Names<'a>> {
+        let markers: HashSet<Id> = marked.markers().collect();
+        let Told {
+            standing,
+            mut told,
+            covered,
+        } = marked;
+        let Some(Digests { user, rows }) = digests else {
+            return Ok(told);
+        };
+        let rows = rows.iter().filter(|row| markers.contains(&row.marker));
+        // A digest tells types that feeds do not show.
+        let person = &standing.reading.person;
+        let events = person.stacks.iter().flat_map(Stack::events);
+        catalog.load(events.map(|(_, event)| event)).await?;
+        let is_seen = self.skip_seen.within(&standing.reading.inbox);
+        let aside = |place: Position, then| match standing.muted.get(&place) {
+            Some(since) if *since <= then => Some(LeftOut::Muted),
+            _ => is_seen(place).then_some(LeftOut::Seen),
+        };
+        let mails = Mails::of(
+            rows,
+            person,
+            user.as_ref(),
+            &self.catalog.policies,
+            self.caps,
+            catalog,
+            aside,
+        );
+        for (stack, place, event) in covered {
+            let is_told = match mails.by(stack, place) {
+                Some(By::Mail { state, place, .. }) => state.flushes() && place != Place::LeftOut,
+                Some(By::Flush { .. } | By::OlderWriter { .. }) | None => false,
+            };
+            if is_told {
+                told.insert(name(event));
+            }
+        }
+        Ok(told)
+    }
+}

@@ -1,0 +1,488 @@
+//! Takes what providers report of mails: onto the ledger's row, and onto the list of addresses that
+//! must not be written to.
+//!
+//! The rule (P7, P8): a report is verified first ([`crate::email::hooks`]), and then only says
+//! *which mail* it is about: whom that was for, the ledger knows. Everything here can be done
+//! again, by anybody, in any order, so a report is noted as seen last of all, and one that is lost
+//! on the way comes again.
+
+pub(crate) mod silence;
+pub mod suppressions;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sha2::{Digest as _, Sha256};
+
+use super::Error as ServiceError;
+use super::directory::people::PeopleService;
+use crate::clock::Clock;
+use crate::domain::{
+    Address, Delivery, DeliveryId, Feedback, Reason, ReportKind, Suppression, Tag, User, UserId,
+};
+use crate::email::hooks::{Keys, Once, Posted, Refused, Report, Verified};
+use crate::email::{Pinned, Provider, Unfetched};
+use crate::store::{Deliveries, DeliveryFilter, Directory, Feedbacks, SeenReports, Suppressions};
+use crate::wire::feedback::Reported;
+
+/// Why what was posted changed nothing. Nothing of it is in the message.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It was posted for a name that is no provider's.
+    #[error(
+        "there is no provider of this name; there are {}",
+        Provider::names("and")
+    )]
+    UnknownProvider,
+    /// This provider's reports cannot be verified, as no key is set.
+    #[error("no key is configured to verify {0}'s reports by; see hooks.* in the configuration")]
+    Unconfigured(&'static str),
+    /// It is not the provider's, too old, or was used for something else.
+    #[error("{0}")]
+    Unverified(String),
+    /// It is the provider's, and cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+    /// What it takes to verify or confirm it cannot be had from the provider now; it can be posted
+    /// again.
+    #[error("the provider cannot be reached, by whose certificate this is verified ({0})")]
+    Unreached(String),
+    /// What was verified could not be noted, or not all of it; it can be posted again.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Unverified(why) => Self::Unverified(why),
+            Refused::Unreadable(why) => Self::Unreadable(why),
+        }
+    }
+}
+
+impl From<Unfetched> for Error {
+    fn from(unfetched: Unfetched) -> Self {
+        match unfetched {
+            Unfetched::Absent => Self::Unverified("the provider knows nothing of it".into()),
+            Unfetched::Unreached(why) => Self::Unreached(why),
+        }
+    }
+}
+
+impl From<crate::store::Error> for Error {
+    fn from(error: crate::store::Error) -> Self {
+        Self::Service(error.into())
+    }
+}
+
+/// What a provider was verified to report, and when it came.
+#[derive(Debug)]
+pub struct Reports {
+    provider: &'static Provider,
+    at: DateTime<Utc>,
+    verified: Verified,
+}
+
+/// Whether a provider of this name never posts again what is answered by a status of 4xx.
+pub fn gives_up_on_4xx(provider: &str) -> bool {
+    Provider::named(provider).is_some_and(|provider| provider.gives_up_on_4xx)
+}
+
+/// Whether a provider of this name says of its JSON that it is plain text.
+pub fn posts_text(provider: &str) -> bool {
+    Provider::named(provider).is_some_and(|provider| provider.posts_text)
+}
+
+/// Verifies providers' reports, and takes them onto the ledger and the list of addresses.
+pub struct FeedbackService {
+    pub(crate) feedbacks: Arc<dyn Feedbacks>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    pub(crate) sightings: Arc<dyn SeenReports>,
+    pub(crate) directory: Arc<dyn Directory>,
+    /// Asked to unsubscribe whoever did so at the provider.
+    pub people: PeopleService,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// What reports are verified by; a provider without a key is not believed.
+    pub keys: Keys,
+    /// Where their certificates are had from.
+    pub(crate) pinned: Arc<Pinned>,
+    /// An address is suppressed after so many mails in a row that bounced softly.
+    pub soft_bounces: u64,
+}
+
+/// How long a report is remembered: longer than any provider tries.
+const REMEMBERED: TimeDelta = TimeDelta::days(7);
+/// Soft bounces of mails that are older say nothing of the mailbox today.
+const SOFT_BOUNCES_WITHIN: TimeDelta = TimeDelta::days(30);
+/// How many of a person's latest mails are looked at for one that was delivered.
+const LATEST: usize = 50;
+/// What is kept of a report that was seen.
+const SEEN: &str = "seen";
+
+impl FeedbackService {
+    /// Whether anything posted for a provider of this name could be verified.
+    pub fn expects(&self, provider: &str) -> Result<(), Error> {
+        self.hook(provider).map(|_| ())
+    }
+
+    fn hook(&self, provider: &str) -> Result<(&'static Provider, &[Vec<u8>]), Error> {
+        let provider = Provider::named(provider).ok_or(Error::UnknownProvider)?;
+        match self.keys.of(provider.name) {
+            [] => Err(Error::Unconfigured(provider.name)),
+            keys => Ok((provider, keys)),
+        }
+    }
+
+    /// Verifies what was posted for a provider of this name, and reads what it reports: by the key
+    /// of any account there, as brands may have their own. `header` gives a header's value by its
+    /// name in lower case; the body is as it came.
+    pub async fn verify<'a>(
+        &self,
+        provider: &str,
+        header: &'a dyn Fn(&str) -> Option<&'a str>,
+        body: &'a [u8],
+    ) -> Result<Reports, Error> {
+        let (provider, keys) = self.hook(provider)?;
+        let mut refused = Error::Unconfigured(provider.name);
+        for key in keys {
+            match self.verify_by(provider, key, header, body).await {
+                // None of the others fits either, or nobody can tell now.
+                Err(Error::Unverified(why)) => refused = Error::Unverified(why),
+                answer => return answer,
+            }
+        }
+        Err(refused)
+    }
+
+    async fn verify_by<'a>(
+        &self,
+        provider: &'static Provider,
+        key: &[u8],
+        header: &'a dyn Fn(&str) -> Option<&'a str>,
+        body: &'a [u8],
+    ) -> Result<Reports, Error> {
+        let at = self.clock.now();
+        let posted = |certificate| Posted {
+            header,
+            body,
+            certificate,
+        };
+        let place = provider.certificate;
+        let place = place
+            .map(|locate| locate(key, &posted(None), at))
+            .transpose()?;
+        let certificate = match &place {
+            Some(place) => Some(self.pinned.certificate(place).await?),
+            None => None,
+        };
+        let verified = (provider.hook)(key, &posted(certificate.clone()), at)?;
+        if let Some((place, certificate)) = place.zip(certificate) {
+            self.pinned.keep(place, certificate);
+        }
+        Ok(Reports {
+            provider,
+            at,
+            verified,
+        })
+    }
+
+    /// Takes what was verified. Can be repeated.
+    pub async fn take(&self, reports: Reports) -> Result<Reported, Error> {
+        let Reports {
+            provider,
+            at: now,
+            verified,
+        } = reports;
+        if let Some(once) = &verified.once {
+            self.bind(provider, once, now).await?;
+        }
+        if let Some(place) = &verified.confirm {
+            self.pinned.visit(place).await?;
+            tracing::info!(provider = provider.name, "reports were subscribed to");
+        }
+        let taken = self.note(provider, &verified.reports, now).await?;
+        let taken = Reported {
+            ignored: verified.ignored,
+            unreadable: verified.unreadable,
+            ..taken
+        };
+        tracing::info!(provider = provider.name, ?taken, "a provider reported");
+        if taken.unreadable > 0 {
+            tracing::warn!(
+                provider = provider.name,
+                "skipped {} reports that do not have the documented form",
+                taken.unreadable
+            );
+        }
+        Ok(taken)
+    }
+
+    /// Lets a token be used with what it first came with, and with nothing else.
+    async fn bind(
+        &self,
+        provider: &Provider,
+        once: &Once,
+        now: DateTime<Utc>,
+    ) -> Result<(), Error> {
+        let mark = (key(provider, "token", &once.token), once.with.clone());
+        // To the second before which it is refused as too old, and a margin.
+        let until = once.until + TimeDelta::minutes(10);
+        let bound = self.sightings.sight(&[mark], now, until).await?;
+        if bound.iter().all(|with| *with == once.with) {
+            return Ok(());
+        }
+        Err(Error::Unverified(
+            "the signature was used before, for another report".into(),
+        ))
+    }
+
+    async fn note(
+        &self,
+        provider: &Provider,
+        reports: &[Report],
+        now: DateTime<Utc>,
+    ) -> Result<Reported, Error> {
+        let mut taken = Reported::default();
+        let unseen = self.unseen(provider, reports, now, &mut taken).await?;
+        let rows = self.rows(&unseen).await?;
+        let found: Vec<(&Report, &Delivery)> = unseen
+            .iter()
+            .zip(&rows)
+            .filter_map(|(report, row)| Some((*report, row.as_ref()?)))
+            .collect();
+        taken.taken = found.len() as u64;
+        taken.not_ours = (unseen.len() - found.len()) as u64;
+
+        let noted = found.iter().map(|(report, row)| {
+            let at = whole_millis(report.at);
+            let news = report.news;
+            (row.id.clone(), Feedback { news, at })
+        });
+        let noted: Vec<_> = noted.collect();
+        self.feedbacks.note_feedback(&noted).await?;
+        for (report, _) in &found {
+            if report.news == ReportKind::Refused {
+                let why = report.detail.as_deref().unwrap_or("no reason");
+                tracing::warn!(
+                    provider = provider.name,
+                    "a receiver refused the sender or the content of an email: {why}"
+                );
+            }
+        }
+        let people = self.people(&found).await?;
+        let current = self.since_lifts(found, &people).await?;
+        self.unsubscribe(&current).await?;
+        let bad = self
+            .to_suppress(provider, &current, &people, now, &mut taken)
+            .await?;
+        self.suppressions.suppress(&bad).await?;
+        taken.suppressed = bad.len() as u64;
+
+        let seen = unseen
+            .iter()
+            .map(|report| (key(provider, "event", &report.id), SEEN.to_owned()));
+        let seen: Vec<_> = seen.collect();
+        self.sightings.sight(&seen, now, now + REMEMBERED).await?;
+        Ok(taken)
+    }
+
+    /// Leaves out what was seen before, here or earlier in the list.
+    async fn unseen<'a>(
+        &self,
+        provider: &Provider,
+        reports: &'a [Report],
+        now: DateTime<Utc>,
+        taken: &mut Reported,
+    ) -> Result<Vec<&'a Report>, Error> {
+        let keys: Vec<String> = reports
+            .iter()
+            .map(|report| key(provider, "event", &report.id))
+            .collect();
+        let seen = self.sightings.sighted(&keys, now).await?;
+        let mut here = HashSet::new();
+        let unseen: Vec<&Report> = reports
+            .iter()
+            .zip(&keys)
+            .zip(seen)
+            .filter(|((_, key), seen)| seen.is_none() && here.insert(key.as_str()))
+            .map(|((report, _), _)| report)
+            .collect();
+        taken.duplicates = (reports.len() - unseen.len()) as u64;
+        Ok(unseen)
+    }
+
+    /// The mail each report is about: by our own tag, or by the provider's id where no tag came
+    /// back.
+    async fn rows(&self, reports: &[&Report]) -> Result<Vec<Option<Delivery>>, Error> {
+        let tags: HashSet<Tag> = reports.iter().filter_map(|one| one.tag.clone()).collect();
+        let tags: Vec<Tag> = tags.into_iter().collect();
+        let by_tag = self.found(&DeliveryFilter::Tags(&tags)).await?.into_iter();
+        let by_tag: HashMap<Tag, Delivery> = by_tag.map(|row| (row.id.tag(), row)).collect();
+        let untagged = reports.iter().filter(|report| report.tag.is_none());
+        let ids = untagged.flat_map(|report| report.provider_ids.clone());
+        let ids: HashSet<String> = ids.filter(|id| !id.is_empty()).collect();
+        let ids: Vec<String> = ids.into_iter().collect();
+        let mut by_id: HashMap<String, Vec<Delivery>> = HashMap::new();
+        for row in self.found(&DeliveryFilter::ProviderIds(&ids)).await? {
+            let known_as = row.provider_id.clone().unwrap_or_default();
+            by_id.entry(known_as).or_default().push(row);
+        }
+        // None where several share an id, as where one call carried many mails.
+        by_id.retain(|_, rows| rows.len() == 1);
+        let row = |report: &&Report| match &report.tag {
+            Some(tag) => by_tag.get(tag).cloned(),
+            None => {
+                let mut known_as = report.provider_ids.iter();
+                known_as.find_map(|id| by_id.get(id)?.first().cloned())
+            }
+        };
+        Ok(reports.iter().map(row).collect())
+    }
+
+    async fn found(&self, which: &DeliveryFilter<'_>) -> Result<Vec<Delivery>, Error> {
+        match which {
+            DeliveryFilter::Tags([]) | DeliveryFilter::ProviderIds([]) => Ok(Vec::new()),
+            which => Ok(self.deliveries.find_deliveries(which, usize::MAX).await?),
+        }
+    }
+
+    /// Whoever unsubscribed at the provider wants no mail, at whatever address.
+    async fn unsubscribe(&self, found: &[(&Report, &Delivery)]) -> Result<(), Error> {
+        for (report, row) in found {
+            if report.news == ReportKind::Unsubscribed {
+                self.people.unsubscribe(&row.user).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the reports of events from before the last lift of their user's address.
+    async fn since_lifts<'a>(
+        &self,
+        found: Vec<(&'a Report, &'a Delivery)>,
+        people: &HashMap<UserId, User>,
+    ) -> Result<Vec<(&'a Report, &'a Delivery)>, Error> {
+        let address_of =
+            |row: &Delivery| people.get(&row.user)?.email.as_ref().map(Address::folded);
+        let addresses: HashSet<Address> = found
+            .iter()
+            .filter_map(|(_, row)| address_of(row))
+            .collect();
+        let addresses: Vec<Address> = addresses.into_iter().collect();
+        let lifts = self.suppressions.lifts(&addresses).await?;
+        let lifts: HashMap<Address, Option<DateTime<Utc>>> =
+            addresses.into_iter().zip(lifts).collect();
+        let is_current = |(report, row): &(&Report, &Delivery)| {
+            let lifted = address_of(row).and_then(|address| lifts[&address]);
+            lifted.is_none_or(|lifted| whole_millis(report.at) > lifted)
+        };
+        Ok(found.into_iter().filter(is_current).collect())
+    }
+
+    /// Returns the addresses that these reports suppress.
+    async fn to_suppress(
+        &self,
+        provider: &Provider,
+        found: &[(&Report, &Delivery)],
+        people: &HashMap<UserId, User>,
+        now: DateTime<Utc>,
+        taken: &mut Reported,
+    ) -> Result<Vec<Suppression>, Error> {
+        let worst = worst(found);
+        let mut suppressions = Vec::new();
+        for (report, row) in found {
+            if !report.news.concerns_address() {
+                continue;
+            }
+            let person = people.get(&row.user);
+            let Some(address) = person.and_then(|person| person.email.as_ref()) else {
+                continue;
+            };
+            let mailed = report.recipient.as_ref().map(Address::folded);
+            if mailed.is_some_and(|mailed| mailed != address.folded()) {
+                taken.moved += 1;
+                continue;
+            }
+            let reason = match report.news {
+                ReportKind::Delivered | ReportKind::Refused => continue,
+                ReportKind::Delayed if worst[&row.id] > ReportKind::Delayed => continue,
+                ReportKind::Delayed => {
+                    let count = self.soft_bounce(address, report, row, now).await?;
+                    if count < self.soft_bounces {
+                        continue;
+                    }
+                    Reason::SoftBounces
+                }
+                ReportKind::Unsubscribed => Reason::Unsubscribe,
+                ReportKind::Bounced => Reason::HardBounce,
+                ReportKind::Complained => Reason::Complaint,
+            };
+            let source = provider.name;
+            let suppression = Suppression::new(address, reason, report.at, source);
+            suppressions.push(suppression.detailed(report.detail.as_deref()));
+        }
+        Ok(suppressions)
+    }
+
+    /// The users whom all reports but those of delivered and refused emails concern.
+    async fn people(&self, of: &[(&Report, &Delivery)]) -> Result<HashMap<UserId, User>, Error> {
+        let of = of
+            .iter()
+            .filter(|(report, _)| report.news.concerns_address());
+        let mut ids: Vec<UserId> = of.map(|(_, row)| row.user.clone()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let found = self.directory.users(&ids).await?.into_iter().flatten();
+        Ok(found.map(|user| (user.id.clone(), user)).collect())
+    }
+
+    /// Notes a soft bounce, and says how many mails in a row bounced so: lately, and since one of
+    /// them was delivered.
+    async fn soft_bounce(
+        &self,
+        address: &Address,
+        report: &Report,
+        row: &Delivery,
+        now: DateTime<Utc>,
+    ) -> Result<u64, Error> {
+        let theirs = DeliveryFilter::User(&row.user);
+        let latest = self.deliveries.find_deliveries(&theirs, LATEST).await?;
+        let delivered = latest.iter().filter_map(|row| row.feedback);
+        let delivered = delivered.filter(|heard| heard.news == ReportKind::Delivered);
+        let delivered = delivered.map(|heard| heard.at + TimeDelta::milliseconds(1));
+        let since = delivered.fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
+        let at = whole_millis(report.at);
+        let noted = self.suppressions.soft_bounce(address, &row.id, at, since);
+        Ok(noted.await?)
+    }
+}
+
+/// The worst that is known of each mail, with what is reported now.
+fn worst(found: &[(&Report, &Delivery)]) -> HashMap<DeliveryId, ReportKind> {
+    let mut worst = HashMap::new();
+    for (report, row) in found {
+        let known = row.feedback.map_or(report.news, |heard| heard.news);
+        let news = report.news.max(known);
+        let entry = worst.entry(row.id.clone()).or_insert(news);
+        *entry = news.max(*entry);
+    }
+    worst
+}
+
+/// As times are kept.
+fn whole_millis(time: DateTime<Utc>) -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(time.timestamp_millis()).unwrap_or(time)
+}
+
+/// What is remembered of a name that a provider gave: short, whatever it gave, and telling nobody
+/// anything.
+fn key(provider: &Provider, what: &str, name: &str) -> String {
+    let digits = hex::encode(&Sha256::digest(name.as_bytes())[..20]);
+    format!("{what}:{}:{digits}", provider.name)
+}

@@ -1,0 +1,5 @@
+//! Accepts events, objects and retractions.
+
+pub mod notify;
+pub mod objects;
+pub mod retract;

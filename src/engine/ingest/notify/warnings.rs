@@ -1,0 +1,53 @@
+//! What explains that people will not see an event that was accepted.
+//!
+//! The rule: it only reads, and keeps nothing out: records, objects and followers may come later.
+
+use std::sync::Arc;
+
+use super::Request;
+use crate::domain::{ObjectKey, Policies, Selector};
+use crate::engine::Result;
+use crate::engine::directory::unknown::{Known, Named};
+use crate::store::{Directory, Objects, PeopleFilter};
+
+/// Finds out who will not see an event, and why.
+pub struct Warnings {
+    pub(crate) known: Known,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) policies: Arc<Policies>,
+}
+
+impl Warnings {
+    /// A sentence for each reason, and what to do where something can be done.
+    pub async fn of(&self, request: &Request) -> Result<Vec<String>> {
+        let unknown = self.known.of(&[Named::from(request)]).await?;
+        let told = unknown
+            .iter()
+            .flat_map(|unknown| unknown.warnings(&self.policies));
+        let mut warnings: Vec<String> = told.collect();
+        let model = self.policies.of(&request.kind).model.as_ref();
+        let keys: Vec<ObjectKey> = request
+            .objects
+            .iter()
+            .map(|object| ObjectKey::new(model, object))
+            .collect();
+        let withdrawn = self.objects.objects(&keys).await?.into_iter().flatten();
+        for object in withdrawn.filter(|object| !object.notifiable) {
+            warnings.push(format!(
+                "{:?} is withdrawn: nobody is shown or mailed it",
+                object.key
+            ));
+        }
+        if let Selector::FollowersOf(keys) = &request.audience.to
+            && let [key] = &keys[..]
+        {
+            let following = PeopleFilter::Follow(key);
+            let found = self.directory.find_people(&following, None, 1).await?;
+            if found.is_empty() {
+                warnings.push(format!("nobody follows {key}"));
+            }
+        }
+        Ok(warnings)
+    }
+}

@@ -1,0 +1,96 @@
+//! Records that a worker runs, and when digests last ran, so that `status` can say it.
+//!
+//! All workers share one note. A worker writes it every [`BEAT`]; after [`SILENT`] without a write,
+//! no worker counts as running.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+use crate::engine::Result;
+use crate::store::Notes;
+use crate::wire::status::{DigestActivity, WorkerActivity};
+
+/// Time between two heartbeats of a worker.
+pub const BEAT: TimeDelta = TimeDelta::seconds(10);
+/// Time after which a worker without a heartbeat counts as dead.
+const SILENT: TimeDelta = TimeDelta::seconds(60);
+
+const WORKER: &str = "activity-worker";
+const DIGEST: &str = "activity-digest";
+
+/// Writes and reads the activity of all processes.
+pub struct Activity {
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// This process, as its leases name it.
+    pub owner: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Beat {
+    at: DateTime<Utc>,
+    owner: String,
+    stopped: bool,
+}
+
+impl Activity {
+    /// Records that this process works now.
+    pub async fn beat(&self) -> Result<()> {
+        self.write_beat(false).await
+    }
+
+    /// Records that this process has stopped, unless another worker has written since.
+    pub async fn stop(&self) -> Result<()> {
+        self.write_beat(true).await
+    }
+
+    async fn write_beat(&self, stopped: bool) -> Result<()> {
+        let read = self.notes.note(WORKER).await?;
+        let last: Option<Beat> = read.as_deref().and_then(parse);
+        let at = self.clock.now();
+        let others = last
+            .is_some_and(|last| last.owner != self.owner && !last.stopped && at - last.at < SILENT);
+        if stopped && others {
+            return Ok(());
+        }
+        let owner = self.owner.clone();
+        self.write(WORKER, read.as_deref(), &Beat { at, owner, stopped })
+            .await
+    }
+
+    /// Records a run of digests.
+    pub async fn record_digests(&self, run: &DigestActivity) -> Result<()> {
+        let read = self.notes.note(DIGEST).await?;
+        self.write(DIGEST, read.as_deref(), run).await
+    }
+
+    /// Replaces a note, unless another process has changed it since: that one is as recent.
+    async fn write(&self, name: &str, read: Option<&str>, value: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(value).unwrap_or_default();
+        self.notes.swap_note(name, read, Some(&text)).await?;
+        Ok(())
+    }
+
+    /// Returns when a worker was last active and whether one runs; `None` if none ever did.
+    pub async fn worker(&self) -> Result<Option<WorkerActivity>> {
+        let last: Option<Beat> = self.notes.note(WORKER).await?.as_deref().and_then(parse);
+        let now = self.clock.now();
+        Ok(last.map(|last| WorkerActivity {
+            running: !last.stopped && now - last.at < SILENT,
+            seen: last.at,
+        }))
+    }
+
+    /// Returns the last run of digests; `None` if there was none.
+    pub async fn digests(&self) -> Result<Option<DigestActivity>> {
+        Ok(self.notes.note(DIGEST).await?.as_deref().and_then(parse))
+    }
+}
+
+/// A note that another version wrote in another form counts as absent: the next one replaces it.
+fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}

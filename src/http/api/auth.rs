@@ -1,0 +1,148 @@
+//! Identifies the caller: an application by its server key, or a user by a token.
+//!
+//! Every request under `/v1` needs one of the two (P8); [`super::guard`] decides what it opens. No
+//! key, no token and no wrong value of either is logged or repeated in an answer.
+
+use std::sync::Arc;
+
+use actix_web::body::{BoxBody, EitherBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header;
+use actix_web::middleware::Next;
+use actix_web::{Error, HttpMessage, web};
+use chrono::{DateTime, Utc};
+
+use super::limits::Limits;
+use super::problem::{Code, Problem};
+use crate::app::App;
+use crate::clock::Clock;
+use crate::domain::{KeyName, Scope, UserId};
+use crate::engine::access::keys::KeyRing;
+use crate::engine::access::tokens::{Opened, Refused, Tokens};
+
+/// Who sent the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// An application.
+    Key {
+        /// Its key's name; `None` is the configured key.
+        name: Option<KeyName>,
+        /// The scope of the key.
+        scope: Scope,
+    },
+    /// A user, by a token that their application signed.
+    Person {
+        /// The user of the token.
+        user: UserId,
+        /// When the token ends.
+        until: DateTime<Utc>,
+        /// When it was issued.
+        issued: DateTime<Utc>,
+    },
+}
+
+impl Caller {
+    fn of(opened: Opened) -> Self {
+        let Opened {
+            user,
+            until,
+            issued,
+        } = opened;
+        Self::Person {
+            user,
+            until,
+            issued,
+        }
+    }
+
+    /// Rejects a token that was issued to an earlier user of its id.
+    pub(super) async fn check_start(&self, app: &App) -> Result<(), Problem> {
+        let Self::Person { user, issued, .. } = self else {
+            return Ok(());
+        };
+        let start = app.starts().of(user).await?;
+        if start.is_some_and(|start| start.rejects(*issued)) {
+            let why = Refused::EarlierUser.to_string();
+            return Err(Problem::new(Code::Unauthorized, why).at("header Authorization"));
+        }
+        Ok(())
+    }
+}
+
+/// Identifies callers and limits their rates.
+pub(super) struct Door {
+    ring: KeyRing,
+    tokens: Tokens,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+}
+
+impl Door {
+    /// Returns the door of this process's API, with the configured key.
+    pub(super) fn of(app: &App, key: &str) -> Self {
+        let server = &app.config.server;
+        Self {
+            ring: app.key_ring(key),
+            tokens: app.tokens(),
+            limits: Limits::new(server.rate_limit_key, server.rate_limit_token),
+            clock: app.clock.clone(),
+        }
+    }
+
+    async fn caller(&self, req: &ServiceRequest) -> Result<Caller, Problem> {
+        let refused =
+            |why: String| Problem::new(Code::Unauthorized, why).at("header Authorization");
+        let given = bearer(req).ok_or_else(|| {
+            refused("the server key is missing; send it, or a user token, as \"Authorization: Bearer KEY\"".into())
+        })?;
+        if let Some(entry) = self.ring.entry(given).await? {
+            return Ok(Caller::Key {
+                name: entry.name,
+                scope: entry.scope,
+            });
+        }
+        match std::str::from_utf8(given) {
+            Ok(text) if Tokens::is_like_one(text) => {
+                let opened = self.tokens.open(text, self.clock.now());
+                opened
+                    .map(Caller::of)
+                    .map_err(|why| refused(why.to_string()))
+            }
+            _ => Err(refused(
+                "this server key is not known here: it is mistyped, or was revoked".into(),
+            )),
+        }
+    }
+}
+
+/// Passes requests of known callers within their rate limits.
+pub(super) async fn require<B: MessageBody>(
+    door: web::Data<Door>,
+    req: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
+    let caller = match door.caller(&req).await {
+        Ok(caller) => caller,
+        Err(problem) => return Ok(req.error_response(problem).map_into_right_body()),
+    };
+    let standing = door.limits.ask(&caller);
+    let mut response = match standing.as_ref().and_then(|standing| standing.problem()) {
+        Some(problem) => req.error_response(problem).map_into_right_body(),
+        None => {
+            req.extensions_mut().insert(caller);
+            next.call(req).await?.map_into_left_body()
+        }
+    };
+    if let Some(standing) = standing {
+        standing.tell(response.headers_mut());
+    }
+    Ok(response)
+}
+
+fn bearer(req: &ServiceRequest) -> Option<&[u8]> {
+    let value = req.headers().get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, rest) = value.split_at_checked("Bearer ".len())?;
+    scheme
+        .eq_ignore_ascii_case(b"Bearer ")
+        .then(|| rest.trim_ascii())
+}

@@ -1,0 +1,97 @@
+//! What Prometheus reads: to server keys beside the API, and without a key at an address of its own
+//! (`metrics.listen`), which is all that a worker serves.
+//!
+//! The rule: what is told names nobody ([`crate::metrics`]), and the answer comes soon, whatever
+//! the store does ([`crate::operate::scrape`]).
+
+use std::net::{SocketAddr, TcpListener};
+
+use actix_web::http::header;
+use actix_web::web::{self, Data};
+use actix_web::{HttpResponse, HttpServer};
+use anyhow::Context;
+use tokio::sync::watch;
+
+use super::problem::{Code, Problem};
+use super::uri::NoQuery;
+use super::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, health, listen, not_found};
+use crate::app::App;
+use crate::metrics::CONTENT_TYPE;
+
+/// Those who watch are few.
+const CONNECTIONS: usize = 64;
+
+/// `GET /metrics`
+pub(super) async fn get(_: NoQuery, app: Data<App>) -> Result<HttpResponse, Problem> {
+    let text = app.scrape().text().await.map_err(|error| {
+        let mut problem = Problem::new(Code::Internal, "the metrics cannot be written");
+        problem.cause = Some(error.to_string());
+        problem
+    })?;
+    Ok(HttpResponse::Ok()
+        .content_type(CONTENT_TYPE)
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .body(text))
+}
+
+fn is_in_use(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::AddrInUse)
+}
+
+/// The address of its own at which metrics are told, and not told yet.
+pub struct Watched {
+    /// Where; with the port that was chosen, where port 0 was asked for.
+    pub addr: SocketAddr,
+    listener: TcpListener,
+    app: App,
+}
+
+impl Watched {
+    /// Takes the configured address, if one is and no other process has it. Needs a Tokio runtime.
+    pub fn bind(app: &App) -> anyhow::Result<Option<Self>> {
+        let Some(wanted) = app.config.watch.metrics else {
+            return Ok(None);
+        };
+        let listening = match listen(wanted) {
+            Err(error) if is_in_use(&error) => {
+                tracing::warn!(
+                    "metrics: another process listens on {wanted} (metrics.listen), so this one \
+                     serves none; set TIDINGS_METRICS_LISTEN to an address of its own"
+                );
+                return Ok(None);
+            }
+            listening => listening?,
+        };
+        Ok(Some(Self {
+            addr: listening.addr,
+            listener: listening.listener,
+            app: app.clone(),
+        }))
+    }
+
+    /// Tells metrics until `stop` turns true.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+        let app = Data::new(self.app);
+        let server = HttpServer::new(move || {
+            actix_web::App::new()
+                .app_data(app.clone())
+                .route("/metrics", web::get().to(get))
+                .route("/healthz", web::get().to(health::alive))
+                .default_service(web::to(not_found))
+        });
+        let server = server
+            .workers(1)
+            .max_connections(CONNECTIONS)
+            .client_request_timeout(HEAD_PATIENCE)
+            .client_disconnect_timeout(LEAVE_PATIENCE)
+            .keep_alive(KEEP_ALIVE)
+            .shutdown_timeout(1)
+            .shutdown_signal(async move {
+                // An error says that the sender is gone: a reason to stop as well.
+                let _told = stop.wait_for(|stop| *stop).await;
+            });
+        let server = server.listen(self.listener).context("listening")?.run();
+        server.await.context("telling metrics")
+    }
+}

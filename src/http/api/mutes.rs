@@ -1,0 +1,59 @@
+//! What people muted: a thread, a document, what they follow.
+//!
+//! The rule (P10): a subject is any name, and need not be known: it may be what is to come. What a
+//! mute means is [`crate::domain::Mutes`]'s to say.
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+
+use super::body;
+use super::problem::Problem;
+use super::uri::{NoQuery, segment};
+use super::users::unknown;
+use crate::app::App;
+use crate::domain::{Subject, UserId};
+use crate::engine::directory::people::MuteInput;
+use crate::wire::user::MutesView;
+
+/// `GET /v1/users/{id}/mutes`
+pub(super) async fn list(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let id: UserId = segment(&req, "id")?;
+    let user = app.people().get(&id).await?;
+    let user = user.ok_or_else(|| unknown(&id))?;
+    let mutes = MutesView::of(&user.mutes, app.clock.now());
+    Ok(HttpResponse::Ok().json(mutes))
+}
+
+/// `PUT /v1/users/{id}/mutes/{subject}`
+pub(super) async fn put(
+    _: NoQuery,
+    req: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let (id, subject): (UserId, Subject) = (segment(&req, "id")?, segment(&req, "subject")?);
+    let body = body::read(&req, payload, body::LIMIT).await?;
+    let mute = match body.trim_ascii() {
+        [] => MuteInput::default(),
+        _ => body::aside(body, body::one).await?,
+    };
+    let user = app.people().mute(&id, &subject, mute).await?;
+    user.ok_or_else(|| unknown(&id))?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// `DELETE /v1/users/{id}/mutes/{subject}`
+pub(super) async fn delete(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let (id, subject): (UserId, Subject) = (segment(&req, "id")?, segment(&req, "subject")?);
+    let user = app.people().unmute(&id, &subject).await?;
+    user.ok_or_else(|| unknown(&id))?;
+    Ok(HttpResponse::NoContent().finish())
+}

@@ -1,0 +1,302 @@
+//! A user's feed counts as a stream of server-sent events.
+//!
+//! Each event holds the current counts, with the cursor as its id, so a client resumes without a
+//! log. A stream reads the counts after a change notice for its user, and every 30 seconds at a
+//! moment of its own. `feed.streams` bounds the streams, [`OF_ONE`] those of one user, and
+//! [`LOOKS`] and [`ROUNDS`] the concurrent reads. Start with [`Live::next`].
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use actix_web::http::{Method, header};
+use actix_web::web::{Bytes, Data};
+use actix_web::{HttpMessage, HttpRequest, HttpResponse};
+use futures::stream;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+use super::auth::Caller;
+use super::problem::{Code, Problem};
+use super::uri::{NoQuery, segment};
+use crate::app::App;
+use crate::domain::{PokeKey, UserId};
+use crate::engine::feed::polls::Waiting;
+
+/// The largest number of streams per user and process. One more ends the oldest.
+const OF_ONE: usize = 5;
+/// Concurrent reads of feeds that may have changed, and of feeds without a change notice.
+const LOOKS: usize = 16;
+const ROUNDS: usize = 4;
+/// The longest silence of a stream: a comment follows. Proxies cut silent connections, some after
+/// 20 seconds.
+const BEAT: Duration = Duration::from_secs(15);
+/// The lifetime of a stream that a server key opened.
+const OF_A_KEY: Duration = Duration::from_secs(600);
+/// Change notices within this time cause one read.
+const TOGETHER: Duration = Duration::from_millis(50);
+/// The longest time between two reads of a feed, and the wait after a failed read.
+const LATEST: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// All streams of a process.
+pub(super) struct Streams {
+    places: Arc<Semaphore>,
+    looks: Arc<Semaphore>,
+    rounds: Arc<Semaphore>,
+    /// Whether the last read failed.
+    fails: AtomicBool,
+    of: Mutex<HashMap<UserId, VecDeque<Arc<Notify>>>>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Streams {
+    pub(super) fn new(most: usize, stop: watch::Receiver<bool>) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(most)),
+            looks: Arc::new(Semaphore::new(LOOKS)),
+            rounds: Arc::new(Semaphore::new(ROUNDS)),
+            fails: AtomicBool::new(false),
+            of: Mutex::default(),
+            stop,
+        }
+    }
+
+    fn of(&self) -> MutexGuard<'_, HashMap<UserId, VecDeque<Arc<Notify>>>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of one stream.
+struct Place {
+    streams: Data<Streams>,
+    user: UserId,
+    /// Notified when a newer stream takes this place.
+    over: Arc<Notify>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Place {
+    fn take(streams: Data<Streams>, user: UserId) -> Result<Self, Problem> {
+        let place = Arc::clone(&streams.places).try_acquire_owned();
+        let place = place.map_err(|_| {
+            let detail =
+                "this server has as many streams as it serves; poll the feed, and try again later";
+            Problem::new(Code::TooManyStreams, detail)
+        })?;
+        let over = Arc::new(Notify::new());
+        {
+            let mut of = streams.of();
+            let theirs = of.entry(user.clone()).or_default();
+            theirs.push_back(Arc::clone(&over));
+            // Most extra streams belong to closed pages: a server notices a closed page late.
+            if theirs.len() > OF_ONE
+                && let Some(oldest) = theirs.pop_front()
+            {
+                oldest.notify_one();
+            }
+        }
+        Ok(Self {
+            streams,
+            user,
+            over,
+            _place: place,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut of = self.streams.of();
+        if let Some(theirs) = of.get_mut(&self.user) {
+            theirs.retain(|over| !Arc::ptr_eq(over, &self.over));
+            if theirs.is_empty() {
+                of.remove(&self.user);
+            }
+        }
+    }
+}
+
+/// An open stream.
+struct Live {
+    app: Data<App>,
+    place: Place,
+    news: Waiting,
+    stop: watch::Receiver<bool>,
+    /// When the stream ends. The client opens it again.
+    end: Instant,
+    /// Who opened it.
+    caller: Option<Caller>,
+    /// The last counts that were sent.
+    told: Vec<u8>,
+    /// When the next comment and the next read are due.
+    beat: Instant,
+    look: Instant,
+    /// Whether a change notice caused the next read.
+    called: bool,
+    /// The wait after that read, without a change notice.
+    next: Duration,
+}
+
+/// `GET /v1/users/{id}/feed/stream`
+pub(super) async fn stream(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+    streams: Data<Streams>,
+) -> Result<HttpResponse, Problem> {
+    let user: UserId = segment(&req, "id")?;
+    let mut response = HttpResponse::Ok();
+    response
+        .content_type("text/event-stream")
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        // nginx would buffer the events.
+        .insert_header(("X-Accel-Buffering", "no"));
+    if req.method() == Method::HEAD {
+        return Ok(response.finish());
+    }
+    let now = Instant::now();
+    let live = Live {
+        called: true,
+        next: moment(&user),
+        news: app.polls().wait_for(&user),
+        stop: streams.stop.clone(),
+        end: now + lasts(&req, &app),
+        caller: req.extensions().get::<Caller>().cloned(),
+        place: Place::take(streams, user)?,
+        app,
+        told: Vec::new(),
+        beat: now + BEAT,
+        look: now,
+    };
+    let said = stream::unfold(live, |mut live| async move {
+        let said = live.next().await?;
+        Some((Ok::<_, actix_web::Error>(said), live))
+    });
+    Ok(response.streaming(Box::pin(said)))
+}
+
+/// This user's offset within [`LATEST`], so that streams that open together do not read together.
+fn moment(user: &UserId) -> Duration {
+    let among = LATEST.as_millis() as u32;
+    Duration::from_millis(u64::from(PokeKey::of(user.as_str()).0 % among))
+}
+
+/// The longest lifetime: that of the token. A key may be revoked, so its streams end earlier.
+fn lasts(req: &HttpRequest, app: &App) -> Duration {
+    match req.extensions().get::<Caller>() {
+        Some(Caller::Person { until, .. }) => {
+            (*until - app.clock.now()).to_std().unwrap_or_default()
+        }
+        Some(Caller::Key { .. }) | None => OF_A_KEY,
+    }
+}
+
+impl Live {
+    /// Returns the next event or comment; `None` at the end of the stream.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let is_due = self.look <= Instant::now();
+            let streams = &self.place.streams;
+            let line = match self.called {
+                true => Arc::clone(&streams.looks),
+                false => Arc::clone(&streams.rounds),
+            };
+            let turn = tokio::select! {
+                _ = self.stop.wait_for(|stop| *stop) => return None,
+                () = tokio::time::sleep_until(self.end) => return None,
+                () = self.place.over.notified() => return None,
+                // A stream that already waits for its turn ignores further notices.
+                () = self.news.news(), if !(is_due && self.called) => {
+                    tokio::time::sleep(TOGETHER).await;
+                    (self.look, self.called) = (Instant::now(), true);
+                    continue;
+                }
+                () = tokio::time::sleep_until(self.look), if !is_due => continue,
+                turn = line.acquire_owned(), if is_due => {
+                    turn.expect("nobody closes this semaphore")
+                }
+                () = tokio::time::sleep_until(self.beat) => {
+                    self.beat = Instant::now() + BEAT;
+                    return Some(Bytes::from_static(b":\n\n"));
+                }
+            };
+            self.called = false;
+            self.look = Instant::now() + std::mem::replace(&mut self.next, LATEST);
+            if self.is_of_earlier_user().await {
+                return None;
+            }
+            let event = self.event().await;
+            drop(turn);
+            if let Some(event) = event {
+                self.beat = Instant::now() + BEAT;
+                return Some(event);
+            }
+        }
+    }
+
+    /// Returns whether its token was issued to an earlier user of the id. While the store is away
+    /// the stream says nothing, so it stays open.
+    async fn is_of_earlier_user(&self) -> bool {
+        let Some(caller) = &self.caller else {
+            return false;
+        };
+        let checked = caller.check_start(&self.app).await;
+        matches!(checked, Err(problem) if problem.code == Code::Unauthorized)
+    }
+
+    /// Returns the counts as an event, if they differ from the last ones.
+    async fn event(&mut self) -> Option<Bytes> {
+        let streams = &self.place.streams;
+        let counts = self.app.feeds().counts(&self.place.user, false).await;
+        let counts = match counts {
+            Ok(counts) => {
+                streams.fails.store(false, Ordering::Relaxed);
+                counts.answer
+            }
+            Err(error) => {
+                // Logged once for all streams.
+                if !streams.fails.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "streams cannot tell how feeds stand, and look again");
+                }
+                (self.look, self.called) = (Instant::now() + AGAIN, true);
+                return None;
+            }
+        };
+        let data = serde_json::to_vec(&counts).expect("what is on the wire is always JSON");
+        if data == self.told {
+            return None;
+        }
+        let mut event = format!("id: {}\ndata: ", counts.cursor).into_bytes();
+        event.extend(&data);
+        event.extend(b"\n\n");
+        self.told = data;
+        Some(event.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_that_waits_twenty_seconds_does_not_cut_a_silent_stream() {
+        assert!(BEAT <= Duration::from_secs(15), "{BEAT:?}");
+    }
+
+    #[test]
+    fn feeds_that_nothing_was_heard_of_are_looked_at_evenly() {
+        let mut in_each_second = [0; 30];
+        for n in 0..30_000 {
+            let moment = moment(&UserId::stored(format!("user-{n}")));
+            in_each_second[moment.as_secs() as usize] += 1;
+        }
+
+        let evenly = 850..1_150;
+        assert!(
+            in_each_second.iter().all(|n| evenly.contains(n)),
+            "{in_each_second:?}"
+        );
+    }
+}

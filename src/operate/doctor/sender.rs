@@ -1,0 +1,136 @@
+//! What the DNS says of the sender's domain: the thin part, which looks up what [`spf`], [`dkim`]
+//! and [`dmarc`] judge.
+//!
+//! The rule: a name server that cannot say makes a look `unchecked`; only what it did say is
+//! judged.
+
+use super::dkim::{self, DKIM};
+use super::dmarc::{self, DMARC};
+use super::spf::{self, Bounces, Cost, MOST_LOOKUPS, SPF};
+use super::{Departure, Doctor, Finding, LEFT, Outside};
+use crate::operate::probe::Names;
+
+impl Doctor {
+    pub(super) async fn spf(&self) -> Finding {
+        self.asking(SPF, |names| self.look_at_spf(names)).await
+    }
+
+    pub(super) async fn dmarc(&self) -> Finding {
+        self.asking(DMARC, |names| self.look_at_dmarc(names)).await
+    }
+
+    /// Looks at the key that mails are signed with here, at those that the provider named, or else
+    /// at the one that is configured.
+    pub(super) async fn dkim(&self, named: &[String]) -> Vec<Finding> {
+        if let Some((place, record)) = &self.setup.dkim {
+            let look = |names| self.look_at_own_key(names, place, record);
+            let found = self.asking(DKIM, look).await;
+            return vec![dkim::or_to_publish(found, place, record)];
+        }
+        let domain = self.setup.from.domain();
+        let configured = self.setup.dkim_selector.iter();
+        let configured = configured.map(|selector| format!("{selector}._domainkey.{domain}"));
+        let places: Vec<String> = match named {
+            [] => configured.collect(),
+            named => named.to_vec(),
+        };
+        if places.is_empty() {
+            let why = self.unasked().unwrap_or(
+                "the provider does not say what it signs with; mail.dkim_selector can say it",
+            );
+            return vec![Finding::unchecked(DKIM, why)];
+        }
+        let looks = places.iter().map(|place| {
+            self.asking(DKIM, move |names| async move {
+                Ok(dkim::judge(place, &names.texts(place).await?))
+            })
+        });
+        futures::future::join_all(looks).await
+    }
+
+    /// Why the DNS is not asked at all, if it is not.
+    fn unasked(&self) -> Option<&'static str> {
+        match (self.look.outside, &self.setup.departure) {
+            (Outside::Leave, _) => Some(LEFT),
+            (Outside::Look, Departure::Outbox) => Some("nothing leaves: mails become files"),
+            (Outside::Look, Departure::Provider { .. }) => None,
+        }
+    }
+
+    async fn asking<'a, F>(
+        &'a self,
+        check: &'static str,
+        look: impl FnOnce(&'a Names) -> F,
+    ) -> Finding
+    where
+        F: Future<Output = Result<Finding, String>>,
+    {
+        if let Some(why) = self.unasked() {
+            return Finding::unchecked(check, why);
+        }
+        let names = match &self.names {
+            Ok(names) => names,
+            Err(why) => return Finding::unchecked(check, why),
+        };
+        let found = self.within(look(names), Err).await;
+        found.unwrap_or_else(|why| Finding::unchecked(check, why))
+    }
+
+    async fn look_at_own_key(
+        &self,
+        names: &Names,
+        place: &str,
+        record: &str,
+    ) -> Result<Finding, String> {
+        Ok(dkim::judge_own(place, &names.texts(place).await?, record))
+    }
+
+    async fn look_at_spf(&self, names: &Names) -> Result<Finding, String> {
+        let ours = match &self.setup.departure {
+            Departure::Provider { bounces, .. } => bounces.as_deref(),
+            Departure::Outbox => None,
+        };
+        let (domain, bounces) = match ours {
+            Some(domain) => (domain, Bounces::Here),
+            None => (self.setup.from.domain(), Bounces::Elsewhere),
+        };
+        let texts = names.texts(domain).await?;
+        let [text] = spf::records(&texts)[..] else {
+            let records = spf::records(&texts).len();
+            return Ok(spf::judge_absent(domain, records, bounces));
+        };
+        let record = spf::read(text);
+        let cost = cost(names, &record).await?;
+        Ok(spf::judge(domain, text, &record, &cost))
+    }
+
+    async fn look_at_dmarc(&self, names: &Names) -> Result<Finding, String> {
+        let domain = self.setup.from.domain();
+        for place in dmarc::places(domain) {
+            let texts = names.texts(&format!("_dmarc.{place}")).await?;
+            let records = dmarc::records(&texts);
+            if !records.is_empty() {
+                return Ok(dmarc::judge(domain, Some((&place, &records))));
+            }
+        }
+        Ok(dmarc::judge(domain, None))
+    }
+}
+
+/// Follows a record to all that it brings in, no further than is allowed.
+async fn cost(names: &Names, record: &spf::Record) -> Result<Cost, String> {
+    let mut lookups = record.lookups;
+    let mut open = record.brings.clone();
+    while let Some(domain) = open.pop()
+        && lookups <= MOST_LOOKUPS
+    {
+        let texts = names.texts(&domain).await?;
+        let [text] = spf::records(&texts)[..] else {
+            return Ok(Cost::Broken(domain));
+        };
+        let brought = spf::read(text);
+        lookups += brought.lookups;
+        open.extend(brought.brings);
+    }
+    Ok(Cost::Lookups(lookups))
+}

@@ -1,0 +1,173 @@
+//! What a scrape of metrics is told: what this process has counted, and what the store says is to
+//! be done.
+//!
+//! The rule: a scrape is answered in any case, and soon. The store is asked at most once in a
+//! while. Where it takes long, what it said last is told, and that it is away; it is waited for
+//! behind the scrape, so that the next one tells what it said.
+
+use std::sync::{Arc, Mutex as Held, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::sync::Mutex;
+
+use crate::clock::Clock;
+use crate::domain::Pause;
+use crate::engine::Result;
+use crate::engine::digest::owed::OwedDays;
+use crate::metrics::{Gauges, Known, Metrics, Pile};
+use crate::store::{self, Diagnostics, Notes, Outstanding};
+
+/// For how long an answer of the store is told again.
+const FRESH: TimeDelta = TimeDelta::seconds(5);
+/// How long a scrape waits for the store.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it is waited for behind the scrape.
+const GIVE_UP: Duration = Duration::from_secs(30);
+/// A store that takes longer than a scrape waits is not away if it said something so lately.
+const LATELY: TimeDelta = TimeDelta::minutes(2);
+/// Things that wait are counted up to here.
+const MOST: u64 = 10_000;
+
+/// What the store said last; one for all scrapes of a process.
+#[derive(Default)]
+pub struct Lately {
+    /// Whoever asks the store holds it, so that nobody else does.
+    asking: Arc<Mutex<()>>,
+    heard: Held<Heard>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    said: Option<Said>,
+    /// Whether it said something when it was asked last.
+    answered: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Said {
+    at: DateTime<Utc>,
+    outstanding: Outstanding,
+    /// When the oldest day began that has left the window and of which somebody may be owed.
+    owed: Option<DateTime<Utc>>,
+    owed_events: u64,
+    blocked_events: u64,
+    expired_events: (u64, u64),
+    paused: bool,
+}
+
+/// Answers scrapes.
+#[derive(Clone)]
+pub struct Scrape {
+    pub(crate) metrics: Metrics,
+    pub(crate) diagnostics: Arc<dyn Diagnostics>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) owed: OwedDays,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) lately: Arc<Lately>,
+}
+
+impl Scrape {
+    /// All metrics, in the text that Prometheus reads.
+    pub async fn text(&self) -> std::result::Result<String, std::fmt::Error> {
+        let gauges = self.gauges().await;
+        self.metrics.text(&gauges)
+    }
+
+    async fn gauges(&self) -> Gauges {
+        let asking = &self.lately.asking;
+        if !self.is_fresh()
+            && let Ok(turn) = asking.clone().try_lock_owned()
+        {
+            let scrape = self.clone();
+            tokio::spawn(async move {
+                let _turn = turn;
+                let asked = tokio::time::timeout(GIVE_UP, scrape.ask()).await;
+                let failed = match asked {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => format!("the store took more than {GIVE_UP:?}"),
+                };
+                scrape.heard().answered = false;
+                tracing::warn!(error = failed, "metrics tell what the store said before");
+            });
+        }
+        let in_time = tokio::time::timeout(PATIENCE, asking.lock()).await.is_ok();
+        let Heard { said, answered } = *self.heard();
+        let now = self.clock.now();
+        let lately = |said: Said| (now - said.at).abs() < LATELY;
+        let up = answered && (in_time || said.is_some_and(lately));
+        let known = said.map(|said| said.known(now));
+        Gauges { up, known }
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        let heard = &self.lately.heard;
+        heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the store was asked just now. A clock that was put back makes no answer fresh.
+    fn is_fresh(&self) -> bool {
+        let now = self.clock.now();
+        let said = self.heard().said;
+        said.is_some_and(|said| (now - said.at).abs() < FRESH)
+    }
+
+    /// Asks the store, and keeps what it says.
+    async fn ask(&self) -> Result<()> {
+        let now = self.clock.now();
+        let days = self.owed.days_read(now);
+        let paused = async {
+            let pause = Pause::standing(&*self.notes).await;
+            pause.map(|pause| pause.is_some())
+        };
+        let outstanding = async { Ok(self.diagnostics.outstanding(now, MOST).await?) };
+        let owed = async { Ok(self.owed.look(&days).await?) };
+        let told = async { Ok(self.owed.told().await?) };
+        let (outstanding, owed, told, paused) =
+            futures::try_join!(outstanding, owed, told, paused)?;
+        let expired = told.given_up.values().map(|owed| owed.events).sum::<u64>();
+        let expired_blocked = told.given_up_blocked.events;
+        let said = Said {
+            at: self.clock.now(),
+            outstanding,
+            owed: owed.older.first().map(|old| old.day.start()),
+            owed_events: told.owed.map_or(0, |look| look.owed.events),
+            blocked_events: told.owed.map_or(0, |look| look.blocked.events),
+            expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
+            paused,
+        };
+        *self.heard() = Heard {
+            said: Some(said),
+            answered: true,
+        };
+        Ok(())
+    }
+}
+
+impl Said {
+    fn known(self, now: DateTime<Utc>) -> Known {
+        let age = |since: DateTime<Utc>| (now - since).as_seconds_f64().max(0.0);
+        let pile = |pile: store::Pile| Pile {
+            count: pile.count,
+            age: pile.since.map_or(0.0, age),
+        };
+        let outstanding = self.outstanding;
+        Known {
+            age: age(self.at),
+            most: MOST,
+            fanouts: pile(outstanding.fanouts),
+            batches_open: outstanding.batches_open,
+            batches_due: pile(outstanding.batches_due),
+            pending: pile(outstanding.pending),
+            sending: pile(outstanding.sending),
+            unknown: outstanding.unknown.count,
+            leases: outstanding.leases,
+            owed: self.owed.map_or(0.0, age),
+            owed_events: self.owed_events,
+            blocked_events: self.blocked_events,
+            expired_events: self.expired_events,
+            paused: self.paused,
+        }
+    }
+}

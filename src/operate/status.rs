@@ -1,0 +1,142 @@
+//! How things stand: what is waiting, what was mailed, which days there are.
+//!
+//! The rule: it only reads, and asks for nothing that takes long on a large store but the number of
+//! each day's documents.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::clock::Clock;
+use crate::domain::{
+    BatchState, Day, Delivery, DeliveryState, FanoutState, Occasion, Reason, Window,
+};
+use crate::engine::Result;
+use crate::engine::delivery::deliveries::{DeliveryService, Only};
+use crate::engine::digest::owed::OwedDays;
+use crate::engine::directory::unknown::Known;
+use crate::engine::directory::unreadable;
+use crate::engine::feedback::silence::unreported;
+use crate::engine::worker::activity::Activity;
+use crate::store::{Counted, DeliveryFilter, Store};
+use crate::wire::status::{Backlog, BatchCounts, DayView, Latency, Status};
+
+/// Of how long ago the mails are whose reports are counted.
+const HEARD: TimeDelta = TimeDelta::days(7);
+/// So many of the newest events are looked at for types and objects that are not known.
+const LATELY: usize = 1_000;
+/// How many users' records are read to find unreadable fields.
+const RECORDS: usize = 10_000;
+/// How many of the newest failed emails are read for the number of their events.
+const FAILED: usize = 10_000;
+/// How many failed and how many unknown emails are shown.
+const SHOWN: usize = 10;
+/// How old the emails are at most that the provider's latency is taken from, and how many.
+const RECENT: (TimeDelta, usize) = (TimeDelta::days(1), 200);
+
+/// Looks at everything that an operator looks at first.
+pub struct StatusService {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) deliveries: DeliveryService,
+    pub(crate) owed: OwedDays,
+    pub(crate) known: Known,
+    pub(crate) activity: Activity,
+    /// Where the store is, without its secrets.
+    pub place: String,
+    /// How many days before today the window reaches back (`window.days_back`).
+    pub window_back: u32,
+    /// Whether a key verifies the reports of the provider that sends.
+    pub expects_reports: bool,
+}
+
+impl StatusService {
+    /// How many accepted events are not fanned out yet.
+    pub async fn not_fanned_out(&self) -> Result<u64> {
+        let pending = [Counted::Fanouts(FanoutState::Pending)];
+        Ok(self.store.count(&pending).await?.iter().sum())
+    }
+
+    async fn latency(&self, now: DateTime<Utc>) -> Result<Option<Latency>> {
+        let (age, most) = RECENT;
+        let sent = DeliveryFilter::StateSince(DeliveryState::Sent, now - age);
+        let rows = self.store.find_deliveries(&sent, most).await?;
+        // A row with a reason was settled by hand, and says nothing about the provider.
+        let rows = rows.iter().filter(|row| row.reason.is_none());
+        let took = rows.filter_map(|row| Some((row.settled? - row.tried?).num_milliseconds()));
+        let mut took: Vec<u64> = took.map(|ms| ms.max(0) as u64).collect();
+        took.sort_unstable();
+        let share = |percent: usize| took.get(took.len() * percent / 100).copied();
+        Ok(share(50).zip(share(95)).map(|(median_ms, p95_ms)| Latency {
+            emails: took.len() as u64,
+            median_ms,
+            p95_ms,
+        }))
+    }
+
+    /// All of it, as it is now.
+    pub async fn now(&self) -> Result<Status> {
+        let (store, now) = (&self.store, self.clock.now());
+        let window = Window::ending(Day::of(now), self.window_back);
+        let unknown = Only {
+            state: Some(DeliveryState::Unknown),
+            ..Only::default()
+        };
+        let unknown = self.deliveries.list(&unknown, SHOWN).await?;
+        let failed = DeliveryFilter::StateSince(DeliveryState::Failed, now - HEARD);
+        let mut failed = store.find_deliveries(&failed, FAILED).await?;
+        let of_batch = |row: &&Delivery| matches!(row.occasion, Occasion::Batch { .. });
+        let not_emailed = failed.iter().filter(of_batch);
+        let not_emailed = not_emailed.map(|row| u64::from(row.items)).sum();
+        failed.truncate(SHOWN);
+        let days = store.days().await?;
+        let mut counted = [FanoutState::Pending, FanoutState::Done]
+            .map(Counted::Fanouts)
+            .to_vec();
+        counted.extend([BatchState::Open, BatchState::Closing].map(Counted::Batches));
+        counted.extend(DeliveryState::ALL.map(Counted::Deliveries));
+        counted.extend(Reason::ALL.map(Counted::Suppressions));
+        counted.extend(days.iter().copied().map(Counted::Stacks));
+        let mut counts = store.count(&counted).await?.into_iter();
+        let mut count = || counts.next().unwrap_or_default();
+        Ok(Status {
+            store: self.place.clone(),
+            schema: store.schema().await?,
+            fanouts: Backlog {
+                pending: count(),
+                done: count(),
+            },
+            oldest_pending_day: store.busy_days().await?.into_iter().min(),
+            batches: BatchCounts {
+                open: count(),
+                closing: count(),
+            },
+            deliveries: DeliveryState::ALL.map(|state| (state, count())).into(),
+            not_emailed,
+            failed: failed.into_iter().map(Into::into).collect(),
+            worker: self.activity.worker().await?,
+            digest: self.activity.digests().await?,
+            provider_latency: self.latency(now).await?,
+            unknown: unknown.into_iter().map(Into::into).collect(),
+            paused: self.deliveries.pause().await?,
+            waiting: self.deliveries.waiting(None).await?,
+            heard: store.report_counts(now - HEARD).await?,
+            unreported: match self.expects_reports {
+                true => unreported(store.as_ref(), now).await?,
+                false => 0,
+            },
+            suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
+            not_known: self.known.lately(LATELY).await?,
+            older: self.owed.told().await?,
+            unreadable: unreadable::find(store.as_ref(), RECORDS).await?,
+            days: days
+                .into_iter()
+                .map(|day| DayView {
+                    day,
+                    stacks: count(),
+                    in_window: window.contains(day),
+                })
+                .collect(),
+        })
+    }
+}
