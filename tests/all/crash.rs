@@ -109,7 +109,7 @@ async fn killed_at_every_named_point_of_a_digest_nothing_is_lost_or_doubled(fres
         for (n, point) in points(dialect, &OF_BATCHES).enumerate() {
             stage.a_day_passes().await;
             if point.ends_with("-recall") {
-                stage.provider.then(refusal(dialect));
+                stage.provider.then(refusal());
             }
             if point == "after-close" {
                 stage.provider.then([Next::Lose]);
@@ -130,7 +130,7 @@ async fn killed_at_every_named_point_of_a_batch_nothing_is_lost_or_doubled(fresh
         for (n, point) in points(dialect, &OF_DIGESTS).enumerate() {
             stage.word_gets_round().await;
             if point.ends_with("-recall") {
-                stage.provider.then(refusal(dialect));
+                stage.provider.then(refusal());
             }
             stage.worker_dies_at(point).await;
             if n % 3 == 2 {
@@ -141,19 +141,18 @@ async fn killed_at_every_named_point_of_a_batch_nothing_is_lost_or_doubled(fresh
     }
 }
 
-/// A whole call is refused because of one of its emails. SendGrid's first call of a run holds one.
-fn refusal(dialect: Dialect) -> Vec<Next> {
-    let refused = Next::Answer(400, Vec::new(), r#"{"name": "validation_error"}"#.into());
-    match dialect {
-        Dialect::SendGrid => vec![Next::Take, refused],
-        _ => vec![refused],
-    }
+/// A whole call is refused because of one of its emails.
+fn refusal() -> [Next; 1] {
+    [Next::AnswerSeveral(
+        400,
+        r#"{"name": "validation_error"}"#.into(),
+    )]
 }
 
 async fn killed_after_a_call_was_refused_nobody_is_in_doubt(fresh: Fresh) {
     let mut stage = Stage::set(&fresh, Dialect::SendGrid, 1).await;
     stage.a_day_passes().await;
-    stage.provider.then(refusal(Dialect::SendGrid));
+    stage.provider.then(refusal());
 
     stage.digest_dies_at("after-recall").await;
     stage.settle("after-recall").await;

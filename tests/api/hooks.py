@@ -92,7 +92,7 @@ def in_digits(value):
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
     if isinstance(failure, RejectedPositiveData):
-        for earned in (too_many_bytes, too_long_together, too_much_data, no_hours, no_brand, no_address):
+        for earned in (too_many_bytes, too_long_together, too_much_data, no_hours, no_brand, no_address, no_url):
             if earned(case, response):
                 COUNTS["let pass: " + earned.__doc__] += 1
                 return False
@@ -155,6 +155,14 @@ def no_address(case, response):
     reason = re.search(r"domain that cannot receive email|local part longer than 64 bytes", response.text)
     sent = (decoded(case.path_parameters), decoded(case.query), case.body)
     return reason and any("@" in text and not text.isascii() for value in sent for text in texts(value))
+
+
+def no_url(case, response):
+    """an object's URL follows the URL Standard, and holds no character that cannot be seen"""
+    reason = re.search(r"object (?:url|image) .* (?:is not a web address|holds a character that cannot be seen)", response.text)
+    plain = re.compile(r"https?://[a-z0-9-]+(\.[a-z0-9-]+)*(:[0-9]{1,5})?(/[!-~]*)?", re.IGNORECASE)
+    links = [text for text in texts(case.body) if re.match("https?:", text, re.IGNORECASE)]
+    return reason and not all(plain.fullmatch(link) for link in links)
 
 
 def decoded(value):

@@ -1,8 +1,8 @@
 //! Which items of a page a mail has told.
 //!
 //! The rule: an item is mailed where any of its places in the window was told by a mail of its own,
-//! or by a digest that left, as far as can be known ([`crate::engine::delivery::mails`]). Who was told
-//! nothing is asked nothing of the ledger.
+//! or by a digest that left, as far as can be known ([`crate::engine::delivery::mails`]). Who was
+//! told nothing is asked nothing of the ledger.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
 //! Keeps the records of what events are about, as the application says.
 //!
 //! The rule: a withdrawn object leaves a record that is not notifiable, because an object nobody
-//! has a record of may still be shown in feeds ([`crate::engine::eligibility::catalog`]). Models that live in the
-//! application's own collections are changed there, not here.
+//! has a record of may still be shown in feeds ([`crate::engine::eligibility::catalog`]). Models
+//! that live in the application's own collections are changed there, not here.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Takes events back: whoever was told of them is told of them no more.
 //!
 //! The rule: one small record says it, however many people have the events, and it is written
-//! before anything else. Whatever shows, counts or mails events asks for it ([`crate::engine::eligibility::catalog`]):
-//! feeds, digests, batches, mails that have not left, and what is accepted and not fanned out yet.
-//! Open batches are changed as well, so that their totals are right; that is tidying up, and can be
-//! repeated.
+//! before anything else. Whatever shows, counts or mails events asks for it
+//! ([`crate::engine::eligibility::catalog`]): feeds, digests, batches, mails that have not left,
+//! and what is accepted and not fanned out yet. Open batches are changed as well, so that their
+//! totals are right; that is tidying up, and can be repeated.
 
 use std::sync::Arc;
 

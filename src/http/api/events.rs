@@ -1,7 +1,7 @@
 //! Events come in here, and tell how far they have come.
 //!
-//! The rule (P1, P10): a call is parsed and checked whole before [`crate::engine::ingest::notify`] hears
-//! of it; 202 means that what it holds is in the journal.
+//! The rule (P1, P10): a call is parsed and checked whole before [`crate::engine::ingest::notify`]
+//! hears of it; 202 means that what it holds is in the journal.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! A person's feed, made for polling, and what they did to its items.
 //!
 //! The rule: an unchanged page costs the reader an empty 304, and us, where it is known
-//! ([`crate::engine::feed::polls`]), no look at the store. The tag is the page's own digest, so that a
-//! withdrawn or renamed object is a change like any other.
+//! ([`crate::engine::feed::polls`]), no look at the store. The tag is the page's own digest, so
+//! that a withdrawn or renamed object is a change like any other.
 
 use std::str::FromStr;
 use std::time::Instant;

@@ -46,6 +46,8 @@ pub enum Next {
     Take,
     /// It is not taken, and this is the answer.
     Answer(u16, Vec<(&'static str, String)>, String),
+    /// The next call of several emails is not taken, and this is the answer; others are.
+    AnswerSeveral(u16, String),
     /// It is not taken, and the connection is closed.
     Reset,
     /// It is taken, and the connection is closed.
@@ -163,12 +165,24 @@ async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base:
         let answers = Instant::now() + slowest.mul_f64(share as f64 / 100.0);
         interval_at(answers, slowest).tick().await;
     }
-    let next = state.next.lock().unwrap().pop_front();
-    request.taken = !matches!(next, Some(Next::Answer(..) | Next::Reset));
+    let several = request.method == "POST" && mails(dialect, &request).len() > 1;
+    let next = {
+        let mut queue = state.next.lock().unwrap();
+        let stays = matches!(queue.front(), Some(Next::AnswerSeveral(..))) && !several;
+        (!stays).then(|| queue.pop_front()).flatten()
+    };
+    let refused = matches!(
+        next,
+        Some(Next::Answer(..) | Next::AnswerSeveral(..) | Next::Reset)
+    );
+    request.taken = !refused;
     state.requests.lock().unwrap().push(request.clone());
     match next {
         Some(Next::Answer(status, headers, body)) => {
             return answer(&mut stream, status, &headers, &body).await;
+        }
+        Some(Next::AnswerSeveral(status, body)) => {
+            return answer(&mut stream, status, &[], &body).await;
         }
         Some(Next::Reset) => return,
         _ => {}
