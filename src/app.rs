@@ -3,29 +3,28 @@
 //! The rule: only here does anybody know which store, which mailer and which clock it is. Tests and
 //! the demo hand in their own ([`App::assemble`]); everything else asks [`App::open`].
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
 use tokio::sync::watch;
 
 use crate::clock::{Clock, Ids, SystemClock};
-use crate::config::Config;
-use crate::domain::{ModelName, Policies};
+use crate::config::{Config, StoreUrl};
+use crate::domain::{BrandName, Fanout, Policies};
 use crate::email::{Mailer, Pinned};
 use crate::engine::access::links::Links;
 use crate::engine::archive::Archive;
 use crate::engine::archive::clean::Cleaner;
 use crate::engine::batches::{BatchService, Closer, Joiner};
-use crate::engine::delivery::Pacer;
 use crate::engine::delivery::deliveries::DeliveryService;
+use crate::engine::delivery::{Pacer, brand_of_call};
 use crate::engine::digest::due::NextDigest;
 use crate::engine::digest::flush::Flush;
 use crate::engine::digest::owed::OwedDays;
 use crate::engine::directory::import::Import;
 use crate::engine::directory::people::PeopleService;
 use crate::engine::directory::starts::Starts;
+use crate::engine::directory::unknown::Named;
 use crate::engine::fanout::{self, Fanouts, Lingering};
 use crate::engine::feed::polls::Polls;
 use crate::engine::feed::shelf::Shelf;
@@ -33,12 +32,13 @@ use crate::engine::feedback::FeedbackService;
 use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::objects::ObjectService;
 use crate::engine::ingest::retract::Retract;
+use crate::engine::joint::Joint;
 use crate::engine::worker::Worker;
-use crate::metrics::Metrics;
+use crate::metrics::{Build, Metrics};
 use crate::operate::scrape::Lately;
-use crate::render::{self, Pages, Renderer, ReportPage, Site};
-use crate::store::Store;
-use crate::store::mongo::Mapping;
+use crate::render::{self, Pages, Renderer, ReportPage};
+use crate::store::{Accepted, Store};
+use crate::wire::unknown::Unknown;
 
 mod accepting;
 mod access;
@@ -53,15 +53,14 @@ mod preview;
 mod users;
 mod watching;
 
-use accepting::Joined;
-use brands::Looks;
+use brands::{Looks, site};
 use measured::MeasuredStore;
 
-pub use access::{Access, NoStore, is_missing, open_store, upgrade_ahead};
-pub use brands::Mailers;
+pub use access::{Access, InMove, NoStore, is_missing, open_store, upgrade_ahead};
+pub use brands::{Made, Mailers};
 pub use doctor::doctor;
 pub use mailer::{mailer, outbox};
-pub use moving::{InMove, mover, rehearse_move, source};
+pub use moving::{mover, rehearse_move, source};
 pub use preview::{preview, send_test};
 
 /// Everything a face needs.
@@ -91,26 +90,24 @@ pub struct App {
     pinned: Arc<Pinned>,
 }
 
-fn site(config: &Config) -> Site {
-    Site {
-        name: config.site.name.clone(),
-        url: config.site.url.clone(),
-        logo: config.site.logo.clone(),
-        postal_address: config.site.postal_address.clone(),
-        accent: config.site.accent.clone(),
-    }
+/// What requests of this process are made together by.
+#[derive(Clone, Default)]
+pub(super) struct Joined {
+    accepted: Arc<Joint<Fanout, Accepted>>,
+    known: Arc<Joint<Named, Unknown>>,
 }
 
-/// Whether mails or pages are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Made {
-    /// Some are: every template of the configuration is read and checked.
-    Something,
-    /// Some are shown beside other things: built-in templates replace those that cannot be read.
-    Aside,
-    /// Nothing is: then no template of the configuration is read, so that one that is broken stops
-    /// nobody who needs none.
-    Nothing,
+/// What runs here.
+fn build(config: &Config, mailer: &dyn Mailer) -> Build {
+    Build {
+        version: env!("CARGO_PKG_VERSION"),
+        store: match config.store {
+            StoreUrl::Sqlite(_) => "sqlite",
+            StoreUrl::Mongo(_) => "mongodb",
+        },
+        provider: mailer.name().to_owned(),
+        types: config.policies.kinds().map(ToString::to_string).collect(),
+    }
 }
 
 impl App {
@@ -156,7 +153,7 @@ impl App {
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Self {
-        let metrics = Metrics::new(watching::build(&config, &*mailers.default));
+        let metrics = Metrics::new(build(&config, &*mailers.default));
         let store: Arc<dyn Store> = Arc::new(MeasuredStore {
             inner: store,
             metrics: metrics.clone(),
@@ -367,6 +364,18 @@ impl App {
         &self.pages
     }
 
+    /// The pages people reach from their mails of this brand; those of the default where there is
+    /// no such brand any more, so that a link still does what it says.
+    pub fn pages_of(&self, brand: Option<&BrandName>) -> &Pages {
+        let own = brand.and_then(|brand| self.brands.pages.get(brand));
+        own.unwrap_or(&self.pages)
+    }
+
+    /// For which brand a call was made, if it was for one that there is.
+    pub fn brand_of_call(&self, call: &str) -> Option<&BrandName> {
+        brand_of_call(&self.brands.outlets, call)
+    }
+
     /// Keeps the addresses that no mail goes to.
     pub fn suppressions(&self) -> SuppressionService {
         SuppressionService {
@@ -442,26 +451,4 @@ impl App {
             idle: self.config.worker_idle,
         }
     }
-}
-
-/// The models that are read from the application's own collections.
-fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mapping>> {
-    let mapping = |(name, model): (&ModelName, &crate::config::Model)| {
-        let filter = bson::serialize_to_document(&model.filter)
-            .with_context(|| format!("models.{name}.filter cannot be a MongoDB filter"))?;
-        let mapping = Mapping {
-            collection: model.collection.clone(),
-            database: model.database.clone(),
-            id: Some(model.id.clone()),
-            filter,
-            title: model.title.clone(),
-            url: model.url.clone(),
-            image: model.image.clone(),
-            by: model.by.clone(),
-            at: model.at.clone(),
-            place: model.place.clone(),
-        };
-        Ok((name.clone(), mapping))
-    };
-    config.models.iter().map(mapping).collect()
 }

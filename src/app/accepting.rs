@@ -1,21 +1,8 @@
 //! Puts together what accepts events and says what of them is known.
 
-use std::sync::Arc;
-
 use super::App;
-use crate::domain::Fanout;
-use crate::engine::directory::unknown::{Known, Named};
+use crate::engine::directory::unknown::Known;
 use crate::engine::ingest::notify::{Notify, Warnings};
-use crate::engine::joint::Joint;
-use crate::store::Accepted;
-use crate::wire::unknown::Unknown;
-
-/// What requests of this process are made together by.
-#[derive(Clone, Default)]
-pub(super) struct Joined {
-    accepted: Arc<Joint<Fanout, Accepted>>,
-    known: Arc<Joint<Named, Unknown>>,
-}
 
 impl App {
     /// Accepts events.

@@ -4,18 +4,18 @@
 //! folder or with a mistyped name, says so and makes nothing; what only looks makes no index
 //! either.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 
-use super::mapped;
-use super::moving::{InMove, in_move};
 use crate::config::{Config, StoreUrl};
-use crate::store::mongo::{Mongo, MongoOptions};
+use crate::domain::ModelName;
+use crate::store::mongo::{Mapping, Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
-use crate::store::{Schema, Store};
+use crate::store::{self, MoveNote, Moving, Role, Schema, Store};
 
 /// What is done to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +102,70 @@ pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
         .await
         .with_context(|| format!("opening {:?}", config.store))?;
     Ok((!schema.steps.is_empty()).then_some(schema))
+}
+
+/// The store is in a move, and this command is none.
+#[derive(Debug)]
+pub struct InMove(pub MoveNote);
+
+impl std::error::Error for InMove {}
+
+impl std::fmt::Display for InMove {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let MoveNote { from, to, .. } = &self.0;
+        match (self.0.role, self.0.done) {
+            (Role::Source, false) => write!(f, "{from} is being moved to {to}, and is closed"),
+            (Role::Source, true) => write!(f, "{from} was moved to {to}, and is closed"),
+            (Role::Target, _) => write!(f, "{to} is not whole: it is being moved into from {from}"),
+        }
+    }
+}
+
+impl InMove {
+    /// What to do instead.
+    pub fn next(&self) -> String {
+        let to = &self.0.to;
+        match (self.0.role, self.0.done) {
+            (Role::Source, false) => {
+                format!("tidings move --to {to}, which goes on; tidings move --undo opens it again")
+            }
+            (Role::Source, true) => {
+                format!("with the option `store` at {to}, where everything is now")
+            }
+            (Role::Target, _) => {
+                format!("tidings move --to {to} again, where the move was started")
+            }
+        }
+    }
+}
+
+/// Why nobody but a move may use this store; one that was moved into is like any other.
+pub(super) async fn in_move(store: &dyn Moving) -> store::Result<Option<InMove>> {
+    let note = store.move_note().await?;
+    let keeps_off = |note: &MoveNote| note.role == Role::Source || !note.done;
+    Ok(note.filter(keeps_off).map(InMove))
+}
+
+/// The models that are read from the application's own collections.
+pub(super) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mapping>> {
+    let mapping = |(name, model): (&ModelName, &crate::config::Model)| {
+        let filter = bson::serialize_to_document(&model.filter)
+            .with_context(|| format!("models.{name}.filter cannot be a MongoDB filter"))?;
+        let mapping = Mapping {
+            collection: model.collection.clone(),
+            database: model.database.clone(),
+            id: Some(model.id.clone()),
+            filter,
+            title: model.title.clone(),
+            url: model.url.clone(),
+            image: model.image.clone(),
+            by: model.by.clone(),
+            at: model.at.clone(),
+            place: model.place.clone(),
+        };
+        Ok((name.clone(), mapping))
+    };
+    config.models.iter().map(mapping).collect()
 }
 
 /// What became of a database that is to be opened.

@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::mailer::mailer;
 use super::measured::MeasuredMailer;
-use super::{App, Made, mailer, mailing, site};
 use crate::config::{Config, Transport};
 use crate::domain::BrandName;
 use crate::email::Mailer;
 use crate::engine::access::links::Links;
-use crate::engine::delivery::{Account, Look, Outlet, Pacer, account_prefix, brand_of_call};
+use crate::engine::delivery::{Account, Headers, Look, Outlet, Pacer, account_prefix};
 use crate::metrics::Metrics;
-use crate::render::{self, Pages, Renderer};
+use crate::render::{self, Pages, Renderer, Site};
 use crate::store::Store;
 
 /// Who sends the mails, of the default and of each brand.
@@ -62,6 +62,37 @@ impl Mailers {
                 .map(|(name, inner)| (name, measured(inner)))
                 .collect(),
         }
+    }
+}
+
+/// Whether mails or pages are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// Some are: every template of the configuration is read and checked.
+    Something,
+    /// Some are shown beside other things: built-in templates replace those that cannot be read.
+    Aside,
+    /// Nothing is: then no template of the configuration is read, so that one that is broken stops
+    /// nobody who needs none.
+    Nothing,
+}
+
+pub(super) fn site(config: &Config) -> Site {
+    Site {
+        name: config.site.name.clone(),
+        url: config.site.url.clone(),
+        logo: config.site.logo.clone(),
+        postal_address: config.site.postal_address.clone(),
+        accent: config.site.accent.clone(),
+    }
+}
+
+/// Says in headers what a mail is.
+pub(super) fn headers(config: &Config, brand: Option<&BrandName>) -> Headers {
+    Headers {
+        brand: brand.cloned(),
+        list_domain: config.mail.list_domain.clone(),
+        feedback_id: config.site.feedback_id.clone(),
     }
 }
 
@@ -171,7 +202,7 @@ impl Parts {
                 Look {
                     renderer: made.renderer,
                     links: Arc::new(links.of_brand(name.clone())),
-                    headers: mailing::headers(&own, Some(&name)),
+                    headers: headers(&own, Some(&name)),
                 },
             );
             pages.insert(name, made.pages);
@@ -181,20 +212,6 @@ impl Parts {
             outlets: Arc::new(outlets),
             pages: Arc::new(pages),
         }
-    }
-}
-
-impl App {
-    /// The pages people reach from their mails of this brand; those of the default where there is
-    /// no such brand any more, so that a link still does what it says.
-    pub fn pages_of(&self, brand: Option<&BrandName>) -> &Pages {
-        let own = brand.and_then(|brand| self.brands.pages.get(brand));
-        own.unwrap_or(&self.pages)
-    }
-
-    /// For which brand a call was made, if it was for one that there is.
-    pub fn brand_of_call(&self, call: &str) -> Option<&BrandName> {
-        brand_of_call(&self.brands.outlets, call)
     }
 }
 

@@ -7,10 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::{holds, upgrade_ahead};
-use super::mailer::dkim as signer;
-use super::moving::{InMove, in_move};
-use super::{mailer, mapped};
+use super::access::{InMove, holds, in_move, mapped, upgrade_ahead};
+use super::mailer::{dkim as signer, mailer};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl, Transport};
 use crate::domain::{BrandName, EventType, Policies};

@@ -1,21 +1,13 @@
 //! Puts together what mails: the sender and its helpers, who finds what is due, and the rehearsal.
 
 use super::App;
-use crate::config::{Config, Mail};
-use crate::domain::BrandName;
-use crate::engine::delivery::{self, Account, Compose, Gate, Headers, Ledger, Retry, Sender};
+use super::brands::headers;
+use crate::config::Mail;
+use crate::engine::delivery::{self, Account, Compose, Gate, Ledger, Retry, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::eligibility::skip_seen::SkipSeen;
+use crate::operate::preview::OfPerson;
 use crate::operate::rehearsal::{self, Rehearsal};
-
-/// Says in headers what a mail is.
-pub(super) fn headers(config: &Config, brand: Option<&BrandName>) -> Headers {
-    Headers {
-        brand: brand.cloned(),
-        list_domain: config.mail.list_domain.clone(),
-        feedback_id: config.site.feedback_id.clone(),
-    }
-}
 
 impl App {
     /// Makes mails of rows, and only reads.
@@ -136,6 +128,17 @@ impl App {
                 in_flight: self.config.delivery.in_flight,
             },
             most_rendered: rehearsal::MOST_RENDERED,
+        }
+    }
+
+    /// Finds what one person would be mailed now.
+    pub fn of_person(&self) -> OfPerson {
+        OfPerson {
+            digests: self.digests(),
+            batches: self.batches(),
+            compose: self.compose(),
+            directory: self.store.clone(),
+            brand: None,
         }
     }
 }

@@ -8,57 +8,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::access::{NoStore, holds, is_missing};
-use super::mapped;
+use super::access::{NoStore, holds, is_missing, mapped};
 use crate::clock::{Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::engine::moving::{self, Mover, Names};
+use crate::store::Movable;
 use crate::store::mongo::{Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
-use crate::store::{self, Movable, MoveNote, Moving, Role};
 use crate::wire::moving::Account;
-
-/// The store is in a move, and this command is none.
-#[derive(Debug)]
-pub struct InMove(pub MoveNote);
-
-impl std::error::Error for InMove {}
-
-impl std::fmt::Display for InMove {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let MoveNote { from, to, .. } = &self.0;
-        match (self.0.role, self.0.done) {
-            (Role::Source, false) => write!(f, "{from} is being moved to {to}, and is closed"),
-            (Role::Source, true) => write!(f, "{from} was moved to {to}, and is closed"),
-            (Role::Target, _) => write!(f, "{to} is not whole: it is being moved into from {from}"),
-        }
-    }
-}
-
-impl InMove {
-    /// What to do instead.
-    pub fn next(&self) -> String {
-        let to = &self.0.to;
-        match (self.0.role, self.0.done) {
-            (Role::Source, false) => {
-                format!("tidings move --to {to}, which goes on; tidings move --undo opens it again")
-            }
-            (Role::Source, true) => {
-                format!("with the option `store` at {to}, where everything is now")
-            }
-            (Role::Target, _) => {
-                format!("tidings move --to {to} again, where the move was started")
-            }
-        }
-    }
-}
-
-/// Why nobody but a move may use this store; one that was moved into is like any other.
-pub(super) async fn in_move(store: &dyn Moving) -> store::Result<Option<InMove>> {
-    let note = store.move_note().await?;
-    let keeps_off = |note: &MoveNote| note.role == Role::Source || !note.done;
-    Ok(note.filter(keeps_off).map(InMove))
-}
 
 /// Whoever moves the configured store into another, which is made where there is none.
 pub async fn mover(config: &Config, to: &StoreUrl) -> anyhow::Result<Mover> {

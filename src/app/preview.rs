@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::mailing::headers;
-use super::{App, NoStore, mailer, open_store, site};
-use crate::app::Access;
+use super::access::{Access, NoStore, open_store};
+use super::brands::{headers, site};
+use super::mailer::mailer;
 use crate::clock::{Ids, SystemClock};
 use crate::config::Config;
 use crate::domain::BrandName;
-use crate::operate::preview::{OfPerson, Preview};
+use crate::operate::preview::Preview;
 use crate::operate::send_test::SendTest;
 use crate::store::{Store, Suppressions};
 
@@ -43,17 +43,4 @@ pub async fn send_test(config: &Config, brand: Option<&BrandName>) -> anyhow::Re
 
 fn suppressions(store: Arc<dyn Store>) -> Arc<dyn Suppressions> {
     store
-}
-
-impl App {
-    /// Finds what one person would be mailed now.
-    pub fn of_person(&self) -> OfPerson {
-        OfPerson {
-            digests: self.digests(),
-            batches: self.batches(),
-            compose: self.compose(),
-            directory: self.store.clone(),
-            brand: None,
-        }
-    }
 }

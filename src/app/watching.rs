@@ -1,29 +1,14 @@
 //! Puts together what those see who watch: how things stand, and the metrics of a process.
 
 use super::App;
-use crate::config::{Config, StoreUrl};
 use crate::domain::Id;
-use crate::email::Mailer;
 use crate::engine::worker::Part;
 use crate::engine::worker::activity::Activity;
-use crate::metrics::{Build, Metrics};
+use crate::metrics::Metrics;
 use crate::operate::explain::Explain;
 use crate::operate::health::Health;
 use crate::operate::scrape::Scrape;
 use crate::operate::status::StatusService;
-
-/// What runs here.
-pub(super) fn build(config: &Config, mailer: &dyn Mailer) -> Build {
-    Build {
-        version: env!("CARGO_PKG_VERSION"),
-        store: match config.store {
-            StoreUrl::Sqlite(_) => "sqlite",
-            StoreUrl::Mongo(_) => "mongodb",
-        },
-        provider: mailer.name().to_owned(),
-        types: config.policies.kinds().map(ToString::to_string).collect(),
-    }
-}
 
 impl App {
     /// What this process counts.

@@ -10,64 +10,14 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header;
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, web};
-use chrono::{DateTime, Utc};
 
+use super::caller::Caller;
 use super::limits::Limits;
 use super::problem::{Code, Problem};
 use crate::app::App;
 use crate::clock::Clock;
-use crate::domain::{KeyName, Scope, UserId};
 use crate::engine::access::keys::KeyRing;
-use crate::engine::access::tokens::{Opened, Refused, Tokens};
-
-/// Who sent the request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Caller {
-    /// An application.
-    Key {
-        /// Its key's name; `None` is the configured key.
-        name: Option<KeyName>,
-        /// The scope of the key.
-        scope: Scope,
-    },
-    /// A user, by a token that their application signed.
-    Person {
-        /// The user of the token.
-        user: UserId,
-        /// When the token ends.
-        until: DateTime<Utc>,
-        /// When it was issued.
-        issued: DateTime<Utc>,
-    },
-}
-
-impl Caller {
-    fn of(opened: Opened) -> Self {
-        let Opened {
-            user,
-            until,
-            issued,
-        } = opened;
-        Self::Person {
-            user,
-            until,
-            issued,
-        }
-    }
-
-    /// Rejects a token that was issued to an earlier user of its id.
-    pub(super) async fn check_start(&self, app: &App) -> Result<(), Problem> {
-        let Self::Person { user, issued, .. } = self else {
-            return Ok(());
-        };
-        let start = app.starts().of(user).await?;
-        if start.is_some_and(|start| start.rejects(*issued)) {
-            let why = Refused::EarlierUser.to_string();
-            return Err(Problem::new(Code::Unauthorized, why).at("header Authorization"));
-        }
-        Ok(())
-    }
-}
+use crate::engine::access::tokens::Tokens;
 
 /// Identifies callers and limits their rates.
 pub(super) struct Door {

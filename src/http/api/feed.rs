@@ -12,8 +12,8 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpMessage, HttpRequest, HttpResponse, HttpResponseBuilder};
 use sha2::{Digest, Sha256};
 
-use super::auth::Caller;
 use super::body;
+use super::caller::Caller;
 use super::gzip;
 use super::problem::Problem;
 use super::uri::{NoQuery, Query, refuse, segment};

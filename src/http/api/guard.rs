@@ -9,7 +9,7 @@ use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage};
 
-use super::auth::Caller;
+use super::caller::Caller;
 use super::problem::{Code, Problem};
 use super::uri::segment;
 use crate::app::App;

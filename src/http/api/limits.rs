@@ -18,7 +18,7 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 
-use super::auth::Caller;
+use super::caller::Caller;
 use super::problem::Problem;
 use crate::domain::{KeyName, UserId};
 

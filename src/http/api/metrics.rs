@@ -12,9 +12,11 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::watch;
 
+use super::health;
 use super::problem::{Code, Problem};
+use super::shared::not_found;
+use super::socket::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, listen};
 use super::uri::NoQuery;
-use super::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, health, listen, not_found};
 use crate::app::App;
 use crate::metrics::CONTENT_TYPE;
 

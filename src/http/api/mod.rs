@@ -24,13 +24,14 @@ use tracing::Instrument;
 use crate::app::App;
 use crate::demo::Gallery;
 use crate::http::pages;
-use crate::wire::{OPENAPI, Taken};
+use crate::wire::OPENAPI;
 
 mod asked;
 mod auth;
 mod base;
 mod batches;
 mod body;
+mod caller;
 mod cors;
 mod demo;
 mod events;
@@ -48,6 +49,8 @@ mod preview;
 pub mod problem;
 mod request_id;
 mod room;
+mod shared;
+mod socket;
 mod stream;
 mod suppressions;
 mod uri;
@@ -59,24 +62,17 @@ pub use guard::{Guard, Route};
 use held::{Coming, Held};
 pub use metrics::Watched;
 pub use preview::{Of, Showing};
-use problem::{Code, Problem};
+use problem::Problem;
 use request_id::RequestId;
+use shared::not_found;
+use socket::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE};
+pub use socket::{Listening, listen};
 use stream::Streams;
 
-/// How long the head of a request may take to arrive.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection is kept open for a next request.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long a request may take in all.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
-/// How long a client whose connection ends may go on sending before it is cut.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
-/// How long a client may leave sent bytes unread before its connection is closed. Streams too.
-const UNREAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long requests in hand may take to end when the server is asked to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
-/// Connections that may wait to be accepted.
-const BACKLOG: u32 = 1_024;
 /// More threads than this do not help: the work is the store's.
 const MAX_THREADS: usize = 16;
 
@@ -198,13 +194,6 @@ mod methods {
     }
 }
 
-/// An address that is taken; connections wait until somebody serves there.
-pub struct Listening {
-    /// With the port that was chosen, where port 0 was asked for.
-    pub addr: SocketAddr,
-    listener: TcpListener,
-}
-
 /// A server that has its address and does not serve yet.
 pub struct Bound {
     /// Where it will be found; with the port that was chosen, where port 0 was asked for.
@@ -222,16 +211,6 @@ pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<Bound> {
     Ok(listen(app.config.server.listen)?.bound(app, key))
 }
 
-/// Takes an address. Needs a Tokio runtime.
-pub fn listen(wanted: SocketAddr) -> anyhow::Result<Listening> {
-    let listener = socket(wanted).with_context(|| format!("listening on {wanted}"))?;
-    let addr = listener.local_addr();
-    Ok(Listening {
-        addr: addr.context("asking for the own address")?,
-        listener,
-    })
-}
-
 fn checked(key: &str) -> anyhow::Result<&str> {
     let key = key.trim();
     anyhow::ensure!(
@@ -239,20 +218,6 @@ fn checked(key: &str) -> anyhow::Result<&str> {
         "the server key is empty, and would let everybody in"
     );
     Ok(key)
-}
-
-fn socket(wanted: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = match wanted {
-        SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
-    };
-    // A restart need not wait until the old process's connections are forgotten.
-    socket.set_reuseaddr(true)?;
-    // Accepted connections inherit it. Other systems have no such option.
-    #[cfg(target_os = "linux")]
-    socket2::SockRef::from(&socket).set_tcp_user_timeout(Some(UNREAD_PATIENCE))?;
-    socket.bind(wanted)?;
-    socket.listen(BACKLOG)?.into_std()
 }
 
 impl Listening {
@@ -456,36 +421,7 @@ async fn openapi(app: Data<App>) -> HttpResponse {
     }
 }
 
-async fn not_found(app: Data<App>) -> Result<HttpResponse, Problem> {
-    let path = app.config.server.public_path();
-    let detail = format!("there is nothing here; {path}/openapi.json lists what there is");
-    Err(Problem::new(Code::NotFound, detail))
-}
-
 fn wrong_method(req: &HttpRequest, methods: &[&str]) -> Result<HttpResponse, Problem> {
     let allow = methods.join(", ").to_uppercase();
     Err(Problem::method_not_allowed(req.method().as_str(), allow))
-}
-
-/// The answer to many records that were taken.
-fn taken(count: usize) -> HttpResponse {
-    HttpResponse::Ok().json(Taken { taken: count })
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_connection_is_closed_once_its_client_does_not_read() {
-        let listener = socket("127.0.0.1:0".parse().unwrap()).unwrap();
-        listener.set_nonblocking(false).unwrap();
-        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-
-        let (accepted, _) = listener.accept().unwrap();
-
-        let accepted = socket2::SockRef::from(&accepted);
-        let patience = accepted.tcp_user_timeout().unwrap();
-        assert_eq!(patience, Some(UNREAD_PATIENCE));
-    }
 }

@@ -8,8 +8,8 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::body;
 use super::problem::Problem;
+use super::shared::unknown;
 use super::uri::{NoQuery, segment};
-use super::users::unknown;
 use crate::app::App;
 use crate::domain::{Subject, UserId};
 use crate::engine::directory::people::MuteInput;

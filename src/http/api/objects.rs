@@ -8,9 +8,10 @@ use actix_web::{HttpRequest, HttpResponse};
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
+use super::body;
 use super::problem::{Code, Problem};
+use super::shared::taken;
 use super::uri::{NoQuery, segment};
-use super::{body, taken};
 use crate::app::App;
 use crate::domain::{Json, ModelName, Object, ObjectId, ObjectKey, Point, moment};
 use crate::engine::ingest::objects::key_of;

@@ -17,7 +17,7 @@ use futures::stream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-use super::auth::Caller;
+use super::caller::Caller;
 use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
 use crate::app::App;

@@ -5,9 +5,10 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
+use super::body;
 use super::problem::{Code, Problem};
+use super::shared::taken;
 use super::uri::{NoQuery, Query, segment};
-use super::{body, taken};
 use crate::app::App;
 use crate::domain::Address;
 use crate::domain::address::Cursor;

@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::body;
 use super::problem::{Code, Problem};
-use super::taken;
+use super::shared::{taken, unknown};
 use super::uri::{NoQuery, Query, segment};
 use crate::app::App;
 use crate::domain::{EventType, FollowKey, UserId, duration};
@@ -16,13 +16,6 @@ use crate::engine::directory::people::{FollowInput, PreferencesInput, UserInput,
 use crate::wire::user::{
     CategoryView, ChoiceView, FollowPage, PreferencesView, UserPage, UserView,
 };
-
-pub(super) fn unknown(id: &UserId) -> Problem {
-    Problem::new(
-        Code::UnknownUser,
-        format!("there is no record of user {id:?}"),
-    )
-}
 
 /// `PUT /v1/users/{id}`
 pub(super) async fn put(

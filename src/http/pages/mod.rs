@@ -15,6 +15,7 @@ use crate::render::pages::Notice;
 mod answer;
 mod asked;
 mod form;
+mod link_path;
 mod preferences;
 mod unsubscribe;
 
@@ -32,12 +33,6 @@ pub const ROUTES: &[(&str, &str)] = &[
 
 /// The same followed by punctuation, which programs that find links in text may add.
 const PUNCTUATED: &str = "/u/{token}/{end:preferences[.,;:!?)\\]>'\"]+}";
-
-/// The part of a path that says whose link it is.
-#[derive(serde::Deserialize)]
-struct LinkPath {
-    token: String,
-}
 
 /// Registers the pages.
 pub fn configure(config: &mut ServiceConfig) {

@@ -13,10 +13,10 @@ use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use chrono::{DateTime, Utc};
 
-use super::LinkPath;
 use super::answer::{Failure, elsewhere, failure, page};
 use super::asked::Asked;
 use super::form::{Form, Unreadable, short};
+use super::link_path::LinkPath;
 use super::unsubscribe::{holder, opened};
 use crate::app::App;
 use crate::domain::mute::Title;

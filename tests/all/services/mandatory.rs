@@ -366,10 +366,10 @@ async fn a_day_with_something_mandatory_for_who_unsubscribed_is_kept(fresh: Fres
     assert_eq!(
         days.remove(0).fate,
         Fate::Unmailed {
-            people: 1,
-            events: 1
+            people: 4,
+            events: 6
         },
-        "ada's notice, and not her work"
+        "the notices of ada and ben, who want no more, and all of cem and dee, who may confirm"
     );
 }
 

@@ -1,0 +1,29 @@
+//! Answers that several routes give.
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+
+use super::problem::{Code, Problem};
+use crate::app::App;
+use crate::domain::UserId;
+use crate::wire::Taken;
+
+/// No route has this path.
+pub(super) async fn not_found(app: Data<App>) -> Result<HttpResponse, Problem> {
+    let path = app.config.server.public_path();
+    let detail = format!("there is nothing here; {path}/openapi.json lists what there is");
+    Err(Problem::new(Code::NotFound, detail))
+}
+
+/// The answer to many records that were taken.
+pub(super) fn taken(count: usize) -> HttpResponse {
+    HttpResponse::Ok().json(Taken { taken: count })
+}
+
+/// There is no record of this user.
+pub(super) fn unknown(id: &UserId) -> Problem {
+    Problem::new(
+        Code::UnknownUser,
+        format!("there is no record of user {id:?}"),
+    )
+}
