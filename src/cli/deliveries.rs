@@ -257,13 +257,6 @@ impl Args {
     }
 }
 
-/// `sent`, or `sent, bounced` where the provider told more, and of which brand it was.
-fn state(row: &DeliveryRow) -> String {
-    let heard = row.feedback.map(|heard| heard.to_string());
-    let brand = row.brand.as_ref().map(ToString::to_string);
-    words::list([Some(row.state.as_str().to_owned()), heard, brand])
-}
-
 /// Emails, and what became of them.
 pub(super) fn table(rows: &[DeliveryRow]) -> Table {
     table_of(rows.iter().map(|row| (row, None)))
@@ -290,7 +283,7 @@ fn table_of<'a>(rows: impl Iterator<Item = (&'a DeliveryRow, Option<&'a str>)>) 
     for (row, subject) in rows {
         table.row([
             words::minute(row.settled.or(row.tried).unwrap_or(row.created)),
-            state(row),
+            words::delivery_state(row),
             words::number(u64::from(row.items)),
             words::number(u64::from(row.attempts)),
             row.id.to_string(),

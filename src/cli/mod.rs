@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use crate::app::{Access, App, Made, NoStore, is_missing, upgrade_ahead};
 use crate::config::{Config, LogFormat, StoreUrl};
@@ -244,6 +246,19 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     ended
 }
 
+/// Runs a command that the story of the demo shows.
+fn run_in_demo<'a>(
+    arguments: Vec<String>,
+    app: &'a App,
+    screen: &'a mut Screen,
+) -> BoxFuture<'a, anyhow::Result<Exit>> {
+    let run = async move {
+        let cli = Cli::try_parse_from(arguments)?;
+        cli.command.run(app, screen, &stop::never()).await
+    };
+    run.boxed()
+}
+
 impl Cli {
     async fn run(self, screen: &mut Screen) -> anyhow::Result<Exit> {
         let level = self.global.level(self.command.usual_level());
@@ -271,13 +286,13 @@ impl Cli {
         }
         if let Command::Demo(args) = &self.command {
             self.global.refuse_store("a demo has a store of its own")?;
-            return args.run(screen).await;
+            return args.run(screen, run_in_demo).await;
         }
         if let Command::Serve(args) = &self.command
             && args.is_demo()
         {
             self.global.refuse_store("a demo has a store of its own")?;
-            return args.run_demo(screen).await;
+            return args.run_demo(screen, run_in_demo).await;
         }
         let config = self.global.load(self.command.options())?;
         log::start(level, config.watch.log);

@@ -69,7 +69,11 @@ impl Args {
     }
 
     /// Serves a demo whose story is told by then, so that there is something to look at.
-    pub(super) async fn run_demo(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run_demo(
+        &self,
+        screen: &mut Screen,
+        run: demo::Run,
+    ) -> anyhow::Result<Exit> {
         let wanted = Config::load(&Sources {
             flags: self.options(),
             ..Sources::default()
@@ -90,7 +94,7 @@ impl Args {
             secret: made_up()?,
         };
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
-        let (app, book) = demo::told(dir, self.keep, &served).await?;
+        let (app, book) = demo::told(dir, self.keep, &served, run).await?;
         let stop = stop::on_signal()?;
         app.end_with(stop.clone());
         let gallery = Gallery::new(served.url(), book);

@@ -197,9 +197,9 @@ fn row(report: &Report) -> [String; 10] {
         short(person.mean),
         words::number(person.p95),
         words::number(person.max),
-        time(delay.p50),
-        time(delay.p95),
-        time(delay.max),
+        words::duration(delay.p50),
+        words::duration(delay.p95),
+        words::duration(delay.max),
         words::number(report.largest),
     ]
 }
@@ -213,21 +213,6 @@ fn short(number: f64) -> String {
     }
 }
 
-/// `0s`, `4m30s`, `2h5m`, `1d3h`: the two largest units.
-fn time(seconds: u64) -> String {
-    let (large, unit, small, rest) = match seconds {
-        0..60 => return format!("{seconds}s"),
-        60..3_600 => (seconds / 60, "m", seconds % 60, "s"),
-        3_600..86_400 => (seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
-        _ => (seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
-    };
-    if small == 0 {
-        format!("{large}{unit}")
-    } else {
-        format!("{large}{unit}{small}{rest}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,15 +223,5 @@ mod tests {
 
         assert_eq!(usual.policies.len(), 6);
         assert!(usual.warnings.is_empty());
-    }
-
-    #[test]
-    fn times_are_told_in_their_two_largest_units() {
-        let told = [0, 59, 60, 270, 3_600, 7_530, 86_400, 98_000].map(time);
-
-        assert_eq!(
-            told,
-            ["0s", "59s", "1m", "4m30s", "1h", "2h5m", "1d", "1d3h"]
-        );
     }
 }

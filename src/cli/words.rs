@@ -4,6 +4,8 @@ use std::path::Path;
 
 use chrono::{DateTime, Utc};
 
+use crate::wire::delivery::DeliveryRow;
+
 /// What a file is called that was named on the command line.
 pub(super) fn file(path: &Path) -> String {
     match path.to_str() {
@@ -54,6 +56,28 @@ pub(super) fn some(n: u64, what: &str) -> Option<String> {
     (n > 0).then(|| format!("{} {what}", number(n)))
 }
 
+/// `0s`, `4m30s`, `2h5m`, `1d3h`: the two largest units.
+pub(super) fn duration(seconds: u64) -> String {
+    let (large, unit, small, rest) = match seconds {
+        0..60 => return format!("{seconds}s"),
+        60..3_600 => (seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => (seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
+        _ => (seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    };
+    if small == 0 {
+        format!("{large}{unit}")
+    } else {
+        format!("{large}{unit}{small}{rest}")
+    }
+}
+
+/// `sent`, or `sent, bounced` where the provider told more, and of which brand it was.
+pub(super) fn delivery_state(row: &DeliveryRow) -> String {
+    let heard = row.feedback.map(|heard| heard.to_string());
+    let brand = row.brand.as_ref().map(ToString::to_string);
+    list([Some(row.state.as_str().to_owned()), heard, brand])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +86,15 @@ mod tests {
     fn thousands_are_set_apart() {
         let written = [0, 12, 999, 1_000, 12_345, 1_234_567].map(number);
         assert_eq!(written, ["0", "12", "999", "1,000", "12,345", "1,234,567"]);
+    }
+
+    #[test]
+    fn durations_are_written_in_their_two_largest_units() {
+        let told = [0, 59, 60, 270, 3_600, 7_530, 86_400, 98_000].map(duration);
+
+        assert_eq!(
+            told,
+            ["0s", "59s", "1m", "4m30s", "1h", "2h5m", "1d", "1d3h"]
+        );
     }
 }

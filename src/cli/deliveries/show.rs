@@ -2,7 +2,6 @@
 
 use clap::Args as Arguments;
 
-use super::state;
 use crate::app::App;
 use crate::cli::exit::{Exit, Usage};
 use crate::cli::harmless;
@@ -75,7 +74,7 @@ fn told(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     let row = &story.row;
     let to = words::list([Some(row.user.to_string()), story.to.clone()]);
     let id = screen.ink(Ink::Strong, &row.id);
-    screen.line(format!("{id}  {}  to {to}", state(row)))?;
+    screen.line(format!("{id}  {}  to {to}", words::delivery_state(row)))?;
     let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("").gives_way()]);
     for (what, when) in steps(story) {
         table.row([format!("  {what}"), when]);

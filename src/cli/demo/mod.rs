@@ -23,6 +23,7 @@ use crate::demo::Book;
 use crate::demo::folder::{self, Earlier, Refused, Served};
 use crate::engine::Silent;
 use crate::engine::digest::Request;
+pub(super) use stage::Run;
 use stage::Stage;
 
 /// See the whole story in a minute: load, notify, feed, digest, archive
@@ -44,11 +45,11 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, screen: &mut Screen, run: Run) -> anyhow::Result<Exit> {
         let now = self.until.unwrap_or_else(|| SystemClock.now());
         // As a reader would: every file name in the story is one in this folder.
         enter(&self.dir, self.keep, None, "tidings demo")?;
-        let mut stage = Stage::open(screen, now).await?;
+        let mut stage = Stage::open(screen, run, now).await?;
         story::tell(&mut stage, &self.dir).await?;
         Ok(Exit::Done)
     }
@@ -81,10 +82,11 @@ pub(super) async fn told(
     dir: &Path,
     keep: bool,
     served: &Served,
+    run: Run,
 ) -> anyhow::Result<(App, Arc<Book>)> {
     enter(dir, keep, Some(served), "tidings serve --demo")?;
     let mut nowhere = Screen::nowhere();
-    let mut stage = Stage::open(&mut nowhere, SystemClock.now()).await?;
+    let mut stage = Stage::open(&mut nowhere, run, SystemClock.now()).await?;
     story::tell(&mut stage, dir).await?;
     let (config, store, post) = stage.leave();
     let book = Arc::clone(&post.book);

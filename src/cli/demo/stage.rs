@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use chrono::{DateTime, Datelike, Days, TimeDelta, Utc};
-use clap::Parser;
+use futures::future::BoxFuture;
 
 use crate::app::{self, App};
+use crate::cli::exit::Exit;
 use crate::cli::ink::Ink;
 use crate::cli::screen::Screen;
-use crate::cli::{Cli, Exit, stop};
 use crate::clock::{Clock, Ids, ManualClock};
 use crate::config::{Config, Sources};
 use crate::demo::{self, Book, PEOPLE, Post, Posted, folder};
@@ -20,8 +20,13 @@ use crate::engine::digest::Request;
 use crate::store::Store;
 use crate::wire::digest::Report;
 
+/// Runs a command line of tidings with these services.
+pub(in crate::cli) type Run =
+    for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> BoxFuture<'a, anyhow::Result<Exit>>;
+
 pub(super) struct Stage<'a> {
     pub screen: &'a mut Screen,
+    run: Run,
     app: App,
     clock: Arc<ManualClock>,
     post: Arc<Post>,
@@ -36,7 +41,11 @@ pub(super) struct Stage<'a> {
 const INDENT: &str = "    ";
 
 impl<'a> Stage<'a> {
-    pub(super) async fn open(screen: &'a mut Screen, now: DateTime<Utc>) -> anyhow::Result<Self> {
+    pub(super) async fn open(
+        screen: &'a mut Screen,
+        run: Run,
+        now: DateTime<Utc>,
+    ) -> anyhow::Result<Self> {
         // The demo is its own folder's: what the environment says is for the reader's own tidings.
         let config = Config::load(&Sources {
             file: Some(folder::CONFIG.into()),
@@ -63,6 +72,7 @@ impl<'a> Stage<'a> {
         let app = App::assemble(config, store, post.clone(), clock.clone(), ids)?;
         Ok(Self {
             screen,
+            run,
             app,
             clock,
             post,
@@ -120,11 +130,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn run(&mut self, command: &str) -> anyhow::Result<()> {
-        let cli = Cli::try_parse_from(words(command))?;
-        let exit = cli
-            .command
-            .run(&self.app, self.screen, &stop::never())
-            .await?;
+        let exit = (self.run)(words(command), &self.app, self.screen).await?;
         ensure!(exit == Exit::Done, "{command} ended with {exit:?}");
         Ok(())
     }

@@ -9,6 +9,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::super::ink::Ink;
 use super::super::table::cut;
+use super::super::words;
 use crate::wire::simulation::{Comparison, Reach, Report};
 
 /// A chart.
@@ -30,7 +31,7 @@ impl Bars {
     pub(super) fn of_delays(comparison: &Comparison) -> Self {
         let limit = |reach: &Reach| match reach.up_to_seconds {
             Some(0) => "at once".to_owned(),
-            Some(seconds) => format!("≤ {}", super::time(seconds)),
+            Some(seconds) => format!("≤ {}", words::duration(seconds)),
             None => "longer".to_owned(),
         };
         let reports = &comparison.policies;

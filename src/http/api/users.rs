@@ -7,7 +7,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::body;
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 use super::shared::{taken, unknown};
 use super::uri::{NoQuery, Query, segment};
 use crate::app::App;

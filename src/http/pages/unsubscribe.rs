@@ -75,7 +75,7 @@ async fn others(
     opened: &Opened,
     user: &User,
     stop: &Stop,
-) -> services::Result<Option<Vec<UserId>>> {
+) -> crate::engine::Result<Option<Vec<UserId>>> {
     let folded = |address: &Option<Address>| address.as_ref().map(Address::folded);
     let is_theirs = opened.address.is_some() && folded(&opened.address) == folded(&user.email);
     if !is_theirs || matches!(stop, Stop::Follow(_)) {
