@@ -2,7 +2,7 @@
 //! same for the others without a word about who they are.
 
 use tidings::domain::{Address, Cadence, FollowKey, Route, Stop, Subject, User};
-use tidings::services::links::Links;
+use tidings::engine::access::links::Links;
 
 use super::Api;
 use super::pages::{CLICK, PUBLIC, SECRET, api, config};
