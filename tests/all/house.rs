@@ -122,8 +122,8 @@ const LONG: usize = 500;
 const WIDE: usize = 100;
 
 /// A file: its place below the repository, and its text.
-struct File {
-    place: String,
+pub(crate) struct File {
+    pub(crate) place: String,
     text: String,
 }
 
@@ -155,7 +155,7 @@ fn files(folders: &[&str]) -> Vec<File> {
     files
 }
 
-fn rust(folders: &[&str]) -> Vec<File> {
+pub(crate) fn rust(folders: &[&str]) -> Vec<File> {
     let mut files = files(folders);
     files.retain(|file| file.place.ends_with(".rs"));
     files
@@ -163,20 +163,20 @@ fn rust(folders: &[&str]) -> Vec<File> {
 
 impl File {
     /// The text without comments: what is only spoken of is not known.
-    fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         let before = |line: &str| line.split("//").next().unwrap_or("").to_owned();
         self.text.lines().map(before).collect::<Vec<_>>().join("\n")
     }
 
     /// Where its module stands: `["store", "mongo", "days"]`.
-    fn module(&self) -> Vec<&str> {
+    pub(crate) fn module(&self) -> Vec<&str> {
         let place = self.place.strip_prefix("src/").unwrap();
         let place = place.strip_suffix(".rs").unwrap();
         place.split('/').filter(|part| *part != "mod").collect()
     }
 }
 
-fn is_word(c: char) -> bool {
+pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 

@@ -9,6 +9,7 @@
 
 mod api;
 mod archive_faults;
+mod circles;
 mod cli;
 mod crash;
 mod cycle;

@@ -1,0 +1,337 @@
+//! No two files of `src` depend on each other, not even through others.
+//!
+//! A file depends on another if a path in it leads to an item that the other one defines. A parent
+//! that declares a child or re-exports its items does not depend on it by that alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::house::{is_word, rust};
+
+/// A path such as `crate::store::Error`, by its segments.
+type Path = Vec<String>;
+
+/// What one file defines and imports.
+#[derive(Default)]
+struct Module {
+    file: String,
+    /// Its code without `use` declarations.
+    body: String,
+    items: BTreeSet<String>,
+    /// What a name in it stands for.
+    imports: BTreeMap<String, Path>,
+    globs: Vec<Path>,
+    /// The imports that it re-exports.
+    exports: BTreeSet<String>,
+}
+
+/// All files, by the paths of their modules.
+struct Crate(BTreeMap<Path, Module>);
+
+fn path_of(text: &str) -> Path {
+    let segments = text.split("::").map(str::trim);
+    segments
+        .filter(|s| !s.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The paths in a `use` tree, each with the name that it gets.
+fn leaves(tree: &str, prefix: &[String]) -> Vec<(Path, String)> {
+    let joined = |text: &str| [prefix, &path_of(text)].concat();
+    let Some((head, group)) = tree.split_once('{') else {
+        let (path, name) = match tree.split_once(" as ") {
+            Some((path, name)) => (joined(path), Some(name.trim().to_owned())),
+            None => (joined(tree), None),
+        };
+        let is_self = path.len() > 1 && path.last().is_some_and(|last| last == "self");
+        let path = path[..path.len() - usize::from(is_self)].to_vec();
+        let name = name.or_else(|| path.last().cloned());
+        return name.map(|name| (path, name)).into_iter().collect();
+    };
+    let (prefix, mut depth, mut part, mut all) = (joined(head), 0, String::new(), Vec::new());
+    let inner = &group[..group.rfind('}').unwrap_or(group.len())];
+    for c in inner.chars().chain([',']) {
+        match c {
+            ',' if depth == 0 => {
+                if !part.trim().is_empty() {
+                    all.extend(leaves(&part, &prefix));
+                }
+                part.clear();
+            }
+            _ => {
+                depth += i32::from(c == '{') - i32::from(c == '}');
+                part.push(c);
+            }
+        }
+    }
+    all
+}
+
+/// The words of a text with what stands before each, and paths as one word.
+fn paths(code: &str) -> Vec<(char, String)> {
+    let (mut all, mut word, mut before, mut last) = (Vec::new(), String::new(), ' ', ' ');
+    for c in code.chars().chain([' ']) {
+        if is_word(c) || (c == ':' && !word.is_empty()) {
+            if word.is_empty() {
+                before = last;
+            }
+            word.push(c);
+        } else if !word.is_empty() {
+            all.push((before, std::mem::take(&mut word)));
+        }
+        if !c.is_whitespace() {
+            last = c;
+        }
+    }
+    all
+}
+
+impl Module {
+    fn read(file: &str, code: &str) -> Self {
+        let mut module = Self {
+            file: file.to_owned(),
+            ..Self::default()
+        };
+        let mut declaration: Option<String> = None;
+        for line in code.lines() {
+            let text = line.trim_start();
+            let (visible, rest) = match text.strip_prefix("pub") {
+                Some(rest) => {
+                    let rest = rest.trim_start();
+                    let scoped = rest
+                        .starts_with('(')
+                        .then(|| rest.split_once(')'))
+                        .flatten();
+                    (true, scoped.map_or(rest, |(_, rest)| rest.trim_start()))
+                }
+                None => (false, text),
+            };
+            let begins = declaration.is_none() && rest.starts_with("use ");
+            if begins {
+                // In a module inside the file, `super` is the file.
+                let is_inside = text.len() < line.len() && rest.starts_with("use super::");
+                let start = if is_inside { "self::" } else { "" };
+                let skip = if is_inside {
+                    "use super::".len()
+                } else {
+                    "use ".len()
+                };
+                let mark = if visible { "!" } else { " " };
+                declaration = Some(format!("{mark}{start}{}", &rest[skip..]));
+            } else if let Some(open) = &mut declaration {
+                open.push_str(text);
+            } else {
+                module.body.push_str(line);
+                module.body.push('\n');
+            }
+            if declaration.as_ref().is_some_and(|open| open.ends_with(';')) {
+                let tree = declaration.take().unwrap_or_default();
+                module.import(&tree[1..tree.len() - 1], tree.starts_with('!'));
+            }
+        }
+        const KINDS: [&str; 8] = [
+            "fn",
+            "struct",
+            "enum",
+            "trait",
+            "type",
+            "const",
+            "static",
+            "macro_rules",
+        ];
+        let words = paths(&module.body);
+        for pair in words.windows(2) {
+            if KINDS.contains(&pair[0].1.as_str()) {
+                module
+                    .items
+                    .insert(pair[1].1.trim_end_matches(':').to_owned());
+            }
+        }
+        module
+    }
+
+    fn import(&mut self, tree: &str, is_export: bool) {
+        for (path, name) in leaves(tree, &[]) {
+            if name == "*" {
+                self.globs.push(path[..path.len() - 1].to_vec());
+                continue;
+            }
+            if is_export {
+                self.exports.insert(name.clone());
+            }
+            self.imports.insert(name, path);
+        }
+    }
+}
+
+impl Crate {
+    fn read() -> Self {
+        let files = rust(&["src"]).into_iter();
+        let files = files.filter(|file| !file.place.ends_with("tests.rs"));
+        let module = |file: crate::house::File| {
+            let path = file.module().into_iter();
+            let path = path
+                .filter(|part| *part != "lib")
+                .map(str::to_owned)
+                .collect();
+            let code = file.code();
+            let end = code
+                .find("\n#[cfg(test)]\nmod ")
+                .or(code.find("\n#[cfg(test)]\n#[path"));
+            let end = end.or(code.find("\n#[cfg(all(test")).unwrap_or(code.len());
+            (path, Module::read(&file.place, &code[..end]))
+        };
+        Self(files.map(module).collect())
+    }
+
+    /// The module that defines what a path in this module leads to, if it is one of ours.
+    fn resolve(&self, from: &[String], path: &[String], depth: usize) -> Option<Path> {
+        let (first, rest) = path.split_first()?;
+        let module = &self.0[from];
+        match first.as_str() {
+            "crate" | "tidings" => self.walk(&[], rest, depth),
+            "self" => self.walk(from, rest, depth),
+            "super" => {
+                let ups = path.iter().take_while(|part| *part == "super").count();
+                let up = from.len().checked_sub(ups)?;
+                self.walk(&from[..up], &path[ups..], depth)
+            }
+            _ if self
+                .0
+                .contains_key(&[from, std::slice::from_ref(first)].concat()) =>
+            {
+                self.walk(from, path, depth)
+            }
+            _ => match module.imports.get(first) {
+                Some(import) if depth < 20 && import[0] != *first => {
+                    self.resolve(from, &[import, rest].concat(), depth + 1)
+                }
+                _ => module.items.contains(first).then(|| from.to_vec()),
+            },
+        }
+    }
+
+    fn walk(&self, from: &[String], path: &[String], depth: usize) -> Option<Path> {
+        let Some((first, rest)) = path.split_first() else {
+            return Some(from.to_vec());
+        };
+        let child = [from, std::slice::from_ref(first)].concat();
+        if self.0.contains_key(&child) {
+            return self.walk(&child, rest, depth);
+        }
+        let module = &self.0[from];
+        if let Some(import) = module.imports.get(first).filter(|_| depth < 20) {
+            let found = self.resolve(from, &[import, rest].concat(), depth + 1);
+            return found.or_else(|| Some(from.to_vec()));
+        }
+        let named = |glob: &Path| {
+            let found = self.resolve(
+                from,
+                &[glob, std::slice::from_ref(first)].concat(),
+                depth + 1,
+            )?;
+            self.0[&found].items.contains(first).then_some(found)
+        };
+        let globbed = module.globs.iter().filter(|_| depth < 20).find_map(named);
+        Some(globbed.unwrap_or_else(|| from.to_vec()))
+    }
+
+    /// The modules that this one depends on.
+    fn depends_on(&self, from: &Path) -> BTreeSet<Path> {
+        let module = &self.0[from];
+        let words = paths(&module.body);
+        let used: BTreeSet<&str> = words
+            .iter()
+            .flat_map(|(_, word)| word.split("::"))
+            .collect();
+        let imports = module.imports.iter();
+        let imports = imports
+            .filter(|(name, _)| !module.exports.contains(*name) || used.contains(name.as_str()));
+        let written = words
+            .iter()
+            .filter(|(before, word)| *before != '.' && word.contains("::"));
+        let written = written.map(|(_, word)| path_of(word));
+        let macros = words.iter().map(|(_, word)| vec![word.clone()]);
+        let macros = macros.filter(|word| word.len() == 1 && module.imports.contains_key(&word[0]));
+        let all = imports
+            .map(|(_, path)| path.clone())
+            .chain(module.globs.iter().cloned());
+        let found = all.chain(written).chain(macros);
+        let found = found.filter_map(|path| self.resolve(from, &path, 0));
+        found.filter(|found| found != from).collect()
+    }
+
+    /// The dependencies that are part of circles.
+    fn circles(&self) -> Vec<String> {
+        let modules = self.0.keys();
+        let mut edges: BTreeMap<Path, BTreeSet<Path>> = modules
+            .map(|path| (path.clone(), self.depends_on(path)))
+            .collect();
+        loop {
+            let before = edges.len();
+            let known: BTreeSet<Path> = edges.keys().cloned().collect();
+            edges
+                .values_mut()
+                .for_each(|to| to.retain(|path| known.contains(path)));
+            edges.retain(|_, to| !to.is_empty());
+            let reached: BTreeSet<Path> = edges.values().flatten().cloned().collect();
+            edges.retain(|path, _| reached.contains(path));
+            if edges.len() == before {
+                break;
+            }
+        }
+        let file = |path: &Path| self.0[path].file.as_str();
+        let line = |(from, to): (&Path, &BTreeSet<Path>)| {
+            let to: Vec<&str> = to.iter().map(file).collect();
+            format!("{} → {}", file(from), to.join(", "))
+        };
+        edges.iter().map(line).collect()
+    }
+}
+
+#[test]
+fn a_circle_of_files_is_found() {
+    let module = |path: &str, code: &str| (path_of(path), Module::read(path, code));
+    let root = module("", "mod a;\nmod b;\nmod c;\n");
+    let hub = module(
+        "a",
+        "mod x;\npub use x::One;\nfn f(two: crate::b::Two) {}\n",
+    );
+    let child = module("a::x", "pub struct One;\n");
+    let circle = |b: &str, c: &str| {
+        let modules = [&root, &hub, &child].map(|(path, module)| {
+            let copy = format!("use {}::nothing;\n{}", "std", module.body);
+            (
+                path.clone(),
+                Module {
+                    exports: module.exports.clone(),
+                    imports: module.imports.clone(),
+                    ..Module::read(&module.file, &copy)
+                },
+            )
+        });
+        let more = [module("b", b), module("c", c)];
+        Crate(modules.into_iter().chain(more).collect()).circles()
+    };
+
+    assert_eq!(circle("pub struct Two(u8);", "use crate::b::Two;"), [""; 0]);
+    let two_and_three = circle(
+        "use super::c::{self, Three as T};\npub struct Two(T);",
+        "pub struct Three(super::b::Two);",
+    );
+    assert_eq!(two_and_three, ["b → c", "c → b"]);
+    assert_eq!(
+        circle("use crate::a::One;\npub struct Two(One);", ""),
+        [""; 0]
+    );
+}
+
+#[test]
+fn no_files_depend_on_each_other() {
+    let circles = Crate::read().circles();
+    assert!(
+        circles.is_empty(),
+        "circles of files:\n  {}",
+        circles.join("\n  ")
+    );
+}
