@@ -92,9 +92,16 @@ pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 /// What to call an object, or what it is about where nobody gave it a title.
-pub fn title(object: &Object) -> Option<Cow<'_, str>> {
+fn title(object: &Object) -> Option<Cow<'_, str>> {
     let own = object.title.as_deref().map(Cow::Borrowed);
     own.or_else(|| Said::of(object).map(|said| said.title))
+}
+
+impl Object {
+    /// What to call it: its title, or that of what it is about, or its key.
+    pub fn label(&self) -> Cow<'_, str> {
+        title(self).unwrap_or(Cow::Borrowed(self.key.as_str()))
+    }
 }
 
 /// What an object is about, for groups of feeds: what it says; else who it is by; else itself, by

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use super::about;
 use super::day::Day;
-use super::inbox::StateFilter;
+use super::item_state::StateFilter;
 use super::name::{EventType, Invalid};
 use super::object::Object;
 use super::policy::{Category, Policies};

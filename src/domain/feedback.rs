@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
-use super::delivery::DeliveryState;
+use super::delivery_state::DeliveryState;
 use super::name::Invalid;
 
 /// What became of a mail; the later, the worse.

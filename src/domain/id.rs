@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
-use super::name::Invalid;
+use super::name::{Invalid, UserId};
 
 /// A twelve-byte id; ordered by time first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,6 +139,14 @@ impl FromStr for Id {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         Self::from_hex(text).ok_or_else(|| Invalid::new("id", text, "is not 24 hexadecimal digits"))
+    }
+}
+
+impl UserId {
+    /// The id as older writers may have stored it: as an ObjectId, where it is 24 lower-case
+    /// hexadecimal digits.
+    pub fn legacy(&self) -> Option<Id> {
+        Id::from_hex(self.as_str()).filter(|id| id.hex() == self.as_str().as_bytes())
     }
 }
 

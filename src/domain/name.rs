@@ -187,14 +187,6 @@ names! {
     KeyName: "key name";
 }
 
-impl UserId {
-    /// The id as older writers may have stored it: as an ObjectId, where it is 24 lower-case
-    /// hexadecimal digits.
-    pub fn legacy(&self) -> Option<super::Id> {
-        super::Id::from_hex(self.as_str()).filter(|id| id.hex() == self.as_str().as_bytes())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,6 @@
 //! `Model:id` is the object's key. Whether an object still applies is asked whenever it is shown or
 //! mailed, never stored on a stack.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,7 +11,6 @@ use chrono::{DateTime, Utc};
 use compact_str::{CompactString, format_compact};
 use serde::{Deserialize, Serialize};
 
-use super::about;
 use super::audience::Point;
 use super::json::Json;
 use super::link;
@@ -191,11 +189,6 @@ impl Object {
             return Err(Invalid::limit("object data of", bytes, why));
         }
         Ok(())
-    }
-
-    /// What to call it: its title, or that of what it is about, or its key.
-    pub fn label(&self) -> Cow<'_, str> {
-        about::title(self).unwrap_or(Cow::Borrowed(self.key.as_str()))
     }
 
     /// Returns the bytes of its texts, by which caches are bounded.

@@ -15,7 +15,10 @@ use super::event::Event;
 use super::id::Id;
 use super::name::{Invalid, UserId};
 use super::stack::{Form, PersonStacks, Position};
-use super::user::User;
+
+mod hiding;
+
+pub use hiding::hide_earlier;
 
 /// Where a record begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,17 +79,6 @@ impl Start {
         let created = self.at.time();
         let first = created.max(self.erased + TimeDelta::seconds(1));
         issued.max(first)
-    }
-}
-
-/// Hides the events of deleted users in the stacks of those who have their ids now. The entries
-/// keep their positions.
-pub fn hide_earlier<'p>(
-    people: impl IntoIterator<Item = &'p mut PersonStacks>,
-    users: &[Option<User>],
-) {
-    for (person, user) in people.into_iter().zip(users) {
-        person.begin_at(user.as_ref().and_then(|user| user.start));
     }
 }
 
