@@ -10,9 +10,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use chrono::TimeDelta;
-use toml::{Table, Value};
+use toml::Table;
 
-use crate::domain::{BrandName, ModelName, Policies, Sending};
+use crate::domain::{BrandName, Brands, Invalid, ModelName, Policies, Sending};
 use crate::email::providers::Provider;
 
 mod batch;
@@ -23,10 +23,13 @@ mod dkim;
 mod feed;
 mod hidden;
 mod hooks;
+mod layers;
 mod mail;
 mod paths;
+mod problem;
 mod public;
 mod reader;
+mod store_url;
 mod tokens;
 mod types;
 mod variables;
@@ -37,14 +40,15 @@ pub use brands::Brand;
 pub use digest::Digest;
 pub use feed::Feed;
 pub use hooks::Hooks;
+pub use layers::DEFAULTS;
+use layers::{defaults, overlay, read_table, set, syntax};
 pub use mail::{Api, Login, Mail, SmtpServer, SmtpTls, Transport};
+pub use problem::{Problem, Problems, Warning};
 pub use public::{Server, Site};
 use reader::Reader;
+pub use store_url::StoreUrl;
 pub use tokens::Tokens;
 pub use watch::{LogFormat, Watch};
-
-/// The options, documented, as they are when nobody sets any.
-pub const DEFAULTS: &str = include_str!("config.default.toml");
 
 /// Everything that can be configured, valid.
 #[derive(Debug, Clone)]
@@ -100,15 +104,6 @@ impl fmt::Debug for Merged {
     }
 }
 
-/// Where everything is kept.
-#[derive(Clone, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// A file of SQLite's; a relative path begins at the current folder, wherever it was written.
-    Sqlite(PathBuf),
-    /// A MongoDB's address as the driver reads it; it may hold a password.
-    Mongo(String),
-}
-
 /// The section `[fanout]`, valid.
 #[derive(Debug, Clone, Copy)]
 pub struct Fanout {
@@ -147,49 +142,6 @@ pub struct Model {
     pub at: Option<String>,
     /// The field of its place: a GeoJSON point or `[longitude, latitude]`.
     pub place: Option<String>,
-}
-
-/// One thing that is wrong: option, and what is wrong with its value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// Its path, such as `digest.hour`; of a file or a variable that is wrong, its name.
-    pub option: String,
-    /// What is wrong, as a clause that follows the option.
-    pub what: String,
-}
-
-/// One thing that is valid and can hardly be meant: option, why, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warning {
-    /// Its path, such as `batch.cooldown`.
-    pub option: String,
-    /// What is doubtful, as a clause that follows the option.
-    pub what: String,
-    /// What to do about it.
-    pub advice: String,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}; {}", self.option, self.what, self.advice)
-    }
-}
-
-/// All that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(pub Vec<Problem>);
-
-impl fmt::Display for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.len() {
-            1 => f.write_str("the configuration has a problem:")?,
-            many => write!(f, "the configuration has {many} problems:")?,
-        }
-        for Problem { option, what } in &self.0 {
-            write!(f, "\n  {option}: {what}")?;
-        }
-        Ok(())
-    }
 }
 
 /// Where the configuration comes from, besides the defaults.
@@ -341,6 +293,29 @@ impl Config {
         tokens::redact(&mut table);
         table.to_string()
     }
+
+    /// The configuration as it holds for a brand: its own as if it were the default, and no brands.
+    pub fn of_brand(&self, brand: &Brand) -> Self {
+        let mut config = self.clone();
+        config.brands.clear();
+        (config.site, config.mail) = (brand.site.clone(), brand.mail.clone());
+        config.server.public_url.clone_from(&brand.public_url);
+        config.hooks.keys.add(&brand.hooks);
+        config
+    }
+
+    /// The configuration as it holds for this brand, or for none; a name that is not there is
+    /// refused.
+    pub fn of(&self, brand: Option<&BrandName>) -> Result<Self, Invalid> {
+        self.brand_names().check(brand)?;
+        let brand = brand.and_then(|brand| self.brands.get(brand));
+        Ok(brand.map_or_else(|| self.clone(), |brand| self.of_brand(brand)))
+    }
+
+    /// The names of all brands.
+    pub fn brand_names(&self) -> Brands {
+        self.brands.keys().cloned().collect()
+    }
 }
 
 fn model(r: &mut Reader<'_>, path: &str) -> Model {
@@ -357,101 +332,6 @@ fn model(r: &mut Reader<'_>, path: &str) -> Model {
         at: field(r, "at"),
         place: field(r, "place"),
     }
-}
-
-impl StoreUrl {
-    /// `sqlite:PATH`, `mongodb://…` or `mongodb+srv://…`.
-    pub fn parse(text: &str) -> Option<Self> {
-        if text.starts_with("mongodb://") || text.starts_with("mongodb+srv://") {
-            return Some(Self::Mongo(text.to_owned()));
-        }
-        text.strip_prefix("sqlite:")
-            // Two slashes or a scheme are of an address, which may hold a password.
-            .filter(|path| !path.is_empty() && !path.starts_with("//"))
-            .filter(|path| !path.contains("://") && !path.starts_with("mongodb:"))
-            .map(|path| Self::Sqlite(path.into()))
-    }
-}
-
-impl fmt::Debug for StoreUrl {
-    /// Without its secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Mongo(url) => f.write_str(&hidden::address(url)),
-        }
-    }
-}
-
-fn defaults() -> Table {
-    DEFAULTS
-        .parse()
-        .expect("the defaults are TOML; a test reads them")
-}
-
-fn read_table(file: &Path) -> Result<Table, Problem> {
-    let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|error| Problem {
-        option: name.clone(),
-        what: format!("cannot be read: {error}"),
-    })?;
-    text.parse().map_err(|error| syntax(&name, &text, &error))
-}
-
-/// Says where, and not what stands there: the line may hold a secret.
-fn syntax(name: &str, text: &str, error: &toml::de::Error) -> Problem {
-    let place = error.span().map(|span| {
-        let before = text.get(..span.start).unwrap_or(text);
-        let line = before.matches('\n').count() + 1;
-        let column = before
-            .lines()
-            .next_back()
-            .map_or(0, |last| last.chars().count())
-            + 1;
-        match before.ends_with('\n') {
-            true => format!(" at line {line}, column 1"),
-            false => format!(" at line {line}, column {column}"),
-        }
-    });
-    let why = error.message().lines().collect::<Vec<_>>().join("; ");
-    Problem {
-        option: name.to_owned(),
-        what: format!("is not TOML{}: {why}", place.unwrap_or_default()),
-    }
-}
-
-/// Lays one table over another: tables merge, values replace.
-fn overlay(base: &mut Table, over: Table) {
-    for (key, value) in over {
-        match (base.get_mut(&key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) => overlay(below, above),
-            (_, value) => {
-                base.insert(key, value);
-            }
-        }
-    }
-}
-
-/// Sets an option from text: as a number where the default is one.
-fn set(table: &mut Table, option: &str, text: &str) {
-    let (folder, key) = option
-        .rsplit_once('.')
-        .map_or((None, option), |(folder, key)| (Some(folder), key));
-    let table = match folder {
-        Some(folder) => match table
-            .entry(folder)
-            .or_insert_with(|| Value::Table(Table::new()))
-        {
-            Value::Table(inner) => inner,
-            _ => return,
-        },
-        None => table,
-    };
-    let value = match (table.get(key), text.parse::<i64>()) {
-        (Some(Value::Integer(_)), Ok(number)) => Value::Integer(number),
-        _ => Value::String(text.to_owned()),
-    };
-    table.insert(key.to_owned(), value);
 }
 
 #[cfg(test)]

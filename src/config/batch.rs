@@ -9,8 +9,9 @@ use std::num::NonZeroU64;
 use chrono::TimeDelta;
 use toml::Table;
 
+use super::layers::{defaults, overlay, read_table, syntax};
+use super::problem::{Problems, Warning};
 use super::reader::Reader;
-use super::{Problems, Warning, defaults, overlay, read_table};
 use crate::domain::batch::{BatchPolicy, ChosenKey, Keep};
 
 /// The options that are one choice.
@@ -131,7 +132,7 @@ impl Candidates {
     /// The same from the text of such a file.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         let table = text.parse::<Table>();
-        Self::check(table.map_err(|error| Problems(vec![super::syntax("the text", text, &error)]))?)
+        Self::check(table.map_err(|error| Problems(vec![syntax("the text", text, &error)]))?)
     }
 
     fn check(file: Table) -> Result<Self, Problems> {

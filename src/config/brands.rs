@@ -11,9 +11,10 @@ use std::path::Path;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
+use super::layers::{self, overlay};
 use super::reader::Reader;
-use super::{Config, Mail, Server, Site, hidden, hooks, overlay, paths};
-use crate::domain::{Address, BrandName, Brands, Invalid};
+use super::{Mail, Server, Site, hidden, hooks, paths};
+use crate::domain::{Address, BrandName};
 use crate::email::hooks::Keys;
 
 /// What is different of one brand, whole.
@@ -108,7 +109,7 @@ pub(super) fn begin_at(table: &mut Table, folder: &Path) {
 /// Sets what a variable says of a brand that there is: `TIDINGS_BRANDS_ACME_MAIL_KEY` is
 /// `mail.key` of `acme`. Whether it says that.
 pub(super) fn set_by_variable(table: &mut Table, name: &str, text: &str) -> bool {
-    let defaults = super::defaults();
+    let defaults = layers::defaults();
     for (brand, own) in tables(table) {
         let Some(option) = name.strip_prefix(&prefix(brand)) else {
             continue;
@@ -286,31 +287,6 @@ pub(super) fn redact(table: &mut Table) {
                 *value = Value::String(masked);
             }
         }
-    }
-}
-
-impl Config {
-    /// The configuration as it holds for a brand: its own as if it were the default, and no brands.
-    pub fn of_brand(&self, brand: &Brand) -> Self {
-        let mut config = self.clone();
-        config.brands.clear();
-        (config.site, config.mail) = (brand.site.clone(), brand.mail.clone());
-        config.server.public_url.clone_from(&brand.public_url);
-        config.hooks.keys.add(&brand.hooks);
-        config
-    }
-
-    /// The configuration as it holds for this brand, or for none; a name that is not there is
-    /// refused.
-    pub fn of(&self, brand: Option<&BrandName>) -> Result<Self, Invalid> {
-        self.brand_names().check(brand)?;
-        let brand = brand.and_then(|brand| self.brands.get(brand));
-        Ok(brand.map_or_else(|| self.clone(), |brand| self.of_brand(brand)))
-    }
-
-    /// The names of all brands.
-    pub fn brand_names(&self) -> Brands {
-        self.brands.keys().cloned().collect()
     }
 }
 

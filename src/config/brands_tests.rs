@@ -1,7 +1,6 @@
 //! What a brand says of itself, what it has of the default, and what it never has.
 
-use super::*;
-use crate::config::{Sources, Transport};
+use crate::config::{Config, Sources, Transport};
 use crate::domain::BrandName;
 
 const DEFAULT: &str = r##"

@@ -4,8 +4,8 @@
 
 use toml::Table;
 
+use super::layers::set;
 use super::reader::Reader;
-use super::set;
 use crate::email::hooks::Keys;
 use crate::email::providers::{HookKey, PROVIDERS};
 

@@ -13,8 +13,9 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use super::dkim::{Signing, domain};
+use super::hidden;
+use super::layers::set;
 use super::reader::Reader;
-use super::{hidden, set};
 use crate::domain::{Address, Secret};
 use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
 

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{StoreUrl, hooks, tokens};
+use super::store_url::StoreUrl;
+use super::{hooks, tokens};
 
 /// Lets the relative paths of this table begin at this folder.
 pub(super) fn begin_at(table: &mut Table, folder: &Path) {

@@ -11,8 +11,8 @@ use std::num::NonZeroU32;
 use toml::Table;
 
 use super::hidden::HIDDEN;
+use super::layers::set;
 use super::reader::Reader;
-use super::set;
 
 /// What mails and pages call the service, and how they look.
 #[derive(Debug, Clone)]

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use super::{Problem, Problems, Warning, hidden};
+use super::hidden;
+use super::problem::{Problem, Problems, Warning};
+use super::store_url::StoreUrl;
 use crate::domain::address::is_unseen;
 use crate::domain::link;
 use crate::domain::{Address, Invalid, duration, nearest};
@@ -463,8 +465,7 @@ macro_rules! stand_ins {
 stand_ins! {
     () => ();
     String => String::new();
-    super::LogFormat => super::LogFormat::Text;
-    super::StoreUrl => super::StoreUrl::Sqlite(std::path::PathBuf::new());
+    StoreUrl => StoreUrl::Sqlite(PathBuf::new());
     std::net::SocketAddr => std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     crate::domain::Cadence => crate::domain::Cadence::Never;
     crate::domain::Share => crate::domain::Share::NONE;

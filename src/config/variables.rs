@@ -5,7 +5,8 @@
 
 use toml::Value;
 
-use super::{Problem, defaults};
+use super::layers::defaults;
+use super::problem::Problem;
 use crate::domain::nearest;
 
 const PREFIX: &str = "TIDINGS_";

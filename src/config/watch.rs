@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::reader::Reader;
+use super::reader::{Reader, Stand};
 
 /// The sections `[metrics]` and `[log]`, valid.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +20,12 @@ pub enum LogFormat {
     Text,
     /// An object a line, for programs.
     Json,
+}
+
+impl Stand for LogFormat {
+    fn stand_in() -> Self {
+        Self::Text
+    }
 }
 
 pub(super) fn read(r: &mut Reader<'_>) -> Watch {
