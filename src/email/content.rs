@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 
-use super::Personal;
 use super::variables;
 
 /// Where a recipient's own link goes.
@@ -50,6 +49,35 @@ impl Place {
             Self::Unsubscribe => 0,
             Self::Preferences => 1,
             Self::Mute => 2,
+        }
+    }
+}
+
+/// A recipient's own links. They are plain `https` or `http` URLs, so they need no escaping in
+/// HTML.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Personal {
+    /// One click ends the mails (RFC 8058). `None` where it would not end what this mail tells.
+    pub unsubscribe: Option<String>,
+    /// The page on which people choose what they get.
+    pub preferences: String,
+    /// Where what the mail is about can be muted, if it is about one thing.
+    pub mute: Option<String>,
+}
+
+impl Personal {
+    /// Where one click ends the mails, if that can stand in a header: it is an HTTPS link.
+    pub fn one_click(&self) -> Option<&str> {
+        let link = self.unsubscribe.as_deref();
+        link.filter(|link| link.starts_with("https://"))
+    }
+
+    /// The link that goes into this place, empty where there is none.
+    pub fn link(&self, place: Place) -> &str {
+        match place {
+            Place::Unsubscribe => self.unsubscribe.as_deref().unwrap_or_default(),
+            Place::Preferences => &self.preferences,
+            Place::Mute => self.mute.as_deref().unwrap_or_default(),
         }
     }
 }

@@ -31,7 +31,7 @@ use chrono::{DateTime, Utc};
 use crate::domain::{Address, DeliveryId};
 
 pub use check::Checked;
-pub use content::{Content, Filled, Place, Placeholders, Text};
+pub use content::{Content, Filled, Personal, Place, Placeholders, Text};
 pub use dkim::Dkim;
 pub use http::Account;
 pub use leave::{Leave, Standing};
@@ -40,35 +40,6 @@ pub use outbox::Outbox;
 pub use pinned::{Pinned, Unfetched};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
-
-/// A recipient's own links. They are plain `https` or `http` URLs, so they need no escaping in
-/// HTML.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Personal {
-    /// One click ends the mails (RFC 8058). `None` where it would not end what this mail tells.
-    pub unsubscribe: Option<String>,
-    /// The page on which people choose what they get.
-    pub preferences: String,
-    /// Where what the mail is about can be muted, if it is about one thing.
-    pub mute: Option<String>,
-}
-
-impl Personal {
-    /// Where one click ends the mails, if that can stand in a header: it is an HTTPS link.
-    pub fn one_click(&self) -> Option<&str> {
-        let link = self.unsubscribe.as_deref();
-        link.filter(|link| link.starts_with("https://"))
-    }
-
-    /// The link that goes into this place, empty where there is none.
-    pub fn link(&self, place: Place) -> &str {
-        match place {
-            Place::Unsubscribe => self.unsubscribe.as_deref().unwrap_or_default(),
-            Place::Preferences => &self.preferences,
-            Place::Mute => self.mute.as_deref().unwrap_or_default(),
-        }
-    }
-}
 
 /// One mail to one person. `Debug` shows neither the address nor the content nor the links.
 #[derive(Clone, PartialEq, Eq)]
