@@ -116,18 +116,18 @@ impl Panel {
     pub(super) fn registered(registry: &mut Registry) -> Self {
         let r = registry;
         Self {
-            up: count(
+            up: counted(
                 r,
                 "store_up",
                 "Whether the store answered this scrape in time",
             ),
             age: seconds(r, "store_gauges_age", "How old what the store said is"),
-            most: count(
+            most: counted(
                 r,
                 "store_gauges_most",
                 "Up to which number things that wait are counted",
             ),
-            fanouts: count(
+            fanouts: counted(
                 r,
                 "fanouts_pending",
                 "Accepted events that not everybody has",
@@ -137,41 +137,41 @@ impl Panel {
                 "fanouts_oldest_pending_age",
                 "How long ago the oldest of these events happened",
             ),
-            open: count(r, "batches_open", "Batches that gather"),
-            due: count(r, "batches_due", "Batches that should have ended"),
+            open: counted(r, "batches_open", "Batches that gather"),
+            due: counted(r, "batches_due", "Batches that should have ended"),
             due_age: seconds(
                 r,
                 "batches_oldest_due_age",
                 "How long ago the first of these should have ended",
             ),
-            deliveries: count(r, "deliveries", "Mails that are not settled, or unknown"),
+            deliveries: counted(r, "deliveries", "Mails that are not settled, or unknown"),
             deliveries_age: seconds(
                 r,
                 "deliveries_oldest_age",
                 "How long ago the first of those that are not settled was opened",
             ),
-            leases: count(r, "leases", "Named leases that somebody holds"),
+            leases: counted(r, "leases", "Named leases that somebody holds"),
             owed_age: seconds(
                 r,
                 "owed_oldest_age",
                 "How long ago the oldest day began that has left the window and may be owed",
             ),
-            owed: count(
+            owed: counted(
                 r,
                 "owed_events",
                 "Events of days that have left the window that a run last found to be owed",
             ),
-            blocked: count(
+            blocked: counted(
                 r,
                 "blocked_events",
                 "Events of days that have left the window whose users cannot be emailed",
             ),
-            expired: count(
+            expired: counted(
                 r,
                 "expired_events",
                 "Events that expired after digest.max_age, by whether their users could be emailed",
             ),
-            paused: count(r, "paused", "Whether no mail leaves until somebody resumes"),
+            paused: counted(r, "paused", "Whether no mail leaves until somebody resumes"),
         }
     }
 
@@ -212,8 +212,14 @@ impl Panel {
     }
 }
 
-fn count<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
-    super::counted(registry, name, help)
+pub(super) fn counted<M: Metric + Default + Clone>(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 fn seconds<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {

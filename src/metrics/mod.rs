@@ -19,12 +19,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Metric, Registry, Unit};
+use prometheus_client::registry::{Registry, Unit};
 
 mod gauges;
 
-use gauges::Panel;
 pub use gauges::{Gauges, Known, Pile};
+use gauges::{Panel, counted};
 
 /// What a scrape is answered with.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -437,12 +437,6 @@ impl Metrics {
         encode(&mut text, &self.0.registry)?;
         Ok(text)
     }
-}
-
-fn counted<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
-    let metric = M::default();
-    registry.register(name, help, metric.clone());
-    metric
 }
 
 fn timed_as<L>(registry: &mut Registry, name: &str, help: &str) -> Timed<L>
