@@ -18,12 +18,11 @@ use serde::Serialize;
 
 use super::super::record::write_bson;
 use super::super::{Error, Result};
-use super::encode::Writer;
+use super::encode::{STATEMENTS, Writer};
 use super::patience::{Failure, if_soon, limit};
 use super::{MAJORITY, Mongo};
+use crate::domain::Defect;
 
-/// More statements a command are no faster.
-pub(super) const STATEMENTS: usize = 1_000;
 /// What the statements of a command may weigh together, unless it is one alone: see
 /// [`Mongo::bulk_weighed`].
 pub(super) const WEIGHT: u64 = 2_000_000;
@@ -135,6 +134,24 @@ impl Outcome {
             None => Ok(self.refused),
             Some(refused) => Err(Error::database(doing, refused.failure.clone())),
         }
+    }
+}
+
+/// How the server names the key that a stack stands under.
+const OUR_KEY: &str = "dup key: { _id:";
+
+/// What is wrong with a document, where it is to blame for the failure.
+pub(super) fn defect(failure: &Failure) -> Option<Defect> {
+    let no_list = ["non-array", "must be an array"];
+    match failure.code? {
+        2 if no_list.iter().any(|words| failure.why.contains(words)) => Some(Defect::NoList),
+        10334 | 17419 | 17420 => Some(Defect::NoRoom),
+        121 => Some(Defect::Refused),
+        // A key that is not ours: somebody made a unique index.
+        DUPLICATE if failure.why.contains("dup key") && !failure.why.contains(OUR_KEY) => {
+            Some(Defect::Refused)
+        }
+        _ => None,
     }
 }
 

@@ -11,6 +11,9 @@ use bson::spec::ElementType;
 use super::decode::Field;
 use crate::domain::{Event, Id, Mailed};
 
+/// More statements a command are no faster.
+pub(super) const STATEMENTS: usize = 1_000;
+
 /// The name of a field, or an array's index.
 pub(super) trait Key {
     fn write(self, to: &mut Vec<u8>);

@@ -8,9 +8,7 @@
 //! server that has not come so far waits, or fails as if it were away. Every answer raises that
 //! time. See decision 11.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use bson::{Bson, Document, Timestamp, doc};
+use bson::{Bson, Document, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use mongodb::action::{Aggregate, CountDocuments, Distinct, Find};
@@ -22,26 +20,6 @@ use super::bulk::Write;
 use super::patience::{Failure, limit};
 use super::{CATCH_UPS, Mongo};
 use crate::store::Result;
-
-/// The highest cluster time that was met: seconds, and a count within them.
-#[derive(Debug, Default)]
-pub(super) struct Floor(AtomicU64);
-
-impl Floor {
-    fn raise(&self, to: Timestamp) {
-        let packed = u64::from(to.time) << 32 | u64::from(to.increment);
-        self.0.fetch_max(packed, Ordering::AcqRel);
-    }
-
-    /// Nothing for a server that stands alone: it has no such time, and nobody to lag behind.
-    fn time(&self) -> Option<Timestamp> {
-        let packed = self.0.load(Ordering::Acquire);
-        (packed > 0).then_some(Timestamp {
-            time: (packed >> 32) as u32,
-            increment: packed as u32,
-        })
-    }
-}
 
 impl Mongo {
     /// Raises what reads show to everything that was acknowledged to anybody before this was

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use super::bulk::STATEMENTS;
+use super::encode::STATEMENTS;
 use crate::store::{Error, Result};
 
 /// Those who write something of one kind.

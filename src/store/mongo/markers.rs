@@ -9,9 +9,8 @@ use std::collections::HashMap;
 
 use bson::{Bson, Document, doc};
 
-use super::bulk::{Outcome, Refused, Targets, Verb, encode};
+use super::bulk::{Outcome, Refused, Targets, Verb, defect, encode};
 use super::neighbors::{MANY, TOGETHER, between};
-use super::stacks::defect;
 use super::values::oid;
 use super::{Mongo, at_once};
 use crate::domain::{BadStack, Day, Form, Id, Mailed, StackId, UserId};

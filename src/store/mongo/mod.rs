@@ -18,6 +18,7 @@ use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern}
 use mongodb::{Client, Collection, Database};
 use tokio::sync::OnceCell;
 
+use self::floor::Floor;
 use self::joint::Joint;
 use super::record::{Record, read_bson};
 use super::{Error, Result};
@@ -39,6 +40,7 @@ mod deliveries;
 mod directory;
 mod encode;
 mod feedback;
+mod floor;
 mod fresh;
 mod inboxes;
 mod indexes;
@@ -46,6 +48,7 @@ mod joint;
 mod journal;
 mod leases;
 mod mapped;
+mod mapping;
 mod markers;
 mod moving;
 mod neighbors;
@@ -65,10 +68,8 @@ mod suppressions;
 mod values;
 mod windows;
 
-pub use mapped::Mapping;
-
-/// The schema that databases are upgraded to.
-pub const SCHEMA: u32 = schema::VERSION;
+pub use mapping::Mapping;
+pub use schema::VERSION as SCHEMA;
 
 /// The database when the connection string names none.
 pub const DEFAULT_DATABASE: &str = "tidings";
@@ -115,7 +116,7 @@ struct Shared {
     /// back is still written and read correctly.
     days: Mutex<HashMap<Day, Known>>,
     /// How new reads have to be.
-    floor: fresh::Floor,
+    floor: Floor,
     /// Puts of inboxes that come at the same time.
     inboxes: Joint<RawDocumentBuf>,
     /// Whether a router is asked, once that was found out.
@@ -216,7 +217,7 @@ impl Mongo {
             db,
             options,
             days,
-            floor: fresh::Floor::default(),
+            floor: Floor::default(),
             inboxes: Joint::default(),
             routed: OnceCell::new(),
         })))

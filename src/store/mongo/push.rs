@@ -18,11 +18,10 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 
 use super::append::{Plan, SHORT, Statement};
-use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, encode};
+use super::bulk::{Outcome, Verb, WEIGHT, defect, encode};
 use super::decode::RawStack;
-use super::encode::Writer;
+use super::encode::{STATEMENTS, Writer};
 use super::neighbors::{MANY, TOGETHER, between};
-use super::stacks::defect;
 use super::values::{oid, put};
 use super::{Known, Layout, Mongo, at_once};
 use crate::domain::{Day, Defect, Event, Stack, StackId, UserId};

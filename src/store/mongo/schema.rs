@@ -15,8 +15,8 @@ use super::{DELIVERIES, Mongo};
 use crate::domain::DeliveryId;
 use crate::store::{Error, Notes, Result, Schema};
 
-/// The schema that this code writes.
-pub(super) const VERSION: u32 = 2;
+/// The schema that databases are upgraded to.
+pub const VERSION: u32 = 2;
 /// The oldest schema whose programs can work with a database of this one.
 const FOR: u32 = 1;
 

@@ -7,11 +7,10 @@ use async_trait::async_trait;
 use bson::doc;
 use futures::stream::BoxStream;
 
-use super::bulk::DUPLICATE;
 use super::patience::Failure;
 use super::push::Push;
 use super::{Known, Layout, Mongo};
-use crate::domain::{BadStack, Day, Defect, PersonStacks, Poke, UserId, Window};
+use crate::domain::{BadStack, Day, PersonStacks, Poke, UserId, Window};
 use crate::store::{NewMarker, People, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
@@ -48,24 +47,6 @@ impl Stacks for Mongo {
 
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
         self.append_markers(markers).await
-    }
-}
-
-/// How the server names the key that a stack stands under.
-const OUR_KEY: &str = "dup key: { _id:";
-
-/// What is wrong with a document, where it is to blame for the failure.
-pub(super) fn defect(failure: &Failure) -> Option<Defect> {
-    let no_list = ["non-array", "must be an array"];
-    match failure.code? {
-        2 if no_list.iter().any(|words| failure.why.contains(words)) => Some(Defect::NoList),
-        10334 | 17419 | 17420 => Some(Defect::NoRoom),
-        121 => Some(Defect::Refused),
-        // A key that is not ours: somebody made a unique index.
-        DUPLICATE if failure.why.contains("dup key") && !failure.why.contains(OUR_KEY) => {
-            Some(Defect::Refused)
-        }
-        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Kind;
+use super::kind::Kind;
 use crate::domain::{Day, Id};
 use crate::store::{Error, Result};
 

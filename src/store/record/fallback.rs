@@ -4,7 +4,7 @@
 //! the careful value is used: an unreadable `suppressed` or `unsubscribed` counts as set (P7), and
 //! an unreadable `start` hides all events (P8). Start with [`read_with_defaults`].
 
-use bson::Bson;
+use bson::{Bson, Document, RawDeserializer, RawDocument, RawDocumentBuf};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
@@ -94,7 +94,7 @@ const NESTED: [&str; 3] = ["digest", "types", "mutes"];
 pub(in crate::store) fn note(
     field: &str,
     why: impl ToString,
-    fields: &mut bson::Document,
+    fields: &mut Document,
     unreadable: &mut Vec<UnreadableField>,
 ) {
     if let Some(value) = careful::<Bson>(field) {
@@ -111,6 +111,35 @@ pub(in crate::store) fn careful<T: Tree>(field: &str) -> Option<T> {
         "start" => Some(T::of_text(HIDES_ALL)),
         _ => None,
     }
+}
+
+/// Reads a document as far as this version can: unreadable fields get their defaults.
+pub(in crate::store) fn read_bson_with_defaults<R: Record>(
+    raw: &RawDocument,
+    unreadable: &mut Vec<UnreadableField>,
+) -> Option<R::Value> {
+    let mut document = Document::new();
+    for element in raw.iter_elements() {
+        let element = element.ok()?;
+        let field = element.key().as_str();
+        match element.value().and_then(Bson::try_from) {
+            Ok(value) => drop(document.insert(field, value)),
+            Err(error) => note(field, error, &mut document, unreadable),
+        }
+    }
+    read_with_defaults(Bson::Document(document), unreadable, |fields| {
+        let failed = |why: String| (None, why);
+        let Bson::Document(document) = fields else {
+            return Err(failed("it is no document".to_owned()));
+        };
+        let raw = RawDocumentBuf::try_from(document).map_err(|why| failed(why.to_string()))?;
+        let from = RawDeserializer::new(raw.as_bytes()).map_err(|why| failed(why.to_string()))?;
+        serde_path_to_error::deserialize::<_, R>(from).map_err(|error| {
+            let path = Some(error.path().clone());
+            let why = error.into_inner();
+            (path, why.message.clone().unwrap_or_else(|| why.to_string()))
+        })
+    })
 }
 
 /// Reads a record; the fields that `parse` rejects are replaced by defaults and added to

@@ -5,14 +5,13 @@
 //! cannot be read is [`Error::Corrupt`], which names the field, and never a default unless the
 //! record says so. How times, ids and places are written is said in [`fields`].
 
-use bson::{Bson, Document, RawBsonRef, RawDeserializer, RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDeserializer, RawDocument, RawDocumentBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::extjson::shown;
 use super::{Error, Result};
 use crate::domain::Address;
-use crate::domain::user::UnreadableField;
 
 /// Declares a record of a value: which of its fields is written under which name, in which form.
 /// Those behind `;` may be absent. `extra` are what the value does not have, `odd` what the record
@@ -124,6 +123,8 @@ pub(super) mod mutes;
 pub(super) mod suppression;
 pub(super) mod user;
 
+pub(super) use fallback::read_bson_with_defaults;
+
 /// A kept thing as it is written.
 pub(super) trait Record: DeserializeOwned {
     /// What to call it in an error.
@@ -210,35 +211,6 @@ pub(super) fn shown_id(raw: &RawDocument) -> String {
 /// An id that is text; masked where it is an address (P8).
 pub(super) fn shown_text(id: &str) -> String {
     Address::stored(id).map_or_else(|_| id.to_owned(), |address| address.to_string())
-}
-
-/// Reads a document as far as this version can: unreadable fields get their defaults.
-pub(super) fn read_bson_with_defaults<R: Record>(
-    raw: &RawDocument,
-    unreadable: &mut Vec<UnreadableField>,
-) -> Option<R::Value> {
-    let mut document = Document::new();
-    for element in raw.iter_elements() {
-        let element = element.ok()?;
-        let field = element.key().as_str();
-        match element.value().and_then(Bson::try_from) {
-            Ok(value) => drop(document.insert(field, value)),
-            Err(error) => fallback::note(field, error, &mut document, unreadable),
-        }
-    }
-    fallback::read_with_defaults(Bson::Document(document), unreadable, |fields| {
-        let failed = |why: String| (None, why);
-        let Bson::Document(document) = fields else {
-            return Err(failed("it is no document".to_owned()));
-        };
-        let raw = RawDocumentBuf::try_from(document).map_err(|why| failed(why.to_string()))?;
-        let from = RawDeserializer::new(raw.as_bytes()).map_err(|why| failed(why.to_string()))?;
-        serde_path_to_error::deserialize::<_, R>(from).map_err(|error| {
-            let path = Some(error.path().clone());
-            let why = error.into_inner();
-            (path, why.message.clone().unwrap_or_else(|| why.to_string()))
-        })
-    })
 }
 
 /// A record as a document.

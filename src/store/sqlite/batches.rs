@@ -10,9 +10,9 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
+use super::answer::Answer;
 use super::codec::millis;
 use super::columns::{Met, Table, fields};
-use super::connections::Answer;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
 use crate::domain::{Batch, BatchState, Id, ObjectId};

@@ -11,7 +11,7 @@ use rusqlite::{Row, ToSql};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::connections::Answer;
+use super::answer::Answer;
 use crate::domain::{Form, Id, Point, UserId};
 use crate::store::Error;
 

@@ -9,8 +9,8 @@ use rusqlite::{Row, Transaction, params_from_iter};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::answer::Answer;
 use super::codec::to_json;
-use super::connections::Answer;
 use crate::domain::user::UnreadableField;
 use crate::store::Error;
 use crate::store::record::fallback::{careful, read_with_defaults};

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use rusqlite::{Transaction, params_from_iter};
 
+use super::answer::Answer;
 use super::codec::millis;
-use super::connections::Answer;
 use super::days::has_day;
 use super::suppressions::NOT_LIFTED;
 use super::{Sqlite, schema, upgrade};
@@ -30,7 +30,7 @@ impl Diagnostics for Sqlite {
 
     async fn schema(&self) -> Result<Schema> {
         // Opening brought it up to date.
-        Ok(upgrade::schema(schema::VERSION))
+        Ok(upgrade::schema(upgrade::VERSION))
     }
 
     async fn missing_indexes(&self) -> Result<Vec<String>> {

@@ -12,8 +12,8 @@ use futures::stream::{self, BoxStream};
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, Transaction};
 
+use super::answer::Answer;
 use super::codec::RowId;
-use super::connections::Answer;
 use super::odd_rows::{Column, OddRow};
 use super::{Sqlite, entries, schema};
 use crate::domain::day::COLLECTION_PREFIX;

@@ -7,8 +7,8 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
+use super::answer::Answer;
 use super::codec::millis;
-use super::connections::Answer;
 use super::delivery_row::{open, rows, watermarks};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};

@@ -2,9 +2,9 @@
 
 use rusqlite::Transaction;
 
+use super::answer::Answer;
 use super::codec::to_json;
 use super::columns::{Met, Table, fields};
-use super::connections::Answer;
 use crate::domain::{Delivery, Watermarks};
 use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
 use crate::store::record::fields::As;

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use chrono_tz::Tz;
 use rusqlite::{OptionalExtension, Transaction};
 
+use super::answer::Answer;
 use super::columns::{Met, Table, fields};
-use super::connections::Answer;
 use super::pokes::poke;
 use super::{Sqlite, near};
 use crate::domain::user::UnreadableField;

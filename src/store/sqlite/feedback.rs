@@ -5,8 +5,8 @@ use chrono::{DateTime, Utc};
 use rusqlite::Transaction;
 
 use super::Sqlite;
+use super::answer::Answer;
 use super::codec::{Record, millis};
-use super::connections::Answer;
 use super::delivery_row::rows;
 use crate::domain::delivery::PeriodCount;
 use crate::domain::{DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};

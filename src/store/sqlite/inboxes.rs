@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Transaction};
 
+use super::answer::Answer;
 use super::columns::{Met, Table, fields};
-use super::connections::Answer;
 use super::pokes::poke;
 use super::{Sqlite, directory, stacks};
 use crate::domain::{Id, Inbox, Poke, UserId, Window};

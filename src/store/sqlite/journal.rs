@@ -10,9 +10,9 @@ use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
+use super::answer::{Answer, readable};
 use super::codec::{Record, millis, to_json};
 use super::columns::{Fields, Met, Table, fields};
-use super::connections::{Answer, readable};
 use super::pokes::poke;
 use crate::domain::lease::furthest;
 use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Poke, Progress, UserId};

@@ -6,8 +6,8 @@
 
 use rusqlite::{CachedStatement, Rows, Transaction};
 
+use super::answer::Answer;
 use super::codec::RowId;
-use super::connections::Answer;
 use super::{days, entries};
 use crate::domain::{Day, Form, Id, PersonStacks, Stack, StackId, UserId, Window};
 

@@ -5,6 +5,7 @@
 //! every read is one snapshot; none is held over an await. Begin with [`stacks`] for the day
 //! tables; [`schema`] shows all the others, and [`connections`] how they are reached.
 
+mod answer;
 mod batches;
 mod codec;
 mod columns;
@@ -39,13 +40,14 @@ mod upgrade;
 use std::path::Path;
 use std::sync::Arc;
 
-use connections::{Answer, Connections};
+use answer::Answer;
+use connections::Connections;
 use rusqlite::Transaction;
 
 use super::{Result, Schema};
 
 /// The schema that files are upgraded to.
-pub const SCHEMA: u32 = schema::VERSION.unsigned_abs();
+pub const SCHEMA: u32 = upgrade::VERSION.unsigned_abs();
 
 /// A store in one file (and two beside it while it is open: the write-ahead log and its index).
 #[derive(Debug, Clone)]

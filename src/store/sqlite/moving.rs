@@ -7,9 +7,9 @@
 use async_trait::async_trait;
 use rusqlite::{Row, Transaction, params_from_iter};
 
+use super::answer::Answer;
 use super::codec::{Record, millis};
 use super::columns::{Fields, Met, fields};
-use super::connections::Answer;
 use super::odd_rows::Column;
 use super::{Sqlite, batches, delivery_row, directory, inboxes, journal, objects, suppressions};
 use crate::domain::{Address, DeliveryId, EventType, FollowKey, Id, ObjectId, Retraction, UserId};

@@ -10,8 +10,8 @@ use std::collections::BinaryHeap;
 
 use rusqlite::{CachedStatement, Row, Rows, Transaction};
 
+use super::answer::Answer;
 use super::codec::Record;
-use super::connections::Answer;
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{Point, UserId};
 

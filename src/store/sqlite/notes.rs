@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Transaction};
 
 use super::Sqlite;
-use super::connections::Answer;
+use super::answer::Answer;
 use crate::store::{Notes, Result};
 
 #[async_trait]

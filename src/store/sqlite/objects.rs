@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use rusqlite::{Row, Transaction};
 
 use super::Sqlite;
+use super::answer::Answer;
 use super::codec::{Record, millis};
-use super::connections::Answer;
 use super::pokes::poke;
 use crate::domain::{Json, Object, ObjectKey, Poke};
 use crate::store::{Objects, Result};

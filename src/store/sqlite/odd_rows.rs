@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
 
-use super::connections::Answer;
+use super::answer::Answer;
 
 /// How such a line begins, and how it ends.
 const FORM: (&str, &str) = ("{\"$tidings_row\":", "}");

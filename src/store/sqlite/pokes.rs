@@ -12,7 +12,7 @@ use futures::stream::{self, BoxStream};
 use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::connections::Answer;
+use super::answer::Answer;
 use crate::domain::Poke;
 use crate::store::{Pokes, Result};
 

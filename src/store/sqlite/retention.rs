@@ -7,8 +7,8 @@ use rusqlite::Transaction;
 use rusqlite::types::Value as Sql;
 
 use super::Sqlite;
+use super::answer::Answer;
 use super::codec::millis;
-use super::connections::Answer;
 use crate::domain::Id;
 use crate::store::{Forgettable, Result, Retention};
 

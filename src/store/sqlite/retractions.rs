@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Transaction};
 
 use super::Sqlite;
-use super::connections::Answer;
+use super::answer::Answer;
 use super::pokes::poke;
 use crate::domain::{Event, Id, Poke, Retraction};
 use crate::store::{Result, Retractions};

@@ -10,15 +10,13 @@ use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::connections::Answer;
-use super::upgrade;
+use super::answer::Answer;
+use super::upgrade::{self, VERSION};
 use crate::domain::Day;
 use crate::store::{Error, Schema};
 
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
-/// The schema that this code reads and writes.
-pub(super) const VERSION: i32 = 14;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter
 /// of that, and costs three to five times as much from then on: here that is a day of 88 events,

@@ -5,8 +5,8 @@ use chrono::{DateTime, Utc};
 use rusqlite::{OptionalExtension, Transaction};
 
 use super::Sqlite;
+use super::answer::Answer;
 use super::codec::millis;
-use super::connections::Answer;
 use crate::store::{Result, SeenReports};
 
 #[async_trait]

@@ -13,8 +13,8 @@ use futures::stream::{self, BoxStream};
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Transaction};
 
+use super::answer::Answer;
 use super::codec::RowId;
-use super::connections::Answer;
 use super::merge::{self, Range};
 use super::pokes::poke;
 use super::{Sqlite, days, entries};

@@ -5,9 +5,9 @@ use chrono::{DateTime, Utc};
 use rusqlite::Transaction;
 
 use super::Sqlite;
+use super::answer::Answer;
 use super::codec::millis;
 use super::columns::{Met, Table, fields};
-use super::connections::Answer;
 use crate::domain::{Address, DeliveryId, Suppression};
 use crate::store::feedback::graver;
 use crate::store::record::fields::As;

@@ -8,15 +8,18 @@
 
 use rusqlite::Transaction;
 
-use super::connections::Answer;
+use super::answer::Answer;
 use crate::domain::DeliveryId;
 use crate::store::Schema;
+
+/// The schema that this code reads and writes.
+pub(super) const VERSION: i32 = 14;
 
 /// What a step does, in words and in deeds.
 type Step = (&'static str, fn(&Transaction<'_>) -> Answer<()>);
 
 /// The first makes a file of schema 1 one of schema 2, and so on.
-const STEPS: [Step; super::schema::VERSION as usize - 1] = [
+const STEPS: [Step; VERSION as usize - 1] = [
     (
         "adds the table notes (pauses, secrets of links, what runs have found)",
         |_| Ok(()),
@@ -99,7 +102,7 @@ fn left(from: i32) -> impl Iterator<Item = &'static Step> {
 pub(super) fn schema(version: i32) -> Schema {
     Schema {
         version: version.unsigned_abs(),
-        known: super::schema::VERSION.unsigned_abs(),
+        known: VERSION.unsigned_abs(),
         steps: left(version).map(|(does, _)| (*does).to_owned()).collect(),
     }
 }
