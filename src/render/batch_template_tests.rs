@@ -9,7 +9,7 @@ use super::batch_tests::{content, content_of, four_comments, mail, on, render, s
 use super::template_tests::with;
 use super::tests::{site, work};
 use super::*;
-use crate::domain::{BatchKey, Object, UserId};
+use crate::domain::{BatchKey, Content, Object, UserId};
 
 fn by(renderer: &Renderer, content: &Content) -> Rendered {
     let user = User::new(UserId::stored("ada"));

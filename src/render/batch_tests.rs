@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use chrono::TimeDelta;
+use chrono_tz::Tz;
 use serde_json::json;
 
 use super::tests::{at, site, titled, whole, work};
@@ -10,7 +11,7 @@ use super::*;
 use crate::domain::batch::Item as Kept;
 use crate::domain::content::gather;
 use crate::domain::{
-    BatchKey, Event, Id, Json, Object, ObjectId, ObjectKey, Policies, Policy, UserId,
+    BatchKey, Content, Event, Id, Json, Object, ObjectId, ObjectKey, Policies, Policy, Stop, UserId,
 };
 
 pub(super) fn policies() -> Policies {

@@ -1,6 +1,9 @@
 //! Tests of catalogs: that ours are complete, choose plurals right and fall back, and that what is
 //! wrong with a team's own is told.
 
+use fluent_bundle::FluentResource;
+
+use super::super::bundle::{BUILT_IN, REGIONAL};
 use super::super::tests::{at, mail, site, titled, work};
 use super::super::voice::{Filled, Medium};
 use super::super::{Renderer, sample};

@@ -8,9 +8,11 @@ use serde::Serialize;
 
 use super::Mail;
 use super::naming::{NAME, words};
-use super::pages::UNFOLLOW;
 use super::text::link;
 use crate::domain::content::Followed;
+
+/// The parameter of the page of choices that names what to unfollow.
+pub const UNFOLLOW: &str = "unfollow";
 
 /// What a mail's reader follows.
 #[derive(Serialize)]

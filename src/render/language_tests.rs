@@ -5,7 +5,7 @@ use super::batch_tests::{content, mail as batch_mail, said};
 use super::tests::{at, mail, site, titled, whole, works};
 use super::*;
 use crate::domain::content::Followed;
-use crate::domain::{FollowKey, Object, UserId};
+use crate::domain::{Content, FollowKey, Object, UserId};
 
 /// What teams would say of their types.
 const OWN: [(&str, &str); 3] = [

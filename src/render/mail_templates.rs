@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use super::error::Error;
 use super::parts::{Template, template};
-use super::templates::Error;
 use crate::domain::EventType;
 
 /// The three templates of a mail.

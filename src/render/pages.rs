@@ -28,7 +28,9 @@ use choices::PreferencesView;
 use notice::NoticeView;
 use stopping::StopView;
 
+pub use super::following::UNFOLLOW;
 pub use notice::Notice;
+pub use stopping::{Others, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
 
 const LAYOUT: Template = template!("pages/layout.html");
 const UNSUBSCRIBE: Template = template!("pages/unsubscribe.html");
@@ -62,14 +64,6 @@ pub(super) static ALL: [Template; 14] = [
     NOTICE,
 ];
 
-/// The name of the form field that chooses a type's route is this and the type.
-pub const TYPE_FIELD: &str = "type.";
-/// The form field that names what is to be unmuted; it stands alone.
-pub const UNMUTE_FIELD: &str = "unmute";
-
-/// The parameter of the page of choices that names what to unfollow.
-pub const UNFOLLOW: &str = "unfollow";
-
 /// A page, and whom it is about. Links are relative, so that the pages may stand below any path.
 #[derive(Debug, Clone, Copy)]
 pub enum Page<'a> {
@@ -101,54 +95,6 @@ pub enum Page<'a> {
     },
     /// Something went otherwise than somebody expected.
     Notice(Notice<'a>),
-}
-
-/// What a link ends, and whose mails it is about.
-#[derive(Debug, Clone, Copy)]
-pub struct Stopping<'a> {
-    /// Whose mails it is about.
-    pub user: &'a User,
-    /// What it ends.
-    pub stop: &'a Stop,
-    /// The signed tokens of which relative links are made.
-    pub tokens: &'a Tokens,
-    /// What holds where they chose nothing.
-    pub default: &'a Schedule,
-    /// What types there are: some may be mailed all the same.
-    pub policies: &'a Policies,
-    /// What it is called, where it ends a follow.
-    pub name: Option<&'a str>,
-    /// Whether what was ended has just been undone.
-    pub again: bool,
-}
-
-/// What a page says of other records with the address of its user. It names none of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Others {
-    /// Nothing: there are none, or the same is ended for all of them.
-    Silent,
-    /// There are some, and a button ends the same for them.
-    Offered,
-    /// The same was just ended for them.
-    Ended,
-}
-
-/// The tokens of one mail.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Tokens {
-    /// The one of the page: it ends what its mail was about.
-    pub own: String,
-    /// The one that ends the digest.
-    pub digest: String,
-    /// The one that ends everything.
-    pub all: String,
-}
-
-impl std::fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("(hidden)")
-    }
 }
 
 /// Templates of pages, compiled and tried out.

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use super::batch_tests::{content, mail as batch_mail, said};
 use super::tests::{at, mail, site, titled, works};
 use super::*;
-use crate::domain::UserId;
 use crate::domain::content::Followed;
+use crate::domain::{Content, UserId};
 
 /// Elements that Gmail, Outlook, Apple Mail, Yahoo, Samsung and Thunderbird show, `body` and
 /// `style` as far as it matters: who leaves them out shows the light mail at its full width.

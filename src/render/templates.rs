@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use css_inline::CSSInliner;
@@ -16,69 +15,16 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, escape_formatter};
 
 use super::catalogs::Catalogs;
+use super::error::{Error, Line};
 use super::parts::{Template, Whole};
 use super::speech::spoken;
 use super::template_limits::{
     FUEL, Filled, MAX_OUTPUT, check_printed, limit_filters, within_limits,
 };
-use super::text::{clamp, wrap};
+use super::text::{clamp, escape, escape_into, wrap};
 use super::view::SiteView;
 use super::voice::Voice;
 use super::{Site, inline};
-
-/// Why templates cannot be used, or a mail cannot be made of them.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A template is wrong: its file, the line if that is known, and what is wrong there.
-    #[error("{file}{line}: {why}")]
-    Template {
-        /// Its path, or which built-in template it is.
-        file: String,
-        /// Where in that file, as it was written.
-        line: Line,
-        /// What is wrong, in the words of the template engine.
-        why: String,
-    },
-    /// A folder that was named for templates is missing or cannot be listed.
-    #[error("the folder of templates {path} cannot be read")]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: std::io::Error,
-    },
-    /// A template's file is there and cannot be read, as when it is no text.
-    #[error("the template {path} cannot be read")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: std::io::Error,
-    },
-    /// What the site is called or how it looks cannot stand in a mail.
-    #[error(transparent)]
-    Site(#[from] crate::domain::name::Invalid),
-    /// The templates make more than a mail may be even of nothing.
-    #[error("{file} makes {bytes} bytes of a mail without items; mail programs cut off at 102,000")]
-    TooLong {
-        /// The path of the longer template, HTML or text, or which built-in one it is.
-        file: String,
-        /// How long its output is.
-        bytes: usize,
-    },
-}
-
-/// A line of a file, as it stands after its name; nothing if it is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line(pub Option<usize>);
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |line| write!(f, ", line {line}"))
-    }
-}
 
 /// The templates of one renderer, compiled.
 pub(super) struct Templates {
@@ -310,28 +256,4 @@ fn escaped(value: Value) -> Value {
     let mut html = String::new();
     escape_into(&mut html, &value.to_string());
     Value::from_safe_string(html)
-}
-
-/// Adds a text as it stands in HTML.
-pub(super) fn escape_into(out: &mut String, text: &str) {
-    let Ok(()) = escape(text, |part| {
-        out.push_str(part);
-        Ok::<_, std::convert::Infallible>(())
-    });
-}
-
-fn escape<E>(text: &str, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
-    let mut rest = text;
-    while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
-        write(&rest[..at])?;
-        write(match rest.as_bytes()[at] {
-            b'&' => "&amp;",
-            b'<' => "&lt;",
-            b'>' => "&gt;",
-            b'"' => "&quot;",
-            _ => "&#39;",
-        })?;
-        rest = &rest[at + 1..];
-    }
-    write(rest)
 }

@@ -3,8 +3,11 @@
 
 use std::sync::LazyLock;
 
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+
 use super::*;
-use crate::domain::{Cadence, Object, ObjectKey, UserId};
+use crate::domain::{Cadence, Content, Object, ObjectKey, Stop, UserId};
 use sample::digest;
 
 pub(super) fn site() -> Site {

@@ -153,6 +153,30 @@ pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
     out
 }
 
+/// Adds a text as it stands in HTML.
+pub(super) fn escape_into(out: &mut String, text: &str) {
+    let Ok(()) = escape(text, |part| {
+        out.push_str(part);
+        Ok::<_, std::convert::Infallible>(())
+    });
+}
+
+pub(super) fn escape<E>(text: &str, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+    let mut rest = text;
+    while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
+        write(&rest[..at])?;
+        write(match rest.as_bytes()[at] {
+            b'&' => "&amp;",
+            b'<' => "&lt;",
+            b'>' => "&gt;",
+            b'"' => "&quot;",
+            _ => "&#39;",
+        })?;
+        rest = &rest[at + 1..];
+    }
+    write(rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

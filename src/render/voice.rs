@@ -12,14 +12,11 @@ use chrono::{DateTime, Datelike, Locale, NaiveTime, TimeZone, Utc};
 use chrono_tz::Tz;
 use fluent_bundle::FluentArgs;
 
-use super::catalogs::{Bundle, counted};
+use super::bundle::{Bundle, ENGLISH, NUMBER, counted};
 use super::naming::{NAME, SHORT, heading_of, words};
-use super::templates::escape_into;
+use super::text::escape_into;
 use crate::domain::{EventType, Mandate};
 
-/// Around the digits of a number, until it is written as the locale does. Of Unicode's private
-/// use, as is what stands for words: no text has them.
-pub(super) const NUMBER: (char, char) = ('\u{e001}', '\u{e002}');
 /// Before the character that says which words stand here.
 const WORDS: char = '\u{e000}';
 /// The first of these.
@@ -137,7 +134,7 @@ impl Voice {
 
     /// Whether English is spoken, and nothing else is fallen back to.
     pub(super) fn is_english(&self) -> bool {
-        self.tag.split('-').next() == Some(super::catalogs::ENGLISH)
+        self.tag.split('-').next() == Some(ENGLISH)
     }
 
     /// A message with all that is filled in; `None` if there is none of this name, or none that

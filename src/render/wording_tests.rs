@@ -9,7 +9,7 @@ use super::batch_tests::{content, four_comments, mail as batch_mail, on, render,
 use super::tests::{at, mail, site, titled, work, works};
 use super::*;
 use crate::domain::content::Followed;
-use crate::domain::{FollowKey, Mandate, Object, UserId};
+use crate::domain::{Content, FollowKey, Mandate, Object, UserId};
 
 fn reader(locale: &str) -> User {
     User {

@@ -15,8 +15,8 @@ use fluent_syntax::ast::{
     CallArguments, Entry, Expression, InlineExpression, Message, Pattern, PatternElement,
 };
 
-use super::super::templates::{Error, Line};
-use super::{BUILT_IN, ENGLISH};
+use super::super::bundle::{BUILT_IN, ENGLISH};
+use super::super::error::{Error, Line};
 use crate::domain::locale::tag;
 
 /// The variables of each message, and of its attributes (`message.attribute`).

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::bundle::{OURS, truncated};
 use super::file::{self, Own};
-use super::{OURS, truncated};
 
 /// What a folder's catalog of a language that we have none of leaves to English.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,8 @@ pub(super) fn find(own: &BTreeMap<String, Own>) -> Vec<Gap> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BUILT_IN, Catalogs, ENGLISH};
+    use super::super::Catalogs;
+    use crate::render::bundle::{BUILT_IN, ENGLISH};
 
     #[test]
     fn what_a_language_of_a_folders_own_lacks_is_known() {

@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use super::super::view::iso;
 use super::super::voice::Voice;
-use super::TYPE_FIELD;
-use super::stopping::PersonView;
+use super::stopping::{PersonView, ScheduleView, TYPE_FIELD, name};
 use crate::domain::mute::Title;
 use crate::domain::{Cadence, Category, EventType, Policies, Quiet, Route, Schedule, User};
 
@@ -99,31 +98,6 @@ impl PreferencesView {
 }
 
 #[derive(Serialize)]
-pub(super) struct ScheduleView {
-    cadence: &'static str,
-    weekday: String,
-    hour: String,
-    tz: &'static str,
-    /// The day and the hour of the next digest, in that zone.
-    next: Option<String>,
-    /// The moment, by ISO 8601 in UTC.
-    next_at: Option<String>,
-}
-
-impl ScheduleView {
-    pub(super) fn of(schedule: &Schedule) -> Self {
-        Self {
-            cadence: schedule.cadence.as_str(),
-            weekday: name(schedule.weekday),
-            hour: format!("{:02}", schedule.hour),
-            tz: schedule.tz.name(),
-            next: None,
-            next_at: None,
-        }
-    }
-}
-
-#[derive(Serialize)]
 pub(super) struct OptionView {
     pub value: String,
     label: String,
@@ -182,10 +156,6 @@ struct TypeView {
 struct LockView {
     route: &'static str,
     reason: String,
-}
-
-fn name(weekday: Weekday) -> String {
-    weekday.to_string().to_lowercase()
 }
 
 /// Places by region, each by its name; and the chosen zone, whatever kind of name it has.

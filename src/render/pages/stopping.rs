@@ -4,15 +4,66 @@
 //! The rule: what still comes is said plainly, so that nobody ends more than they want to for not
 //! knowing. What is undone is a form of the preferences page, and means what saving that page does.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Utc, Weekday};
 use serde::Serialize;
 
 use super::super::ends::EndsView;
 use super::super::view::iso;
 use super::super::voice::Voice;
-use super::choices::ScheduleView;
-use super::{Others, Stopping, TYPE_FIELD, UNMUTE_FIELD};
 use crate::domain::{Cadence, EventType, Policies, Route, Schedule, Stop, User};
+
+/// The name of the form field that chooses a type's route is this and the type.
+pub const TYPE_FIELD: &str = "type.";
+/// The form field that names what is to be unmuted; it stands alone.
+pub const UNMUTE_FIELD: &str = "unmute";
+
+/// What a link ends, and whose mails it is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopping<'a> {
+    /// Whose mails it is about.
+    pub user: &'a User,
+    /// What it ends.
+    pub stop: &'a Stop,
+    /// The signed tokens of which relative links are made.
+    pub tokens: &'a Tokens,
+    /// What holds where they chose nothing.
+    pub default: &'a Schedule,
+    /// What types there are: some may be mailed all the same.
+    pub policies: &'a Policies,
+    /// What it is called, where it ends a follow.
+    pub name: Option<&'a str>,
+    /// Whether what was ended has just been undone.
+    pub again: bool,
+}
+
+/// What a page says of other records with the address of its user. It names none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Others {
+    /// Nothing: there are none, or the same is ended for all of them.
+    Silent,
+    /// There are some, and a button ends the same for them.
+    Offered,
+    /// The same was just ended for them.
+    Ended,
+}
+
+/// The tokens of one mail.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tokens {
+    /// The one of the page: it ends what its mail was about.
+    pub own: String,
+    /// The one that ends the digest.
+    pub digest: String,
+    /// The one that ends everything.
+    pub all: String,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
 
 /// Whose mails a page is about.
 #[derive(Serialize)]
@@ -39,6 +90,35 @@ struct ComingView {
     alone: Vec<String>,
     /// The headings of what they turned off.
     off: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ScheduleView {
+    cadence: &'static str,
+    weekday: String,
+    hour: String,
+    tz: &'static str,
+    /// The day and the hour of the next digest, in that zone.
+    pub next: Option<String>,
+    /// The moment, by ISO 8601 in UTC.
+    pub next_at: Option<String>,
+}
+
+impl ScheduleView {
+    pub(super) fn of(schedule: &Schedule) -> Self {
+        Self {
+            cadence: schedule.cadence.as_str(),
+            weekday: name(schedule.weekday),
+            hour: format!("{:02}", schedule.hour),
+            tz: schedule.tz.name(),
+            next: None,
+            next_at: None,
+        }
+    }
+}
+
+pub(super) fn name(weekday: Weekday) -> String {
+    weekday.to_string().to_lowercase()
 }
 
 impl PersonView {
