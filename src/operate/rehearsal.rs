@@ -9,15 +9,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::domain::{BrandName, Cadence, FanoutState, Pause, Period};
+use crate::domain::{BrandName, FanoutState, Pause};
 use crate::email::Mailer;
 use crate::engine::batches::BatchService;
 use crate::engine::delivery::Compose;
 use crate::engine::digest::{Digests, Effect, Request};
 use crate::engine::{Result, Watcher};
-use crate::render::report::{Bar, OfBatches, Rehearsed, Sizes};
+use crate::render::report::{OfBatches, Rehearsed, Sizes};
 use crate::store::{Counted, Diagnostics, Feedbacks, Notes};
 use crate::wire::digest::{BatchesAhead, Report};
 
@@ -28,8 +28,9 @@ mod pace;
 mod stage;
 mod tell;
 
+use measure::bars;
 pub use pace::Limits;
-use stage::{KINDS, Stage};
+use stage::{Calling, KINDS, Stage};
 
 /// Up to so many mails of digests are all rendered, and as many of batches; of more, between half
 /// as many and so many.
@@ -74,8 +75,8 @@ impl Rehearsal {
             at: Some(at),
             ..request.clone()
         };
-        let mut stage = Stage::new(self, at).with_calls();
-        let mut of_batches = Stage::new(self, at);
+        let mut stage = self.stage(at).with_calls();
+        let mut of_batches = self.stage(at);
         let walked = self.digests.rehearse(&request, &mut stage, progress);
         let mut report = walked.await?;
         report.no_brand = report.unknown_brands.values().sum();
@@ -106,7 +107,7 @@ impl Rehearsal {
             types: stage.types(),
             pace: self.limits.pace(mails, stage.calls(mails)),
             comparisons: compare::comparisons(stage.periods.values(), &counted),
-            samples: stage.samples(self),
+            samples: stage.samples(&self.from, &self.from_brands),
             sizes,
             batches,
         };
@@ -129,6 +130,14 @@ impl Rehearsal {
         Ok(report)
     }
 
+    fn stage(&self, at: DateTime<Utc>) -> Stage<'_> {
+        let calling = Calling {
+            mailer: &*self.mailer,
+            chunk: self.digests.sender.gate.chunk(),
+        };
+        Stage::new(&self.compose, calling, self.most_rendered, at)
+    }
+
     fn of_batches(&self, ahead: &BatchesAhead, stage: &Stage<'_>) -> OfBatches {
         OfBatches {
             mails: ahead.mails,
@@ -138,7 +147,7 @@ impl Rehearsal {
             next: (ahead.next).map(|next| next.format("%-d %B, %H:%M UTC").to_string()),
             types: stage.types(),
             sizes: stage.sizes(ahead.mails),
-            samples: stage.samples(self),
+            samples: stage.samples(&self.from, &self.from_brands),
         }
     }
 
@@ -167,43 +176,8 @@ impl Rehearsal {
     }
 }
 
-/// What is due of one period.
-#[derive(Debug)]
-struct OfPeriod {
-    cadence: Cadence,
-    period: Period,
-    mails: u64,
-    events: u64,
-}
-
 /// Whether a run that is narrowed down so is about batches as well: not if it is of certain
 /// digests.
 fn looks_at_batches(request: &Request) -> bool {
     request.cadence.is_none() && request.limit.is_none()
-}
-
-/// What of `whole` has what `part` of `looked_at` have.
-fn scaled(part: u64, looked_at: u64, whole: u64) -> u64 {
-    if looked_at == 0 || looked_at == whole {
-        return part;
-    }
-    let product = u128::from(part) * u128::from(whole);
-    u64::try_from(product.div_ceil(u128::from(looked_at))).unwrap_or(u64::MAX)
-}
-
-fn percent(part: u64, of: u64) -> f64 {
-    if of == 0 {
-        return 0.0;
-    }
-    (part as f64 * 1_000.0 / of as f64).round() / 10.0
-}
-
-fn bars(counts: Vec<(String, u64)>) -> Vec<Bar> {
-    let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
-    let bar = |(label, count)| Bar {
-        label,
-        count,
-        percent: percent(count, most),
-    };
-    counts.into_iter().map(bar).collect()
 }

@@ -3,10 +3,18 @@
 //! The rule: only what the ledger has is told of, and mails of the same cadence are set against
 //! each other.
 
-use super::OfPeriod;
 use crate::domain::delivery::PeriodCount;
 use crate::domain::{Cadence, DeliveryState, Period};
 use crate::render::report::{Comparison, Mailed};
+
+/// What is due of one period.
+#[derive(Debug)]
+pub(super) struct OfPeriod {
+    pub cadence: Cadence,
+    pub period: Period,
+    pub mails: u64,
+    pub events: u64,
+}
 
 /// What is due beside what has been mailed of it already, and of the periods before.
 pub(super) fn comparisons<'a>(

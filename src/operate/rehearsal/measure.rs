@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::domain::{BrandName, DeliveryId};
 use crate::render::CLIP_BYTES;
+use crate::render::report::Bar;
 
 /// A number that is drawn for a delivery, the same each time.
 pub(super) fn draw(id: &DeliveryId) -> u64 {
@@ -294,6 +295,32 @@ impl Picks {
         }
         chosen
     }
+}
+
+/// What of `whole` has what `part` of `looked_at` have.
+pub(super) fn scaled(part: u64, looked_at: u64, whole: u64) -> u64 {
+    if looked_at == 0 || looked_at == whole {
+        return part;
+    }
+    let product = u128::from(part) * u128::from(whole);
+    u64::try_from(product.div_ceil(u128::from(looked_at))).unwrap_or(u64::MAX)
+}
+
+pub(super) fn percent(part: u64, of: u64) -> f64 {
+    if of == 0 {
+        return 0.0;
+    }
+    (part as f64 * 1_000.0 / of as f64).round() / 10.0
+}
+
+pub(super) fn bars(counts: Vec<(String, u64)>) -> Vec<Bar> {
+    let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
+    let bar = |(label, count)| Bar {
+        label,
+        count,
+        percent: percent(count, most),
+    };
+    counts.into_iter().map(bar).collect()
 }
 
 #[cfg(test)]

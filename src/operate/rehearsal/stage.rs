@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::measure::{Candidate, Levels, Picks, Shown, draw};
-use super::{OfPeriod, Rehearsal, percent, scaled};
+use super::compare::OfPeriod;
+use super::measure::{Candidate, Levels, Picks, Shown, bars, draw, percent, scaled};
 use crate::domain::{BrandName, Content, DeliveryId, EventType, Occasion, Stop, User};
 use crate::email::{Mailer, Message, Place};
 use crate::engine::delivery::{Compose, Contents};
@@ -100,15 +100,17 @@ impl Onlooker for Stage<'_> {
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(rehearsal: &'a Rehearsal, at: DateTime<Utc>) -> Self {
+    pub(super) fn new(
+        compose: &'a Compose,
+        calling: Calling<'a>,
+        most: u64,
+        at: DateTime<Utc>,
+    ) -> Self {
         Self {
-            compose: &rehearsal.compose,
-            calling: Calling {
-                mailer: &*rehearsal.mailer,
-                chunk: rehearsal.digests.sender.gate.chunk(),
-            },
+            compose,
+            calling,
             at,
-            levels: Levels::new(rehearsal.most_rendered),
+            levels: Levels::new(most),
             picks: Picks::default(),
             types: BTreeMap::new(),
             periods: BTreeMap::new(),
@@ -240,7 +242,7 @@ impl<'a> Stage<'a> {
             mean: sum.html.checked_div(sum.mails).unwrap_or(0),
             largest: sum.largest,
             total: whole(sum.html + sum.text),
-            bars: super::bars(bars),
+            bars: self::bars(bars),
             capped: whole(sum.capped),
             cut: whole(sum.cut),
             over: whole(sum.over),
@@ -271,12 +273,10 @@ impl<'a> Stage<'a> {
         })
     }
 
-    pub(super) fn samples(&self, rehearsal: &Rehearsal) -> Vec<Sample> {
+    pub(super) fn samples(&self, from: &str, brands: &BTreeMap<BrandName, String>) -> Vec<Sample> {
         let from = |brand: &Option<BrandName>| {
-            let own = brand
-                .as_ref()
-                .and_then(|brand| rehearsal.from_brands.get(brand));
-            own.unwrap_or(&rehearsal.from).clone()
+            let own = brand.as_ref().and_then(|brand| brands.get(brand));
+            own.map_or(from, String::as_str).to_owned()
         };
         let chosen = self.picks.chosen(self.levels.sum().median());
         let sample = |(one, whys): (Arc<Candidate>, Vec<&str>)| Sample {
@@ -297,9 +297,9 @@ impl<'a> Stage<'a> {
 
 /// Who would make the calls, and how many mails are handed over together.
 #[derive(Clone, Copy)]
-struct Calling<'a> {
-    mailer: &'a dyn Mailer,
-    chunk: usize,
+pub(super) struct Calling<'a> {
+    pub mailer: &'a dyn Mailer,
+    pub chunk: usize,
 }
 
 /// How mails come together in calls, asked of whoever would make them.
