@@ -220,7 +220,7 @@ impl Archive {
                  If that process died, its lease ends at {}; then repeat the command",
                 summary.day,
                 path.display(),
-                hold::free_at(self.clock.now()).to_rfc3339_opts(SecondsFormat::Secs, true),
+                self.free_at().to_rfc3339_opts(SecondsFormat::Secs, true),
             ))),
         }
     }

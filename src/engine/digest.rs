@@ -11,30 +11,22 @@ pub mod due;
 pub mod flush;
 pub mod owed;
 
-use std::sync::Arc;
-
-use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
-use super::delivery::{GateState, Sender, Spread, Step};
-use super::digest::owed::OwedDays;
-use super::eligibility::catalog::{Catalog, CatalogSource, Meant};
+use super::delivery::{GateState, Spread, Step};
+use super::eligibility::catalog::Meant;
 use super::eligibility::mutes;
-use super::eligibility::skip_seen::SkipSeen;
 use super::feedback::suppressions::Suppressed;
 use super::{Result, Watcher};
-use crate::clock::{Clock, Ids};
-use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
-use crate::domain::stack::{BadStack, EventAt};
+use crate::domain::stack::BadStack;
 use crate::domain::start::hide_earlier;
 use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{
-    Backlog, Cadence, Content, Day, DeliveryId, Due, EventType, Period, PersonStacks, Policies,
-    Schedule, User, UserId, Window,
+    Backlog, Cadence, Content, Day, DeliveryId, EventType, PersonStacks, User, UserId, Window,
 };
-use crate::store::{self, Deliveries, Directory, Journal, Notes, People, Stacks, Suppressions};
+use crate::store::{self, People};
 use crate::wire::digest::{Ended, Report};
 
 mod applying;
@@ -43,13 +35,16 @@ mod mail;
 mod older;
 mod request;
 mod rows;
+mod run;
 mod tick;
 
 pub use request::{Effect, Request, Timing};
+pub use run::{Digests, Found};
 
 use mail::{FoundDue, Mailing, NotMailed, UnderWay};
 use older::Older;
-use rows::{Opening, Row};
+use rows::Opening;
+use run::{DuePerson, Row, Run};
 
 /// Looks on while digests are rehearsed.
 pub trait Onlooker: Send {
@@ -58,88 +53,6 @@ pub trait Onlooker: Send {
 
     /// Those who came since the last time would be mailed together.
     fn together(&mut self);
-}
-
-/// A digest that is due.
-#[derive(Debug, Clone, Copy)]
-pub struct Found<'a> {
-    /// The row of the ledger that the mail would be of.
-    pub id: &'a DeliveryId,
-    /// Whom it would go to.
-    pub user: &'a User,
-    /// The person's cadence, which is not `never`.
-    pub cadence: Cadence,
-    /// The local date or ISO week that it is for.
-    pub period: Period,
-    /// What it would tell: what is wanted and still applies.
-    pub content: &'a Content,
-}
-
-/// Runs of digests: who is due is found, and mailed or only shown.
-pub struct Digests {
-    /// Takes the rows of due digests to their end.
-    pub sender: Sender,
-    pub(crate) stacks: Arc<dyn Stacks>,
-    pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) catalog: CatalogSource,
-    pub(crate) suppressions: Arc<dyn Suppressions>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) policies: Arc<Policies>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Arc<Ids>,
-    /// Leaves out what was seen in the feed, where that is wanted.
-    pub skip_seen: SkipSeen,
-    /// Says which days before the window are read, and notes what is owed of them.
-    pub owed: OwedDays,
-    /// How often everybody is looked at (`digest.full_look`).
-    pub full_look: TimeDelta,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
-    pub schedule: Schedule,
-    /// How many items a section and a mail show.
-    pub caps: Caps,
-}
-
-/// Somebody whose digest is due.
-struct DuePerson<'a> {
-    user: User,
-    stacks: &'a PersonStacks,
-    cadence: Cadence,
-    due: Due,
-    row: Row,
-    wanted: Vec<EventAt<'a>>,
-}
-
-impl DuePerson<'_> {
-    fn found<'a>(&'a self, content: &'a Content) -> Found<'a> {
-        Found {
-            id: self.row.id(),
-            user: &self.user,
-            cadence: self.cadence,
-            period: self.due.period,
-            content,
-        }
-    }
-}
-
-/// A run: what it is asked for, and all that it has learned and counted up to now.
-struct Run<'a> {
-    digests: &'a Digests,
-    request: &'a Request,
-    progress: &'a dyn Watcher,
-    /// The moment that digests are due by.
-    at: DateTime<Utc>,
-    /// Its tally says what became of the run's mails.
-    sender: Sender,
-    report: Report,
-    /// Whether somebody who is due was passed over for a mail that is still open: an earlier one,
-    /// or this one, opened by somebody else.
-    passed_over: bool,
-    /// Whether what is found is shown to somebody.
-    is_looked_on: bool,
-    catalog: Catalog,
-    older: Older,
 }
 
 /// People read from the stacks at once.
@@ -279,7 +192,7 @@ impl<'a> Run<'a> {
         (self.report.older, self.report.blocked) = (owed, blocked);
         if self.request.reads_all() && !self.older.partly {
             let days: Vec<_> = old.with_blocked().collect();
-            self.note_older(&days).await?;
+            self.older.note(&digests.owed, &days, at).await?;
             for old in &old.too_old {
                 if let Some(given_up) = digests.owed.give_up(old, at).await? {
                     self.report.give_up(old.day, given_up);
@@ -379,7 +292,11 @@ impl<'a> Run<'a> {
         let open: Vec<&PersonStacks> = open.into_iter().map(|person| &*person).collect();
         let suppressions = &*self.digests.suppressions;
         let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
-        self.count_older(&open, &users, &suppressed).await?;
+        let (owed, catalog) = (&self.digests.owed, &mut self.catalog);
+        let older = &mut self.older;
+        older
+            .count(owed, catalog, &open, &users, &suppressed)
+            .await?;
         let mut due = Vec::new();
         for (stacks, user) in open.iter().zip(users) {
             due.extend(self.due(stacks, user, &suppressed));

@@ -12,7 +12,7 @@
 pub mod polls;
 pub mod shelf;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -42,7 +42,6 @@ mod groups;
 mod mailed;
 mod marks;
 
-use mailed::{Names, name};
 pub use marks::{MAX_IDS, MarksInput};
 
 /// Reads feeds, and notes what people did to their items.
@@ -103,6 +102,9 @@ struct Standing {
     /// When the oldest part was read, where any was not just now.
     as_of: Option<DateTime<Utc>>,
 }
+
+/// Items by what they are.
+type Names<'a> = HashSet<(&'a EventType, &'a ObjectId)>;
 
 /// The state of each item, by what it is.
 type States<'a> = HashMap<(&'a EventType, &'a ObjectId), ItemState>;
@@ -326,6 +328,10 @@ fn item(
         about: object,
         details: catalog.details(entry.event),
     }
+}
+
+fn name(event: &Event) -> (&EventType, &ObjectId) {
+    (&event.t, &event.o)
 }
 
 /// When the older of two parts was read, where either was not just now.

@@ -16,11 +16,6 @@ use crate::engine::{Error, Result};
 /// How long a day belongs to a process that died. Living ones extend their lease every 20 seconds.
 const LEASE: TimeDelta = TimeDelta::minutes(1);
 
-/// The moment at which a lease that is held now ends at the latest, unless its owner extends it.
-pub(super) fn free_at(now: DateTime<Utc>) -> DateTime<Utc> {
-    now + LEASE
-}
-
 impl Archive {
     /// Does the work under the day's lease; nothing if somebody else has it.
     pub(super) async fn holding<T>(
@@ -62,6 +57,11 @@ impl Archive {
         } else {
             Err(lost(day))
         }
+    }
+
+    /// The moment at which a lease that is held now ends at the latest, unless its owner extends it.
+    pub(super) fn free_at(&self) -> DateTime<Utc> {
+        self.clock.now() + LEASE
     }
 
     async fn take(&self, name: &str, now: DateTime<Utc>) -> Result<bool> {

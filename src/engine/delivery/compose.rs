@@ -7,7 +7,7 @@
 //! alone cannot be unsubscribed from ([`allowed`]). A call that is made again is built as of its
 //! first time, so that it says the same.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -15,69 +15,40 @@ use chrono::{DateTime, Utc};
 use self::because::Reasons;
 use self::gathered::{Gathered, Tells};
 use super::Headers;
-use crate::clock::Clock;
-use crate::domain::content::Caps;
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::EventAt;
 use crate::domain::start::hide_earlier;
 use crate::domain::{
-    BrandName, Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Policies,
-    Schedule, Stack, Stop, User, UserId, Window,
+    Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Stack, Stop, User, UserId,
+    Window,
 };
 use crate::email::{self, Message, Place, Placeholders};
 use crate::engine::Result;
-use crate::engine::access::links::{Links, Maker};
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource, Meant};
+use crate::engine::access::links::Maker;
+use crate::engine::eligibility::catalog::{Catalog, Meant};
 use crate::engine::eligibility::mutes;
-use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::render::{self, Renderer};
-use crate::store::{Batches, Directory, Journal, People, Stacks, Suppressions};
+use crate::render;
+use crate::store::People;
 
 mod ahead;
 mod allowed;
 mod because;
 mod brands;
+mod composer;
 mod contents;
 mod gathered;
 mod preview;
 
 pub(crate) use ahead::Prospect;
 use allowed::Allowed;
-pub use brands::Look;
 pub(super) use brands::Stray;
+pub use composer::{Compose, Look};
 pub(crate) use contents::Contents;
 use contents::Of;
 use gathered::newest_first;
 pub(super) use gathered::stacks_of;
-
-/// Makes mails of rows.
-#[derive(Clone)]
-pub struct Compose {
-    pub(crate) stacks: Arc<dyn Stacks>,
-    pub(crate) batches: Arc<dyn Batches>,
-    pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) catalog: CatalogSource,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) suppressions: Arc<dyn Suppressions>,
-    /// Leaves out of digests what was seen in the feed, where that is wanted.
-    pub skip_seen: SkipSeen,
-    pub(crate) policies: Arc<Policies>,
-    /// Of which brand the mails are that it makes; `None` for the default.
-    pub brand: Option<BrandName>,
-    /// What makes mails those of other brands.
-    pub looks: Arc<BTreeMap<BrandName, Look>>,
-    pub(crate) renderer: Arc<Renderer>,
-    pub(crate) links: Arc<Links>,
-    /// Says in headers what a mail is.
-    pub(crate) headers: Headers,
-    pub(crate) clock: Arc<dyn Clock>,
-    /// How many items a section and a digest show.
-    pub caps: Caps,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
-    pub schedule: Schedule,
-}
 
 /// How close together the people of some rows stand in the stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,6 +22,7 @@ use crate::email::{Leave, Mailer, Standing};
 use crate::engine::Result;
 use crate::store::{Feedbacks, Leases, Notes};
 
+mod lately;
 mod pacer;
 mod pause;
 mod shared;

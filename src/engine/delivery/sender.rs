@@ -23,10 +23,11 @@ use crate::store::{Claim, Leases};
 
 mod brands;
 mod calls;
+mod outlet;
 mod resolve;
 mod wait;
 
-pub use brands::{Outlet, brand_of_call};
+pub use outlet::{Outlet, brand_of_call};
 
 /// Takes rows to their end.
 #[derive(Clone)]

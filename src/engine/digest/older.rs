@@ -4,11 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Run;
+use chrono::{DateTime, Utc};
+
 use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::{Backlog, Day, DaysRead, Owed, PersonStacks, User};
 use crate::engine::Result;
-use crate::engine::digest::owed::{OldDay, UserBacklog};
+use crate::engine::digest::owed::{OldDay, OwedDays, UserBacklog};
+use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::feedback::suppressions::Suppressed;
 
 /// What was counted.
@@ -56,23 +58,22 @@ impl Older {
             part(self.days.entry(day).or_default()).add(events);
         }
     }
-}
 
-impl Run<'_> {
     /// Counts what these people are owed of days before the window.
-    pub(super) async fn count_older(
+    pub(super) async fn count(
         &mut self,
+        owed: &OwedDays,
+        catalog: &mut Catalog,
         people: &[&PersonStacks],
         users: &[Option<User>],
         suppressed: &Suppressed,
     ) -> Result<()> {
-        let (from, catalog) = (self.older.from, &mut self.catalog);
-        let owed = &self.digests.owed;
+        let from = self.from;
         let found = owed
             .backlogs(people, users, suppressed, catalog, |day| day < from)
             .await?;
         for of in &found {
-            self.older.add(of);
+            self.add(of);
         }
         Ok(())
     }
@@ -80,14 +81,18 @@ impl Run<'_> {
     /// Notes what was owed of each of these days, now that everybody was looked at. A day of which
     /// a stack was passed over is not noted: it is read again by the next run, until that stack is
     /// repaired or too old.
-    pub(super) async fn note_older(&self, days: &[&OldDay]) -> Result<()> {
-        let (older, owed) = (&self.older, &self.digests.owed);
-        let known = |old: &&&OldDay| !older.passed_over.contains(&old.day);
+    pub(super) async fn note(
+        &self,
+        owed: &OwedDays,
+        days: &[&OldDay],
+        at: DateTime<Utc>,
+    ) -> Result<()> {
+        let known = |old: &&&OldDay| !self.passed_over.contains(&old.day);
         for old in days.iter().filter(known) {
-            let sum = older.days.get(&old.day).copied().unwrap_or_default();
-            owed.note(old, sum, self.at).await?;
+            let sum = self.days.get(&old.day).copied().unwrap_or_default();
+            owed.note(old, sum, at).await?;
         }
-        owed.note_all(older.all, self.at).await?;
+        owed.note_all(self.all, at).await?;
         Ok(())
     }
 }

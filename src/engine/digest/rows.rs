@@ -8,28 +8,12 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 
+use super::run::Row;
 use super::{Digests, DuePerson, Effect, Run, Timing};
 use crate::domain::delivery::{Corrected, Correction, Reopening};
 use crate::domain::digest_row::{Place, Rows, tried_again};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Id, Occasion};
 use crate::engine::Result;
-
-/// The row that a digest is made under.
-pub(super) enum Row {
-    /// A new one.
-    New(DeliveryId),
-    /// One that failed, and is tried again.
-    Again(Box<Delivery>),
-}
-
-impl Row {
-    pub(super) fn id(&self) -> &DeliveryId {
-        match self {
-            Self::New(id) => id,
-            Self::Again(row) => &row.id,
-        }
-    }
-}
 
 /// A row that is about to be opened.
 #[derive(Clone)]

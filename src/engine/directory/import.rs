@@ -12,9 +12,9 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::people::{FollowInput, PeopleService, UserInput};
-use crate::domain::{ModelName, Object, Reason};
-use crate::engine::feedback::suppressions::{SuppressionInput, SuppressionService};
+use super::people::PeopleService;
+use crate::domain::Object;
+use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::notify::{Notify, Request};
 use crate::engine::ingest::objects::ObjectService;
 use crate::engine::{Error, Result, Watcher};
@@ -24,35 +24,9 @@ pub(crate) mod json;
 mod line;
 
 use json::Mistake;
-use line::{is_heading, parse};
+use line::{Record, is_heading, parse};
 
-/// What a file holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
-    /// People's records; each line needs an `id`.
-    Users,
-    /// That somebody follows a key, one pair a line.
-    Follows,
-    /// Records of objects, read by this mapping.
-    Objects(Mapping),
-    /// Events; one without a key gets one made from its line.
-    Events,
-    /// Addresses with this reason where a line names none; as JSON, or as text whose first field is
-    /// the address.
-    Suppressions(Reason),
-}
-
-/// How an application's own objects become ours.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Mapping {
-    /// Their ids get this model in front, unless it stands there, and fields we do not know go into
-    /// `data`, beside what it holds.
-    pub model: Option<ModelName>,
-    /// (our field, their field), such as ("by", "artist"). A name that is none of our fields is one
-    /// in `data`: so a field of theirs that means something else than ours of that name is moved
-    /// out of the way.
-    pub fields: Vec<(String, String)>,
-}
+pub use line::{Kind, Mapping};
 
 impl BadLine {
     pub(crate) fn new(line: u64, Mistake { field, why }: Mistake) -> Self {
@@ -80,18 +54,6 @@ pub struct Import {
     pub objects: ObjectService,
     /// Takes suppressed addresses.
     pub suppressions: SuppressionService,
-}
-
-/// A line, read.
-enum Record {
-    /// With its line, as only the configuration can tell whether there is its brand.
-    User(u64, Box<UserInput>),
-    Follow(FollowInput),
-    /// With its line, as only the configuration can tell whether its model is kept here.
-    Object(u64, Box<Object>),
-    /// With its line, as only the journal can tell whether its key is taken.
-    Event(u64, Box<Request>),
-    Suppression(SuppressionInput),
 }
 
 type Line = std::result::Result<Record, BadLine>;

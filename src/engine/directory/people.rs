@@ -28,9 +28,9 @@ mod mutes;
 mod patch;
 
 pub use input::{
-    Change, DigestChange, DigestInput, FollowInput, PreferencesInput, TypeInput, UserInput,
+    Change, DigestChange, DigestInput, FollowInput, MuteInput, PreferencesInput, TypeInput,
+    UserInput,
 };
-pub use mutes::MuteInput;
 pub use patch::UserPatch;
 
 /// How often a record is read again that others change at the same moment. Each time at least one
@@ -104,7 +104,7 @@ impl PeopleService {
         self.change(
             ids,
             |id, before| {
-                let user = people[id].user(id.clone(), before, self, now);
+                let user = people[id].user(id.clone(), before, &self.policies, now);
                 Some(user.replacing(before, &self.schedule, &self.policies, now))
             },
             Bound::Choices,
@@ -193,7 +193,7 @@ impl PeopleService {
             |_, before| {
                 let before = before?;
                 let mut user = before.clone();
-                change.apply(&mut user, self);
+                change.apply(&mut user, &self.schedule, &self.policies);
                 Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
             },
             Bound::Choices,
@@ -212,7 +212,7 @@ impl PeopleService {
             |_, before| {
                 let before = before?;
                 let mut user = before.clone();
-                patch.apply(&mut user, self, now);
+                patch.apply(&mut user, &self.schedule, &self.policies, now);
                 Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
             },
             Bound::Choices,

@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 
-use super::{Feeds, Standing};
-use crate::domain::{Event, EventType, Id, ObjectId, Position, Stack};
+use super::{Feeds, Names, Standing, name};
+use crate::domain::{Event, Id, Position, Stack};
 use crate::engine::Result;
 use crate::engine::delivery::mails::Mails;
 use crate::engine::eligibility::catalog::Catalog;
@@ -18,9 +18,6 @@ use crate::wire::explanation::{By, LeftOut, Place};
 /// A person has no more digests than this in a window: one a day, and a few that were late.
 const DIGESTS: usize = 1_000;
 
-/// Items by what they are.
-pub(super) type Names<'a> = HashSet<(&'a EventType, &'a ObjectId)>;
-
 /// What the stacks alone say of some items.
 struct Told<'a> {
     standing: &'a Standing,
@@ -28,10 +25,6 @@ struct Told<'a> {
     told: Names<'a>,
     /// Where others stand that a digest's marker may cover.
     covered: Vec<(&'a Stack, Position, &'a Event)>,
-}
-
-pub(super) fn name(event: &Event) -> (&EventType, &ObjectId) {
-    (&event.t, &event.o)
 }
 
 impl<'a> Told<'a> {

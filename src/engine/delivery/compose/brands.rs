@@ -6,25 +6,11 @@
 //! made again, which says what it said.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::gathered::Gathered;
-use super::{Compose, Headers};
+use super::{Compose, Look};
 use crate::domain::{BatchKey, BrandName, Delivery, Id, Occasion, User, UserId};
 use crate::engine::Result;
-use crate::engine::access::links::Links;
-use crate::render::Renderer;
-
-/// What makes mails one brand's.
-#[derive(Clone)]
-pub struct Look {
-    /// Fills its templates in.
-    pub renderer: Arc<Renderer>,
-    /// Lead to its pages.
-    pub links: Arc<Links>,
-    /// Name its lists.
-    pub headers: Headers,
-}
 
 /// A row whose mail is not of the brand that was to be built.
 #[derive(Debug, Clone)]

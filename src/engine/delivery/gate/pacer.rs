@@ -18,7 +18,7 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use tokio::time::Instant;
 
 use super::super::retry::Verdicts;
-use super::shared::Lately;
+use super::lately::Lately;
 
 /// What holds the calls of this process back, and whose turn it is to make some: one part of it at
 /// a time, or there would be more calls under way than the provider keeps up with.

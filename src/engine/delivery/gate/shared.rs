@@ -6,10 +6,11 @@
 //! so that one read before each call tells everything. A note is changed from what was read, so
 //! nobody's count is lost. What a machine with a wrong clock writes is not believed.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::super::tally::Concluded;
+use super::lately::{Lately, SKEW};
 use super::{Gate, GateState, Pause};
 use crate::domain::DeliveryState;
 use crate::engine::Result;
@@ -25,13 +26,8 @@ pub(super) const ENDED: &str = "pause-ended";
 /// So many calls in a row of which nobody can tell what became of them stop everything, where
 /// nobody can be asked.
 const ASTRAY: u32 = 3;
-/// Mails that ended longer ago than the last one before by this much count no more: a week, and a
-/// day for who is late.
-const LATELY: TimeDelta = TimeDelta::days(8);
 /// Past so many times the fewest outcomes that count, older ones count half.
 const REMEMBERED: u64 = 4;
-/// Clocks may differ by so much.
-const SKEW: TimeDelta = TimeDelta::minutes(2);
 
 /// Nobody makes a call before then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,44 +36,6 @@ struct Closed {
     until: DateTime<Utc>,
     /// Whose account it is about: the beginning of its calls' references.
     account: String,
-}
-
-/// How mails have ended lately.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Lately {
-    pub sent: u64,
-    pub failed: u64,
-    /// Calls in a row of which nobody can tell what became of them.
-    pub astray: u32,
-    /// When the last of them ended.
-    pub at: Option<DateTime<Utc>>,
-}
-
-impl Lately {
-    fn read(note: Option<&str>) -> Self {
-        note.and_then(|note| serde_json::from_str(note).ok())
-            .unwrap_or_default()
-    }
-
-    /// What is left of it once everything was stopped.
-    fn rest(&self) -> Self {
-        Self {
-            astray: self.astray.min(1),
-            at: self.at,
-            ..Self::default()
-        }
-    }
-
-    fn add(&mut self, more: &Self, now: DateTime<Utc>) {
-        let is_old = |at: DateTime<Utc>| now - at > LATELY || at - now > SKEW;
-        if self.at.is_some_and(is_old) {
-            *self = Self::default();
-        }
-        self.sent += more.sent;
-        self.failed += more.failed;
-        self.astray += more.astray;
-        self.at = Some(now);
-    }
 }
 
 impl Gate {

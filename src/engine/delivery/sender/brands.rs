@@ -6,43 +6,18 @@
 //! up like what no provider takes: it is never mailed as another's.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use chrono::TimeDelta;
 use futures::FutureExt;
 use futures::future::join_all;
 
 use super::super::compose::{Spread, Stray};
-use super::super::gate::{Account, Gate, GateState, Pacer, Turn};
+use super::super::gate::{Account, Gate, GateState, Turn};
 use super::super::retry::{GIVEN_UP, Retry, Verdicts, deferral};
-use super::Sender;
+use super::{Sender, brand_of_call};
 use crate::domain::delivery::Settlement;
 use crate::domain::{BrandName, Delivery, DeliveryState};
-use crate::email::Mailer;
 use crate::engine::Result;
-
-/// Where mails of a brand go.
-#[derive(Clone)]
-pub struct Outlet {
-    /// Sends them under the brand's address.
-    pub mailer: Arc<dyn Mailer>,
-    /// How the references of its calls begin.
-    pub account_prefix: String,
-    /// The account, which brands may share.
-    pub account: Account,
-    /// What holds the calls of the account back.
-    pub pacer: Arc<Pacer>,
-}
-
-/// For which brand a call of this reference was made, if it was for one that there is.
-pub fn brand_of_call<'a>(
-    outlets: &'a BTreeMap<BrandName, Outlet>,
-    call: &str,
-) -> Option<&'a BrandName> {
-    let mut outlets = outlets.iter();
-    let made = outlets.find(|(_, outlet)| call.starts_with(&outlet.account_prefix));
-    made.map(|(brand, _)| brand)
-}
 
 /// How soon it is looked again whether there is a brand.
 const LOOK: TimeDelta = TimeDelta::minutes(10);

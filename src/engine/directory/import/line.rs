@@ -6,11 +6,50 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::json::{Mistake, read, read_value};
-use super::{Kind, Mapping, Record};
-use crate::domain::{Address, ModelName, Object, ObjectId, ObjectKey};
-use crate::engine::directory::people::UserInput;
+use crate::domain::{Address, ModelName, Object, ObjectId, ObjectKey, Reason};
+use crate::engine::directory::people::{FollowInput, UserInput};
 use crate::engine::feedback::suppressions::SuppressionInput;
-use crate::engine::ingest::notify::EventInput;
+use crate::engine::ingest::notify::{EventInput, Request};
+
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// People's records; each line needs an `id`.
+    Users,
+    /// That somebody follows a key, one pair a line.
+    Follows,
+    /// Records of objects, read by this mapping.
+    Objects(Mapping),
+    /// Events; one without a key gets one made from its line.
+    Events,
+    /// Addresses with this reason where a line names none; as JSON, or as text whose first field is
+    /// the address.
+    Suppressions(Reason),
+}
+
+/// How an application's own objects become ours.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mapping {
+    /// Their ids get this model in front, unless it stands there, and fields we do not know go into
+    /// `data`, beside what it holds.
+    pub model: Option<ModelName>,
+    /// (our field, their field), such as ("by", "artist"). A name that is none of our fields is one
+    /// in `data`: so a field of theirs that means something else than ours of that name is moved
+    /// out of the way.
+    pub fields: Vec<(String, String)>,
+}
+
+/// A line, read.
+pub(super) enum Record {
+    /// With its line, as only the configuration can tell whether there is its brand.
+    User(u64, Box<UserInput>),
+    Follow(FollowInput),
+    /// With its line, as only the configuration can tell whether its model is kept here.
+    Object(u64, Box<Object>),
+    /// With its line, as only the journal can tell whether its key is taken.
+    Event(u64, Box<Request>),
+    Suppression(SuppressionInput),
+}
 
 type Result<T> = std::result::Result<T, Mistake>;
 

@@ -11,11 +11,11 @@ use chrono_tz::Tz;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::PeopleService;
+use crate::domain::mute::Title;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
     Address, BrandName, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet, Route,
-    User, UserId, locale,
+    Schedule, User, UserId, locale, moment,
 };
 use crate::engine::directory::fields;
 
@@ -124,6 +124,20 @@ pub struct DigestChange {
     pub hour: Change<u8>,
 }
 
+/// How something is muted.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with until and title")]
+pub struct MuteInput {
+    /// What happens from then on is told again; without it, for as long as it is not unmuted. A
+    /// moment that has passed unmutes it.
+    #[serde(default, deserialize_with = "moment::read_if_any")]
+    pub until: Option<DateTime<Utc>>,
+    /// What people read of it on the preferences page, on one line of up to 120 bytes; without it
+    /// what was known stays.
+    #[serde(default)]
+    pub title: Option<Title>,
+}
+
 /// Left out, taken back, or chosen.
 pub type Change<T> = Option<Option<T>>;
 
@@ -224,7 +238,7 @@ impl UserInput {
         &self,
         id: UserId,
         before: Option<&User>,
-        book: &PeopleService,
+        policies: &Policies,
         now: DateTime<Utc>,
     ) -> User {
         let digest = match &self.digest {
@@ -266,7 +280,7 @@ impl UserInput {
             ..User::new(id)
         };
         if self.unsubscribed == Some(true) {
-            user.unsubscribe(&book.policies, now);
+            user.unsubscribe(policies, now);
         }
         user
     }
@@ -297,7 +311,7 @@ impl PreferencesInput {
         )
     }
 
-    pub(super) fn apply(&self, user: &mut User, book: &PeopleService) {
+    pub(super) fn apply(&self, user: &mut User, schedule: &Schedule, policies: &Policies) {
         let digest = &mut user.digest;
         digest.cadence = self.digest.cadence.unwrap_or(digest.cadence);
         digest.weekday = self.digest.weekday.unwrap_or(digest.weekday);
@@ -315,24 +329,24 @@ impl PreferencesInput {
                 }
             }
         }
-        if self.asks_for_mail(user, book) {
+        if self.asks_for_mail(user, schedule, policies) {
             user.unsubscribed = None;
         }
     }
 
     /// Whether any of what is named here is mailed from now on: then they come back. Choosing an
     /// hour alone does not bring anybody back.
-    fn asks_for_mail(&self, user: &User, book: &PeopleService) -> bool {
-        let digest = self.digest.cadence.is_some()
-            && user.schedule(&book.schedule).cadence != Cadence::Never;
+    fn asks_for_mail(&self, user: &User, schedule: &Schedule, policies: &Policies) -> bool {
+        let digest =
+            self.digest.cadence.is_some() && user.schedule(schedule).cadence != Cadence::Never;
         let route = |kind: &EventType| match user.types.get(kind) {
             Some(chosen) => chosen.route,
-            None => book.policies.of(kind).route,
+            None => policies.of(kind).route,
         };
         let mut optional = self
             .types
             .keys()
-            .filter(|kind| !book.policies.is_mandatory(kind));
+            .filter(|kind| !policies.is_mandatory(kind));
         digest || optional.any(|kind| route(kind).is_mailed_alone())
     }
 }

@@ -5,26 +5,10 @@
 //! it can be mailed any more is forgotten with the next change.
 
 use chrono::{DateTime, Utc};
-use serde::Deserialize;
 
-use super::{Bound, PeopleService};
-use crate::domain::mute::Title;
-use crate::domain::{Poke, Subject, User, UserId, moment};
+use super::{Bound, MuteInput, PeopleService};
+use crate::domain::{Poke, Subject, User, UserId};
 use crate::engine::Result;
-
-/// How something is muted.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object with until and title")]
-pub struct MuteInput {
-    /// What happens from then on is told again; without it, for as long as it is not unmuted. A
-    /// moment that has passed unmutes it.
-    #[serde(default, deserialize_with = "moment::read_if_any")]
-    pub until: Option<DateTime<Utc>>,
-    /// What people read of it on the preferences page, on one line of up to 120 bytes; without it
-    /// what was known stays.
-    #[serde(default)]
-    pub title: Option<Title>,
-}
 
 impl PeopleService {
     /// Mutes a subject for somebody, or changes for how long; their record as it is now, or nothing

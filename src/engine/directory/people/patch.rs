@@ -9,11 +9,12 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde::Deserialize;
 
-use super::PeopleService;
 use super::input::{
     self, Change, DigestChange, PreferencesInput, Result, TypeInput, change, quiet, zone,
 };
-use crate::domain::{Address, BrandName, Brands, EventType, Invalid, Point, Policies, Quiet, User};
+use crate::domain::{
+    Address, BrandName, Brands, EventType, Invalid, Point, Policies, Quiet, Schedule, User,
+};
 use crate::engine::directory::fields;
 
 /// What changes of a person's record.
@@ -88,7 +89,13 @@ impl UserPatch {
         }
     }
 
-    pub(super) fn apply(&self, user: &mut User, book: &PeopleService, now: DateTime<Utc>) {
+    pub(super) fn apply(
+        &self,
+        user: &mut User,
+        schedule: &Schedule,
+        policies: &Policies,
+        now: DateTime<Utc>,
+    ) {
         if let Some(email) = &self.email {
             // What was known of another address says nothing of this one.
             user.confirmed &= user.email == *email;
@@ -108,7 +115,7 @@ impl UserPatch {
         user.loc = self.loc.unwrap_or(user.loc);
         // The application's word for what they choose brings nobody back.
         let unsubscribed = user.unsubscribed;
-        self.choices().apply(user, book);
+        self.choices().apply(user, schedule, policies);
         user.unsubscribed = unsubscribed;
         match is_told(self.suppressed) {
             Some(true) => user.suppressed = user.suppressed.or(Some(now)),
@@ -116,7 +123,7 @@ impl UserPatch {
             None => {}
         }
         if is_told(self.unsubscribed) == Some(true) {
-            user.unsubscribe(&book.policies, now);
+            user.unsubscribe(policies, now);
         }
     }
 }
