@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::super::Text;
-use super::super::http::tests::{kind, mail};
 use super::*;
 use crate::domain::Address;
+use crate::email::http::tests::{kind, mail};
 
 fn mails(people: &[(&str, &str)]) -> Vec<Message> {
     people

@@ -120,7 +120,7 @@ impl Module {
                 declaration = Some(format!("{mark}{start}{}", &rest[skip..]));
             } else if let Some(open) = &mut declaration {
                 open.push_str(text);
-            } else {
+            } else if !(rest.starts_with("mod ") && rest.ends_with(';')) {
                 module.body.push_str(line);
                 module.body.push('\n');
             }

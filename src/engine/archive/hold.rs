@@ -59,7 +59,8 @@ impl Archive {
         }
     }
 
-    /// The moment at which a lease that is held now ends at the latest, unless its owner extends it.
+    /// The moment at which a lease that is held now ends at the latest, unless its owner extends
+    /// it.
     pub(super) fn free_at(&self) -> DateTime<Utc> {
         self.clock.now() + LEASE
     }

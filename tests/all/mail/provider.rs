@@ -4,6 +4,8 @@
 //! The rule: it reads requests byte by byte and answers as the providers document it, so that what
 //! is tested is what goes over the network. One connection serves one request, and whether the
 //! request was taken is decided before anything is answered.
+//!
+//! Long because the five dialects are told apart in each of its steps.
 
 pub mod ses;
 
