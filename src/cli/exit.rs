@@ -174,7 +174,7 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
             }
             Some(
                 store::Error::Corrupt { .. }
-                | store::Error::Waiting { .. }
+                | store::Error::Pending { .. }
                 | store::Error::Unsupported(_),
             )
             | None => {}

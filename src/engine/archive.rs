@@ -205,11 +205,14 @@ impl Archive {
     /// another writer began a stack, the file's entries go behind it.
     pub async fn restore(&self, path: &Path, progress: &dyn Watcher) -> Result<Summary> {
         let summary = file::verify(path)?;
+        let days = self.owed.days_read(self.clock.now());
+        let is_expired = days.is_too_old(summary.day);
         let work = async {
             self.days.fix_day(summary.day).await?;
             // Events of it may have to be mailed, also if this process dies in between.
             self.owed.disturb(summary.day, self.clock.now()).await?;
-            let restored = file::restore(self.days.as_ref(), path, &summary, progress).await;
+            let restored =
+                file::restore(self.days.as_ref(), path, &summary, is_expired, progress).await;
             self.owed.disturb(summary.day, self.clock.now()).await?;
             restored
         };

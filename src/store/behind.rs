@@ -1,7 +1,7 @@
 //! Which entries of an exported stack are appended to a stack that other writers began.
 //!
-//! The rule: an entry that can be identified is appended once. A marker that would also cover
-//! events that still wait for an email becomes a note that names the events it covered.
+//! An entry that can be identified is appended once. A marker that would also cover pending events
+//! of the other writers becomes a note that names the events it covered.
 
 use std::collections::HashSet;
 
@@ -9,9 +9,9 @@ use crate::domain::{Entry, Id, Mailed, Marker, covered};
 
 /// An entry of the exported stack.
 #[derive(Debug, Clone)]
-pub(super) struct Returning {
-    /// Whether the stack has an entry that is identified by the same value.
-    pub stands: bool,
+pub(super) struct Exported {
+    /// Whether the stored stack has an entry with the same identity.
+    pub is_stored: bool,
     /// The entry.
     pub entry: Entry,
 }
@@ -27,68 +27,67 @@ pub(super) enum Append {
     Note(Mailed),
 }
 
-/// What to append to `standing`, in order.
+/// Returns the entries to append to `stored`, in order; `None` if a marker would need a note, and
+/// an event or a marker has no id.
 ///
-/// `None` if events of `standing` wait for an email, and the exported stack has markers, and events
-/// or markers without an id, of which a note cannot be written. It can be restored after that
-/// email.
-pub(super) fn not_standing(standing: &[Entry], list: &[Returning]) -> Option<Vec<Append>> {
+/// `is_expired` says that no event of the day is emailed any more. Then none is pending.
+pub(super) fn entries_to_append(
+    stored: &[Entry],
+    exported: &[Exported],
+    is_expired: bool,
+) -> Option<Vec<Append>> {
     let mut mailed = HashSet::new();
-    for entry in standing {
+    for entry in stored {
         if let Entry::Mailed(note) = entry {
             mailed.extend(note.fanouts.iter().copied());
         }
     }
-    let waits = standing[covered(standing)..]
-        .iter()
-        .any(|entry| match entry {
-            Entry::Event(event) => event.i.is_none_or(|i| !mailed.contains(&i)),
-            Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => false,
-        });
-    let named = |returning: &Returning| match &returning.entry {
+    let is_pending = |entry: &Entry| match entry {
+        Entry::Event(event) => event.i.is_none_or(|i| !mailed.contains(&i)),
+        Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => false,
+    };
+    let has_pending = !is_expired && stored[covered(stored)..].iter().any(is_pending);
+    let has_id = |exported: &Exported| match &exported.entry {
         Entry::Event(event) => event.i.is_some(),
         Entry::Marker(marker) => marker.id.is_some(),
         Entry::Mailed(_) | Entry::Other => true,
     };
-    let is_marker = |returning: &Returning| matches!(returning.entry, Entry::Marker(_));
-    if waits && list.iter().any(is_marker) && !list.iter().all(named) {
+    let is_marker = |exported: &Exported| matches!(exported.entry, Entry::Marker(_));
+    if has_pending && exported.iter().any(is_marker) && !exported.iter().all(has_id) {
         return None;
     }
-    // How many of the first entries of the list are left out, by number of entries.
+    // `left_out[n]`: how many of the first `n` entries are left out.
     let (mut left_out, mut append) = (vec![0], Vec::new());
-    for (index, Returning { stands, entry }) in list.iter().enumerate() {
-        let mut is_left_out = *stands;
-        match entry {
-            Entry::Marker(Marker { id, n }) => {
-                let covers = n.map_or(index, |n| (n as usize).min(index));
-                let all_left_out = left_out[covers] == covers;
-                is_left_out = all_left_out && (*stands || waits);
-                if is_left_out {
-                } else if let (true, Some(id)) = (waits, id) {
-                    append.extend(note(*id, &list[..covers], &mut mailed).map(Append::Note));
-                } else {
-                    // The same email may have been marked on the part that stands, and this marker
-                    // covers more.
-                    let covers = covers - left_out[covers] + standing.len();
+    for (index, Exported { is_stored, entry }) in exported.iter().enumerate() {
+        let mut is_left_out = *is_stored;
+        if let Entry::Marker(Marker { id, n }) = entry {
+            let covers = n.map_or(index, |n| (n as usize).min(index));
+            // The same email may have been marked on the stored part, and cover more here.
+            is_left_out &= left_out[covers] == covers;
+            match id.filter(|_| has_pending) {
+                _ if is_left_out => {}
+                Some(id) => {
+                    append.extend(note(id, &exported[..covers], &mut mailed).map(Append::Note));
+                }
+                None => {
+                    let covers = covers - left_out[covers] + stored.len();
                     append.push(Append::Marker(index, covers));
                 }
             }
-            _ if is_left_out => {}
-            Entry::Event(_) | Entry::Mailed(_) | Entry::Other => append.push(Append::Entry(index)),
+        } else if !is_left_out {
+            append.push(Append::Entry(index));
         }
         left_out.push(left_out[index] + usize::from(is_left_out));
     }
     Some(append)
 }
 
-/// A note that the email of this marker had these events, but for those that a note names already.
-fn note(id: Id, covered: &[Returning], mailed: &mut HashSet<Id>) -> Option<Mailed> {
-    let ids = covered
-        .iter()
-        .filter_map(|returning| match &returning.entry {
-            Entry::Event(event) => event.i,
-            Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => None,
-        });
+/// Returns a note of the marker's events that no note names yet.
+fn note(id: Id, covered: &[Exported], mailed: &mut HashSet<Id>) -> Option<Mailed> {
+    let ids = covered.iter().filter_map(|exported| match &exported.entry {
+        Entry::Event(event) => event.i,
+        Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => None,
+    });
     let mut fanouts: Vec<Id> = ids.filter(|id| mailed.insert(*id)).collect();
     fanouts.sort_unstable();
     (!fanouts.is_empty()).then_some(Mailed { id, fanouts })
@@ -115,16 +114,16 @@ mod tests {
         Entry::Marker(Marker { id, n })
     }
 
-    fn back(stands: bool, entry: Entry) -> Returning {
-        Returning { stands, entry }
+    fn back(is_stored: bool, entry: Entry) -> Exported {
+        Exported { is_stored, entry }
     }
 
     #[test]
-    fn what_stands_is_left_out_and_a_marker_that_covers_something_new_is_not() {
+    fn a_stored_entry_is_left_out_and_a_marker_that_covers_a_new_one_is_not() {
         let standing = [event(Some(1)), event(Some(2)), marker(None, None)];
         let (one, other) = (|stands| back(stands, event(Some(1))), event(Some(3)));
         let marked = |stands, n| back(stands, marker(Some(id(9)), n));
-        let append = |list: &[Returning]| not_standing(&standing, list).unwrap();
+        let append = |list: &[Exported]| entries_to_append(&standing, list, false).unwrap();
 
         let all_again = [one(true), marked(true, Some(1)), back(false, other.clone())];
         assert_eq!(append(&all_again), [Append::Entry(2)]);
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_does_not_cover_events_of_others_that_wait() {
+    fn a_marker_covers_no_pending_event_of_others() {
         let standing = [event(Some(1))];
         let list = [
             back(false, event(Some(2))),
@@ -155,7 +154,7 @@ mod tests {
             })
         };
 
-        let appended = not_standing(&standing, &list).unwrap();
+        let appended = entries_to_append(&standing, &list, false).unwrap();
 
         let entry = Append::Entry;
         assert_eq!(
@@ -165,21 +164,47 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_that_cannot_be_written_as_a_note_has_to_wait() {
+    fn without_ids_a_stack_is_refused_while_events_are_pending() {
         let standing = [event(Some(1))];
         let without_id = [
             back(false, event(None)),
             back(false, marker(Some(id(9)), None)),
         ];
-        assert_eq!(not_standing(&standing, &without_id), None);
+        assert_eq!(entries_to_append(&standing, &without_id, false), None);
         let pending = [
             back(false, marker(Some(id(9)), Some(0))),
             back(false, event(None)),
         ];
-        assert_eq!(not_standing(&standing, &pending), None);
+        assert_eq!(entries_to_append(&standing, &pending, false), None);
         let bare = [back(false, event(Some(2))), back(false, marker(None, None))];
-        assert_eq!(not_standing(&standing, &bare), None);
+        assert_eq!(entries_to_append(&standing, &bare, false), None);
         let emailed = [event(Some(1)), marker(None, None)];
-        assert!(not_standing(&emailed, &bare).is_some());
+        assert!(entries_to_append(&emailed, &bare, false).is_some());
+    }
+
+    #[test]
+    fn a_marker_of_stored_events_alone_becomes_a_note() {
+        let stored = [event(Some(1)), event(Some(2))];
+        let list = [
+            back(true, event(Some(2))),
+            back(false, marker(Some(id(9)), Some(1))),
+        ];
+
+        let appended = entries_to_append(&stored, &list, false).unwrap();
+
+        let note = Mailed {
+            id: id(9),
+            fanouts: vec![id(2)],
+        };
+        assert_eq!(appended, [Append::Note(note)]);
+    }
+
+    #[test]
+    fn on_an_expired_day_markers_stay_as_they_are() {
+        let list = [back(false, event(None)), back(false, marker(None, None))];
+
+        let appended = entries_to_append(&[event(Some(1))], &list, true).unwrap();
+
+        assert_eq!(appended, [Append::Entry(0), Append::Marker(1, 2)]);
     }
 }

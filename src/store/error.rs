@@ -32,12 +32,12 @@ pub enum Error {
         /// What exists already, such as a document of a day.
         what: String,
     },
-    /// A stack has events that wait for an email, and cannot be restored before it was sent.
+    /// The stack holds pending events of another writer, and exported entries have no ids.
     #[error(
-        "the stack of {user} on {day} has events that wait for an email, and its older entries have \
-         no ids; restore {day} again after the next digest"
+        "the stack of {user} on {day} has pending events, and exported entries without ids; restore \
+         {day} again after their next digest, or after `tidings flush {user}`"
     )]
-    Waiting {
+    Pending {
         /// Whose stack it is.
         user: String,
         /// Of which day.

@@ -192,9 +192,12 @@ pub type RawStack = String;
 pub enum Meeting {
     /// It must be the same.
     Same,
-    /// Its entries are appended to those of other writers, once. No event of theirs that waits for
-    /// an email counts as emailed afterwards.
-    Behind,
+    /// Its entries are appended to those of other writers, each once. Pending events of other
+    /// writers stay pending, unless all events of the day have expired.
+    Append {
+        /// Whether no event of the day is emailed any more.
+        is_expired: bool,
+    },
 }
 
 /// The day collections as wholes: archiving and restoring.
@@ -216,10 +219,10 @@ pub trait Days: Send + Sync {
     /// ObjectIds), in chunks.
     fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>>;
 
-    /// Puts documents back exactly as they were exported. One that stands already and is identical
-    /// is left alone; one that differs is an error ([`Error::Conflict`]) that names it, or its
-    /// entries are appended ([`Meeting::Behind`]). That is an error ([`Error::Waiting`]) where
-    /// events of the other writers wait for an email and older entries cannot be identified.
+    /// Restores documents as they were exported. An identical document is skipped. Where one
+    /// differs, its entries are appended ([`Meeting::Append`]), or it is an error
+    /// ([`Error::Conflict`]) that names it. It is also an error ([`Error::Pending`]) if a marker
+    /// would cover pending events, and exported entries have no ids.
     async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()>;
 }
 

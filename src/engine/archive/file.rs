@@ -258,7 +258,8 @@ pub(super) fn verify(file: &Path) -> Result<Summary> {
     Ok(tidings)
 }
 
-/// Puts the documents of a verified file back. One that cannot be restored keeps no other out.
+/// Restores the documents of a verified file. One that cannot be restored keeps no other out.
+/// `is_expired` says that no event of the day is emailed any more.
 ///
 /// # Errors
 ///
@@ -267,6 +268,7 @@ pub(super) async fn restore(
     days: &dyn Days,
     file: &Path,
     summary: &Summary,
+    is_expired: bool,
     progress: &dyn Watcher,
 ) -> Result<()> {
     progress.total(summary.stacks);
@@ -279,7 +281,8 @@ pub(super) async fn restore(
         bytes += line.len();
         chunk.push(line);
         if chunk.len() == CHUNK || bytes >= CHUNK_BYTES || lines.peek().is_none() {
-            let errors = restore_lines(days, summary.day, &chunk, Meeting::Behind).await?;
+            let errors =
+                restore_lines(days, summary.day, &chunk, Meeting::Append { is_expired }).await?;
             refused = refused.or(errors.into_iter().next());
             progress.advance(chunk.len() as u64);
             chunk.clear();

@@ -1,6 +1,6 @@
 //! How a document comes back where one stands under its `_id`.
 //!
-//! It has to be the same, or its entries are appended once (see [`not_standing`]).
+//! It has to be the same, or its entries are appended once (see [`entries_to_append`]).
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use super::Mongo;
 use super::bulk::Verb;
 use super::decode::{self, Elements, Field};
 use super::encode::Writer;
-use crate::domain::{self, Day};
-use crate::store::behind::{Append, Returning, not_standing};
+use crate::domain::{self, Day, Event, Marker};
+use crate::store::behind::{Append, Exported, entries_to_append};
 use crate::store::{Error, Meeting, Result, extjson};
 
-/// How often to look again where somebody else was quicker.
+/// How often to retry after a concurrent write.
 const TRIES: usize = 100;
 
 /// An entry of `events`: its type and the bytes of its value.
@@ -29,7 +29,7 @@ impl Mongo {
         document: &RawDocumentBuf,
         meeting: Meeting,
     ) -> Result<()> {
-        // Others may be quicker, but a day that is restored is nobody's haunt.
+        // Other writers may append meanwhile, but rarely to an old day.
         for _ in 0..TRIES {
             let Some(standing) = self.stands_in(day, document).await? else {
                 let inserted = self.insert_into(day, std::slice::from_ref(document));
@@ -44,7 +44,9 @@ impl Mongo {
             }
             let (before, rest) = parts(&standing);
             let (ours, our_rest) = parts(document);
-            let (Meeting::Behind, Some(before), Some(ours)) = (meeting, before, ours) else {
+            let (Meeting::Append { is_expired }, Some(before), Some(ours)) =
+                (meeting, before, ours)
+            else {
                 return Err(conflict(day, document));
             };
             if rest != our_rest {
@@ -65,9 +67,9 @@ impl Mongo {
             if before.len() >= ours.len() && (0..=before.len() - ours.len()).any(stands_at) {
                 return Ok(());
             }
-            let Some(entries) = new_behind(&before, &ours) else {
+            let Some(entries) = new_behind(&before, &ours, is_expired) else {
                 let user = name_in(document);
-                return Err(Error::Waiting { user, day });
+                return Err(Error::Pending { user, day });
             };
             if entries.is_empty() {
                 return Ok(());
@@ -150,7 +152,7 @@ fn name_in(document: &RawDocumentBuf) -> String {
     match id_of(document) {
         Some(Bson::String(text)) => text,
         Some(other) => other.to_string(),
-        None => "somebody".to_owned(),
+        None => "an unknown user".to_owned(),
     }
 }
 
@@ -186,35 +188,30 @@ fn fields((kind, value): &Entry) -> Option<Elements<'_>> {
     entry.is_document().then(|| Elements::of(value))
 }
 
-/// What tells an entry from all others: a marker's id, or all of an event, or a note, that names
-/// its fan-out. An event without one may stand twice.
+/// The identity of an entry: a marker's id, or all of its bytes. An event without an id has none: it
+/// may occur twice.
 fn name_of(entry: &Entry) -> Option<&[u8]> {
-    let id = |field: &Field<'_>| field.name == b"flushed" && field.is_id();
-    if let Some(marker) = fields(entry)?.find(id) {
-        return Some(marker.value);
+    match decode::element(entry.0, &entry.1) {
+        domain::Entry::Marker(Marker { id: Some(_), .. }) => {
+            let id = fields(entry)?.find(|field| field.name == b"flushed")?;
+            Some(id.value)
+        }
+        domain::Entry::Event(Event { i: None, .. }) | domain::Entry::Marker(_) => None,
+        domain::Entry::Event(_) | domain::Entry::Mailed(_) | domain::Entry::Other => Some(&entry.1),
     }
-    let names = |field: Field<'_>| field.name == b"i" && (field.is_id() || field.is_array());
-    fields(entry)?.any(names).then_some(&entry.1)
 }
 
-/// How many entries a marker covers; a bare one all before it. `None` if it is none.
-fn covered_by(entry: &Entry) -> Option<usize> {
-    fields(entry)?.find(|field| field.name == b"flushed")?;
-    let n = fields(entry)?.find(|field| field.name == b"n");
-    Some(n.and_then(Field::count).map_or(usize::MAX, |n| n as usize))
-}
-
-/// The entries to append to `before`, so that it has `ours` once; `None` if they have to wait.
-fn new_behind(before: &[Entry], ours: &[Entry]) -> Option<Vec<Entry>> {
+/// The entries to append to `before`, so that it has `ours` once; `None` if that is refused.
+fn new_behind(before: &[Entry], ours: &[Entry], is_expired: bool) -> Option<Vec<Entry>> {
     let standing: HashSet<&[u8]> = before.iter().filter_map(name_of).collect();
     let decoded = |(kind, value): &Entry| decode::element(*kind, value);
-    let returning = |entry: &Entry| Returning {
-        stands: name_of(entry).is_some_and(|name| standing.contains(name)),
+    let exported = |entry: &Entry| Exported {
+        is_stored: name_of(entry).is_some_and(|name| standing.contains(name)),
         entry: decoded(entry),
     };
-    let list: Vec<Returning> = ours.iter().map(returning).collect();
+    let list: Vec<Exported> = ours.iter().map(exported).collect();
     let before: Vec<domain::Entry> = before.iter().map(decoded).collect();
-    let append = not_standing(&before, &list)?.into_iter();
+    let append = entries_to_append(&before, &list, is_expired)?.into_iter();
     let entry = |append| match append {
         Append::Entry(index) => ours[index].clone(),
         Append::Marker(index, covers) => moved(&ours[index], |_| covers),
@@ -233,10 +230,10 @@ fn new_behind(before: &[Entry], ours: &[Entry]) -> Option<Vec<Entry>> {
 /// The entry as it is elsewhere in a list: a marker that covered so many entries covers those
 /// there.
 fn moved(entry: &Entry, covers: impl Fn(usize) -> usize) -> Entry {
-    if covered_by(entry).is_none() {
+    let (kind, value) = entry;
+    if !matches!(decode::element(*kind, value), domain::Entry::Marker(_)) {
         return entry.clone();
     }
-    let (kind, value) = entry;
     let mut writer = Writer::new();
     for field in Elements::of(value) {
         let count = field.count().filter(|_| field.name == b"n");

@@ -281,11 +281,12 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
         return Ok(());
     }
     let standing = String::from_utf8(standing).ok();
-    let (Meeting::Behind, Some(standing)) = (meeting, standing) else {
+    let (Meeting::Append { is_expired }, Some(standing)) = (meeting, standing) else {
         return Err(conflict(stored.id.into_user(), day).into());
     };
-    let Some(behind) = entries::behind(&standing, &stored.events) else {
-        return Err(waits(stored.id.into_user(), day).into());
+    let Some(behind) = entries::behind(&standing, &stored.events, is_expired) else {
+        let user = stored.id.into_user().to_string();
+        return Err(Error::Pending { user, day }.into());
     };
     let append = format!("UPDATE {table} SET n = n + ?2, events = events || ?3 WHERE id = ?1");
     transaction.prepare_cached(&append)?.execute((
@@ -294,11 +295,6 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
         behind,
     ))?;
     Ok(())
-}
-
-fn waits(user: impl std::fmt::Display, day: Day) -> Error {
-    let user = user.to_string();
-    Error::Waiting { user, day }
 }
 
 fn conflict(user: impl std::fmt::Display, day: Day) -> Error {

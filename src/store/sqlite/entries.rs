@@ -13,7 +13,7 @@ use rusqlite::types::ValueRef;
 use serde_json::Value;
 
 use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
-use crate::store::behind::{Append, Returning, not_standing};
+use crate::store::behind::{Append, Exported, entries_to_append};
 
 /// Appends the event's line.
 pub(super) fn write_event(lines: &mut String, event: &Event) {
@@ -97,8 +97,8 @@ pub(super) fn read_line(line: &str) -> Entry {
 }
 
 /// The lines to append to `standing`, so that it has the entries of an exported stack once (see
-/// [`not_standing`]); `None` if they have to wait.
-pub(super) fn behind(standing: &str, ours: &str) -> Option<String> {
+/// [`entries_to_append`]); `None` if that is refused.
+pub(super) fn behind(standing: &str, ours: &str, is_expired: bool) -> Option<String> {
     if let Some(new) = ours.strip_prefix(standing) {
         return Some(new.to_owned());
     }
@@ -112,13 +112,13 @@ pub(super) fn behind(standing: &str, ours: &str) -> Option<String> {
     let standing: HashSet<Cow<'_, str>> = before.iter().filter_map(|line| name_of(line)).collect();
     let before: Vec<Entry> = before.into_iter().map(read_line).collect();
     let ours: Vec<&str> = ours.lines().collect();
-    let returning = |line: &&str| Returning {
-        stands: name_of(line).is_some_and(|name| standing.contains(&name)),
+    let exported = |line: &&str| Exported {
+        is_stored: name_of(line).is_some_and(|name| standing.contains(&name)),
         entry: read_line(line),
     };
-    let list: Vec<Returning> = ours.iter().map(returning).collect();
+    let list: Vec<Exported> = ours.iter().map(exported).collect();
     let mut lines = String::new();
-    for append in not_standing(&before, &list)? {
+    for append in entries_to_append(&before, &list, is_expired)? {
         match append {
             Append::Entry(index) => lines.push_str(ours[index]),
             Append::Marker(index, covers) => lines.push_str(&moved(ours[index], |_| covers)),
@@ -132,13 +132,15 @@ pub(super) fn behind(standing: &str, ours: &str) -> Option<String> {
     Some(lines)
 }
 
-/// What tells an entry from all others: a marker's id, or all of an event, or a note, that names
-/// its fan-out. An event without one may stand twice.
+/// The identity of an entry: a marker's id, or the whole line. An event without an id has none: it
+/// may occur twice.
 fn name_of(line: &str) -> Option<Cow<'_, str>> {
     match read_line(line) {
         Entry::Marker(Marker { id: Some(id), .. }) => Some(Cow::Owned(id.to_string())),
-        Entry::Event(Event { i: Some(_), .. }) | Entry::Mailed(_) => Some(Cow::Borrowed(line)),
-        _ => None,
+        Entry::Event(Event { i: Some(_), .. }) | Entry::Mailed(_) | Entry::Other => {
+            Some(Cow::Borrowed(line))
+        }
+        Entry::Event(_) | Entry::Marker(_) => None,
     }
 }
 
@@ -336,7 +338,7 @@ mod tests {
         let (a, b) = ("{\"t\":\"T\",\"o\":\"a\"}\n", "{\"t\":\"T\",\"o\":\"b\"}\n");
         let (standing, ours) = (format!("{a}{}", marker(1)), format!("{b}{}", marker(1)));
 
-        let behind = |standing: &str, ours: &str| behind(standing, ours).unwrap();
+        let behind = |standing: &str, ours: &str| behind(standing, ours, false).unwrap();
         let added = behind(&standing, &ours);
 
         assert_eq!(added, format!("{b}{}", marker(3)));

@@ -244,7 +244,7 @@ async fn a_restore_that_died_halfway_resumes_after_other_writers(fresh: Fresh) {
     let dead = lease("dead", now + TimeDelta::minutes(1));
     assert!(fresh.lease("day:20140419", &dead, now).await.unwrap());
     fresh
-        .restore_day(day, &before[..1], Meeting::Behind)
+        .restore_day(day, &before[..1], Meeting::Append { is_expired: false })
         .await
         .unwrap();
     let marker = new_marker(&ada, day, id(90), ada_was.len() as u32);

@@ -322,7 +322,7 @@ pub async fn an_exported_stack_is_appended_once_and_its_markers_cover_nothing_th
         .unwrap();
     for _ in 0..2 {
         store
-            .restore_day(today(), &second, Meeting::Behind)
+            .restore_day(today(), &second, Meeting::Append { is_expired: false })
             .await
             .unwrap();
     }
