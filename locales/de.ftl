@@ -209,9 +209,9 @@ stopped-all-of-kept = { $address } erhält von { $site } nur noch E-Mails, die s
 stopped-all-you-kept = Sie erhalten von { $site } nur noch E-Mails, die sich nicht abschalten lassen: { $types }.
 stopped-since = Seit dem { $date }.
 stopped-mistake = War das ein Versehen? { $choose }: Ab dann erhalten Sie wieder E-Mails.
-others = Ein anderes Konto hat dieselbe Adresse und erhält diese E-Mails weiterhin.
+others = Ein anderes Konto hat dieselbe Adresse. Möchten Sie diese E-Mails auch dafür abbestellen?
 others-stop = Für alle Konten mit dieser Adresse abbestellen
-others-stopped = Für die anderen Konten mit dieser Adresse sind sie nun auch abbestellt.
+others-stopped = Wir haben diese E-Mails auch für die anderen Konten mit dieser Adresse abbestellt.
 
 notice-forged = Dieser Link funktioniert nicht
     .text = Er ist unvollständig oder stammt nicht von uns. Manche Mailprogramme zerteilen lange Links: Kopieren Sie den ganzen Link aus der E-Mail, oder verwenden Sie den aus einer neueren. Es wurde nichts geändert.

@@ -226,9 +226,9 @@ stopped-all-of-kept = { $address } gets no more mails from { $site } but those t
 stopped-all-you-kept = You get no more mails from { $site } but those that cannot be turned off: { $types }.
 stopped-since = Since { $date }.
 stopped-mistake = Was that a mistake? { $choose }, and it begins again from then on.
-others = Another account has the same address and still gets these e-mails.
+others = Another account has the same address. Do you want to stop these emails for it, too?
 others-stop = Stop them for all accounts with this address
-others-stopped = They are stopped for the other accounts with this address, too.
+others-stopped = We also stopped these emails for the other accounts with this address.
 
 ### What went otherwise than somebody expected
 

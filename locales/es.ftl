@@ -212,9 +212,9 @@ stopped-all-of-kept = { $address } ya no recibe correos de { $site }, salvo los 
 stopped-all-you-kept = Usted ya no recibe correos de { $site }, salvo los que no se pueden desactivar: { $types }.
 stopped-since = Desde el { $date }.
 stopped-mistake = ¿Fue un error? { $choose }, y a partir de entonces volverán a llegar.
-others = Otra cuenta tiene la misma dirección y sigue recibiendo estos correos.
+others = Otra cuenta tiene la misma dirección. ¿Desea cancelar estos correos también para ella?
 others-stop = Cancelarlos para todas las cuentas con esta dirección
-others-stopped = También se han cancelado para las demás cuentas con esta dirección.
+others-stopped = También hemos cancelado estos correos para las demás cuentas con esta dirección.
 
 notice-forged = Este enlace no funciona
     .text = No está completo o no es nuestro. Algunos programas de correo cortan los enlaces largos: copie el enlace entero del correo o use el de un correo más reciente. No se cambió nada.

@@ -221,9 +221,9 @@ stopped-all-of-kept = { $address } ne reçoit plus d’e-mails de { $site }, sau
 stopped-all-you-kept = Vous ne recevez plus d’e-mails de { $site }, sauf ceux qui ne peuvent pas être désactivés : { $types }.
 stopped-since = Depuis le { $date }.
 stopped-mistake = Était-ce une erreur ? { $choose } : les envois reprendront à partir de là.
-others = Un autre compte a la même adresse et reçoit toujours ces e-mails.
+others = Un autre compte a la même adresse. Voulez-vous aussi arrêter ces e-mails pour ce compte ?
 others-stop = Les arrêter pour tous les comptes avec cette adresse
-others-stopped = Ils sont aussi arrêtés pour les autres comptes avec cette adresse.
+others-stopped = Nous avons aussi arrêté ces e-mails pour les autres comptes avec cette adresse.
 
 notice-forged = Ce lien ne fonctionne pas
     .text = Il est incomplet, ou il ne vient pas de nous. Certains logiciels de messagerie coupent les longs liens : copiez le lien entier depuis l’e-mail, ou utilisez celui d’un e-mail plus récent. Rien n’a été modifié.

@@ -220,9 +220,9 @@ stopped-all-of-kept = { $address } otrzymuje z { $site } tylko wiadomości, któ
 stopped-all-you-kept = Otrzymujesz z { $site } tylko wiadomości, których nie można wyłączyć: { $types }.
 stopped-since = Od { $date }.
 stopped-mistake = To pomyłka? { $choose }, a od tej chwili znów będą przychodzić.
-others = Inne konto ma ten sam adres i nadal otrzymuje te wiadomości.
+others = Inne konto ma ten sam adres. Czy zrezygnować z tych wiadomości także dla tego konta?
 others-stop = Zrezygnuj z nich dla wszystkich kont z tym adresem
-others-stopped = Nie przychodzą już także dla innych kont z tym adresem.
+others-stopped = Wyłączyliśmy te wiadomości także dla innych kont z tym adresem.
 
 notice-forged = Ten link nie działa
     .text = Jest niepełny albo nie pochodzi od nas. Niektóre programy pocztowe dzielą długie linki: skopiuj cały link z wiadomości albo użyj linku z nowszej. Nic nie zostało zmienione.

@@ -212,9 +212,9 @@ stopped-all-of-kept = { $address } não recebe mais e-mails de { $site }, exceto
 stopped-all-you-kept = Você não recebe mais e-mails de { $site }, exceto os que não podem ser desativados: { $types }.
 stopped-since = Desde { $date }.
 stopped-mistake = Foi um engano? { $choose }, e a partir daí eles voltam a chegar.
-others = Outra conta tem o mesmo endereço e continua recebendo estes e-mails.
+others = Outra conta tem o mesmo endereço. Deseja cancelar estes e-mails também para ela?
 others-stop = Cancelar para todas as contas com este endereço
-others-stopped = Eles também foram cancelados para as outras contas com este endereço.
+others-stopped = Também cancelamos estes e-mails para as outras contas com este endereço.
 
 notice-forged = Este link não funciona
     .text = Ele não está completo ou não é nosso. Alguns programas de e-mail cortam links longos: copie o link inteiro do e-mail ou use o de um e-mail mais recente. Nada foi alterado.

@@ -175,9 +175,8 @@ impl Maker<'_> {
         personal(self.public_url, stop, mute, self.address, token)
     }
 
-    /// The same for an email to this address. Its links to unsubscribe and to mute offer to do the
-    /// same for other records with the address; the one to unsubscribe still stops email to the
-    /// address when the user is deleted.
+    /// Makes links for an email to this address. Links to unsubscribe and to mute name it, so their
+    /// page can offer other records. An unsubscribe link also works after the user was deleted.
     pub fn to<'b>(&'b self, address: &'b Address) -> Maker<'b> {
         Maker {
             address: Some(address),

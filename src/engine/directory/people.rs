@@ -37,6 +37,12 @@ pub use patch::UserPatch;
 /// of them is done.
 const ROUNDS: usize = 100;
 
+/// The number of records with one address that one read of the store returns.
+const SHARED_PAGE: usize = 50;
+
+/// The maximum number of such reads.
+const SHARED_PAGES: usize = 4;
+
 /// Keeps people's records, and what they follow.
 pub struct PeopleService {
     pub(crate) directory: Arc<dyn Directory>,
@@ -241,8 +247,8 @@ impl PeopleService {
         Ok(self.directory.find_people(&at, None, limit).await?)
     }
 
-    /// The other users whose record has a user's address and in which this is not ended yet. Reads
-    /// at most `limit` records.
+    /// Returns the other users with this user's address for whom `stop` is not in effect yet.
+    /// They are in ascending order of their ids, at most `limit`. Reads at most 200 records.
     pub async fn others_to_stop(
         &self,
         user: &User,
@@ -252,12 +258,28 @@ impl PeopleService {
         let Some(address) = &user.email else {
             return Ok(Vec::new());
         };
-        let ids = self.with_address(address, limit).await?;
-        let others = self.directory.users(&ids).await?.into_iter().flatten();
         let (default, policies) = (&self.schedule, &self.policies);
-        let others = others
-            .filter(|other| other.id != user.id && !stop.holds(other, false, default, policies));
-        Ok(others.map(|other| other.id).collect())
+        // An unsubscribed user gets no email that a mute could stop.
+        let needs_stop = |other: &User| {
+            other.id != user.id
+                && other.unsubscribed.is_none()
+                && !stop.holds(other, false, default, policies)
+        };
+        let at = PeopleFilter::Address(address);
+        let (mut others, mut after) = (Vec::new(), None);
+        for _ in 0..SHARED_PAGES {
+            let page = self.directory.find_people(&at, after.as_ref(), SHARED_PAGE);
+            let mut ids = page.await?;
+            let users = self.directory.users(&ids).await?.into_iter().flatten();
+            others.extend(users.filter(&needs_stop).map(|other| other.id));
+            let is_last = ids.len() < SHARED_PAGE;
+            after = ids.pop();
+            if is_last || others.len() >= limit {
+                break;
+            }
+        }
+        others.truncate(limit);
+        Ok(others)
     }
 
     /// What somebody follows, ascending, after this key.
@@ -285,18 +307,44 @@ impl PeopleService {
             self.directory.change_follows(unfollow, &[follow]).await?;
             return self.get(id).await;
         }
+        self.stop_if(id, stop, |_| true).await
+    }
+
+    /// Does the same as [`Self::stop`], but changes nothing if the stored record has another
+    /// address when the change is written. Never ends a follow, which belongs to one record.
+    pub async fn stop_at(
+        &self,
+        id: &UserId,
+        address: &Address,
+        stop: &Stop,
+    ) -> Result<Option<User>> {
+        let address = address.folded();
+        let has_address = |user: &User| {
+            let email = user.email.as_ref().map(Address::folded);
+            email.is_some_and(|email| email == address)
+        };
+        self.stop_if(id, stop, has_address).await
+    }
+
+    /// Stops something that is part of the record, if the record passes `check` when it is written.
+    async fn stop_if(
+        &self,
+        id: &UserId,
+        stop: &Stop,
+        check: impl Fn(&User) -> bool,
+    ) -> Result<Option<User>> {
         if let Stop::Subject(subject, title) = stop {
             let mute = MuteInput {
                 until: None,
                 title: title.clone(),
             };
-            return self.mute(id, subject, mute).await;
+            return self.mute_if(id, subject, mute, check).await;
         }
         let now = self.clock.now();
         self.change(
             vec![id.clone()],
             |_, before| {
-                let before = before?;
+                let before = before.filter(|user| check(user))?;
                 let mut user = before.clone();
                 user.stop(stop, &self.policies, now);
                 Some(user.replacing(Some(before), &self.schedule, &self.policies, now))

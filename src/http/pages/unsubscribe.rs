@@ -16,6 +16,7 @@ use super::asked::Asked;
 use super::form::{Form, Unreadable};
 use crate::app::App;
 use crate::domain::{Address, FollowKey, ObjectKey, Policies, Reason, Stop, User, UserId};
+use crate::engine;
 use crate::engine::access::links::{Opened, Refused};
 use crate::engine::directory::people::FollowInput;
 use crate::engine::feedback::suppressions::SuppressionInput;
@@ -64,26 +65,48 @@ fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
 /// How long an ended follow can be restored. Later, the application may have removed it.
 const UNDO: TimeDelta = TimeDelta::hours(1);
 
-/// How many records with the address of a link are read.
+/// The maximum number of other records that one POST stops.
 const RECORDS: usize = 20;
 
-/// The other records with the user's address for which the scope of the link is not ended. `None`
-/// unless the email with this link went to that address, so that its reader receives email there. A
-/// follow belongs to one record.
+/// Returns the other records to stop, at most `limit`. `None` if the link does not name the user's
+/// current address: then its reader may not receive email there. Also `None` for a follow.
 async fn others(
     app: &App,
     opened: &Opened,
     user: &User,
     stop: &Stop,
-) -> crate::engine::Result<Option<Vec<UserId>>> {
+    limit: usize,
+) -> engine::Result<Option<Vec<UserId>>> {
     let folded = |address: &Option<Address>| address.as_ref().map(Address::folded);
     let is_theirs = opened.address.is_some() && folded(&opened.address) == folded(&user.email);
     if !is_theirs || matches!(stop, Stop::Follow(_)) {
         return Ok(None);
     }
     let people = app.people();
-    let others = people.others_to_stop(user, stop, RECORDS).await?;
+    let others = people.others_to_stop(user, stop, limit).await?;
     Ok(Some(others))
+}
+
+/// Stops the same for other records with the address of a link, at most [`RECORDS`]. Returns
+/// whether the page may offer this ([`others`]).
+async fn stop_others(app: &App, opened: &Opened, user: &User, stop: &Stop) -> engine::Result<bool> {
+    let Some(address) = &opened.address else {
+        return Ok(false);
+    };
+    let Some(others) = others(app, opened, user, stop, RECORDS).await? else {
+        return Ok(false);
+    };
+    for other in &others {
+        match app.people().stop_at(other, address, stop).await {
+            Ok(_) => {}
+            // The record has the maximum number of mutes. The page offers to stop it again.
+            Err(engine::Error::Invalid(why)) => {
+                tracing::warn!(%why, "another record with the address of a link cannot be stopped");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }
 
 /// The contents of a page.
@@ -99,7 +122,11 @@ struct Found {
     again: bool,
     /// Whether the scope is ended.
     ended: bool,
-    others: Others,
+    /// Whether this request stopped other records with the address.
+    has_stopped_others: bool,
+    /// Whether other records are left to stop. `None` if the scope is not ended, or if they cannot
+    /// be read.
+    others_left: Option<bool>,
 }
 
 impl Found {
@@ -115,14 +142,10 @@ impl Found {
         };
         let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
         let ended = stop.holds(&user, follows, default, policies);
-        let offers = ended
-            && match others(app, opened, &user, &stop).await {
-                Ok(others) => others.is_some_and(|others| !others.is_empty()),
-                Err(error) => {
-                    tracing::warn!(%error, "other records with an address cannot be looked up");
-                    false
-                }
-            };
+        let others_left = match ended {
+            true => others_left(app, opened, &user, &stop).await,
+            false => None,
+        };
         Ok(Self {
             tokens: tokens(app, token, opened).await?,
             user,
@@ -131,12 +154,29 @@ impl Found {
             name,
             again: false,
             ended,
-            others: if offers {
-                Others::Offered
-            } else {
-                Others::Silent
-            },
+            has_stopped_others: false,
+            others_left,
         })
+    }
+
+    /// What the page says about other records with the address.
+    fn others(&self) -> Others {
+        match self.others_left {
+            Some(true) => Others::Offered,
+            Some(false) if self.has_stopped_others => Others::Ended,
+            Some(false) | None => Others::Silent,
+        }
+    }
+}
+
+/// Whether other records are left to stop. Logs an error and returns `None` if they cannot be read.
+async fn others_left(app: &App, opened: &Opened, user: &User, stop: &Stop) -> Option<bool> {
+    match others(app, opened, user, stop, 1).await {
+        Ok(others) => Some(others.is_some_and(|others| !others.is_empty())),
+        Err(error) => {
+            tracing::warn!(%error, "other records with an address cannot be looked up");
+            None
+        }
     }
 }
 
@@ -208,7 +248,7 @@ pub(super) async fn act(
         }
         // The button of a page. Email programs send one field only (RFC 8058).
         let everywhere = form.get("records") == Some("all");
-        let mut ended = None;
+        let mut has_stopped_others = false;
         let user = match again {
             // The link was made a moment ago and proves that the user followed the key.
             Some(key) => {
@@ -223,23 +263,16 @@ pub(super) async fn act(
                 let stop = optional(&opened.stop, &app.config.policies)?;
                 let user = people.stop(&opened.user, &stop).await?;
                 if let Some(user) = user.as_ref().filter(|_| everywhere) {
-                    ended = others(&app, &opened, user, &stop).await?;
-                    for other in ended.iter().flatten() {
-                        people.stop(other, &stop).await?;
-                    }
+                    has_stopped_others = stop_others(&app, &opened, user, &stop).await?;
                 }
                 user
             }
         };
         let found = Found::now(&app, &token, &opened, user.ok_or(Failure::Gone)?).await?;
-        let others = match found.others {
-            Others::Silent if ended.is_some() => Others::Ended,
-            others => others,
-        };
         Ok(Found {
             before,
             again: again.is_some(),
-            others,
+            has_stopped_others,
             ..found
         })
     };
@@ -271,7 +304,7 @@ fn shown(app: &App, asked: &Asked, found: &Found) -> HttpResponse {
         Page::Stopped {
             stopping,
             before: found.before.as_ref(),
-            others: found.others,
+            others: found.others(),
         }
     } else {
         Page::Stop(stopping)

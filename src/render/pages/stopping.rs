@@ -40,11 +40,11 @@ pub struct Stopping<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Others {
-    /// Nothing: there are none, or the same is ended for all of them.
+    /// Nothing: none are left to stop, or they cannot be read.
     Silent,
     /// There are some, and a button ends the same for them.
     Offered,
-    /// The same was just ended for them.
+    /// The same was just ended for them, and none are left.
     Ended,
 }
 

@@ -1,7 +1,8 @@
 //! One address, several records (P7): a click ends email to its own record, and the page offers the
 //! same for the others without a word about who they are.
 
-use tidings::domain::{Address, Cadence, FollowKey, Route, Stop, Subject, User};
+use futures::FutureExt;
+use tidings::domain::{Address, Cadence, FollowKey, Mutes, Route, Stop, Subject, User};
 use tidings::engine::access::links::Links;
 
 use super::Api;
@@ -13,18 +14,20 @@ use crate::support::{FailingStore, Fresh, Shorthand, kind, user};
 on_both_stores! {
     one_click_ends_email_to_its_own_record_and_the_page_offers_the_others
     the_button_ends_for_the_others_what_the_link_ends
+    a_record_that_gets_another_address_meanwhile_is_not_stopped
 }
 
 on_sqlite! {
     a_page_offers_nothing_where_the_address_is_not_proven_or_nothing_is_left
     a_click_on_a_deleted_users_link_to_mute_suppresses_nothing
-    a_page_offers_a_bounded_number_of_records
+    a_page_stops_a_bounded_number_of_records_and_offers_the_rest
+    a_record_with_the_most_mutes_does_not_prevent_the_stop_of_others
     a_click_counts_even_if_the_other_records_cannot_be_read
 }
 
 const OFFER: &str = "Another account has the same address";
 const BUTTON: &str = "Stop them for all accounts with this address";
-const DONE: &str = "They are stopped for the other accounts";
+const DONE: &str = "We also stopped these emails for the other accounts";
 const ALL: &str = "List-Unsubscribe=One-Click&records=all";
 
 /// The path of Ada's link that ends this, in an email to the address.
@@ -162,9 +165,12 @@ async fn a_page_offers_nothing_where_the_address_is_not_proven_or_nothing_is_lef
     api.town
         .change("zelda", |user| user.unsubscribed = Some(saturday()))
         .await;
-    let own = path(&api, &Stop::Digest, Some("ada@example.org")).await;
-    let page = api.submit(&own, CLICK).await.html;
-    assert!(!page.contains(OFFER), "{page}");
+    let thread = Stop::Subject(Subject::stored("Thread:9"), None);
+    for stop in [Stop::Digest, thread] {
+        let own = path(&api, &stop, Some("ada@example.org")).await;
+        let page = api.submit(&own, CLICK).await.html;
+        assert!(!page.contains(OFFER), "{stop:?}: {page}");
+    }
     api.stop().await;
 }
 
@@ -181,22 +187,85 @@ async fn a_click_on_a_deleted_users_link_to_mute_suppresses_nothing(fresh: Fresh
     api.stop().await;
 }
 
-async fn a_page_offers_a_bounded_number_of_records(fresh: Fresh) {
+/// Here more records have the address than one read of the store returns.
+async fn a_page_stops_a_bounded_number_of_records_and_offers_the_rest(fresh: Fresh) {
     let api = api(&fresh).await;
-    for n in 0..30 {
+    for n in 0..70 {
         put(&api, &format!("z{n:02}")).await;
     }
-
     let own = path(&api, &Stop::All, Some("ada@example.org")).await;
-    api.submit(&own, ALL).await;
 
-    let mut ended = 0;
-    for n in 0..30 {
-        let record = stored(&api, &format!("z{n:02}")).await;
-        ended += usize::from(record.unsubscribed.is_some());
+    for (expected, has_more) in [(20, true), (40, true), (60, true), (70, false)] {
+        let page = api.submit(&own, ALL).await.html;
+
+        let mut stopped = 0;
+        for n in 0..70 {
+            let record = stored(&api, &format!("z{n:02}")).await;
+            stopped += usize::from(record.unsubscribed.is_some());
+        }
+        assert_eq!(stopped, expected);
+        let shown = (page.contains(OFFER), page.contains(DONE));
+        assert_eq!(shown, (has_more, !has_more), "{expected}: {page}");
     }
-    assert_eq!(ended, 19, "and Ada's");
     api.stop().await;
+}
+
+async fn a_record_with_the_most_mutes_does_not_prevent_the_stop_of_others(fresh: Fresh) {
+    let api = api(&fresh).await;
+    put(&api, "yara").await;
+    put(&api, "zelda").await;
+    let fill = |user: &mut User| {
+        for n in 0..Mutes::MOST {
+            let subject = Subject::stored(format!("Thread:full-{n}"));
+            user.mutes.mute(subject, None, None, saturday());
+        }
+    };
+    api.town.change("yara", fill).await;
+    let thread = Subject::stored("Thread:9");
+    let stop = Stop::Subject(thread.clone(), None);
+    let own = path(&api, &stop, Some("ada@example.org")).await;
+
+    let page = api.submit(&own, ALL).await;
+
+    assert_eq!(page.status, 200, "{}", page.html);
+    assert!(page.html.contains(OFFER) && !page.html.contains(DONE));
+    for (id, is_muted) in [("ada", true), ("yara", false), ("zelda", true)] {
+        let record = stored(&api, id).await;
+        assert_eq!(record.mutes.for_good(&thread), is_muted, "{id}");
+    }
+    api.stop().await;
+}
+
+/// The record changes after the page has read it and before the stop is written.
+async fn a_record_that_gets_another_address_meanwhile_is_not_stopped(fresh: Fresh) {
+    let thread = Subject::stored("Thread:9");
+    for stop in [Stop::All, Stop::Subject(thread.clone(), None)] {
+        fresh.clear().await;
+        let town = Town::found(&fresh, true, &config()).await;
+        let people = town.process().people();
+        people.stop(&user("ada"), &stop).await.unwrap();
+        let store = town.store.clone();
+        let move_away = async move {
+            let mut record = store.users(&[user("zelda")]).await.unwrap().remove(0);
+            let moved = record.as_mut().unwrap();
+            moved.email = Some(Address::new("zelda@example.org").unwrap());
+            assert_eq!(store.put_users(&[record.unwrap()]).await.unwrap(), [true]);
+        };
+        // Ada's record does not change, so the first write is the one of the other record.
+        let watched = FailingStore::before(town.store.clone(), "put_users", move_away.boxed());
+        let api = Api::with_store(town, &(watched as _));
+        put(&api, "zelda").await;
+        let own = path(&api, &stop, Some("ada@example.org")).await;
+
+        let page = api.submit(&own, ALL).await;
+
+        let zelda = stored(&api, "zelda").await;
+        assert_eq!(page.status, 200, "{}", page.html);
+        assert_eq!(zelda.email, Address::new("zelda@example.org").ok());
+        assert_eq!(zelda.unsubscribed, None);
+        assert!(!zelda.mutes.for_good(&thread));
+        api.stop().await;
+    }
 }
 
 async fn a_click_counts_even_if_the_other_records_cannot_be_read(fresh: Fresh) {

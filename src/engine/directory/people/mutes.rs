@@ -19,7 +19,18 @@ impl PeopleService {
         subject: &Subject,
         input: MuteInput,
     ) -> Result<Option<User>> {
-        self.change_mutes(id, |user, now| {
+        self.mute_if(id, subject, input, |_| true).await
+    }
+
+    /// Mutes a subject if the record passes `check` when it is written.
+    pub(super) async fn mute_if(
+        &self,
+        id: &UserId,
+        subject: &Subject,
+        input: MuteInput,
+        check: impl Fn(&User) -> bool,
+    ) -> Result<Option<User>> {
+        self.change_mutes(id, check, |user, now| {
             let MuteInput { until, title } = input.clone();
             user.mutes.mute(subject.clone(), until, title, now);
         })
@@ -29,20 +40,21 @@ impl PeopleService {
     /// Ends a mute; one that is not there is no error. Their record as it is now, or nothing where
     /// there is none.
     pub async fn unmute(&self, id: &UserId, subject: &Subject) -> Result<Option<User>> {
-        self.change_mutes(id, |user, now| user.mutes.unmute(subject, now))
-            .await
+        let unmute = |user: &mut User, now| user.mutes.unmute(subject, now);
+        self.change_mutes(id, |_| true, unmute).await
     }
 
     async fn change_mutes(
         &self,
         id: &UserId,
+        check: impl Fn(&User) -> bool,
         change: impl Fn(&mut User, DateTime<Utc>),
     ) -> Result<Option<User>> {
         let now = self.clock.now();
         self.change(
             vec![id.clone()],
             |_, before| {
-                let mut user = before?.clone();
+                let mut user = before.filter(|user| check(user))?.clone();
                 user.mutes.forget(self.forgets_before(now));
                 change(&mut user, now);
                 Some(user)
