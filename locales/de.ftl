@@ -229,5 +229,7 @@ notice-method = Das funktioniert nicht
     .text = { $method } funktioniert hier nicht. Es wurde nichts geändert.
 notice-choice = Das lässt sich nicht auswählen
     .text = { $why }. Es wurde nichts geändert; bitte gehen Sie zurück und wählen Sie noch einmal aus.
+notice-quiet = Die Ruhezeit braucht beide Zeiten oder keine
+    .text = Füllen Sie „Von“ und „Bis“ aus, oder lassen Sie beides leer. Es wurde nichts geändert.
 notice-inside = Bitte versuchen Sie es noch einmal
     .text = Wir erreichen unsere Daten zurzeit nicht und wissen nicht, ob etwas geändert wurde. Bitte versuchen Sie es in einer Minute noch einmal: Es schadet nicht, wenn es zweimal geschieht.

@@ -248,5 +248,7 @@ notice-method = That does not work
     .text = { $method } does not work here. Nothing was changed.
 notice-choice = That cannot be chosen
     .text = The { $why }. Nothing was changed; please go back and choose again.
+notice-quiet = Quiet hours need both times, or neither
+    .text = Fill in both “From” and “Until”, or leave both empty. Nothing was changed.
 notice-inside = Please try again
     .text = We cannot reach our records at the moment, and do not know whether something was changed. Please try again in a minute: doing it twice does no harm.

@@ -232,5 +232,7 @@ notice-method = Eso no funciona
     .text = { $method } no funciona aquí. No se cambió nada.
 notice-choice = Eso no se puede elegir
     .text = { $why }. No se cambió nada; vuelva atrás y elija de nuevo.
+notice-quiet = Las horas de silencio necesitan ambas horas o ninguna
+    .text = Rellene «Desde» y «Hasta», o deje ambos campos vacíos. No se cambió nada.
 notice-inside = Inténtelo de nuevo
     .text = En este momento no podemos acceder a nuestros datos y no sabemos si se cambió algo. Inténtelo de nuevo dentro de un minuto: hacerlo dos veces no tiene consecuencias.

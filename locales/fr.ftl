@@ -241,5 +241,7 @@ notice-method = Cela ne fonctionne pas
     .text = { $method } ne fonctionne pas ici. Rien n’a été modifié.
 notice-choice = Ce choix n’est pas possible
     .text = { $why }. Rien n’a été modifié ; veuillez revenir en arrière et choisir de nouveau.
+notice-quiet = Les heures calmes demandent les deux heures, ou aucune
+    .text = Remplissez « De » et « À », ou laissez les deux champs vides. Rien n’a été modifié.
 notice-inside = Veuillez réessayer
     .text = Nous ne pouvons pas accéder à nos données pour le moment et ne savons pas si quelque chose a été modifié. Veuillez réessayer dans une minute : le faire deux fois est sans conséquence.

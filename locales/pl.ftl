@@ -240,5 +240,7 @@ notice-method = To nie działa
     .text = { $method } tutaj nie działa. Nic nie zostało zmienione.
 notice-choice = Tego nie można wybrać
     .text = { $why }. Nic nie zostało zmienione; wróć i wybierz ponownie.
+notice-quiet = Godziny ciszy wymagają obu godzin albo żadnej
+    .text = Wypełnij pola „Od” i „Do” albo pozostaw oba puste. Nic nie zostało zmienione.
 notice-inside = Spróbuj ponownie
     .text = W tej chwili nie mamy dostępu do naszych danych i nie wiemy, czy coś zostało zmienione. Spróbuj ponownie za minutę: powtórzenie nie zaszkodzi.

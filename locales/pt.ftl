@@ -232,5 +232,7 @@ notice-method = Isso não funciona
     .text = { $method } não funciona aqui. Nada foi alterado.
 notice-choice = Isso não pode ser escolhido
     .text = { $why }. Nada foi alterado; volte e escolha novamente.
+notice-quiet = As horas de silêncio precisam dos dois horários ou de nenhum
+    .text = Preencha “De” e “Até” ou deixe os dois campos vazios. Nada foi alterado.
 notice-inside = Tente novamente
     .text = No momento não conseguimos acessar nossos dados e não sabemos se algo foi alterado. Tente novamente em um minuto: fazer isso duas vezes não causa problemas.

@@ -181,7 +181,9 @@ impl Pages {
             unsubscribed: Some(DateTime::UNIX_EPOCH),
             ..nobody.clone()
         };
-        self.render(&Page::Notice(Notice::Expired), None)?;
+        for notice in [Notice::Expired, Notice::QuietHours] {
+            self.render(&Page::Notice(notice), None)?;
+        }
         let mandatory = Policy {
             category: "Sample".parse().ok(),
             mandatory: Some(Mandate::default()),

@@ -37,6 +37,8 @@ pub(super) enum Failure {
     Form(form::Unreadable),
     /// The form holds an invalid choice.
     Choice(Invalid),
+    /// The form of the preferences page has only one of the two times of the quiet hours.
+    QuietHours,
     /// An internal error.
     Inside(engine::Error),
 }
@@ -111,6 +113,7 @@ pub(super) fn failure(app: &App, asked: &Asked, failure: Failure) -> HttpRespons
             StatusCode::BAD_REQUEST,
             Notice::Choice(&invalid.to_string()),
         ),
+        Failure::QuietHours => said(StatusCode::BAD_REQUEST, Notice::QuietHours),
         Failure::Inside(error) => {
             let mut response = said(StatusCode::SERVICE_UNAVAILABLE, Notice::Inside);
             let soon = header::HeaderValue::from_static("30");

@@ -204,10 +204,8 @@ fn quiet(form: &Form) -> Result<Change<Quiet>, Failure> {
     Ok(match (form.get(QUIET_FROM), form.get(QUIET_TO)) {
         (None, None) => None,
         (Some(""), Some("")) => Some(None),
-        (from, to) => {
-            let time = |text: Option<&str>| text.unwrap_or_default().parse();
-            Some(Some(Quiet::new(time(from)?, time(to)?)?))
-        }
+        (None | Some(""), _) | (_, None | Some("")) => return Err(Failure::QuietHours),
+        (Some(from), Some(to)) => Some(Some(Quiet::new(from.parse()?, to.parse()?)?)),
     })
 }
 

@@ -26,15 +26,19 @@ pub enum Notice<'a> {
     Method(&'a str),
     /// What was sent cannot be chosen; what and why.
     Choice(&'a str),
+    /// The form of the preferences page has only one of the two times of the quiet hours.
+    QuietHours,
     /// It could not be done.
     Inside,
 }
 
-/// `heading` and `text` in the template.
+/// `heading`, `text` and `back` in the template.
 #[derive(Serialize)]
 pub(super) struct NoticeView {
     heading: String,
     text: String,
+    /// The relative URL of the preferences page, if the notice is about its form.
+    back: Option<&'static str>,
 }
 
 impl NoticeView {
@@ -51,8 +55,10 @@ impl NoticeView {
             Notice::Form(why) => ("notice-form", Some(("why", why))),
             Notice::Method(method) => ("notice-method", Some(("method", method))),
             Notice::Choice(why) => ("notice-choice", Some(("why", why))),
+            Notice::QuietHours => ("notice-quiet", None),
             Notice::Inside => ("notice-inside", None),
         };
+        let back = matches!(notice, Notice::QuietHours).then_some("preferences");
         let filled = filled.map(|(name, words)| (name, Filled::words(words)));
         let say = |id: &str| {
             voice
@@ -62,6 +68,7 @@ impl NoticeView {
         Self {
             heading: say(id),
             text: say(&format!("{id}.text")),
+            back,
         }
     }
 }

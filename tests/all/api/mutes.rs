@@ -324,6 +324,16 @@ async fn quiet_hours_are_chosen_by_the_api_and_on_the_page(fresh: Fresh) {
     ] {
         assert_eq!(api.submit(&path, wrong).await.status, 400, "{wrong}");
     }
+    for half in ["quiet-from=22:00&quiet-to=", "quiet-from=&quiet-to=07:00"] {
+        let page = api.submit(&path, half).await.html;
+        for part in [
+            "Quiet hours need both times, or neither",
+            "“From” and “Until”",
+            "<a href=\"preferences\">",
+        ] {
+            assert!(page.contains(part), "{half}: {part}: {page}");
+        }
+    }
     assert_eq!(api.get(preferences).await.body["quiet"], night);
 
     // Another choice leaves them, the page's empty fields take them back.
