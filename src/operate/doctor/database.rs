@@ -311,7 +311,7 @@ async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
             shared.users,
             such_as.unwrap_or_default()
         ),
-        "merge the records of one person: unsubscribing ends email to one record, and only the page behind the link offers the others; `tidings users show ADDRESS` names the records",
+        "merge the records of one person: an unsubscribe stops one record, and only its confirmation page offers the others; `tidings users show ADDRESS` names up to 10 records",
     )))
 }
 
