@@ -4,7 +4,7 @@
 //! The rule: what is signed is what is sent, byte for byte, and the same mail has the same
 //! signature. Whatever a mail program acts on is covered, and named once more than it stands, so
 //! that nobody can add a second one. Providers sign by themselves; what stands in the DNS is looked
-//! at by `services::doctor`. `docs/decisions/0021-headers.md` says why it is done here.
+//! at by `operate::doctor`. `docs/decisions/0021-headers.md` says why it is done here.
 
 use std::fmt;
 

@@ -4,8 +4,8 @@
 //! something was pending when it came; so a person with nothing new waits for their next period,
 //! and a second run of the same period sends nothing. The row is written first; [`super::delivery`]
 //! takes it from there. Days that have left the window are read as well while they have a backlog
-//! ([`super::digest::owed`]). Memory is bounded by the chunk, and by what waits: of a
-//! mail that is held up, its id and its reason are kept.
+//! ([`owed`]). Memory is bounded by the chunk, and by what waits: of a mail that is held up, its id
+//! and its reason are kept.
 
 pub mod due;
 pub mod flush;

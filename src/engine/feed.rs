@@ -5,7 +5,7 @@
 //! how many items are unseen and unread: counted each time, of what applies, and never kept. What
 //! its reader muted is shown, and taken for read. So a page costs one read of all that rests on the
 //! person: window, inbox and record. Objects, and what is said of events, are looked up where that
-//! was not done lately ([`super::feed::shelf`]). What names things that its reader was shown, a
+//! was not done lately ([`shelf`]). What names things that its reader was shown, a
 //! mark or a further page, is answered from a window that was read lately, if that holds them; and
 //! so is a first page, where what is as old as an unchanged poll will do.
 

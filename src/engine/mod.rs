@@ -23,7 +23,7 @@ pub mod worker;
 
 pub use watcher::{Silent, Watcher};
 
-/// What a service answers when it cannot.
+/// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// What was asked cannot be; nothing was changed.
@@ -64,7 +64,7 @@ impl Error {
     }
 }
 
-/// What a task came to that nobody stops: if it panicked, so does this.
+/// Returns a task's result, or resumes its panic.
 fn came_to<T>(ended: std::result::Result<T, tokio::task::JoinError>) -> T {
     match ended.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(value) => value,
@@ -73,5 +73,5 @@ fn came_to<T>(ended: std::result::Result<T, tokio::task::JoinError>) -> T {
     }
 }
 
-/// A service's answer.
+/// The result of a use case.
 pub type Result<T> = std::result::Result<T, Error>;

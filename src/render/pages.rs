@@ -2,7 +2,7 @@
 //!
 //! The rule: a page shows no more of an address than is needed to recognize one's own, works
 //! without scripts, and loads nothing from anywhere. Templates see words ready to be shown; only
-//! HTML escaping is left to do. What is done with a page is [`crate::http::pages`]'s.
+//! HTML escaping is left to do. [`crate::http::pages`] handles what users do on a page.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! What leaves the process as JSON, over HTTP and out of `--json`: one set of types.
 //!
-//! The rule: a thing has one shape, whoever shows it. Services answer with these types, `api` sends
-//! them, and `cli` prints them, as JSON or in words. `openapi.json` describes what goes over HTTP,
-//! and tests hold every answer they get against it. A value's own JSON (ids, days, states) is the
-//! domain's. One file a noun; start with [`event`] and [`feed`].
+//! Each thing has one shape. The engine answers with these types, `http::api` sends them, `cli`
+//! prints them. `openapi.json` describes the bodies that go over HTTP, and tests check every answer
+//! against it. A value's own JSON (ids, days, states) is the domain's. One file a noun; start with
+//! [`event`] and [`feed`].
 
 use serde::Serialize;
 

@@ -16,7 +16,7 @@ const UNREAD_PATIENCE: Duration = Duration::from_secs(30);
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1_024;
 
-/// An address that is taken; connections wait until somebody serves there.
+/// A bound address. Connections queue until a server accepts them.
 pub struct Listening {
     /// With the port that was chosen, where port 0 was asked for.
     pub addr: SocketAddr,

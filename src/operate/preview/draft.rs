@@ -1,4 +1,4 @@
-//! A mail to be looked at that is not rendered yet, and the kinds of things to look at.
+//! Previewed emails before rendering, and the kinds of previews.
 
 use crate::domain::{Content, Occasion, User};
 

@@ -1,5 +1,4 @@
-//! Where mails are tried on: each is rendered as [`crate::engine::delivery`] would, measured, and
-//! let go.
+//! Renders and measures the emails of a dry run.
 //!
 //! The rule: of a mail its numbers are kept, so that memory does not grow with the number of
 //! people, and of a few all that is shown. Of very many mails a part is rendered

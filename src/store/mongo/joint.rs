@@ -1,7 +1,7 @@
 //! Compare-and-set writes that come at the same time are sent at once: one command for all.
 //!
 //! The rule: while a command is under way, what comes waits and goes with the next, so that all
-//! wait for a majority once; as `services::joint` does for calls. Of one key a command has one
+//! wait for a majority once; as `engine::joint` does for calls. Of one key a command has one
 //! statement; whoever waits behind one that was done is told that theirs was not, and looks again.
 //! A statement may be sent twice: if a caller does not learn the outcome (the writer was canceled,
 //! or only some were done), it writes alone.

@@ -1,4 +1,4 @@
-//! How the last mails ended, counted together as a note keeps it.
+//! Counts recent outcomes, as stored in a note.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Where the mails of a brand go, and whose calls are whose.
+//! The provider account of each brand, and the brand of each call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
