@@ -404,7 +404,10 @@ async fn the_file_does_not_keep_the_address_of_a_deleted_user() {
     let users: Vec<User> = (0..40).map(user).collect();
     store.put_users(&users).await.unwrap();
     let moved = crate::domain::Address::new("elsewhere@mail.example").ok();
-    let moved = User { email: moved, ..user(7) };
+    let moved = User {
+        email: moved,
+        ..user(7)
+    };
     store.put_users(&[moved]).await.unwrap();
     assert!(store.delete_user(&UserId::stored("u8")).await.unwrap());
     drop(store);
