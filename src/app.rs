@@ -1,4 +1,4 @@
-//! The composition root: from a configuration to services that work.
+//! The composition root: builds a working engine from a configuration.
 //!
 //! The rule: only here does anybody know which store, which mailer and which clock it is. Tests and
 //! the demo hand in their own ([`App::assemble`]); everything else asks [`App::open`].

@@ -1,4 +1,4 @@
-//! What passes between the services and what they work with, counted and timed.
+//! Counts and times the calls from the engine to the store and the mailer.
 //!
 //! The rule: each verb is handed on as it is, and its answer as it came; what is counted was said
 //! to be done by whoever did it, so a count is short only where that answer was lost. The log tells

@@ -1,8 +1,8 @@
 //! The command line: one file a verb, and here what they share.
 //!
-//! The rule: a verb reads its arguments into valid values, says one sentence to a service and tells
-//! what came of it; nothing is decided here. What a script wants goes to standard output, what a
-//! person should notice to standard error, and the exit code is never 0 on failure ([`exit`]).
+//! Each command parses its arguments into valid values, calls one use case and prints the result. It
+//! makes no decisions. Results go to standard output, notices for people go to standard error, and
+//! the exit code is never 0 on failure ([`exit`]).
 //! Start with [`notify`]; [`demo`] tells the whole story.
 
 use std::ffi::OsString;
@@ -331,7 +331,7 @@ impl Cli {
 }
 
 impl Command {
-    /// Does what the command says, with these services.
+    /// Runs the command with this app.
     async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
         match self {
             Self::Serve(args) => args.run(app, screen, stop).await,

@@ -1,6 +1,6 @@
 //! The gallery of `serve --demo`: visitors publish, look as any user, and send the digests.
 //!
-//! Everything goes through the services, as over HTTP. Digests are sent as if the next due time of
+//! Everything goes through the engine, as over HTTP. Digests are sent as if the next due time of
 //! every user had come, so visitors can send them again and again. No event is emailed twice.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! A small invented gallery for trying tidings: 12 artists, 60 works, and 8 users who follow some
 //! of them.
 //!
-//! It acts like an application: it publishes through the same services as the HTTP API. `tidings
+//! It acts like an application: it publishes through the same engine as the HTTP API. `tidings
 //! demo` tells a story in it, and `serve --demo` lets visitors try it ([`Gallery`]). Both use the
 //! same [`folder`].
 

@@ -20,7 +20,7 @@ use crate::engine::digest::Request;
 use crate::store::Store;
 use crate::wire::digest::Report;
 
-/// Runs a command line of tidings with these services.
+/// Runs a command line of tidings with this app.
 pub(in crate::cli) type Run =
     for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> BoxFuture<'a, anyhow::Result<Exit>>;
 

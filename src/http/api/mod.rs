@@ -1,7 +1,7 @@
 //! The HTTP face.
 //!
-//! The rule: handlers parse (`uri`, `body`), call one service, and show what it answers, in the
-//! types of [`crate::wire`]; whatever is wrong ends as a [`problem`]. The tables of routes below
+//! Each handler parses (`uri`, `body`), calls one use case, and returns its result in the types of
+//! [`crate::wire`]. Each error becomes a [`problem`]. The tables of routes below
 //! are all there is; [`OPENAPI`] describes each route but those of the demo, and a test compares
 //! the two. Begin with `events` and `feed`.
 

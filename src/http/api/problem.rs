@@ -203,7 +203,7 @@ impl Problem {
     }
 }
 
-/// Values reach services out of bodies unless a handler says otherwise.
+/// Invalid values come from the body unless a handler reports another location.
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
         let code = match invalid.kind {
