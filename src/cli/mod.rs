@@ -1,8 +1,8 @@
 //! The command line: one file a verb, and here what they share.
 //!
-//! Each command parses its arguments into valid values, calls one use case and prints the result. It
-//! makes no decisions. Results go to standard output, notices for people go to standard error, and
-//! the exit code is never 0 on failure ([`exit`]).
+//! Each command parses its arguments into valid values, calls one use case and prints the result.
+//! It makes no decisions. Results go to standard output, notices for people go to standard error,
+//! and the exit code is never 0 on failure ([`exit`]).
 //! Start with [`notify`]; [`demo`] tells the whole story.
 
 use std::ffi::OsString;

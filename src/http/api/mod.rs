@@ -1,9 +1,9 @@
 //! The HTTP face.
 //!
 //! Each handler parses (`uri`, `body`), calls one use case, and returns its result in the types of
-//! [`crate::wire`]. Each error becomes a [`problem`]. The tables of routes below
-//! are all there is; [`OPENAPI`] describes each route but those of the demo, and a test compares
-//! the two. Begin with `events` and `feed`.
+//! [`crate::wire`]. Each error becomes a [`problem`]. The tables below list all routes. [`OPENAPI`]
+//! describes each route except those of the demo, and a test compares the two. Start with `events`
+//! and `feed`.
 
 use std::borrow::Cow;
 use std::net::{SocketAddr, TcpListener};
