@@ -58,8 +58,10 @@ impl EnhancedStatus {
 
     /// Judges the failure by class, subject and detail. `reply` is the server's text, which counts
     /// in one case: Google states 5.2.1 also for a user who is receiving email at too high a rate.
-    pub fn judge(self, reply: &str) -> FailureKind {
-        match (self.class, self.subject, self.detail) {
+    ///
+    /// Returns `None` for a status that names no cause.
+    pub fn judge(self, reply: &str) -> Option<FailureKind> {
+        let kind = match (self.class, self.subject, self.detail) {
             // A full mailbox is emptied again, though servers call it permanent. Exchange Online
             // states the other two for a mailbox that receives too much in an hour.
             (4, ..) | (_, 2, 2 | 121 | 122) => FailureKind::Soft,
@@ -67,8 +69,12 @@ impl EnhancedStatus {
             // Subject 1 is addressing, but these blame the sender's address or sending limit.
             (_, 1, 7 | 8 | 90) => FailureKind::Refused,
             (_, 1, _) | (_, 2, 1) => FailureKind::BadAddress,
+            // Servers state these for unknown users and missing domains, and for refusals too:
+            // Microsoft answers 5.4.1 and 5.5.0 for an unknown user.
+            (_, 0 | 3 | 5, 0) | (_, 4, 1 | 4) => return None,
             _ => FailureKind::Refused,
-        }
+        };
+        Some(kind)
     }
 }
 
@@ -130,20 +136,26 @@ mod tests {
             ("4.2.2", Soft),
             ("4.1.1", Soft),
             ("4.7.1", Soft),
-            ("5.0.0", Refused),
+            ("4.4.1", Soft),
             ("5.2.3", Refused),
             ("5.3.4", Refused),
+            ("5.4.0", Refused),
             ("5.4.5", Refused),
+            ("5.5.1", Refused),
             ("5.7.1", Refused),
             ("5.7.26", Refused),
         ] {
             let status: EnhancedStatus = code.parse().unwrap();
             assert_eq!(status.to_string(), code);
-            assert_eq!(status.judge(""), expected, "{code}");
+            assert_eq!(status.judge(""), Some(expected), "{code}");
         }
         let too_fast = "The user you are trying to contact is receiving mail at a rate that";
         let status: EnhancedStatus = "5.2.1".parse().unwrap();
-        assert_eq!(status.judge(too_fast), Soft);
+        assert_eq!(status.judge(too_fast), Some(Soft));
+        for code in ["5.0.0", "5.3.0", "5.4.1", "5.4.4", "5.5.0"] {
+            let status: EnhancedStatus = code.parse().unwrap();
+            assert_eq!(status.judge(""), None, "{code}");
+        }
         for text in [
             "", "5", "5.1", "5.1.1.1", "2.1.5", "6.1.1", "5.1.x", "5.1.1000", "5..1",
         ] {

@@ -236,22 +236,22 @@ pub(super) fn json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, R
     serde_json::from_slice(body).map_err(|error| Refused::undocumented(&error))
 }
 
-/// Judges a failed email by the first enhanced status in `stated`, as SMTP replies are judged.
-/// Each is a status or a reply that starts with one. Without any, the provider's own word decides.
+/// Judges a failed email by the first enhanced status in `stated` that names a cause. Each item is
+/// a status or a reply that starts with one. Without such a status, the provider's own
+/// classification decides, which is `otherwise`.
 pub(super) fn failed<'a>(
     stated: impl IntoIterator<Item = Option<&'a str>>,
     otherwise: ReportKind,
 ) -> ReportKind {
     let stated: Vec<&str> = stated.into_iter().flatten().collect();
-    let status = stated
+    let text = stated.join(" ");
+    let kind = stated
         .iter()
-        .find_map(|text| EnhancedStatus::in_reply(text));
-    match status {
-        Some(status) => match status.judge(&stated.join(" ")) {
-            FailureKind::BadAddress => ReportKind::Bounced,
-            FailureKind::Soft => ReportKind::Delayed,
-            FailureKind::Refused => ReportKind::Refused,
-        },
+        .find_map(|one| EnhancedStatus::in_reply(one)?.judge(&text));
+    match kind {
+        Some(FailureKind::BadAddress) => ReportKind::Bounced,
+        Some(FailureKind::Soft) => ReportKind::Delayed,
+        Some(FailureKind::Refused) => ReportKind::Refused,
         None => otherwise,
     }
 }
@@ -282,6 +282,20 @@ mod tests {
             .collect();
 
         assert_eq!(format!("{keys:?}"), "Keys(hidden)");
+    }
+
+    #[test]
+    fn a_status_that_names_no_cause_leaves_the_decision_to_the_next() {
+        for (stated, expected) in [
+            (["5.0.0", "550 5.1.1 no such user"], ReportKind::Bounced),
+            (["5.3.0", "550 5.7.1 policy"], ReportKind::Refused),
+            (["5.1.1", "550 5.7.1 policy"], ReportKind::Bounced),
+            (["5.0.0", "550 5.5.0 failed"], ReportKind::Delayed),
+            (["", "550 failed"], ReportKind::Delayed),
+        ] {
+            let judged = failed(stated.map(Some), ReportKind::Delayed);
+            assert_eq!(judged, expected, "{stated:?}");
+        }
     }
 
     #[test]

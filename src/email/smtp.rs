@@ -21,7 +21,7 @@ use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter,
 use lettre::transport::smtp::response::Response;
 use tokio::time::{Instant, timeout};
 
-use self::reply::{LIMIT_WAIT, Reply, ReplyMeaning};
+use self::reply::{Reply, ReplyMeaning};
 use super::http::{is_of, is_refused, words};
 use super::mime::{compose, mailbox, message_id, tag};
 use super::{Certainty, Checked, Dkim, Leave, Mailer, Message, Outcome, Sender};
@@ -383,16 +383,16 @@ fn meaning(stage: Stage, error: &SmtpError) -> Outcome {
         };
     };
     match stage {
-        Stage::Introduction | Stage::Sender if reply.is_temporary() => later(reason, None),
         Stage::Introduction | Stage::Sender if reply.names_sending_limit() => {
-            later(reason, Some(LIMIT_WAIT))
+            later(reason, Some(reply.limit_wait()))
         }
+        Stage::Introduction | Stage::Sender if reply.is_temporary() => later(reason, None),
         // Not now (554 to a connection), unlike a login that was refused.
         Stage::Introduction if reply.code() == 554 => later(reason, None),
         Stage::Introduction | Stage::Sender => Outcome::Stop { reason },
         Stage::Recipient | Stage::Content | Stage::End => match reply.meaning() {
             ReplyMeaning::SessionEnds => later(reason, None),
-            ReplyMeaning::LimitReached => later(reason, Some(LIMIT_WAIT)),
+            ReplyMeaning::LimitReached => later(reason, Some(reply.limit_wait())),
             ReplyMeaning::SenderRefused => Outcome::Stop { reason },
             ReplyMeaning::Deferred => Outcome::Deferred { reason },
             ReplyMeaning::Undeliverable => Outcome::Undeliverable { reason },

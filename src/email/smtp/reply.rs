@@ -1,7 +1,8 @@
 //! Decides what a negative SMTP reply means: for the recipient, for the session, or for everything.
 //!
-//! Reads only the reply code and the enhanced status (RFC 3463) that directly follows it. The words
-//! count where providers tell a used-up sending limit by nothing else; decision 6 cites them.
+//! Reads the reply code and the enhanced status (RFC 3463) that directly follows it. The words
+//! count where providers name a used-up sending limit or an unknown recipient in no other way;
+//! decision 6 cites them.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -36,9 +37,13 @@ pub(super) enum ReplyMeaning {
     Refused,
 }
 
-/// The wait after a permanent reply that names a used-up limit. Providers count by the hour or the
-/// day and do not say when a limit ends, so one email finds out.
-pub(super) const LIMIT_WAIT: Duration = Duration::from_secs(5 * 60);
+/// The wait after a reply that names a used-up limit. Providers count by the hour or the day and do
+/// not say when a limit ends, so one email finds out.
+const LIMIT_WAIT: Duration = Duration::from_secs(5 * 60);
+
+/// The wait after a temporary reply that names the sending rate, which Amazon SES counts by the
+/// second.
+const RATE_WAIT: Duration = Duration::from_secs(10);
 
 /// Limits of the sender: of an account at Google, of accounts and tenants at Exchange Online.
 const LIMITS: [(u16, u16); 5] = [(4, 5), (1, 90), (7, 232), (7, 233), (7, 705)];
@@ -61,6 +66,13 @@ const LIMIT_WORDS: [&str; 15] = [
     "too many messages",
     "too many emails",
     "too much mail",
+];
+
+/// Microsoft's words for an unknown recipient. They count only beside a status that names no cause:
+/// other servers use the first ones also for refusals by policy.
+const UNKNOWN_RECIPIENT_WORDS: [&str; 2] = [
+    "mailbox unavailable",
+    "recipient address rejected: access denied",
 ];
 
 impl Reply {
@@ -99,12 +111,23 @@ impl Reply {
     /// Whether a sending limit of the account is used up. A mailbox's limits are not the account's.
     pub(super) fn names_sending_limit(&self) -> bool {
         let subject = self.parts().map_or(0, |(subject, _)| subject);
+        let has_limit_word = !matches!(subject, 1 | 2) && self.has_limit_word();
+        if self.is_temporary() {
+            // Amazon SES: "454 Throttling failure: Daily message quota exceeded".
+            return self.code == 454 && has_limit_word;
+        }
         // Exchange Online: "5.2.0 STOREDRV.Submission.Exception:SubmissionQuotaExceeded…".
         let is_policy =
             subject == 7 && self.text.contains("quota") || self.text.contains("submissionquota");
-        self.has_status(&LIMITS)
-            || is_policy
-            || (!matches!(subject, 1 | 2) && self.has_limit_word())
+        self.has_status(&LIMITS) || is_policy || has_limit_word
+    }
+
+    /// The wait after [`ReplyMeaning::LimitReached`].
+    pub(super) fn limit_wait(&self) -> Duration {
+        match self.is_temporary() && self.text.contains("sending rate") {
+            true => RATE_WAIT,
+            false => LIMIT_WAIT,
+        }
     }
 
     fn has_limit_word(&self) -> bool {
@@ -120,16 +143,28 @@ impl Reply {
     pub(super) fn meaning(&self) -> ReplyMeaning {
         match self.code {
             421 => ReplyMeaning::SessionEnds,
-            _ if self.is_temporary() => ReplyMeaning::Deferred,
             530 | 535 | 538 => ReplyMeaning::SenderRefused,
             _ if self.names_sending_limit() => ReplyMeaning::LimitReached,
+            _ if self.is_temporary() => ReplyMeaning::Deferred,
             _ if self.has_status(&SENDER) => ReplyMeaning::SenderRefused,
-            _ => match self.status.map(|status| status.judge(&self.text)) {
+            _ => match self.failure() {
                 Some(FailureKind::Soft) => ReplyMeaning::Deferred,
                 Some(FailureKind::BadAddress) => ReplyMeaning::Undeliverable,
                 Some(FailureKind::Refused) | None => ReplyMeaning::Refused,
             },
         }
+    }
+
+    /// Returns the failure that the status names. Where it names no cause, the recipient's domain
+    /// may have no route (5.4.4), or the words may name an unknown recipient.
+    fn failure(&self) -> Option<FailureKind> {
+        let status = self.status?;
+        status.judge(&self.text).or_else(|| {
+            let mut words = UNKNOWN_RECIPIENT_WORDS.iter();
+            let is_unknown =
+                self.has_status(&[(4, 4)]) || words.any(|word| self.text.contains(word));
+            is_unknown.then_some(FailureKind::BadAddress)
+        })
     }
 }
 
@@ -152,8 +187,16 @@ mod tests {
             (
                 454,
                 "Throttling failure: Maximum sending rate exceeded",
-                Deferred,
+                LimitReached,
             ),
+            (
+                454,
+                "Throttling failure: Daily message quota exceeded",
+                LimitReached,
+            ),
+            (454, "4.2.1 rate limit of this mailbox", Deferred),
+            (454, "4.7.0 Temporary authentication failure", Deferred),
+            (450, "4.7.1 rate limit", Deferred),
             (
                 530,
                 "5.7.0 Must issue a STARTTLS command first",
@@ -196,6 +239,26 @@ mod tests {
             (550, "5.1.1 no such user", Undeliverable),
             (550, "5.1.1", Undeliverable),
             (553, "5.1.10 RESOLVER.ADR.RecipientNotFound", Undeliverable),
+            (550, "5.4.4 unable to route", Undeliverable),
+            (
+                550,
+                "5.5.0 Requested action not taken: mailbox unavailable (S2017062302).",
+                Undeliverable,
+            ),
+            (
+                550,
+                "5.4.1 Recipient address rejected: Access denied.",
+                Undeliverable,
+            ),
+            (550, "5.4.1 no answer from host", Refused),
+            (550, "5.5.0 command failed", Refused),
+            (550, "5.0.0 failed", Refused),
+            (
+                550,
+                "Requested action not taken: mailbox unavailable",
+                Refused,
+            ),
+            (550, "5.7.1 mailbox unavailable by policy", Refused),
             (550, "mailbox quota exceeded", Refused),
             (550, "4.1.1 the class is not the code's", Refused),
             (550, "5.1.1.1 is no status", Refused),
@@ -206,6 +269,19 @@ mod tests {
             (550, "", Refused),
         ] {
             assert_eq!(Reply::new(code, text).meaning(), expected, "{code} {text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_waited_out_for_seconds_and_a_quota_for_minutes() {
+        for (code, text, seconds) in [
+            (454, "Throttling failure: Maximum sending rate exceeded", 10),
+            (454, "Throttling failure: Daily message quota exceeded", 300),
+            (550, "5.4.5 Daily user sending limit exceeded", 300),
+            (550, "5.7.1 sending rate exceeded", 300),
+        ] {
+            let wait = Reply::new(code, text).limit_wait();
+            assert_eq!(wait, Duration::from_secs(seconds), "{code} {text}");
         }
     }
 }

@@ -12,6 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::compose::Mail;
 use crate::domain::delivery::{Deferral, Guarantee, Settlement};
+use crate::domain::lease::LONGEST_WAIT;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Sending, UserId};
 use crate::email::{Certainty, Outcome};
 
@@ -59,9 +60,12 @@ pub(super) struct Verdicts {
     /// Whether nothing of the call is known to be taken, though nothing is known to be wrong with
     /// the mails.
     pub none_taken: bool,
+    /// Whether every email of the call was deferred for its recipient or its content. That is no
+    /// sign of how much the provider accepts.
+    pub all_deferred: bool,
 }
 
-/// No mail waits longer than this between two attempts, unless the provider says so.
+/// No email waits longer than this between two attempts, on top of the provider's wait.
 const LONGEST: TimeDelta = TimeDelta::hours(1);
 /// No mail is tried again sooner, whatever the provider says.
 const SOONEST: TimeDelta = TimeDelta::seconds(1);
@@ -82,6 +86,8 @@ impl Retry {
     ) -> Verdicts {
         let mut verdicts = Verdicts::default();
         let mut none_taken = !mails.is_empty();
+        let is_deferred = |outcome: &Outcome| matches!(outcome, Outcome::Deferred { .. });
+        let all_deferred = !outcomes.is_empty() && outcomes.iter().all(is_deferred);
         let mut longest: Option<Duration> = None;
         // A mailer that answers for too few leaves the rest unknown.
         let unanswered = std::iter::repeat_with(|| Outcome::Unknown {
@@ -178,6 +184,7 @@ impl Retry {
         }
         verdicts.after = longest;
         verdicts.none_taken = none_taken;
+        verdicts.all_deferred = all_deferred;
         verdicts
     }
 
@@ -261,20 +268,27 @@ impl Retry {
         now - row.created >= self.settings.give_up_after
     }
 
-    /// How long a row waits: as long as the provider says, or else, tried so often, doubled each
-    /// time, and up to half of it more, so that not everything comes back at once.
+    /// Returns how long a row waits: `delivery.retry_after`, doubled by each attempt, plus up to
+    /// half of it, so that not everything comes back at once.
+    ///
+    /// Where the provider names a wait, the row waits that long first. The provider's wait ends for
+    /// all emails at the same time, so another one is sent before this one: what looks like a limit
+    /// of the account may concern this recipient alone. A short wait of the provider is doubled in
+    /// place of `delivery.retry_after`.
     fn back_off(&self, row: &Delivery, after: Option<Duration>) -> TimeDelta {
-        if let Some(theirs) = after.and_then(|after| TimeDelta::from_std(after).ok()) {
-            return theirs.max(SOONEST);
-        }
+        let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
+        let retry_after = self.settings.retry_after;
+        let first = theirs.map_or(retry_after, |theirs| theirs.min(retry_after));
         let doubled = 1 << row.attempts.saturating_sub(1).min(16);
-        let least = (self.settings.retry_after * doubled).min(LONGEST);
+        let least = (first * doubled).min(LONGEST);
         // What is drawn by the call is the same for all its mails: they can share one again.
         let drawn = row.call.as_deref().map_or(0, |call| {
             call.bytes()
                 .fold(0, |sum: i32, byte| (sum * 31 + i32::from(byte)) % 1_000)
         });
-        least + least * drawn / 2_000
+        let ours = least + least * drawn / 2_000;
+        // A row that waits for longer looks like one that a wrong clock put off.
+        (theirs.unwrap_or_default() + ours).clamp(SOONEST, LONGEST_WAIT)
     }
 }
 
@@ -364,3 +378,7 @@ pub(super) fn deferral(
         spends_try: false,
     }
 }
+
+#[cfg(test)]
+#[path = "retry_tests.rs"]
+mod tests;

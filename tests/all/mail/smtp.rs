@@ -93,9 +93,13 @@ async fn only_temporary_replies_about_the_session_or_the_sender_concern_all_emai
 #[tokio::test]
 async fn a_used_up_sending_quota_is_waited_out() {
     for command in ["MAIL", "RCPT", "DATA", "."] {
-        let reply = "550 5.4.5 Daily sending quota exceeded";
-        let came = after(command, Say::Reply(reply)).await;
-        assert_eq!(came, (vec!["later"], 0), "{command}");
+        for reply in [
+            "550 5.4.5 Daily sending quota exceeded",
+            "454 Throttling failure: Daily message quota exceeded",
+        ] {
+            let came = after(command, Say::Reply(reply)).await;
+            assert_eq!(came, (vec!["later"], 0), "{command} {reply}");
+        }
     }
 }
 

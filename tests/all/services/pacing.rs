@@ -65,7 +65,7 @@ async fn three_workers_never_call_while_one_of_them_was_told_to_wait(fresh: Fres
     let told = town.calls();
     let cem = town.deliveries_of("cem").await.remove(0);
 
-    town.clock.set(monday(0) + TimeDelta::minutes(11));
+    town.clock.set(monday(0) + TimeDelta::minutes(12));
     town.process().sender().drain().await.unwrap();
 
     assert_eq!(told.len(), 1, "only ada's: {told:?}");

@@ -384,7 +384,7 @@ async fn a_wait_that_one_process_heard_of_is_kept_by_all(fresh: Fresh) {
 
     by_another(monday(0) + TimeDelta::minutes(9)).await;
     let meanwhile = town.calls().len();
-    by_another(monday(0) + TimeDelta::minutes(11)).await;
+    by_another(monday(0) + TimeDelta::minutes(12)).await;
 
     assert_eq!(meanwhile, 1, "only the one that was told to wait");
     assert_eq!(town.mails().len(), 2);

@@ -18,7 +18,7 @@ use tidings::wire::digest::{Ended, Report};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::support::town::{Town, cut_off, lost, monday, on_both_stores, to};
+use crate::support::town::{Call, Town, cut_off, lost, monday, on_both_stores, to};
 use crate::support::{Before, FailingStore, Fresh, Shorthand};
 
 on_both_stores! {
@@ -106,6 +106,9 @@ async fn nothing_is_sent_while_the_provider_wants_none(fresh: Fresh) {
         .iter()
         .filter(|call| call.at < calls[0].at + TimeDelta::minutes(10));
     assert_eq!(early.count(), 0, "{calls:?}");
+    let is_adas = |call: &Call| call.deliveries[0].as_str().split(':').nth(1) == Some("ada");
+    let is_ada: Vec<bool> = calls.iter().map(is_adas).collect();
+    assert_eq!(is_ada, [true, false, false, true], "{calls:?}");
 }
 
 async fn a_mail_that_is_never_taken_fails_after_so_many_attempts(fresh: Fresh) {

@@ -19,6 +19,7 @@ use crate::support::{Fresh, Shorthand};
 on_both_stores! {
     forty_mailboxes_that_take_nothing_delay_no_other_user
     a_used_up_quota_pauses_everything_by_itself_and_fails_nothing
+    a_limit_for_one_recipient_does_not_block_the_others
     a_rejection_that_mentions_another_status_suppresses_nobody
 }
 
@@ -149,6 +150,33 @@ async fn a_used_up_quota_pauses_everything_by_itself_and_fails_nothing(fresh: Fr
     expected.sort();
     assert_eq!(told, expected);
     assert!(asked <= 30 + 5, "{asked} attempts");
+}
+
+async fn a_limit_for_one_recipient_does_not_block_the_others(fresh: Fresh) {
+    let (server, town) = (
+        Server::start().await,
+        Town::found(&fresh, false, IMMEDIATE).await,
+    );
+    let users = town.crowd(30).await;
+    let names: Vec<&str> = users.iter().map(String::as_str).collect();
+    town.clock.set(monday(0));
+    town.happens(&["a1"], to(&names)).await;
+    server.follow(|command, _| {
+        let is_limited = command.starts_with("RCPT TO:<p0@");
+        is_limited.then_some("554 5.7.1 <p0@example.org>: Recipient address rejected: message rate")
+    });
+    let (worker, mut scanned) = (worker(&town, &server), None);
+
+    for _ in 0..8 {
+        worker.round(&mut scanned, &Silent).await.unwrap();
+        town.clock.advance(TimeDelta::minutes(1));
+    }
+
+    let mut notified = recipients(&server);
+    notified.sort();
+    let mut others = users[1..].to_vec();
+    others.sort();
+    assert_eq!(notified, others);
 }
 
 async fn a_rejection_that_mentions_another_status_suppresses_nobody(fresh: Fresh) {

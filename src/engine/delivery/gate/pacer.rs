@@ -71,7 +71,7 @@ struct Known {
     /// Calls in a row of which nothing is known to be taken.
     fruitless: u32,
     /// Calls that may be under way at a time on top of the first, and how many were taken since
-    /// there was one more.
+    /// there was one more. A call of deferred emails does not count.
     wider: usize,
     fruitful: u32,
     /// How many emails leave before their checks are too old, where not all did.
@@ -190,7 +190,7 @@ impl Pacer {
         } else {
             known.fruitless = 0;
             known.answered = Some(now);
-            known.fruitful += 1;
+            known.fruitful += u32::from(!verdicts.all_deferred);
             if known.fruitful == WIDEN_AFTER {
                 known.fruitful = 0;
                 known.wider += 1;

@@ -86,3 +86,26 @@ fn calls_are_made_one_at_a_time_until_the_provider_keeps_up() {
     assert_eq!(hear(1, true), 1);
     assert_eq!(hear(10, false), 2);
 }
+
+#[test]
+fn a_call_of_deferred_emails_neither_widens_nor_narrows() {
+    let pacer = Pacer::default();
+    let now = DateTime::UNIX_EPOCH;
+    let hear = |times: u32, all_deferred: bool| {
+        for _ in 0..times {
+            let verdicts = Verdicts {
+                all_deferred,
+                ..Verdicts::default()
+            };
+            pacer.heard(&verdicts, TimeDelta::seconds(1), now);
+        }
+        pacer.width(3)
+    };
+
+    assert_eq!(hear(30, true), 1);
+    assert_eq!(hear(9, false), 1);
+    assert_eq!(hear(30, true), 1);
+    assert_eq!(hear(1, false), 2);
+    assert_eq!(hear(30, true), 2);
+    assert_eq!(pacer.closed(now), None);
+}

@@ -284,8 +284,8 @@ impl Sender {
     ) -> Result<(Concluded, Vec<Mail>, Option<Turn>)> {
         let mut turn = turn;
         let leave = self.gate.fresh(self.gate.leave(at), checked);
-        if leave.over().is_some() {
-            // What was built so long ago is built again.
+        if leave.withheld().is_some() {
+            // Noting the rows as `sending` would count an attempt. Stale emails are built again.
             return Ok((Concluded::default(), mails, turn));
         }
         let reference = self.reference(&mails);

@@ -1,0 +1,134 @@
+//! Waits of deferred emails.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::domain::{Address, Cadence, Id, Occasion, Share};
+use crate::email::{Content, Message, Text};
+
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_072_600, 0).unwrap()
+}
+
+fn retry() -> Retry {
+    let settings = Sending {
+        chunk: 1_000,
+        in_flight: 16,
+        lease: TimeDelta::minutes(5),
+        retry_after: TimeDelta::minutes(1),
+        attempts: 8,
+        give_up_after: TimeDelta::days(2),
+        ask_after: TimeDelta::minutes(2),
+        ask_until: TimeDelta::minutes(10),
+        resolve_within: TimeDelta::days(1),
+        guarantee: Guarantee::AtMostOnce,
+        stop_after: 50,
+        stop_share: Share::NONE,
+        stop_bounces: Share::NONE,
+        stop_complaints: Share::NONE,
+        mails_per_hour: 0,
+        patience: TimeDelta::minutes(15),
+        keep: TimeDelta::days(30),
+    };
+    Retry {
+        settings,
+        certainty: Certainty::Never,
+    }
+}
+
+/// An email that was handed over this many times.
+fn email(attempts: u32) -> Mail {
+    let id = DeliveryId::stored("digest:ada:daily:2014-04-21");
+    let occasion = Occasion::Digest {
+        cadence: Cadence::Daily,
+        period: "2014-04-21".into(),
+    };
+    let marker = Id::at(now(), [0; 8]);
+    let row = Delivery {
+        attempts,
+        ..Delivery::new(id.clone(), UserId::stored("ada"), occasion, marker, now())
+    };
+    Mail {
+        row,
+        items: 1,
+        has_markers: false,
+        message: Message {
+            delivery: id,
+            to: Address::new("ada@example.org").unwrap(),
+            to_name: None,
+            content: Arc::new(Content {
+                subject: "News".into(),
+                html: Text::default(),
+                text: Text::from("News"),
+            }),
+            personal: None,
+            further: Vec::new(),
+            at: now(),
+        },
+    }
+}
+
+fn later(after: Option<u64>) -> Outcome {
+    Outcome::TryLater {
+        reason: "554 message rate exceeded".into(),
+        after: after.map(Duration::from_secs),
+    }
+}
+
+fn deferred() -> Outcome {
+    Outcome::Deferred {
+        reason: "450 greylisted".into(),
+    }
+}
+
+fn weigh(attempts: u32, outcome: Outcome) -> Verdicts {
+    retry().weigh(&[email(attempts)], vec![outcome], Attempt::First, now())
+}
+
+#[test]
+fn a_limited_email_waits_longer_than_the_others_and_longer_each_time() {
+    let seconds = |attempts, after| {
+        let mut verdicts = weigh(attempts, later(after));
+        assert_eq!(verdicts.after, after.map(Duration::from_secs));
+        let deferral = verdicts.deferrals.remove(0);
+        assert_eq!(deferral.spends_try, after.is_none());
+        (deferral.not_before - now()).num_seconds()
+    };
+
+    for (attempts, after, expected) in [
+        (1, None, 60),
+        (3, None, 240),
+        (1, Some(300), 300 + 60),
+        (2, Some(300), 300 + 120),
+        (3, Some(300), 300 + 240),
+        (20, Some(300), 300 + 3_600),
+        (1, Some(2), 2 + 2),
+        (3, Some(2), 2 + 8),
+        (1, Some(0), 1),
+        // The store ignores longer waits: only a wrong clock writes them.
+        (5, Some(86_400), 86_400),
+    ] {
+        assert_eq!(seconds(attempts, after), expected, "{attempts}, {after:?}");
+    }
+}
+
+#[test]
+fn a_call_of_deferred_emails_counts_as_neither_accepted_nor_fruitless() {
+    let accepted = Outcome::Accepted {
+        provider_id: "1".into(),
+    };
+    for (outcome, all_deferred, none_taken) in [
+        (deferred(), true, false),
+        (accepted, false, false),
+        (later(None), false, true),
+    ] {
+        let verdicts = weigh(1, outcome);
+
+        let found = (verdicts.all_deferred, verdicts.none_taken);
+        assert_eq!(found, (all_deferred, none_taken));
+    }
+    let emails = [email(1), email(1)];
+    let outcomes = vec![deferred(), later(None)];
+    let mixed = retry().weigh(&emails, outcomes, Attempt::First, now());
+    assert!(!mixed.all_deferred);
+}
