@@ -1,4 +1,4 @@
-//! No two files of `src` depend on each other, not even through others.
+//! Files of `src` have no circular dependencies.
 //!
 //! A file depends on another if a path in it leads to an item that the other one defines. A parent
 //! that declares a child or re-exports its items does not depend on it by that alone.
@@ -14,7 +14,7 @@ type Path = Vec<String>;
 #[derive(Default)]
 struct Module {
     file: String,
-    /// Its code without `use` declarations.
+    /// Its code without `use` and `mod` declarations.
     body: String,
     items: BTreeSet<String>,
     /// What a name in it stands for.
@@ -67,7 +67,7 @@ fn leaves(tree: &str, prefix: &[String]) -> Vec<(Path, String)> {
     all
 }
 
-/// The words of a text with what stands before each, and paths as one word.
+/// The words of a text, each with the character before it; a path is one word.
 fn paths(code: &str) -> Vec<(char, String)> {
     let (mut all, mut word, mut before, mut last) = (Vec::new(), String::new(), ' ', ' ');
     for c in code.chars().chain([' ']) {
@@ -121,7 +121,11 @@ impl Module {
             } else if let Some(open) = &mut declaration {
                 open.push_str(text);
             } else if !(rest.starts_with("mod ") && rest.ends_with(';')) {
-                module.body.push_str(line);
+                // `pub(in crate::cli)` is no dependency.
+                let scope = line
+                    .split_once("pub(in ")
+                    .and_then(|(_, rest)| rest.split_once(')'));
+                module.body.push_str(scope.map_or(line, |(_, rest)| rest));
                 module.body.push('\n');
             }
             if declaration.as_ref().is_some_and(|open| open.ends_with(';')) {
@@ -264,28 +268,26 @@ impl Crate {
     /// The dependencies that are part of circles.
     fn circles(&self) -> Vec<String> {
         let modules = self.0.keys();
-        let mut edges: BTreeMap<Path, BTreeSet<Path>> = modules
+        let edges: BTreeMap<Path, BTreeSet<Path>> = modules
             .map(|path| (path.clone(), self.depends_on(path)))
             .collect();
-        loop {
-            let before = edges.len();
-            let known: BTreeSet<Path> = edges.keys().cloned().collect();
-            edges
-                .values_mut()
-                .for_each(|to| to.retain(|path| known.contains(path)));
-            edges.retain(|_, to| !to.is_empty());
-            let reached: BTreeSet<Path> = edges.values().flatten().cloned().collect();
-            edges.retain(|path, _| reached.contains(path));
-            if edges.len() == before {
-                break;
+        let reaches = |from: &Path, to: &Path| {
+            let (mut open, mut seen) = (vec![from], BTreeSet::from([from]));
+            while let Some(path) = open.pop() {
+                open.extend(edges[path].iter().filter(|next| seen.insert(next)));
+            }
+            seen.contains(to)
+        };
+        let mut circles = Vec::new();
+        for (from, all) in &edges {
+            let file = |path: &Path| self.0[path].file.clone();
+            let back = all.iter().filter(|to| reaches(to, from));
+            let back: Vec<String> = back.map(file).collect();
+            if !back.is_empty() {
+                circles.push(format!("{} → {}", file(from), back.join(", ")));
             }
         }
-        let file = |path: &Path| self.0[path].file.as_str();
-        let line = |(from, to): (&Path, &BTreeSet<Path>)| {
-            let to: Vec<&str> = to.iter().map(file).collect();
-            format!("{} → {}", file(from), to.join(", "))
-        };
-        edges.iter().map(line).collect()
+        circles
     }
 }
 

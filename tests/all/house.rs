@@ -97,7 +97,7 @@ const SERIALIZING: &[&str] = &[
     "src/engine/archive/file.rs",
     // Notes that all processes read.
     "src/engine/worker/activity.rs",
-    "src/engine/delivery/gate/shared.rs",
+    "src/engine/delivery/gate/lately.rs",
     // Claims, as an application would sign them.
     "src/engine/access/tokens",
 ];

@@ -188,8 +188,8 @@ fn fields((kind, value): &Entry) -> Option<Elements<'_>> {
     entry.is_document().then(|| Elements::of(value))
 }
 
-/// The identity of an entry: a marker's id, or all of its bytes. An event without an id has none: it
-/// may occur twice.
+/// The identity of an entry: a marker's id, or all of its bytes. An event without an id has none:
+/// it may occur twice.
 fn name_of(entry: &Entry) -> Option<&[u8]> {
     match decode::element(entry.0, &entry.1) {
         domain::Entry::Marker(Marker { id: Some(_), .. }) => {

@@ -142,10 +142,6 @@ impl<'a> Field<'a> {
         self.kind == ARRAY
     }
 
-    pub(super) fn is_id(self) -> bool {
-        self.kind == OBJECT_ID
-    }
-
     pub(super) fn is_document(self) -> bool {
         self.kind == DOCUMENT
     }
