@@ -98,6 +98,7 @@ const SERIALIZING: &[&str] = &[
     // Notes that all processes read.
     "src/engine/worker/activity.rs",
     "src/engine/delivery/gate/lately.rs",
+    "src/engine/delivery/gate/shared.rs",
     // Claims, as an application would sign them.
     "src/engine/access/tokens",
 ];
