@@ -191,8 +191,6 @@ fn open_writer(path: &Path) -> Answer<Connection> {
     // Every commit is on the disk before it is acknowledged (P1), not only every checkpoint.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", kibibytes(WRITER_CACHE))?;
-    // What is deleted from a page is overwritten there, so that the file does not keep it.
-    connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))?;
     // What a long read kept from being checkpointed is given back to the disk afterward.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     Ok(connection)

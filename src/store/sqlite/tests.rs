@@ -392,30 +392,3 @@ async fn what_nobody_waits_for_any_more_is_not_begun() {
 
     assert_eq!(store.note("given-up").await.unwrap(), None);
 }
-
-#[tokio::test]
-async fn the_file_does_not_keep_the_address_of_a_deleted_user() {
-    let folder = tempfile::tempdir().unwrap();
-    let user = |n: usize| User {
-        email: crate::domain::Address::new(format!("reader{n}@mail.example")).ok(),
-        ..User::new(UserId::stored(format!("u{n}")))
-    };
-    let store = open(folder.path()).await;
-    let users: Vec<User> = (0..40).map(user).collect();
-    store.put_users(&users).await.unwrap();
-    let moved = crate::domain::Address::new("elsewhere@mail.example").ok();
-    let moved = User {
-        email: moved,
-        ..user(7)
-    };
-    store.put_users(&[moved]).await.unwrap();
-    assert!(store.delete_user(&UserId::stored("u8")).await.unwrap());
-    drop(store);
-
-    let file = std::fs::read(folder.path().join("tidings.db")).unwrap();
-
-    let holds = |text: &str| file.windows(text.len()).any(|part| part == text.as_bytes());
-    assert!(holds("reader9@mail.example"));
-    assert!(!holds("reader7@mail.example"));
-    assert!(!holds("reader8@mail.example"));
-}
