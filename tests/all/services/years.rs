@@ -101,6 +101,7 @@ struct Event {
     owner: u32,
     day: Day,
     work: String,
+    id: Id,
     /// Whether it goes to a batch.
     batched: bool,
     mailed: u32,
@@ -276,13 +277,14 @@ impl Year {
             kind: kind(name),
             ..request(&[&work], to(&[reader]), None)
         };
-        self.app.notify().accept(vec![happened]).await.unwrap();
+        let accepted = self.app.notify().accept(vec![happened]).await.unwrap();
         self.app.fanouts().drain(&Silent).await.unwrap();
         self.events.push(Event {
             reader,
             owner,
             day: Day::of(self.town.clock.now()),
             work,
+            id: accepted[0].id,
             batched,
             mailed: 0,
             given_up: false,
@@ -581,7 +583,7 @@ impl Year {
             };
             let known = event.mailed == 1 || event.given_up || event.excused;
             if event.batched {
-                let ended = known || untold.contains(&event.work);
+                let ended = known || untold.contains(&event.id);
                 assert!(ended || event.day > settled, "{what} is lost");
                 mailed += event.mailed;
                 refused += u32::from(!known);
@@ -614,11 +616,16 @@ impl Year {
         )
     }
 
-    /// The works of Dee's batches that the provider refused for good, or whose outcome is unknown.
-    async fn untold_batches(&self) -> BTreeSet<String> {
-        let mut works = BTreeSet::new();
-        for state in [DeliveryState::Failed, DeliveryState::Unknown] {
-            let rows = self.town.store.deliveries_in(state, 1_000).await.unwrap();
+    /// The events of Dee's batches that no email names: the provider refused the batch for good, its
+    /// outcome is unknown, or it was sent and only counts them.
+    async fn untold_batches(&self) -> BTreeSet<Id> {
+        let mut untold = BTreeSet::new();
+        for state in [
+            DeliveryState::Failed,
+            DeliveryState::Unknown,
+            DeliveryState::Sent,
+        ] {
+            let rows = self.town.store.deliveries_in(state, 5_000).await.unwrap();
             let ids: Vec<Id> = rows
                 .iter()
                 .filter_map(|row| match row.occasion {
@@ -626,13 +633,15 @@ impl Year {
                     Occasion::Digest { .. } => None,
                 })
                 .collect();
-            let batches = self.town.store.filed(&ids).await.unwrap();
-            let items = batches
-                .into_iter()
-                .flatten()
-                .flat_map(|batch| batch.contents.items);
-            works.extend(items.map(|item| item.o.to_string()));
+            for batch in self.town.store.filed(&ids).await.unwrap() {
+                let Some(batch) = batch else { continue };
+                let items = batch.contents.items.iter();
+                let named: BTreeSet<Id> = items.map(|item| item.i).collect();
+                let joined = batch.joined.iter().copied();
+                let is_untold = |id: &Id| state != DeliveryState::Sent || !named.contains(id);
+                untold.extend(joined.filter(is_untold));
+            }
         }
-        works
+        untold
     }
 }
