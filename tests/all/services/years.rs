@@ -616,8 +616,8 @@ impl Year {
         )
     }
 
-    /// The events of Dee's batches that no email names: the provider refused the batch for good, its
-    /// outcome is unknown, or it was sent and only counts them.
+    /// The events of Dee's batches that no email names: the provider refused the batch for good,
+    /// its outcome is unknown, or it was sent and only counts them.
     async fn untold_batches(&self) -> BTreeSet<Id> {
         let mut untold = BTreeSet::new();
         for state in [
