@@ -139,7 +139,7 @@ impl InMove {
     }
 }
 
-/// Why nobody but a move may use this store; one that was moved into is like any other.
+/// Returns why only a move may use this store. A store that was moved into completely is usable.
 pub(super) async fn in_move(store: &dyn Moving) -> store::Result<Option<InMove>> {
     let note = store.move_note().await?;
     let keeps_off = |note: &MoveNote| note.role == Role::Source || !note.done;

@@ -72,8 +72,8 @@ pub enum Made {
     Something,
     /// Some are shown beside other things: built-in templates replace those that cannot be read.
     Aside,
-    /// Nothing is: then no template of the configuration is read, so that one that is broken stops
-    /// nobody who needs none.
+    /// None are. No configured template is read, so a broken one does not stop commands that need
+    /// no template.
     Nothing,
 }
 
