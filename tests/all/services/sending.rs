@@ -106,9 +106,10 @@ async fn nothing_is_sent_while_the_provider_wants_none(fresh: Fresh) {
         .iter()
         .filter(|call| call.at < calls[0].at + TimeDelta::minutes(10));
     assert_eq!(early.count(), 0, "{calls:?}");
-    let is_adas = |call: &Call| call.deliveries[0].as_str().split(':').nth(1) == Some("ada");
-    let is_ada: Vec<bool> = calls.iter().map(is_adas).collect();
-    assert_eq!(is_ada, [true, false, false, true], "{calls:?}");
+    // Whoever was refused comes last. On a slow machine that need not be the first user.
+    let is_refused = |call: &Call| call.deliveries == calls[0].deliveries;
+    let refused: Vec<bool> = calls.iter().map(is_refused).collect();
+    assert_eq!(refused, [true, false, false, true], "{calls:?}");
 }
 
 async fn a_mail_that_is_never_taken_fails_after_so_many_attempts(fresh: Fresh) {
