@@ -60,3 +60,14 @@ pub enum Entry {
     /// Something else stands here. It is neither shown nor mailed, but it holds its place.
     Other,
 }
+
+impl Entry {
+    /// Returns how many bytes of text and ids it has.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Event(event) => event.t.as_str().len() + event.o.as_str().len(),
+            Self::Mailed(mailed) => mailed.fanouts.len() * size_of::<Id>(),
+            Self::Marker(_) | Self::Other => 0,
+        }
+    }
+}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::starts;
 use crate::clock::{Clock, Ids};
-use crate::domain::delivery::Correction;
+use crate::domain::delivery::{Corrected, Correction};
 use crate::domain::start::{self, Erasure};
 use crate::domain::{
     BatchState, Day, DeliveryState, Id, Occasion, PersonStacks, Start, UserId, Window,
@@ -148,25 +148,26 @@ impl Eraser {
     async fn cancel_deliveries(&self, user: &UserId) -> Result<()> {
         let theirs = DeliveryFilter::User(user);
         let rows = self.deliveries.find_deliveries(&theirs, usize::MAX).await?;
-        let pending = rows
-            .into_iter()
-            .filter(|row| row.state == DeliveryState::Pending);
-        let pending: Vec<_> = pending.collect();
         let now = self.clock.now();
-        let batch = |occasion: &Occasion| match occasion {
-            Occasion::Batch { batch, .. } => Some((*batch, BatchState::Canceled)),
-            Occasion::Digest { .. } => None,
-        };
-        let batches = pending.iter().filter_map(|row| batch(&row.occasion));
-        let batches: Vec<(Id, BatchState)> = batches.collect();
-        self.batches.batches.settle_batches(&batches, now).await?;
-        let cancel = pending.iter().map(|row| Correction::Cancel {
+        let of_state = |state| rows.iter().filter(move |row| row.state == state);
+        let cancel = of_state(DeliveryState::Pending).map(|row| Correction::Cancel {
             id: row.id.clone(),
             reason: REASON.to_owned(),
         });
         let cancel: Vec<Correction> = cancel.collect();
-        // One that is being sent at this moment is not stopped any more.
-        self.deliveries.correct(now, &cancel).await?;
+        let corrected = self.deliveries.correct(now, &cancel).await?;
+        // An email that is being sent by now is not stopped, and its batch is settled with it. A
+        // call that was cut short may have canceled deliveries and left their batches.
+        let canceled = of_state(DeliveryState::Pending)
+            .zip(corrected)
+            .filter_map(|(row, corrected)| (corrected == Corrected::Done).then_some(row))
+            .chain(of_state(DeliveryState::Canceled));
+        let batches = canceled.filter_map(|row| match row.occasion {
+            Occasion::Batch { batch, .. } => Some((batch, BatchState::Canceled)),
+            Occasion::Digest { .. } => None,
+        });
+        let batches: Vec<(Id, BatchState)> = batches.collect();
+        self.batches.batches.settle_batches(&batches, now).await?;
         Ok(())
     }
 }

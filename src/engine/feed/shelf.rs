@@ -172,8 +172,9 @@ impl Shelf {
     /// Keeps a window that was read, and stood so before.
     pub(crate) fn keep_reading(&self, reading: Arc<Reading>, glance: GlanceOf) {
         let stacks = reading.person.stacks.iter();
-        let entries = stacks.map(|stack| stack.entries.len()).sum::<usize>();
-        let bytes = READING + entries * size_of::<Entry>() + reading.mutes.len() * MUTE;
+        let entries = stacks.flat_map(|stack| &stack.entries);
+        let entries = entries.map(|entry| size_of::<Entry>() + entry.bytes());
+        let bytes = READING + entries.sum::<usize>() + reading.mutes.len() * MUTE;
         let name = self.hasher.hash_one(reading.person.user.as_str());
         self.people.keep(name, (reading, glance), bytes);
     }

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::domain::{Day, Entry, EventType, ObjectId, ObjectKey, Poke, Stack, StackId, Subject};
+use crate::domain::{Day, EventType, Mailed, ObjectId, ObjectKey, Poke, Stack, StackId, Subject};
 
 struct Case {
     clock: Arc<ManualClock>,
@@ -59,13 +59,17 @@ impl Case {
     }
 
     fn keep_person(&self, name: &str, entries: usize) {
-        self.keep_muting(name, entries, Mutes::default());
+        self.keep_reading(name, vec![Entry::Other; entries], Mutes::default());
     }
 
-    fn keep_muting(&self, name: &str, entries: usize, mutes: Mutes) {
+    fn keep_muting(&self, name: &str, mutes: Mutes) {
+        self.keep_reading(name, Vec::new(), mutes);
+    }
+
+    fn keep_reading(&self, name: &str, entries: Vec<Entry>, mutes: Mutes) {
         let (user, day) = (UserId::stored(name), Day::of(self.clock.now()));
         let glance = self.shelf.glance_of_person(&user).unwrap();
-        let stack = Stack::new(StackId::of(day), vec![Entry::Other; entries]);
+        let stack = Stack::new(StackId::of(day), entries);
         let reading = Reading {
             window: self.window(),
             mutes,
@@ -183,11 +187,27 @@ fn windows_and_objects_have_a_bounded_number_of_bytes() {
 }
 
 #[test]
+fn the_ids_of_an_entry_take_their_part_of_the_room() {
+    const IDS: usize = 1_000;
+    let case = Case::new();
+    let id = Id::at(case.clock.now(), [0; 8]);
+    for n in 0..2_000 {
+        let fanouts = vec![id; IDS];
+        let entries = vec![Entry::Mailed(Mailed { id, fanouts })];
+        case.keep_reading(&format!("p{n}"), entries, Mutes::default());
+    }
+
+    let (people, _) = case.shelf.people.size();
+    let room = WINDOWS / (IDS * size_of::<Id>());
+    assert!((1..=room).contains(&people), "{people}");
+}
+
+#[test]
 fn muted_subjects_take_their_part_of_the_room() {
     const EACH: usize = 100;
     let case = Case::new();
     for n in 0..2_000 {
-        case.keep_muting(&format!("p{n}"), 0, muted(EACH));
+        case.keep_muting(&format!("p{n}"), muted(EACH));
     }
 
     let (people, _) = case.shelf.people.size();
@@ -203,7 +223,7 @@ fn a_user_who_takes_the_room_of_many_puts_no_other_out() {
         case.keep_person(&format!("p{n}"), 5);
     }
     for n in 0..few {
-        case.keep_muting(&format!("much{n}"), 0, muted(Mutes::MOST));
+        case.keep_muting(&format!("much{n}"), muted(Mutes::MOST));
     }
 
     let (people, _) = case.shelf.people.size();

@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use tidings::clock::Clock;
+use tidings::domain::delivery::Handover;
 use tidings::email::Message;
 use tidings::engine::Silent;
 
@@ -10,13 +11,14 @@ use super::access::token;
 use super::pages::{CLICK, config, path};
 use super::{Answer, Api, answer};
 use crate::support::town::{Town, monday, on_both_stores};
-use crate::support::{FailingStore, Fault, Fresh, Then, user};
+use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, user};
 
 on_both_stores! {
     a_new_user_of_an_id_gets_nothing_of_the_deleted_one
     a_new_user_of_an_id_begins_within_the_second_of_the_deletion
     events_from_before_a_first_record_are_shown_and_emailed
     what_waits_for_a_deleted_user_is_canceled
+    a_batch_whose_email_is_being_sent_is_not_canceled
     a_deletion_that_was_cut_short_is_finished_by_repeating_it
     the_next_creation_finishes_a_deletion_that_was_cut_short
     a_deleted_actor_has_no_name_in_feeds_and_emails
@@ -60,8 +62,13 @@ async fn feed_by(api: &Api, token: &str) -> Answer {
     .await
 }
 
-/// Pending events, an open batch, a read item, and an event that no worker has fanned out.
+/// Pending events, a delivery of a batch, an open batch, a read item, and an event that no worker
+/// has fanned out.
 async fn has_a_past(api: &Api) {
+    happens(api, "Comment", "a5").await;
+    api.fan_out().await;
+    api.town.clock.advance(TimeDelta::minutes(10));
+    api.app.closer().drain(&Silent).await.unwrap();
     happens(api, "ArtworkPublished", "a1").await;
     happens(api, "Comment", "a2").await;
     api.fan_out().await;
@@ -211,6 +218,37 @@ async fn what_waits_for_a_deleted_user_is_canceled(fresh: Fresh) {
     api.stop().await;
 }
 
+async fn a_batch_whose_email_is_being_sent_is_not_canceled(fresh: Fresh) {
+    let api = served(&fresh).await;
+    happens(&api, "Comment", "a1").await;
+    api.fan_out().await;
+    api.town.clock.advance(TimeDelta::minutes(10));
+    api.app.closer().drain(&Silent).await.unwrap();
+    let (inner, now) = (api.town.store.clone(), api.town.clock.now());
+    let until = now + TimeDelta::minutes(5);
+    let leaves = async move {
+        let rows = inner.take("worker", now, until, 10).await.unwrap();
+        let handover = Handover {
+            id: rows[0].id.clone(),
+            call: "call".into(),
+            items: 1,
+        };
+        let noted = inner.sending("worker", now, until, &[handover]).await;
+        assert_eq!(noted.unwrap(), [true]);
+    };
+    let store = FailingStore::before(api.town.store.clone(), "correct", Box::pin(leaves));
+
+    let process = api.town.process_on(&(store as _));
+    process.people().delete(&user("ada")).await.unwrap();
+
+    let rows = api.town.deliveries_of("ada").await;
+    let states: Vec<_> = rows.iter().map(|row| row.state.as_str()).collect();
+    assert_eq!(states, ["sending"]);
+    let batches = api.get("/v1/batches?user=ada").await;
+    assert_eq!(batches.body["batches"][0]["state"], "closing");
+    api.stop().await;
+}
+
 /// Everything that a deletion has to reach before it is done.
 async fn is_erased(api: &Api) {
     let store = &api.town.store;
@@ -221,6 +259,8 @@ async fn is_erased(api: &Api) {
         follows.is_empty() && inboxes == [None],
         "{follows:?} {inboxes:?}"
     );
+    assert_eq!(batches.body["batches"], json!([]));
+    let batches = api.get("/v1/batches?user=ada&state=closing").await;
     assert_eq!(batches.body["batches"], json!([]));
     let rows = api.town.deliveries_of("ada").await;
     assert!(rows.iter().all(|row| row.state.settled()), "{rows:?}");
