@@ -10,7 +10,8 @@ use tokio::sync::watch;
 
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
-use crate::domain::{BrandName, Fanout, Policies};
+use crate::context::Context;
+use crate::domain::{BrandName, Fanout};
 use crate::email::{Mailer, Pinned};
 use crate::engine::access::links::Links;
 use crate::engine::archive::Archive;
@@ -68,18 +69,13 @@ pub use preview::{preview, send_test};
 pub struct App {
     /// The configuration, checked.
     pub config: Arc<Config>,
-    /// What everything is kept in.
-    pub store: Arc<dyn Store>,
-    /// The time; tests turn it.
-    pub clock: Arc<dyn Clock>,
-    ids: Arc<Ids>,
-    policies: Arc<Policies>,
+    /// What all use cases share.
+    pub context: Arc<Context>,
     mailer: Arc<dyn Mailer>,
     brands: brands::Parts,
     renderer: Arc<Renderer>,
     links: Arc<Links>,
     pages: Arc<Pages>,
-    owner: String,
     pacer: Arc<Pacer>,
     polls: Arc<Polls>,
     shelf: Arc<Shelf>,
@@ -160,8 +156,6 @@ impl App {
             clock: clock.clone(),
         });
         let mailers = mailers.measured(&metrics);
-        let policies = Arc::new(config.policies.clone());
-        let owner = ids.owner();
         let pacer = brands::pacer(&config);
         let Looks { default, brands } = looks;
         let brands = brands::Parts::of(&config, &store, brands, &mailers, &pacer);
@@ -169,20 +163,22 @@ impl App {
         let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
         let links = Arc::new(Links::new(store.clone(), public_url, secret));
         let polls = Arc::new(Polls::new(clock.clone(), config.feed.fresh));
-        let starts = Starts::new(store.clone(), store.clone(), Arc::clone(&polls));
-        let starts = Arc::new(starts);
-        Self {
-            config: Arc::new(config),
+        let context = Arc::new(Context {
             store,
             clock,
+            owner: ids.owner(),
             ids,
-            policies,
+            policies: Arc::new(config.policies.clone()),
+        });
+        let starts = Arc::new(Starts::new(context.clone(), Arc::clone(&polls)));
+        Self {
+            config: Arc::new(config),
+            context,
             mailer: mailers.default,
             brands,
             renderer: default.renderer,
             links,
             pages: default.pages,
-            owner,
             pacer,
             shelf: Arc::new(Shelf::new(Arc::clone(&polls))),
             starts,
@@ -218,13 +214,8 @@ impl App {
     pub fn fanouts(&self) -> Fanouts {
         let config = &self.config.fanout;
         Fanouts {
-            journal: self.store.clone(),
-            stacks: self.store.clone(),
-            directory: self.store.clone(),
+            context: self.context.clone(),
             joiner: Joiner::new(self.closer()),
-            policies: self.policies.clone(),
-            clock: self.clock.clone(),
-            owner: self.owner.clone(),
             owed: self.owed(),
             polls: self.polls.clone(),
             lingering: Lingering::default(),
@@ -240,12 +231,8 @@ impl App {
     /// Ends batches that are due.
     pub fn closer(&self) -> Closer {
         Closer {
-            batches: self.store.clone(),
-            deliveries: self.store.clone(),
+            context: self.context.clone(),
             quiet: self.quiet_hours(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
-            owner: self.owner.clone(),
             lease: self.config.fanout.lease,
         }
     }
@@ -253,41 +240,27 @@ impl App {
     /// Takes events back.
     pub fn retract(&self) -> Retract {
         Retract {
-            retractions: self.store.clone(),
+            context: self.context.clone(),
             batches: self.batches(),
             catalog: self.catalog(),
-            policies: self.policies.clone(),
             polls: self.polls.clone(),
-            ids: self.ids.clone(),
-            clock: self.clock.clone(),
         }
     }
 
     /// Looks into batches, closes and cancels them.
     pub fn batches(&self) -> BatchService {
         BatchService {
-            batches: self.store.clone(),
-            deliveries: self.store.clone(),
+            context: self.context.clone(),
             catalog: self.catalog(),
             quiet: self.quiet_hours(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
         }
     }
 
     /// What is owed of days that have left the window.
     pub fn owed(&self) -> OwedDays {
         OwedDays {
-            days: self.store.clone(),
-            stacks: self.store.clone(),
-            notes: self.store.clone(),
-            directory: self.store.clone(),
+            context: self.context.clone(),
             catalog: self.catalog(),
-            journal: self.store.clone(),
-            suppressions: self.store.clone(),
-            deliveries: self.store.clone(),
-            policies: self.policies.clone(),
-            ids: self.ids.clone(),
             schedule: self.config.digest.schedule,
             window_back: self.config.window_back,
             skip_seen: self.skip_seen(),
@@ -303,21 +276,16 @@ impl App {
     /// Lists, settles and retries mails.
     pub fn deliveries(&self) -> DeliveryService {
         DeliveryService {
-            deliveries: self.store.clone(),
-            diagnostics: self.store.clone(),
-            notes: self.store.clone(),
-            clock: self.clock.clone(),
+            context: self.context.clone(),
         }
     }
 
     /// Marks what people have pending as dealt with.
     pub fn flush(&self) -> Flush {
         Flush {
-            stacks: self.store.clone(),
+            context: self.context.clone(),
             catalog: self.catalog(),
             skip_seen: self.skip_seen(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
             owed: self.owed(),
         }
     }
@@ -325,22 +293,15 @@ impl App {
     /// Exports and drops old days, and restores them.
     pub fn archive(&self) -> Archive {
         Archive {
-            days: self.store.clone(),
-            journal: self.store.clone(),
-            diagnostics: self.store.clone(),
+            context: self.context.clone(),
             owed: self.owed(),
-            leases: self.store.clone(),
-            owner: self.owner.clone(),
-            clock: self.clock.clone(),
         }
     }
 
     /// Keeps users and follows.
     pub fn people(&self) -> PeopleService {
         PeopleService {
-            directory: self.store.clone(),
-            clock: self.clock.clone(),
-            policies: self.policies.clone(),
+            context: self.context.clone(),
             brands: self.config.brand_names(),
             schedule: self.config.digest.schedule,
             remembered: self.remembers(),
@@ -379,8 +340,7 @@ impl App {
     /// Keeps the addresses that no mail goes to.
     pub fn suppressions(&self) -> SuppressionService {
         SuppressionService {
-            suppressions: self.store.clone(),
-            clock: self.clock.clone(),
+            context: self.context.clone(),
         }
     }
 
@@ -391,13 +351,8 @@ impl App {
         let brands = self.config.brands.values();
         brands.for_each(|brand| keys.add(&brand.hooks));
         FeedbackService {
-            feedbacks: self.store.clone(),
-            deliveries: self.store.clone(),
-            suppressions: self.store.clone(),
-            sightings: self.store.clone(),
-            directory: self.store.clone(),
+            context: self.context.clone(),
             people: self.people(),
-            clock: self.clock.clone(),
             keys,
             pinned: self.pinned.clone(),
             soft_bounces: hooks.soft_bounces,
@@ -407,7 +362,7 @@ impl App {
     /// Keeps records of objects, except those of mapped models.
     pub fn objects(&self) -> ObjectService {
         ObjectService {
-            objects: self.store.clone(),
+            context: self.context.clone(),
             polls: self.polls.clone(),
             mapped: self.config.models.keys().cloned().collect(),
         }
@@ -416,8 +371,7 @@ impl App {
     /// Says when a person's next digest falls due.
     pub fn next_digest(&self) -> NextDigest {
         NextDigest {
-            deliveries: self.store.clone(),
-            clock: self.clock.clone(),
+            context: self.context.clone(),
             schedule: self.config.digest.schedule,
         }
     }
@@ -438,15 +392,12 @@ impl App {
             fanouts: self.fanouts(),
             closer: self.closer(),
             cleaner: Cleaner::new(
-                self.store.clone(),
-                self.clock.clone(),
+                self.context.clone(),
                 self.config.delivery.keep,
                 self.config.digest.max_age,
             ),
             digests: self.digests(),
-            journal: self.store.clone(),
-            deliveries: self.store.clone(),
-            leases: self.store.clone(),
+            context: self.context.clone(),
             linger: self.config.fanout.linger,
             idle: self.config.worker_idle,
         }

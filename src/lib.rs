@@ -16,6 +16,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod context;
 pub mod demo;
 pub mod domain;
 pub mod email;

@@ -24,10 +24,7 @@ const EVENTS: usize = 5;
 async fn assemble_all(world: &World) -> (u64, usize) {
     let policies = Arc::new(world.app.config.policies.clone());
     let source = CatalogSource {
-        objects: world.store.clone(),
-        retractions: world.store.clone(),
-        directory: world.store.clone(),
-        policies: policies.clone(),
+        context: world.app.context.clone(),
         shelf: None,
     };
     let mut catalog = source.of_mails();

@@ -8,13 +8,10 @@ impl App {
     /// Accepts events.
     pub fn notify(&self) -> Notify {
         Notify {
-            journal: self.store.clone(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
+            context: self.context.clone(),
             joint: self.joined.accepted.clone(),
             window_back: self.config.window_back,
             brands: self.config.brand_names(),
-            policies: self.policies.clone(),
         }
     }
 
@@ -22,9 +19,7 @@ impl App {
     pub fn known(&self) -> Known {
         Known {
             catalog: self.catalog(),
-            journal: self.store.clone(),
-            directory: self.store.clone(),
-            policies: self.policies.clone(),
+            context: self.context.clone(),
             joint: self.joined.known.clone(),
         }
     }
@@ -33,9 +28,7 @@ impl App {
     pub fn warnings(&self) -> Warnings {
         Warnings {
             known: self.known(),
-            directory: self.store.clone(),
-            objects: self.store.clone(),
-            policies: self.policies.clone(),
+            context: self.context.clone(),
         }
     }
 }

@@ -21,18 +21,13 @@ impl App {
     /// Reads feeds, and notes what people did to their items.
     pub fn feeds(&self) -> Feeds {
         Feeds {
-            inboxes: self.store.clone(),
+            context: self.context.clone(),
             catalog: self.catalog(),
-            journal: self.store.clone(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
             window_back: self.config.window_back,
             remembered_back: self.remembered_back(),
             since: self.config.feed.since,
             skip_seen: self.skip_seen(),
             caps: self.config.digest.caps,
-            directory: self.store.clone(),
-            deliveries: self.store.clone(),
             polls: self.polls.clone(),
             shelf: self.shelf.clone(),
             starts: self.starts.clone(),
@@ -57,10 +52,7 @@ impl App {
     /// Where it is looked up whether events still apply.
     pub(crate) fn catalog(&self) -> CatalogSource {
         CatalogSource {
-            objects: self.store.clone(),
-            retractions: self.store.clone(),
-            policies: self.policies.clone(),
-            directory: self.store.clone(),
+            context: self.context.clone(),
             shelf: Some(self.shelf.clone()),
         }
     }
@@ -68,7 +60,7 @@ impl App {
     /// Knows whose batches wait until when.
     pub(super) fn quiet_hours(&self) -> QuietHours {
         let tz = self.config.digest.schedule.tz;
-        QuietHours::new(self.store.clone(), self.policies.clone(), tz)
+        QuietHours::new(self.context.clone(), tz)
     }
 
     /// What is known of the answers to polls.
@@ -78,20 +70,19 @@ impl App {
 
     /// Listens for what other processes change in feeds, until this turns true.
     pub async fn listen(&self, stop: watch::Receiver<bool>) {
-        self.polls.listen(&*self.store, stop).await;
+        self.polls.listen(&*self.context.store, stop).await;
     }
 
     /// Creates, lists and revokes server keys.
     pub fn keys(&self) -> ServerKeys {
         ServerKeys {
-            notes: self.store.clone(),
-            clock: self.clock.clone(),
+            context: self.context.clone(),
         }
     }
 
     /// Recognizes the configured server key and those that were created.
     pub fn key_ring(&self, configured: &str) -> KeyRing {
-        KeyRing::new(configured, self.store.clone(), self.clock.clone())
+        KeyRing::new(configured, self.context.clone())
     }
 
     /// Verifies user tokens.

@@ -13,20 +13,14 @@ impl App {
     /// Makes mails of rows, and only reads.
     pub fn compose(&self) -> Compose {
         Compose {
-            stacks: self.store.clone(),
-            batches: self.store.clone(),
-            directory: self.store.clone(),
-            journal: self.store.clone(),
+            context: self.context.clone(),
             catalog: self.catalog(),
-            suppressions: self.store.clone(),
             skip_seen: self.skip_seen(),
-            policies: self.policies.clone(),
             brand: None,
             looks: self.brands.looks.clone(),
             renderer: self.renderer.clone(),
             links: self.links.clone(),
             headers: headers(&self.config, None),
-            clock: self.clock.clone(),
             caps: self.config.digest.caps,
             schedule: self.config.digest.schedule,
         }
@@ -34,7 +28,7 @@ impl App {
 
     /// Knows what digests leave out as it was seen in the feed.
     pub(super) fn skip_seen(&self) -> SkipSeen {
-        SkipSeen::new(self.config.digest.skip_seen, self.store.clone())
+        SkipSeen::new(self.config.digest.skip_seen, self.context.clone())
     }
 
     /// Takes rows of the ledger to their end; all of one process share its pacer.
@@ -43,31 +37,22 @@ impl App {
         Sender {
             compose: self.compose(),
             gate: Gate {
-                notes: self.store.clone(),
-                leases: self.store.clone(),
-                feedbacks: self.store.clone(),
+                context: self.context.clone(),
                 reporter: self.config.reporter().map(|provider| provider.title),
-                clock: self.clock.clone(),
-                owner: self.owner.clone(),
+                owner: self.context.owner.clone(),
                 settings,
                 account_prefix: delivery::account_prefix(&*self.mailer, None),
                 account: Account::of_default(&*self.mailer),
                 pacer: self.pacer.clone(),
             },
-            ledger: Ledger::new(
-                &self.store,
-                self.clock.clone(),
-                self.owner.clone(),
-                settings.lease,
-            ),
+            ledger: Ledger::new(self.context.clone(), settings.lease),
             retry: Retry {
                 settings,
                 certainty: self.mailer.certainty(),
             },
             mailer: self.mailer.clone(),
             outlets: self.brands.outlets.clone(),
-            leases: self.store.clone(),
-            clock: self.clock.clone(),
+            context: self.context.clone(),
         }
     }
 
@@ -75,16 +60,8 @@ impl App {
     pub fn digests(&self) -> Digests {
         Digests {
             sender: self.sender(),
-            stacks: self.store.clone(),
-            directory: self.store.clone(),
+            context: self.context.clone(),
             catalog: self.catalog(),
-            suppressions: self.store.clone(),
-            deliveries: self.store.clone(),
-            journal: self.store.clone(),
-            notes: self.store.clone(),
-            policies: self.policies.clone(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
             skip_seen: self.skip_seen(),
             owed: self.owed(),
             full_look: self.config.digest.full_look,
@@ -114,9 +91,7 @@ impl App {
             batches: self.batches(),
             compose: self.compose(),
             mailer: self.mailer.clone(),
-            notes: self.store.clone(),
-            feedbacks: self.store.clone(),
-            diagnostics: self.store.clone(),
+            context: self.context.clone(),
             from: from(mail),
             from_brands: (self.config.brands.iter())
                 .map(|(name, brand)| (name.clone(), from(&brand.mail)))
@@ -137,7 +112,7 @@ impl App {
             digests: self.digests(),
             batches: self.batches(),
             compose: self.compose(),
-            directory: self.store.clone(),
+            context: self.context.clone(),
             brand: None,
         }
     }

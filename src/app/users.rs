@@ -11,16 +11,9 @@ impl App {
     /// Erases users.
     pub fn eraser(&self) -> Eraser {
         Eraser {
-            directory: self.store.clone(),
-            notes: self.store.clone(),
-            stacks: self.store.clone(),
-            inboxes: self.store.clone(),
-            journal: self.store.clone(),
-            deliveries: self.store.clone(),
+            context: self.context.clone(),
             batches: self.batches(),
             polls: self.polls.clone(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
             window_back: self.config.window_back,
         }
     }
@@ -29,13 +22,8 @@ impl App {
     pub fn exporter(&self) -> Exporter {
         Exporter {
             people: self.people(),
-            inboxes: self.store.clone(),
-            notes: self.store.clone(),
+            context: self.context.clone(),
             batches: self.batches(),
-            deliveries: self.store.clone(),
-            suppressions: self.store.clone(),
-            policies: self.policies.clone(),
-            clock: self.clock.clone(),
             window_back: self.config.window_back,
         }
     }

@@ -19,27 +19,18 @@ impl App {
     /// Records that a worker runs, and when digests last ran.
     pub fn activity(&self) -> Activity {
         Activity {
-            notes: self.store.clone(),
-            clock: self.clock.clone(),
-            owner: self.owner.clone(),
+            context: self.context.clone(),
         }
     }
 
     /// Explains why a person gets something or not.
     pub fn explain(&self) -> Explain {
         Explain {
-            stacks: self.store.clone(),
-            notes: self.store.clone(),
-            directory: self.store.clone(),
+            context: self.context.clone(),
             catalog: self.catalog(),
-            journal: self.store.clone(),
-            deliveries: self.store.clone(),
             batches: self.batches(),
-            suppressions: self.store.clone(),
-            policies: self.policies.clone(),
             compose: self.compose(),
             brands: self.config.brand_names(),
-            clock: self.clock.clone(),
             schedule: self.config.digest.schedule,
             skip_seen: self.skip_seen(),
             owed: self.owed(),
@@ -52,8 +43,7 @@ impl App {
     pub fn status(&self) -> StatusService {
         StatusService {
             activity: self.activity(),
-            store: self.store.clone(),
-            clock: self.clock.clone(),
+            context: self.context.clone(),
             deliveries: self.deliveries(),
             owed: self.owed(),
             known: self.known(),
@@ -66,7 +56,7 @@ impl App {
     /// Says whether the store answers.
     pub fn health(&self) -> Health {
         Health {
-            journal: self.store.clone(),
+            context: self.context.clone(),
         }
     }
 
@@ -77,23 +67,21 @@ impl App {
             Part::Mailing => "mail",
             Part::Digests => "digest",
         };
-        self.metrics.worked(part, is_ok, self.clock.now());
+        self.metrics.worked(part, is_ok, self.context.clock.now());
     }
 
     /// Answers scrapes.
     pub fn scrape(&self) -> Scrape {
         Scrape {
             metrics: self.metrics.clone(),
-            diagnostics: self.store.clone(),
-            notes: self.store.clone(),
+            context: self.context.clone(),
             owed: self.owed(),
-            clock: self.clock.clone(),
             lately: self.lately.clone(),
         }
     }
 
     /// A new id for a request that brought none.
     pub fn request_id(&self) -> Id {
-        self.ids.next(self.clock.now())
+        self.context.ids.next(self.context.clock.now())
     }
 }

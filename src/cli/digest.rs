@@ -101,7 +101,7 @@ impl Args {
         screen: &mut Screen,
         stop: &Stop,
     ) -> anyhow::Result<Exit> {
-        let now = app.clock.now();
+        let now = app.context.clock.now();
         if let Some(at) = self.at.filter(|at| *at > now && !self.dry_run) {
             let what = format!(
                 "--at {} UTC lies ahead, and a mail cannot leave before its time",
@@ -168,7 +168,7 @@ impl Args {
             ));
         }
         if !self.dry_run {
-            let run = DigestActivity::of(&report, app.clock.now());
+            let run = DigestActivity::of(&report, app.context.clock.now());
             if let Err(error) = app.activity().record_digests(&run).await {
                 failures.push(causes(&error.into()));
             }

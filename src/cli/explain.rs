@@ -52,7 +52,7 @@ impl Args {
             screen.json(&explained)?;
             return Ok(exit);
         }
-        let now = app.clock.now();
+        let now = app.context.clock.now();
         person(&explained, now, screen)?;
         if explained.events.is_empty() {
             screen.line("")?;

@@ -56,7 +56,11 @@ impl FanOutEnd {
         let mut fanned_out = Self::of(done, failure);
         if failing(&fanned_out) {
             // Whoever comes next goes on at once, and is told of the same records.
-            let released = fanouts.journal.release_fanouts(&fanouts.owner).await;
+            let released = fanouts
+                .context
+                .store
+                .release_fanouts(&fanouts.context.owner)
+                .await;
             if let Err(error) = released {
                 tracing::warn!(%error, "what this process was to fan out is not free yet");
             }

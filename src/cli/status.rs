@@ -70,7 +70,7 @@ impl Args {
     }
 
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let now = app.clock.now();
+        let now = app.context.clock.now();
         let status = app.status().now().await?;
         let exit = match status.has_failures() {
             true => Exit::Partly,

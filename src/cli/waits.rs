@@ -31,7 +31,7 @@ pub(super) struct Waits {
 impl Waits {
     /// Nothing waits.
     pub(super) fn none(app: &App) -> Self {
-        let (waiting, now) = (Ok(Waiting::default()), app.clock.now());
+        let (waiting, now) = (Ok(Waiting::default()), app.context.clock.now());
         Self { waiting, now }
     }
 
@@ -41,7 +41,7 @@ impl Waits {
             let cause = causes(&error.into());
             format!("which mails wait was not found out: {cause}")
         });
-        let now = app.clock.now();
+        let now = app.context.clock.now();
         Self { waiting, now }
     }
 

@@ -118,7 +118,7 @@ pub(super) async fn beside_metrics<T>(
 /// Records for `status` that a worker was here, and its run of digests if it made one.
 async fn record(app: &App, digests: Option<&Report>) -> engine::Result<()> {
     if let Some(report) = digests {
-        let run = DigestActivity::of(report, app.clock.now());
+        let run = DigestActivity::of(report, app.context.clock.now());
         app.activity().record_digests(&run).await?;
     }
     app.activity().stop().await
@@ -191,7 +191,7 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
                     tracing::info!("worker: {done}");
                 }
                 if let Some(report) = &round.digests {
-                    *lock(&digests) = Some(DigestActivity::of(report, app.clock.now()));
+                    *lock(&digests) = Some(DigestActivity::of(report, app.context.clock.now()));
                 }
                 for line in round.digests.iter().flat_map(late) {
                     tracing::warn!("worker: {line}");

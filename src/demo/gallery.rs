@@ -224,7 +224,7 @@ impl Gallery {
     pub(crate) async fn send_digests(&self, app: &App) -> Result<Sent> {
         let mut last = self.last.lock().await;
         everything_fanned_out(app).await?;
-        let now = app.clock.now();
+        let now = app.context.clock.now();
         let from = last.at.map_or(now, |at| at.max(now));
         let (mut at, mut people) = (from, Vec::with_capacity(PEOPLE.len()));
         for id in PEOPLE.map(UserId::stored) {
@@ -308,7 +308,7 @@ async fn fanned_out(app: &App, ids: &[Id]) -> Result<()> {
             if found.is_none_or(|fanout| fanout.state == FanoutState::Done) {
                 break;
             }
-            app.clock.sleep(REST).await;
+            app.context.clock.sleep(REST).await;
         }
     }
     Ok(())
@@ -318,10 +318,10 @@ async fn fanned_out(app: &App, ids: &[Id]) -> Result<()> {
 async fn everything_fanned_out(app: &App) -> Result<()> {
     loop {
         app.fanouts().drain(&Silent).await?;
-        if app.store.busy_days().await?.is_empty() {
+        if app.context.store.busy_days().await?.is_empty() {
             return Ok(());
         }
-        app.clock.sleep(REST).await;
+        app.context.clock.sleep(REST).await;
     }
 }
 

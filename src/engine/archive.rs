@@ -16,9 +16,9 @@ use futures::FutureExt;
 
 use super::digest::owed::OwedDays;
 use super::{Error, Result, Watcher};
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::{Backlog, Day, Owed};
-use crate::store::{Counted, Days, Diagnostics, Journal, Leases};
+use crate::store::Counted;
 use crate::wire::archive::{DayReport, Fate};
 
 mod file;
@@ -30,16 +30,9 @@ pub(crate) use hold::name as lease_of;
 
 /// Drops old days and brings exported ones back, each under the lease of its day.
 pub struct Archive {
-    /// Where days stand.
-    pub days: Arc<dyn Days>,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) diagnostics: Arc<dyn Diagnostics>,
+    pub(crate) context: Arc<Context>,
     /// Says what people are still owed of a day, and notes it.
     pub owed: OwedDays,
-    pub(crate) leases: Arc<dyn Leases>,
-    /// This process, as its leases name it.
-    pub owner: String,
-    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// Which days are to go, and what happens to them first.
@@ -83,12 +76,12 @@ impl Archive {
         progress: &dyn Watcher,
         reports: &mut Vec<DayReport>,
     ) -> Result<()> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let window = self.owed.days_read(now).window;
         let oldest_kept = Day::of(now - request.keep);
-        let days = self.days.days().await?;
+        let days = self.context.store.days().await?;
         let counted: Vec<Counted> = days.iter().copied().map(Counted::Stacks).collect();
-        let counts = self.diagnostics.count(&counted).await?;
+        let counts = self.context.store.count(&counted).await?;
         progress.total(days.len() as u64);
         for (day, stacks) in days.into_iter().zip(counts) {
             let fate = if day >= window.first() {
@@ -121,25 +114,25 @@ impl Archive {
 
     /// Exports and drops a day whose lease is ours, and that had so many stacks when it was listed.
     async fn export_and_drop(&self, day: Day, stacks: u64, request: &Request) -> Result<Fate> {
-        self.days.fix_day(day).await?;
+        self.context.store.fix_day(day).await?;
         // Somebody else may have archived it since it was listed, and before it was counted.
-        if !self.days.days().await?.contains(&day) {
+        if !self.context.store.days().await?.contains(&day) {
             return Ok(Fate::Held);
         }
         if let Some(fate) = self.kept(day, request).await? {
             return Ok(fate);
         }
-        let days = self.days.as_ref();
+        let days = self.context.store.as_ref();
         let (draft, sum) = match &request.export {
             Some(folder) => {
-                let draft = file::Draft::write(days, day, folder, &self.owner).await?;
+                let draft = file::Draft::write(days, day, folder, &self.context.owner).await?;
                 let sum = draft.sum.clone();
                 (Some((draft, folder)), sum)
             }
             None => (None, file::sum(days, day).await?),
         };
         if sum.stacks == 0 {
-            let done = self.days.drop_day(day, &sum).await?;
+            let done = self.context.store.drop_day(day, &sum).await?;
             // Somebody else has archived it since it was listed, unless there was nothing in it.
             return Ok(match (done, stacks) {
                 (true, 0) => Fate::Dropped { file: None },
@@ -153,7 +146,7 @@ impl Archive {
         self.still_ours(day).await?;
         let published = draft.map(|(draft, folder)| draft.publish(folder));
         let published = published.transpose()?;
-        if self.days.drop_day(day, &sum).await? {
+        if self.context.store.drop_day(day, &sum).await? {
             let file = published.map(|published| published.file);
             return Ok(Fate::Dropped { file });
         }
@@ -167,9 +160,9 @@ impl Archive {
             return Ok(None);
         }
         if request.effect == Effect::Drop {
-            self.owed.stacks.catch_up().await?;
+            self.owed.context.store.catch_up().await?;
         }
-        if self.journal.busy_days().await?.contains(&day) {
+        if self.context.store.busy_days().await?.contains(&day) {
             return Ok(Some(Fate::Busy));
         }
         let owed = self.still_owed(day, request.effect).await?;
@@ -181,7 +174,7 @@ impl Archive {
     /// users who may not be emailed have any, they expire here once the day is too old.
     async fn still_owed(&self, day: Day, effect: Effect) -> Result<Owed> {
         let old = self.owed.day(day).await?;
-        let (count, now) = (self.owed.count(day).await?, self.clock.now());
+        let (count, now) = (self.owed.count(day).await?, self.context.clock.now());
         let left = count.backlog.all().without(old.expired().all);
         let is_blocked = count.backlog.owed.is_nothing() && count.in_hand.is_nothing();
         let expires = is_blocked && self.owed.days_read(now).is_too_old(day);
@@ -205,15 +198,25 @@ impl Archive {
     /// another writer began a stack, the file's entries go behind it.
     pub async fn restore(&self, path: &Path, progress: &dyn Watcher) -> Result<Summary> {
         let summary = file::verify(path)?;
-        let days = self.owed.days_read(self.clock.now());
+        let days = self.owed.days_read(self.context.clock.now());
         let is_expired = days.is_too_old(summary.day);
         let work = async {
-            self.days.fix_day(summary.day).await?;
+            self.context.store.fix_day(summary.day).await?;
             // Events of it may have to be mailed, also if this process dies in between.
-            self.owed.disturb(summary.day, self.clock.now()).await?;
-            let restored =
-                file::restore(self.days.as_ref(), path, &summary, is_expired, progress).await;
-            self.owed.disturb(summary.day, self.clock.now()).await?;
+            self.owed
+                .disturb(summary.day, self.context.clock.now())
+                .await?;
+            let restored = file::restore(
+                self.context.store.as_ref(),
+                path,
+                &summary,
+                is_expired,
+                progress,
+            )
+            .await;
+            self.owed
+                .disturb(summary.day, self.context.clock.now())
+                .await?;
             restored
         };
         match self.holding(summary.day, work.boxed()).await? {

@@ -97,7 +97,12 @@ impl Digests {
         let chunks: Vec<Vec<UserId>> = users.chunks(SCAN_CHUNK).map(<[UserId]>::to_vec).collect();
         let read = move |chunk: Vec<UserId>| {
             let window = window.clone();
-            async move { self.stacks.windows(window, People::Each(&chunk)).await }
+            async move {
+                self.context
+                    .store
+                    .windows(window, People::Each(&chunk))
+                    .await
+            }
         };
         stream::iter(chunks).map(read).buffered(READ_AHEAD).boxed()
     }
@@ -105,7 +110,7 @@ impl Digests {
 
 impl<'a> Run<'a> {
     fn new(digests: &'a Digests, request: &'a Request, progress: &'a dyn Watcher) -> Self {
-        let at = request.at.unwrap_or_else(|| digests.clock.now());
+        let at = request.at.unwrap_or_else(|| digests.context.clock.now());
         Self {
             digests,
             request,
@@ -134,7 +139,7 @@ impl<'a> Run<'a> {
                 _ => None,
             };
             self.report.left_over = self.sender.ledger.tally.begun();
-            digests.stacks.catch_up().await?;
+            digests.context.store.catch_up().await?;
         }
         let days = digests.owed.days_read(at);
         let old = digests.owed.look(&days).await?;
@@ -152,7 +157,7 @@ impl<'a> Run<'a> {
                 users.dedup();
                 digests.windows_of(window, users)
             }
-            None => digests.stacks.scan(window, None, SCAN_CHUNK),
+            None => digests.context.store.scan(window, None, SCAN_CHUNK),
         };
         let sender = self.sender.clone();
         let mailing = Mailing {
@@ -231,7 +236,7 @@ impl<'a> Run<'a> {
         digests.skip_seen.leave_out(&mut people).await?;
         if self.sends() {
             // Who is passed over here is passed over until the next run.
-            digests.stacks.catch_up().await?;
+            digests.context.store.catch_up().await?;
         }
         let looked_at = people.len();
         let due = self.find(&mut people).await?;
@@ -255,7 +260,7 @@ impl<'a> Run<'a> {
             let few = looked_at > due.len() * SPARSE || self.request.users.is_some();
             let spread = if few { Spread::Sparse } else { Spread::Dense };
             // Of people whose stacks end alike, many get their markers together.
-            let marker = digests.ids.next(self.at);
+            let marker = digests.context.ids.next(self.at);
             let rows = due.iter().map(|(person, _)| self.opening(person, marker));
             let rows: Vec<Opening> = rows.collect();
             FoundDue { rows, spread }
@@ -284,13 +289,13 @@ impl<'a> Run<'a> {
         let has_open = |person: &&mut PersonStacks| !person.covers().is_empty();
         let mut open: Vec<&mut PersonStacks> = people.iter_mut().filter(has_open).collect();
         let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
-        let users = self.digests.directory.users(&ids).await?;
+        let users = self.digests.context.store.users(&ids).await?;
         hide_earlier(open.iter_mut().map(|person| &mut **person), &users);
         let muting = mutes::muting(open.iter_mut().map(|person| &mut **person), &users);
-        let journal = &*self.digests.journal;
+        let journal = &*self.digests.context.store;
         mutes::leave_out(muting, mutes::uncovered, &mut self.catalog, journal).await?;
         let open: Vec<&PersonStacks> = open.into_iter().map(|person| &*person).collect();
-        let suppressions = &*self.digests.suppressions;
+        let suppressions = &*self.digests.context.store;
         let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
         let (owed, catalog) = (&self.digests.owed, &mut self.catalog);
         let older = &mut self.older;
@@ -341,17 +346,17 @@ impl<'a> Run<'a> {
         if own != Cadence::Never && other(own) {
             return None;
         }
-        let mut wanted = wanted(stacks, &user, &digests.policies);
+        let mut wanted = wanted(stacks, &user, &digests.context.policies);
         let (schedule, _) = user.digests(&digests.schedule);
         let allowed = suppressed.digests(&user, &digests.schedule);
-        let is_mandatory = |kind: &EventType| digests.policies.is_mandatory(kind);
+        let is_mandatory = |kind: &EventType| digests.context.policies.is_mandatory(kind);
         let is_obliged = matches!(allowed, Some((_, Extent::Mandatory)))
             && wanted.iter().any(|pending| is_mandatory(&pending.event.t));
         if is_obliged {
             if other(schedule.cadence) {
                 return None;
             }
-            wanted = Extent::Mandatory.narrow(wanted, &digests.policies);
+            wanted = Extent::Mandatory.narrow(wanted, &digests.context.policies);
         }
         let oldest = wanted.iter().map(|pending| pending.at).min()?;
         if own == Cadence::Never && !is_obliged {

@@ -19,10 +19,10 @@ use super::batches::{Join, Joiner};
 use super::crash;
 use super::digest::owed::OwedDays;
 use super::feed::polls::Polls;
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::batch::{AccumulatorId, Item};
-use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Policies, Progress, Route, User, UserId};
-use crate::store::{AtMost, Claimed, Directory, Journal, Pushed, Result, Stacks};
+use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Progress, Route, User, UserId};
+use crate::store::{AtMost, Claimed, Pushed, Result};
 use crate::wire::round::FannedOut;
 
 mod linger;
@@ -46,15 +46,9 @@ pub struct Settings {
 
 /// Fans accepted events out to everybody they concern.
 pub struct Fanouts {
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) stacks: Arc<dyn Stacks>,
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) context: Arc<Context>,
     /// Lets events join the batches of those who get them so.
     pub joiner: Joiner,
-    pub(crate) policies: Arc<Policies>,
-    pub(crate) clock: Arc<dyn Clock>,
-    /// This process, as its leases name it.
-    pub owner: String,
     /// Told when a day that has left the window is written to.
     pub owed: OwedDays,
     pub(crate) polls: Arc<Polls>,
@@ -141,13 +135,13 @@ impl Fanouts {
         done: &mut FannedOut,
     ) -> Result<Vec<Lane>> {
         // No later than the claim is.
-        let leased = self.clock.now() + self.settings.lease;
+        let leased = self.context.clock.now() + self.settings.lease;
         let Came {
             mut short,
             mut long,
         } = self.claim(under_way, done).await?;
         let came = long.iter().map(|lane| lane.walks.len()).sum();
-        let (now, most) = (self.clock.now(), self.settings.merge);
+        let (now, most) = (self.context.clock.now(), self.settings.merge);
         let begins = self.lingering.begins(came, linger, most, now);
         match begins {
             Some(held) if held.is_empty() => short.append(&mut long),
@@ -170,11 +164,14 @@ impl Fanouts {
     /// is under way here, and was claimed once more as its lease was over, goes on as it was; what
     /// another process has taken over and let go of by then is claimed when this lease is over.
     async fn claim(&self, under_way: &HashSet<Id>, done: &mut FannedOut) -> Result<Came> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let (until, any) = (now + self.settings.lease, self.settings.merge);
         let small = SMALL_ONES;
         let most = AtMost { any, small };
-        let claimed = self.journal.claim_fanouts(&self.owner, now, until, most);
+        let claimed = self
+            .context
+            .store
+            .claim_fanouts(&self.context.owner, now, until, most);
         let Claimed { mut fanouts, bad } = claimed.await?;
         done.bad_fanouts.note(bad);
         let mut came = Came::default();
@@ -286,8 +283,10 @@ impl Fanouts {
         let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
         // Their records and the next pages are fetched while this one is pushed.
         let (pushed, users, ()) = futures::try_join!(
-            self.stacks.push(*day, self.settings.day_cap, &page.pushes),
-            self.directory.users(&people),
+            self.context
+                .store
+                .push(*day, self.settings.day_cap, &page.pushes),
+            self.context.store.users(&people),
             self.fill(walks, limit)
         )?;
         crash::point("after-push");
@@ -295,7 +294,7 @@ impl Fanouts {
         self.polls
             .hear(&Poke::people(people.iter().map(UserId::as_str)));
         // Of a day that has left the window it may be noted that nobody is owed anything.
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         if *day < self.owed.days_read(now).window.first() {
             self.owed.disturb(*day, now).await?;
         }
@@ -349,7 +348,7 @@ impl Fanouts {
                 joins.push(Join {
                     accumulator: AccumulatorId {
                         user: user.id.clone(),
-                        key: fanout.batch_key(&self.policies),
+                        key: fanout.batch_key(&self.context.policies),
                     },
                     items: Arc::clone(items),
                     policy,
@@ -364,13 +363,13 @@ impl Fanouts {
         if user.start.is_some_and(|start| start.is_after(fanout.id)) {
             return None;
         }
-        let policy = match user.route(&fanout.kind, fanout.at, &self.policies) {
+        let policy = match user.route(&fanout.kind, fanout.at, &self.context.policies) {
             Route::Immediate => BatchPolicy::IMMEDIATE,
-            Route::Batch => user.batch_policy(&fanout.kind, &self.policies),
+            Route::Batch => user.batch_policy(&fanout.kind, &self.context.policies),
             Route::Never | Route::Digest => return None,
         };
-        let (default, now) = (self.owed.schedule.tz, self.clock.now());
-        let held_until = user.quiet_until([&fanout.kind], now, default, &self.policies);
+        let (default, now) = (self.owed.schedule.tz, self.context.clock.now());
+        let held_until = user.quiet_until([&fanout.kind], now, default, &self.context.policies);
         Some(BatchPolicy {
             held_until,
             ..policy
@@ -382,21 +381,22 @@ impl Fanouts {
         let hungry = walks
             .iter_mut()
             .filter(|walk| walk.people.is_empty() && !walk.exhausted);
-        futures::future::try_join_all(hungry.map(|walk| walk.fetch(&self.directory, limit)))
+        futures::future::try_join_all(hungry.map(|walk| walk.fetch(&*self.context.store, limit)))
             .await?;
         Ok(())
     }
 
     /// Saves all cursors; lets go of walks that are finished, or that somebody else has taken over.
     async fn save(&self, walks: &mut Vec<Walk>) -> Result<FannedOut> {
-        let until: DateTime<Utc> = self.clock.now() + self.settings.lease;
+        let until: DateTime<Utc> = self.context.clock.now() + self.settings.lease;
         let progress: Vec<(Id, Progress)> = walks
             .iter()
             .map(|walk| (walk.fanout.id, walk.progress()))
             .collect();
         let saved = self
-            .journal
-            .save_fanouts(&self.owner, until, &progress)
+            .context
+            .store
+            .save_fanouts(&self.context.owner, until, &progress)
             .await?;
         let mut done = FannedOut::default();
         let mut saved = saved.into_iter();

@@ -25,7 +25,7 @@ use super::eligibility::mutes;
 use super::eligibility::skip_seen::SkipSeen;
 use super::feed::polls::Polls;
 use super::feed::shelf::{Reading, Shelf};
-use crate::clock::{Clock, Ids};
+use crate::context::Context;
 use crate::domain::content::Caps;
 use crate::domain::details::show_newest_names;
 use crate::domain::feed::{Cursor, Query, select};
@@ -35,7 +35,6 @@ use crate::domain::{
     Day, Event, EventType, Inbox, Invalid, Mutes, Object, ObjectId, ObjectKey, PersonStacks, Stack,
     UserId, Window,
 };
-use crate::store::{Deliveries, Directory, Inboxes, Journal};
 use crate::wire::feed::{Counts, Item, Page};
 
 mod groups;
@@ -46,13 +45,8 @@ pub use marks::{MAX_IDS, MarksInput};
 
 /// Reads feeds, and notes what people did to their items.
 pub struct Feeds {
-    pub(crate) inboxes: Arc<dyn Inboxes>,
+    pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Arc<Ids>,
     pub(crate) polls: Arc<Polls>,
     pub(crate) shelf: Arc<Shelf>,
     /// How many days before today the window reaches back (`window.days_back`).
@@ -230,11 +224,15 @@ impl Feeds {
     }
 
     fn window(&self) -> Window {
-        Window::ending(Day::of(self.clock.now()), self.window_back)
+        Window::ending(Day::of(self.context.clock.now()), self.window_back)
     }
 
     async fn inbox(&self, user: &UserId) -> Result<Inbox> {
-        let found = self.inboxes.inboxes(std::slice::from_ref(user)).await?;
+        let found = self
+            .context
+            .store
+            .inboxes(std::slice::from_ref(user))
+            .await?;
         let found = found.into_iter().next().flatten();
         Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
     }
@@ -254,11 +252,11 @@ impl Feeds {
         };
         let mut person = reading.person.clone();
         let mut catalog = self.catalog.of_feeds();
-        person.leave_out(|_, event| !self.catalog.policies.of(&event.t).feed);
+        person.leave_out(|_, event| !self.catalog.context.policies.of(&event.t).feed);
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         person.leave_out(|_, event| catalog.is_retracted(event));
-        let (theirs, journal) = (&reading.mutes, &*self.journal);
+        let (theirs, journal) = (&reading.mutes, &*self.context.store);
         let muted = mutes::places(&reading.person, theirs, &mut catalog, journal).await?;
         let as_of = earlier(read, catalog.as_of());
         Ok(Standing {
@@ -273,8 +271,8 @@ impl Feeds {
 
     async fn read(&self, user: &UserId, window: Window) -> Result<Arc<Reading>> {
         let glance = self.shelf.glance_of_person(user);
-        let mut parts = self.inboxes.feed(window.clone(), user).await?;
-        let start = starts::of(&*self.starts.notes, user, parts.user.as_ref()).await?;
+        let mut parts = self.context.store.feed(window.clone(), user).await?;
+        let start = starts::of(&*self.starts.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
         let mutes = parts.user.map_or_else(Mutes::default, |user| user.mutes);
         let reading = Arc::new(Reading {

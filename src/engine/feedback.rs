@@ -17,13 +17,13 @@ use sha2::{Digest as _, Sha256};
 
 use super::Error as ServiceError;
 use super::directory::people::PeopleService;
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::{
     Address, Delivery, DeliveryId, Feedback, Reason, ReportKind, Suppression, Tag, User, UserId,
 };
 use crate::email::hooks::{Keys, Once, Posted, Refused, Report, Verified};
 use crate::email::{Pinned, Provider, Unfetched};
-use crate::store::{Deliveries, DeliveryFilter, Directory, Feedbacks, SeenReports, Suppressions};
+use crate::store::DeliveryFilter;
 use crate::wire::feedback::Reported;
 
 /// Why what was posted changed nothing. Nothing of it is in the message.
@@ -97,14 +97,9 @@ pub fn posts_text(provider: &str) -> bool {
 
 /// Verifies providers' reports, and takes them onto the ledger and the list of addresses.
 pub struct FeedbackService {
-    pub(crate) feedbacks: Arc<dyn Feedbacks>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) suppressions: Arc<dyn Suppressions>,
-    pub(crate) sightings: Arc<dyn SeenReports>,
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) context: Arc<Context>,
     /// Asked to unsubscribe whoever did so at the provider.
     pub people: PeopleService,
-    pub(crate) clock: Arc<dyn Clock>,
     /// What reports are verified by; a provider without a key is not believed.
     pub keys: Keys,
     /// Where their certificates are had from.
@@ -164,7 +159,7 @@ impl FeedbackService {
         header: &'a dyn Fn(&str) -> Option<&'a str>,
         body: &'a [u8],
     ) -> Result<Reports, Error> {
-        let at = self.clock.now();
+        let at = self.context.clock.now();
         let posted = |certificate| Posted {
             header,
             body,
@@ -230,7 +225,7 @@ impl FeedbackService {
         let mark = (key(provider, "token", &once.token), once.with.clone());
         // To the second before which it is refused as too old, and a margin.
         let until = once.until + TimeDelta::minutes(10);
-        let bound = self.sightings.sight(&[mark], now, until).await?;
+        let bound = self.context.store.sight(&[mark], now, until).await?;
         if bound.iter().all(|with| *with == once.with) {
             return Ok(());
         }
@@ -262,7 +257,7 @@ impl FeedbackService {
             (row.id.clone(), Feedback { news, at })
         });
         let noted: Vec<_> = noted.collect();
-        self.feedbacks.note_feedback(&noted).await?;
+        self.context.store.note_feedback(&noted).await?;
         for (report, _) in &found {
             if report.news == ReportKind::Refused {
                 let why = report.detail.as_deref().unwrap_or("no reason");
@@ -278,14 +273,17 @@ impl FeedbackService {
         let bad = self
             .to_suppress(provider, &current, &people, now, &mut taken)
             .await?;
-        self.suppressions.suppress(&bad).await?;
+        self.context.store.suppress(&bad).await?;
         taken.suppressed = bad.len() as u64;
 
         let seen = unseen
             .iter()
             .map(|report| (key(provider, "event", &report.id), SEEN.to_owned()));
         let seen: Vec<_> = seen.collect();
-        self.sightings.sight(&seen, now, now + REMEMBERED).await?;
+        self.context
+            .store
+            .sight(&seen, now, now + REMEMBERED)
+            .await?;
         Ok(taken)
     }
 
@@ -301,7 +299,7 @@ impl FeedbackService {
             .iter()
             .map(|report| key(provider, "event", &report.id))
             .collect();
-        let seen = self.sightings.sighted(&keys, now).await?;
+        let seen = self.context.store.sighted(&keys, now).await?;
         let mut here = HashSet::new();
         let unseen: Vec<&Report> = reports
             .iter()
@@ -345,7 +343,11 @@ impl FeedbackService {
     async fn found(&self, which: &DeliveryFilter<'_>) -> Result<Vec<Delivery>, Error> {
         match which {
             DeliveryFilter::Tags([]) | DeliveryFilter::ProviderIds([]) => Ok(Vec::new()),
-            which => Ok(self.deliveries.find_deliveries(which, usize::MAX).await?),
+            which => Ok(self
+                .context
+                .store
+                .find_deliveries(which, usize::MAX)
+                .await?),
         }
     }
 
@@ -372,7 +374,7 @@ impl FeedbackService {
             .filter_map(|(_, row)| address_of(row))
             .collect();
         let addresses: Vec<Address> = addresses.into_iter().collect();
-        let lifts = self.suppressions.lifts(&addresses).await?;
+        let lifts = self.context.store.lifts(&addresses).await?;
         let lifts: HashMap<Address, Option<DateTime<Utc>>> =
             addresses.into_iter().zip(lifts).collect();
         let is_current = |(report, row): &(&Report, &Delivery)| {
@@ -438,7 +440,7 @@ impl FeedbackService {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = self.directory.users(&ids).await?.into_iter().flatten();
+        let found = self.context.store.users(&ids).await?.into_iter().flatten();
         Ok(found.map(|user| (user.id.clone(), user)).collect())
     }
 
@@ -452,13 +454,13 @@ impl FeedbackService {
         now: DateTime<Utc>,
     ) -> Result<u64, Error> {
         let theirs = DeliveryFilter::User(&row.user);
-        let latest = self.deliveries.find_deliveries(&theirs, LATEST).await?;
+        let latest = self.context.store.find_deliveries(&theirs, LATEST).await?;
         let delivered = latest.iter().filter_map(|row| row.feedback);
         let delivered = delivered.filter(|heard| heard.news == ReportKind::Delivered);
         let delivered = delivered.map(|heard| heard.at + TimeDelta::milliseconds(1));
         let since = delivered.fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
         let at = whole_millis(report.at);
-        let noted = self.suppressions.soft_bounce(address, &row.id, at, since);
+        let noted = self.context.store.soft_bounce(address, &row.id, at, since);
         Ok(noted.await?)
     }
 }

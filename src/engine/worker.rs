@@ -20,9 +20,10 @@ use super::delivery::{GateState, Step};
 use super::digest::Digests;
 use super::fanout::Fanouts;
 use super::{Result, Watcher};
+use crate::context::Context;
 use crate::domain::Lease;
 use crate::domain::lease::{DIGEST_SCAN, TICK};
-use crate::store::{Deliveries, Journal, Leases, Waits};
+use crate::store::Waits;
 use crate::wire::digest::{Ended, Report};
 use crate::wire::round::Round;
 
@@ -36,9 +37,7 @@ pub struct Worker {
     pub cleaner: Cleaner,
     /// Mails digests that are due; its sender mails all that waits.
     pub digests: Digests,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) leases: Arc<dyn Leases>,
+    pub(crate) context: Arc<Context>,
     /// How long long audiences that keep coming wait for company at most (`fanout.linger`).
     pub linger: TimeDelta,
     /// How long a part rests that found nothing to do (`worker.idle`).
@@ -153,17 +152,17 @@ impl Worker {
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Watcher,
     ) -> Result<Option<Report>> {
-        let now = self.digests.clock.now();
+        let now = self.digests.context.clock.now();
         let tick = now.duration_trunc(TICK).unwrap_or(now);
         // A clock that was put back begins a tick anew.
         if *scanned == Some(tick) {
             return Ok(None);
         }
         let lease = Lease {
-            owner: self.fanouts.owner.clone(),
+            owner: self.fanouts.context.owner.clone(),
             until: tick + TICK,
         };
-        let report = if self.leases.lease(DIGEST_SCAN, &lease, now).await? {
+        let report = if self.context.store.lease(DIGEST_SCAN, &lease, now).await? {
             Some(self.digests.tick(progress).await?)
         } else {
             None
@@ -212,9 +211,9 @@ impl Worker {
 
     /// Gives up all leases, so that others can go on at once.
     pub async fn release(&self) -> Result<()> {
-        let owner = &self.fanouts.owner;
-        self.journal.release_fanouts(owner).await?;
-        self.deliveries.release(&Waits::Held(owner)).await?;
-        Ok(self.leases.unlease(DIGEST_SCAN, owner).await?)
+        let owner = &self.fanouts.context.owner;
+        self.context.store.release_fanouts(owner).await?;
+        self.context.store.release(&Waits::Held(owner)).await?;
+        Ok(self.context.store.unlease(DIGEST_SCAN, owner).await?)
     }
 }

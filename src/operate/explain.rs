@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
 use crate::domain::digest_row::tried_again;
 use crate::domain::user::Extent;
 use crate::domain::{
     Brands, Cadence, Delivery, DeliveryId, DeliveryState, Event, EventType, Id, Mutes, ObjectKey,
-    Occasion, Policies, Position, Route, Schedule, StackId, User, UserId,
+    Occasion, Position, Route, Schedule, StackId, User, UserId,
 };
 use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
@@ -27,9 +27,7 @@ use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::eligibility::mutes;
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::store::{
-    Deliveries, DeliveryFilter, Directory, Journal, Notes, People, Stacks, Suppressions,
-};
+use crate::store::{DeliveryFilter, People};
 use crate::wire::explanation::{
     BrandView, By, DigestView, Explanation, Fate, InBatch, InDelivery, LeftOut, LocaleView, Place,
     Why,
@@ -41,21 +39,14 @@ use gathered::Batches;
 
 /// Tells operators what a person gets, and why.
 pub struct Explain {
-    pub(crate) stacks: Arc<dyn Stacks>,
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
     /// Shows the batches that events are in.
     pub batches: BatchService,
-    pub(crate) suppressions: Arc<dyn Suppressions>,
-    pub(crate) policies: Arc<Policies>,
     /// Knows in which words mails are.
     pub compose: Compose,
     /// The brands there are.
     pub brands: Brands,
-    pub(crate) clock: Arc<dyn Clock>,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
     /// Says what digests leave out as it was seen in the feed.
@@ -130,13 +121,13 @@ impl Explain {
     fn turned_off(&self, user: &User) -> Vec<EventType> {
         let chosen = user.types.iter();
         let off = chosen.filter(|(_, chosen)| chosen.route == Route::Never);
-        let off = off.filter(|(kind, _)| !self.policies.is_mandatory(kind));
+        let off = off.filter(|(kind, _)| !self.context.policies.is_mandatory(kind));
         off.map(|(kind, _)| kind.clone()).collect()
     }
 
     /// Explains one person, newest event first; `only` narrows it to one object or position.
     pub async fn user(&self, user: &UserId, only: Option<&str>) -> Result<Explanation> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let reach = self.owed.days_read(now);
         let old = self.owed.look(&reach).await?;
         let mut expired = old.expired.clone();
@@ -146,19 +137,25 @@ impl Explain {
         let days = old.with_blocked().map(|old| old.day);
         let window = reach.window.with(days.chain(expired));
         let mut found = self
-            .stacks
+            .context
+            .store
             .windows(window, People::Each(std::slice::from_ref(user)))
             .await?;
         let record = self
-            .directory
+            .context
+            .store
             .users(std::slice::from_ref(user))
             .await?
             .pop()
             .flatten();
-        let start = starts::of(&*self.notes, user, record.as_ref()).await?;
+        let start = starts::of(&*self.context.store, user, record.as_ref()).await?;
         found.iter_mut().for_each(|person| person.begin_at(start));
         let theirs = DeliveryFilter::User(user);
-        let mut deliveries = self.deliveries.find_deliveries(&theirs, A_PERSONS).await?;
+        let mut deliveries = self
+            .context
+            .store
+            .find_deliveries(&theirs, A_PERSONS)
+            .await?;
         deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
         let theirs = BatchFilter {
             user: Some(user.clone()),
@@ -170,19 +167,19 @@ impl Explain {
         catalog.load(batches.kept().iter()).await?;
         let is_seen = self.skip_seen.of(user).await?;
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
-        let suppressed = Suppressed::among(&*self.suppressions, &record).await?;
+        let suppressed = Suppressed::among(&*self.context.store, &record).await?;
         let digests = record.as_ref();
         let digests = digests.and_then(|user| suppressed.digests(user, &self.schedule));
         let blocks = |kind: &EventType| {
             record.as_ref().is_some_and(|user| {
                 let (schedule, wish) = user.digests(&self.schedule);
-                schedule.cadence != Cadence::Never && wish.admits(kind, &self.policies)
+                schedule.cadence != Cadence::Never && wish.admits(kind, &self.context.policies)
             })
         };
         let gets_in_digests = |kind: &EventType| {
             digests
                 .as_ref()
-                .is_some_and(|(_, extent)| extent.admits(kind, &self.policies))
+                .is_some_and(|(_, extent)| extent.admits(kind, &self.context.policies))
         };
         let nothing = Mutes::default();
         let theirs = record.as_ref().map_or(&nothing, |user| &user.mutes);
@@ -196,7 +193,7 @@ impl Explain {
                         .map(|(_, event)| event),
                 )
                 .await?;
-            let journal = &*self.journal;
+            let journal = &*self.context.store;
             let muted = mutes::places(person, theirs, &mut catalog, journal).await?;
             let aside = |place: Position, then| match muted.get(&place) {
                 Some(since) if *since <= then => Some(LeftOut::Muted),
@@ -207,7 +204,7 @@ impl Explain {
                 catalog.is_retracted(event) || aside(place, now).is_some()
             });
             let pending = match &record {
-                Some(user) => wanted(&standing, user, &self.policies),
+                Some(user) => wanted(&standing, user, &self.context.policies),
                 None => standing.pending(),
             };
             let pending: Vec<Position> = pending.iter().map(|pending| pending.position).collect();
@@ -215,7 +212,7 @@ impl Explain {
                 &deliveries,
                 person,
                 record.as_ref(),
-                &self.policies,
+                &self.context.policies,
                 self.caps,
                 &catalog,
                 aside,
@@ -228,12 +225,12 @@ impl Explain {
                 for (position, event) in stack.events() {
                     let at = event.at(stack.id.day);
                     let object = catalog.record(event);
-                    let wanted = record
-                        .as_ref()
-                        .is_none_or(|user| user.wants_in_digest(&event.t, || at, &self.policies));
+                    let wanted = record.as_ref().is_none_or(|user| {
+                        user.wants_in_digest(&event.t, || at, &self.context.policies)
+                    });
                     let alone = match &record {
-                        Some(user) => user.route(&event.t, at, &self.policies),
-                        None => self.policies.of(&event.t).route,
+                        Some(user) => user.route(&event.t, at, &self.context.policies),
+                        None => self.context.policies.of(&event.t).route,
                     };
                     let alone = alone.is_mailed_alone();
                     let applies = catalog.applies(event).is_some();
@@ -299,7 +296,7 @@ impl Explain {
                         (Why::Covered, _) => mails.by(stack, position),
                         (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
                             batches.mail(batch).map(|row| {
-                                let (user, policies) = (record.as_ref(), &self.policies);
+                                let (user, policies) = (record.as_ref(), &self.context.policies);
                                 let muted = |event: &Event| {
                                     mutes::since(theirs, event, event.i?.time(), &catalog)
                                 };
@@ -328,8 +325,8 @@ impl Explain {
                         title,
                         at,
                         why,
-                        mandatory: self.policies.is_mandatory(&event.t),
-                        in_feed: self.policies.of(&event.t).feed,
+                        mandatory: self.context.policies.is_mandatory(&event.t),
+                        in_feed: self.context.policies.of(&event.t).feed,
                         batch: holding.map(|batch| InBatch {
                             id: batch.id,
                             closes_at: held.get(&batch.id).copied().unwrap_or(batch.closes_at),
@@ -346,6 +343,7 @@ impl Explain {
         deliveries.truncate(SHOWN);
         let is_object = |fate: &Fate, only: &str| {
             let model = self
+                .context
                 .policies
                 .of(&EventType::stored(&fate.kind))
                 .model
@@ -364,7 +362,7 @@ impl Explain {
             None => Some("there is no record of them".to_owned()),
             Some(user) => {
                 let obliged = suppressed.extent(user) == Ok(Extent::Mandatory)
-                    && self.policies.always_mailed().next().is_some();
+                    && self.context.policies.always_mailed().next().is_some();
                 let but = if obliged { BUT_MANDATORY } else { "" };
                 let why = suppressed.mailable(user).err();
                 why.map(|why| format!("they are {}{but}", why.as_str()))
@@ -380,7 +378,7 @@ impl Explain {
                     (Some(_), Some((schedule, _))) => schedule,
                     _ => &schedule,
                 };
-                let next = due::next(&*self.deliveries, user, by, oldest, now);
+                let next = due::next(&*self.context.store, user, by, oldest, now);
                 Some(DigestView {
                     tz: schedule.tz,
                     next_due: next.await?,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::context::Context;
 use crate::domain::{BrandName, FanoutState, Pause};
 use crate::email::Mailer;
 use crate::engine::batches::BatchService;
@@ -18,7 +19,7 @@ use crate::engine::delivery::Compose;
 use crate::engine::digest::{Digests, Effect, Request};
 use crate::engine::{Result, Watcher};
 use crate::render::report::{OfBatches, Rehearsed, Sizes};
-use crate::store::{Counted, Diagnostics, Feedbacks, Notes};
+use crate::store::Counted;
 use crate::wire::digest::{BatchesAhead, Report};
 
 mod ahead;
@@ -48,9 +49,7 @@ pub struct Rehearsal {
     /// Renders the mails that are looked at.
     pub compose: Compose,
     pub(crate) mailer: Arc<dyn Mailer>,
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) feedbacks: Arc<dyn Feedbacks>,
-    pub(crate) diagnostics: Arc<dyn Diagnostics>,
+    pub(crate) context: Arc<Context>,
     /// Whom mails come from, masked.
     pub from: String,
     /// The same of mails of brands.
@@ -70,7 +69,9 @@ impl Rehearsal {
         request: &Request,
         progress: &dyn Watcher,
     ) -> Result<(Report, Rehearsed)> {
-        let at = request.at.unwrap_or_else(|| self.digests.clock.now());
+        let at = request
+            .at
+            .unwrap_or_else(|| self.digests.context.clock.now());
         let request = Request {
             at: Some(at),
             ..request.clone()
@@ -85,7 +86,7 @@ impl Rehearsal {
             self.look_ahead(&request, &mut report, onlooker, progress)
                 .await?;
         }
-        let counted = self.feedbacks.settled_since(at - LOOK_BACK).await?;
+        let counted = self.context.store.settled_since(at - LOOK_BACK).await?;
         let mails = report.due - report.busy - report.no_brand;
         let sizes = stage.sizes(mails);
         let batches = report.batches.as_ref();
@@ -118,7 +119,11 @@ impl Rehearsal {
     pub async fn count(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
         let request = Request {
             effect: Effect::Rehearse,
-            at: Some(request.at.unwrap_or_else(|| self.digests.clock.now())),
+            at: Some(
+                request
+                    .at
+                    .unwrap_or_else(|| self.digests.context.clock.now()),
+            ),
             ..request.clone()
         };
         let mut report = self.digests.run(&request, progress).await?;
@@ -159,12 +164,12 @@ impl Rehearsal {
         sizes: &Sizes,
         batches: Option<&OfBatches>,
     ) -> Result<Vec<String>> {
-        let pause = Pause::standing(&*self.notes).await?;
+        let pause = Pause::standing(&*self.context.store).await?;
         let pending = Counted::Fanouts(FanoutState::Pending);
-        let accepted = self.diagnostics.count(&[pending]).await?.iter().sum();
+        let accepted = self.context.store.count(&[pending]).await?.iter().sum();
         let over = sizes.over + batches.map_or(0, |of| of.sizes.over);
         let mut warnings = tell::warnings(report, over, pause.as_ref(), accepted);
-        warnings.extend(report.not_known.warnings(&self.digests.policies));
+        warnings.extend(report.not_known.warnings(&self.digests.context.policies));
         warnings.extend(failures);
         warnings.extend(report.other_locales());
         warnings.extend(report.untranslated());

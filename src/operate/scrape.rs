@@ -11,12 +11,12 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::Mutex;
 
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::Pause;
 use crate::engine::Result;
 use crate::engine::digest::owed::OwedDays;
 use crate::metrics::{Gauges, Known, Metrics, Pile};
-use crate::store::{self, Diagnostics, Notes, Outstanding};
+use crate::store::{self, Outstanding};
 
 /// For how long an answer of the store is told again.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
@@ -60,10 +60,8 @@ struct Said {
 #[derive(Clone)]
 pub struct Scrape {
     pub(crate) metrics: Metrics,
-    pub(crate) diagnostics: Arc<dyn Diagnostics>,
-    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) context: Arc<Context>,
     pub(crate) owed: OwedDays,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) lately: Arc<Lately>,
 }
 
@@ -94,7 +92,7 @@ impl Scrape {
         }
         let in_time = tokio::time::timeout(PATIENCE, asking.lock()).await.is_ok();
         let Heard { said, answered } = *self.heard();
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let lately = |said: Said| (now - said.at).abs() < LATELY;
         let up = answered && (in_time || said.is_some_and(lately));
         let known = said.map(|said| said.known(now));
@@ -108,20 +106,20 @@ impl Scrape {
 
     /// Whether the store was asked just now. A clock that was put back makes no answer fresh.
     fn is_fresh(&self) -> bool {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let said = self.heard().said;
         said.is_some_and(|said| (now - said.at).abs() < FRESH)
     }
 
     /// Asks the store, and keeps what it says.
     async fn ask(&self) -> Result<()> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let days = self.owed.days_read(now);
         let paused = async {
-            let pause = Pause::standing(&*self.notes).await;
+            let pause = Pause::standing(&*self.context.store).await;
             pause.map(|pause| pause.is_some())
         };
-        let outstanding = async { Ok(self.diagnostics.outstanding(now, MOST).await?) };
+        let outstanding = async { Ok(self.context.store.outstanding(now, MOST).await?) };
         let owed = async { Ok(self.owed.look(&days).await?) };
         let told = async { Ok(self.owed.told().await?) };
         let (outstanding, owed, told, paused) =
@@ -129,7 +127,7 @@ impl Scrape {
         let expired = told.given_up.values().map(|owed| owed.events).sum::<u64>();
         let expired_blocked = told.given_up_blocked.events;
         let said = Said {
-            at: self.clock.now(),
+            at: self.context.clock.now(),
             outstanding,
             owed: owed.older.first().map(|old| old.day.start()),
             owed_events: told.owed.map_or(0, |look| look.owed.events),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::{
     BatchState, Day, Delivery, DeliveryState, FanoutState, Occasion, Reason, Window,
 };
@@ -18,7 +18,7 @@ use crate::engine::directory::unknown::Known;
 use crate::engine::directory::unreadable;
 use crate::engine::feedback::silence::unreported;
 use crate::engine::worker::activity::Activity;
-use crate::store::{Counted, DeliveryFilter, Store};
+use crate::store::{Counted, DeliveryFilter};
 use crate::wire::status::{Backlog, BatchCounts, DayView, Latency, Status};
 
 /// Of how long ago the mails are whose reports are counted.
@@ -36,8 +36,7 @@ const RECENT: (TimeDelta, usize) = (TimeDelta::days(1), 200);
 
 /// Looks at everything that an operator looks at first.
 pub struct StatusService {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) context: Arc<Context>,
     pub(crate) deliveries: DeliveryService,
     pub(crate) owed: OwedDays,
     pub(crate) known: Known,
@@ -54,13 +53,13 @@ impl StatusService {
     /// How many accepted events are not fanned out yet.
     pub async fn not_fanned_out(&self) -> Result<u64> {
         let pending = [Counted::Fanouts(FanoutState::Pending)];
-        Ok(self.store.count(&pending).await?.iter().sum())
+        Ok(self.context.store.count(&pending).await?.iter().sum())
     }
 
     async fn latency(&self, now: DateTime<Utc>) -> Result<Option<Latency>> {
         let (age, most) = RECENT;
         let sent = DeliveryFilter::StateSince(DeliveryState::Sent, now - age);
-        let rows = self.store.find_deliveries(&sent, most).await?;
+        let rows = self.context.store.find_deliveries(&sent, most).await?;
         // A row with a reason was settled by hand, and says nothing about the provider.
         let rows = rows.iter().filter(|row| row.reason.is_none());
         let took = rows.filter_map(|row| Some((row.settled? - row.tried?).num_milliseconds()));
@@ -76,7 +75,7 @@ impl StatusService {
 
     /// All of it, as it is now.
     pub async fn now(&self) -> Result<Status> {
-        let (store, now) = (&self.store, self.clock.now());
+        let (store, now) = (&self.context.store, self.context.clock.now());
         let window = Window::ending(Day::of(now), self.window_back);
         let unknown = Only {
             state: Some(DeliveryState::Unknown),

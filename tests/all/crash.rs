@@ -11,14 +11,14 @@
 
 use std::sync::Arc;
 
-use tidings::clock::{Ids, SystemClock};
+use tidings::clock::SystemClock;
 use tidings::domain::{Audience, DeliveryState, FanoutState, ObjectId};
 use tidings::engine::crash::POINTS;
 use tidings::engine::ingest::notify::{self, Notify};
 
 use crate::mail::provider::{Dialect, Next};
 use crate::support::town::on_both_stores;
-use crate::support::{Fresh, Shorthand, kind, user};
+use crate::support::{Fresh, Shorthand, context, kind, user};
 
 mod dice;
 mod moved;
@@ -85,13 +85,10 @@ async fn killed_after_an_event_was_accepted_it_reaches_everybody(fresh: Fresh) {
         at: None,
     };
     let notify = Notify {
-        journal: fresh.handle(),
-        clock: Arc::new(SystemClock),
-        ids: Arc::new(Ids::random()),
+        context: context(fresh.handle(), Arc::new(SystemClock), "test"),
         joint: Arc::default(),
         window_back: 0,
         brands: Default::default(),
-        policies: Default::default(),
     };
     let receipt = notify.accept(vec![again]).await.unwrap().remove(0);
     let fanout = fresh.fanout(receipt.id).await.unwrap().unwrap();

@@ -25,7 +25,7 @@ async fn a_cleaner_goes_on_while_there_is_more_of_audiences_that_were_never_acce
         store.write_all("audiences", parts.collect()).await;
         let keep = TimeDelta::days(14);
         let clock = Arc::new(ManualClock::at(noon()));
-        let cleaner = Cleaner::new(store.handle(), clock, keep, keep);
+        let cleaner = Cleaner::new(context(store.handle(), clock, "test"), keep, keep);
 
         for _ in 0..2 {
             cleaner.step().await.unwrap();

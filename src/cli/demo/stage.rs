@@ -89,7 +89,11 @@ impl<'a> Stage<'a> {
 
     /// What goes on once the story is told.
     pub(super) fn leave(self) -> (Config, Arc<dyn Store>, Arc<Post>) {
-        (Config::clone(&self.app.config), self.app.store, self.post)
+        (
+            Config::clone(&self.app.config),
+            self.app.context.store.clone(),
+            self.post,
+        )
     }
 
     /// A chapter begins.

@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::{Invalid, KeyName, KeyRecord, Scope, Secret};
 use crate::engine::Result;
 use crate::store::{Error, Notes};
@@ -30,8 +30,7 @@ const RANDOM: usize = 43;
 
 /// Creates, lists and revokes server keys.
 pub struct ServerKeys {
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) context: Arc<Context>,
 }
 
 impl ServerKeys {
@@ -41,15 +40,20 @@ impl ServerKeys {
         let record = KeyRecord {
             hash: hex::encode(hash(key.expose().as_bytes())),
             scope,
-            created: self.clock.now(),
+            created: self.context.clock.now(),
         };
         let text = serde_json::to_string(&record).expect("text and a time are always JSON");
         let note = note(name);
-        if self.notes.swap_note(&note, None, Some(&text)).await? {
+        if self
+            .context
+            .store
+            .swap_note(&note, None, Some(&text))
+            .await?
+        {
             return Ok(key);
         }
         // An answer that was lost looks like a name that is taken.
-        match self.notes.note(&note).await? {
+        match self.context.store.note(&note).await? {
             Some(stands) if stands == text => Ok(key),
             _ => Err(Invalid::new(
                 "key name",
@@ -67,7 +71,7 @@ impl ServerKeys {
             scope: record.scope,
             created: record.created,
         };
-        let read = read(&*self.notes).await?;
+        let read = read(&*self.context.store).await?;
         read.into_iter().map(|kept| Ok(view(kept?))).collect()
     }
 
@@ -76,9 +80,12 @@ impl ServerKeys {
         let note = note(name);
         let mut was_there = false;
         // Again where it was made anew in between.
-        while let Some(stands) = self.notes.note(&note).await? {
+        while let Some(stands) = self.context.store.note(&note).await? {
             was_there = true;
-            self.notes.swap_note(&note, Some(&stands), None).await?;
+            self.context
+                .store
+                .swap_note(&note, Some(&stands), None)
+                .await?;
         }
         Ok(was_there)
     }

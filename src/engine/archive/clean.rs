@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::engine::Result;
-use crate::store::{Forgettable, Retention};
+use crate::store::Forgettable;
 use crate::wire::round::Forgotten;
 
 /// How many of each are removed in one step.
@@ -27,8 +27,7 @@ const REST: TimeDelta = TimeDelta::hours(1);
 
 /// Removes what was settled longer ago than `keep`, a little a step.
 pub struct Cleaner {
-    pub(crate) retention: Arc<dyn Retention>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) context: Arc<Context>,
     /// How long settled deliveries and batches are remembered (`delivery.keep`).
     pub keep: TimeDelta,
     /// How long an event may be owed to somebody (`digest.max_age`).
@@ -39,15 +38,9 @@ pub struct Cleaner {
 
 impl Cleaner {
     /// A cleaner that does not rest yet: its first step looks for work at once.
-    pub fn new(
-        retention: Arc<dyn Retention>,
-        clock: Arc<dyn Clock>,
-        keep: TimeDelta,
-        max_age: TimeDelta,
-    ) -> Self {
+    pub fn new(context: Arc<Context>, keep: TimeDelta, max_age: TimeDelta) -> Self {
         Self {
-            retention,
-            clock,
+            context,
             keep,
             max_age,
             rests: Mutex::default(),
@@ -56,7 +49,7 @@ impl Cleaner {
 
     /// Forgets a little of what is old enough, unless it rests.
     pub async fn step(&self) -> Result<Forgotten> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let rests = *self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         if rests.is_some_and(|until| now < until) {
             return Ok(Forgotten::default());
@@ -68,7 +61,7 @@ impl Cleaner {
             } else {
                 STEP
             };
-            self.retention.forget(what, before, limit)
+            self.context.store.forget(what, before, limit)
         };
         let forgotten = Forgotten {
             deliveries: forget(Forgettable::Deliveries, before).await?,

@@ -24,14 +24,14 @@ impl Archive {
         work: impl Future<Output = Result<T>> + Unpin,
     ) -> Result<Option<T>> {
         let name = name(day);
-        if !self.take(&name, self.clock.now()).await? {
+        if !self.take(&name, self.context.clock.now()).await? {
             return Ok(None);
         }
         let done = match select(work, pin!(self.keep(&name, day))).await {
             Either::Left((done, _)) => done,
             Either::Right((lost, _)) => Err(lost),
         };
-        let given_up = self.leases.unlease(&name, &self.owner).await;
+        let given_up = self.context.store.unlease(&name, &self.context.owner).await;
         let done = done?;
         given_up?;
         Ok(Some(done))
@@ -42,7 +42,7 @@ impl Archive {
         let third = (LEASE / 3).to_std().unwrap_or_default();
         loop {
             tokio::time::sleep(third).await;
-            match self.take(name, self.clock.now()).await {
+            match self.take(name, self.context.clock.now()).await {
                 Ok(true) => {}
                 Ok(false) => return lost(day),
                 Err(error) => return error,
@@ -52,7 +52,7 @@ impl Archive {
 
     /// Whoever was suspended finds out here that somebody else has the day.
     pub(super) async fn still_ours(&self, day: Day) -> Result<()> {
-        if self.take(&name(day), self.clock.now()).await? {
+        if self.take(&name(day), self.context.clock.now()).await? {
             Ok(())
         } else {
             Err(lost(day))
@@ -62,15 +62,15 @@ impl Archive {
     /// The moment at which a lease that is held now ends at the latest, unless its owner extends
     /// it.
     pub(super) fn free_at(&self) -> DateTime<Utc> {
-        self.clock.now() + LEASE
+        self.context.clock.now() + LEASE
     }
 
     async fn take(&self, name: &str, now: DateTime<Utc>) -> Result<bool> {
         let lease = Lease {
-            owner: self.owner.clone(),
+            owner: self.context.owner.clone(),
             until: now + LEASE,
         };
-        Ok(self.leases.lease(name, &lease, now).await?)
+        Ok(self.context.store.lease(name, &lease, now).await?)
     }
 }
 

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::QuietHours;
-use crate::clock::{Clock, Ids};
+use crate::context::Context;
 use crate::domain::batch::{Accumulator, AccumulatorId, TakenOut};
 use crate::domain::fanout::check_objects;
 use crate::domain::{Batch, BatchState, DeliveryId, Event, EventType, Id, ObjectId};
 use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::{Error, Result};
-use crate::store::{AccumulatorFilter, BatchFilter, Batches, Deliveries};
+use crate::store::{AccumulatorFilter, BatchFilter};
 use crate::wire::batch::BatchView;
 
 /// Accumulators changed at once.
@@ -22,18 +22,12 @@ const AT_ONCE: usize = 500;
 
 /// Looks into batches for people and applications, and changes open ones.
 pub struct BatchService {
-    /// Where batches are kept.
-    pub batches: Arc<dyn Batches>,
-    /// The ledger.
-    pub deliveries: Arc<dyn Deliveries>,
+    /// The store, the clock and what else all use cases share.
+    pub context: Arc<Context>,
     /// Where titles are looked up.
     pub catalog: CatalogSource,
     /// Says whose batches wait.
     pub quiet: QuietHours,
-    /// The time; tests turn it.
-    pub clock: Arc<dyn Clock>,
-    /// Makes new ids.
-    pub ids: Arc<Ids>,
 }
 
 /// How an open batch is ended by hand.
@@ -53,7 +47,11 @@ impl BatchService {
         before: Option<Id>,
         limit: usize,
     ) -> Result<Vec<Batch>> {
-        Ok(self.batches.find_batches(filter, before, limit).await?)
+        Ok(self
+            .context
+            .store
+            .find_batches(filter, before, limit)
+            .await?)
     }
 
     /// One batch, whether open, ended or filed; `None` if there is none of this id.
@@ -64,7 +62,7 @@ impl BatchService {
                 return Ok(Some(batch));
             }
         }
-        Ok(self.batches.filed(&[id]).await?.pop().flatten())
+        Ok(self.context.store.filed(&[id]).await?.pop().flatten())
     }
 
     /// The same as people are shown them: with titles, and with what became of their mails.
@@ -74,8 +72,8 @@ impl BatchService {
         let kept: Vec<Event> = kept.map(Event::from).collect();
         catalog.load(kept.iter()).await?;
         let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
-        let mails = self.deliveries.deliveries(&ids).await?;
-        let held = self.quiet.held(&batches, self.clock.now()).await?;
+        let mails = self.context.store.deliveries(&ids).await?;
+        let held = self.quiet.held(&batches, self.context.clock.now()).await?;
         let pairs = batches.into_iter().zip(mails).zip(held);
         let title = |event: &Event| catalog.record(event)?.title.clone();
         Ok(pairs
@@ -92,19 +90,19 @@ impl BatchService {
     /// The accumulator on which this batch is open, or has just ended.
     async fn accumulator_of(&self, id: Id) -> Result<Option<Accumulator>> {
         let of = AccumulatorFilter::Of(id);
-        Ok(self.batches.find_accumulators(&of, 1).await?.pop())
+        Ok(self.context.store.find_accumulators(&of, 1).await?.pop())
     }
 
     /// Ends an open batch; nothing if there is none of that id. One that has ended is a conflict.
     pub async fn end(&self, id: Id, how: End) -> Result<Option<Batch>> {
         loop {
             let Some(mut accumulator) = self.accumulator_of(id).await? else {
-                return match self.batches.filed(&[id]).await?.pop().flatten() {
+                return match self.context.store.filed(&[id]).await?.pop().flatten() {
                     Some(batch) => Err(ended(id, batch.state)),
                     None => Ok(None),
                 };
             };
-            let now = self.clock.now();
+            let now = self.context.clock.now();
             let ended_so = match how {
                 End::Close => accumulator.close_now(id, now),
                 End::Cancel => accumulator.cancel(id, now),
@@ -120,9 +118,10 @@ impl BatchService {
                 .iter()
                 .find(|batch| batch.id == id)
                 .cloned();
-            let revision = self.ids.next(now);
+            let revision = self.context.ids.next(now);
             let put = self
-                .batches
+                .context
+                .store
                 .put_accumulators(std::slice::from_ref(&accumulator), revision);
             if put.await? == [true] {
                 return Ok(batch);
@@ -146,7 +145,11 @@ impl BatchService {
                 objects,
                 after: after.as_ref(),
             };
-            let found = self.batches.find_accumulators(&holding, AT_ONCE).await?;
+            let found = self
+                .context
+                .store
+                .find_accumulators(&holding, AT_ONCE)
+                .await?;
             let Some(last) = found.last() else {
                 return Ok(all);
             };
@@ -166,7 +169,7 @@ impl BatchService {
     ) -> Result<TakenOut> {
         let mut all = TakenOut::default();
         loop {
-            let now = self.clock.now();
+            let now = self.context.clock.now();
             let (mut outs, mut changed) = (Vec::new(), Vec::new());
             for mut accumulator in accumulators {
                 let out = accumulator.take_out(kind, objects, now, up_to);
@@ -179,8 +182,9 @@ impl BatchService {
                 return Ok(all);
             }
             let put = self
-                .batches
-                .put_accumulators(&changed, self.ids.next(now))
+                .context
+                .store
+                .put_accumulators(&changed, self.context.ids.next(now))
                 .await?;
             let mut lost: Vec<AccumulatorId> = Vec::new();
             for ((accumulator, out), put) in changed.into_iter().zip(outs).zip(put) {
@@ -194,7 +198,7 @@ impl BatchService {
             if lost.is_empty() {
                 return Ok(all);
             }
-            let again = self.batches.accumulators(&lost).await?;
+            let again = self.context.store.accumulators(&lost).await?;
             accumulators = again.into_iter().flatten().collect();
         }
     }

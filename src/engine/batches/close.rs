@@ -12,11 +12,11 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::QuietHours;
-use crate::clock::{Clock, Ids};
+use crate::context::Context;
 use crate::domain::batch::{Accumulator, AccumulatorId};
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion};
 use crate::engine::crash;
-use crate::store::{AccumulatorFilter, Batches, Deliveries, Result};
+use crate::store::{AccumulatorFilter, Result};
 use crate::wire::round::Closed;
 
 /// Accumulators looked at in one step.
@@ -24,18 +24,10 @@ const AT_ONCE: usize = 500;
 
 /// Ends batches that are due, files them and opens their deliveries. Any number may run at once.
 pub struct Closer {
-    /// Where batches are kept.
-    pub batches: Arc<dyn Batches>,
-    /// The ledger.
-    pub deliveries: Arc<dyn Deliveries>,
+    /// The store, the clock and what else all use cases share.
+    pub context: Arc<Context>,
     /// Says whose batches wait.
     pub quiet: QuietHours,
-    /// The time; tests turn it.
-    pub clock: Arc<dyn Clock>,
-    /// Makes new ids.
-    pub ids: Arc<Ids>,
-    /// This process, as leases on accumulators name it.
-    pub owner: String,
     /// How long others leave an accumulator alone whose batches are being filed (`fanout.lease`).
     pub lease: TimeDelta,
 }
@@ -43,28 +35,29 @@ pub struct Closer {
 impl Closer {
     /// Ends what is due, in the order in which it fell due; `None` if there was nothing.
     pub async fn step(&self) -> Result<Option<Closed>> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let due = AccumulatorFilter::Due(now);
-        let mut due = self.batches.find_accumulators(&due, AT_ONCE).await?;
+        let mut due = self.context.store.find_accumulators(&due, AT_ONCE).await?;
         if due.is_empty() {
             return Ok(None);
         }
         self.quiet.defer(&mut due, now).await?;
         let mut held = Vec::with_capacity(due.len());
         for mut accumulator in due {
-            accumulator.advance(now, || self.ids.next(now));
+            accumulator.advance(now, || self.context.ids.next(now));
             // One that is empty by now is removed, and where nothing is to be filed no lease is
             // needed.
             accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
-                owner: self.owner.clone(),
+                owner: self.context.owner.clone(),
                 until: now + self.lease,
             });
             held.push(accumulator);
         }
         crash::point("before-end");
         let put = self
-            .batches
-            .put_accumulators(&held, self.ids.next(now))
+            .context
+            .store
+            .put_accumulators(&held, self.context.ids.next(now))
             .await?;
         crash::point("after-end");
         let mut put = put.into_iter();
@@ -98,7 +91,7 @@ impl Closer {
         if ended.is_empty() {
             return Ok(Closed::default());
         }
-        let stands = self.batches.file_batches(&ended).await?;
+        let stands = self.context.store.file_batches(&ended).await?;
         crash::point("after-file");
         let (filed, others): (Vec<_>, Vec<_>) = ended
             .into_iter()
@@ -111,7 +104,7 @@ impl Closer {
             .flat_map(|accumulator| self.rows(accumulator, &ids, now))
             .collect();
         if !rows.is_empty() {
-            self.deliveries.open(&rows).await?;
+            self.context.store.open(&rows).await?;
         }
         crash::point("after-row");
         let closed = Closed {
@@ -147,7 +140,7 @@ impl Closer {
         let turn = accumulator.next_turn(now);
         let (id, user) = (DeliveryId::batch(batch), accumulator.id.user.clone());
         let occasion = Occasion::Batch { batch, turn };
-        Delivery::new(id, user, occasion, self.ids.next(now), now)
+        Delivery::new(id, user, occasion, self.context.ids.next(now), now)
     }
 
     /// Takes what was filed out of its accumulators, whatever else happened to them meanwhile.
@@ -192,7 +185,7 @@ impl Closer {
     /// what they have beyond that is to be mailed as well.
     async fn set_apart(&self, batches: Vec<Batch>, now: DateTime<Utc>) -> Result<()> {
         let ids: Vec<Id> = batches.iter().map(|batch| batch.id).collect();
-        let filed = self.batches.filed(&ids).await?;
+        let filed = self.context.store.filed(&ids).await?;
         let filed: Vec<Batch> = filed.into_iter().flatten().collect();
         // Whoever filed them may have died before their rows were opened, and their accumulators
         // will not know them any more.
@@ -203,7 +196,7 @@ impl Closer {
             |batch: &Batch| self.row(batch.id, &mut Accumulator::new(accumulator_of(batch)), now);
         let rows: Vec<Delivery> = closing.map(row).collect();
         if !rows.is_empty() {
-            self.deliveries.open(&rows).await?;
+            self.context.store.open(&rows).await?;
         }
         let mut accumulators: Vec<AccumulatorId> = filed.iter().map(accumulator_of).collect();
         accumulators.sort_unstable();
@@ -211,7 +204,7 @@ impl Closer {
         self.change(accumulators, now, |accumulator| {
             let mut changed = false;
             for batch in &filed {
-                if accumulator_of(batch) == accumulator.id && accumulator.set_apart(batch, self.ids.next(now), now) {
+                if accumulator_of(batch) == accumulator.id && accumulator.set_apart(batch, self.context.ids.next(now), now) {
                     tracing::warn!(batch = %batch.id, "it was filed with other events; the others get a mail of their own");
                     (accumulator.lease, changed) = (None, true);
                 }
@@ -229,15 +222,16 @@ impl Closer {
         mut change: impl FnMut(&mut Accumulator) -> bool + Send,
     ) -> Result<()> {
         while !ids.is_empty() {
-            let standing = self.batches.accumulators(&ids).await?;
+            let standing = self.context.store.accumulators(&ids).await?;
             let mut changed: Vec<Accumulator> = standing.into_iter().flatten().collect();
             changed.retain_mut(&mut change);
             if changed.is_empty() {
                 return Ok(());
             }
             let put = self
-                .batches
-                .put_accumulators(&changed, self.ids.next(now))
+                .context
+                .store
+                .put_accumulators(&changed, self.context.ids.next(now))
                 .await?;
             let lost = changed.into_iter().zip(put).filter(|(_, put)| !put);
             ids = lost.map(|(accumulator, _)| accumulator.id).collect();

@@ -107,7 +107,7 @@ impl Joiner {
                 .iter()
                 .map(|arrivals| arrivals.accumulator.clone())
                 .collect();
-            let standing = self.closer.batches.accumulators(&ids).await?;
+            let standing = self.closer.context.store.accumulators(&ids).await?;
             let open = |accumulator: &&Option<Accumulator>| {
                 accumulator
                     .as_ref()
@@ -115,14 +115,14 @@ impl Joiner {
             };
             let mostly_open = 2 * standing.iter().filter(open).count() >= standing.len();
             self.mostly_open.store(mostly_open, Ordering::Relaxed);
-            let at = self.closer.clock.now();
+            let at = self.closer.context.clock.now();
             let (mut changed, mut whose) = (Vec::new(), Vec::new());
             for (arrivals, accumulator) in left.into_iter().zip(standing) {
                 let mut accumulator =
                     accumulator.unwrap_or_else(|| Accumulator::new(arrivals.accumulator.clone()));
                 if self.fill(&mut accumulator, arrivals, at) > 0 {
                     if accumulator.ended.len() > MOST_ENDED {
-                        accumulator.advance(at, || self.closer.ids.next(at));
+                        accumulator.advance(at, || self.closer.context.ids.next(at));
                     }
                     changed.push(accumulator);
                     whose.push(arrivals);
@@ -133,8 +133,9 @@ impl Joiner {
             }
             let put = self
                 .closer
-                .batches
-                .put_accumulators(&changed, self.closer.ids.next(at))
+                .context
+                .store
+                .put_accumulators(&changed, self.closer.context.ids.next(at))
                 .await?;
             let full = changed.into_iter().zip(&put);
             let full =
@@ -155,7 +156,7 @@ impl Joiner {
         if !self.mostly_open.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let at = self.closer.clock.now();
+        let at = self.closer.context.clock.now();
         let (mut accumulators, mut additions) = (Vec::with_capacity(arrivals.len()), Vec::new());
         let mut same: Option<&Arrivals> = None;
         for arrivals in arrivals {
@@ -168,9 +169,10 @@ impl Joiner {
             }
             accumulators.push((arrivals.accumulator.clone(), additions.len() - 1));
         }
-        let revision = self.closer.ids.next(at);
+        let revision = self.closer.context.ids.next(at);
         self.closer
-            .batches
+            .context
+            .store
             .add_to_open(&accumulators, &additions, revision)
             .await
     }
@@ -178,7 +180,9 @@ impl Joiner {
     fn fill(&self, accumulator: &mut Accumulator, arrivals: &Arrivals, at: DateTime<Utc>) -> u64 {
         let joins = arrivals.joins.iter();
         joins
-            .map(|(items, policy)| accumulator.join(items, at, policy, || self.closer.ids.next(at)))
+            .map(|(items, policy)| {
+                accumulator.join(items, at, policy, || self.closer.context.ids.next(at))
+            })
             .sum()
     }
 }

@@ -10,27 +10,23 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 
+use crate::context::Context;
 use crate::domain::batch::Accumulator;
-use crate::domain::{Batch, BatchState, Policies, User, UserId};
-use crate::store::{Directory, Result};
+use crate::domain::{Batch, BatchState, User, UserId};
+use crate::store::Result;
 
 /// Knows whose batches wait until when.
 #[derive(Clone)]
 pub struct QuietHours {
-    directory: Arc<dyn Directory>,
-    policies: Arc<Policies>,
+    pub(crate) context: Arc<Context>,
     /// Of people who chose none.
     tz: Tz,
 }
 
 impl QuietHours {
-    /// Those of these people; the zone is that of whoever chose none.
-    pub fn new(directory: Arc<dyn Directory>, policies: Arc<Policies>, tz: Tz) -> Self {
-        Self {
-            directory,
-            policies,
-            tz,
-        }
+    /// The quiet hours of all users; `tz` is the zone of users who chose none.
+    pub fn new(context: Arc<Context>, tz: Tz) -> Self {
+        Self { context, tz }
     }
 
     /// Defers the batches that are due now and whose users have quiet hours.
@@ -75,7 +71,7 @@ impl QuietHours {
         // A waiting lead leaves at once, even if the rest is deferred.
         let kinds = batch.contents.items.iter().map(|item| &item.t);
         let at = batch.asks_quiet_hours_at(now);
-        let until = user.quiet_until(kinds, at, self.tz, &self.policies);
+        let until = user.quiet_until(kinds, at, self.tz, &self.context.policies);
         until.filter(|until| *until > now)
     }
 
@@ -84,7 +80,7 @@ impl QuietHours {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = self.directory.users(&ids).await?.into_iter().flatten();
+        let found = self.context.store.users(&ids).await?.into_iter().flatten();
         let quiet = found.filter(|user| user.quiet.is_some());
         Ok(quiet.map(|user| (user.id.clone(), user)).collect())
     }

@@ -118,11 +118,11 @@ impl Compose {
         let mut catalog = self.catalog.of_mails();
         let mut stacks = self.read(rows, spread, &mut catalog).await?;
         self.skip_seen.leave_out(&mut stacks).await?;
-        let people = self.directory.users(&users).await?;
+        let people = self.context.store.users(&users).await?;
         hide_earlier(&mut stacks, &people);
-        let (muting, journal) = (mutes::muting(&mut stacks, &people), &*self.journal);
+        let (muting, journal) = (mutes::muting(&mut stacks, &people), &*self.context.store);
         mutes::leave_out(muting, mutes::all, &mut catalog, journal).await?;
-        let suppressed = Suppressed::among(&*self.suppressions, people.iter().flatten()).await?;
+        let suppressed = Suppressed::among(&*self.context.store, people.iter().flatten()).await?;
         let allowed: Vec<_> = rows
             .iter()
             .zip(&people)
@@ -238,8 +238,8 @@ impl Compose {
         let events = shown.iter().flat_map(|(_, events)| events);
         let events: Vec<&Event> = events.copied().collect();
         let events = events.into_iter();
-        catalog.load_details(&*self.journal, events).await?;
-        Reasons::of(shown, catalog, &self.catalog, &*self.directory).await
+        catalog.load_details(&*self.context.store, events).await?;
+        Reasons::of(shown, catalog, &self.catalog, &*self.context.store).await
     }
 
     /// What stands on the stacks of each row's person, without what was taken back, in the order of
@@ -261,7 +261,11 @@ impl Compose {
                     Spread::Dense if users.is_sorted() => People::Between(&users),
                     Spread::Dense | Spread::Sparse => People::Each(&users),
                 };
-                self.stacks.windows(window, people).await?.into_iter()
+                self.context
+                    .store
+                    .windows(window, people)
+                    .await?
+                    .into_iter()
             }
             None => Vec::new().into_iter(),
         };
@@ -295,9 +299,11 @@ impl Compose {
         match &row.occasion {
             Occasion::Digest { .. } => {
                 let applies = |event: &Event| catalog.told(event);
-                assemble(wanted, &self.policies, self.caps, applies)
+                assemble(wanted, &self.context.policies, self.caps, applies)
             }
-            Occasion::Batch { batch, .. } => gathered.get(batch)?.content(&self.policies, catalog),
+            Occasion::Batch { batch, .. } => gathered
+                .get(batch)?
+                .content(&self.context.policies, catalog),
         }
     }
 
@@ -311,8 +317,8 @@ impl Compose {
     ) -> Vec<EventAt<'a>> {
         match tells {
             Tells::Wanted(extent) | Tells::Chosen(extent) => {
-                let wanted = wanted_by(row, stacks, user, &self.policies);
-                extent.narrow(wanted, &self.policies)
+                let wanted = wanted_by(row, stacks, user, &self.context.policies);
+                extent.narrow(wanted, &self.context.policies)
             }
             Tells::All => stacks.pending_within(&row.watermarks, row.marker, |_, _| true),
         }
@@ -332,8 +338,8 @@ impl Compose {
             let has_pages = self.links.public_url.is_some();
             has_pages.then(|| placeholders.of(place).to_owned())
         };
-        let stop = Stop::of_mail(content, occasion, &self.policies);
-        let mutes = Stop::of_subject(content, occasion, &self.policies);
+        let stop = Stop::of_mail(content, occasion, &self.context.policies);
+        let mutes = Stop::of_subject(content, occasion, &self.context.policies);
         let rendered = self.renderer.render(&render::Mail {
             user,
             content,
@@ -373,8 +379,8 @@ impl Compose {
             .map_err(|why| why.as_str().to_owned())?
             .clone();
         // Of the row's moment, so that the links are the same however often it is built.
-        let stop = Stop::of_mail(&told, &row.occasion, &self.policies);
-        let mute = Stop::of_subject(&told, &row.occasion, &self.policies);
+        let stop = Stop::of_mail(&told, &row.occasion, &self.context.policies);
+        let mute = Stop::of_subject(&told, &row.occasion, &self.context.policies);
         let (stop, mute) = (stop.as_ref(), mute.as_ref());
         let issued = user
             .start
@@ -383,7 +389,7 @@ impl Compose {
             let maker = maker.to(&to);
             maker.personal(&row.user, stop, mute, issued)
         });
-        let further = self.headers.of(row, &told, &self.policies);
+        let further = self.headers.of(row, &told, &self.context.policies);
         let locale = self.renderer.locale_of(user);
         let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz, locale);
         let content = match contents.rendered(&of, &told) {

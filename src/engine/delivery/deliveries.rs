@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::delivery::{Corrected, Correction, Reopening, Verdict};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, ReportKind, UserId};
 use crate::engine::{Error, Result};
-use crate::store::{Deliveries, DeliveryFilter, Diagnostics, Notes, Span, Waits};
+use crate::store::{DeliveryFilter, Span, Waits};
 use crate::wire::delivery::Retried;
 
 mod waiting;
@@ -20,10 +20,7 @@ pub(crate) use waiting::Wait;
 
 /// Shows the ledger, settles unknown deliveries, retries failed ones, and lets mails leave again.
 pub struct DeliveryService {
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) diagnostics: Arc<dyn Diagnostics>,
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) context: Arc<Context>,
 }
 
 /// Which deliveries.
@@ -103,7 +100,11 @@ impl DeliveryService {
     pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
         if let Some(user) = &only.user {
             let theirs = DeliveryFilter::User(user);
-            let mut rows = self.deliveries.find_deliveries(&theirs, A_PERSONS).await?;
+            let mut rows = self
+                .context
+                .store
+                .find_deliveries(&theirs, A_PERSONS)
+                .await?;
             rows.retain(|row| only.holds(row));
             rows.truncate(limit);
             return Ok(rows);
@@ -112,7 +113,7 @@ impl DeliveryService {
         for state in DeliveryState::ALL {
             if only.state.is_none_or(|only| only == state) {
                 let of = DeliveryFilter::StateWithin(state, only.span, only.feedback);
-                rows.extend(self.deliveries.find_deliveries(&of, limit).await?);
+                rows.extend(self.context.store.find_deliveries(&of, limit).await?);
             }
         }
         rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
@@ -122,14 +123,18 @@ impl DeliveryService {
 
     /// One delivery; `None` if there is none of this id.
     pub async fn get(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
-        let found = self.deliveries.deliveries(std::slice::from_ref(id)).await?;
+        let found = self
+            .context
+            .store
+            .deliveries(std::slice::from_ref(id))
+            .await?;
         Ok(found.into_iter().flatten().next())
     }
 
     /// The unknown deliveries that these are, newest first.
     pub async fn unknown(&self, which: &Unknown) -> Result<Vec<Delivery>> {
         let unknown = DeliveryFilter::State(DeliveryState::Unknown);
-        let mut rows = self.deliveries.find_deliveries(&unknown, ALL).await?;
+        let mut rows = self.context.store.find_deliveries(&unknown, ALL).await?;
         rows.retain(|row| which.holds(row));
         Ok(rows)
     }
@@ -137,10 +142,10 @@ impl DeliveryService {
     /// Ends them all: they were mailed, or were not. One that somebody else ends meanwhile is
     /// theirs.
     pub async fn settle_all(&self, rows: &[Delivery], verdict: Verdict) -> Result<Settled> {
-        let (now, mut settled) = (self.clock.now(), Settled::default());
+        let (now, mut settled) = (self.context.clock.now(), Settled::default());
         for rows in rows.chunks(AT_ONCE) {
             let judged: Vec<Correction> = rows.iter().map(|row| judge(&row.id, verdict)).collect();
-            for judged in self.deliveries.correct(now, &judged).await? {
+            for judged in self.context.store.correct(now, &judged).await? {
                 match judged {
                     Corrected::Done => settled.settled += 1,
                     Corrected::Busy => settled.busy += 1,
@@ -154,8 +159,12 @@ impl DeliveryService {
     /// Ends an unknown delivery: it was mailed, or it was not and its events go into a mail after
     /// all.
     pub async fn settle(&self, id: &DeliveryId, verdict: Verdict) -> Result<()> {
-        let now = self.clock.now();
-        let judged = self.deliveries.correct(now, &[judge(id, verdict)]).await?;
+        let now = self.context.clock.now();
+        let judged = self
+            .context
+            .store
+            .correct(now, &[judge(id, verdict)])
+            .await?;
         match judged.first() {
             Some(Corrected::Done) => Ok(()),
             Some(Corrected::Busy) => Err(Error::Conflict(format!(
@@ -178,7 +187,11 @@ impl DeliveryService {
     pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
         let reopening = |id: &DeliveryId| Correction::Reopen(Reopening::of(id.clone()));
         let asked: Vec<Correction> = ids.iter().map(reopening).collect();
-        let answers = self.deliveries.correct(self.clock.now(), &asked).await?;
+        let answers = self
+            .context
+            .store
+            .correct(self.context.clock.now(), &asked)
+            .await?;
         let mut retried = Retried::default();
         for (id, answer) in ids.iter().zip(answers) {
             match answer {
@@ -214,14 +227,14 @@ impl DeliveryService {
 
     /// Why no mail leaves, if none may.
     pub async fn pause(&self) -> Result<Option<Pause>> {
-        Pause::standing(self.notes.as_ref()).await
+        Pause::standing(self.context.store.as_ref()).await
     }
 
     /// Lets mails leave again, also those that were to wait; says what had stopped them.
     pub async fn resume(&self) -> Result<Option<Pause>> {
-        let now = self.clock.now();
-        let pause = Pause::lift(self.notes.as_ref(), now).await?;
-        self.deliveries.release(&Waits::PutOff(now)).await?;
+        let now = self.context.clock.now();
+        let pause = Pause::lift(self.context.store.as_ref(), now).await?;
+        self.context.store.release(&Waits::PutOff(now)).await?;
         Ok(pause)
     }
 }

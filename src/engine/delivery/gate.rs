@@ -16,11 +16,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
 
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::{BrandName, Lease, Pause, Sending};
 use crate::email::{Leave, Mailer, Standing};
 use crate::engine::Result;
-use crate::store::{Feedbacks, Leases, Notes};
 
 mod lately;
 mod pacer;
@@ -32,14 +31,11 @@ pub use pacer::{Pacer, Turn};
 /// Says whether a call may be made now.
 #[derive(Clone)]
 pub struct Gate {
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) leases: Arc<dyn Leases>,
-    pub(crate) feedbacks: Arc<dyn Feedbacks>,
+    pub(crate) context: Arc<Context>,
+    /// The name of this process at this account, under which it holds leases.
+    pub owner: String,
     /// The provider whose reports are expected, as a key verifies them.
     pub reporter: Option<&'static str>,
-    pub(crate) clock: Arc<dyn Clock>,
-    /// This process, as its leases name it.
-    pub owner: String,
     /// The limits: mails an hour, leases, and the shares that stop everything.
     pub settings: Sending,
     /// How the references of all calls begin that are made for this brand at the mailer's account.
@@ -149,7 +145,7 @@ impl Gate {
     pub async fn before_chunk(&self) -> Result<GateState> {
         match self.before_call().await? {
             GateState::Open => {
-                let paced = self.pacer.paced(self.clock.now());
+                let paced = self.pacer.paced(self.context.clock.now());
                 Ok(paced.map_or(GateState::Open, GateState::ClosedUntil))
             }
             held => Ok(held),
@@ -192,7 +188,7 @@ impl Gate {
         if limit == 0 {
             return Ok(None);
         }
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let until = now + TimeDelta::milliseconds(3_600_000 * mails as i64 / limit);
         let asked = self.pacer.asks();
         // Each time as somebody else: the holder of a lease could extend it.
@@ -200,7 +196,7 @@ impl Gate {
             owner: format!("{}-{asked}", self.owner),
             until,
         };
-        let granted = self.leases.lease("pace", &lease, now).await?;
+        let granted = self.context.store.lease("pace", &lease, now).await?;
         let next = if granted {
             until
         } else {
@@ -213,10 +209,10 @@ impl Gate {
     /// Leave to hand over mails of a call that is first made at `tried`, and whose lease is about
     /// to begin anew.
     pub(super) fn leave(&self, tried: DateTime<Utc>) -> Leave {
-        let (now, lease) = (self.clock.now(), self.settings.lease);
+        let (now, lease) = (self.context.clock.now(), self.settings.lease);
         let until = (now + lease / 2).min(tried + lease);
         let (begun, span) = (Instant::now(), (until - now).to_std().unwrap_or_default());
-        let (clock, pacer) = (self.clock.clone(), self.pacer.clone());
+        let (clock, pacer) = (self.context.clock.clone(), self.pacer.clone());
         Leave::new(move || {
             if clock.now() >= until || begun.elapsed() >= span {
                 Standing::Over
@@ -230,7 +226,7 @@ impl Gate {
 
     /// The same leave, which also ends when no call has begun soon after these checks.
     pub(super) fn fresh(&self, leave: Leave, checked: DateTime<Utc>) -> Leave {
-        let clock = self.clock.clone();
+        let clock = self.context.clock.clone();
         Leave::new(move || match leave.standing() {
             Standing::Given if clock.now() - checked > FRESH => Standing::Stale,
             standing => standing,

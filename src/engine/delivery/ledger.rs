@@ -19,11 +19,11 @@ use tokio::time::{sleep, timeout};
 
 use super::retry::Verdicts;
 use super::tally::{Concluded, RunTally};
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::delivery::{Handover, Settlement, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::engine::{Result, crash};
-use crate::store::{Batches, Claim, Deliveries, Stacks, Store, Suppressions};
+use crate::store::Claim;
 
 mod close;
 mod suppress;
@@ -35,13 +35,7 @@ const PROMPTLY: Duration = Duration::from_secs(5);
 /// Writes what becomes of rows.
 #[derive(Clone)]
 pub struct Ledger {
-    deliveries: Arc<dyn Deliveries>,
-    stacks: Arc<dyn Stacks>,
-    batches: Arc<dyn Batches>,
-    suppressions: Arc<dyn Suppressions>,
-    clock: Arc<dyn Clock>,
-    /// This process, as its leases name it.
-    pub owner: String,
+    pub(crate) context: Arc<Context>,
     /// How long a row is held after its lease was extended (`delivery.lease`).
     pub lease: TimeDelta,
     /// What the run has taken in hand, and what became of it.
@@ -49,20 +43,10 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of this store, as this process (`owner`) writes it.
-    pub fn new(
-        store: &Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-        owner: String,
-        lease: TimeDelta,
-    ) -> Self {
+    /// The ledger as this process writes it.
+    pub fn new(context: Arc<Context>, lease: TimeDelta) -> Self {
         Self {
-            deliveries: store.clone(),
-            stacks: store.clone(),
-            batches: store.clone(),
-            suppressions: store.clone(),
-            clock,
-            owner,
+            context,
             lease,
             tally: RunTally::default(),
         }
@@ -74,13 +58,16 @@ impl Ledger {
         which: &Claim<'_>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Delivery>> {
-        let claimed = self.deliveries.claim(&self.owner, now + self.lease, which);
+        let claimed = self
+            .context
+            .store
+            .claim(&self.context.owner, now + self.lease, which);
         Ok(claimed.await?)
     }
 
     /// These rows as they are now, whoever has them in hand.
     pub(super) async fn rows(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
-        Ok(self.deliveries.deliveries(ids).await?)
+        Ok(self.context.store.deliveries(ids).await?)
     }
 
     /// Notes of rows that are ours that they are `sending`, in a call first made at `tried`, before
@@ -90,11 +77,12 @@ impl Ledger {
         handovers: impl Iterator<Item = Handover>,
         tried: DateTime<Utc>,
     ) -> Result<Vec<bool>> {
-        let until = self.clock.now() + self.lease;
+        let until = self.context.clock.now() + self.lease;
         let transitions: Vec<Transition> = handovers.map(Transition::HandOver).collect();
         let noted = self
-            .deliveries
-            .advance(&self.owner, tried, until, &transitions);
+            .context
+            .store
+            .advance(&self.context.owner, tried, until, &transitions);
         Ok(noted.await?)
     }
 
@@ -106,11 +94,12 @@ impl Ledger {
 
     /// Makes these transitions of rows that are ours; says which were made.
     pub(super) async fn advance(&self, transitions: Vec<Transition>) -> Result<Vec<bool>> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let until = now + self.lease;
         let made = self
-            .deliveries
-            .advance(&self.owner, now, until, &transitions);
+            .context
+            .store
+            .advance(&self.context.owner, now, until, &transitions);
         Ok(made.await?)
     }
 

@@ -15,11 +15,11 @@ use super::gate::{Gate, GateState, Turn};
 use super::ledger::Ledger;
 use super::retry::Retry;
 use super::tally::RunTally;
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::{BrandName, Delivery, DeliveryState};
 use crate::email::Mailer;
 use crate::engine::Result;
-use crate::store::{Claim, Leases};
+use crate::store::Claim;
 
 mod brands;
 mod calls;
@@ -43,8 +43,7 @@ pub struct Sender {
     pub(crate) mailer: Arc<dyn Mailer>,
     /// Where the mails of brands go; all others are the default's.
     pub(crate) outlets: Arc<BTreeMap<BrandName, Outlet>>,
-    pub(crate) leases: Arc<dyn Leases>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) context: Arc<Context>,
 }
 
 /// What a step came to.
@@ -74,7 +73,7 @@ impl Sender {
             GateState::Open => {}
             held => return Ok(Step::Held(held)),
         }
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let limit = self.gate.chunk();
         let rows = self.ledger.claim(&Claim::Free { now, limit }, now).await?;
         if rows.is_empty() {

@@ -16,7 +16,7 @@ impl Run<'_> {
         due: Vec<DuePerson<'p>>,
     ) -> Result<Vec<(DuePerson<'p>, Content)>> {
         let (catalog, report) = (&mut self.catalog, &mut self.report);
-        let (policies, caps) = (&self.digests.policies, self.digests.caps);
+        let (policies, caps) = (&self.digests.context.policies, self.digests.caps);
         let pending = || due.iter().flat_map(|person| &person.wanted);
         catalog.load(pending().map(|pending| pending.event)).await?;
         for pending in pending() {

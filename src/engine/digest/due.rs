@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::digest_row::{Place, Rows, tried_again};
 use crate::domain::{Delivery, DeliveryId, Due, Schedule, User, UserId};
 use crate::engine::Result;
@@ -17,8 +17,7 @@ use crate::store::Deliveries;
 
 /// Looks up when somebody's next digest falls due.
 pub struct NextDigest {
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) context: Arc<Context>,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
 }
@@ -27,7 +26,7 @@ impl NextDigest {
     /// When it does if something happens now; `None` for who gets none.
     pub async fn of(&self, user: &User) -> Result<Option<DateTime<Utc>>> {
         let schedule = user.schedule(&self.schedule);
-        let (deliveries, now) = (&*self.deliveries, self.clock.now());
+        let (deliveries, now) = (&*self.context.store, self.context.clock.now());
         next(deliveries, &user.id, &schedule, None, now).await
     }
 }

@@ -8,22 +8,20 @@
 use std::sync::Arc;
 
 use super::owed::OwedDays;
-use crate::clock::{Clock, Ids};
+use crate::context::Context;
 use crate::domain::UserId;
 use crate::domain::start::hide_earlier;
 use crate::engine::eligibility::catalog::{CatalogSource, Meant};
 use crate::engine::eligibility::mutes;
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::{Error, Result};
-use crate::store::{NewMarker, People, Stacks};
+use crate::store::{NewMarker, People};
 
 /// Writes markers over what a person has pending, without a mail.
 pub struct Flush {
-    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
     pub(crate) skip_seen: SkipSeen,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Arc<Ids>,
     /// Says which days stand, and which of them are in the window.
     pub owed: OwedDays,
 }
@@ -31,16 +29,17 @@ pub struct Flush {
 impl Flush {
     /// Flushes one person; says how many events were pending.
     pub async fn user(&self, user: &UserId) -> Result<u64> {
-        let now = self.clock.now();
-        self.stacks.catch_up().await?;
+        let now = self.context.clock.now();
+        self.context.store.catch_up().await?;
         let days = self.owed.days_read(now);
-        let standing = self.owed.days.days().await?;
+        let standing = self.owed.context.store.days().await?;
         let older = standing
             .into_iter()
             .filter(|day| *day < days.window.first());
         let window = days.window.with(older);
         let found = self
-            .stacks
+            .context
+            .store
             .windows(window, People::Each(std::slice::from_ref(user)))
             .await?;
         let mut flushed = 0;
@@ -55,18 +54,20 @@ impl Flush {
                 self.skip_seen.leave_out(people).await?;
                 let users = self
                     .owed
-                    .directory
+                    .context
+                    .store
                     .users(std::slice::from_ref(user))
                     .await?;
                 hide_earlier(&mut *people, &users);
-                let (muting, journal) = (mutes::muting(people, &users), &*self.owed.journal);
+                let (muting, journal) = (mutes::muting(people, &users), &*self.owed.context.store);
                 mutes::leave_out(muting, mutes::uncovered, &mut catalog, journal).await?;
                 flushed += person.pending().len() as u64;
                 let bad = self
-                    .stacks
+                    .context
+                    .store
                     .write_markers(&[NewMarker::Flushed {
                         user: person.user.clone(),
-                        marker: self.ids.next(now),
+                        marker: self.context.ids.next(now),
                         watermarks,
                     }])
                     .await?;

@@ -139,8 +139,8 @@ impl Mailing<'_> {
             return Ok(others);
         }
         let lease = Lease {
-            owner: sender.ledger.owner.clone(),
-            until: self.digests.clock.now() + sender.ledger.lease,
+            owner: sender.ledger.context.owner.clone(),
+            until: self.digests.context.clock.now() + sender.ledger.lease,
         };
         rows.iter_mut()
             .for_each(|opening| opening.row.lease = Some(lease.clone()));

@@ -11,37 +11,27 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 
-use crate::clock::Ids;
+use crate::context::Context;
 use crate::domain::digest::wanted;
 use crate::domain::stack::EventAt;
 use crate::domain::start::hide_earlier;
 use crate::domain::{
     Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, LastLook, Owed, PersonStacks,
-    Policies, Schedule, User, UserId, Window,
+    Schedule, User, UserId, Window,
 };
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource, Meant};
 use crate::engine::eligibility::mutes;
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::store::{
-    self, Days, Deliveries, DeliveryFilter, Directory, Journal, Notes, Stacks, Suppressions,
-};
+use crate::store::{self, DeliveryFilter};
 use crate::wire::status::OlderDays;
 
 /// Finds out and notes what people are owed of days that have left the window.
 #[derive(Clone)]
 pub struct OwedDays {
-    pub(crate) days: Arc<dyn Days>,
-    pub(crate) stacks: Arc<dyn Stacks>,
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) suppressions: Arc<dyn Suppressions>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) policies: Arc<Policies>,
-    pub(crate) ids: Arc<Ids>,
     /// Knows what was seen, so that nobody is owed it.
     pub skip_seen: SkipSeen,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
@@ -150,9 +140,10 @@ impl OwedDays {
     /// The days before the window that are still to be read: two small look-ups where there are
     /// none.
     pub async fn look(&self, days: &DaysRead) -> store::Result<OldDays> {
-        let standing = self.days.days().await?;
+        let standing = self.context.store.days().await?;
         let mut notes: HashMap<Day, String> = self
-            .notes
+            .context
+            .store
             .notes(DayNote::PREFIX)
             .await?
             .into_iter()
@@ -181,7 +172,7 @@ impl OwedDays {
 
     /// One day with its note.
     pub async fn day(&self, day: Day) -> store::Result<OldDay> {
-        let read = self.notes.note(&DayNote::name(day)).await?;
+        let read = self.context.store.note(&DayNote::name(day)).await?;
         let note = read.as_deref().and_then(DayNote::read);
         Ok(OldDay { day, read, note })
     }
@@ -195,7 +186,7 @@ impl OwedDays {
 
     /// Notes the backlog of all these days, for [`Self::told`].
     pub async fn note_all(&self, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
-        let read = self.notes.note(LAST_LOOK).await?;
+        let read = self.context.store.note(LAST_LOOK).await?;
         let before = read.as_deref().and_then(read_look);
         let was_nothing = before.is_none_or(|look| look.owed.plus(look.blocked).is_nothing());
         if was_nothing && found.all().is_nothing() {
@@ -206,16 +197,17 @@ impl OwedDays {
         let look = serde_json::to_string(&look).unwrap_or_default();
         // Who was quicker has looked as lately.
         let noted = self
-            .notes
+            .context
+            .store
             .swap_note(LAST_LOOK, read.as_deref(), Some(&look));
         noted.await.map(drop)
     }
 
     /// Returns the noted counts of days before the window, without reading these days.
     pub async fn told(&self) -> store::Result<OlderDays> {
-        let look = self.notes.note(LAST_LOOK).await?;
+        let look = self.context.store.note(LAST_LOOK).await?;
         let look = look.as_deref().and_then(read_look);
-        let notes = self.notes.notes(DayNote::PREFIX).await?;
+        let notes = self.context.store.notes(DayNote::PREFIX).await?;
         let mut told = OlderDays {
             owed: look.filter(|look| !look.owed.plus(look.blocked).is_nothing()),
             ..OlderDays::default()
@@ -244,7 +236,7 @@ impl OwedDays {
     /// Lets the backlog of a day that is too old expire. Returns what expired in addition to what
     /// expired of it before. Nothing expires while a delivery that covers any of it is open.
     pub async fn give_up(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Expired>> {
-        self.stacks.catch_up().await?;
+        self.context.store.catch_up().await?;
         let count = self.count(old.day).await?;
         if !count.in_hand.is_nothing() {
             return Ok(None);
@@ -268,7 +260,7 @@ impl OwedDays {
     pub async fn count(&self, day: Day) -> Result<Count> {
         let mut catalog = self.catalog.of_mails();
         let mut count = Count::default();
-        let mut chunks = self.stacks.scan(Window::ending(day, 0), None, CHUNK);
+        let mut chunks = self.context.store.scan(Window::ending(day, 0), None, CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
             catalog
@@ -277,18 +269,19 @@ impl OwedDays {
             self.skip_seen.leave_out(&mut chunk).await?;
             chunk.retain(|person| !person.covers().is_empty());
             let ids: Vec<UserId> = chunk.iter().map(|person| person.user.clone()).collect();
-            let users = self.directory.users(&ids).await?;
+            let users = self.context.store.users(&ids).await?;
             hide_earlier(&mut chunk, &users);
-            let (muting, journal) = (mutes::muting(&mut chunk, &users), &*self.journal);
+            let (muting, journal) = (mutes::muting(&mut chunk, &users), &*self.context.store);
             mutes::leave_out(muting, mutes::uncovered, &mut catalog, journal).await?;
             let people: Vec<&PersonStacks> = chunk.iter().collect();
-            let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
+            let suppressed =
+                Suppressed::among(&*self.context.store, users.iter().flatten()).await?;
             let found = self
                 .backlogs(&people, &users, &suppressed, &mut catalog, |_| true)
                 .await?;
             let ids: Vec<UserId> = found.iter().map(|of| of.user.clone()).collect();
             let open = DeliveryFilter::OpenDigests(&ids);
-            let open = self.deliveries.find_deliveries(&open, ids.len()).await?;
+            let open = self.context.store.find_deliveries(&open, ids.len()).await?;
             let covering = open.iter().filter(|row| covers(row, day));
             let covered: HashSet<&UserId> = covering.map(|row| &row.user).collect();
             for UserBacklog {
@@ -331,11 +324,12 @@ impl OwedDays {
                 continue;
             }
             let allowed = suppressed.extent(user).ok();
-            let events = wanted(person, user, &self.policies);
-            let mut events = wish.narrow(events, &self.policies);
+            let events = wanted(person, user, &self.context.policies);
+            let mut events = wish.narrow(events, &self.context.policies);
             events.retain(|pending| of(pending.position.stack.day));
             let may_be_emailed = |pending: &EventAt<'_>| {
-                allowed.is_some_and(|extent| extent.admits(&pending.event.t, &self.policies))
+                allowed
+                    .is_some_and(|extent| extent.admits(&pending.event.t, &self.context.policies))
             };
             let (owed, blocked) = events.into_iter().partition(may_be_emailed);
             let user = &person.user;
@@ -369,7 +363,7 @@ impl OwedDays {
     ) -> store::Result<bool> {
         let noted = |amount: Owed| (!amount.is_nothing()).then_some(amount);
         let note = DayNote {
-            id: self.ids.next(at),
+            id: self.context.ids.next(at),
             at,
             owed: found.map(|found| found.owed),
             blocked: found.map(|found| found.blocked),
@@ -378,7 +372,8 @@ impl OwedDays {
         };
         let text = serde_json::to_string(&note).unwrap_or_default();
         let name = DayNote::name(old.day);
-        self.notes
+        self.context
+            .store
             .swap_note(&name, old.read.as_deref(), Some(&text))
             .await
     }

@@ -30,12 +30,12 @@ impl Run<'_> {
         &mut self,
         due: Vec<DuePerson<'p>>,
     ) -> Result<Vec<DuePerson<'p>>> {
-        let now = self.digests.clock.now();
+        let now = self.digests.context.clock.now();
         let rows_of =
             |person: &DuePerson<'_>| Rows::of(&person.user.id, person.cadence, &person.due);
         let rows: Vec<Rows> = due.iter().map(rows_of).collect();
         let ids: Vec<DeliveryId> = rows.iter().flat_map(Rows::ids).cloned().collect();
-        let standing = self.digests.deliveries.deliveries(&ids).await?;
+        let standing = self.digests.context.store.deliveries(&ids).await?;
         let standing = standing.into_iter().flatten();
         let standing: HashMap<DeliveryId, Delivery> =
             standing.map(|row| (row.id.clone(), row)).collect();
@@ -80,7 +80,7 @@ impl Run<'_> {
 
     /// The row to open, which nobody holds yet. Others of the run may have the same marker.
     pub(super) fn opening(&self, person: &DuePerson<'_>, marker: Id) -> Opening {
-        let now = self.digests.clock.now();
+        let now = self.digests.context.clock.now();
         let occasion = Occasion::Digest {
             cadence: person.cadence,
             period: person.due.period.to_string(),
@@ -121,7 +121,7 @@ impl Digests {
         let rows = |openings: Vec<Opening>| openings.into_iter().map(|opening| opening.row);
         let (again, new): (Vec<Delivery>, Vec<Delivery>) =
             (rows(again).collect(), rows(new).collect());
-        let deliveries = &self.deliveries;
+        let deliveries = &self.context.store;
         let opened = deliveries.open(&new).await?;
         let opened = new.into_iter().zip(opened);
         let mut ours: Vec<Delivery> = opened
@@ -137,7 +137,7 @@ impl Digests {
                 })
             };
             let asked: Vec<Correction> = again.iter().map(reopening).collect();
-            let reopened = deliveries.correct(self.clock.now(), &asked).await?;
+            let reopened = deliveries.correct(self.context.clock.now(), &asked).await?;
             let reopened = again.into_iter().zip(reopened);
             let done = reopened.filter(|(_, reopened)| *reopened == Corrected::Done);
             ours.extend(done.map(|(row, _)| row));

@@ -7,17 +7,16 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::Request;
 use super::older::Older;
 use super::owed::OwedDays;
-use crate::clock::{Clock, Ids};
+use crate::context::Context;
 use crate::domain::content::Caps;
 use crate::domain::stack::EventAt;
 use crate::domain::{
-    Cadence, Content, Delivery, DeliveryId, Due, Period, PersonStacks, Policies, Schedule, User,
+    Cadence, Content, Delivery, DeliveryId, Due, Period, PersonStacks, Schedule, User,
 };
 use crate::engine::Watcher;
 use crate::engine::delivery::Sender;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::eligibility::skip_seen::SkipSeen;
-use crate::store::{Deliveries, Directory, Journal, Notes, Stacks, Suppressions};
 use crate::wire::digest::Report;
 
 /// A digest that is due.
@@ -39,16 +38,8 @@ pub struct Found<'a> {
 pub struct Digests {
     /// Takes the rows of due digests to their end.
     pub sender: Sender,
-    pub(crate) stacks: Arc<dyn Stacks>,
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    pub(crate) suppressions: Arc<dyn Suppressions>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) policies: Arc<Policies>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Arc<Ids>,
     /// Leaves out what was seen in the feed, where that is wanted.
     pub skip_seen: SkipSeen,
     /// Says which days before the window are read, and notes what is owed of them.

@@ -31,19 +31,19 @@ const LONGEST_PERIOD: TimeDelta = TimeDelta::days(8);
 impl Digests {
     /// Mails what has fallen due since the last tick that was complete.
     pub async fn tick(&self, progress: &dyn Watcher) -> Result<Report> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let common = Common {
             schedule: self.schedule,
-            mandatory: self.policies.always_mailed().next().is_some(),
+            mandatory: self.context.policies.always_mailed().next().is_some(),
         };
-        let read = self.notes.note(Ticks::NOTE).await?;
+        let read = self.context.store.note(Ticks::NOTE).await?;
         let ticks = read
             .as_deref()
             .and_then(|text| Ticks::read(text, &common, self.full_look, now));
         // Whoever is not found is passed over until everybody is looked at.
-        self.stacks.catch_up().await?;
+        self.context.store.catch_up().await?;
         // Asked before any stack is read: what happened before stands there by then.
-        let pending = self.journal.oldest_pending().await?;
+        let pending = self.context.store.oldest_pending().await?;
         let known = pending.map_or(now, |pending| pending.min(now));
         let users = match &ticks {
             Some(ticks) => self.fallen_due(&common, ticks.due, now).await?,
@@ -77,7 +77,8 @@ impl Digests {
             let text = serde_json::to_string(&ticks).unwrap_or_default();
             // Who was quicker has come as far.
             let noted = self
-                .notes
+                .context
+                .store
                 .swap_note(Ticks::NOTE, read.as_deref(), Some(&text));
             noted.await?;
         }
@@ -95,12 +96,12 @@ impl Digests {
         let Some(mut found) = self.tried_again(after, until).await? else {
             return Ok(None);
         };
-        let zones = self.directory.zones().await?;
+        let zones = self.context.store.zones().await?;
         let zones = zones.into_iter().map(Some).chain([None]);
         for choices in zones.flat_map(|tz| DueChoices::between(tz, common, after, until)) {
             let (chose, mut last) = (PeopleFilter::Chose(&choices), None);
             loop {
-                let people = &self.directory;
+                let people = &self.context.store;
                 let page = people.find_people(&chose, last.as_ref(), PAGE).await?;
                 let is_last = page.len() < PAGE;
                 last = page.last().cloned();
@@ -124,7 +125,7 @@ impl Digests {
         until: DateTime<Utc>,
     ) -> Result<Option<Vec<UserId>>> {
         let failed = DeliveryFilter::StateSince(DeliveryState::Failed, until - LONGEST_PERIOD);
-        let failed = self.deliveries.find_deliveries(&failed, PAGE).await?;
+        let failed = self.context.store.find_deliveries(&failed, PAGE).await?;
         if failed.len() == PAGE {
             return Ok(None);
         }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::starts;
-use crate::clock::{Clock, Ids};
+use crate::context::Context;
 use crate::domain::delivery::{Corrected, Correction};
 use crate::domain::start::{self, Erasure};
 use crate::domain::{
@@ -16,9 +16,7 @@ use crate::domain::{
 use crate::engine::batches::{BatchService, End};
 use crate::engine::feed::polls::Polls;
 use crate::engine::{Error, Result};
-use crate::store::{
-    BatchFilter, Deliveries, DeliveryFilter, Directory, Inboxes, Journal, Notes, People, Stacks,
-};
+use crate::store::{BatchFilter, DeliveryFilter, People};
 
 /// Batches and deliveries read at once.
 const AT_ONCE: usize = 1_000;
@@ -27,16 +25,9 @@ const REASON: &str = "the user was deleted";
 
 /// Erases users, and says where the next users of their ids begin.
 pub struct Eraser {
-    pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) stacks: Arc<dyn Stacks>,
-    pub(crate) inboxes: Arc<dyn Inboxes>,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
     pub(crate) polls: Arc<Polls>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Arc<Ids>,
     /// How many days before today feeds show (`window.days_back`).
     pub window_back: u32,
 }
@@ -45,19 +36,23 @@ impl Eraser {
     /// Erases a user; returns whether there was anything of theirs. Harmless again.
     pub async fn erase(&self, user: &UserId) -> Result<bool> {
         let name = start::note_name(user);
-        let noted = starts::erasure(&*self.notes, user).await?;
+        let noted = starts::erasure(&*self.context.store, user).await?;
         let unfinished = noted.is_some_and(|noted| !noted.done);
         if !unfinished && !self.holds_any(user, noted).await? {
             return Ok(false);
         }
-        let now = self.clock.now();
-        let start = Start::new(now, self.ids.next(now), self.today(user).await?.as_ref());
+        let now = self.context.clock.now();
+        let start = Start::new(
+            now,
+            self.context.ids.next(now),
+            self.today(user).await?.as_ref(),
+        );
         let begun = Erasure { start, done: false };
         self.note(&name, begun).await?;
-        self.directory.delete_user(user).await?;
+        self.context.store.delete_user(user).await?;
         self.cancel_batches(user).await?;
         self.cancel_deliveries(user).await?;
-        self.journal.forget_actor(user).await?;
+        self.context.store.forget_actor(user).await?;
         self.note(&name, Erasure { start, done: true }).await?;
         self.polls.forget_all();
         Ok(true)
@@ -67,7 +62,7 @@ impl Eraser {
     /// users first. An id without an earlier user has no start.
     pub(crate) async fn starts(&self, users: &[UserId]) -> Result<Vec<Option<Start>>> {
         let mut all = Vec::with_capacity(users.len());
-        let noted = starts::erasures(&*self.notes, users).await?;
+        let noted = starts::erasures(&*self.context.store, users).await?;
         for (user, erasure) in users.iter().zip(noted) {
             let Some(erasure) = erasure else {
                 all.push(None);
@@ -76,8 +71,8 @@ impl Eraser {
             if !erasure.done {
                 self.erase(user).await?;
             }
-            let now = self.clock.now();
-            let (id, today) = (self.ids.next(now), self.today(user).await?);
+            let now = self.context.clock.now();
+            let (id, today) = (self.context.ids.next(now), self.today(user).await?);
             all.push(Some(Start::new(erasure.start.erased, id, today.as_ref())));
         }
         Ok(all)
@@ -87,8 +82,8 @@ impl Eraser {
     async fn note(&self, name: &str, next: Erasure) -> Result<()> {
         let next = next.to_string();
         loop {
-            let read = self.notes.note(name).await?;
-            let (read, notes) = (read.as_deref(), &*self.notes);
+            let read = self.context.store.note(name).await?;
+            let (read, notes) = (read.as_deref(), &*self.context.store);
             if read == Some(&next) || notes.swap_note(name, read, Some(&next)).await? {
                 return Ok(());
             }
@@ -96,27 +91,39 @@ impl Eraser {
     }
 
     async fn today(&self, user: &UserId) -> Result<Option<PersonStacks>> {
-        let today = Window::ending(Day::of(self.clock.now()), 0);
+        let today = Window::ending(Day::of(self.context.clock.now()), 0);
         self.window(user, today).await
     }
 
     async fn window(&self, user: &UserId, window: Window) -> Result<Option<PersonStacks>> {
         let people = People::Each(std::slice::from_ref(user));
-        let found = self.stacks.windows(window, people).await?;
+        let found = self.context.store.windows(window, people).await?;
         Ok(found.into_iter().next())
     }
 
     /// Returns whether anything of the user's is left that an erasure removes or hides.
     async fn holds_any(&self, user: &UserId, noted: Option<Erasure>) -> Result<bool> {
         let one = std::slice::from_ref(user);
-        self.stacks.catch_up().await?;
-        if self.directory.users(one).await?.iter().any(Option::is_some)
-            || !self.directory.follows(user, None, 1).await?.is_empty()
-            || self.inboxes.inboxes(one).await?.iter().any(Option::is_some)
+        self.context.store.catch_up().await?;
+        if self
+            .context
+            .store
+            .users(one)
+            .await?
+            .iter()
+            .any(Option::is_some)
+            || !self.context.store.follows(user, None, 1).await?.is_empty()
+            || self
+                .context
+                .store
+                .inboxes(one)
+                .await?
+                .iter()
+                .any(Option::is_some)
         {
             return Ok(true);
         }
-        let window = Window::ending(Day::of(self.clock.now()), self.window_back);
+        let window = Window::ending(Day::of(self.context.clock.now()), self.window_back);
         let mut person = self.window(user, window).await?;
         Ok(person.as_mut().is_some_and(|person| {
             person.begin_at(noted.map(|noted| noted.start));
@@ -147,15 +154,19 @@ impl Eraser {
 
     async fn cancel_deliveries(&self, user: &UserId) -> Result<()> {
         let theirs = DeliveryFilter::User(user);
-        let rows = self.deliveries.find_deliveries(&theirs, usize::MAX).await?;
-        let now = self.clock.now();
+        let rows = self
+            .context
+            .store
+            .find_deliveries(&theirs, usize::MAX)
+            .await?;
+        let now = self.context.clock.now();
         let of_state = |state| rows.iter().filter(move |row| row.state == state);
         let cancel = of_state(DeliveryState::Pending).map(|row| Correction::Cancel {
             id: row.id.clone(),
             reason: REASON.to_owned(),
         });
         let cancel: Vec<Correction> = cancel.collect();
-        let corrected = self.deliveries.correct(now, &cancel).await?;
+        let corrected = self.context.store.correct(now, &cancel).await?;
         // An email that is being sent by now is not stopped, and its batch is settled with it. A
         // call that was cut short may have canceled deliveries and left their batches.
         let canceled = of_state(DeliveryState::Pending)
@@ -167,7 +178,7 @@ impl Eraser {
             Occasion::Digest { .. } => None,
         });
         let batches: Vec<(Id, BatchState)> = batches.collect();
-        self.batches.batches.settle_batches(&batches, now).await?;
+        self.context.store.settle_batches(&batches, now).await?;
         Ok(())
     }
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::people::PeopleService;
 use super::starts;
-use crate::clock::Clock;
-use crate::domain::{Day, FollowKey, Inbox, Policies, Stack, UserId, Window};
+use crate::context::Context;
+use crate::domain::{Day, FollowKey, Inbox, Stack, UserId, Window};
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
-use crate::store::{BatchFilter, Deliveries, DeliveryFilter, Inboxes, Notes, Suppressions};
+use crate::store::{BatchFilter, DeliveryFilter};
 use crate::wire::export::{ExportedEvent, UserExport, in_full};
 use crate::wire::user::{MuteView, UserView};
 
@@ -23,13 +23,8 @@ const ALL: usize = 100_000;
 /// Exports users.
 pub struct Exporter {
     pub(crate) people: PeopleService,
-    pub(crate) inboxes: Arc<dyn Inboxes>,
-    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) suppressions: Arc<dyn Suppressions>,
-    pub(crate) policies: Arc<Policies>,
-    pub(crate) clock: Arc<dyn Clock>,
     /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
 }
@@ -37,10 +32,10 @@ pub struct Exporter {
 impl Exporter {
     /// Exports one user; `None` if nothing is known of the id.
     pub async fn export(&self, user: &UserId) -> Result<Option<UserExport>> {
-        let at = self.clock.now();
+        let at = self.context.clock.now();
         let window = Window::ending(Day::of(at), self.window_back);
-        let mut parts = self.inboxes.feed(window, user).await?;
-        let start = starts::of(&*self.notes, user, parts.user.as_ref()).await?;
+        let mut parts = self.context.store.feed(window, user).await?;
+        let start = starts::of(&*self.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
         let inbox = parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone()));
         let events = parts.person.stacks.iter().flat_map(Stack::events);
@@ -55,7 +50,7 @@ impl Exporter {
         let events: Vec<ExportedEvent> = events.collect();
         let is_theirs = |id| start.is_none_or(|start| !start.is_after(id));
         let theirs = DeliveryFilter::User(user);
-        let mut deliveries = self.deliveries.find_deliveries(&theirs, ALL).await?;
+        let mut deliveries = self.context.store.find_deliveries(&theirs, ALL).await?;
         deliveries.retain(|row| is_theirs(row.marker));
         let theirs = BatchFilter {
             user: Some(user.clone()),
@@ -76,7 +71,7 @@ impl Exporter {
         let suppressed = match &address {
             Some(address) => {
                 let asked = std::slice::from_ref(address);
-                self.suppressions.suppressed(asked).await?.pop().flatten()
+                self.context.store.suppressed(asked).await?.pop().flatten()
             }
             None => None,
         };
@@ -86,7 +81,9 @@ impl Exporter {
             at,
             mutes: mutes.map(MuteView::of).collect(),
             email: address.as_ref().map(in_full),
-            record: parts.user.map(|user| UserView::of(user, &self.policies)),
+            record: parts
+                .user
+                .map(|user| UserView::of(user, &self.context.policies)),
             follows,
             events,
             batches: self.batches.views(batches).await?,

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::erasure::Eraser;
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::user::check_choices;
 use crate::domain::{
-    Address, Brands, FollowKey, Invalid, Poke, Policies, Schedule, Start, Stop, User, UserId,
+    Address, Brands, FollowKey, Invalid, Poke, Schedule, Start, Stop, User, UserId,
 };
 use crate::engine::Result;
 use crate::engine::feed::polls::Polls;
-use crate::store::{self, Directory, FollowChange, PeopleFilter};
+use crate::store::{self, FollowChange, PeopleFilter};
 
 mod input;
 mod mutes;
@@ -45,9 +45,7 @@ const SHARED_PAGES: usize = 4;
 
 /// Keeps people's records, and what they follow.
 pub struct PeopleService {
-    pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) policies: Arc<Policies>,
+    pub(crate) context: Arc<Context>,
     /// The brands that people can be of.
     pub brands: Brands,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
@@ -94,12 +92,12 @@ impl PeopleService {
     /// Whether a record says nothing that the configuration does not know.
     pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
         self.brands.check(input.brand.as_ref())?;
-        input::check_routes(input.types.iter().flatten(), &self.policies)
+        input::check_routes(input.types.iter().flatten(), &self.context.policies)
     }
 
     /// Creates or replaces these people's records. Where one id occurs twice, the last counts.
     pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let mut people: HashMap<UserId, UserInput> = HashMap::with_capacity(inputs.len());
         for input in inputs {
             self.check(&input)?;
@@ -110,8 +108,8 @@ impl PeopleService {
         self.change(
             ids,
             |id, before| {
-                let user = people[id].user(id.clone(), before, &self.policies, now);
-                Some(user.replacing(before, &self.schedule, &self.policies, now))
+                let user = people[id].user(id.clone(), before, &self.context.policies, now);
+                Some(user.replacing(before, &self.schedule, &self.context.policies, now))
             },
             Bound::Choices,
         )
@@ -127,7 +125,7 @@ impl PeopleService {
         bound: Bound,
     ) -> Result<()> {
         for _ in 0..ROUNDS {
-            let standing = self.directory.users(&ids).await?;
+            let standing = self.context.store.users(&ids).await?;
             let starts = self.starts(&ids, &standing).await?;
             let changed = ids.iter().zip(&standing).filter_map(|(id, before)| {
                 let before = before.as_ref();
@@ -144,7 +142,7 @@ impl PeopleService {
             if let Bound::Choices = bound {
                 grow_no_further(&ids, &standing, &changed)?;
             }
-            let put = self.directory.put_users(&changed).await?;
+            let put = self.context.store.put_users(&changed).await?;
             let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
             ids = missed.map(|(user, _)| user.id).collect();
             // This process answers its next request without waiting for the store's notice.
@@ -180,7 +178,7 @@ impl PeopleService {
 
     /// Somebody's record.
     pub async fn get(&self, id: &UserId) -> Result<Option<User>> {
-        let found = self.directory.users(std::slice::from_ref(id)).await?;
+        let found = self.context.store.users(std::slice::from_ref(id)).await?;
         Ok(found.into_iter().next().flatten())
     }
 
@@ -192,15 +190,15 @@ impl PeopleService {
     /// Changes what somebody chose; their record as it is now, or nothing where there is none.
     pub async fn prefer(&self, id: &UserId, change: PreferencesInput) -> Result<Option<User>> {
         change.check()?;
-        change.check_optional(&self.policies)?;
-        let now = self.clock.now();
+        change.check_optional(&self.context.policies)?;
+        let now = self.context.clock.now();
         self.change(
             vec![id.clone()],
             |_, before| {
                 let before = before?;
                 let mut user = before.clone();
-                change.apply(&mut user, &self.schedule, &self.policies);
-                Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+                change.apply(&mut user, &self.schedule, &self.context.policies);
+                Some(user.replacing(Some(before), &self.schedule, &self.context.policies, now))
             },
             Bound::Choices,
         )
@@ -211,15 +209,15 @@ impl PeopleService {
     /// Changes some fields of somebody's record; it as it is now, or nothing where there is none.
     pub async fn patch(&self, id: &UserId, patch: UserPatch) -> Result<Option<User>> {
         patch.check(&self.brands)?;
-        patch.check_routes(&self.policies)?;
-        let now = self.clock.now();
+        patch.check_routes(&self.context.policies)?;
+        let now = self.context.clock.now();
         self.change(
             vec![id.clone()],
             |_, before| {
                 let before = before?;
                 let mut user = before.clone();
-                patch.apply(&mut user, &self.schedule, &self.policies, now);
-                Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+                patch.apply(&mut user, &self.schedule, &self.context.policies, now);
+                Some(user.replacing(Some(before), &self.schedule, &self.context.policies, now))
             },
             Bound::Choices,
         )
@@ -235,8 +233,8 @@ impl PeopleService {
         limit: usize,
     ) -> Result<(Vec<User>, Option<UserId>)> {
         let all = PeopleFilter::All;
-        let mut ids = self.directory.find_people(&all, after, limit).await?;
-        let users = self.directory.users(&ids).await?;
+        let mut ids = self.context.store.find_people(&all, after, limit).await?;
+        let users = self.context.store.users(&ids).await?;
         let next = ids.pop().filter(|_| users.len() == limit);
         Ok((users.into_iter().flatten().collect(), next))
     }
@@ -244,7 +242,7 @@ impl PeopleService {
     /// The users whose record has this address, by id, at most `limit`.
     pub async fn with_address(&self, address: &Address, limit: usize) -> Result<Vec<UserId>> {
         let at = PeopleFilter::Address(address);
-        Ok(self.directory.find_people(&at, None, limit).await?)
+        Ok(self.context.store.find_people(&at, None, limit).await?)
     }
 
     /// Returns the other users with this user's address for whom `stop` is not in effect yet.
@@ -258,7 +256,7 @@ impl PeopleService {
         let Some(address) = &user.email else {
             return Ok(Vec::new());
         };
-        let (default, policies) = (&self.schedule, &self.policies);
+        let (default, policies) = (&self.schedule, &self.context.policies);
         // An unsubscribed user gets no email that a mute could stop.
         let needs_stop = |other: &User| {
             other.id != user.id
@@ -268,9 +266,12 @@ impl PeopleService {
         let at = PeopleFilter::Address(address);
         let (mut others, mut after) = (Vec::new(), None);
         for _ in 0..SHARED_PAGES {
-            let page = self.directory.find_people(&at, after.as_ref(), SHARED_PAGE);
+            let page = self
+                .context
+                .store
+                .find_people(&at, after.as_ref(), SHARED_PAGE);
             let mut ids = page.await?;
-            let users = self.directory.users(&ids).await?.into_iter().flatten();
+            let users = self.context.store.users(&ids).await?.into_iter().flatten();
             others.extend(users.filter(&needs_stop).map(|other| other.id));
             let is_last = ids.len() < SHARED_PAGE;
             after = ids.pop();
@@ -289,7 +290,7 @@ impl PeopleService {
         after: Option<&FollowKey>,
         limit: usize,
     ) -> Result<Vec<FollowKey>> {
-        Ok(self.directory.follows(id, after, limit).await?)
+        Ok(self.context.store.follows(id, after, limit).await?)
     }
 
     /// Ends all mails to somebody, at their own wish; again, it changes nothing. Their record as it
@@ -304,7 +305,10 @@ impl PeopleService {
         if let Stop::Follow(key) = stop {
             let follow = (key.clone(), id.clone());
             let unfollow = FollowChange::Unfollow;
-            self.directory.change_follows(unfollow, &[follow]).await?;
+            self.context
+                .store
+                .change_follows(unfollow, &[follow])
+                .await?;
             return self.get(id).await;
         }
         self.stop_if(id, stop, |_| true).await
@@ -340,14 +344,14 @@ impl PeopleService {
             };
             return self.mute_if(id, subject, mute, check).await;
         }
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         self.change(
             vec![id.clone()],
             |_, before| {
                 let before = before.filter(|user| check(user))?;
                 let mut user = before.clone();
-                user.stop(stop, &self.policies, now);
-                Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+                user.stop(stop, &self.context.policies, now);
+                Some(user.replacing(Some(before), &self.schedule, &self.context.policies, now))
             },
             Bound::None,
         )
@@ -358,7 +362,7 @@ impl PeopleService {
     /// Whether somebody follows this.
     pub async fn is_following(&self, id: &UserId, key: &FollowKey) -> Result<bool> {
         let follow = (key.clone(), id.clone());
-        Ok(self.directory.following(&[follow]).await? == [true])
+        Ok(self.context.store.following(&[follow]).await? == [true])
     }
 
     /// Lets people follow keys; what they follow already stays as it is.
@@ -370,7 +374,7 @@ impl PeopleService {
         pairs.sort_unstable();
         pairs.dedup();
         let follow = FollowChange::Follow;
-        Ok(self.directory.change_follows(follow, &pairs).await?)
+        Ok(self.context.store.change_follows(follow, &pairs).await?)
     }
 
     /// Lets people follow keys no more; one that they did not follow is no error.
@@ -380,6 +384,6 @@ impl PeopleService {
             .map(|follow| (follow.key, follow.user))
             .collect();
         let unfollow = FollowChange::Unfollow;
-        Ok(self.directory.change_follows(unfollow, &pairs).await?)
+        Ok(self.context.store.change_follows(unfollow, &pairs).await?)
     }
 }

@@ -8,30 +8,29 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::context::Context;
 use crate::domain::start::{self, Erasure};
 use crate::domain::{PokeKey, Start, User, UserId};
 use crate::engine::Result;
 use crate::engine::feed::polls::{GlanceOf, Polls, Whom};
-use crate::store::{self, Directory, Error, Notes};
+use crate::store::{self, Error, Notes};
 
 /// The most users whose starts are kept in memory.
 const KEPT: usize = 16_384;
 
 /// Finds the starts of users, and keeps those that it found lately.
 pub struct Starts {
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) context: Arc<Context>,
     pub(crate) polls: Arc<Polls>,
     kept: Mutex<HashMap<UserId, (Option<Start>, GlanceOf)>>,
 }
 
 impl Starts {
     /// Starts that nothing is known of yet.
-    pub fn new(notes: Arc<dyn Notes>, directory: Arc<dyn Directory>, polls: Arc<Polls>) -> Self {
+    pub fn new(context: Arc<Context>, polls: Arc<Polls>) -> Self {
         let kept = Mutex::default();
         Self {
-            notes,
-            directory,
+            context,
             polls,
             kept,
         }
@@ -47,8 +46,13 @@ impl Starts {
             return Ok(*start);
         }
         let glance = self.polls.glance_of(whom, now);
-        let found = self.directory.users(std::slice::from_ref(user)).await?;
-        let start = of(&*self.notes, user, found.first().and_then(Option::as_ref)).await?;
+        let found = self.context.store.users(std::slice::from_ref(user)).await?;
+        let start = of(
+            &*self.context.store,
+            user,
+            found.first().and_then(Option::as_ref),
+        )
+        .await?;
         if let Some(glance) = glance {
             let mut kept = self.kept();
             if kept.len() >= KEPT {

@@ -7,12 +7,13 @@
 
 use std::sync::Arc;
 
+use crate::context::Context;
 use crate::domain::{Event, Policies, Selector, UserId};
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::ingest::notify::{FEW_OBJECTS, Request};
 use crate::engine::joint::{self, Joint};
-use crate::store::{self, Directory, Journal};
+use crate::store::{self};
 use crate::wire::unknown::{NAMED, Unknown};
 
 /// Of so many objects of one call it is asked whether they are known.
@@ -60,9 +61,7 @@ impl From<&Request> for Named {
 #[derive(Clone)]
 pub struct Known {
     pub(crate) catalog: CatalogSource,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) policies: Arc<Policies>,
+    pub(crate) context: Arc<Context>,
     /// Short events that come at the same time are looked up together.
     pub(crate) joint: Arc<Joint<Named, Unknown>>,
 }
@@ -93,7 +92,7 @@ impl Known {
         let records = async {
             match users.is_empty() {
                 true => Ok(Vec::new()),
-                false => self.directory.users(&users).await,
+                false => self.context.store.users(&users).await,
             }
         };
         let (loaded, records) = futures::join!(catalog.load(events.take(ASKED)), records);
@@ -103,7 +102,7 @@ impl Known {
         let unknown = |request: &Named| {
             let mut unknown = Unknown::default();
             for event in request.events.iter().take(left) {
-                unknown.note(event, &catalog, &self.policies);
+                unknown.note(event, &catalog, &self.context.policies);
             }
             left -= request.events.len().min(left);
             let users = request.users.iter().zip(missing.by_ref());
@@ -117,7 +116,8 @@ impl Known {
     /// What is not known of the last so many events that were accepted.
     pub async fn lately(&self, fanouts: usize) -> Result<Unknown> {
         let events: Vec<Event> = self
-            .journal
+            .context
+            .store
             .newest(fanouts)
             .await?
             .into_iter()
@@ -127,7 +127,7 @@ impl Known {
         catalog.load(events.iter()).await?;
         let mut unknown = Unknown::default();
         for event in &events {
-            unknown.note(event, &catalog, &self.policies);
+            unknown.note(event, &catalog, &self.context.policies);
         }
         Ok(unknown)
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use foldhash::fast::RandomState;
 
+use crate::context::Context;
 use crate::domain::content::Told;
 use crate::domain::retraction::reaches;
 use crate::domain::{
@@ -22,7 +23,7 @@ use crate::domain::{
 };
 use crate::engine::feed::polls::GlanceOf;
 use crate::engine::feed::shelf::{Looked, Shelf};
-use crate::store::{Directory, Journal, Objects, Result, Retractions};
+use crate::store::{Journal, Result};
 
 /// What is remembered is forgotten when it has grown to this many bytes.
 const REMEMBERED: usize = 64 << 20;
@@ -63,14 +64,8 @@ struct Known {
 /// Where objects and retractions are looked up, and what types say of them.
 #[derive(Clone)]
 pub struct CatalogSource {
-    /// Records of objects.
-    pub objects: Arc<dyn Objects>,
-    /// What was taken back.
-    pub retractions: Arc<dyn Retractions>,
-    /// Which model a type's objects are of, and whether unknown ones are told.
-    pub policies: Arc<Policies>,
-    /// User records, which name actors that are only an id.
-    pub directory: Arc<dyn Directory>,
+    /// The store, the clock and what else all use cases share.
+    pub context: Arc<Context>,
     /// What feeds have read lately; mails do not ask it.
     pub shelf: Option<Arc<Shelf>>,
 }
@@ -97,20 +92,22 @@ impl CatalogSource {
     pub async fn records(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
         let mut found = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AT_ONCE) {
-            found.extend(self.objects.objects(keys).await?);
+            found.extend(self.context.store.objects(keys).await?);
         }
         Ok(found)
     }
 
     async fn look_up(&self, events: &[Event]) -> Result<Vec<Option<Object>>> {
-        let keys = events.iter().map(|event| self.policies.object_of(event));
+        let keys = events
+            .iter()
+            .map(|event| self.context.policies.object_of(event));
         self.records(&keys.collect::<Vec<_>>()).await
     }
 
     async fn taken_back(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
         let mut found = Vec::with_capacity(events.len());
         for events in events.chunks(AT_ONCE) {
-            found.extend(self.retractions.retractions(events).await?);
+            found.extend(self.context.store.retractions(events).await?);
         }
         Ok(found)
     }
@@ -192,11 +189,11 @@ impl Catalog {
 
     /// What is configured of types.
     pub fn policies(&self) -> &Policies {
-        &self.source.policies
+        &self.source.context.policies
     }
 
     fn keys(&self, events: &[Event]) -> Vec<ObjectKey> {
-        let policies = &self.source.policies;
+        let policies = &self.source.context.policies;
         events
             .iter()
             .map(|event| policies.object_of(event))
@@ -346,7 +343,7 @@ impl Catalog {
     }
 
     fn shows_unknown(&self, kind: &EventType) -> bool {
-        let policy = self.source.policies.of(kind);
+        let policy = self.source.context.policies.of(kind);
         policy.unknown_objects == UnknownObjects::Mail
             || (self.purpose == Purpose::Feed && policy.model.is_none())
     }
@@ -399,7 +396,7 @@ impl Catalog {
         unread.sort_unstable();
         unread.dedup();
         for ids in unread.chunks(AT_ONCE) {
-            let users = self.source.directory.users(ids).await?;
+            let users = self.source.context.store.users(ids).await?;
             let names = users.into_iter().map(|user| user?.name);
             let names = names.map(|name| name.filter(|name| !name.trim().is_empty()));
             self.names.extend(ids.iter().cloned().zip(names));
@@ -428,7 +425,7 @@ impl Catalog {
 
     /// Under which key the event's object has its record.
     pub fn key(&self, event: &Event) -> ObjectKey {
-        self.source.policies.object_of(event)
+        self.source.context.policies.object_of(event)
     }
 
     /// The event's object, if it still applies; the event must have been loaded.
@@ -444,7 +441,7 @@ impl Catalog {
 
     /// The object as a mail may have told it before it was withdrawn, too.
     pub fn recorded(&self, event: &Event) -> Option<Arc<Object>> {
-        let policy = self.source.policies.of(&event.t);
+        let policy = self.source.context.policies.of(&event.t);
         let found = self.known(event)?.record.clone()?;
         let is_told = policy.unknown_objects == UnknownObjects::Mail;
         found.or_else(|| is_told.then(|| self.bare(event)))

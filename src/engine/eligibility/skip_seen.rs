@@ -7,28 +7,30 @@
 
 use std::sync::Arc;
 
+use crate::context::Context;
 use crate::domain::inbox::ItemState;
 use crate::domain::{Inbox, PersonStacks, Position, UserId};
-use crate::store::{Inboxes, Result};
+use crate::store::Result;
 
 /// Knows what was seen, where that matters.
 #[derive(Clone)]
 pub struct SkipSeen {
-    inboxes: Option<Arc<dyn Inboxes>>,
+    /// `None` where digests include what was seen.
+    context: Option<Arc<Context>>,
 }
 
 impl SkipSeen {
     /// Nothing is asked of these unless it `is_on`.
-    pub fn new(is_on: bool, inboxes: Arc<dyn Inboxes>) -> Self {
+    pub fn new(is_on: bool, context: Arc<Context>) -> Self {
         Self {
-            inboxes: is_on.then_some(inboxes),
+            context: is_on.then_some(context),
         }
     }
 
     /// Leaves what these people have seen out of their stacks where anything is pending: the places
     /// stay, and whoever mails from these stacks tells nothing of it.
     pub async fn leave_out(&self, people: &mut [PersonStacks]) -> Result<()> {
-        let Some(inboxes) = &self.inboxes else {
+        let Some(context) = &self.context else {
             return Ok(());
         };
         let mut people: Vec<&mut PersonStacks> = people
@@ -36,7 +38,7 @@ impl SkipSeen {
             .filter(|person| !person.covers().is_empty())
             .collect();
         let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
-        let found = inboxes.inboxes(&ids).await?;
+        let found = context.store.inboxes(&ids).await?;
         for (person, inbox) in people.iter_mut().zip(found) {
             if let Some(inbox) = inbox {
                 person.leave_out(|place, _| is_seen(&inbox, place));
@@ -47,8 +49,8 @@ impl SkipSeen {
 
     /// The same of one person, as a question.
     pub async fn of(&self, user: &UserId) -> Result<impl Fn(Position) -> bool + use<>> {
-        let inbox = match &self.inboxes {
-            Some(inboxes) => inboxes.inboxes(std::slice::from_ref(user)).await?,
+        let inbox = match &self.context {
+            Some(context) => context.store.inboxes(std::slice::from_ref(user)).await?,
             None => Vec::new(),
         };
         let inbox = inbox.into_iter().next().flatten();
@@ -57,7 +59,7 @@ impl SkipSeen {
 
     /// The same of who has this inbox.
     pub fn within(&self, inbox: &Inbox) -> impl Fn(Position) -> bool {
-        let is_on = self.inboxes.is_some();
+        let is_on = self.context.is_some();
         move |place| is_on && is_seen(inbox, place)
     }
 }

@@ -4,8 +4,6 @@
 //! everybody has been named. So one id is a cursor that survives a crash, and audiences can be
 //! merged like sorted lists.
 
-use std::sync::Arc;
-
 use crate::domain::{Audience, FollowKey, Selector, UserId};
 use crate::store::{Directory, PeopleFilter, Result};
 
@@ -21,7 +19,7 @@ pub struct Page {
 
 /// The people of this audience after `after`, about `limit` of them.
 pub async fn page(
-    directory: &Arc<dyn Directory>,
+    directory: &dyn Directory,
     audience: &Audience,
     after: Option<&UserId>,
     limit: usize,
@@ -55,7 +53,7 @@ fn full(people: Vec<UserId>, more: bool) -> Page {
 /// The followers of any of these keys: sorted pages of each, merged up to where every one of them
 /// is known.
 async fn followers(
-    directory: &Arc<dyn Directory>,
+    directory: &dyn Directory,
     keys: &[FollowKey],
     after: Option<&UserId>,
     limit: usize,

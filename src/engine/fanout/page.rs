@@ -4,7 +4,6 @@
 //! push. Read [`super::super::fanout::audience`] for how people are found.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::domain::{BadStack, Counts, Day, Defect, Fanout, Progress, UserId};
 use crate::engine::fanout::audience;
@@ -38,11 +37,7 @@ impl Walk {
     }
 
     /// Fetches pages until one has people in it, or there are no more.
-    pub(super) async fn fetch(
-        &mut self,
-        directory: &Arc<dyn Directory>,
-        limit: usize,
-    ) -> Result<()> {
+    pub(super) async fn fetch(&mut self, directory: &dyn Directory, limit: usize) -> Result<()> {
         while self.people.is_empty() && !self.exhausted {
             let audience::Page { people, next } =
                 audience::page(directory, &self.fanout.audience, self.next.as_ref(), limit).await?;

@@ -73,7 +73,7 @@ impl Feeds {
         events: impl Iterator<Item = &'a Event> + Clone,
     ) -> Result<Names<'a>> {
         let marked = Told::of(standing, events.clone());
-        let details = async { Ok(catalog.load_details(&*self.journal, events).await?) };
+        let details = async { Ok(catalog.load_details(&*self.context.store, events).await?) };
         let (digests, ()) = futures::try_join!(self.digests_over(&marked), details)?;
         self.mailed(marked, digests, catalog).await
     }
@@ -93,8 +93,8 @@ impl Feeds {
                 return Ok(Digests::default());
             };
             let digests = DeliveryFilter::Digests(&person.user, since);
-            let users = self.directory.users(std::slice::from_ref(&person.user));
-            let rows = self.deliveries.find_deliveries(&digests, DIGESTS);
+            let users = self.context.store.users(std::slice::from_ref(&person.user));
+            let rows = self.context.store.find_deliveries(&digests, DIGESTS);
             let (users, mut rows) = futures::try_join!(users, rows)?;
             rows.retain(|row| person.hold_marker(row.marker));
             let user = users.into_iter().next().flatten();
@@ -133,7 +133,7 @@ impl Feeds {
             rows,
             person,
             user.as_ref(),
-            &self.catalog.policies,
+            &self.catalog.context.policies,
             self.caps,
             catalog,
             aside,

@@ -117,7 +117,7 @@ impl MarksInput {
 impl Feeds {
     /// Marks items of somebody's feed; how it stands then.
     pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<Counts> {
-        let (mark, Meant { marked, part }) = input.meant(&self.catalog.policies)?;
+        let (mark, Meant { marked, part }) = input.meant(&self.catalog.context.policies)?;
         // What they were shown, whichever process it was shown by.
         let shown = |person: &PersonStacks| match &marked {
             Marked::To(cursor, _) => cursor.is_within(person),
@@ -130,10 +130,13 @@ impl Feeds {
         };
         let kept = Window::ending(standing.reading.window.last(), self.remembered_back);
         for round in 0..ROUNDS {
-            let now = self.clock.now();
+            let now = self.context.clock.now();
             let inbox = &mut standing.inbox;
             let done = if inbox.mark(&standing.person, &kept, &marked, mark, now) {
-                self.inboxes.put_inbox(inbox, self.ids.next(now)).await?
+                self.context
+                    .store
+                    .put_inbox(inbox, self.context.ids.next(now))
+                    .await?
             } else {
                 // That nothing is to be done is believed only of what was read just now.
                 round > 0

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
 
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::suppression::OPERATOR;
 use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, moment};
@@ -124,14 +124,13 @@ const REMEMBERED_LIFTS: TimeDelta = TimeDelta::days(90);
 
 /// Keeps the list of addresses that must not be written to.
 pub struct SuppressionService {
-    pub(crate) suppressions: Arc<dyn Suppressions>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) context: Arc<Context>,
 }
 
 impl SuppressionService {
     /// Suppresses these addresses. Graver news stays, and so does a lift later than `at`.
     pub async fn add(&self, inputs: Vec<SuppressionInput>) -> Result<()> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let news = |input: SuppressionInput| {
             let at = input.at.map_or(now, |at| at.min(now));
             let source = input.source.as_deref().map(source);
@@ -141,26 +140,26 @@ impl SuppressionService {
                 .detailed(input.detail.as_deref())
         };
         let news: Vec<Suppression> = inputs.into_iter().map(news).collect();
-        Ok(self.suppressions.suppress(&news).await?)
+        Ok(self.context.store.suppress(&news).await?)
     }
 
     /// What is known of an address.
     pub async fn get(&self, address: &Address) -> Result<Option<Suppression>> {
         let asked = std::slice::from_ref(address);
-        Ok(self.suppressions.suppressed(asked).await?.pop().flatten())
+        Ok(self.context.store.suppressed(asked).await?.pop().flatten())
     }
 
     /// A page of the list, ascending by address, after this one.
     pub async fn page(&self, after: Option<&Address>, limit: usize) -> Result<Vec<Suppression>> {
-        Ok(self.suppressions.suppressions(after, limit).await?)
+        Ok(self.context.store.suppressions(after, limit).await?)
     }
 
     /// Lets an address receive emails again, and returns whether it was suppressed. Reports of
     /// earlier events change nothing from now on.
     pub async fn lift(&self, address: &Address) -> Result<bool> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let expired = now - REMEMBERED_LIFTS;
-        Ok(self.suppressions.lift(address, now, expired).await?)
+        Ok(self.context.store.lift(address, now, expired).await?)
     }
 }
 

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use crate::clock::{Clock, Ids};
+use crate::context::Context;
 use crate::domain::audience::check_except;
 use crate::domain::details::Actor;
 use crate::domain::{
     Acceptance, Audience, BrandName, Brands, ChosenKey, Details, Event, EventType, Fanout,
-    FollowKey, Id, Invalid, Json, ObjectId, Point, Policies, Selector, UserId, moment,
+    FollowKey, Id, Invalid, Json, ObjectId, Point, Selector, UserId, moment,
 };
 use crate::engine::directory::fields;
 use crate::engine::joint::Joint;
 use crate::engine::{Error, Result, crash};
-use crate::store::{self, Accepted, Journal};
+use crate::store::{self, Accepted};
 use crate::wire::event::Receipt;
 
 mod warnings;
@@ -91,20 +91,14 @@ pub const MAX_REQUESTS: usize = 1_000;
 
 /// Accepts events into the journal.
 pub struct Notify {
-    /// The journal that accepted events stand in.
-    pub journal: Arc<dyn Journal>,
-    /// The time; tests turn it.
-    pub clock: Arc<dyn Clock>,
-    /// Makes new ids.
-    pub ids: Arc<Ids>,
+    /// The store, the clock and what else all use cases share.
+    pub context: Arc<Context>,
     /// Short events that come at the same time are accepted together.
     pub joint: Arc<Joint<Fanout, Accepted>>,
     /// How many days before today the window reaches: events can be of no day before it.
     pub window_back: u32,
     /// The brands that events can be of.
     pub brands: Brands,
-    /// Which types have events of brands.
-    pub policies: Arc<Policies>,
 }
 
 impl Notify {
@@ -123,7 +117,7 @@ impl Notify {
     /// The same, with an answer of its own for each: one that cannot be accepted keeps none of the
     /// others out, and a key that was used before for a different event is that event's conflict.
     pub async fn accept_each(&self, requests: Vec<Request>) -> Result<Vec<Result<Receipt>>> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let is_short = matches!(&requests[..], [one] if one.is_short());
         let requests: Vec<_> = requests
             .into_iter()
@@ -133,12 +127,12 @@ impl Notify {
         let answers = match &fanouts[..] {
             [fanout] if is_short => {
                 let accept = |all: Vec<Fanout>| {
-                    let journal = Arc::clone(&self.journal);
+                    let journal = Arc::clone(&self.context.store);
                     async move { journal.accept(&all).await }
                 };
                 vec![self.joint.call(fanout.clone(), accept).await?]
             }
-            _ => self.journal.accept(&fanouts).await?,
+            _ => self.context.store.accept(&fanouts).await?,
         };
         crash::point("after-accept");
         fanouts
@@ -158,8 +152,8 @@ impl Notify {
 
     /// Whether this can be accepted now.
     pub fn check(&self, request: &Request) -> std::result::Result<(), Invalid> {
-        self.in_time(request, self.clock.now())?;
-        self.policies.check(&request.kind)?;
+        self.in_time(request, self.context.clock.now())?;
+        self.context.policies.check(&request.kind)?;
         self.check_brand(request)?;
         request.check()
     }
@@ -170,7 +164,7 @@ impl Notify {
         };
         self.brands.check(Some(brand))?;
         let kind = &request.kind;
-        if self.policies.of(kind).branded {
+        if self.context.policies.of(kind).branded {
             return Ok(());
         }
         let why = format!(
@@ -198,11 +192,11 @@ impl Notify {
             details,
             at,
         } = request;
-        self.policies.check(&kind)?;
-        let id = self.ids.next(at.unwrap_or(now));
+        self.context.policies.check(&kind)?;
+        let id = self.context.ids.next(at.unwrap_or(now));
         let objects = objects.into_iter();
         let objects = objects
-            .map(|object| self.policies.object_id(&kind, object))
+            .map(|object| self.context.policies.object_id(&kind, object))
             .collect();
         let fanout = Fanout::new(id, key, kind, objects, audience)?;
         fanout.with_batch_key(batch_key).with_details(details)
@@ -210,7 +204,7 @@ impl Notify {
 
     /// An event's fan-out, with how far it has come.
     pub async fn find(&self, id: Id) -> Result<Option<Fanout>> {
-        Ok(self.journal.fanout(id).await?)
+        Ok(self.context.store.fanout(id).await?)
     }
 }
 

@@ -7,14 +7,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::context::Context;
 use crate::domain::{Invalid, ModelName, Object, ObjectId, ObjectKey, Poke};
 use crate::engine::Result;
 use crate::engine::feed::polls::Polls;
-use crate::store::Objects;
 
 /// Keeps records of objects, except of models that the application keeps itself.
 pub struct ObjectService {
-    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) context: Arc<Context>,
     pub(crate) polls: Arc<Polls>,
     /// Models that are read from the application's own collections.
     pub mapped: HashSet<ModelName>,
@@ -41,7 +41,7 @@ impl ObjectService {
     /// Keeps records that were checked. Where one key occurs twice, the last counts.
     pub(crate) async fn keep(&self, objects: Vec<Object>) -> Result<()> {
         let objects = last_of_each(objects);
-        self.objects.put_objects(&objects).await?;
+        self.context.store.put_objects(&objects).await?;
         // Whoever polls this process next sees it, before the store tells.
         let names = objects.iter().map(|object| object.key.as_str());
         self.polls.hear(&Poke::objects(names));
@@ -66,13 +66,17 @@ impl ObjectService {
 
     /// The record under this key, withdrawn or not; `None` if there is none.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Object>> {
-        let found = self.objects.objects(std::slice::from_ref(key)).await?;
+        let found = self
+            .context
+            .store
+            .objects(std::slice::from_ref(key))
+            .await?;
         Ok(found.into_iter().next().flatten())
     }
 
     /// The records under these keys, in the order asked.
     pub async fn many(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
-        Ok(self.objects.objects(keys).await?)
+        Ok(self.context.store.objects(keys).await?)
     }
 
     /// Makes an object one that no longer applies, whether there was a record of it or not; nothing

@@ -8,26 +8,22 @@
 
 use std::sync::Arc;
 
-use crate::clock::{Clock, Ids};
+use crate::context::Context;
 use crate::domain::fanout::check_objects;
-use crate::domain::{Event, EventType, ObjectId, Poke, Policies, Retraction};
+use crate::domain::{Event, EventType, ObjectId, Poke, Retraction};
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
 use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::feed::polls::Polls;
-use crate::store::Retractions;
 use crate::wire::event::Retracted;
 use crate::wire::unknown::Unknown;
 
 /// Takes events back.
 pub struct Retract {
-    pub(crate) retractions: Arc<dyn Retractions>,
+    pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
     pub(crate) catalog: CatalogSource,
-    pub(crate) policies: Arc<Policies>,
     pub(crate) polls: Arc<Polls>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Arc<Ids>,
 }
 
 impl Retract {
@@ -39,7 +35,7 @@ impl Retract {
         check_objects(objects.len())?;
         let objects: Vec<ObjectId> = objects
             .iter()
-            .map(|object| self.policies.object_id(kind, object.clone()))
+            .map(|object| self.context.policies.object_id(kind, object.clone()))
             .collect();
         let event = |o: &ObjectId| {
             let (t, o, i) = (kind.clone(), o.clone(), None);
@@ -50,9 +46,9 @@ impl Retract {
         catalog.load(events.iter()).await?;
         let mut unknown = Unknown::default();
         for event in &events {
-            unknown.note(event, &catalog, &self.policies);
+            unknown.note(event, &catalog, &self.context.policies);
         }
-        let at = self.ids.next(self.clock.now());
+        let at = self.context.ids.next(self.context.clock.now());
         let retraction = |o: &ObjectId| Retraction {
             t: kind.clone(),
             o: o.clone(),
@@ -61,14 +57,14 @@ impl Retract {
         let retractions: Vec<Retraction> = objects.iter().map(retraction).collect();
         let keys: Vec<_> = events.iter().map(|event| catalog.key(event)).collect();
         let about = Poke::objects(keys.iter().map(|key| key.as_str()));
-        self.retractions.retract(&retractions, &about).await?;
+        self.context.store.retract(&retractions, &about).await?;
         // Whoever polls this process next sees it, before the store tells.
         self.polls.hear(&about);
         // What joins meanwhile happened later.
         Ok(Retracted {
             out: self.batches.take_out(kind, &objects, Some(at)).await?,
             objects: keys,
-            warnings: unknown.doubts(&self.policies),
+            warnings: unknown.doubts(&self.context.policies),
         })
     }
 }

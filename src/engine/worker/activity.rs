@@ -8,9 +8,8 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::engine::Result;
-use crate::store::Notes;
 use crate::wire::status::{DigestActivity, WorkerActivity};
 
 /// Time between two heartbeats of a worker.
@@ -23,10 +22,7 @@ const DIGEST: &str = "activity-digest";
 
 /// Writes and reads the activity of all processes.
 pub struct Activity {
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) clock: Arc<dyn Clock>,
-    /// This process, as its leases name it.
-    pub owner: String,
+    pub(crate) context: Arc<Context>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -48,36 +44,46 @@ impl Activity {
     }
 
     async fn write_beat(&self, stopped: bool) -> Result<()> {
-        let read = self.notes.note(WORKER).await?;
+        let read = self.context.store.note(WORKER).await?;
         let last: Option<Beat> = read.as_deref().and_then(parse);
-        let at = self.clock.now();
-        let others = last
-            .is_some_and(|last| last.owner != self.owner && !last.stopped && at - last.at < SILENT);
+        let at = self.context.clock.now();
+        let others = last.is_some_and(|last| {
+            last.owner != self.context.owner && !last.stopped && at - last.at < SILENT
+        });
         if stopped && others {
             return Ok(());
         }
-        let owner = self.owner.clone();
+        let owner = self.context.owner.clone();
         self.write(WORKER, read.as_deref(), &Beat { at, owner, stopped })
             .await
     }
 
     /// Records a run of digests.
     pub async fn record_digests(&self, run: &DigestActivity) -> Result<()> {
-        let read = self.notes.note(DIGEST).await?;
+        let read = self.context.store.note(DIGEST).await?;
         self.write(DIGEST, read.as_deref(), run).await
     }
 
     /// Replaces a note, unless another process has changed it since: that one is as recent.
     async fn write(&self, name: &str, read: Option<&str>, value: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(value).unwrap_or_default();
-        self.notes.swap_note(name, read, Some(&text)).await?;
+        self.context
+            .store
+            .swap_note(name, read, Some(&text))
+            .await?;
         Ok(())
     }
 
     /// Returns when a worker was last active and whether one runs; `None` if none ever did.
     pub async fn worker(&self) -> Result<Option<WorkerActivity>> {
-        let last: Option<Beat> = self.notes.note(WORKER).await?.as_deref().and_then(parse);
-        let now = self.clock.now();
+        let last: Option<Beat> = self
+            .context
+            .store
+            .note(WORKER)
+            .await?
+            .as_deref()
+            .and_then(parse);
+        let now = self.context.clock.now();
         Ok(last.map(|last| WorkerActivity {
             running: !last.stopped && now - last.at < SILENT,
             seen: last.at,
@@ -86,7 +92,13 @@ impl Activity {
 
     /// Returns the last run of digests; `None` if there was none.
     pub async fn digests(&self) -> Result<Option<DigestActivity>> {
-        Ok(self.notes.note(DIGEST).await?.as_deref().and_then(parse))
+        Ok(self
+            .context
+            .store
+            .note(DIGEST)
+            .await?
+            .as_deref()
+            .and_then(parse))
     }
 }
 

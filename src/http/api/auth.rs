@@ -35,7 +35,7 @@ impl Door {
             ring: app.key_ring(key),
             tokens: app.tokens(),
             limits: Limits::new(server.rate_limit_key, server.rate_limit_token),
-            clock: app.clock.clone(),
+            clock: app.context.clock.clone(),
         }
     }
 

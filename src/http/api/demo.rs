@@ -94,7 +94,7 @@ pub(super) async fn play(
         Problem::new(Code::UnknownUser, detail)
     };
     let id = gallery.person(id.as_str()).ok_or_else(nobody)?;
-    let now = app.clock.now();
+    let now = app.context.clock.now();
     let token = app.tokens().make(&id, now, TOKEN)?;
     let maker = app.links().maker().await?;
     // A demo's configuration has both.

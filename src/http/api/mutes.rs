@@ -24,7 +24,7 @@ pub(super) async fn list(
     let id: UserId = segment(&req, "id")?;
     let user = app.people().get(&id).await?;
     let user = user.ok_or_else(|| unknown(&id))?;
-    let mutes = MutesView::of(&user.mutes, app.clock.now());
+    let mutes = MutesView::of(&user.mutes, app.context.clock.now());
     Ok(HttpResponse::Ok().json(mutes))
 }
 

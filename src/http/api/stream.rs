@@ -186,9 +186,9 @@ fn moment(user: &UserId) -> Duration {
 /// The longest lifetime: that of the token. A key may be revoked, so its streams end earlier.
 fn lasts(req: &HttpRequest, app: &App) -> Duration {
     match req.extensions().get::<Caller>() {
-        Some(Caller::Person { until, .. }) => {
-            (*until - app.clock.now()).to_std().unwrap_or_default()
-        }
+        Some(Caller::Person { until, .. }) => (*until - app.context.clock.now())
+            .to_std()
+            .unwrap_or_default(),
         Some(Caller::Key { .. }) | None => OF_A_KEY,
     }
 }

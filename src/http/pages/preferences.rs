@@ -60,7 +60,7 @@ async fn unfollowing(app: &App, opened: &Opened, key: FollowKey) -> Result<Strin
     if !app.people().is_following(&opened.user, &key).await? {
         return Err(Failure::NotFollowed);
     }
-    let (stop, now) = (Stop::Follow(key), app.clock.now());
+    let (stop, now) = (Stop::Follow(key), app.context.clock.now());
     Ok(app.links().now(opened, &stop, now).await?)
 }
 
@@ -102,7 +102,7 @@ struct Shown {
 }
 
 async fn shown(app: &App, opened: &Opened, mut user: User) -> Result<Shown, Failure> {
-    user.mutes.forget(app.clock.now());
+    user.mutes.forget(app.context.clock.now());
     name_muted(app, &mut user).await;
     Ok(Shown {
         next: app.next_digest().of(&user).await?,

@@ -25,7 +25,7 @@ use crate::render::pages::{Others, Stopping, Tokens};
 
 /// The user of a link and its scope.
 pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
-    let opened = app.links().open(token, app.clock.now()).await?;
+    let opened = app.links().open(token, app.context.clock.now()).await?;
     opened.map_err(Failure::Link)
 }
 
@@ -243,7 +243,7 @@ pub(super) async fn act(
             Stop::Follow(key) => Some(key).filter(|_| form.get("follow") == Some("again")),
             _ => None,
         };
-        if again.is_some() && app.clock.now() - opened.issued > UNDO {
+        if again.is_some() && app.context.clock.now() - opened.issued > UNDO {
             return Err(Failure::Link(Refused::Expired));
         }
         // The button of a page. Email programs send one field only (RFC 8058).

@@ -27,7 +27,7 @@ impl Batches {
     pub(super) async fn of(book: &BatchService, filter: &BatchFilter) -> Result<Self> {
         let all = book.list(filter, None, MOST).await?;
         let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
-        let mails = book.deliveries.deliveries(&ids).await?;
+        let mails = book.context.store.deliveries(&ids).await?;
         let mails = mails.into_iter().flatten();
         let mails = mails.map(|mail| (mail.id.clone(), mail)).collect();
         Ok(Self { all, mails })

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Draft, Reader};
+use crate::context::Context;
 use crate::domain::{BatchState, BrandName, Occasion, User, UserId};
 use crate::engine::batches::{BatchFilter, BatchService, leads};
 use crate::engine::delivery::{Compose, Prospect};
 use crate::engine::digest::{Digests, Found, Onlooker, Request, Timing};
 use crate::engine::{Result, Silent};
-use crate::store::Directory;
 use crate::wire::unknown::Unknown;
 
 /// How many of a person's batches that gather are shown, and of those that have closed.
@@ -27,7 +27,7 @@ pub struct OfPerson {
     pub batches: BatchService,
     /// Makes their mails.
     pub compose: Compose,
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) context: Arc<Context>,
     /// Whose look their mails are shown in: mails of another brand are left out.
     pub brand: Option<BrandName>,
 }
@@ -75,7 +75,7 @@ impl OfPerson {
     }
 
     async fn user(&self, user: &UserId) -> Result<Option<User>> {
-        let found = self.directory.users(std::slice::from_ref(user)).await?;
+        let found = self.context.store.users(std::slice::from_ref(user)).await?;
         Ok(found.into_iter().next().flatten())
     }
 
@@ -99,7 +99,7 @@ impl OfPerson {
         // One that closed between the two looks is in both.
         batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
         batches.dedup_by_key(|batch| batch.id);
-        let leads = leads(&mut batches, self.digests.clock.now());
+        let leads = leads(&mut batches, self.digests.context.clock.now());
         let people = HashMap::from([(id.clone(), user)]);
         let mut drafts = Vec::new();
         for (batches, what) in [(leads, " lead"), (batches, "")] {

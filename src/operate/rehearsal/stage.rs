@@ -146,7 +146,7 @@ impl<'a> Stage<'a> {
             if !self.types.contains_key(&section.kind) {
                 let of_type = OfType {
                     heading: heading_of(&section.heading, &section.kind),
-                    rank: self.compose.policies.rank(&section.kind).0,
+                    rank: self.compose.context.policies.rank(&section.kind).0,
                     ..OfType::default()
                 };
                 self.types.insert(section.kind.clone(), of_type);
@@ -168,8 +168,8 @@ impl<'a> Stage<'a> {
         } = *mail;
         let branded = brand.and_then(|brand| self.compose.of_brand(Some(brand)));
         let compose = branded.as_ref().unwrap_or(self.compose);
-        let stop = Stop::of_mail(mail.content, occasion, &compose.policies);
-        let mute = Stop::of_subject(mail.content, occasion, &compose.policies);
+        let stop = Stop::of_mail(mail.content, occasion, &compose.context.policies);
+        let mute = Stop::of_subject(mail.content, occasion, &compose.context.policies);
         let (links, stop, mute) = (&compose.links, stop.as_ref(), mute.as_ref());
         let stand_in = links.stand_in(mail.user, stop, mute);
         let rendered = compose.rendered(mail.user, mail.content, occasion, self.at);

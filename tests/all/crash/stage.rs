@@ -27,7 +27,7 @@ use tokio::time::{Instant, interval};
 use super::dice::Dice;
 pub use super::work::{Kind, Work};
 use crate::mail::provider::{Dialect, Provider};
-use crate::support::{BatchCounts, Fresh, Shorthand, kind, user};
+use crate::support::{BatchCounts, Fresh, Shorthand, context, kind, user};
 
 /// Longer than anything takes, on however slow a machine: calls that are lost again and again are
 /// looked for later each time.
@@ -205,13 +205,10 @@ impl<'a> Stage<'a> {
             at: Some(at),
         };
         let notify = Notify {
-            journal: self.fresh.handle(),
-            clock: Arc::new(ManualClock::at(at)),
-            ids: Arc::new(Ids::random()),
+            context: context(self.fresh.handle(), Arc::new(ManualClock::at(at)), "test"),
             joint: Arc::default(),
             window_back: 0,
             brands: Default::default(),
-            policies: Default::default(),
         };
         let receipts = notify.accept(vec![request]).await.unwrap();
         let happened = Work {

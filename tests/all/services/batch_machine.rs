@@ -12,6 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Settings, RngSeed, TestRunner};
 use tidings::clock::{Ids, ManualClock};
+use tidings::context::Context;
 use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{
     Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId,
@@ -70,8 +71,27 @@ fn policies() -> Vec<BatchPolicy> {
     ]
 }
 
-fn no_quiet_hours(store: Arc<dyn Store>) -> QuietHours {
-    QuietHours::new(store, Arc::default(), chrono_tz::UTC)
+/// A closer without quiet hours.
+fn closer(
+    store: Arc<dyn Store>,
+    clock: &Arc<ManualClock>,
+    ids: &Arc<Ids>,
+    owner: String,
+    lease: TimeDelta,
+) -> Closer {
+    let context = Arc::new(Context {
+        store,
+        clock: clock.clone(),
+        ids: ids.clone(),
+        policies: Arc::default(),
+        owner,
+    });
+    let quiet = QuietHours::new(context.clone(), chrono_tz::UTC);
+    Closer {
+        context,
+        quiet,
+        lease,
+    }
 }
 
 /// That of the key, or of another type that shares it.
@@ -221,15 +241,8 @@ impl<'a> Machine<'a> {
         } else {
             (self.fresh.handle(), &self.clock, &self.ids[0], self.now)
         };
-        let joiner = Joiner::new(Closer {
-            batches: store.clone(),
-            quiet: no_quiet_hours(store.clone()),
-            deliveries: store,
-            clock: clock.clone(),
-            ids: ids.clone(),
-            owner: format!("joiner {second}"),
-            lease: TimeDelta::minutes(1),
-        });
+        let owner = format!("joiner {second}");
+        let joiner = Joiner::new(closer(store, clock, ids, owner, TimeDelta::minutes(1)));
         let mut joins = Vec::new();
         for (brings, people) in fanouts {
             let number = match brings {
@@ -269,15 +282,9 @@ impl<'a> Machine<'a> {
 
     fn closer(&mut self, store: &Arc<impl Store + 'static>) -> Closer {
         self.closers += 1;
-        Closer {
-            batches: store.clone(),
-            deliveries: store.clone(),
-            quiet: no_quiet_hours(store.clone()),
-            clock: self.clock.clone(),
-            ids: self.ids[2].clone(),
-            owner: format!("closer {}", self.closers),
-            lease: TimeDelta::seconds(LEASE),
-        }
+        let owner = format!("closer {}", self.closers);
+        let lease = TimeDelta::seconds(LEASE);
+        closer(store.clone(), &self.clock, &self.ids[2], owner, lease)
     }
 
     async fn closes(&mut self) {
@@ -311,19 +318,16 @@ impl<'a> Machine<'a> {
     }
 
     fn book(&self) -> BatchService {
+        let store = self.fresh.second().handle();
+        let (owner, lease) = ("book".to_owned(), TimeDelta::minutes(1));
+        let Closer { context, quiet, .. } = closer(store, &self.clock, &self.ids[2], owner, lease);
         BatchService {
-            batches: self.fresh.second().handle(),
-            deliveries: self.fresh.second().handle(),
             catalog: CatalogSource {
-                objects: self.fresh.second().handle(),
-                retractions: self.fresh.second().handle(),
-                policies: Arc::default(),
-                directory: self.fresh.second().handle(),
+                context: context.clone(),
                 shelf: None,
             },
-            quiet: no_quiet_hours(self.fresh.second().handle()),
-            clock: self.clock.clone(),
-            ids: self.ids[2].clone(),
+            context,
+            quiet,
         }
     }
 

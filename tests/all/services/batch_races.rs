@@ -9,11 +9,11 @@ use tidings::clock::Clock;
 use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, DeliveryState, Id, ObjectId};
 use tidings::engine::Silent;
-use tidings::engine::batches::{Closer, Join};
+use tidings::engine::batches::Join;
 use tidings::store::BatchFilter;
 
 use crate::support::town::{Town, on_both_stores};
-use crate::support::{Fresh, MetTwice, Shorthand, id, kind, user};
+use crate::support::{FailingStore, Fresh, Shorthand, id, kind, user};
 
 on_both_stores! {
     sixty_four_writers_of_first_events_open_one_batch_a_key
@@ -191,11 +191,9 @@ async fn what_joins_a_accumulator_that_is_met_twice_is_mailed_all_the_same(fresh
     // Each accumulator moved on in the index of what is due while it was walked: it is met as it
     // was and as it is.
     let before = before.into_iter().flatten().collect();
-    let closer = Closer {
-        batches: Arc::new(MetTwice::new(town.store.clone(), before)),
-        ..town.process().closer()
-    };
-    closer.drain(&Silent).await.unwrap();
+    let store = FailingStore::meeting_first(town.store.clone(), before);
+    let process = town.process_on(&(store as _));
+    process.closer().drain(&Silent).await.unwrap();
     town.process().closer().drain(&Silent).await.unwrap();
 
     let mut filed: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();

@@ -324,5 +324,5 @@ async fn fan_outs_that_nobody_can_read_stop_no_others(fresh: Fresh) {
 
     assert_eq!((done.done, again.done), (1, 0));
     assert_eq!(feed(&town, "ben").await, 1);
-    assert!(app.store.backlog().await.unwrap().pending >= 2);
+    assert!(app.context.store.backlog().await.unwrap().pending >= 2);
 }

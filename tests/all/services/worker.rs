@@ -130,7 +130,7 @@ async fn a_worker_that_is_asked_to_stop_gives_up_its_leases(fresh: Fresh) {
     let worker = app.worker();
     fresh
         .claim_fanouts(
-            &worker.fanouts.owner,
+            &app.context.owner,
             now,
             now + TimeDelta::minutes(9),
             1.into(),

@@ -3,18 +3,33 @@
 //! The rule: a builder fills in what a test does not care about, with values that are valid and
 //! tell each other apart.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
+use tidings::clock::{Clock, Ids};
+use tidings::context::Context;
 use tidings::domain::delivery::Handover;
 use tidings::domain::{
     Audience, Cadence, Day, Delivery, DeliveryId, Entry, Event, EventType, Fanout, FollowKey, Id,
     Lease, ObjectId, Occasion, StackId, UserId, Window,
 };
 use tidings::engine::feed;
-use tidings::store::{NewMarker, Pushes};
+use tidings::store::{NewMarker, Pushes, Store};
 
 /// The day that tests call today.
 pub fn today() -> Day {
     Day::from_ymd(2014, 4, 22).unwrap()
+}
+
+/// A context without configured event types.
+pub fn context(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: &str) -> Arc<Context> {
+    Arc::new(Context {
+        store,
+        clock,
+        ids: Arc::new(Ids::random()),
+        policies: Arc::default(),
+        owner: owner.to_owned(),
+    })
 }
 
 /// Today and the seven days before it.

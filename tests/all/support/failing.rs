@@ -58,6 +58,8 @@ pub struct FailingStore {
     before: Option<Before>,
     /// Before a call of which verb something has to happen, and whether it did.
     due: Option<(&'static str, Arc<AtomicBool>)>,
+    /// What the next search for accumulators meets first, as it stood earlier.
+    met: Mutex<Vec<Accumulator>>,
 }
 
 impl Drop for FailingStore {
@@ -97,6 +99,7 @@ impl FailingStore {
             plan,
             before: None,
             due: None,
+            met: Mutex::default(),
         })
     }
 
@@ -112,6 +115,7 @@ impl FailingStore {
             plan,
             before: None,
             due: None,
+            met: Mutex::default(),
         })
     }
 
@@ -139,6 +143,19 @@ impl FailingStore {
             plan: Mutex::default(),
             before: Some(before),
             due,
+            met: Mutex::default(),
+        })
+    }
+
+    /// A store whose first search for accumulators meets these first. MongoDB may meet an
+    /// accumulator twice that moves on in the index during the search: as it was, and as it is.
+    pub fn meeting_first(inner: Arc<dyn Store>, met: Vec<Accumulator>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            plan: Mutex::default(),
+            before: None,
+            due: None,
+            met: Mutex::new(met),
         })
     }
 
@@ -149,6 +166,7 @@ impl FailingStore {
             plan: Mutex::default(),
             before: None,
             due: None,
+            met: Mutex::default(),
         })
     }
 
@@ -159,6 +177,7 @@ impl FailingStore {
             plan: Mutex::default(),
             before: Some(before),
             due: None,
+            met: Mutex::default(),
         })
     }
 
@@ -243,11 +262,12 @@ fn transition(transitions: &[Transition]) -> &'static str {
 }
 
 /// Implements a trait by handing each verb on, as one call, known by the verb's name or as it is
-/// said to be called.
+/// said to be called. Verbs in braces are implemented as they are.
 macro_rules! hand_on {
-    ($of:ident: $($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty $(, called $called:expr)?;)*) => {
+    ($of:ident $({ $($own:tt)* })?: $($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty $(, called $called:expr)?;)*) => {
         #[async_trait]
         impl $of for FailingStore {
+            $($($own)*)?
             $(
                 async fn $verb(&self, $($name: $kind),*) -> Result<$answer> {
                     let called = [stringify!($verb) $(, $called)?];
@@ -348,11 +368,17 @@ impl Pokes for FailingStore {
     }
 }
 
-hand_on! { Batches:
+hand_on! { Batches {
+    async fn find_accumulators(&self, filter: &AccumulatorFilter<'_>, limit: usize) -> Result<Vec<Accumulator>> {
+        let mut met = std::mem::take(&mut *self.met.lock().unwrap());
+        let found = self.inner.find_accumulators(filter, limit);
+        met.extend(self.call("find_accumulators", found).await?);
+        Ok(met)
+    }
+}:
     accumulators(ids: &[AccumulatorId]) -> Vec<Option<Accumulator>>;
     put_accumulators(accumulators: &[Accumulator], revision: Id) -> Vec<bool>;
     add_to_open(accumulators: &[(AccumulatorId, usize)], additions: &[Addition], revision: Id) -> bool;
-    find_accumulators(filter: &AccumulatorFilter<'_>, limit: usize) -> Vec<Accumulator>;
     file_batches(batches: &[Batch]) -> Vec<bool>;
     filed(ids: &[Id]) -> Vec<Option<Batch>>;
     settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();

@@ -12,10 +12,10 @@ use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
 
 use super::{hash, is_well_formed, read};
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::{KeyName, KeyRecord, Scope};
 use crate::engine::Result;
-use crate::store::{Error, Notes};
+use crate::store::Error;
 
 /// How old a look at the keys may be.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
@@ -36,8 +36,7 @@ pub struct Entry {
 /// Recognizes keys. One for all of a process: it remembers what it read.
 pub struct KeyRing {
     configured: [u8; 32],
-    notes: Arc<dyn Notes>,
-    clock: Arc<dyn Clock>,
+    pub(crate) context: Arc<Context>,
     look: Mutex<Look>,
 }
 
@@ -56,11 +55,10 @@ struct Known {
 
 impl KeyRing {
     /// A ring of the configured key and of those that the store has.
-    pub fn new(configured: &str, notes: Arc<dyn Notes>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(configured: &str, context: Arc<Context>) -> Self {
         Self {
             configured: hash(configured.as_bytes()),
-            notes,
-            clock,
+            context,
             look: Mutex::default(),
         }
     }
@@ -92,14 +90,14 @@ impl KeyRing {
     /// The keys of the store, read again where that is due.
     async fn known(&self) -> Result<Arc<[Known]>> {
         let mut look = self.look.lock().await;
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         // A clock that was put back makes no look fresh.
         let is_fresh = look.asked.is_some_and(|asked| (now - asked).abs() < FRESH);
         if is_fresh {
             let away = || Error::database(READING, "the store did not answer a moment ago");
             return Ok(look.known.clone().ok_or_else(away)?);
         }
-        let read = tokio::time::timeout(PATIENCE, read(&*self.notes)).await;
+        let read = tokio::time::timeout(PATIENCE, read(&*self.context.store)).await;
         let read = read.unwrap_or_else(|_| {
             let why = format!("no answer within {PATIENCE:?}");
             Err(Error::database(READING, why).into())

@@ -35,7 +35,7 @@ impl Compose {
         if batches.is_empty() {
             return Ok(Vec::new());
         }
-        let suppressed = Suppressed::among(&*self.suppressions, people.values()).await?;
+        let suppressed = Suppressed::among(&*self.context.store, people.values()).await?;
         let tells = |batch: &Batch| {
             let user = people.get(&batch.user).ok_or(Unmailable::Unknown)?;
             Ok((user, Tells::Wanted(suppressed.extent(user)?)))
@@ -51,7 +51,7 @@ impl Compose {
         let kept = gathered::kept(&open);
         catalog.load(kept.iter()).await?;
         for event in &kept {
-            not_known.note(event, &catalog, &self.policies);
+            not_known.note(event, &catalog, &self.context.policies);
         }
         let gathered = self.tellable(open, &whose, &mut catalog).await?;
         let batched = newest_first(&gathered);
@@ -67,7 +67,7 @@ impl Compose {
                 Err(why) => return Prospect::Unmailable(why),
             };
             let gathered = gathered.get(&batch.id);
-            match gathered.and_then(|of| of.content(&self.policies, &catalog)) {
+            match gathered.and_then(|of| of.content(&self.context.policies, &catalog)) {
                 Some(mut content) => {
                     content.because = reasons.because(&user.id, &content);
                     Prospect::Told(content)

@@ -68,7 +68,7 @@ impl Compose {
         rows: &[Delivery],
     ) -> Result<Vec<Option<BrandName>>> {
         let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
-        let people = self.directory.users(&users).await?;
+        let people = self.context.store.users(&users).await?;
         let batch = |row: &Delivery| match &row.occasion {
             Occasion::Digest { .. } => None,
             Occasion::Batch { batch, .. } => Some(*batch),
@@ -76,7 +76,7 @@ impl Compose {
         let ids: Vec<Id> = rows.iter().filter_map(batch).collect();
         let filed = match ids.is_empty() {
             true => Vec::new(),
-            false => self.batches.filed(&ids).await?,
+            false => self.context.store.filed(&ids).await?,
         };
         let filed = filed.into_iter().flatten();
         let keys: HashMap<Id, BatchKey> = filed.map(|batch| (batch.id, batch.key)).collect();

@@ -4,27 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Headers;
-use crate::clock::Clock;
+use crate::context::Context;
 use crate::domain::content::Caps;
-use crate::domain::{BrandName, Policies, Schedule};
+use crate::domain::{BrandName, Schedule};
 use crate::engine::access::links::Links;
 use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::render::Renderer;
-use crate::store::{Batches, Directory, Journal, Stacks, Suppressions};
 
 /// Makes mails of rows.
 #[derive(Clone)]
 pub struct Compose {
-    pub(crate) stacks: Arc<dyn Stacks>,
-    pub(crate) batches: Arc<dyn Batches>,
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) suppressions: Arc<dyn Suppressions>,
     /// Leaves out of digests what was seen in the feed, where that is wanted.
     pub skip_seen: SkipSeen,
-    pub(crate) policies: Arc<Policies>,
     /// Of which brand the mails are that it makes; `None` for the default.
     pub brand: Option<BrandName>,
     /// What makes mails those of other brands.
@@ -33,7 +27,6 @@ pub struct Compose {
     pub(crate) links: Arc<Links>,
     /// Says in headers what a mail is.
     pub(crate) headers: Headers,
-    pub(crate) clock: Arc<dyn Clock>,
     /// How many items a section and a digest show.
     pub caps: Caps,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.

@@ -67,7 +67,8 @@ impl Compose {
         }
         let ids: Vec<Id> = whose.keys().copied().collect();
         let batches: Vec<Batch> = self
-            .batches
+            .context
+            .store
             .filed(&ids)
             .await?
             .into_iter()
@@ -77,7 +78,7 @@ impl Compose {
         // One that is settled and comes again had failed, or was taken for mailed.
         let settled = |batch: &&Batch| batch.state != BatchState::Closing;
         let settled: Vec<Batch> = batches.iter().filter(settled).cloned().collect();
-        let stacks = stacks_of(&*self.stacks, &settled).await?;
+        let stacks = stacks_of(&*self.context.store, &settled).await?;
         let marked = |batch: &Batch| {
             let stacks = stacks.get(&batch.user);
             stacks.is_some_and(|stacks| stacks.are_mailed_by(markers[&batch.id]))
@@ -109,8 +110,8 @@ impl Compose {
         let kept = batches
             .iter()
             .map(|batch| (batch.id, &batch.contents.items[..]));
-        let muted = possible(kept, whose, &self.policies);
-        mutes::look_up(muted, catalog, &*self.journal).await?;
+        let muted = possible(kept, whose, &self.context.policies);
+        mutes::look_up(muted, catalog, &*self.context.store).await?;
         for batch in batches {
             let told = |item: &Item| {
                 wants(whose[&batch.id], item, catalog)
@@ -128,7 +129,7 @@ impl Compose {
             let (items, not_kept) = (batch.contents.items.clone(), batch.contents.more());
             gathered.insert(batch.id, Gathered::new(&batch, items, not_kept));
         }
-        let stacks = stacks_of(&*self.stacks, &doubtful).await?;
+        let stacks = stacks_of(&*self.context.store, &doubtful).await?;
         for batch in &doubtful {
             let items = batch.all_of(stacks.get(&batch.user));
             let events: Vec<Event> = items.iter().cloned().map(Event::from).collect();
@@ -136,8 +137,8 @@ impl Compose {
             gathered.insert(batch.id, Gathered::new(batch, items, 0));
         }
         let all = gathered.iter().map(|(id, of)| (*id, &of.items[..]));
-        let muted = possible(all, whose, &self.policies);
-        mutes::look_up(muted, catalog, &*self.journal).await?;
+        let muted = possible(all, whose, &self.context.policies);
+        mutes::look_up(muted, catalog, &*self.context.store).await?;
         for (id, gathered) in &mut gathered {
             gathered
                 .items

@@ -67,7 +67,8 @@ impl Compose {
 
     async fn story_of(&self, row: Delivery) -> Result<Story> {
         let mut users = self
-            .directory
+            .context
+            .store
             .users(std::slice::from_ref(&row.user))
             .await?;
         if row.state.settled() {
@@ -75,7 +76,7 @@ impl Compose {
             let known = users.iter_mut().flatten();
             known.for_each(|user| user.mutes.as_of(built));
         }
-        let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
+        let suppressed = Suppressed::among(&*self.context.store, users.iter().flatten()).await?;
         let allowed = match (users.first(), row.state.settled()) {
             (Some(user), false) => Some(self.allowed(&row, user.as_ref(), &suppressed)),
             _ => None,
@@ -156,7 +157,7 @@ impl Compose {
             return none("the person's record is gone");
         };
         let rows = std::slice::from_ref(row);
-        let at = row.tried.unwrap_or_else(|| self.clock.now());
+        let at = row.tried.unwrap_or_else(|| self.context.clock.now());
         let mut catalog = self.catalog.of_mails();
         if row.state.flushes() {
             catalog = catalog.for_mail_of(at);
@@ -171,7 +172,7 @@ impl Compose {
         }
         hide_earlier(&mut stacks, users);
         if let Tells::Wanted(_) = part.tells {
-            let (muting, journal) = (mutes::muting(&mut stacks, users), &*self.journal);
+            let (muting, journal) = (mutes::muting(&mut stacks, users), &*self.context.store);
             mutes::leave_out(muting, mutes::all, &mut catalog, journal).await?;
         }
         let wanted: Vec<_> = stacks

@@ -17,17 +17,17 @@ const LOOKED_AT: usize = 10_000;
 impl DeliveryService {
     /// What waits, of these people or of all.
     pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<Waiting> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let states = [DeliveryState::Pending, DeliveryState::Sending];
         let counted = states.map(Counted::Deliveries);
-        let all: u64 = self.diagnostics.count(&counted).await?.iter().sum();
+        let all: u64 = self.context.store.count(&counted).await?.iter().sum();
         if all == 0 {
             return Ok(Waiting::default());
         }
         let mut rows = Vec::new();
         for state in states {
             let of = DeliveryFilter::State(state);
-            rows.extend(self.deliveries.find_deliveries(&of, LOOKED_AT).await?);
+            rows.extend(self.context.store.find_deliveries(&of, LOOKED_AT).await?);
         }
         rows.retain(|row| row.open);
         if let Some(users) = users {

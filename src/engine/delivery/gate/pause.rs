@@ -57,29 +57,32 @@ impl Gate {
     /// Pauses all processes. The first to do so says why.
     pub(in crate::engine::delivery) async fn pause(&self, reason: &str) -> Result<()> {
         let pause = Pause {
-            at: self.clock.now(),
+            at: self.context.clock.now(),
             reason: reason.to_owned(),
             by: self.owner.clone(),
         };
         let note = serde_json::to_string(&pause).unwrap_or_else(|_| reason.to_owned());
-        self.notes.swap_note(NOTE, None, Some(&note)).await?;
+        self.context
+            .store
+            .swap_note(NOTE, None, Some(&note))
+            .await?;
         Ok(())
     }
 
     /// Now and then, pauses all processes if too many of the mails of the last day bounced or were
     /// complained of.
     pub(in crate::engine::delivery) async fn heed_reports(&self) -> Result<()> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         if !self.pacer.listens(now) {
             return Ok(());
         }
-        let resumed = self.notes.note(RESUMED).await?;
+        let resumed = self.context.store.note(RESUMED).await?;
         let resumed = resumed.and_then(|at| at.parse::<DateTime<Utc>>().ok());
         // Noted by a clock that ran ahead: of the mails until then nothing would be held against
         // anybody.
         let resumed = resumed.filter(|at| *at <= now);
         let since = (now - HEARD).max(resumed.unwrap_or(DateTime::UNIX_EPOCH));
-        let report_counts = self.feedbacks.report_counts(since).await?;
+        let report_counts = self.context.store.report_counts(since).await?;
         match self.alarm(&report_counts) {
             Some(reason) => self.pause(&reason).await,
             None => self.notice_silence(now).await,
@@ -91,7 +94,7 @@ impl Gate {
         let Some(reporter) = self.reporter.filter(|_| self.pacer.may_warn(now)) else {
             return Ok(());
         };
-        let emails = unreported(self.feedbacks.as_ref(), now).await?;
+        let emails = unreported(self.context.store.as_ref(), now).await?;
         if emails > 0 {
             tracing::warn!(
                 emails,

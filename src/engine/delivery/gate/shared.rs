@@ -44,10 +44,10 @@ impl Gate {
         if self.pacer.ending() {
             return Ok(GateState::Stopping);
         }
-        let (now, before) = (self.clock.now(), self.pacer.before_look());
+        let (now, before) = (self.context.clock.now(), self.pacer.before_look());
         let (mut pause, mut lately) = (None, Lately::default());
         let (mut told, mut until) = (false, None);
-        for (name, note) in self.notes.notes(NOTES).await? {
+        for (name, note) in self.context.store.notes(NOTES).await? {
             match name.as_str() {
                 NOTES => pause = Some(Pause::read(note)),
                 name if name == self.closed() => {
@@ -91,7 +91,7 @@ impl Gate {
 
     /// Tells all processes how long nobody makes a call, if anything was heard of that.
     pub(in crate::engine::delivery) async fn share_wait(&self) -> Result<()> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let Some(until) = self.pacer.closed(now) else {
             return Ok(());
         };
@@ -102,13 +102,14 @@ impl Gate {
         };
         let note = serde_json::to_string(&closed).unwrap_or_default();
         loop {
-            let standing = self.notes.note(&self.closed()).await?;
+            let standing = self.context.store.note(&self.closed()).await?;
             let known = standing
                 .as_deref()
                 .and_then(|note| self.closed_by(note, now));
             if known.is_some_and(|known| known >= until)
                 || self
-                    .notes
+                    .context
+                    .store
                     .swap_note(&self.closed(), standing.as_deref(), Some(&note))
                     .await?
             {
@@ -176,9 +177,9 @@ impl Gate {
         answered: bool,
         astray: Option<&str>,
     ) -> Result<()> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         loop {
-            let standing = self.notes.note(name).await?;
+            let standing = self.context.store.note(name).await?;
             let mut lately = Lately::read(standing.as_deref());
             lately.add(&heard, now);
             if answered {
@@ -195,7 +196,8 @@ impl Gate {
             }
             let note = serde_json::to_string(&lately).unwrap_or_default();
             if self
-                .notes
+                .context
+                .store
                 .swap_note(name, standing.as_deref(), Some(&note))
                 .await?
             {

@@ -49,7 +49,7 @@ impl Ledger {
         if markers.is_empty() {
             return Ok(Vec::new());
         }
-        let bad = self.stacks.write_markers(&markers).await?;
+        let bad = self.context.store.write_markers(&markers).await?;
         crash::point("after-mark");
         Ok(bad)
     }
@@ -82,7 +82,7 @@ impl Ledger {
         rows.retain(|row| !takes_none.contains(&row.user));
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         if !ids.is_empty() {
-            self.deliveries.close(&ids).await?;
+            self.context.store.close(&ids).await?;
             crash::point("after-close");
         }
         self.tally.passed_over(bad);
@@ -97,9 +97,9 @@ impl Ledger {
         let flushed = settled.iter().filter(|(.., state)| state.flushes());
         let (ids, rows): (Vec<Id>, Vec<&Delivery>) =
             flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
-        let batches = self.batches.filed(&ids).await?;
+        let batches = self.context.store.filed(&ids).await?;
         let large = batches.iter().flatten().filter(|batch| is_large(batch));
-        let stacks = stacks_of(&*self.stacks, &large.cloned().collect::<Vec<_>>()).await?;
+        let stacks = stacks_of(&*self.context.store, &large.cloned().collect::<Vec<_>>()).await?;
         let mut markers = Vec::new();
         for (row, batch) in rows.iter().zip(batches) {
             let Some(batch) = batch else { continue };
@@ -118,7 +118,7 @@ impl Ledger {
             }));
         }
         if !markers.is_empty() {
-            bad = self.stacks.write_markers(&markers).await?;
+            bad = self.context.store.write_markers(&markers).await?;
             crash::point("after-mark");
         }
         let ends: Vec<(Id, BatchState)> = settled
@@ -133,8 +133,8 @@ impl Ledger {
                 (*batch, end)
             })
             .collect();
-        let now = self.clock.now();
-        self.batches.settle_batches(&ends, now).await?;
+        let now = self.context.clock.now();
+        self.context.store.settle_batches(&ends, now).await?;
         Ok(bad)
     }
 }

@@ -30,6 +30,6 @@ impl Ledger {
             Some(hard.detailed(Some(&lost.reason)))
         });
         let news: Vec<Suppression> = news.collect();
-        Ok(self.suppressions.suppress(&news).await?)
+        Ok(self.context.store.suppress(&news).await?)
     }
 }

@@ -146,7 +146,7 @@ impl Sender {
     /// Lets rows wait that are of another brand than they were to be built for: for the next look
     /// where there is that brand, and otherwise until there is, or they are given up.
     pub(super) async fn put_aside(&self, strays: Vec<Stray>) -> Result<()> {
-        let (now, mut verdicts) = (self.clock.now(), Verdicts::default());
+        let (now, mut verdicts) = (self.context.clock.now(), Verdicts::default());
         for Stray {
             row,
             brand,

@@ -77,7 +77,7 @@ impl Sender {
                 // Before anything is built, which would wait for it.
                 self.permit(&mut hand).await;
             }
-            let at = self.clock.now();
+            let at = self.context.clock.now();
             let reach = self.gate.pacer.reach();
             let most = if allowed > 0 {
                 reach.min(allowed)
@@ -92,7 +92,7 @@ impl Sender {
                 .await?;
             // A single email leaves right after its checks, however long they took.
             let checked = match portion.len() {
-                1 => self.clock.now(),
+                1 => self.context.clock.now(),
                 _ => at,
             };
             let rows: Vec<&Delivery> = portion.iter().collect();
@@ -240,13 +240,13 @@ impl Sender {
 
     /// Whether what was checked then is built again: half of the time is for the call's way.
     fn is_stale(&self, checked: DateTime<Utc>) -> bool {
-        self.clock.now() - checked > FRESH / 2
+        self.context.clock.now() - checked > FRESH / 2
     }
 
     /// Whether the next call risks a single email: the first of a run, where a lost outcome stays
     /// unknown.
     fn is_careful(&self) -> bool {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         self.retry.certainty == Certainty::Never && self.gate.pacer.is_unproven(now)
     }
 
@@ -364,7 +364,7 @@ impl Sender {
         };
         let (outcomes, until) = self.ledger.holding(&ids, call).await;
         crash::point("after-send");
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let begun = outcomes.iter().any(Outcome::is_shown);
         let taken = |outcome: &Outcome| matches!(outcome, Outcome::Accepted { .. });
         let all_taken = outcomes.iter().all(taken);
@@ -415,7 +415,7 @@ impl Sender {
         rows: impl Iterator<Item = &'a Delivery>,
         why: &GateState,
     ) -> Result<()> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let Held { until, reason } = why.holds();
         let not_before = until.unwrap_or(now);
         let deferrals = rows

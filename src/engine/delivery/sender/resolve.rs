@@ -43,14 +43,14 @@ impl Sender {
     }
 
     async fn resolve_call(&self, call: &str, claimed: Vec<Delivery>) -> Result<Concluded> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let name = format!("call:{call}");
         let lease = Lease {
-            owner: self.ledger.owner.clone(),
+            owner: self.ledger.context.owner.clone(),
             until: now + self.ledger.lease,
         };
         let leave = self.gate.leave(now);
-        if !self.leases.lease(&name, &lease, now).await? {
+        if !self.context.store.lease(&name, &lease, now).await? {
             // Somebody resolves it, and takes our rows over as well.
             let later = now + self.retry.settings.ask_after;
             return self.look_again_at(&claimed, later).await;
@@ -58,7 +58,10 @@ impl Sender {
         let rows = self.ledger.claim(&Claim::Call(call), now).await?;
         self.ledger.tally.take_up(&rows);
         let resolved = self.resolve_rows(call, rows, now, leave).await;
-        self.leases.unlease(&name, &self.ledger.owner).await?;
+        self.context
+            .store
+            .unlease(&name, &self.ledger.context.owner)
+            .await?;
         resolved
     }
 
@@ -105,7 +108,7 @@ impl Sender {
             .build(&rows, Spread::Sparse, tried, Room::Whole)
             .await?;
         let (mails, left_out) = (built.mails, built.settlements);
-        let leave = self.gate.fresh(leave, self.clock.now());
+        let leave = self.gate.fresh(leave, self.context.clock.now());
         let (mut concluded, _) = self
             .make(call, &mails, Attempt::Repeated, &leave, &mut None)
             .await?;
@@ -171,7 +174,7 @@ impl Sender {
             }
         };
         // A wait begins when it is asked for, however long that took.
-        let heard = self.clock.now();
+        let heard = self.context.clock.now();
         crash::point("after-ask");
         let (mut verdicts, mut asked_for_rest) = (Verdicts::default(), false);
         let silence =
@@ -214,7 +217,7 @@ impl Sender {
 
     /// There is no hope left: what is done then depends on the guarantee.
     async fn doubtful(&self, rows: &[Delivery]) -> Result<Concluded> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let mut verdicts = Verdicts::default();
         for row in rows {
             let reason = row.reason.as_deref().unwrap_or(DIED);

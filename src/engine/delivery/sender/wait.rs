@@ -21,7 +21,7 @@ impl Sender {
     /// was settled for as long as `patience`.
     pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Watcher) -> Result<Ended> {
         let tally = &self.ledger.tally;
-        let (mut settled, mut moved) = (tally.settled(), self.clock.now());
+        let (mut settled, mut moved) = (tally.settled(), self.context.clock.now());
         loop {
             let step = self.drain().await?;
             if let Step::Held(GateState::Paused(pause)) = step {
@@ -33,7 +33,7 @@ impl Sender {
                 return Ok(Ended::Stopped);
             }
             let next = self.look_up().await?;
-            let now = self.clock.now();
+            let now = self.context.clock.now();
             if tally.settled() > settled {
                 (settled, moved) = (tally.settled(), now);
             }
@@ -59,13 +59,13 @@ impl Sender {
         patience: TimeDelta,
         progress: &dyn Watcher,
     ) -> Result<Option<Ended>> {
-        let end = self.clock.now() + patience;
+        let end = self.context.clock.now() + patience;
         loop {
             match self.ready().await? {
                 GateState::Open => return Ok(None),
                 GateState::Paused(pause) => return Ok(Some(Ended::Paused(pause))),
                 GateState::Stopping => return Ok(Some(Ended::Stopped)),
-                GateState::ClosedUntil(_) if self.clock.now() >= end => {
+                GateState::ClosedUntil(_) if self.context.clock.now() >= end => {
                     return Ok(Some(Ended::Patience));
                 }
                 GateState::ClosedUntil(until) => {
@@ -80,7 +80,7 @@ impl Sender {
     /// Counts what others have settled; says when the first of the others may be claimed, and
     /// nothing if none waits.
     async fn look_up(&self) -> Result<Option<DateTime<Utc>>> {
-        let (now, tally) = (self.clock.now(), &self.ledger.tally);
+        let (now, tally) = (self.context.clock.now(), &self.ledger.tally);
         for ids in tally.due(now).chunks(AT_ONCE) {
             let rows = self.ledger.rows(ids).await?;
             for row in rows.iter().flatten() {
@@ -109,11 +109,11 @@ impl Sender {
             if progress.stopping() {
                 return false;
             }
-            let left = until - self.clock.now();
+            let left = until - self.context.clock.now();
             if left <= TimeDelta::zero() {
                 return true;
             }
-            self.clock.sleep(left.min(LOOK)).await;
+            self.context.clock.sleep(left.min(LOOK)).await;
         }
     }
 }

@@ -50,7 +50,7 @@ impl PeopleService {
         check: impl Fn(&User) -> bool,
         change: impl Fn(&mut User, DateTime<Utc>),
     ) -> Result<Option<User>> {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         self.change(
             vec![id.clone()],
             |_, before| {

@@ -5,17 +5,16 @@
 use std::sync::Arc;
 
 use super::Request;
-use crate::domain::{ObjectKey, Policies, Selector};
+use crate::context::Context;
+use crate::domain::{ObjectKey, Selector};
 use crate::engine::Result;
 use crate::engine::directory::unknown::{Known, Named};
-use crate::store::{Directory, Objects, PeopleFilter};
+use crate::store::PeopleFilter;
 
 /// Finds out who will not see an event, and why.
 pub struct Warnings {
     pub(crate) known: Known,
-    pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) objects: Arc<dyn Objects>,
-    pub(crate) policies: Arc<Policies>,
+    pub(crate) context: Arc<Context>,
 }
 
 impl Warnings {
@@ -24,15 +23,21 @@ impl Warnings {
         let unknown = self.known.of(&[Named::from(request)]).await?;
         let told = unknown
             .iter()
-            .flat_map(|unknown| unknown.warnings(&self.policies));
+            .flat_map(|unknown| unknown.warnings(&self.context.policies));
         let mut warnings: Vec<String> = told.collect();
-        let model = self.policies.of(&request.kind).model.as_ref();
+        let model = self.context.policies.of(&request.kind).model.as_ref();
         let keys: Vec<ObjectKey> = request
             .objects
             .iter()
             .map(|object| ObjectKey::new(model, object))
             .collect();
-        let withdrawn = self.objects.objects(&keys).await?.into_iter().flatten();
+        let withdrawn = self
+            .context
+            .store
+            .objects(&keys)
+            .await?
+            .into_iter()
+            .flatten();
         for object in withdrawn.filter(|object| !object.notifiable) {
             warnings.push(format!(
                 "{:?} is withdrawn: nobody is shown or mailed it",
@@ -43,7 +48,7 @@ impl Warnings {
             && let [key] = &keys[..]
         {
             let following = PeopleFilter::Follow(key);
-            let found = self.directory.find_people(&following, None, 1).await?;
+            let found = self.context.store.find_people(&following, None, 1).await?;
             if found.is_empty() {
                 warnings.push(format!("nobody follows {key}"));
             }
