@@ -16,6 +16,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     // Of email only its table of providers, which says what their options are.
     ("config", &["domain", "email"]),
     ("store", &["domain", "private"]),
+    ("context", &["domain", "clock", "store"]),
     ("email", &["domain", "private"]),
     ("render", &["domain"]),
     ("metrics", &[]),
@@ -23,20 +24,21 @@ const FLOORS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "domain", "clock", "private", "store", "email", "metrics", "render", "wire",
+            "domain", "clock", "private", "store", "context", "email", "metrics", "render", "wire",
         ],
     ),
     (
         "operate",
         &[
-            "domain", "clock", "private", "store", "email", "metrics", "render", "wire", "engine",
+            "domain", "clock", "private", "store", "context", "email", "metrics", "render", "wire",
+            "engine",
         ],
     ),
     (
         "app",
         &[
-            "domain", "clock", "config", "store", "email", "metrics", "render", "wire", "engine",
-            "operate",
+            "domain", "clock", "config", "store", "context", "email", "metrics", "render", "wire",
+            "engine", "operate",
         ],
     ),
     // An application and its visitors: it does not know how it is called.
@@ -49,7 +51,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     (
         "http",
         &[
-            "domain", "clock", "metrics", "render", "wire", "engine", "operate", "app", "demo",
+            "domain", "clock", "context", "metrics", "render", "wire", "engine", "operate", "app",
+            "demo",
         ],
     ),
     (
@@ -65,6 +68,9 @@ const FLOORS: &[(&str, &[&str])] = &[
 
 /// The most folders in `src/engine`.
 const ENGINE_FOLDERS: usize = 18;
+
+/// Fewer fields than this hold an `Arc<dyn …>` outside `Context`.
+const SHARED_FIELDS: usize = 20;
 
 /// Libraries that only one part may know, so that another can take their place there.
 const LIBRARIES: &[(&str, &[&str])] = &[
@@ -269,6 +275,30 @@ fn the_engine_has_few_folders() {
     let folders = entries.filter(|entry| entry.as_ref().unwrap().path().is_dir());
     let count = folders.count();
     assert!(count <= ENGINE_FOLDERS, "{count} folders in src/engine");
+}
+
+#[test]
+fn what_use_cases_share_is_in_the_context() {
+    let mut found = Vec::new();
+    for file in rust(&["src"]) {
+        let code = file.code();
+        let fields = code.lines().filter_map(|line| line.strip_prefix("    "));
+        let is_field = |line: &&str| {
+            let others = [" ", "let ", "fn ", "pub fn "];
+            line.contains(": Arc<dyn ") && !others.iter().any(|other| line.starts_with(other))
+        };
+        let fields = fields.filter(is_field);
+        let fields = fields.map(|line| format!("{}: {line}", file.place));
+        if file.place != "src/context.rs" && !file.place.ends_with("_tests.rs") {
+            found.extend(fields);
+        }
+    }
+    let what = format!("{} fields that hold an Arc<dyn …>", found.len());
+    assert!(
+        found.len() < SHARED_FIELDS,
+        "{what}:\n  {}",
+        found.join("\n  ")
+    );
 }
 
 #[test]
