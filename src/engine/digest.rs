@@ -15,13 +15,12 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use super::delivery::{GateState, Spread, Step};
-use super::eligibility::catalog::Meant;
-use super::eligibility::mutes;
+use super::eligibility::catalog::Which;
+use super::eligibility::stacks;
 use super::feedback::suppressions::Suppressed;
 use super::{Result, Watcher};
 use crate::domain::digest::wanted;
 use crate::domain::stack::BadStack;
-use crate::domain::start::hide_earlier;
 use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{
     Backlog, Cadence, Content, Day, DeliveryId, EventType, PersonStacks, User, UserId, Window,
@@ -230,16 +229,15 @@ impl<'a> Run<'a> {
             .collect();
         self.older.pass_over(&bad);
         self.sender.ledger.tally.passed_over(bad);
-        self.catalog
-            .leave_out_taken_back(&mut people, Meant::Uncovered)
-            .await?;
-        digests.skip_seen.leave_out(&mut people).await?;
         if self.sends() {
             // Who is passed over here is passed over until the next run.
             digests.context.store.catch_up().await?;
         }
         let looked_at = people.len();
-        let due = self.find(&mut people).await?;
+        self.report.people += looked_at as u64;
+        let (which, skip_seen) = (Which::Uncovered, &digests.skip_seen);
+        let users = stacks::leave_out(&mut people, which, skip_seen, &mut self.catalog).await?;
+        let due = self.find(&people, users).await?;
         if !self.sends() {
             for (person, content) in &due {
                 let found = person.found(content);
@@ -283,18 +281,10 @@ impl<'a> Run<'a> {
     /// Whose digest is due of these people, and tells something.
     async fn find<'p>(
         &mut self,
-        people: &'p mut [PersonStacks],
+        people: &'p [PersonStacks],
+        users: Vec<Option<User>>,
     ) -> Result<Vec<(DuePerson<'p>, Content)>> {
-        self.report.people += people.len() as u64;
-        let has_open = |person: &&mut PersonStacks| !person.covers().is_empty();
-        let mut open: Vec<&mut PersonStacks> = people.iter_mut().filter(has_open).collect();
-        let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
-        let users = self.digests.context.store.users(&ids).await?;
-        hide_earlier(open.iter_mut().map(|person| &mut **person), &users);
-        let muting = mutes::muting(open.iter_mut().map(|person| &mut **person), &users);
-        let journal = &*self.digests.context.store;
-        mutes::leave_out(muting, mutes::uncovered, &mut self.catalog, journal).await?;
-        let open: Vec<&PersonStacks> = open.into_iter().map(|person| &*person).collect();
+        let open: Vec<&PersonStacks> = people.iter().collect();
         let suppressions = &*self.digests.context.store;
         let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
         let (owed, catalog) = (&self.digests.owed, &mut self.catalog);

@@ -3,3 +3,4 @@
 pub mod catalog;
 pub mod mutes;
 pub mod skip_seen;
+pub mod stacks;

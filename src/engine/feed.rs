@@ -256,8 +256,7 @@ impl Feeds {
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         person.leave_out(|_, event| catalog.is_retracted(event));
-        let (theirs, journal) = (&reading.mutes, &*self.context.store);
-        let muted = mutes::places(&reading.person, theirs, &mut catalog, journal).await?;
+        let muted = mutes::places(&reading.person, &reading.mutes, &mut catalog).await?;
         let as_of = earlier(read, catalog.as_of());
         Ok(Standing {
             inbox: reading.inbox.clone(),

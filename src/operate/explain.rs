@@ -193,8 +193,7 @@ impl Explain {
                         .map(|(_, event)| event),
                 )
                 .await?;
-            let journal = &*self.context.store;
-            let muted = mutes::places(person, theirs, &mut catalog, journal).await?;
+            let muted = mutes::places(person, theirs, &mut catalog).await?;
             let aside = |place: Position, then| match muted.get(&place) {
                 Some(since) if *since <= then => Some(LeftOut::Muted),
                 _ => is_seen(place).then_some(LeftOut::Seen),

@@ -18,7 +18,6 @@ use super::Headers;
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::EventAt;
-use crate::domain::start::hide_earlier;
 use crate::domain::{
     Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Stack, Stop, User, UserId,
     Window,
@@ -26,8 +25,8 @@ use crate::domain::{
 use crate::email::{self, Message, Place, Placeholders};
 use crate::engine::Result;
 use crate::engine::access::links::Maker;
-use crate::engine::eligibility::catalog::{Catalog, Meant};
-use crate::engine::eligibility::mutes;
+use crate::engine::eligibility::catalog::{Catalog, Which};
+use crate::engine::eligibility::stacks;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::render;
 use crate::store::People;
@@ -114,14 +113,10 @@ impl Compose {
         at: DateTime<Utc>,
         room: Room,
     ) -> Result<Built> {
-        let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
         let mut catalog = self.catalog.of_mails();
-        let mut stacks = self.read(rows, spread, &mut catalog).await?;
-        self.skip_seen.leave_out(&mut stacks).await?;
-        let people = self.context.store.users(&users).await?;
-        hide_earlier(&mut stacks, &people);
-        let (muting, journal) = (mutes::muting(&mut stacks, &people), &*self.context.store);
-        mutes::leave_out(muting, mutes::all, &mut catalog, journal).await?;
+        let mut stacks = self.read(rows, spread).await?;
+        let people =
+            stacks::leave_out(&mut stacks, Which::All, &self.skip_seen, &mut catalog).await?;
         let suppressed = Suppressed::among(&*self.context.store, people.iter().flatten()).await?;
         let allowed: Vec<_> = rows
             .iter()
@@ -238,18 +233,13 @@ impl Compose {
         let events = shown.iter().flat_map(|(_, events)| events);
         let events: Vec<&Event> = events.copied().collect();
         let events = events.into_iter();
-        catalog.load_details(&*self.context.store, events).await?;
+        catalog.load_details(events).await?;
         Reasons::of(shown, catalog, &self.catalog, &*self.context.store).await
     }
 
-    /// What stands on the stacks of each row's person, without what was taken back, in the order of
-    /// the rows; nothing where the row covers nothing.
-    async fn read(
-        &self,
-        rows: &[Delivery],
-        spread: Spread,
-        catalog: &mut Catalog,
-    ) -> Result<Vec<PersonStacks>> {
+    /// What stands on the stacks of each row's user, in the order of the rows. A row that covers
+    /// nothing has none.
+    async fn read(&self, rows: &[Delivery], spread: Spread) -> Result<Vec<PersonStacks>> {
         let of_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
         let covered = of_stacks().flat_map(|row| &row.watermarks);
         let window = Window::of(covered.map(|(stack, _)| stack.day));
@@ -281,11 +271,7 @@ impl Compose {
             };
             read.unwrap_or_else(|| none(row))
         });
-        let mut stacks: Vec<PersonStacks> = stacks.collect();
-        catalog
-            .leave_out_taken_back(&mut stacks, Meant::All)
-            .await?;
-        Ok(stacks)
+        Ok(stacks.collect())
     }
 
     /// What a row's mail tells; `None` if nothing is left that applies.

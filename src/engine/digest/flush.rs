@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use super::owed::OwedDays;
 use crate::context::Context;
-use crate::domain::UserId;
-use crate::domain::start::hide_earlier;
-use crate::engine::eligibility::catalog::{CatalogSource, Meant};
-use crate::engine::eligibility::mutes;
+use crate::domain::{PersonStacks, UserId};
+use crate::engine::eligibility::catalog::{CatalogSource, Which};
 use crate::engine::eligibility::skip_seen::SkipSeen;
+use crate::engine::eligibility::stacks;
 use crate::engine::{Error, Result};
 use crate::store::{NewMarker, People};
 
@@ -37,46 +36,27 @@ impl Flush {
             .into_iter()
             .filter(|day| *day < days.window.first());
         let window = days.window.with(older);
-        let found = self
-            .context
-            .store
-            .windows(window, People::Each(std::slice::from_ref(user)))
-            .await?;
-        let mut flushed = 0;
-        let mut catalog = self.catalog.of_mails();
-        for mut person in found {
-            let watermarks = person.covers();
-            if !watermarks.is_empty() {
-                let people = std::slice::from_mut(&mut person);
-                catalog
-                    .leave_out_taken_back(&mut *people, Meant::Uncovered)
-                    .await?;
-                self.skip_seen.leave_out(people).await?;
-                let users = self
-                    .owed
-                    .context
-                    .store
-                    .users(std::slice::from_ref(user))
-                    .await?;
-                hide_earlier(&mut *people, &users);
-                let (muting, journal) = (mutes::muting(people, &users), &*self.owed.context.store);
-                mutes::leave_out(muting, mutes::uncovered, &mut catalog, journal).await?;
-                flushed += person.pending().len() as u64;
-                let bad = self
-                    .context
-                    .store
-                    .write_markers(&[NewMarker::Flushed {
-                        user: person.user.clone(),
-                        marker: self.context.ids.next(now),
-                        watermarks,
-                    }])
-                    .await?;
-                if let Some(bad) = bad.first() {
-                    let why = format!("{bad}. It cannot be marked, and digests leave it out");
-                    return Err(Error::Conflict(why));
-                }
+        let people = People::Each(std::slice::from_ref(user));
+        let mut found = self.context.store.windows(window, people).await?;
+        let covers = found.first().map(PersonStacks::covers);
+        let Some(watermarks) = covers.filter(|covers| !covers.is_empty()) else {
+            return Ok(0);
+        };
+        let (which, mut catalog) = (Which::Uncovered, self.catalog.of_mails());
+        stacks::leave_out(&mut found, which, &self.skip_seen, &mut catalog).await?;
+        let flushed = found.iter().map(|person| person.pending().len() as u64);
+        let marker = NewMarker::Flushed {
+            user: user.clone(),
+            marker: self.context.ids.next(now),
+            watermarks,
+        };
+        let bad = self.context.store.write_markers(&[marker]).await?;
+        match bad.first() {
+            None => Ok(flushed.sum()),
+            Some(bad) => {
+                let why = format!("{bad}. It cannot be marked, and digests leave it out");
+                Err(Error::Conflict(why))
             }
         }
-        Ok(flushed)
     }
 }

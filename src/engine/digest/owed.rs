@@ -14,15 +14,14 @@ use futures::StreamExt;
 use crate::context::Context;
 use crate::domain::digest::wanted;
 use crate::domain::stack::EventAt;
-use crate::domain::start::hide_earlier;
 use crate::domain::{
     Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, LastLook, Owed, PersonStacks,
     Schedule, User, UserId, Window,
 };
 use crate::engine::Result;
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource, Meant};
-use crate::engine::eligibility::mutes;
+use crate::engine::eligibility::catalog::{Catalog, CatalogSource, Which};
 use crate::engine::eligibility::skip_seen::SkipSeen;
+use crate::engine::eligibility::stacks;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::{self, DeliveryFilter};
 use crate::wire::status::OlderDays;
@@ -263,16 +262,8 @@ impl OwedDays {
         let mut chunks = self.context.store.scan(Window::ending(day, 0), None, CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
-            catalog
-                .leave_out_taken_back(&mut chunk, Meant::Uncovered)
-                .await?;
-            self.skip_seen.leave_out(&mut chunk).await?;
-            chunk.retain(|person| !person.covers().is_empty());
-            let ids: Vec<UserId> = chunk.iter().map(|person| person.user.clone()).collect();
-            let users = self.context.store.users(&ids).await?;
-            hide_earlier(&mut chunk, &users);
-            let (muting, journal) = (mutes::muting(&mut chunk, &users), &*self.context.store);
-            mutes::leave_out(muting, mutes::uncovered, &mut catalog, journal).await?;
+            let (which, skip_seen) = (Which::Uncovered, &self.skip_seen);
+            let users = stacks::leave_out(&mut chunk, which, skip_seen, &mut catalog).await?;
             let people: Vec<&PersonStacks> = chunk.iter().collect();
             let suppressed =
                 Suppressed::among(&*self.context.store, users.iter().flatten()).await?;

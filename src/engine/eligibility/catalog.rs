@@ -19,11 +19,11 @@ use crate::domain::content::Told;
 use crate::domain::retraction::reaches;
 use crate::domain::{
     Details, Event, EventType, Id, Object, ObjectId, ObjectKey, PersonStacks, PokeKey, Policies,
-    UnknownObjects, UserId,
+    Position, Stack, UnknownObjects, UserId,
 };
 use crate::engine::feed::polls::GlanceOf;
 use crate::engine::feed::shelf::{Looked, Shelf};
-use crate::store::{Journal, Result};
+use crate::store::Result;
 
 /// What is remembered is forgotten when it has grown to this many bytes.
 const REMEMBERED: usize = 64 << 20;
@@ -34,11 +34,22 @@ const AT_ONCE: usize = 1_000;
 
 /// Which events of a stack are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meant {
+pub enum Which {
     /// All of them.
     All,
     /// Those that may be mailed still.
     Uncovered,
+}
+
+impl Which {
+    /// The chosen events of a person's stacks, with their places.
+    pub(super) fn events(self, person: &PersonStacks) -> Vec<(Position, &Event)> {
+        let stacks = person.stacks.iter();
+        match self {
+            Self::All => stacks.flat_map(Stack::events).collect(),
+            Self::Uncovered => stacks.flat_map(Stack::uncovered).collect(),
+        }
+    }
 }
 
 /// For whom objects are looked up.
@@ -187,6 +198,11 @@ impl Catalog {
         Ok(())
     }
 
+    /// The store and what else all use cases share.
+    pub(super) fn context(&self) -> &Context {
+        &self.source.context
+    }
+
     /// What is configured of types.
     pub fn policies(&self) -> &Policies {
         &self.source.context.policies
@@ -257,21 +273,21 @@ impl Catalog {
         }
     }
 
-    /// Leaves out of these stacks, of the events that are meant, those that were taken back: their
+    /// Leaves out of these stacks, of the chosen events, those that were taken back: their
     /// places stay, and nobody is told of them.
     pub async fn leave_out_taken_back<'p>(
         &mut self,
         people: impl IntoIterator<Item = &'p mut PersonStacks>,
-        meant: Meant,
+        which: Which,
     ) -> Result<()> {
         self.bound();
         let people: Vec<&mut PersonStacks> = people.into_iter().collect();
         let mut asked = Vec::new();
         let mut ask = |event: &Event| asked.extend(self.first_asked(event));
         for stack in people.iter().flat_map(|person| &person.stacks) {
-            match meant {
-                Meant::All => stack.events().for_each(|(_, event)| ask(event)),
-                Meant::Uncovered => stack.uncovered().for_each(|(_, event)| ask(event)),
+            match which {
+                Which::All => stack.events().for_each(|(_, event)| ask(event)),
+                Which::Uncovered => stack.uncovered().for_each(|(_, event)| ask(event)),
             }
         }
         self.size += EACH * asked.len();
@@ -351,7 +367,6 @@ impl Catalog {
     /// Looks up what is said of these events that is not known yet.
     pub async fn load_details<'a>(
         &mut self,
-        journal: &dyn Journal,
         events: impl Iterator<Item = &'a Event>,
     ) -> Result<()> {
         let shelf = self.source.shelf.as_ref();
@@ -369,7 +384,7 @@ impl Catalog {
         self.size += EACH * asked.len();
         let read = shelf.and_then(|shelf| shelf.invalidations());
         for ids in asked.chunks(AT_ONCE) {
-            let found = journal.details(ids).await?;
+            let found = self.source.context.store.details(ids).await?;
             for (id, details) in ids.iter().zip(found) {
                 self.size += details.as_ref().map_or(0, Details::bytes);
                 let details = details.map(Arc::new);

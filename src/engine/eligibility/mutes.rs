@@ -9,9 +9,9 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Which};
 use crate::domain::{Event, Mutes, PersonStacks, Policies, Position, Stack, User};
-use crate::store::{Journal, Result};
+use crate::store::Result;
 
 /// Whether an event may be muted, before anything is looked up.
 fn may_be(mutes: &Mutes, event: &Event, at: DateTime<Utc>, policies: &Policies) -> bool {
@@ -52,50 +52,37 @@ pub fn possible<'a>(
 }
 
 /// Looks up what is needed to say which of these are muted.
-pub async fn look_up(
-    events: Vec<Event>,
-    catalog: &mut Catalog,
-    journal: &dyn Journal,
-) -> Result<()> {
+pub async fn look_up(events: Vec<Event>, catalog: &mut Catalog) -> Result<()> {
     if events.is_empty() {
         return Ok(());
     }
     catalog.load(events.iter()).await?;
-    catalog.load_details(journal, events.iter()).await
+    catalog.load_details(events.iter()).await
 }
 
-/// The stacks of a person who muted something, and what that is.
-pub type Muting<'p> = (&'p mut PersonStacks, &'p Mutes);
-
-/// Those of these people who muted something.
-pub fn muting<'p>(
-    people: impl IntoIterator<Item = &'p mut PersonStacks>,
-    users: &'p [Option<User>],
-) -> Vec<Muting<'p>> {
-    let pairs = people.into_iter().zip(users);
-    let muting = pairs.filter_map(|(person, user)| {
-        let mutes = user.as_ref().map(|user| &user.mutes);
-        Some((person, mutes.filter(|mutes| !mutes.is_empty())?))
-    });
-    muting.collect()
-}
-
-/// Leaves out of these stacks, of the events that are meant, those that their people muted: their
-/// places stay, and nobody is told of them.
+/// Removes from these stacks, of the chosen events, those that their users muted. `users` are in the
+/// order of the stacks. The places of the events stay.
 pub async fn leave_out(
-    mut people: Vec<Muting<'_>>,
-    meant: fn(&Stack) -> Vec<(Position, &Event)>,
+    people: &mut [PersonStacks],
+    users: &[Option<User>],
+    which: Which,
     catalog: &mut Catalog,
-    journal: &dyn Journal,
 ) -> Result<()> {
-    if people.is_empty() {
+    let pairs = people.iter_mut().zip(users);
+    let muting = pairs.filter_map(|(person, user)| Some((person, &user.as_ref()?.mutes)));
+    let muting = muting.filter(|(_, mutes)| !mutes.is_empty());
+    let mut muting: Vec<(&mut PersonStacks, &Mutes)> = muting.collect();
+    if muting.is_empty() {
         return Ok(());
     }
-    let asked = asked(&people, meant, catalog.policies());
-    look_up(asked, catalog, journal).await?;
-    for (person, mutes) in &mut people {
-        let stacks = person.stacks.iter().flat_map(meant);
-        let muted = stacks.filter(|(place, event)| {
+    let asked = muting.iter().flat_map(|(person, mutes)| {
+        let events = which.events(person).into_iter();
+        events.map(|(place, event)| (*mutes, event, event.at(place.stack.day)))
+    });
+    let asked = possible(asked, catalog.policies());
+    look_up(asked, catalog).await?;
+    for (person, mutes) in &mut muting {
+        let muted = which.events(person).into_iter().filter(|(place, event)| {
             let at = event.at(place.stack.day);
             is_muted(mutes, event, at, catalog)
         });
@@ -107,29 +94,12 @@ pub async fn leave_out(
     Ok(())
 }
 
-fn asked(
-    people: &[Muting<'_>],
-    meant: fn(&Stack) -> Vec<(Position, &Event)>,
-    policies: &Policies,
-) -> Vec<Event> {
-    let events = people.iter().flat_map(|(person, mutes)| {
-        let events = person.stacks.iter().flat_map(meant);
-        events.map(|(place, event)| (*mutes, event, event.at(place.stack.day)))
-    });
-    possible(events, policies)
-}
-
 /// Places of what is muted, and since when.
 pub type Places = HashMap<Position, DateTime<Utc>>;
 
 /// The places of what these mute of a person's stacks; of whoever muted nothing nothing is looked
 /// up.
-pub async fn places(
-    person: &PersonStacks,
-    mutes: &Mutes,
-    catalog: &mut Catalog,
-    journal: &dyn Journal,
-) -> Result<Places> {
+pub async fn places(person: &PersonStacks, mutes: &Mutes, catalog: &mut Catalog) -> Result<Places> {
     let events = || {
         let events = person.stacks.iter().flat_map(Stack::events);
         events.map(|(place, event)| (place, event, event.at(place.stack.day)))
@@ -138,20 +108,10 @@ pub async fn places(
         events().map(|(_, event, at)| (mutes, event, at)),
         catalog.policies(),
     );
-    look_up(asked, catalog, journal).await?;
+    look_up(asked, catalog).await?;
     let muted = events().filter_map(|(place, event, at)| {
         let since = since(mutes, event, at, catalog)?;
         Some((place, since))
     });
     Ok(muted.collect())
-}
-
-/// All events of a stack, with their places.
-pub fn all(stack: &Stack) -> Vec<(Position, &Event)> {
-    stack.events().collect()
-}
-
-/// Those that may be mailed still.
-pub fn uncovered(stack: &Stack) -> Vec<(Position, &Event)> {
-    stack.uncovered().collect()
 }

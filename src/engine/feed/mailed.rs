@@ -73,7 +73,7 @@ impl Feeds {
         events: impl Iterator<Item = &'a Event> + Clone,
     ) -> Result<Names<'a>> {
         let marked = Told::of(standing, events.clone());
-        let details = async { Ok(catalog.load_details(&*self.context.store, events).await?) };
+        let details = async { Ok(catalog.load_details(events).await?) };
         let (digests, ()) = futures::try_join!(self.digests_over(&marked), details)?;
         self.mailed(marked, digests, catalog).await
     }

@@ -111,7 +111,7 @@ impl Compose {
             .iter()
             .map(|batch| (batch.id, &batch.contents.items[..]));
         let muted = possible(kept, whose, &self.context.policies);
-        mutes::look_up(muted, catalog, &*self.context.store).await?;
+        mutes::look_up(muted, catalog).await?;
         for batch in batches {
             let told = |item: &Item| {
                 wants(whose[&batch.id], item, catalog)
@@ -138,7 +138,7 @@ impl Compose {
         }
         let all = gathered.iter().map(|(id, of)| (*id, &of.items[..]));
         let muted = possible(all, whose, &self.context.policies);
-        mutes::look_up(muted, catalog, &*self.context.store).await?;
+        mutes::look_up(muted, catalog).await?;
         for (id, gathered) in &mut gathered {
             gathered
                 .items

@@ -15,6 +15,7 @@ use crate::domain::user::Extent;
 use crate::domain::{BrandName, Delivery, DeliveryState, EventType, Occasion, User};
 use crate::email::Place;
 use crate::engine::Result;
+use crate::engine::eligibility::catalog::Which;
 use crate::engine::eligibility::mutes;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
@@ -162,7 +163,10 @@ impl Compose {
         if row.state.flushes() {
             catalog = catalog.for_mail_of(at);
         }
-        let mut stacks = self.read(rows, Spread::Sparse, &mut catalog).await?;
+        let mut stacks = self.read(rows, Spread::Sparse).await?;
+        catalog
+            .leave_out_taken_back(&mut stacks, Which::All)
+            .await?;
         if !part.seen {
             // Of a mail that left nothing is pending, and what was seen counts all the same.
             let is_seen = self.skip_seen.of(&row.user).await?;
@@ -172,8 +176,7 @@ impl Compose {
         }
         hide_earlier(&mut stacks, users);
         if let Tells::Wanted(_) = part.tells {
-            let (muting, journal) = (mutes::muting(&mut stacks, users), &*self.context.store);
-            mutes::leave_out(muting, mutes::all, &mut catalog, journal).await?;
+            mutes::leave_out(&mut stacks, users, Which::All, &mut catalog).await?;
         }
         let wanted: Vec<_> = stacks
             .iter()
