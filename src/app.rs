@@ -69,7 +69,7 @@ pub use preview::{preview, send_test};
 pub struct App {
     /// The configuration, checked.
     pub config: Arc<Config>,
-    /// What all use cases share.
+    /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
     mailer: Arc<dyn Mailer>,
     brands: brands::Parts,

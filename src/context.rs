@@ -1,4 +1,4 @@
-//! What every use case needs: the store, the time, new ids, and what is configured of event types.
+//! What the use cases share.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use crate::clock::{Clock, Ids};
 use crate::domain::Policies;
 use crate::store::Store;
 
-/// The parts of a process that its use cases share.
+/// The shared parts of a process.
 pub struct Context {
-    /// Keeps everything.
+    /// Keeps all data.
     pub store: Arc<dyn Store>,
-    /// The time; tests set it.
+    /// Tells the time. Tests set it.
     pub clock: Arc<dyn Clock>,
     /// Makes new ids.
     pub ids: Arc<Ids>,
     /// What is configured of event types.
     pub policies: Arc<Policies>,
-    /// The name of this process, under which it holds leases.
+    /// The name of this process in leases.
     pub owner: String,
 }

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 500;
 
 /// Looks into batches for people and applications, and changes open ones.
 pub struct BatchService {
-    /// The store, the clock and what else all use cases share.
+    /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
     /// Where titles are looked up.
     pub catalog: CatalogSource,

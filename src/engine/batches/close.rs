@@ -24,7 +24,7 @@ const AT_ONCE: usize = 500;
 
 /// Ends batches that are due, files them and opens their deliveries. Any number may run at once.
 pub struct Closer {
-    /// The store, the clock and what else all use cases share.
+    /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
     /// Says whose batches wait.
     pub quiet: QuietHours,

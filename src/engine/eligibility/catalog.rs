@@ -75,7 +75,7 @@ struct Known {
 /// Where objects and retractions are looked up, and what types say of them.
 #[derive(Clone)]
 pub struct CatalogSource {
-    /// The store, the clock and what else all use cases share.
+    /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
     /// What feeds have read lately; mails do not ask it.
     pub shelf: Option<Arc<Shelf>>,
@@ -198,7 +198,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The store and what else all use cases share.
+    /// The store and the other shared parts.
     pub(super) fn context(&self) -> &Context {
         &self.source.context
     }

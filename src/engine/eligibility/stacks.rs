@@ -1,7 +1,7 @@
 //! Removes from stacks the events that their users are not told of.
 //!
-//! Digests, batches, backlogs, previews and flushes read stacks through this module. The places of
-//! removed events stay, so markers keep their meaning.
+//! Digests, backlogs, flushes and emails that are about to leave read stacks through this module.
+//! The places of removed events stay, so markers keep their meaning.
 
 use super::catalog::{Catalog, Which};
 use super::mutes;

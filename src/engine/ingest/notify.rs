@@ -91,7 +91,7 @@ pub const MAX_REQUESTS: usize = 1_000;
 
 /// Accepts events into the journal.
 pub struct Notify {
-    /// The store, the clock and what else all use cases share.
+    /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
     /// Short events that come at the same time are accepted together.
     pub joint: Arc<Joint<Fanout, Accepted>>,
