@@ -1,4 +1,4 @@
-//! What the use cases share.
+//! The parts that all use cases share.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::store::Store;
 pub struct Context {
     /// Keeps all data.
     pub store: Arc<dyn Store>,
-    /// Tells the time. Tests set it.
+    /// The clock; tests set the time.
     pub clock: Arc<dyn Clock>,
     /// Makes new ids.
     pub ids: Arc<Ids>,
-    /// What is configured of event types.
+    /// The configured policies of event types.
     pub policies: Arc<Policies>,
     /// The name of this process in leases.
     pub owner: String,

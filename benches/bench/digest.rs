@@ -9,7 +9,7 @@ use tidings::domain::digest::{assemble, wanted};
 use tidings::domain::{Address, Day, Id, User, UserId, Window};
 use tidings::engine::Silent;
 use tidings::engine::digest::{Effect, Request, Timing};
-use tidings::engine::eligibility::catalog::{CatalogSource, Which};
+use tidings::engine::eligibility::catalog::{CatalogSource, StackEvents};
 use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
@@ -39,7 +39,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
     let (mut read, mut told) = (0, 0);
     while let Some(chunk) = chunks.next().await {
         let mut chunk = chunk.expect("a chunk");
-        let taken_back = catalog.leave_out_taken_back(&mut chunk, Which::Uncovered);
+        let taken_back = catalog.exclude_retracted(&mut chunk, StackEvents::Uncovered);
         taken_back.await.expect("retractions");
         let wanted = |stacks| wanted(stacks, &person, &policies);
         let wanted: Vec<_> = chunk.iter().map(wanted).collect();

@@ -62,10 +62,14 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// Returns how many bytes of text and ids it has.
+    /// Returns the bytes that the entry takes beyond `size_of::<Entry>()`.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Event(event) => event.t.as_str().len() + event.o.as_str().len(),
+            Self::Event(event) => [event.t.as_str(), event.o.as_str()]
+                .into_iter()
+                .map(str::len)
+                .filter(|bytes| *bytes > size_of::<ObjectId>())
+                .sum(),
             Self::Mailed(mailed) => mailed.fanouts.len() * size_of::<Id>(),
             Self::Marker(_) | Self::Other => 0,
         }

@@ -15,7 +15,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use super::delivery::{GateState, Spread, Step};
-use super::eligibility::catalog::Which;
+use super::eligibility::catalog::StackEvents;
 use super::eligibility::stacks;
 use super::feedback::suppressions::Suppressed;
 use super::{Result, Watcher};
@@ -235,8 +235,9 @@ impl<'a> Run<'a> {
         }
         let looked_at = people.len();
         self.report.people += looked_at as u64;
-        let (which, skip_seen) = (Which::Uncovered, &digests.skip_seen);
-        let users = stacks::leave_out(&mut people, which, skip_seen, &mut self.catalog).await?;
+        let (which, skip_seen) = (StackEvents::Uncovered, &digests.skip_seen);
+        let users =
+            stacks::exclude_ineligible(&mut people, which, skip_seen, &mut self.catalog).await?;
         let due = self.find(&people, users).await?;
         if !self.sends() {
             for (person, content) in &due {
@@ -284,16 +285,15 @@ impl<'a> Run<'a> {
         people: &'p [PersonStacks],
         users: Vec<Option<User>>,
     ) -> Result<Vec<(DuePerson<'p>, Content)>> {
-        let open: Vec<&PersonStacks> = people.iter().collect();
         let suppressions = &*self.digests.context.store;
         let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
         let (owed, catalog) = (&self.digests.owed, &mut self.catalog);
         let older = &mut self.older;
         older
-            .count(owed, catalog, &open, &users, &suppressed)
+            .count(owed, catalog, people, &users, &suppressed)
             .await?;
         let mut due = Vec::new();
-        for (stacks, user) in open.iter().zip(users) {
+        for (stacks, user) in people.iter().zip(users) {
             due.extend(self.due(stacks, user, &suppressed));
         }
         let due = self.still_to_open(due).await?;

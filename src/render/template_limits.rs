@@ -122,12 +122,12 @@ impl io::Write for Filled {
     }
 }
 
-/// Puts limits around the engine's filters that can return more text than they receive.
+/// Puts limits around the engine's filters that can return more than they receive.
 pub(super) fn limit_filters(env: &mut Environment<'_>) {
     use minijinja::filters;
 
     type Check = fn(&[Value]) -> Result<(), Error>;
-    let filters: [(&'static str, Value, Check); 7] = [
+    let filters: [(&'static str, Value, Check); 9] = [
         (
             "format",
             Value::from_function(filters::format),
@@ -144,6 +144,8 @@ pub(super) fn limit_filters(env: &mut Environment<'_>) {
             check_replace,
         ),
         ("join", Value::from_function(filters::join), check_join),
+        ("batch", Value::from_function(filters::batch), check_parts),
+        ("slice", Value::from_function(filters::slice), check_parts),
         ("tojson", Value::from_function(filters::tojson), |_| Ok(())),
         ("pprint", Value::from_function(filters::pprint), |_| Ok(())),
         ("string", Value::from_function(filters::string), |_| Ok(())),
@@ -205,6 +207,19 @@ fn check_indent(args: &[Value]) -> Result<(), Error> {
 fn check_replace(args: &[Value]) -> Result<(), Error> {
     let places = text(args, 0).matches(text(args, 1)).count();
     within(places.saturating_mul(text(args, 2).len()), MAX_OUTPUT)
+}
+
+/// `batch` and `slice` make up to so many values out of none.
+fn check_parts(args: &[Value]) -> Result<(), Error> {
+    let parts = args
+        .get(1)
+        .and_then(|parts| i64::try_from(parts.clone()).ok());
+    match parts {
+        Some(parts) if parts.unsigned_abs() > MAX_VALUES as u64 => {
+            Err(refused(format!("makes more than {MAX_VALUES} values")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_join(args: &[Value]) -> Result<(), Error> {

@@ -273,6 +273,14 @@ fn a_template_that_makes_too_much_is_an_error_with_its_line() {
             "more than 33554432 bytes",
         ),
         (
+            "\n{{ [1]|batch(1000000000, 0)|length }}",
+            "more than 100000 values",
+        ),
+        (
+            "\n{{ [1]|slice(1000000000)|length }}",
+            "more than 100000 values",
+        ),
+        (
             &format!("\n{deep}{{{{ ns.v|tojson }}}}"),
             "more than 100 deep",
         ),

@@ -51,8 +51,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     (
         "http",
         &[
-            "domain", "clock", "context", "metrics", "render", "wire", "engine", "operate", "app",
-            "demo",
+            "domain", "clock", "metrics", "render", "wire", "engine", "operate", "app", "demo",
         ],
     ),
     (
@@ -69,8 +68,8 @@ const FLOORS: &[(&str, &[&str])] = &[
 /// The most folders in `src/engine`.
 const ENGINE_FOLDERS: usize = 18;
 
-/// Fewer fields than this hold an `Arc<dyn …>` outside `Context`.
-const SHARED_FIELDS: usize = 20;
+/// The most fields outside `Context` that hold an `Arc<dyn …>`.
+const SHARED_FIELDS: usize = 19;
 
 /// Libraries that only one part may know, so that another can take their place there.
 const LIBRARIES: &[(&str, &[&str])] = &[
@@ -278,7 +277,7 @@ fn the_engine_has_few_folders() {
 }
 
 #[test]
-fn what_use_cases_share_is_in_the_context() {
+fn use_cases_share_parts_through_the_context() {
     let mut found = Vec::new();
     for file in rust(&["src"]) {
         let code = file.code();
@@ -295,7 +294,7 @@ fn what_use_cases_share_is_in_the_context() {
     }
     let what = format!("{} fields that hold an Arc<dyn …>", found.len());
     assert!(
-        found.len() < SHARED_FIELDS,
+        found.len() <= SHARED_FIELDS,
         "{what}:\n  {}",
         found.join("\n  ")
     );

@@ -18,7 +18,7 @@ use crate::store::Result;
 /// Knows whose batches wait until when.
 #[derive(Clone)]
 pub struct QuietHours {
-    pub(crate) context: Arc<Context>,
+    context: Arc<Context>,
     /// Of people who chose none.
     tz: Tz,
 }

@@ -25,7 +25,7 @@ use crate::domain::{
 use crate::email::{self, Message, Place, Placeholders};
 use crate::engine::Result;
 use crate::engine::access::links::Maker;
-use crate::engine::eligibility::catalog::{Catalog, Which};
+use crate::engine::eligibility::catalog::{Catalog, StackEvents};
 use crate::engine::eligibility::stacks;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::render;
@@ -115,8 +115,13 @@ impl Compose {
     ) -> Result<Built> {
         let mut catalog = self.catalog.of_mails();
         let mut stacks = self.read(rows, spread).await?;
-        let people =
-            stacks::leave_out(&mut stacks, Which::All, &self.skip_seen, &mut catalog).await?;
+        let people = stacks::exclude_ineligible(
+            &mut stacks,
+            StackEvents::All,
+            &self.skip_seen,
+            &mut catalog,
+        )
+        .await?;
         let suppressed = Suppressed::among(&*self.context.store, people.iter().flatten()).await?;
         let allowed: Vec<_> = rows
             .iter()
@@ -237,8 +242,8 @@ impl Compose {
         Reasons::of(shown, catalog, &self.catalog, &*self.context.store).await
     }
 
-    /// What stands on the stacks of each row's user, in the order of the rows. A row that covers
-    /// nothing has none.
+    /// Reads the stacks of each row's user, in the order of the rows. Rows that cover nothing get
+    /// none.
     async fn read(&self, rows: &[Delivery], spread: Spread) -> Result<Vec<PersonStacks>> {
         let of_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
         let covered = of_stacks().flat_map(|row| &row.watermarks);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::owed::OwedDays;
 use crate::context::Context;
 use crate::domain::{PersonStacks, UserId};
-use crate::engine::eligibility::catalog::{CatalogSource, Which};
+use crate::engine::eligibility::catalog::{CatalogSource, StackEvents};
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::eligibility::stacks;
 use crate::engine::{Error, Result};
@@ -42,9 +42,10 @@ impl Flush {
         let Some(watermarks) = covers.filter(|covers| !covers.is_empty()) else {
             return Ok(0);
         };
-        let (which, mut catalog) = (Which::Uncovered, self.catalog.of_mails());
-        stacks::leave_out(&mut found, which, &self.skip_seen, &mut catalog).await?;
-        let flushed = found.iter().map(|person| person.pending().len() as u64);
+        let (which, mut catalog) = (StackEvents::Uncovered, self.catalog.of_mails());
+        stacks::exclude_ineligible(&mut found, which, &self.skip_seen, &mut catalog).await?;
+        let pending = found.iter().map(|person| person.pending().len() as u64);
+        let flushed = pending.sum();
         let marker = NewMarker::Flushed {
             user: user.clone(),
             marker: self.context.ids.next(now),
@@ -52,7 +53,7 @@ impl Flush {
         };
         let bad = self.context.store.write_markers(&[marker]).await?;
         match bad.first() {
-            None => Ok(flushed.sum()),
+            None => Ok(flushed),
             Some(bad) => {
                 let why = format!("{bad}. It cannot be marked, and digests leave it out");
                 Err(Error::Conflict(why))

@@ -64,7 +64,7 @@ impl Older {
         &mut self,
         owed: &OwedDays,
         catalog: &mut Catalog,
-        people: &[&PersonStacks],
+        people: &[PersonStacks],
         users: &[Option<User>],
         suppressed: &Suppressed,
     ) -> Result<()> {

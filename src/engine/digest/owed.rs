@@ -19,7 +19,7 @@ use crate::domain::{
     Schedule, User, UserId, Window,
 };
 use crate::engine::Result;
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource, Which};
+use crate::engine::eligibility::catalog::{Catalog, CatalogSource, StackEvents};
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::eligibility::stacks;
 use crate::engine::feedback::suppressions::Suppressed;
@@ -44,7 +44,7 @@ pub struct OwedDays {
 /// A day that has left the window, with its note as it was read.
 #[derive(Debug, Clone)]
 pub struct OldDay {
-    /// Which day, of UTC.
+    /// StackEvents day, of UTC.
     pub day: Day,
     read: Option<String>,
     /// What was noted of it; `None` if there is no note, or it cannot be read.
@@ -131,7 +131,7 @@ fn read_look(text: &str) -> Option<LastLook> {
 const CHUNK: usize = 1_000;
 
 impl OwedDays {
-    /// Which days count at that moment: the window, and those that are not too old.
+    /// StackEvents days count at that moment: the window, and those that are not too old.
     pub fn days_read(&self, at: DateTime<Utc>) -> DaysRead {
         DaysRead::of(at, self.window_back, self.max_age)
     }
@@ -262,13 +262,13 @@ impl OwedDays {
         let mut chunks = self.context.store.scan(Window::ending(day, 0), None, CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
-            let (which, skip_seen) = (Which::Uncovered, &self.skip_seen);
-            let users = stacks::leave_out(&mut chunk, which, skip_seen, &mut catalog).await?;
-            let people: Vec<&PersonStacks> = chunk.iter().collect();
+            let (which, skip_seen) = (StackEvents::Uncovered, &self.skip_seen);
+            let users =
+                stacks::exclude_ineligible(&mut chunk, which, skip_seen, &mut catalog).await?;
             let suppressed =
                 Suppressed::among(&*self.context.store, users.iter().flatten()).await?;
             let found = self
-                .backlogs(&people, &users, &suppressed, &mut catalog, |_| true)
+                .backlogs(&chunk, &users, &suppressed, &mut catalog, |_| true)
                 .await?;
             let ids: Vec<UserId> = found.iter().map(|of| of.user.clone()).collect();
             let open = DeliveryFilter::OpenDigests(&ids);
@@ -298,7 +298,7 @@ impl OwedDays {
     /// unconfirmed or suppressed or have no address, want what they would get otherwise.
     pub async fn backlogs<'a>(
         &self,
-        people: &[&'a PersonStacks],
+        people: &'a [PersonStacks],
         users: &[Option<User>],
         suppressed: &Suppressed,
         catalog: &mut Catalog,

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use super::starts;
 use crate::context::Context;
-use crate::domain::delivery::{Corrected, Correction};
+use crate::domain::delivery::Correction;
 use crate::domain::start::{self, Erasure};
 use crate::domain::{
-    BatchState, Day, DeliveryState, Id, Occasion, PersonStacks, Start, UserId, Window,
+    BatchState, Day, Delivery, DeliveryState, Id, Occasion, PersonStacks, Start, UserId, Window,
 };
 use crate::engine::batches::{BatchService, End};
 use crate::engine::feed::polls::Polls;
@@ -153,32 +153,32 @@ impl Eraser {
     }
 
     async fn cancel_deliveries(&self, user: &UserId) -> Result<()> {
-        let theirs = DeliveryFilter::User(user);
-        let rows = self
-            .context
-            .store
-            .find_deliveries(&theirs, usize::MAX)
-            .await?;
         let now = self.context.clock.now();
-        let of_state = |state| rows.iter().filter(move |row| row.state == state);
-        let cancel = of_state(DeliveryState::Pending).map(|row| Correction::Cancel {
-            id: row.id.clone(),
+        let rows = self.deliveries(user, DeliveryState::Pending).await?;
+        let cancel = rows.into_iter().map(|row| Correction::Cancel {
+            id: row.id,
             reason: REASON.to_owned(),
         });
         let cancel: Vec<Correction> = cancel.collect();
-        let corrected = self.context.store.correct(now, &cancel).await?;
-        // An email that is being sent by now is not stopped, and its batch is settled with it. A
-        // call that was cut short may have canceled deliveries and left their batches.
-        let canceled = of_state(DeliveryState::Pending)
-            .zip(corrected)
-            .filter_map(|(row, corrected)| (corrected == Corrected::Done).then_some(row))
-            .chain(of_state(DeliveryState::Canceled));
-        let batches = canceled.filter_map(|row| match row.occasion {
+        self.context.store.correct(now, &cancel).await?;
+        // Emails that are being sent go on, and the sender settles their batches. Canceled
+        // deliveries of an earlier or concurrent deletion may have left theirs.
+        let rows = self.deliveries(user, DeliveryState::Canceled).await?;
+        let batches = rows.iter().filter_map(|row| match row.occasion {
             Occasion::Batch { batch, .. } => Some((batch, BatchState::Canceled)),
             Occasion::Digest { .. } => None,
         });
         let batches: Vec<(Id, BatchState)> = batches.collect();
         self.context.store.settle_batches(&batches, now).await?;
         Ok(())
+    }
+
+    /// Returns the deliveries of this user in this state.
+    async fn deliveries(&self, user: &UserId, state: DeliveryState) -> Result<Vec<Delivery>> {
+        let theirs = DeliveryFilter::User(user);
+        let rows = self.context.store.find_deliveries(&theirs, usize::MAX);
+        let mut rows = rows.await?;
+        rows.retain(|row| row.state == state);
+        Ok(rows)
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::ingest::notify::{FEW_OBJECTS, Request};
 use crate::engine::joint::{self, Joint};
-use crate::store::{self};
+use crate::store;
 use crate::wire::unknown::{NAMED, Unknown};
 
 /// Of so many objects of one call it is asked whether they are known.

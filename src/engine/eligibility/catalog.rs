@@ -5,7 +5,7 @@
 //! mailed only where its type says so (`unknown_objects`); in feeds, whose readers may know it
 //! themselves, it is shown by its id, unless its type has a model. What was taken back applies to
 //! nobody, and hides nothing that happened later to the same object
-//! ([`Catalog::leave_out_taken_back`]). A mail about to leave asks with a fresh catalog, so that
+//! ([`Catalog::exclude_retracted`]). A mail about to leave asks with a fresh catalog, so that
 //! what was withdrawn a moment ago is not in it.
 
 use std::collections::{HashMap, HashSet};
@@ -32,17 +32,17 @@ const EACH: usize = 320;
 /// Objects asked for in one look-up.
 const AT_ONCE: usize = 1_000;
 
-/// Which events of a stack are looked at.
+/// StackEvents events of a stack are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum StackEvents {
     /// All of them.
     All,
     /// Those that may be mailed still.
     Uncovered,
 }
 
-impl Which {
-    /// The chosen events of a person's stacks, with their places.
+impl StackEvents {
+    /// Returns the selected events of a user's stacks, with their positions.
     pub(super) fn events(self, person: &PersonStacks) -> Vec<(Position, &Event)> {
         let stacks = person.stacks.iter();
         match self {
@@ -273,21 +273,20 @@ impl Catalog {
         }
     }
 
-    /// Leaves out of these stacks, of the chosen events, those that were taken back: their
-    /// places stay, and nobody is told of them.
-    pub async fn leave_out_taken_back<'p>(
+    /// Removes retracted events from the stacks. Looks up only the events that `which` selects.
+    /// Entries keep their positions.
+    pub async fn exclude_retracted(
         &mut self,
-        people: impl IntoIterator<Item = &'p mut PersonStacks>,
-        which: Which,
+        people: &mut [PersonStacks],
+        which: StackEvents,
     ) -> Result<()> {
         self.bound();
-        let people: Vec<&mut PersonStacks> = people.into_iter().collect();
         let mut asked = Vec::new();
         let mut ask = |event: &Event| asked.extend(self.first_asked(event));
         for stack in people.iter().flat_map(|person| &person.stacks) {
             match which {
-                Which::All => stack.events().for_each(|(_, event)| ask(event)),
-                Which::Uncovered => stack.uncovered().for_each(|(_, event)| ask(event)),
+                StackEvents::All => stack.events().for_each(|(_, event)| ask(event)),
+                StackEvents::Uncovered => stack.uncovered().for_each(|(_, event)| ask(event)),
             }
         }
         self.size += EACH * asked.len();

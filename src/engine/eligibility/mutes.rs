@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
-use super::catalog::{Catalog, Which};
+use super::catalog::{Catalog, StackEvents};
 use crate::domain::{Event, Mutes, PersonStacks, Policies, Position, Stack, User};
 use crate::store::Result;
 
@@ -60,12 +60,12 @@ pub async fn look_up(events: Vec<Event>, catalog: &mut Catalog) -> Result<()> {
     catalog.load_details(events.iter()).await
 }
 
-/// Removes from these stacks, of the chosen events, those that their users muted. `users` are in the
-/// order of the stacks. The places of the events stay.
-pub async fn leave_out(
+/// Removes muted events, among those that `which` selects. `users` are in the order of `people`.
+/// Entries keep their positions.
+pub async fn exclude_muted(
     people: &mut [PersonStacks],
     users: &[Option<User>],
-    which: Which,
+    which: StackEvents,
     catalog: &mut Catalog,
 ) -> Result<()> {
     let pairs = people.iter_mut().zip(users);

@@ -15,21 +15,20 @@ use crate::store::Result;
 /// Knows what was seen, where that matters.
 #[derive(Clone)]
 pub struct SkipSeen {
-    /// `None` where digests include what was seen.
+    /// `None` if `digest.skip_seen` is off.
     context: Option<Arc<Context>>,
 }
 
 impl SkipSeen {
-    /// Nothing is asked of these unless it `is_on`.
+    /// Reads marks only if it `is_on`.
     pub fn new(is_on: bool, context: Arc<Context>) -> Self {
         Self {
             context: is_on.then_some(context),
         }
     }
 
-    /// Leaves what these people have seen out of their stacks where anything is pending: the places
-    /// stay, and whoever mails from these stacks tells nothing of it.
-    pub async fn leave_out(&self, people: &mut [PersonStacks]) -> Result<()> {
+    /// Removes seen events from stacks with pending events. Entries keep their positions.
+    pub async fn exclude_seen(&self, people: &mut [PersonStacks]) -> Result<()> {
         let Some(context) = &self.context else {
             return Ok(());
         };

@@ -1,9 +1,9 @@
-//! Removes from stacks the events that their users are not told of.
+//! Removes events from stacks that must not be emailed.
 //!
-//! Digests, backlogs, flushes and emails that are about to leave read stacks through this module.
-//! The places of removed events stay, so markers keep their meaning.
+//! Digests, backlogs, flushes and emails that are about to leave filter the stacks here that they
+//! have read. Entries keep their positions, so markers stay valid.
 
-use super::catalog::{Catalog, Which};
+use super::catalog::{Catalog, StackEvents};
 use super::mutes;
 use super::skip_seen::SkipSeen;
 use crate::domain::start::hide_earlier;
@@ -14,22 +14,22 @@ use crate::store::Result;
 /// before the user's record began, and muted events. Returns the users' records in the order of the
 /// stacks.
 ///
-/// With [`Which::Uncovered`], stacks of users with nothing left to email are removed before the
-/// records are read.
-pub async fn leave_out(
+/// With [`StackEvents::Uncovered`], users with nothing left to email are removed before the records
+/// are read.
+pub async fn exclude_ineligible(
     people: &mut Vec<PersonStacks>,
-    which: Which,
+    which: StackEvents,
     skip_seen: &SkipSeen,
     catalog: &mut Catalog,
 ) -> Result<Vec<Option<User>>> {
-    catalog.leave_out_taken_back(&mut *people, which).await?;
-    skip_seen.leave_out(people).await?;
-    if which == Which::Uncovered {
+    catalog.exclude_retracted(people, which).await?;
+    skip_seen.exclude_seen(people).await?;
+    if which == StackEvents::Uncovered {
         people.retain(|person| !person.covers().is_empty());
     }
     let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
     let users = catalog.context().store.users(&ids).await?;
-    hide_earlier(&mut *people, &users);
-    mutes::leave_out(people, &users, which, catalog).await?;
+    hide_earlier(people, &users);
+    mutes::exclude_muted(people, &users, which, catalog).await?;
     Ok(users)
 }

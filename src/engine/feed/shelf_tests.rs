@@ -187,7 +187,7 @@ fn windows_and_objects_have_a_bounded_number_of_bytes() {
 }
 
 #[test]
-fn the_ids_of_an_entry_take_their_part_of_the_room() {
+fn ids_of_mailed_entries_count_toward_the_limit() {
     const IDS: usize = 1_000;
     let case = Case::new();
     let id = Id::at(case.clock.now(), [0; 8]);

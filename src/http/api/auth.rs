@@ -15,7 +15,7 @@ use super::caller::Caller;
 use super::limits::Limits;
 use super::problem::{Code, Problem};
 use crate::app::App;
-use crate::context::Context;
+use crate::clock::Clock;
 use crate::engine::access::keys::KeyRing;
 use crate::engine::access::tokens::Tokens;
 
@@ -24,7 +24,7 @@ pub(super) struct Door {
     ring: KeyRing,
     tokens: Tokens,
     limits: Limits,
-    context: Arc<Context>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Door {
@@ -35,7 +35,7 @@ impl Door {
             ring: app.key_ring(key),
             tokens: app.tokens(),
             limits: Limits::new(server.rate_limit_key, server.rate_limit_token),
-            context: app.context.clone(),
+            clock: app.context.clock.clone(),
         }
     }
 
@@ -53,7 +53,7 @@ impl Door {
         }
         match std::str::from_utf8(given) {
             Ok(text) if Tokens::is_like_one(text) => {
-                let opened = self.tokens.open(text, self.context.clock.now());
+                let opened = self.tokens.open(text, self.clock.now());
                 opened
                     .map(Caller::of)
                     .map_err(|why| refused(why.to_string()))

@@ -191,7 +191,7 @@ async fn what_joins_a_accumulator_that_is_met_twice_is_mailed_all_the_same(fresh
     // Each accumulator moved on in the index of what is due while it was walked: it is met as it
     // was and as it is.
     let before = before.into_iter().flatten().collect();
-    let store = FailingStore::meeting_first(town.store.clone(), before);
+    let store = FailingStore::finding_stale_first(town.store.clone(), before);
     let process = town.process_on(&(store as _));
     process.closer().drain(&Silent).await.unwrap();
     town.process().closer().drain(&Silent).await.unwrap();

@@ -106,7 +106,7 @@ async fn nothing_is_sent_while_the_provider_wants_none(fresh: Fresh) {
         .iter()
         .filter(|call| call.at < calls[0].at + TimeDelta::minutes(10));
     assert_eq!(early.count(), 0, "{calls:?}");
-    // Whoever was refused comes last. On a slow machine that need not be the first user.
+    // The refused user comes last. On a slow machine that can be any user.
     let is_refused = |call: &Call| call.deliveries == calls[0].deliveries;
     let refused: Vec<bool> = calls.iter().map(is_refused).collect();
     assert_eq!(refused, [true, false, false, true], "{calls:?}");

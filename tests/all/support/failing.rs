@@ -58,8 +58,8 @@ pub struct FailingStore {
     before: Option<Before>,
     /// Before a call of which verb something has to happen, and whether it did.
     due: Option<(&'static str, Arc<AtomicBool>)>,
-    /// What the next search for accumulators meets first, as it stood earlier.
-    met: Mutex<Vec<Accumulator>>,
+    /// What the next search for accumulators finds first, as it was earlier.
+    stale: Mutex<Vec<Accumulator>>,
 }
 
 impl Drop for FailingStore {
@@ -99,7 +99,7 @@ impl FailingStore {
             plan,
             before: None,
             due: None,
-            met: Mutex::default(),
+            stale: Mutex::default(),
         })
     }
 
@@ -115,7 +115,7 @@ impl FailingStore {
             plan,
             before: None,
             due: None,
-            met: Mutex::default(),
+            stale: Mutex::default(),
         })
     }
 
@@ -143,19 +143,19 @@ impl FailingStore {
             plan: Mutex::default(),
             before: Some(before),
             due,
-            met: Mutex::default(),
+            stale: Mutex::default(),
         })
     }
 
-    /// A store whose first search for accumulators meets these first. MongoDB may meet an
-    /// accumulator twice that moves on in the index during the search: as it was, and as it is.
-    pub fn meeting_first(inner: Arc<dyn Store>, met: Vec<Accumulator>) -> Arc<Self> {
+    /// A store whose first search for accumulators finds these first. MongoDB may find an
+    /// accumulator twice that moves in the index during the search: as it was, and as it is.
+    pub fn finding_stale_first(inner: Arc<dyn Store>, stale: Vec<Accumulator>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             plan: Mutex::default(),
             before: None,
             due: None,
-            met: Mutex::new(met),
+            stale: Mutex::new(stale),
         })
     }
 
@@ -166,7 +166,7 @@ impl FailingStore {
             plan: Mutex::default(),
             before: None,
             due: None,
-            met: Mutex::default(),
+            stale: Mutex::default(),
         })
     }
 
@@ -177,7 +177,7 @@ impl FailingStore {
             plan: Mutex::default(),
             before: Some(before),
             due: None,
-            met: Mutex::default(),
+            stale: Mutex::default(),
         })
     }
 
@@ -370,10 +370,10 @@ impl Pokes for FailingStore {
 
 hand_on! { Batches {
     async fn find_accumulators(&self, filter: &AccumulatorFilter<'_>, limit: usize) -> Result<Vec<Accumulator>> {
-        let mut met = std::mem::take(&mut *self.met.lock().unwrap());
+        let mut all = std::mem::take(&mut *self.stale.lock().unwrap());
         let found = self.inner.find_accumulators(filter, limit);
-        met.extend(self.call("find_accumulators", found).await?);
-        Ok(met)
+        all.extend(self.call("find_accumulators", found).await?);
+        Ok(all)
     }
 }:
     accumulators(ids: &[AccumulatorId]) -> Vec<Option<Accumulator>>;

@@ -36,7 +36,7 @@ pub struct Entry {
 /// Recognizes keys. One for all of a process: it remembers what it read.
 pub struct KeyRing {
     configured: [u8; 32],
-    pub(crate) context: Arc<Context>,
+    context: Arc<Context>,
     look: Mutex<Look>,
 }
 

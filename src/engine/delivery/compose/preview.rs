@@ -15,7 +15,7 @@ use crate::domain::user::Extent;
 use crate::domain::{BrandName, Delivery, DeliveryState, EventType, Occasion, User};
 use crate::email::Place;
 use crate::engine::Result;
-use crate::engine::eligibility::catalog::Which;
+use crate::engine::eligibility::catalog::StackEvents;
 use crate::engine::eligibility::mutes;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
@@ -165,7 +165,7 @@ impl Compose {
         }
         let mut stacks = self.read(rows, Spread::Sparse).await?;
         catalog
-            .leave_out_taken_back(&mut stacks, Which::All)
+            .exclude_retracted(&mut stacks, StackEvents::All)
             .await?;
         if !part.seen {
             // Of a mail that left nothing is pending, and what was seen counts all the same.
@@ -176,7 +176,7 @@ impl Compose {
         }
         hide_earlier(&mut stacks, users);
         if let Tells::Wanted(_) = part.tells {
-            mutes::leave_out(&mut stacks, users, Which::All, &mut catalog).await?;
+            mutes::exclude_muted(&mut stacks, users, StackEvents::All, &mut catalog).await?;
         }
         let wanted: Vec<_> = stacks
             .iter()
