@@ -242,6 +242,8 @@ impl Events {
         assert_eq!(response.status(), 200);
         let kind = response.headers()["content-type"].to_str().unwrap();
         assert_eq!(kind, "text/event-stream");
+        let buffers = response.headers().get("x-accel-buffering");
+        assert_eq!(buffers.unwrap(), "no", "nginx would hold events back");
         let read = String::new();
         Self { response, read }
     }

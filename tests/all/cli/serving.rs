@@ -17,10 +17,16 @@ struct Serving {
 
 impl Serving {
     fn start(desk: &Desk, arguments: &[&str]) -> Self {
+        Self::start_with(desk, arguments, &[])
+    }
+
+    /// Starts a server with these environment variables.
+    fn start_with(desk: &Desk, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
         all.extend(arguments);
         let mut child = desk
             .command(&all)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -280,4 +286,24 @@ async fn a_worker_whose_metrics_address_is_in_use_says_so_and_works() {
         status.contains("worker    not running; last active "),
         "{status}"
     );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_server_whose_metrics_address_is_in_use_says_so_and_serves() {
+    let desk = Desk::with_people();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let listens = [("TIDINGS_METRICS_LISTEN", address.as_str())];
+    let serving = Serving::start_with(&desk, &["--no-worker"], &listens);
+
+    let healthy = crate::support::client()
+        .get(format!("{}/healthz", serving.url))
+        .send();
+    let healthy = healthy.await.unwrap();
+    let (code, log) = serving.end();
+
+    assert_eq!((healthy.status().as_u16(), code), (200, Some(0)), "{log}");
+    let expected = format!("another process listens on {address} (metrics.listen)");
+    assert!(log.contains(&expected), "{log}");
 }

@@ -14,6 +14,7 @@ use tidings::operate::doctor::{Look, Outside};
 use tidings::wire::doctor::{Finding, Verdict};
 
 use super::{WELL, found};
+use crate::services::unreadable::{write, zone};
 use crate::support::town::on_both_stores;
 use crate::support::{FailingStore, Fresh, Shorthand, delivery, event, noon, push_to, user};
 
@@ -25,6 +26,7 @@ on_both_stores! {
     sending_that_is_paused_is_an_error_that_says_how_to_go_on
     days_past_archive_keep_are_a_warning_with_the_command
     addresses_of_several_records_are_a_warning
+    fields_that_cannot_be_read_are_a_warning_that_names_them
 }
 
 const LOOK: Look = Look {
@@ -134,6 +136,19 @@ async fn addresses_of_several_records_are_a_warning(fresh: Fresh) {
     );
     let told = format!("{:?}", super::of(&two, "addresses"));
     assert!(!told.contains("example.org"), "{told}");
+}
+
+async fn fields_that_cannot_be_read_are_a_warning_that_names_them(fresh: Fresh) {
+    let put = fresh.put_users(&[User::new(user("ada"))]).await;
+    assert_eq!(put.unwrap(), [true]);
+    let readable = findings(fresh.url()).await;
+
+    write(&fresh, "ada", &zone()).await;
+    let seen = findings(fresh.url()).await;
+
+    assert!(readable.iter().all(|finding| finding.check != "users"));
+    found(&seen, "users", Verdict::Warning, "ada (tz)");
+    found(&seen, "users", Verdict::Warning, "tidings explain USER");
 }
 
 async fn days_past_archive_keep_are_a_warning_with_the_command(fresh: Fresh) {

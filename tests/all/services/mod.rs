@@ -53,6 +53,6 @@ mod suppressed;
 mod ticks;
 mod turns;
 mod unknown;
-mod unreadable;
+pub(crate) mod unreadable;
 mod worker;
 mod years;

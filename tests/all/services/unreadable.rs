@@ -19,7 +19,7 @@ on_both_stores! {
 }
 
 /// One field as a newer version may write it: in BSON, and in a column of SQLite.
-struct Odd {
+pub(crate) struct Odd {
     field: &'static str,
     bson: Document,
     column: &'static str,
@@ -35,7 +35,7 @@ fn odd(field: &'static str, bson: Document, column: &'static str, value: &'stati
     }
 }
 
-async fn write(fresh: &Fresh, id: &str, odd: &Odd) {
+pub(crate) async fn write(fresh: &Fresh, id: &str, odd: &Odd) {
     if let Some(database) = database(fresh).await {
         let users = database.collection::<Document>("users");
         let set = doc! {"$set": odd.bson.clone()};
@@ -63,7 +63,7 @@ fn fields(user: &User) -> Vec<&str> {
     user.unreadable.iter().map(|of| of.field.as_str()).collect()
 }
 
-fn zone() -> Odd {
+pub(crate) fn zone() -> Odd {
     odd("tz", doc! {"tz": "Mars/Base"}, "tz", "'Mars/Base'")
 }
 

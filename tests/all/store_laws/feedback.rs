@@ -147,10 +147,11 @@ pub async fn the_echo_counts_mails_by_when_they_were_settled(store: Fresh) {
         store.report_counts(later(0)).await.unwrap(),
         ReportCounts::default()
     );
-    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let ids = open(&store, &names).await;
     let ends = [
         (DeliveryState::Sent, 1, Some(ReportKind::Bounced)),
+        (DeliveryState::Sent, 2, Some(ReportKind::Refused)),
         (DeliveryState::Sent, 2, Some(ReportKind::Delivered)),
         (DeliveryState::Sent, 3, None),
         (DeliveryState::Unknown, 3, Some(ReportKind::Complained)),
@@ -164,17 +165,18 @@ pub async fn the_echo_counts_mails_by_when_they_were_settled(store: Fresh) {
             store.note_feedback(&news).await.unwrap();
         }
     }
-    let unsettled: &Delivery = &row(&store, &ids[6]).await;
+    let unsettled: &Delivery = &row(&store, &ids[7]).await;
     assert_eq!(unsettled.settled, None);
 
     let all = store.report_counts(later(1)).await.unwrap();
     let late = store.report_counts(later(3)).await.unwrap();
 
     let expected = ReportCounts {
-        sent: 4,
+        sent: 5,
         delivered: 1,
         bounced: 1,
         complained: 1,
+        refused: 1,
         ..ReportCounts::default()
     };
     assert_eq!(all, expected);
