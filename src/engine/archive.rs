@@ -160,7 +160,7 @@ impl Archive {
             return Ok(None);
         }
         if request.effect == Effect::Drop {
-            self.owed.context.store.catch_up().await?;
+            self.context.store.catch_up().await?;
         }
         if self.context.store.busy_days().await?.contains(&day) {
             return Ok(Some(Fate::Busy));

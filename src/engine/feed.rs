@@ -252,7 +252,7 @@ impl Feeds {
         };
         let mut person = reading.person.clone();
         let mut catalog = self.catalog.of_feeds();
-        person.leave_out(|_, event| !self.catalog.context.policies.of(&event.t).feed);
+        person.leave_out(|_, event| !self.context.policies.of(&event.t).feed);
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         person.leave_out(|_, event| catalog.is_retracted(event));
@@ -271,7 +271,7 @@ impl Feeds {
     async fn read(&self, user: &UserId, window: Window) -> Result<Arc<Reading>> {
         let glance = self.shelf.glance_of_person(user);
         let mut parts = self.context.store.feed(window.clone(), user).await?;
-        let start = starts::of(&*self.starts.context.store, user, parts.user.as_ref()).await?;
+        let start = starts::of(&*self.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
         let mutes = parts.user.map_or_else(Mutes::default, |user| user.mutes);
         let reading = Arc::new(Reading {

@@ -152,14 +152,14 @@ impl Worker {
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Watcher,
     ) -> Result<Option<Report>> {
-        let now = self.digests.context.clock.now();
+        let now = self.context.clock.now();
         let tick = now.duration_trunc(TICK).unwrap_or(now);
         // A clock that was put back begins a tick anew.
         if *scanned == Some(tick) {
             return Ok(None);
         }
         let lease = Lease {
-            owner: self.fanouts.context.owner.clone(),
+            owner: self.context.owner.clone(),
             until: tick + TICK,
         };
         let report = if self.context.store.lease(DIGEST_SCAN, &lease, now).await? {
@@ -211,7 +211,7 @@ impl Worker {
 
     /// Gives up all leases, so that others can go on at once.
     pub async fn release(&self) -> Result<()> {
-        let owner = &self.fanouts.context.owner;
+        let owner = &self.context.owner;
         self.context.store.release_fanouts(owner).await?;
         self.context.store.release(&Waits::Held(owner)).await?;
         Ok(self.context.store.unlease(DIGEST_SCAN, owner).await?)

@@ -69,9 +69,7 @@ impl Rehearsal {
         request: &Request,
         progress: &dyn Watcher,
     ) -> Result<(Report, Rehearsed)> {
-        let at = request
-            .at
-            .unwrap_or_else(|| self.digests.context.clock.now());
+        let at = request.at.unwrap_or_else(|| self.context.clock.now());
         let request = Request {
             at: Some(at),
             ..request.clone()
@@ -119,11 +117,7 @@ impl Rehearsal {
     pub async fn count(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
         let request = Request {
             effect: Effect::Rehearse,
-            at: Some(
-                request
-                    .at
-                    .unwrap_or_else(|| self.digests.context.clock.now()),
-            ),
+            at: Some(request.at.unwrap_or_else(|| self.context.clock.now())),
             ..request.clone()
         };
         let mut report = self.digests.run(&request, progress).await?;
@@ -169,7 +163,7 @@ impl Rehearsal {
         let accepted = self.context.store.count(&[pending]).await?.iter().sum();
         let over = sizes.over + batches.map_or(0, |of| of.sizes.over);
         let mut warnings = tell::warnings(report, over, pause.as_ref(), accepted);
-        warnings.extend(report.not_known.warnings(&self.digests.context.policies));
+        warnings.extend(report.not_known.warnings(&self.context.policies));
         warnings.extend(failures);
         warnings.extend(report.other_locales());
         warnings.extend(report.untranslated());

@@ -239,7 +239,7 @@ impl Compose {
         let events: Vec<&Event> = events.copied().collect();
         let events = events.into_iter();
         catalog.load_details(events).await?;
-        Reasons::of(shown, catalog, &self.catalog, &*self.context.store).await
+        Reasons::of(shown, catalog, &self.catalog).await
     }
 
     /// Reads the stacks of each row's user, in the order of the rows. Rows that cover nothing get

@@ -31,7 +31,7 @@ impl Flush {
         let now = self.context.clock.now();
         self.context.store.catch_up().await?;
         let days = self.owed.days_read(now);
-        let standing = self.owed.context.store.days().await?;
+        let standing = self.context.store.days().await?;
         let older = standing
             .into_iter()
             .filter(|day| *day < days.window.first());

@@ -133,7 +133,7 @@ impl Feeds {
             rows,
             person,
             user.as_ref(),
-            &self.catalog.context.policies,
+            &self.context.policies,
             self.caps,
             catalog,
             aside,

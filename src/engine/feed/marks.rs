@@ -117,7 +117,7 @@ impl MarksInput {
 impl Feeds {
     /// Marks items of somebody's feed; how it stands then.
     pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<Counts> {
-        let (mark, Meant { marked, part }) = input.meant(&self.catalog.context.policies)?;
+        let (mark, Meant { marked, part }) = input.meant(&self.context.policies)?;
         // What they were shown, whichever process it was shown by.
         let shown = |person: &PersonStacks| match &marked {
             Marked::To(cursor, _) => cursor.is_within(person),

@@ -43,9 +43,7 @@ impl Rehearsal {
         mut stage: Option<&mut Stage<'_>>,
         progress: &dyn Watcher,
     ) -> Result<()> {
-        let at = request
-            .at
-            .unwrap_or_else(|| self.digests.context.clock.now());
+        let at = request.at.unwrap_or_else(|| self.context.clock.now());
         report.batches = Some(BatchesAhead::default());
         let whose: Vec<Option<UserId>> = match &request.users {
             Some(users) => {
@@ -91,16 +89,16 @@ impl Rehearsal {
         // One whose lead has left, and that nothing joined since, gathers nothing yet.
         batches.retain(|batch| !batch.contents.is_empty() || batch.is_leading());
         let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
-        let rows = self.digests.context.store.deliveries(&ids).await?;
+        let rows = self.context.store.deliveries(&ids).await?;
         let mut rows = rows.into_iter();
         batches.retain(|_| !rows.next().flatten().is_some_and(|row| row.state.settled()));
         report.batches.get_or_insert_default().batches += batches.len() as u64;
         let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
         let users: Vec<UserId> = users.into_iter().cloned().collect();
-        let people = self.compose.context.store.users(&users).await?;
+        let people = self.context.store.users(&users).await?;
         let people = people.into_iter().flatten();
         let people: HashMap<UserId, User> = people.map(|user| (user.id.clone(), user)).collect();
-        let now = self.digests.context.clock.now();
+        let now = self.context.clock.now();
         let leads = leads(&mut batches, now);
         let held = self.batches.quiet.held(&batches, now).await?;
         let leaves = |(batch, held): (&Batch, &Option<DateTime<Utc>>)| {

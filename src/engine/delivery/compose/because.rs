@@ -10,7 +10,6 @@ use crate::domain::content::{Followed, Item};
 use crate::domain::{Content, Details, Event, FollowKey, Object, ObjectKey, UserId};
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
-use crate::store::Directory;
 
 /// Of each person's events so many are looked at, the newest first: more than a mail shows.
 const LOOKED_AT: usize = 200;
@@ -32,7 +31,6 @@ impl Reasons {
         told: &[(&UserId, Vec<&Event>)],
         catalog: &Catalog,
         source: &CatalogSource,
-        directory: &dyn Directory,
     ) -> Result<Self> {
         let mut pairs: BTreeSet<(FollowKey, &UserId)> = BTreeSet::new();
         for (user, events) in told {
@@ -56,7 +54,7 @@ impl Reasons {
             pairs.map(|(key, user)| (key, user.clone())).collect();
         let standing = match pairs.is_empty() {
             true => Vec::new(),
-            false => directory.following(&pairs).await?,
+            false => source.context.store.following(&pairs).await?,
         };
         let following = pairs.into_iter().zip(standing);
         Ok(Self {

@@ -46,7 +46,7 @@ impl Sender {
         let now = self.context.clock.now();
         let name = format!("call:{call}");
         let lease = Lease {
-            owner: self.ledger.context.owner.clone(),
+            owner: self.context.owner.clone(),
             until: now + self.ledger.lease,
         };
         let leave = self.gate.leave(now);
@@ -60,7 +60,7 @@ impl Sender {
         let resolved = self.resolve_rows(call, rows, now, leave).await;
         self.context
             .store
-            .unlease(&name, &self.ledger.context.owner)
+            .unlease(&name, &self.context.owner)
             .await?;
         resolved
     }
