@@ -1,7 +1,8 @@
 //! Limits of templates: steps, output, and the size and depth of printed values.
 //!
 //! The engine bounds the steps. The rest is checked here before a value becomes text, so a template
-//! that makes too much is an error with its line and never ends the process.
+//! that makes too much is an error with its line. Texts that `~` and `+` join are not limited before
+//! they are printed: the operator's templates are trusted not to double one text many times.
 
 use std::cell::Cell;
 use std::io;
