@@ -205,9 +205,9 @@ impl App {
         self.pacer.end_with(stop);
     }
 
-    /// The folder mails are written to, if that is what becomes of them.
+    /// The folder that emails are written to; `None` if they are sent.
     pub fn outbox(&self) -> Option<&Path> {
-        (self.mailer.name() == "outbox").then_some(self.config.mail.outbox.as_path())
+        self.mailer.outbox()
     }
 
     /// Fans out accepted events.

@@ -91,6 +91,10 @@ impl Mailer for Post {
     fn name(&self) -> &str {
         self.outbox.name()
     }
+
+    fn outbox(&self) -> Option<&Path> {
+        self.outbox.outbox()
+    }
 }
 
 impl Post {

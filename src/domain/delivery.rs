@@ -23,7 +23,7 @@ use super::stack::Watermarks;
 mod change;
 
 pub use change::{
-    Corrected, Correction, Deferral, Handover, Reopening, Settlement, Transition, Verdict,
+    Cause, Corrected, Correction, Deferral, Handover, Reopening, Settlement, Transition, Verdict,
 };
 
 /// `digest:<user>:<cadence>:<period>`, or `batch:<batch>`.

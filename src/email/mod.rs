@@ -22,6 +22,7 @@ mod sign;
 pub mod smtp;
 mod variables;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -274,6 +275,11 @@ pub trait Mailer: Send + Sync {
 
     /// What it is called in configuration, logs and metrics.
     fn name(&self) -> &str;
+
+    /// The folder that emails are written to; `None` if they are sent.
+    fn outbox(&self) -> Option<&Path> {
+        None
+    }
 
     /// What tells this account from any other, at this provider or at another: only who took a call
     /// knows of it.

@@ -179,6 +179,10 @@ impl Mailer for Outbox {
         "outbox"
     }
 
+    fn outbox(&self) -> Option<&Path> {
+        Some(&self.folder)
+    }
+
     fn account(&self) -> String {
         format!("outbox {}", self.folder.display())
     }

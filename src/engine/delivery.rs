@@ -19,10 +19,10 @@ mod tally;
 
 pub(crate) use compose::Contents;
 pub(crate) use compose::Prospect;
-pub use compose::{Compose, Look, NOTHING_LEFT, Spread};
+pub use compose::{Compose, Look, Spread};
 pub use gate::{Account, Gate, GateState, Pacer, Turn, account_prefix};
 pub use headers::Headers;
 pub use ledger::Ledger;
-pub use retry::{GIVEN_UP, Retry, Undeliverable};
+pub use retry::{Retry, Undeliverable};
 pub use sender::{Outlet, Sender, Step, brand_of_call};
 pub use tally::RunTally;

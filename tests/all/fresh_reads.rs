@@ -93,6 +93,7 @@ async fn what_is_read_after_reopening_is_no_older_than_the_reopening() {
             items: 1,
             provider_id: None,
             reason: Some("550".into()),
+            cause: None,
         };
         store.settle("one", noon(), &[failed]).await.unwrap();
         store.close(ids).await.unwrap();

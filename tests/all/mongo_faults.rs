@@ -377,6 +377,7 @@ async fn a_mail_that_is_sent_once_is_counted_once_though_the_answer_was_lost() {
             items: 1,
             provider_id: None,
             reason: None,
+            cause: None,
         };
         let settled = store.settle("one", noon(), &[sent]).await.unwrap();
 

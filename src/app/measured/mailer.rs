@@ -1,5 +1,6 @@
 //! Calls to the provider: how long each took, and what became of its mails.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -59,6 +60,10 @@ impl Mailer for MeasuredMailer {
 
     fn name(&self) -> &str {
         self.inner.name()
+    }
+
+    fn outbox(&self) -> Option<&Path> {
+        self.inner.outbox()
     }
 
     fn account(&self) -> String {

@@ -11,13 +11,12 @@ use futures::stream::BoxStream;
 
 use crate::clock::Clock;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
-use crate::domain::delivery::{Corrected, Correction, PeriodCount, Settlement, Transition};
+use crate::domain::delivery::{Cause, Corrected, Correction, PeriodCount, Transition};
 use crate::domain::{
     Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Details, Event,
     Fanout, Feedback, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Poke, Progress,
     ReportCounts, Retraction, Suppression, User, UserId, Window,
 };
-use crate::engine::delivery::{GIVEN_UP, NOTHING_LEFT};
 use crate::metrics::Metrics;
 use crate::store::{
     Accepted, AccumulatorFilter, AtMost, BatchFilter, Batches, Claim, Claimed, Counted, DaySum,
@@ -96,8 +95,8 @@ impl MeasuredStore {
         match transition {
             Transition::Settle(settlement) | Transition::Conclude(settlement) => {
                 let state = settlement.state.as_str();
-                let (cause, events) = (cause(settlement), settlement.items);
-                self.metrics.settled(occasion, state, cause, events);
+                let cause = settlement.cause.map_or("", Cause::as_str);
+                self.metrics.settled(occasion, state, cause, settlement.items);
                 let delivery = settlement.id.tag();
                 tracing::debug!(%delivery, occasion, state, "a delivery ended");
             }
@@ -120,19 +119,6 @@ fn occasion(id: &DeliveryId) -> &'static str {
     match id.as_str().starts_with("batch:") {
         true => "batch",
         false => "digest",
-    }
-}
-
-/// Why a delivery ended as it did, in one of a few words; a provider's own words are many.
-fn cause(settlement: &Settlement) -> &'static str {
-    let why = settlement.reason.as_deref().unwrap_or_default();
-    match settlement.state {
-        DeliveryState::Canceled if why == NOTHING_LEFT => "nothing_left",
-        DeliveryState::Canceled => "barred",
-        DeliveryState::Failed if why.starts_with(GIVEN_UP) => "given_up",
-        DeliveryState::Failed => "refused",
-        DeliveryState::Unknown => "no_answer",
-        _ => "",
     }
 }
 

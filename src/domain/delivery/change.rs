@@ -84,18 +84,68 @@ pub struct Settlement {
     pub provider_id: Option<String>,
     /// Why it ended so, without an address; `None` where it was simply sent.
     pub reason: Option<String>,
+    /// The kind of that reason, as metrics count it; `None` where it was sent.
+    pub cause: Option<Cause>,
+}
+
+/// Why an email was not sent, or may not have been.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// No event applies any more.
+    NothingLeft,
+    /// The user may not be emailed.
+    Barred,
+    /// Nobody accepted it for too long, or too many times.
+    GivenUp,
+    /// The provider rejected it, or it cannot be rendered.
+    Refused,
+    /// The outcome is unknown.
+    NoAnswer,
+}
+
+impl Cause {
+    /// The value of the label `cause` in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NothingLeft => "nothing_left",
+            Self::Barred => "barred",
+            Self::GivenUp => "given_up",
+            Self::Refused => "refused",
+            Self::NoAnswer => "no_answer",
+        }
+    }
 }
 
 impl Settlement {
-    /// This row ended so; no provider named the mail.
+    /// Returns the settlement of this row with the usual cause of its state. No provider named the
+    /// email.
     pub fn of(row: &Delivery, state: DeliveryState, items: u32, reason: Option<&str>) -> Self {
+        let cause = match state {
+            DeliveryState::Canceled => Some(Cause::Barred),
+            DeliveryState::Failed => Some(Cause::Refused),
+            DeliveryState::Unknown => Some(Cause::NoAnswer),
+            DeliveryState::Pending | DeliveryState::Sending | DeliveryState::Sent => None,
+        };
         Self {
             id: row.id.clone(),
             state,
             items,
             provider_id: None,
             reason: reason.map(str::to_owned),
+            cause,
         }
+    }
+
+    /// The same, after the last attempt. The cause of an unknown outcome stays.
+    #[must_use]
+    pub fn given_up(self) -> Self {
+        let has_failed = self.state == DeliveryState::Failed;
+        let cause = if has_failed {
+            Some(Cause::GivenUp)
+        } else {
+            self.cause
+        };
+        Self { cause, ..self }
     }
 }
 

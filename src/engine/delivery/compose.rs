@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 use self::because::Reasons;
 use self::gathered::{Gathered, Tells};
 use super::Headers;
-use crate::domain::delivery::Settlement;
+use crate::domain::delivery::{Cause, Settlement};
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::EventAt;
 use crate::domain::{
@@ -100,9 +100,6 @@ fn takes_markers(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(
     }
 }
 
-/// Why a mail is canceled that would tell nothing.
-pub const NOTHING_LEFT: &str = "nothing is left that applies";
-
 impl Compose {
     /// Reads again what each row may tell, checks everything again, and renders what is left; as
     /// many rows as there is room for.
@@ -175,9 +172,16 @@ impl Compose {
                 }
             };
             let Some(mut told) = self.told(row, wanted, &gathered, &catalog) else {
-                let why = barred.as_deref().unwrap_or(NOTHING_LEFT);
+                let why = barred.as_deref().unwrap_or("nothing is left that applies");
                 let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(why));
-                built.settlements.push(canceled);
+                let cause = match barred {
+                    Some(_) => Cause::Barred,
+                    None => Cause::NothingLeft,
+                };
+                built.settlements.push(Settlement {
+                    cause: Some(cause),
+                    ..canceled
+                });
                 continue;
             };
             told.because = reasons.because(&row.user, &told);

@@ -72,9 +72,6 @@ const SOONEST: TimeDelta = TimeDelta::seconds(1);
 /// How soon a call is made again whose outcome nobody saw.
 const REPEAT_AFTER: TimeDelta = TimeDelta::seconds(2);
 
-/// How the reason begins of a mail that was not taken for too long.
-pub const GIVEN_UP: &str = "given up";
-
 impl Retry {
     /// What the outcomes of a call mean; `now` is when they came.
     pub(super) fn weigh(
@@ -321,14 +318,14 @@ impl Verdicts {
             Wait::NotNow(None) => (retry.too_often(row, now), None, true),
         };
         if enough {
-            let reason = format!("{GIVEN_UP} after {} attempts: {reason}", row.attempts);
+            let reason = format!("given up after {} attempts: {reason}", row.attempts);
             let ended = Settlement::of(
                 row,
                 DeliveryState::not_taken(mail.has_markers),
                 mail.items,
                 Some(&reason),
             );
-            self.settlements.push(ended);
+            self.settlements.push(ended.given_up());
         } else {
             let not_before = now + retry.back_off(row, after);
             self.deferrals.push(Deferral {

@@ -187,6 +187,7 @@ async fn mails_of_unknown_outcome_are_a_warning() {
             items: 1,
             provider_id: None,
             reason: None,
+            cause: None,
         };
         fresh.open(&[row]).await.unwrap();
         let settled = fresh.settle("w1", noon(), &[unknown]).await.unwrap();

@@ -34,6 +34,7 @@ pub(super) fn settlement(id: &DeliveryId, state: DeliveryState) -> Settlement {
         items: 4,
         provider_id: Some("<1@esp>".into()),
         reason: None,
+        cause: None,
     }
 }
 

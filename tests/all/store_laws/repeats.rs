@@ -93,6 +93,7 @@ impl Story {
             items: 1,
             provider_id: None,
             reason: None,
+            cause: None,
         };
         let sent: Vec<_> = self.deliveries().into_iter().map(sent).collect();
         store.settle(owner, now, &sent).await?;

@@ -13,7 +13,7 @@ use futures::future::join_all;
 
 use super::super::compose::{Spread, Stray};
 use super::super::gate::{Account, Gate, GateState, Turn};
-use super::super::retry::{GIVEN_UP, Retry, Verdicts, deferral};
+use super::super::retry::{Retry, Verdicts, deferral};
 use super::{Sender, brand_of_call};
 use crate::domain::delivery::Settlement;
 use crate::domain::{BrandName, Delivery, DeliveryState};
@@ -168,9 +168,9 @@ impl Sender {
                 verdicts.deferrals.push(waits);
             } else {
                 let state = DeliveryState::not_taken(*has_markers);
-                let reason = format!("{GIVEN_UP}: {reason}");
+                let reason = format!("given up: {reason}");
                 let ended = Settlement::of(row, state, 0, Some(&reason));
-                verdicts.settlements.push(ended);
+                verdicts.settlements.push(ended.given_up());
             }
         }
         let rows: Vec<&Delivery> = strays.iter().map(|stray| &stray.row).collect();
