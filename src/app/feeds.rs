@@ -30,7 +30,6 @@ impl App {
             caps: self.config.digest.caps,
             polls: self.polls.clone(),
             shelf: self.shelf.clone(),
-            starts: self.starts.clone(),
         }
     }
 

@@ -19,7 +19,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
 use super::Result;
-use super::directory::starts::{self, Starts};
+use super::directory::starts;
 use super::eligibility::catalog::{Catalog, CatalogSource};
 use super::eligibility::mutes;
 use super::eligibility::skip_seen::SkipSeen;
@@ -55,7 +55,6 @@ pub struct Feeds {
     pub remembered_back: u32,
     /// What happened before is taken for seen (`feed.since`).
     pub since: Option<DateTime<Utc>>,
-    pub(crate) starts: Arc<Starts>,
     /// Says what digests left out as it was seen.
     pub skip_seen: SkipSeen,
     /// How many items a section and a mail show.

@@ -13,8 +13,8 @@ use crate::clock::Clock;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::delivery::{Cause, Corrected, Correction, PeriodCount, Transition};
 use crate::domain::{
-    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Details, Event,
-    Fanout, Feedback, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Poke, Progress,
+    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Details, Event, Fanout,
+    Feedback, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Poke, Progress,
     ReportCounts, Retraction, Suppression, User, UserId, Window,
 };
 use crate::metrics::Metrics;
@@ -96,7 +96,8 @@ impl MeasuredStore {
             Transition::Settle(settlement) | Transition::Conclude(settlement) => {
                 let state = settlement.state.as_str();
                 let cause = settlement.cause.map_or("", Cause::as_str);
-                self.metrics.settled(occasion, state, cause, settlement.items);
+                self.metrics
+                    .settled(occasion, state, cause, settlement.items);
                 let delivery = settlement.id.tag();
                 tracing::debug!(%delivery, occasion, state, "a delivery ended");
             }
