@@ -1,7 +1,7 @@
 //! Limits of templates: steps, output, and the size and depth of printed values.
 //!
 //! The engine bounds the steps. The rest is checked here before a value becomes text, so a template
-//! that makes too much is an error with its line. Texts that `~` and `+` join are not limited before
+//! that makes too much is an error with its line. Texts that `~` and `+` join are limited only when
 //! they are printed: the operator's templates are trusted not to double one text many times.
 
 use std::cell::Cell;

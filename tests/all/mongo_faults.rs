@@ -371,14 +371,7 @@ async fn a_mail_that_is_sent_once_is_counted_once_though_the_answer_was_lost() {
             .await
             .unwrap();
         store.fails(1, unheard("update")).await;
-        let sent = Settlement {
-            id: row.id.clone(),
-            state: DeliveryState::Sent,
-            items: 1,
-            provider_id: None,
-            reason: None,
-            cause: None,
-        };
+        let sent = Settlement::of(&row, DeliveryState::Sent, 1, None);
         let settled = store.settle("one", noon(), &[sent]).await.unwrap();
 
         assert_eq!((sending, settled), (vec![true], vec![true]));

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::sending::run;
-use crate::support::town::{Town, busy, monday, on_both_stores, to};
+use crate::support::town::{PEOPLE, Town, busy, monday, on_both_stores, to};
 use crate::support::{Before, FailingStore, Fault, Fresh, Then};
 
 on_both_stores! {
@@ -136,8 +136,11 @@ async fn after_a_chunk_has_failed_no_other_is_begun(fresh: Fresh) {
 /// While the first chunk is at the provider, more time passes than a mail may be old, and what the
 /// second tells is withdrawn.
 async fn a_chunk_that_waited_long_for_its_turn_is_built_again(fresh: Fresh) {
-    let town = Arc::new(town_of_two(&fresh, "").await);
-    let built = Arc::new(Notify::new());
+    // Two to a chunk: their checks count from before they are built.
+    let town = Town::found(&fresh, true, "delivery.chunk = 2\n").await;
+    town.change("dee", |user| user.confirmed = true).await;
+    town.happens(&["a1"], to(&PEOPLE)).await;
+    let (town, built) = (Arc::new(town), Arc::new(Notify::new()));
     // What is said of its events is read last when a mail is built.
     let read = AtomicUsize::new(0);
     let gate: Before = Box::new({
@@ -164,5 +167,5 @@ async fn a_chunk_that_waited_long_for_its_turn_is_built_again(fresh: Fresh) {
 
     let report = run(&town, &town.process_on(&store)).await;
 
-    assert_eq!((report.mails.sent, report.mails.canceled), (1, 1));
+    assert_eq!((report.mails.sent, report.mails.canceled), (2, 2));
 }
