@@ -12,7 +12,6 @@ use crate::support::{FailingStore, Fresh, user};
 on_both_stores! {
     what_was_said_is_in_the_digest_and_in_the_batch
     an_actor_that_is_only_an_id_is_shown_by_the_name_in_their_record
-    an_email_counts_actors_by_id_and_shows_their_newest_names
 }
 
 async fn what_was_said_is_in_the_digest_and_in_the_batch(fresh: Fresh) {
@@ -105,45 +104,5 @@ async fn an_actor_that_is_only_an_id_is_shown_by_the_name_in_their_record(fresh:
     };
     for (_, name) in actors {
         assert!(mail.filled().text.contains(name), "{}", mail.filled().text);
-    }
-}
-
-async fn an_email_counts_actors_by_id_and_shows_their_newest_names(fresh: Fresh) {
-    let config = "[types.Comment]\nroute = \"batch\"\nphrase = \"commented on\"\n";
-    let renamed = [("p1", "Ada Old"), ("p2", "Ben"), ("p1", "Ada New")];
-    let namesakes = [("p1", "Sam"), ("p2", "Sam")];
-    for (actors, expected) in [
-        (&renamed[..], "Ada New and Ben commented on"),
-        (&namesakes[..], "Sam and Sam commented on"),
-    ] {
-        fresh.clear().await;
-        let town = Town::found(&fresh, true, config).await;
-        let comment = |(id, name): &(&str, &str)| Request {
-            kind: EventType::stored("Comment"),
-            details: Details {
-                actor: Some(Actor {
-                    name: Some((*name).into()),
-                    ..Actor::bare(user(id))
-                }),
-                ..Details::default()
-            },
-            ..request(&["a1"], to(&["ada"]), None)
-        };
-        let app = town.process();
-        for event in actors.iter().map(comment) {
-            app.notify().accept(vec![event]).await.unwrap();
-            town.clock.advance(chrono::TimeDelta::seconds(1));
-        }
-        app.fanouts().drain(&Silent).await.unwrap();
-        town.clock.advance(chrono::TimeDelta::days(1));
-        app.worker().round(&mut None, &Silent).await.unwrap();
-
-        let mails = town.mails();
-        assert_eq!(mails.len(), 1);
-        let (subject, text) = (&mails[0].content.subject, mails[0].filled().text);
-        assert!(subject.starts_with(expected), "{subject}");
-        let others = ["Ada Old", "twice"];
-        let is_named = |other: &&str| subject.contains(*other) || text.contains(*other);
-        assert!(!others.iter().any(|other| is_named(&other)), "{text}");
     }
 }
