@@ -210,7 +210,7 @@ fn check_replace(args: &[Value]) -> Result<(), Error> {
     within(places.saturating_mul(text(args, 2).len()), MAX_OUTPUT)
 }
 
-/// `batch` and `slice` make up to so many values out of none.
+/// Checks the second argument of `batch` and `slice`: they make that many values.
 fn check_parts(args: &[Value]) -> Result<(), Error> {
     let parts = args
         .get(1)

@@ -95,7 +95,7 @@ pub enum Cause {
     NothingLeft,
     /// The user may not be emailed.
     Barred,
-    /// Nobody accepted it for too long, or too many times.
+    /// All attempts failed, up to their limit of number or time.
     GivenUp,
     /// The provider rejected it, or it cannot be rendered.
     Refused,

@@ -44,7 +44,7 @@ pub struct OwedDays {
 /// A day that has left the window, with its note as it was read.
 #[derive(Debug, Clone)]
 pub struct OldDay {
-    /// StackEvents day, of UTC.
+    /// The day, in UTC.
     pub day: Day,
     read: Option<String>,
     /// What was noted of it; `None` if there is no note, or it cannot be read.
@@ -131,7 +131,7 @@ fn read_look(text: &str) -> Option<LastLook> {
 const CHUNK: usize = 1_000;
 
 impl OwedDays {
-    /// StackEvents days count at that moment: the window, and those that are not too old.
+    /// Which days count at that moment: the window, and those that are not too old.
     pub fn days_read(&self, at: DateTime<Utc>) -> DaysRead {
         DaysRead::of(at, self.window_back, self.max_age)
     }

@@ -32,7 +32,7 @@ const EACH: usize = 320;
 /// Objects asked for in one look-up.
 const AT_ONCE: usize = 1_000;
 
-/// StackEvents events of a stack are looked at.
+/// Which events of a stack are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackEvents {
     /// All of them.
