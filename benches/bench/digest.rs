@@ -39,9 +39,11 @@ async fn assemble_all(world: &World) -> (u64, usize) {
     let (mut read, mut told) = (0, 0);
     while let Some(chunk) = chunks.next().await {
         let mut chunk = chunk.expect("a chunk");
-        let taken_back = catalog.exclude_retracted(&mut chunk, StackEvents::Uncovered);
-        taken_back.await.expect("retractions");
-        let wanted = |stacks| wanted(stacks, &person, &policies);
+        let (users, inboxes) = (vec![None; chunk.len()], vec![None; chunk.len()]);
+        let which = StackEvents::Uncovered;
+        let excluded = stacks::exclude(&mut chunk, &users, &inboxes, which, &mut catalog);
+        excluded.await.expect("retractions");
+        let wanted = |stacks| wanted(stacks, &person, EmailScope::All, &policies);
         let wanted: Vec<_> = chunk.iter().map(wanted).collect();
         catalog
             .load(wanted.iter().flatten().map(|pending| pending.event))

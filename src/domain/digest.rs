@@ -8,27 +8,41 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::content::{Caps, Content, Grouping, Item, Told};
+use super::day::Day;
 use super::delivery::Delivery;
+use super::eligibility::{EmailScope, Facts, Purpose, classify};
 use super::event::Event;
 use super::name::EventType;
 use super::policy::Policies;
 use super::stack::{EventAt, PersonStacks};
 use super::user::User;
 
-/// The pending events that go into this person's digest, whatever became of their objects.
-pub fn wanted<'a>(person: &'a PersonStacks, user: &User, policies: &Policies) -> Vec<EventAt<'a>> {
-    person.pending_that(|event, day| user.wants_in_digest(&event.t, || event.at(day), policies))
+/// Returns the pending events that the user gets in digests by their choices and this scope.
+pub fn wanted<'a>(
+    person: &'a PersonStacks,
+    user: &User,
+    scope: EmailScope,
+    policies: &Policies,
+) -> Vec<EventAt<'a>> {
+    person.pending_that(|event, day| is_wanted(event, day, user, scope, policies))
 }
 
-/// The same of what this row covers.
+/// Returns the same among the events that this delivery covers.
 pub fn wanted_by<'a>(
     row: &Delivery,
     person: &'a PersonStacks,
     user: &User,
+    scope: EmailScope,
     policies: &Policies,
 ) -> Vec<EventAt<'a>> {
-    let keep = |event: &Event, day| user.wants_in_digest(&event.t, || event.at(day), policies);
+    let keep = |event: &Event, day| is_wanted(event, day, user, scope, policies);
     person.pending_within(&row.watermarks, row.marker, keep)
+}
+
+fn is_wanted(event: &Event, day: Day, user: &User, scope: EmailScope, policies: &Policies) -> bool {
+    let (at, facts) = (|| event.at(day), Facts::default());
+    let purpose = Purpose::Digest(scope);
+    classify(&event.t, at, facts, Some(user), policies, purpose).is_none()
 }
 
 /// What is wanted and still applies, each item for itself; `None` if nothing is left.

@@ -222,6 +222,11 @@ impl Stack {
         self.uncovered_from(self.covered())
     }
 
+    /// Returns whether it has events that no marker covers and that were not mailed on their own.
+    pub fn has_uncovered(&self) -> bool {
+        self.uncovered().next().is_some()
+    }
+
     /// Events that no marker covered when the marker of this id was written; if it was not, that no
     /// marker covers.
     fn uncovered_before(&self, own: Id) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
@@ -418,7 +423,7 @@ impl PersonStacks {
     /// How far each stack that has uncovered events reaches now: what a mail built from this would
     /// cover.
     pub fn covers(&self) -> Watermarks {
-        let open = |stack: &&Stack| stack.uncovered().next().is_some();
+        let open = |stack: &&Stack| stack.has_uncovered();
         self.stacks
             .iter()
             .filter(open)

@@ -16,10 +16,6 @@ use super::id::Id;
 use super::name::{Invalid, UserId};
 use super::stack::{Form, PersonStacks, Position};
 
-mod hiding;
-
-pub use hiding::hide_earlier;
-
 /// Where a record begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {

@@ -57,10 +57,7 @@ fn goes(user: &User, hour: i64) -> ([Route; 4], bool) {
     let routes = ["Work", "Comment", "Reply", "Notice"].map(route);
     let schedule = user.digests(&weekly()).1;
     let digest = user.wants_in_digest(&kind("Work"), || at(hour), &policies());
-    (
-        routes,
-        digest && schedule == crate::domain::user::Extent::All,
-    )
+    (routes, digest && schedule == crate::domain::EmailScope::All)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! The rule (P7): whoever is unconfirmed, suppressed, unsubscribed or has turned something off gets
 //! no mail of it, and turning something on again mails nothing older: every change of a route or
-//! cadence sets a `since`. What is mandatory goes its way whatever they choose: see [`Extent`].
+//! cadence sets a `since`. What is mandatory goes its way whatever they choose: see [`EmailScope`].
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use super::batch::BatchPolicy;
 use super::brand::BrandName;
 use super::cadence::{Cadence, Schedule};
 use super::duration;
+use super::eligibility::EmailScope;
 use super::mute::Mutes;
 use super::name::{EventType, Invalid, UserId};
 use super::policy::{Policies, Route};
 use super::quiet::Quiet;
-use super::stack::EventAt;
 use super::start::Start;
 use super::suppression::Reason;
 
@@ -168,28 +168,6 @@ pub enum Unmailable {
     Address(Reason),
 }
 
-/// How much of what happens to a person is mailed to them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Extent {
-    /// What is mandatory: they want no more.
-    Mandatory,
-    /// All that they get by their choices.
-    All,
-}
-
-impl Extent {
-    /// Whether events of this type are part of it.
-    pub fn admits(self, kind: &EventType, policies: &Policies) -> bool {
-        self == Self::All || policies.is_mandatory(kind)
-    }
-
-    /// Of what is wanted, what is part of it.
-    pub fn narrow<'a>(self, mut wanted: Vec<EventAt<'a>>, policies: &Policies) -> Vec<EventAt<'a>> {
-        wanted.retain(|pending| self.admits(&pending.event.t, policies));
-        wanted
-    }
-}
-
 impl Unmailable {
     /// Whether it is the person's own wish: what is mandatory is mailed all the same.
     pub fn is_own_wish(self) -> bool {
@@ -272,15 +250,15 @@ impl User {
 
     /// When digests fall due for them, and how much these tell. Whoever wants none gets what is
     /// mandatory as often as is configured for all.
-    pub fn digests(&self, default: &Schedule) -> (Schedule, Extent) {
+    pub fn digests(&self, default: &Schedule) -> (Schedule, EmailScope) {
         let mut schedule = self.schedule(default);
         if self.gets_digests(default) {
-            return (schedule, Extent::All);
+            return (schedule, EmailScope::All);
         }
         if schedule.cadence == Cadence::Never {
             schedule.cadence = default.cadence;
         }
-        (schedule, Extent::Mandatory)
+        (schedule, EmailScope::MandatoryOnly)
     }
 
     /// What they chose of this type, where they can choose.

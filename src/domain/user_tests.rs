@@ -291,14 +291,14 @@ mod mandatory {
         #[test]
         fn digests_tell_all_that_was_chosen_or_what_is_mandatory(user in choosers()) {
             let default = schedule();
-            let (by, extent) = user.digests(&default);
+            let (by, scope) = user.digests(&default);
             let policies = mandatory(Route::Digest);
             let wants = user.unsubscribed.is_none()
                 && user.schedule(&default).cadence != Cadence::Never;
 
             prop_assert_ne!(by.cadence, Cadence::Never);
-            prop_assert_eq!(extent.admits(&kind(), &policies), wants);
-            prop_assert!(extent.admits(&EventType::stored(NAME), &policies));
+            prop_assert_eq!(scope.admits(&kind(), &policies), wants);
+            prop_assert!(scope.admits(&EventType::stored(NAME), &policies));
         }
     }
 
@@ -308,11 +308,14 @@ mod mandatory {
             cadence: Cadence::Never,
             ..schedule()
         };
-        let (by, extent) = ada().digests(&none);
+        let (by, scope) = ada().digests(&none);
 
-        assert_eq!((by.cadence, extent), (Cadence::Never, Extent::Mandatory));
-        let (by, extent) = with_cadence(Cadence::Daily).digests(&none);
-        assert_eq!((by.cadence, extent), (Cadence::Daily, Extent::All));
+        assert_eq!(
+            (by.cadence, scope),
+            (Cadence::Never, EmailScope::MandatoryOnly)
+        );
+        let (by, scope) = with_cadence(Cadence::Daily).digests(&none);
+        assert_eq!((by.cadence, scope), (Cadence::Daily, EmailScope::All));
     }
 
     #[test]

@@ -19,11 +19,12 @@ use super::eligibility::catalog::StackEvents;
 use super::eligibility::stacks;
 use super::feedback::suppressions::Suppressed;
 use super::{Result, Watcher};
+use crate::domain::EmailScope;
 use crate::domain::digest::wanted;
 use crate::domain::stack::BadStack;
-use crate::domain::user::{Extent, Unmailable};
+use crate::domain::user::Unmailable;
 use crate::domain::{
-    Backlog, Cadence, Content, Day, DeliveryId, EventType, PersonStacks, User, UserId, Window,
+    Backlog, Cadence, Content, Day, DeliveryId, PersonStacks, User, UserId, Window,
 };
 use crate::store::{self, People};
 use crate::wire::digest::{Ended, Report};
@@ -336,18 +337,20 @@ impl<'a> Run<'a> {
         if own != Cadence::Never && other(own) {
             return None;
         }
-        let mut wanted = wanted(stacks, &user, &digests.context.policies);
+        let wanted_in = |scope| wanted(stacks, &user, scope, &digests.context.policies);
         let (schedule, _) = user.digests(&digests.schedule);
-        let allowed = suppressed.digests(&user, &digests.schedule);
-        let is_mandatory = |kind: &EventType| digests.context.policies.is_mandatory(kind);
-        let is_obliged = matches!(allowed, Some((_, Extent::Mandatory)))
-            && wanted.iter().any(|pending| is_mandatory(&pending.event.t));
-        if is_obliged {
-            if other(schedule.cadence) {
-                return None;
-            }
-            wanted = Extent::Mandatory.narrow(wanted, &digests.context.policies);
+        let mandatory = match suppressed.digests(&user, &digests.schedule) {
+            Some((_, EmailScope::MandatoryOnly)) => wanted_in(EmailScope::MandatoryOnly),
+            _ => Vec::new(),
+        };
+        let is_obliged = !mandatory.is_empty();
+        if is_obliged && other(schedule.cadence) {
+            return None;
         }
+        let wanted = match is_obliged {
+            true => mandatory,
+            false => wanted_in(EmailScope::All),
+        };
         let oldest = wanted.iter().map(|pending| pending.at).min()?;
         if own == Cadence::Never && !is_obliged {
             let count = match user.unsubscribed {

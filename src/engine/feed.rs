@@ -32,8 +32,8 @@ use crate::domain::feed::{Cursor, Query, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::stack::EventAt;
 use crate::domain::{
-    Day, Event, EventType, Inbox, Invalid, Mutes, Object, ObjectId, ObjectKey, PersonStacks, Stack,
-    UserId, Window,
+    Day, Event, EventType, Facts, Inbox, Invalid, Mutes, Object, ObjectId, ObjectKey, PersonStacks,
+    Purpose, Stack, UserId, Window, classify,
 };
 use crate::wire::feed::{Counts, Item, Page};
 
@@ -251,10 +251,15 @@ impl Feeds {
         };
         let mut person = reading.person.clone();
         let mut catalog = self.catalog.of_feeds();
-        person.leave_out(|_, event| !self.context.policies.of(&event.t).feed);
+        let excludes = |event: &Event, facts: Facts| {
+            let (at, policies) = (|| DateTime::UNIX_EPOCH, &self.context.policies);
+            classify(&event.t, at, facts, None, policies, Purpose::Feed).is_some()
+        };
+        person.leave_out(|_, event| excludes(event, Facts::default()));
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
-        person.leave_out(|_, event| catalog.is_retracted(event));
+        // Withdrawn objects stay: their items come back if they become notifiable again.
+        person.leave_out(|_, event| excludes(event, catalog.facts(event).without_object()));
         let muted = mutes::places(&reading.person, &reading.mutes, &mut catalog).await?;
         let as_of = earlier(read, catalog.as_of());
         Ok(Standing {

@@ -1,19 +1,20 @@
-//! Why somebody did or did not get something: what is on their stacks, what each event's way was,
-//! what the ledger says.
+//! Explains why a user got an event, or did not, or when it will be emailed.
+//!
+//! [`classify`] excludes events; batches, markers and deliveries say what happened to the others.
+//! Nothing is written. Start with [`Explain::user`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
 use crate::context::Context;
 use crate::domain::content::Caps;
-use crate::domain::digest::wanted;
 use crate::domain::digest_row::tried_again;
-use crate::domain::user::Extent;
 use crate::domain::{
-    Brands, Cadence, Delivery, DeliveryId, DeliveryState, Event, EventType, Id, Mutes, ObjectKey,
-    Occasion, Position, Route, Schedule, StackId, User, UserId,
+    Batch, Brands, Cadence, DaysRead, Delivery, DeliveryId, DeliveryState, EmailScope, Event,
+    EventType, Exclusion, Facts, Id, Inbox, Mutes, ObjectKey, ObjectState, Occasion, PersonStacks,
+    Position, Purpose, Route, Schedule, Stack, StackId, User, UserId, classify,
 };
 use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
@@ -23,9 +24,9 @@ use crate::engine::delivery::mails::{BatchMail, Mails};
 use crate::engine::digest::due;
 use crate::engine::digest::owed::OwedDays;
 use crate::engine::directory::starts;
-use crate::engine::eligibility::catalog::CatalogSource;
+use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::eligibility::mutes;
-use crate::engine::eligibility::skip_seen::SkipSeen;
+use crate::engine::eligibility::skip_seen::{SkipSeen, is_seen};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::{DeliveryFilter, People};
 use crate::wire::explanation::{
@@ -125,9 +126,11 @@ impl Explain {
         off.map(|(kind, _)| kind.clone()).collect()
     }
 
-    /// Explains one person, newest event first; `only` narrows it to one object or position.
+    /// Explains one user's events, newest first. `only` keeps the events about one object, or at one
+    /// position.
     pub async fn user(&self, user: &UserId, only: Option<&str>) -> Result<Explanation> {
-        let now = self.context.clock.now();
+        let (now, store) = (self.context.clock.now(), &*self.context.store);
+        let users = std::slice::from_ref(user);
         let reach = self.owed.days_read(now);
         let old = self.owed.look(&reach).await?;
         let mut expired = old.expired.clone();
@@ -136,238 +139,53 @@ impl Explain {
         let expired = expired.split_off(expired.len().saturating_sub(EXPIRED_DAYS));
         let days = old.with_blocked().map(|old| old.day);
         let window = reach.window.with(days.chain(expired));
-        let mut found = self
-            .context
-            .store
-            .windows(window, People::Each(std::slice::from_ref(user)))
-            .await?;
-        let record = self
-            .context
-            .store
-            .users(std::slice::from_ref(user))
-            .await?
-            .pop()
-            .flatten();
-        let start = starts::of(&*self.context.store, user, record.as_ref()).await?;
+        let mut found = store.windows(window, People::Each(users)).await?;
+        let record = store.users(users).await?.pop().flatten();
+        let record = record.as_ref();
+        let start = starts::of(store, user, record).await?;
         found.iter_mut().for_each(|person| person.begin_at(start));
         let theirs = DeliveryFilter::User(user);
-        let mut deliveries = self
-            .context
-            .store
-            .find_deliveries(&theirs, A_PERSONS)
-            .await?;
+        let mut deliveries = store.find_deliveries(&theirs, A_PERSONS).await?;
         deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
         let theirs = BatchFilter {
             user: Some(user.clone()),
             ..BatchFilter::default()
         };
         let batches = Batches::of(&self.batches, &theirs).await?;
-        let held = batches.held(&self.batches, now).await?;
         let mut catalog = self.catalog.of_mails();
         catalog.load(batches.kept().iter()).await?;
-        let is_seen = self.skip_seen.of(user).await?;
-        let (mut events, mut full_days) = (Vec::new(), Vec::new());
-        let suppressed = Suppressed::among(&*self.context.store, &record).await?;
-        let digests = record.as_ref();
-        let digests = digests.and_then(|user| suppressed.digests(user, &self.schedule));
-        let blocks = |kind: &EventType| {
-            record.as_ref().is_some_and(|user| {
+        let suppressed = Suppressed::among(store, record).await?;
+        let none = Mutes::default();
+        let mut loaded = Loaded {
+            explain: self,
+            now,
+            reach,
+            record,
+            mutes: record.map_or(&none, |user| &user.mutes),
+            inbox: self.skip_seen.inboxes(users).await?.pop().flatten(),
+            digests: record.and_then(|user| suppressed.digests(user, &self.schedule)),
+            wish: record.and_then(|user| {
                 let (schedule, wish) = user.digests(&self.schedule);
-                schedule.cadence != Cadence::Never && wish.admits(kind, &self.context.policies)
-            })
+                (schedule.cadence != Cadence::Never).then_some(wish)
+            }),
+            held: batches.held(&self.batches, now).await?,
+            deliveries: &deliveries,
+            batches: &batches,
+            muted: mutes::Places::new(),
         };
-        let gets_in_digests = |kind: &EventType| {
-            digests
-                .as_ref()
-                .is_some_and(|(_, extent)| extent.admits(kind, &self.context.policies))
-        };
-        let nothing = Mutes::default();
-        let theirs = record.as_ref().map_or(&nothing, |user| &user.mutes);
+        let (mut events, mut full_days) = (Vec::new(), Vec::new());
         for person in &found {
-            catalog
-                .load(
-                    person
-                        .stacks
-                        .iter()
-                        .flat_map(|stack| stack.events())
-                        .map(|(_, event)| event),
-                )
-                .await?;
-            let muted = mutes::places(person, theirs, &mut catalog).await?;
-            let aside = |place: Position, then| match muted.get(&place) {
-                Some(since) if *since <= then => Some(LeftOut::Muted),
-                _ => is_seen(place).then_some(LeftOut::Seen),
-            };
-            let mut standing = person.clone();
-            standing.leave_out(|place, event| {
-                catalog.is_retracted(event) || aside(place, now).is_some()
-            });
-            let pending = match &record {
-                Some(user) => wanted(&standing, user, &self.context.policies),
-                None => standing.pending(),
-            };
-            let pending: Vec<Position> = pending.iter().map(|pending| pending.position).collect();
-            let mails = Mails::of(
-                &deliveries,
-                person,
-                record.as_ref(),
-                &self.context.policies,
-                self.caps,
-                &catalog,
-                aside,
-            );
-            let mut of_batches: HashMap<Id, BatchMail<'_>> = HashMap::new();
-            for stack in &person.stacks {
-                let (end, mailed) = (stack.covered(), stack.mailed());
-                let is_too_old = reach.is_too_old(stack.id.day);
-                full_days.extend((stack.entries.len() >= self.day_cap).then_some(stack.id.day));
-                for (position, event) in stack.events() {
-                    let at = event.at(stack.id.day);
-                    let object = catalog.record(event);
-                    let wanted = record.as_ref().is_none_or(|user| {
-                        user.wants_in_digest(&event.t, || at, &self.context.policies)
-                    });
-                    let alone = match &record {
-                        Some(user) => user.route(&event.t, at, &self.context.policies),
-                        None => self.context.policies.of(&event.t).route,
-                    };
-                    let alone = alone.is_mailed_alone();
-                    let applies = catalog.applies(event).is_some();
-                    let is_mailed = event.i.is_some_and(|i| mailed.contains(&i));
-                    let holding = batches.holding(event);
-                    let digest = digest_of(&deliveries, &stack.id, position.index);
-                    let muted_since = muted.get(&position).copied();
-                    let is_muted = muted_since.is_some();
-                    let waits = alone && applies && !is_muted;
-                    let in_batch = batches.why(event, holding, is_mailed, waits);
-                    // Its batch was canceled for nothing else, as far as it goes.
-                    let in_batch = in_batch.filter(|why| !(is_muted && *why == Why::NotMailed));
-                    let is_covered = (position.index as usize) < end;
-                    let why = if catalog.is_retracted(event) && !is_mailed && !is_covered {
-                        Why::Retracted
-                    } else if let Some(in_batch) = in_batch {
-                        in_batch
-                    } else if is_covered {
-                        Why::Covered
-                    } else if is_muted {
-                        match mutes::is_muted(theirs, event, now, &catalog) {
-                            true => Why::Muted,
-                            false => Why::WasMuted,
-                        }
-                    } else if catalog.record(event).is_none() {
-                        Why::UnknownObject
-                    } else if !applies {
-                        Why::Withdrawn
-                    } else if alone {
-                        Why::NoBatch
-                    } else if !wanted {
-                        Why::NotForDigest
-                    } else if is_seen(position) {
-                        Why::Seen
-                    } else if !pending.contains(&position) {
-                        // Only what a digest would tell is told once.
-                        Why::Repeated
-                    } else if !gets_in_digests(&event.t) && !blocks(&event.t) {
-                        Why::NoDigest
-                    } else if gets_in_digests(&event.t) && digest.is_some_and(|row| row.open) {
-                        Why::InDelivery
-                    } else if is_too_old {
-                        Why::Expired
-                    } else if gets_in_digests(&event.t) {
-                        Why::NextDigest
-                    } else {
-                        Why::Blocked
-                    };
-                    let delivery = match why {
-                        Why::Closing => holding.and_then(|batch| batches.waiting(batch)),
-                        Why::InDelivery | Why::NextDigest => digest,
-                        _ => None,
-                    };
-                    let is_shown = match why {
-                        Why::InDelivery | Why::NextDigest | Why::Blocked | Why::Expired => true,
-                        Why::NoDigest => !is_too_old,
-                        _ => !is_too_old && !reach.is_older(stack.id.day),
-                    };
-                    if !is_shown {
-                        continue;
-                    }
-                    let covered = match (why, holding) {
-                        (Why::Covered, _) => mails.by(stack, position),
-                        (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
-                            batches.mail(batch).map(|row| {
-                                let (user, policies) = (record.as_ref(), &self.context.policies);
-                                let muted = |event: &Event| {
-                                    mutes::since(theirs, event, event.i?.time(), &catalog)
-                                };
-                                let of = || {
-                                    BatchMail::of(
-                                        batch, row, person, user, policies, &catalog, muted,
-                                    )
-                                };
-                                let mail = of_batches.entry(batch.id).or_insert_with(of);
-                                mail.by(event, muted_since)
-                            })
-                        }
-                        _ => None,
-                    };
-                    let left_out = |by: &By| {
-                        let place = Place::LeftOut;
-                        matches!(by, By::Mail { place: at, .. } if *at == place)
-                    };
-                    let is_left_out = why != Why::Covered && covered.as_ref().is_some_and(left_out);
-                    let why = if is_left_out { Why::LeftOut } else { why };
-                    let title = object.map(|object| object.label().into_owned());
-                    events.push(Fate {
-                        position,
-                        kind: event.t.to_string(),
-                        object: event.o.clone(),
-                        title,
-                        at,
-                        why,
-                        mandatory: self.context.policies.is_mandatory(&event.t),
-                        in_feed: self.context.policies.of(&event.t).feed,
-                        batch: holding.map(|batch| InBatch {
-                            id: batch.id,
-                            closes_at: held.get(&batch.id).copied().unwrap_or(batch.closes_at),
-                            held_until: held.get(&batch.id).copied(),
-                            reason: batches.reason(batch.id),
-                            settled: settled_of(&deliveries, batch.id),
-                        }),
-                        delivery: delivery.map(|row| in_delivery(row, now)),
-                        covered,
-                    });
-                }
-            }
+            let of_stacks = person.stacks.iter().flat_map(|stack| stack.events());
+            catalog.load(of_stacks.map(|(_, event)| event)).await?;
+            loaded.muted = mutes::places(person, loaded.mutes, &mut catalog).await?;
+            events.extend(loaded.fates(person, &catalog));
+            let is_full = |stack: &&Stack| stack.entries.len() >= self.day_cap;
+            full_days.extend(person.stacks.iter().filter(is_full).map(|of| of.id.day));
         }
-        deliveries.truncate(SHOWN);
-        let is_object = |fate: &Fate, only: &str| {
-            let model = self
-                .context
-                .policies
-                .of(&EventType::stored(&fate.kind))
-                .model
-                .as_ref();
-            [
-                fate.object.as_str(),
-                ObjectKey::new(model, &fate.object).as_str(),
-            ]
-            .contains(&only)
-        };
-        events.retain(|fate| {
-            only.is_none_or(|only| is_object(fate, only) || fate.position.to_string() == only)
-        });
+        let digests = loaded.digests;
+        events.retain(|fate| only.is_none_or(|only| self.is_about(fate, only)));
         events.reverse();
-        let unmailable = match &record {
-            None => Some("there is no record of them".to_owned()),
-            Some(user) => {
-                let obliged = suppressed.extent(user) == Ok(Extent::Mandatory)
-                    && self.context.policies.always_mailed().next().is_some();
-                let but = if obliged { BUT_MANDATORY } else { "" };
-                let why = suppressed.mailable(user).err();
-                why.map(|why| format!("they are {}{but}", why.as_str()))
-            }
-        };
-        let digest = match &record {
+        let digest = match record {
             None => None,
             Some(record) => {
                 let schedule = record.schedule(&self.schedule);
@@ -377,17 +195,17 @@ impl Explain {
                     (Some(_), Some((schedule, _))) => schedule,
                     _ => &schedule,
                 };
-                let next = due::next(&*self.context.store, user, by, oldest, now);
+                let next_due = due::next(store, user, by, oldest, now).await?;
                 Some(DigestView {
                     tz: schedule.tz,
-                    next_due: next.await?,
+                    next_due,
                     schedule: schedule.into(),
                 })
             }
         };
-        let record = record.as_ref();
         let suppression = record.and_then(|user| suppressed.of(user)).cloned();
         let address = record.and_then(|user| user.email.as_ref());
+        deliveries.truncate(SHOWN);
         Ok(Explanation {
             user: user.clone(),
             known: record.is_some(),
@@ -396,7 +214,7 @@ impl Explain {
             brand: record.and_then(|user| self.brand(user)),
             locale: record.map(|user| self.locale(user)),
             unreadable: record.map_or_else(Vec::new, |user| user.unreadable.clone()),
-            unmailable,
+            unmailable: self.unmailable(record, &suppressed),
             suppression: suppression.map(Into::into),
             unsubscribed: record.and_then(|user| user.unsubscribed),
             turned_off: record.map_or_else(Vec::new, |user| self.turned_off(user)),
@@ -407,4 +225,226 @@ impl Explain {
             deliveries: deliveries.into_iter().map(Into::into).collect(),
         })
     }
+
+    fn unmailable(&self, record: Option<&User>, suppressed: &Suppressed) -> Option<String> {
+        let Some(user) = record else {
+            return Some("there is no record of them".to_owned());
+        };
+        let gets_mandatory = suppressed.scope(user) == Ok(EmailScope::MandatoryOnly)
+            && self.context.policies.always_mailed().next().is_some();
+        let but = if gets_mandatory { BUT_MANDATORY } else { "" };
+        let why = suppressed.mailable(user).err()?;
+        Some(format!("they are {}{but}", why.as_str()))
+    }
+
+    /// Returns whether `only` names the event's object or position.
+    fn is_about(&self, fate: &Fate, only: &str) -> bool {
+        let policy = self.context.policies.of(&EventType::stored(&fate.kind));
+        let key = ObjectKey::new(policy.model.as_ref(), &fate.object);
+        let names = [fate.object.as_str(), key.as_str()];
+        names.contains(&only) || fate.position.to_string() == only
+    }
+}
+
+/// The loaded facts about one user.
+struct Loaded<'a> {
+    explain: &'a Explain,
+    now: DateTime<Utc>,
+    reach: DaysRead,
+    record: Option<&'a User>,
+    mutes: &'a Mutes,
+    /// Where muted events are, and since when they are muted.
+    muted: mutes::Places,
+    /// What the user saw, if digests skip it.
+    inbox: Option<Inbox>,
+    /// The digests that the user gets.
+    digests: Option<(Schedule, EmailScope)>,
+    /// The types that they want in digests, whether or not they may be emailed.
+    wish: Option<EmailScope>,
+    deliveries: &'a [Delivery],
+    batches: &'a Batches,
+    /// When the quiet hours end that batches wait for.
+    held: HashMap<Id, DateTime<Utc>>,
+}
+
+impl Loaded<'_> {
+    fn has_seen(&self, place: Position) -> bool {
+        let inbox = self.inbox.as_ref();
+        inbox.is_some_and(|inbox| is_seen(inbox, place))
+    }
+
+    /// Explains the events of a user's stacks, oldest first.
+    fn fates(&self, person: &PersonStacks, catalog: &Catalog) -> Vec<Fate> {
+        let policies = &self.explain.context.policies;
+        let digest = Purpose::Digest(EmailScope::All);
+        let excluded = |place: Position, event: &Event| {
+            let facts = Facts {
+                muted: self.muted.contains_key(&place),
+                seen: self.has_seen(place),
+                ..catalog.facts(event)
+            };
+            let at = || event.at(place.stack.day);
+            classify(&event.t, at, facts, self.record, policies, digest)
+        };
+        let mut eligible = person.clone();
+        eligible.leave_out(|place, event| excluded(place, event).is_some());
+        let pending = eligible.pending();
+        let pending: HashSet<Position> = pending.iter().map(|of| of.position).collect();
+        // An email that was made earlier may have excluded what is muted or was seen.
+        let aside = |place: Position, then| match self.muted.get(&place) {
+            Some(since) if *since <= then => Some(LeftOut::Muted),
+            _ => self.has_seen(place).then_some(LeftOut::Seen),
+        };
+        let caps = self.explain.caps;
+        let (rows, record) = (self.deliveries, self.record);
+        let digests = Mails::of(rows, person, record, policies, caps, catalog, aside);
+        let mut emails: HashMap<Id, BatchMail<'_>> = HashMap::new();
+        let mut fates = Vec::new();
+        for stack in &person.stacks {
+            let (covered, mailed) = (stack.covered(), stack.mailed());
+            for (position, event) in stack.events() {
+                let case = Case {
+                    stack,
+                    position,
+                    event,
+                    excluded: excluded(position, event),
+                    object: catalog.facts(event),
+                    is_covered: (position.index as usize) < covered,
+                    is_mailed: event.i.is_some_and(|i| mailed.contains(&i)),
+                    is_pending: pending.contains(&position),
+                    batch: self.batches.holding(event),
+                    digest: digest_of(self.deliveries, &stack.id, position.index),
+                };
+                let mut why = self.why(&case, catalog);
+                if !self.is_shown(why, stack) {
+                    continue;
+                }
+                let covered = match (why, case.batch) {
+                    (Why::Covered, _) => digests.by(stack, position),
+                    (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
+                        self.batches.mail(batch).map(|row| {
+                            let muted = |event: &Event| {
+                                mutes::since(self.mutes, event, event.i?.time(), catalog)
+                            };
+                            let email = emails.entry(batch.id).or_insert_with(|| {
+                                BatchMail::of(batch, row, person, record, policies, catalog, muted)
+                            });
+                            email.by(event, self.muted.get(&position).copied())
+                        })
+                    }
+                    _ => None,
+                };
+                let excludes = |by: &By| {
+                    matches!(
+                        by,
+                        By::Mail {
+                            place: Place::LeftOut,
+                            ..
+                        }
+                    )
+                };
+                if why != Why::Covered && covered.as_ref().is_some_and(excludes) {
+                    why = Why::LeftOut;
+                }
+                fates.push(self.fate(&case, why, covered, catalog));
+            }
+        }
+        fates
+    }
+
+    /// Decides what becomes, or became, of an event.
+    fn why(&self, case: &Case<'_>, catalog: &Catalog) -> Why {
+        let (event, policies) = (case.event, &self.explain.context.policies);
+        let at = event.at(case.stack.id.day);
+        let route = match self.record {
+            Some(user) => user.route(&event.t, at, policies),
+            None => policies.of(&event.t).route,
+        };
+        let is_alone = route.is_mailed_alone();
+        let is_muted = self.muted.contains_key(&case.position);
+        let applies = !case.object.retracted && case.object.object == ObjectState::Notifiable;
+        let waits = is_alone && applies && !is_muted;
+        let in_batch = self.batches.why(event, case.batch, case.is_mailed, waits);
+        // A batch of muted events was canceled for no other reason.
+        let in_batch = in_batch.filter(|why| !(is_muted && *why == Why::NotMailed));
+        let admits = |scope: EmailScope| scope.admits(&event.t, policies);
+        let gets = self.digests.is_some_and(|(_, scope)| admits(scope));
+        match (case.excluded, in_batch) {
+            (Some(Exclusion::Retracted), _) if !case.is_mailed && !case.is_covered => {
+                Why::Retracted
+            }
+            (_, Some(why)) => why,
+            _ if case.is_covered => Why::Covered,
+            (Some(Exclusion::Muted), _) => {
+                match mutes::is_muted(self.mutes, event, self.now, catalog) {
+                    true => Why::Muted,
+                    false => Why::WasMuted,
+                }
+            }
+            (Some(Exclusion::UnknownObject), _) => Why::UnknownObject,
+            (Some(Exclusion::Withdrawn), _) => Why::Withdrawn,
+            _ if is_alone => Why::NoBatch,
+            (Some(Exclusion::Seen), _) => Why::Seen,
+            (Some(_), _) => Why::NotForDigest,
+            _ if !case.is_pending => Why::Repeated,
+            _ if !gets && !self.wish.is_some_and(admits) => Why::NoDigest,
+            _ if gets && case.digest.is_some_and(|row| row.open) => Why::InDelivery,
+            _ if self.reach.is_too_old(case.stack.id.day) => Why::Expired,
+            _ if gets => Why::NextDigest,
+            _ => Why::Blocked,
+        }
+    }
+
+    /// Returns whether the event is shown: of days before the window, only the backlog is.
+    fn is_shown(&self, why: Why, stack: &Stack) -> bool {
+        let is_too_old = self.reach.is_too_old(stack.id.day);
+        match why {
+            Why::InDelivery | Why::NextDigest | Why::Blocked | Why::Expired => true,
+            Why::NoDigest => !is_too_old,
+            _ => !is_too_old && !self.reach.is_older(stack.id.day),
+        }
+    }
+
+    fn fate(&self, case: &Case<'_>, why: Why, covered: Option<By>, catalog: &Catalog) -> Fate {
+        let (event, policies) = (case.event, &self.explain.context.policies);
+        let delivery = match why {
+            Why::Closing => case.batch.and_then(|batch| self.batches.waiting(batch)),
+            Why::InDelivery | Why::NextDigest => case.digest,
+            _ => None,
+        };
+        let object = catalog.record(event);
+        Fate {
+            position: case.position,
+            kind: event.t.to_string(),
+            object: event.o.clone(),
+            title: object.map(|object| object.label().into_owned()),
+            at: event.at(case.stack.id.day),
+            why,
+            mandatory: policies.is_mandatory(&event.t),
+            in_feed: policies.of(&event.t).feed,
+            batch: case.batch.map(|batch| InBatch {
+                id: batch.id,
+                closes_at: self.held.get(&batch.id).copied().unwrap_or(batch.closes_at),
+                held_until: self.held.get(&batch.id).copied(),
+                reason: self.batches.reason(batch.id),
+                settled: settled_of(self.deliveries, batch.id),
+            }),
+            delivery: delivery.map(|row| in_delivery(row, self.now)),
+            covered,
+        }
+    }
+}
+
+/// What is known about one event before its reason is decided.
+struct Case<'a> {
+    stack: &'a Stack,
+    position: Position,
+    event: &'a Event,
+    excluded: Option<Exclusion>,
+    object: Facts,
+    is_covered: bool,
+    is_mailed: bool,
+    is_pending: bool,
+    batch: Option<&'a Batch>,
+    digest: Option<&'a Delivery>,
 }

@@ -125,7 +125,7 @@ impl Compose {
             .zip(&people)
             .map(|(row, person)| self.allowed(row, person.as_ref(), &suppressed))
             .collect();
-        let tells = allowed.iter().map(allowed::extent).map(Tells::Wanted);
+        let tells = allowed.iter().map(allowed::scope).map(Tells::Wanted);
         let tells: Vec<Tells> = tells.collect();
         let wanted: Vec<_> = rows
             .iter()
@@ -311,9 +311,8 @@ impl Compose {
         tells: Tells,
     ) -> Vec<EventAt<'a>> {
         match tells {
-            Tells::Wanted(extent) | Tells::Chosen(extent) => {
-                let wanted = wanted_by(row, stacks, user, &self.context.policies);
-                extent.narrow(wanted, &self.context.policies)
+            Tells::Wanted(scope) | Tells::Chosen(scope) => {
+                wanted_by(row, stacks, user, scope, &self.context.policies)
             }
             Tells::All => stacks.pending_within(&row.watermarks, row.marker, |_, _| true),
         }

@@ -11,10 +11,10 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
+use crate::domain::EmailScope;
 use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted_by};
 use crate::domain::stack::EventAt;
-use crate::domain::user::Extent;
 use crate::domain::{
     Content, Delivery, Entry, Event, Id, Marker, Occasion, PersonStacks, Policies, Position, Stack,
     User,
@@ -98,9 +98,10 @@ impl<'a> Mails<'a> {
             let mut person = person.clone();
             person.leave_out(|_, event| catalog.was_retracted(event, built));
             let pending = person.pending_within(&row.watermarks, row.marker, |_, _| true);
-            let whole = wanted_by(row, &person, user, policies);
+            let wanted = |scope| wanted_by(row, &person, user, scope, policies);
+            let (whole, obliged) = (wanted(EmailScope::All), wanted(EmailScope::MandatoryOnly));
             let told = u64::from(row.items);
-            let obliged = Extent::Mandatory.narrow(whole.clone(), policies);
+            let chosen: HashSet<Position> = whole.iter().map(|of| of.position).collect();
             // Perhaps some was seen or muted by then, or they wanted nothing but what is mandatory.
             let mut ways = vec![whole.clone()];
             if told > 0 {
@@ -125,8 +126,6 @@ impl<'a> Mails<'a> {
                 // round, and nobody can tell what.
                 return HashMap::new();
             }
-            let chosen = wanted_by(row, &person, user, policies);
-            let chosen: HashSet<Position> = chosen.iter().map(|of| of.position).collect();
             let unwanted = |place| {
                 let why = aside(place).filter(|_| chosen.contains(&place));
                 why.unwrap_or(LeftOut::NotWanted)

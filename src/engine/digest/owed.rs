@@ -314,13 +314,11 @@ impl OwedDays {
             if schedule.cadence == Cadence::Never {
                 continue;
             }
-            let allowed = suppressed.extent(user).ok();
-            let events = wanted(person, user, &self.context.policies);
-            let mut events = wish.narrow(events, &self.context.policies);
+            let allowed = suppressed.scope(user).ok();
+            let mut events = wanted(person, user, wish, &self.context.policies);
             events.retain(|pending| of(pending.position.stack.day));
             let may_be_emailed = |pending: &EventAt<'_>| {
-                allowed
-                    .is_some_and(|extent| extent.admits(&pending.event.t, &self.context.policies))
+                allowed.is_some_and(|scope| scope.admits(&pending.event.t, &self.context.policies))
             };
             let (owed, blocked) = events.into_iter().partition(may_be_emailed);
             let user = &person.user;

@@ -5,7 +5,7 @@
 //! mailed only where its type says so (`unknown_objects`); in feeds, whose readers may know it
 //! themselves, it is shown by its id, unless its type has a model. What was taken back applies to
 //! nobody, and hides nothing that happened later to the same object
-//! ([`Catalog::exclude_retracted`]). A mail about to leave asks with a fresh catalog, so that
+//! ([`crate::domain::classify`]). A mail about to leave asks with a fresh catalog, so that
 //! what was withdrawn a moment ago is not in it.
 
 use std::collections::{HashMap, HashSet};
@@ -18,8 +18,8 @@ use crate::context::Context;
 use crate::domain::content::Told;
 use crate::domain::retraction::reaches;
 use crate::domain::{
-    Details, Event, EventType, Id, Object, ObjectId, ObjectKey, PersonStacks, PokeKey, Policies,
-    Position, Stack, UnknownObjects, UserId,
+    Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, PersonStacks,
+    PokeKey, Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify,
 };
 use crate::engine::feed::polls::GlanceOf;
 use crate::engine::feed::shelf::{Looked, Shelf};
@@ -52,13 +52,6 @@ impl StackEvents {
     }
 }
 
-/// For whom objects are looked up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    Mail,
-    Feed,
-}
-
 /// What is known of objects, by what happened to each. A run looks up each event of everybody's
 /// stacks several times: the hasher is a fast one.
 type ByObject = HashMap<ObjectId, Vec<(EventType, Known)>, RandomState>;
@@ -85,18 +78,16 @@ impl CatalogSource {
     /// A catalog of what may be mailed.
     pub fn of_mails(&self) -> Catalog {
         let shelf = None;
-        Catalog::of(
-            Purpose::Mail,
-            Self {
-                shelf,
-                ..self.clone()
-            },
-        )
+        let source = Self {
+            shelf,
+            ..self.clone()
+        };
+        Catalog::of(false, source)
     }
 
     /// A catalog of what feeds show.
     pub fn of_feeds(&self) -> Catalog {
-        Catalog::of(Purpose::Feed, self.clone())
+        Catalog::of(true, self.clone())
     }
 
     /// The records under these keys, in the order asked.
@@ -126,7 +117,8 @@ impl CatalogSource {
 
 /// The records of objects that were looked up, found or not.
 pub struct Catalog {
-    purpose: Purpose,
+    /// Feeds show objects without a record by their ids, unless their type has a model.
+    is_for_feeds: bool,
     source: CatalogSource,
     known: ByObject,
     /// Whether anything was taken back of what is known.
@@ -144,9 +136,9 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    fn of(purpose: Purpose, source: CatalogSource) -> Self {
+    fn of(is_for_feeds: bool, source: CatalogSource) -> Self {
         Self {
-            purpose,
+            is_for_feeds,
             source,
             known: HashMap::default(),
             knows_retracted: false,
@@ -273,11 +265,10 @@ impl Catalog {
         }
     }
 
-    /// Removes retracted events from the stacks. Looks up only the events that `which` selects.
-    /// Entries keep their positions.
-    pub async fn exclude_retracted(
+    /// Loads the retractions of the selected events.
+    pub(super) async fn load_retractions(
         &mut self,
-        people: &mut [PersonStacks],
+        people: &[PersonStacks],
         which: StackEvents,
     ) -> Result<()> {
         self.bound();
@@ -292,12 +283,12 @@ impl Catalog {
         self.size += EACH * asked.len();
         let taken_back = self.source.taken_back(&asked).await?;
         self.note_retracted(&asked, taken_back);
-        if self.knows_retracted {
-            for person in people {
-                person.leave_out(|_, event| self.is_retracted(event));
-            }
-        }
         Ok(())
+    }
+
+    /// Returns whether any loaded event was retracted.
+    pub(super) fn knows_retracted(&self) -> bool {
+        self.knows_retracted
     }
 
     fn known(&self, event: &Event) -> Option<&Known> {
@@ -360,7 +351,7 @@ impl Catalog {
     fn shows_unknown(&self, kind: &EventType) -> bool {
         let policy = self.source.context.policies.of(kind);
         policy.unknown_objects == UnknownObjects::Mail
-            || (self.purpose == Purpose::Feed && policy.model.is_none())
+            || (self.is_for_feeds && policy.model.is_none())
     }
 
     /// Looks up what is said of these events that is not known yet.
@@ -442,10 +433,27 @@ impl Catalog {
         self.source.context.policies.object_of(event)
     }
 
-    /// The event's object, if it still applies; the event must have been loaded.
+    /// Returns the loaded facts about the event and its object.
+    pub fn facts(&self, event: &Event) -> Facts {
+        let is_loaded = self.knows(event, |known| known.record.is_some());
+        Facts {
+            retracted: self.is_retracted(event),
+            object: match self.record(event) {
+                Some(object) if object.notifiable => ObjectState::Notifiable,
+                Some(_) => ObjectState::Withdrawn,
+                None if is_loaded => ObjectState::Unknown,
+                None => ObjectState::NotLoaded,
+            },
+            ..Facts::default()
+        }
+    }
+
+    /// Returns the event's object if the event may be included for a user who gets its type. The
+    /// event must have been loaded.
     pub fn applies(&self, event: &Event) -> Option<Arc<Object>> {
-        let object = self.record(event).filter(|object| object.notifiable);
-        object.filter(|_| !self.is_retracted(event))
+        let (at, facts) = (|| DateTime::UNIX_EPOCH, self.facts(event));
+        let excluded = classify(&event.t, at, facts, None, self.policies(), Purpose::Email);
+        self.record(event).filter(|_| excluded.is_none())
     }
 
     /// The object as a mail may have told it before the event was taken back.

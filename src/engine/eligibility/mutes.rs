@@ -1,21 +1,27 @@
-//! What people muted is left out: of mails when they are built and when they leave, and of what is
-//! owed.
+//! Finds the events whose subjects a user muted (P7).
 //!
-//! The rule (P7): whether an event is muted is asked of the person's record as it stands
-//! ([`crate::domain::Mutes`]), of the event's object, and of what is said of the event. Whoever
-//! muted nothing costs nothing: of them nothing is looked up. What is mandatory is never muted.
+//! That depends on the user's current mutes ([`crate::domain::Mutes`]), the event's object and its
+//! details. Nothing is looked up for users without mutes, or for mandatory types.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 
-use super::catalog::{Catalog, StackEvents};
-use crate::domain::{Event, Mutes, PersonStacks, Policies, Position, Stack, User};
+use super::catalog::Catalog;
+use crate::domain::{
+    Event, Exclusion, Facts, Mutes, PersonStacks, Policies, Position, Purpose, Stack, classify,
+};
 use crate::store::Result;
 
-/// Whether an event may be muted, before anything is looked up.
+/// Returns whether a mute could exclude the event, before anything is looked up.
 fn may_be(mutes: &Mutes, event: &Event, at: DateTime<Utc>, policies: &Policies) -> bool {
-    mutes.may_cover(at) && !policies.is_mandatory(&event.t)
+    let muted = true;
+    let facts = Facts {
+        muted,
+        ..Facts::default()
+    };
+    let excluded = || classify(&event.t, || at, facts, None, policies, Purpose::Email);
+    mutes.may_cover(at) && excluded() == Some(Exclusion::Muted)
 }
 
 /// Whether these mute what the event is about; whatever that rests on is in the catalog
@@ -60,45 +66,10 @@ pub async fn look_up(events: Vec<Event>, catalog: &mut Catalog) -> Result<()> {
     catalog.load_details(events.iter()).await
 }
 
-/// Removes muted events, among those that `which` selects. `users` are in the order of `people`.
-/// Entries keep their positions.
-pub async fn exclude_muted(
-    people: &mut [PersonStacks],
-    users: &[Option<User>],
-    which: StackEvents,
-    catalog: &mut Catalog,
-) -> Result<()> {
-    let pairs = people.iter_mut().zip(users);
-    let muting = pairs.filter_map(|(person, user)| Some((person, &user.as_ref()?.mutes)));
-    let muting = muting.filter(|(_, mutes)| !mutes.is_empty());
-    let mut muting: Vec<(&mut PersonStacks, &Mutes)> = muting.collect();
-    if muting.is_empty() {
-        return Ok(());
-    }
-    let asked = muting.iter().flat_map(|(person, mutes)| {
-        let events = which.events(person).into_iter();
-        events.map(|(place, event)| (*mutes, event, event.at(place.stack.day)))
-    });
-    let asked = possible(asked, catalog.policies());
-    look_up(asked, catalog).await?;
-    for (person, mutes) in &mut muting {
-        let muted = which.events(person).into_iter().filter(|(place, event)| {
-            let at = event.at(place.stack.day);
-            is_muted(mutes, event, at, catalog)
-        });
-        let muted: HashSet<Position> = muted.map(|(place, _)| place).collect();
-        if !muted.is_empty() {
-            person.leave_out(|place, _| muted.contains(&place));
-        }
-    }
-    Ok(())
-}
-
 /// Places of what is muted, and since when.
 pub type Places = HashMap<Position, DateTime<Utc>>;
 
-/// The places of what these mute of a person's stacks; of whoever muted nothing nothing is looked
-/// up.
+/// Returns the positions of muted events in a user's stacks, and since when each is muted.
 pub async fn places(person: &PersonStacks, mutes: &Mutes, catalog: &mut Catalog) -> Result<Places> {
     let events = || {
         let events = person.stacks.iter().flat_map(Stack::events);

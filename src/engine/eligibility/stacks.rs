@@ -1,35 +1,83 @@
-//! Removes events from stacks that must not be emailed.
+//! Removes events from stacks that must not be emailed, whatever their route.
 //!
-//! Digests, backlogs, flushes and emails that are about to leave filter the stacks here that they
-//! have read. Entries keep their positions, so markers stay valid.
+//! Digests, backlogs, flushes, previews and emails that are about to leave filter the stacks here
+//! that they have read. Entries keep their positions, so markers stay valid.
 
 use super::catalog::{Catalog, StackEvents};
 use super::mutes;
-use super::skip_seen::SkipSeen;
-use crate::domain::start::hide_earlier;
-use crate::domain::{PersonStacks, User, UserId};
+use super::skip_seen::{SkipSeen, is_seen};
+use crate::domain::{Facts, Inbox, Mutes, PersonStacks, Purpose, Stack, User, UserId, classify};
 use crate::store::Result;
 
-/// Removes retracted events, events that were seen in the feed (`digest.skip_seen`), events from
-/// before the user's record began, and muted events. Returns the users' records in the order of the
-/// stacks.
+/// Loads the facts about these users' events and removes the excluded ones. Returns the users'
+/// records in the order of the stacks.
 ///
-/// With [`StackEvents::Uncovered`], users with nothing left to email are removed before the records
-/// are read.
+/// With [`StackEvents::Uncovered`], users with nothing left to email are removed as well.
 pub async fn exclude_ineligible(
     people: &mut Vec<PersonStacks>,
     which: StackEvents,
     skip_seen: &SkipSeen,
     catalog: &mut Catalog,
 ) -> Result<Vec<Option<User>>> {
-    catalog.exclude_retracted(people, which).await?;
-    skip_seen.exclude_seen(people).await?;
+    let has_pending = |person: &PersonStacks| person.stacks.iter().any(Stack::has_uncovered);
     if which == StackEvents::Uncovered {
-        people.retain(|person| !person.covers().is_empty());
+        people.retain(has_pending);
     }
     let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
-    let users = catalog.context().store.users(&ids).await?;
-    hide_earlier(people, &users);
-    mutes::exclude_muted(people, &users, which, catalog).await?;
+    let users = catalog.context().store.users(&ids);
+    let (mut users, mut inboxes) = futures::try_join!(users, skip_seen.inboxes(&ids))?;
+    // A digest that is sent again after its markers were written includes what it did then.
+    for (inbox, person) in inboxes.iter_mut().zip(people.iter()) {
+        inbox.take_if(|_| !has_pending(person));
+    }
+    exclude(people, &users, &inboxes, which, catalog).await?;
+    if which == StackEvents::Uncovered {
+        let mut left = people.iter().map(has_pending);
+        users.retain(|_| left.next().unwrap_or(false));
+        people.retain(has_pending);
+    }
     Ok(users)
+}
+
+/// Removes the excluded events from stacks, of users with these records and inboxes, all in the
+/// same order. Facts are only loaded for the events that `which` selects.
+pub async fn exclude(
+    people: &mut [PersonStacks],
+    users: &[Option<User>],
+    inboxes: &[Option<Inbox>],
+    which: StackEvents,
+    catalog: &mut Catalog,
+) -> Result<()> {
+    catalog.load_retractions(people, which).await?;
+    let muting = people.iter().zip(users).filter_map(|(person, user)| {
+        let mutes = user.as_ref().map(|user| &user.mutes);
+        Some((person, mutes.filter(|mutes| !mutes.is_empty())?))
+    });
+    let muting = muting.flat_map(|(person, mutes)| {
+        let events = which.events(person).into_iter();
+        events.map(move |(place, event)| (mutes, event, event.at(place.stack.day)))
+    });
+    let muting = mutes::possible(muting, catalog.policies());
+    mutes::look_up(muting, catalog).await?;
+    let (catalog, none) = (&*catalog, Mutes::default());
+    for ((person, user), inbox) in people.iter_mut().zip(users).zip(inboxes) {
+        let start = user.as_ref().and_then(|user| user.start);
+        let mutes = user.as_ref().map_or(&none, |user| &user.mutes);
+        if !catalog.knows_retracted() && start.is_none() && inbox.is_none() && mutes.is_empty() {
+            continue;
+        }
+        person.leave_out(|place, event| {
+            let at = || event.at(place.stack.day);
+            let facts = Facts {
+                before_start: start.is_some_and(|start| start.hides(place, event)),
+                retracted: catalog.is_retracted(event),
+                muted: !mutes.is_empty() && mutes::is_muted(mutes, event, at(), catalog),
+                seen: inbox.as_ref().is_some_and(|inbox| is_seen(inbox, place)),
+                ..Facts::default()
+            };
+            let (policies, purpose) = (catalog.policies(), Purpose::Email);
+            classify(&event.t, at, facts, None, policies, purpose).is_some()
+        });
+    }
+    Ok(())
 }

@@ -11,6 +11,7 @@ use crate::domain::{Event, Id, Position, Stack};
 use crate::engine::Result;
 use crate::engine::delivery::mails::Mails;
 use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::skip_seen::is_seen;
 use crate::engine::feed::shelf::Digests;
 use crate::store::DeliveryFilter;
 use crate::wire::explanation::{By, LeftOut, Place};
@@ -124,10 +125,10 @@ impl Feeds {
         let person = &standing.reading.person;
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
-        let is_seen = self.skip_seen.within(&standing.reading.inbox);
+        let inbox = &standing.reading.inbox;
         let aside = |place: Position, then| match standing.muted.get(&place) {
             Some(since) if *since <= then => Some(LeftOut::Muted),
-            _ => is_seen(place).then_some(LeftOut::Seen),
+            _ => (self.skip_seen.is_on() && is_seen(inbox, place)).then_some(LeftOut::Seen),
         };
         let mails = Mails::of(
             rows,

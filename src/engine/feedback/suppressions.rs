@@ -11,8 +11,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
 
 use crate::context::Context;
+use crate::domain::EmailScope;
 use crate::domain::suppression::OPERATOR;
-use crate::domain::user::{Extent, Unmailable};
+use crate::domain::user::Unmailable;
 use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, moment};
 use crate::engine::Result;
 use crate::store::Suppressions;
@@ -60,24 +61,24 @@ impl Suppressed {
     }
 
     /// When digests fall due for this person, and how much they tell, if any may be mailed to them.
-    pub fn digests(&self, user: &User, default: &Schedule) -> Option<(Schedule, Extent)> {
+    pub fn digests(&self, user: &User, default: &Schedule) -> Option<(Schedule, EmailScope)> {
         let (schedule, wanted) = user.digests(default);
-        let allowed = self.extent(user).ok()?;
+        let allowed = self.scope(user).ok()?;
         (schedule.cadence != Cadence::Never).then_some((schedule, allowed.min(wanted)))
     }
 
     /// How much may be mailed to this person, if anything: where nothing but their own wish is
     /// against it, what is mandatory.
-    pub fn extent(&self, user: &User) -> std::result::Result<Extent, Unmailable> {
+    pub fn scope(&self, user: &User) -> std::result::Result<EmailScope, Unmailable> {
         let Err(why) = self.mailable(user) else {
-            return Ok(Extent::All);
+            return Ok(EmailScope::All);
         };
         let only_wish = user.reachable().is_ok()
             && self
                 .of(user)
                 .is_none_or(|suppression| suppression.reason == Reason::Unsubscribe);
         match why.is_own_wish() && only_wish {
-            true => Ok(Extent::Mandatory),
+            true => Ok(EmailScope::MandatoryOnly),
             false => Err(why),
         }
     }

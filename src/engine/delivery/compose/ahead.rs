@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use super::gathered::newest_first;
 use super::{Compose, Tells, gathered};
-use crate::domain::user::{Extent, Unmailable};
+use crate::domain::EmailScope;
+use crate::domain::user::Unmailable;
 use crate::domain::{Batch, Content, Event, Id, User, UserId};
 use crate::engine::Result;
 use crate::engine::feedback::suppressions::Suppressed;
@@ -38,7 +39,7 @@ impl Compose {
         let suppressed = Suppressed::among(&*self.context.store, people.values()).await?;
         let tells = |batch: &Batch| {
             let user = people.get(&batch.user).ok_or(Unmailable::Unknown)?;
-            Ok((user, Tells::Wanted(suppressed.extent(user)?)))
+            Ok((user, Tells::Wanted(suppressed.scope(user)?)))
         };
         let whose = batches.iter().filter_map(|batch| {
             let tells: std::result::Result<_, Unmailable> = tells(batch);
@@ -72,7 +73,7 @@ impl Compose {
                     content.because = reasons.because(&user.id, &content);
                     Prospect::Told(content)
                 }
-                None if tells == Tells::Wanted(Extent::All) => Prospect::NothingLeft,
+                None if tells == Tells::Wanted(EmailScope::All) => Prospect::NothingLeft,
                 None => {
                     let why = suppressed.mailable(user).err();
                     why.map_or(Prospect::NothingLeft, Prospect::Unmailable)

@@ -5,7 +5,7 @@
 //! not stop the next one; its reader can still look at the preferences page, which says why.
 
 use super::Compose;
-use crate::domain::user::Extent;
+use crate::domain::EmailScope;
 use crate::domain::{Cadence, Delivery, Occasion, User};
 use crate::engine::feedback::suppressions::Suppressed;
 
@@ -17,12 +17,12 @@ pub(super) struct Allowed<'a> {
 }
 
 /// How much a row may tell; of one that may tell nothing, what it would.
-pub(super) fn extent(allowed: &Result<Allowed<'_>, String>) -> Extent {
+pub(super) fn scope(allowed: &Result<Allowed<'_>, String>) -> EmailScope {
     match allowed {
         Ok(Allowed {
             barred: Some(_), ..
-        }) => Extent::Mandatory,
-        _ => Extent::All,
+        }) => EmailScope::MandatoryOnly,
+        _ => EmailScope::All,
     }
 }
 
@@ -40,12 +40,12 @@ impl Compose {
         }
         let barred = suppressed.mailable(user).err();
         let mut barred = barred.map(|why| format!("the person is {}", why.as_str()));
-        if let (Err(_), Some(why)) = (suppressed.extent(user), &barred) {
+        if let (Err(_), Some(why)) = (suppressed.scope(user), &barred) {
             return Err(why.clone());
         }
         if matches!(row.occasion, Occasion::Digest { .. }) {
-            let (schedule, extent) = user.digests(&self.schedule);
-            if extent == Extent::Mandatory {
+            let (schedule, scope) = user.digests(&self.schedule);
+            if scope == EmailScope::MandatoryOnly {
                 barred.get_or_insert_with(|| "the person wants no digest any more".into());
             }
             match (schedule.cadence, &barred) {

@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::domain::EmailScope;
 use crate::domain::batch::Item;
 use crate::domain::content::gather;
-use crate::domain::user::Extent;
 use crate::domain::{
-    Batch, BatchKey, BatchState, Content, Day, Delivery, Event, Id, Mutes, Occasion, PersonStacks,
-    Policies, User, UserId, Window,
+    Batch, BatchKey, BatchState, Content, Day, Delivery, Event, Facts, Id, Mutes, Occasion,
+    PersonStacks, Policies, Purpose, User, UserId, Window, classify,
 };
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::Catalog;
@@ -25,9 +25,9 @@ use super::Compose;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tells {
     /// What the person gets by their choices and has not muted, as far as this.
-    Wanted(Extent),
+    Wanted(EmailScope),
     /// The same, muted or not.
-    Chosen(Extent),
+    Chosen(EmailScope),
     /// All of it, whatever they chose since.
     All,
 }
@@ -215,18 +215,19 @@ impl Gathered {
     }
 }
 
-/// Whether this person gets this event on its own, as they chose before it happened, has not muted
-/// what it is about, and as much as they may be mailed.
+/// Returns whether a batch may include this event for this user, whatever became of its object.
 fn wants((user, tells): (&User, Tells), item: &Item, catalog: &Catalog) -> bool {
-    let (Tells::Wanted(extent) | Tells::Chosen(extent)) = tells else {
+    let (Tells::Wanted(scope) | Tells::Chosen(scope)) = tells else {
         return true;
     };
-    if user.start.is_some_and(|start| start.is_after(item.i)) {
-        return false;
-    }
     let (at, policies) = (item.i.time(), catalog.policies());
-    let route = user.route(&item.t, at, policies);
-    let heeds = matches!(tells, Tells::Wanted(_)) && !user.mutes.is_empty();
-    let is_muted = || heeds && mutes::is_muted(&user.mutes, &item.clone().into(), at, catalog);
-    route.is_mailed_alone() && extent.admits(&item.t, policies) && !is_muted()
+    let heeds_mutes = matches!(tells, Tells::Wanted(_)) && !user.mutes.is_empty();
+    let is_muted = || mutes::is_muted(&user.mutes, &item.clone().into(), at, catalog);
+    let facts = Facts {
+        before_start: user.start.is_some_and(|start| start.is_after(item.i)),
+        muted: heeds_mutes && is_muted(),
+        ..Facts::default()
+    };
+    let purpose = Purpose::Batch(scope);
+    classify(&item.t, || at, facts, Some(user), policies, purpose).is_none()
 }

@@ -9,14 +9,13 @@
 //! all that the row covers, as they may have turned some of it off since.
 
 use super::{Allowed, Compose, Spread, Tells, gathered};
+use crate::domain::EmailScope;
 use crate::domain::content::Item;
-use crate::domain::start::hide_earlier;
-use crate::domain::user::Extent;
-use crate::domain::{BrandName, Delivery, DeliveryState, EventType, Occasion, User};
+use crate::domain::{BrandName, Delivery, DeliveryState, EventType, Mutes, Occasion, User};
 use crate::email::Place;
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::StackEvents;
-use crate::engine::eligibility::mutes;
+use crate::engine::eligibility::stacks;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
@@ -29,9 +28,9 @@ struct Part {
 }
 
 impl Part {
-    const WHOLE: Self = Self::of(Tells::Wanted(Extent::All));
-    const CHOSEN: Self = Self::of(Tells::Chosen(Extent::All));
-    const OBLIGED: Self = Self::of(Tells::Wanted(Extent::Mandatory));
+    const WHOLE: Self = Self::of(Tells::Wanted(EmailScope::All));
+    const CHOSEN: Self = Self::of(Tells::Chosen(EmailScope::All));
+    const OBLIGED: Self = Self::of(Tells::Wanted(EmailScope::MandatoryOnly));
     const EVERYTHING: Self = Self::of(Tells::All);
 
     const fn of(tells: Tells) -> Self {
@@ -164,20 +163,21 @@ impl Compose {
             catalog = catalog.for_mail_of(at);
         }
         let mut stacks = self.read(rows, Spread::Sparse).await?;
-        catalog
-            .exclude_retracted(&mut stacks, StackEvents::All)
-            .await?;
-        if !part.seen {
-            // Of a mail that left nothing is pending, and what was seen counts all the same.
-            let is_seen = self.skip_seen.of(&row.user).await?;
-            for person in &mut stacks {
-                person.leave_out(|place, _| is_seen(place));
+        let inboxes = match part.seen {
+            true => vec![None],
+            false => {
+                self.skip_seen
+                    .inboxes(std::slice::from_ref(&row.user))
+                    .await?
             }
+        };
+        let mut heeding = users.to_vec();
+        if !matches!(part.tells, Tells::Wanted(_)) {
+            let users = heeding.iter_mut().flatten();
+            users.for_each(|user| user.mutes = Mutes::default());
         }
-        hide_earlier(&mut stacks, users);
-        if let Tells::Wanted(_) = part.tells {
-            mutes::exclude_muted(&mut stacks, users, StackEvents::All, &mut catalog).await?;
-        }
+        let which = StackEvents::All;
+        stacks::exclude(&mut stacks, &heeding, &inboxes, which, &mut catalog).await?;
         let wanted: Vec<_> = stacks
             .iter()
             .flat_map(|stacks| self.wanted(row, stacks, user, part.tells))

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::{built, unfit};
+use crate::domain::EmailScope;
 use crate::domain::batch::Item;
 use crate::domain::content::gather;
-use crate::domain::user::Extent;
 use crate::domain::{
-    Batch, Content, Delivery, Event, EventType, Object, ObjectId, PersonStacks, Policies, User,
+    Batch, Content, Delivery, Event, EventType, Facts, Object, ObjectId, PersonStacks, Policies,
+    Purpose, User, classify,
 };
 use crate::engine::eligibility::catalog::Catalog;
 use crate::wire::explanation::{By, LeftOut, Place};
@@ -44,7 +45,7 @@ struct Told {
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
     /// Those that they get by this record, as far as this.
-    Of(&'a User, Extent),
+    Of(&'a User, EmailScope),
     All,
 }
 
@@ -52,9 +53,10 @@ impl Wanted<'_> {
     fn admits(self, item: &Item, policies: &Policies) -> bool {
         match self {
             Self::All => true,
-            Self::Of(user, extent) => {
-                let route = user.route(&item.t, item.i.time(), policies);
-                route.is_mailed_alone() && extent.admits(&item.t, policies)
+            Self::Of(user, scope) => {
+                let (at, facts) = (|| item.i.time(), Facts::default());
+                let purpose = Purpose::Batch(scope);
+                classify(&item.t, at, facts, Some(user), policies, purpose).is_none()
             }
         }
     }
@@ -77,8 +79,8 @@ impl<'a> BatchMail<'a> {
         let stood = |event: &Event| !catalog.was_retracted(event, built);
         let as_now = |event: &Event| catalog.mailable(event).filter(|_| stood(event));
         let as_ever = |event: &Event| catalog.recorded(event).filter(|_| stood(event));
-        let by_choice = user.map(|user| Wanted::Of(user, Extent::All));
-        let obliged = user.map(|user| Wanted::Of(user, Extent::Mandatory));
+        let by_choice = user.map(|user| Wanted::Of(user, EmailScope::All));
+        let obliged = user.map(|user| Wanted::Of(user, EmailScope::MandatoryOnly));
         let every = Some(Wanted::All);
         let reconstruct = |wanted: Wanted<'_>, ever: bool, muted: bool| {
             let fit = |event: &Event| match ever {

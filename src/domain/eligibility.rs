@@ -1,0 +1,150 @@
+//! Decides whether an event may be included for a user, and if not, why.
+//!
+//! [`classify`] is the only place with this rule. It is pure: `engine::eligibility` loads the facts
+//! in bulk. Digests, batches, the backlog, flushes, previews, feeds and `explain` call it.
+
+use chrono::{DateTime, Utc};
+
+use super::name::EventType;
+use super::policy::Policies;
+use super::user::User;
+
+/// Which event types a user may be emailed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EmailScope {
+    /// The mandatory types: the user unsubscribed or wants no digests.
+    MandatoryOnly,
+    /// All types.
+    All,
+}
+
+impl EmailScope {
+    /// Returns whether the scope includes this type.
+    pub fn admits(self, kind: &EventType, policies: &Policies) -> bool {
+        self == Self::All || policies.is_mandatory(kind)
+    }
+}
+
+/// What an event would be included in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A digest.
+    Digest(EmailScope),
+    /// An email of its own, or a batch.
+    Batch(EmailScope),
+    /// Any email, whatever the event's route.
+    Email,
+    /// The feed.
+    Feed,
+}
+
+/// The record of an event's object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ObjectState {
+    /// Not loaded yet.
+    #[default]
+    NotLoaded,
+    /// There is no record, and the event's type needs one.
+    Unknown,
+    /// The record says that the object is no longer notifiable.
+    Withdrawn,
+    /// The event may be included.
+    Notifiable,
+}
+
+/// The loaded facts about an event and a user. A fact that is not loaded excludes nothing, so the
+/// cheap facts can be asked first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// The event belongs to a deleted user who had the same id.
+    pub before_start: bool,
+    /// The event was retracted.
+    pub retracted: bool,
+    /// The user muted its subject.
+    pub muted: bool,
+    /// The record of its object.
+    pub object: ObjectState,
+    /// The user saw it in the feed, and digests skip seen events.
+    pub seen: bool,
+}
+
+impl Facts {
+    /// Returns the facts that do not depend on the object's record.
+    pub fn without_object(self) -> Self {
+        let object = ObjectState::NotLoaded;
+        Self { object, ..self }
+    }
+}
+
+/// Why an event is not included, in the order in which the reasons are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Exclusion {
+    /// It belongs to a deleted user who had the same id.
+    BeforeStart,
+    /// It was retracted.
+    Retracted,
+    /// Feeds do not show its type.
+    NotInFeed,
+    /// The user muted its subject.
+    Muted,
+    /// Its object has no record, and its type needs one.
+    UnknownObject,
+    /// Its object is no longer notifiable.
+    Withdrawn,
+    /// The user gets the type in another way or not at all, or chose the way after the event.
+    OtherRoute,
+    /// The user saw it in the feed.
+    Seen,
+    /// The user may only get mandatory types.
+    NotMandatory,
+}
+
+/// Returns why the event must be excluded, or `None` if it may be included.
+///
+/// `at` is the event's time. It is only computed if the user's choices depend on it. Without a
+/// user's record, no choice excludes anything.
+pub fn classify(
+    kind: &EventType,
+    at: impl Fn() -> DateTime<Utc>,
+    facts: Facts,
+    user: Option<&User>,
+    policies: &Policies,
+    purpose: Purpose,
+) -> Option<Exclusion> {
+    let is_email = purpose != Purpose::Feed;
+    if facts.before_start {
+        return Some(Exclusion::BeforeStart);
+    }
+    if facts.retracted {
+        return Some(Exclusion::Retracted);
+    }
+    if !is_email && !policies.of(kind).feed {
+        return Some(Exclusion::NotInFeed);
+    }
+    if is_email && facts.muted && !policies.is_mandatory(kind) {
+        return Some(Exclusion::Muted);
+    }
+    match facts.object {
+        ObjectState::Unknown => return Some(Exclusion::UnknownObject),
+        ObjectState::Withdrawn => return Some(Exclusion::Withdrawn),
+        ObjectState::NotLoaded | ObjectState::Notifiable => {}
+    }
+    let has_route = match (purpose, user) {
+        (Purpose::Email | Purpose::Feed, _) | (_, None) => true,
+        (Purpose::Digest(_), Some(user)) => user.wants_in_digest(kind, at, policies),
+        (Purpose::Batch(_), Some(user)) => user.route(kind, at(), policies).is_mailed_alone(),
+    };
+    if !has_route {
+        return Some(Exclusion::OtherRoute);
+    }
+    // Batches are sent within minutes, so they include events that were seen meanwhile.
+    if facts.seen && matches!(purpose, Purpose::Digest(_) | Purpose::Email) {
+        return Some(Exclusion::Seen);
+    }
+    match purpose {
+        Purpose::Digest(scope) | Purpose::Batch(scope) if !scope.admits(kind, policies) => {
+            Some(Exclusion::NotMandatory)
+        }
+        _ => None,
+    }
+}
