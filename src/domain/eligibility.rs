@@ -148,3 +148,7 @@ pub fn classify(
         _ => None,
     }
 }
+
+#[cfg(test)]
+#[path = "eligibility_tests.rs"]
+mod tests;

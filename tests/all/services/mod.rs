@@ -14,6 +14,7 @@ mod branded;
 mod brands;
 mod digest;
 mod doubt;
+mod eligibility;
 mod explain;
 mod fanout;
 mod fanout_ahead;
