@@ -1,6 +1,6 @@
-//! The only caller of "now", and the only maker of ids.
+//! The only source of the current time and of new ids.
 //!
-//! The rule: an operation asks the clock once and passes the answer down. Tests and the demo turn a
+//! An operation reads the clock once and passes the time down. Tests and the demo set a
 //! [`ManualClock`].
 
 use std::sync::Mutex;
@@ -11,17 +11,17 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::Id;
 
-/// What time it is.
+/// A source of the current time.
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// The moment, in UTC.
+    /// Returns the current time.
     fn now(&self) -> DateTime<Utc>;
 
-    /// Waits for so long.
+    /// Waits for this long.
     async fn sleep(&self, time: TimeDelta);
 }
 
-/// The machine's clock.
+/// The clock of this machine.
 #[derive(Debug, Default)]
 pub struct SystemClock;
 
@@ -40,17 +40,17 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is turned.
+/// A clock that moves only when it is set, advanced or slept on.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<DateTime<Utc>>);
 
 impl ManualClock {
-    /// A clock that shows this moment.
+    /// Creates a clock that shows this time.
     pub fn at(now: DateTime<Utc>) -> Self {
         Self(Mutex::new(now))
     }
 
-    /// Turns it to this moment, forward or back.
+    /// Sets the clock, forward or back.
     pub fn set(&self, now: DateTime<Utc>) {
         *self
             .0
@@ -58,7 +58,7 @@ impl ManualClock {
             .unwrap_or_else(std::sync::PoisonError::into_inner) = now;
     }
 
-    /// Turns it forward by so much, or back where that is negative.
+    /// Moves the clock forward by this much, or back if `by` is negative.
     pub fn advance(&self, by: TimeDelta) {
         *self
             .0
@@ -76,14 +76,14 @@ impl Clock for ManualClock {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Whoever sleeps by this clock turns it, and wakes at once.
+    /// Advances the clock and returns without waiting.
     async fn sleep(&self, time: TimeDelta) {
         self.advance(time);
         tokio::task::yield_now().await;
     }
 }
 
-/// Makes ids: the time asked for, five bytes that name this process, three that count.
+/// Generates ids: the given time, five bytes for this process, and a three-byte counter.
 #[derive(Debug)]
 pub struct Ids {
     process: [u8; 5],
@@ -91,7 +91,8 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Ids that no other process makes: seeded by the operating system's randomness.
+    /// Creates a generator with a random process part and a random first count, so that no other
+    /// process makes the same ids.
     pub fn random() -> Self {
         let seed = bson::oid::ObjectId::new().bytes();
         let [_, _, _, _, a, b, c, d, e, ..] = seed;
@@ -101,7 +102,7 @@ impl Ids {
         }
     }
 
-    /// The same ids in every run: for tests and the demo.
+    /// Creates a generator that makes the same ids in every run, for tests and the demo.
     pub fn counting(process: u8) -> Self {
         Self {
             process: [0, 0, 0, 0, process],
@@ -109,14 +110,14 @@ impl Ids {
         }
     }
 
-    /// A new id of this moment. Sixteen million can be made in a second before they repeat.
+    /// Returns a new id with this time. About 16.7 million ids (2^24) of one second are distinct.
     pub fn next(&self, at: DateTime<Utc>) -> Id {
         let [_, x, y, z] = self.counter.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let [a, b, c, d, e] = self.process;
         Id::at(at, [a, b, c, d, e, x, y, z])
     }
 
-    /// A name for this process in leases.
+    /// Returns the name of this process in leases, as hexadecimal digits.
     pub fn owner(&self) -> String {
         hex::encode(self.process)
     }

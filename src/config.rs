@@ -1,9 +1,8 @@
-//! The configuration: read from all its sources, checked as a whole, and never printed with its
-//! secrets.
+//! The configuration: read from all sources, validated as a whole, and printed without its secrets.
 //!
-//! The rule: `config.default.toml` is the documentation and the defaults; everything else lies over
-//! it; and every problem is reported at once, each with its option, its value and what to do. Past
-//! this file a value is valid because it exists.
+//! `config.default.toml` documents all options and holds their defaults; other sources override it.
+//! All problems are reported at once, each with its option, its value and advice. Later code can
+//! rely on the values in [`Config`]. Start with [`Config::load`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -50,51 +49,52 @@ pub use store_url::StoreUrl;
 pub use tokens::Tokens;
 pub use watch::{LogFormat, Watch};
 
-/// Everything that can be configured, valid.
+/// All settings, validated.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where everything is kept.
+    /// The location of all data.
     pub store: StoreUrl,
-    /// What mails and pages call the service, and how they look.
+    /// The name and look of the service in emails and pages.
     pub site: Site,
-    /// The HTTP face.
+    /// The HTTP interface.
     pub server: Server,
-    /// What user tokens are verified by.
+    /// The keys that verify user tokens.
     pub tokens: Tokens,
-    /// How mails leave.
+    /// The sender and the provider of emails.
     pub mail: Mail,
-    /// Days before today that feeds and digests reach back to, 0 to 60.
+    /// The number of days before today that feeds and digests include, 0 to 60.
     pub window_back: u32,
-    /// How events are fanned out.
+    /// The fan-out of events.
     pub fanout: Fanout,
-    /// When digests fall due, and what they hold.
+    /// The schedule and the content of digests.
     pub digest: Digest,
-    /// What feeds show as new.
+    /// Feed settings.
     pub feed: Feed,
-    /// How mails are sent.
+    /// Sending, retries and limits.
     pub delivery: Sending,
-    /// What providers' reports are verified by.
+    /// The keys that verify provider webhooks.
     pub hooks: Hooks,
-    /// What is different of mails and pages of brands, by their names.
+    /// The brands, by name.
     pub brands: BTreeMap<BrandName, Brand>,
-    /// How old a day must be to be dropped; never shorter than the window.
+    /// The age at which a day may be dropped; never shorter than the window.
     pub archive_keep: TimeDelta,
-    /// How long a worker rests when there is nothing to do, 10 ms to a minute.
+    /// How long an idle worker sleeps, 10 ms to 1 minute.
     pub worker_idle: TimeDelta,
-    /// What those see who watch a process.
+    /// Metrics and the log.
     pub watch: Watch,
-    /// What is said of event types, in the order of their sections.
+    /// The policies of event types, in the order of their sections.
     pub policies: Policies,
     /// Models that are read from the application's own collections; empty on SQLite.
     pub models: BTreeMap<ModelName, Model>,
-    /// What is valid and can hardly be meant.
+    /// Valid settings that are probably a mistake.
     pub warnings: Vec<Warning>,
-    /// Files that secrets were read from: passwords, keys, the store's URL with a password.
+    /// Files that contain secrets: key and password files, and the configuration file if it holds
+    /// any.
     pub secret_files: Vec<PathBuf>,
     merged: Merged,
 }
 
-/// The table all of it was read from; `Debug` hides it, as it holds the secrets.
+/// The merged table of all sources. `Debug` hides it, because it contains secrets.
 #[derive(Clone)]
 struct Merged(Table);
 
@@ -104,59 +104,60 @@ impl fmt::Debug for Merged {
     }
 }
 
-/// The section `[fanout]`, valid.
+/// The section `[fanout]`, validated.
 #[derive(Debug, Clone, Copy)]
 pub struct Fanout {
-    /// The most entries a person's day can hold, 10 to 100,000.
+    /// The most entries in one user's day, 10 to 100,000.
     pub day_cap: usize,
-    /// People served between two saves of a cursor, 100 to 50,000.
+    /// The number of users between two saves of the cursor, 100 to 50,000.
     pub page: usize,
-    /// The most fan-outs that are done together, 1 to 500.
+    /// The most fan-outs that are processed together, 1 to 500.
     pub merge: usize,
-    /// How long a worker holds a fan-out it says nothing of.
+    /// How long a lease on a fan-out lasts without renewal, 5 seconds to 1 hour.
     pub lease: TimeDelta,
-    /// How long long audiences that keep coming wait for company at most, up to half of `lease`.
+    /// The longest time that fan-outs to large audiences wait to be merged with others: 0 to 30
+    /// seconds, and at most half of `lease`.
     pub linger: TimeDelta,
 }
 
-/// An application's collection that holds the objects of a model.
+/// An application's collection that contains the objects of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// The collection's name.
+    /// The name of the collection.
     pub collection: String,
-    /// Its database; `None` for the store's own.
+    /// The database; `None` for the store's own.
     pub database: Option<String>,
-    /// The field that holds the id which events name; `_id` unless given.
+    /// The field with the object id of events; `_id` by default.
     pub id: String,
-    /// What a record must match to apply; empty for all.
+    /// The filter that an object must match to apply; empty for all.
     pub filter: Table,
     /// The field of the title.
     pub title: Option<String>,
-    /// The field of the link, or a template of one: `https://gallery.example/artwork/{slug}`.
+    /// The field of the URL, or a template of one: `https://gallery.example/artwork/{slug}`.
     pub url: Option<String>,
-    /// The field of the picture's link, or a template as for `url`.
+    /// The field of the image URL, or a template as for `url`.
     pub image: Option<String>,
-    /// The field of the by-line.
+    /// The field of the author's name.
     pub by: Option<String>,
-    /// The field of the object's moment.
+    /// The field of the object's time.
     pub at: Option<String>,
-    /// The field of its place: a GeoJSON point or `[longitude, latitude]`.
+    /// The field of the location: a GeoJSON point or `[longitude, latitude]`.
     pub place: Option<String>,
 }
 
-/// Where the configuration comes from, besides the defaults.
+/// The sources of the configuration, besides the defaults.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// `tidings.toml`, or another file that was named.
+    /// The configuration file, such as `tidings.toml`.
     pub file: Option<PathBuf>,
-    /// The environment: names and values.
+    /// The environment variables: names and values.
     pub environment: Vec<(String, String)>,
-    /// Flags: option paths such as `store`, and values.
+    /// The flags: option paths such as `store`, and values.
     pub flags: Vec<(String, String)>,
 }
 
 impl Config {
-    /// Returns the provider that sends, if a key verifies its reports.
+    /// Returns the provider that sends, if a key verifies its webhooks.
     pub fn reporter(&self) -> Option<&'static Provider> {
         let Transport::Api(api) = &self.mail.transport else {
             return None;
@@ -165,7 +166,11 @@ impl Config {
         has_key.then_some(api.provider)
     }
 
-    /// Reads and checks all sources.
+    /// Reads and validates all sources.
+    ///
+    /// # Errors
+    ///
+    /// Returns all problems of all sources.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut merged = defaults();
         let mut problems = Vec::new();
@@ -199,12 +204,16 @@ impl Config {
         Ok(config)
     }
 
-    /// The configuration nobody has touched.
+    /// Returns the default configuration.
     pub fn standard() -> Self {
         Self::check(defaults(), Vec::new()).expect("the defaults are valid; a test reads them")
     }
 
-    /// The configuration of this TOML text over the defaults.
+    /// Reads a TOML text over the defaults.
+    ///
+    /// # Errors
+    ///
+    /// Returns all problems of the text.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         let mut merged = defaults();
         match text.parse::<Table>() {
@@ -282,7 +291,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The whole configuration as TOML, with secrets masked.
+    /// Returns the effective configuration as TOML, with secrets redacted.
     pub fn redacted(&self) -> String {
         let mut table = self.merged.0.clone();
         set(&mut table, "store", &format!("{:?}", self.store));
@@ -294,7 +303,7 @@ impl Config {
         table.to_string()
     }
 
-    /// The configuration as it holds for a brand: its own as if it were the default, and no brands.
+    /// Returns the configuration of a brand: its settings as the default ones, and no brands.
     pub fn of_brand(&self, brand: &Brand) -> Self {
         let mut config = self.clone();
         config.brands.clear();
@@ -304,15 +313,18 @@ impl Config {
         config
     }
 
-    /// The configuration as it holds for this brand, or for none; a name that is not there is
-    /// refused.
+    /// Returns the configuration of this brand, or the default one for `None`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such brand.
     pub fn of(&self, brand: Option<&BrandName>) -> Result<Self, Invalid> {
         self.brand_names().check(brand)?;
         let brand = brand.and_then(|brand| self.brands.get(brand));
         Ok(brand.map_or_else(|| self.clone(), |brand| self.of_brand(brand)))
     }
 
-    /// The names of all brands.
+    /// Returns the names of all brands.
     pub fn brand_names(&self) -> Brands {
         self.brands.keys().cloned().collect()
     }

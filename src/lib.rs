@@ -1,14 +1,9 @@
-//! tidings: notification feeds and e-mail digests on MongoDB, one collection a day, or on SQLite.
+//! tidings: notification feeds and email digests on SQLite or MongoDB.
 //!
-//! From the top: [`cli`] is the command line, [`http`] the API and the pages for users; [`app`]
-//! puts everything together, and [`demo`] is an application to try it with; [`operate`] is for
-//! operators; [`engine`] has the use cases, and [`wire`] the JSON they answer with; [`store`]
-//! keeps, [`email`] sends, [`render`] writes emails and pages, [`metrics`] counts; [`domain`] has
-//! the values and rules that all of them use. Imports point down. Six flows show the way through:
-//! writing ([`engine::ingest`], [`engine::fanout`]), reading ([`engine::feed`]), digests
-//! ([`engine::digest`], [`engine::delivery`]), batches ([`engine::batches`]), feedback
-//! ([`engine::feedback`]) and the archive ([`engine::archive`]). `docs/architecture.md` describes
-//! them.
+//! At the top are the interfaces ([`cli`], [`http`]), then [`app`], which assembles the parts, and
+//! the tools [`demo`] and [`operate`]. Below are the use cases ([`engine`]), their JSON ([`wire`]),
+//! and I/O ([`store`], [`email`], [`render`], [`metrics`]). At the bottom are values and rules
+//! ([`domain`]). Imports point down. Start with `docs/architecture.md`.
 
 #![warn(missing_docs)]
 

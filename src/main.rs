@@ -1,5 +1,4 @@
-//! The binary: runs the command line, tells how it failed if it did, and ends with the exit code
-//! that says so.
+//! The binary: runs the command line, and prints the error if it failed.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,7 +9,7 @@ fn main() -> ExitCode {
     match cli::run(std::env::args_os()) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            // Where standard error is closed, the exit code has to do.
+            // If standard error is closed, only the exit code reports the failure.
             let _ = std::io::stderr().write_all(cli::explain_failure(&failure).as_bytes());
             cli::of_failure(&failure).into()
         }

@@ -1,22 +1,21 @@
-//! Files and folders that only their owner can read, whatever the umask says: they hold addresses,
-//! links and secrets.
+//! Creates files and folders that only their owner can access, regardless of the umask.
 //!
-//! The rule (P8): the mode is there from the beginning and not set afterward, so there is no
-//! moment in which somebody else could open them. It is Unix's to keep; elsewhere files are as
-//! their folder has it.
+//! They contain addresses, links and secrets (P8). A new file gets its mode when it is created, so
+//! other users can never open it in between. This works on Unix only; elsewhere, the permissions of
+//! the folder apply.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What others than the owner may do with a file, as a bit mask.
+/// The permission bits for everyone except the owner.
 #[cfg(unix)]
 const OTHERS: u32 = 0o077;
-/// What people outside its group may do with it.
+/// The permission bits for users outside the file's group.
 #[cfg(unix)]
 const EVERYBODY: u32 = 0o007;
 
-/// Opens files for writing. Those that are made are their owner's alone.
+/// Returns options that open files for writing. New files get the mode 0600.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -25,8 +24,8 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// An empty file of this name. One that is there already is emptied, and closed to others before
-/// anything is written to it.
+/// Creates an empty file, or empties an existing one. An existing file is restricted to its owner
+/// before anything is written.
 pub fn create(path: &Path) -> io::Result<File> {
     let file = options().create(true).truncate(true).open(path)?;
     #[cfg(unix)]
@@ -40,12 +39,12 @@ pub fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file with this content.
+/// Writes a file with this content and with the permissions of [`create`].
 pub fn write(path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> io::Result<()> {
     create(path.as_ref())?.write_all(content.as_ref())
 }
 
-/// Makes the folder, and those above it that are not there.
+/// Creates the folder and its missing parents with the mode 0700. Existing folders keep their mode.
 pub fn folder(path: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -54,8 +53,8 @@ pub fn folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Whether others than its owner can read, write or enter it, and how that is written down, such as
-/// `644`.
+/// Returns the mode, such as `644`, if it gives any access to users other than the owner. Returns
+/// `None` if the path cannot be read, and on systems other than Unix.
 pub fn open_to_others(path: &Path) -> Option<String> {
     #[cfg(unix)]
     return open_to(OTHERS, path);
@@ -63,8 +62,8 @@ pub fn open_to_others(path: &Path) -> Option<String> {
     return None;
 }
 
-/// The same of people outside its group: what an administrator writes, a service may read through
-/// its group.
+/// Like [`open_to_others`], but for users outside the file's group. An administrator may own a file
+/// that a service reads through its group.
 pub fn open_to_everybody(path: &Path) -> Option<String> {
     #[cfg(unix)]
     return open_to(EVERYBODY, path);

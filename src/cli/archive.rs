@@ -1,4 +1,4 @@
-//! `tidings archive`: drops old days, after exporting them where that is asked for.
+//! `tidings archive`: drops old days, after an export if requested.
 
 use std::path::PathBuf;
 
@@ -12,27 +12,26 @@ use crate::app::{Access, App};
 use crate::engine::archive::{Effect, Protection, Request};
 use crate::wire::archive::{DayReport, Fate};
 
-/// Drop old days whole, exporting them first if you like
+/// Drop old days, optionally exporting them first
 ///
-/// Days in the window stay whatever you say. An older day stays too while a fan-out writes to it,
-/// or while it holds what somebody should have been mailed, unless forced; then the exit code is 3.
-/// So it is where a day cannot be dealt with, or another process has it; the other days go all the
-/// same.
+/// Days in the window are always kept. Older days are kept while a fan-out writes to them or while
+/// their events may still be emailed, unless you use --force. Exits with 3 if an older day is kept
+/// or some days fail; the other days are still dropped.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
-    /// How old a day must be to go [default: archive.keep, 30d]
+    /// Drop days older than this [default: archive.keep, 30d]
     #[arg(long, value_name = "DURATION")]
     keep: Option<String>,
-    /// Write each day to a file in this folder first, verified before the day goes
+    /// Export each day to a file in this folder and verify it before the day is dropped
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
-    /// Say what would go, and change nothing
+    /// Show what would be dropped, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Drop what is protected as well; nothing in the window
+    /// Also drop protected days, but never days in the window
     #[arg(long)]
     force: bool,
-    /// Answer in JSON, one line a day
+    /// Answer in JSON, one line per day
     #[arg(long)]
     json: bool,
 }
@@ -94,7 +93,7 @@ impl Args {
         })
     }
 
-    /// What became of a day; days that are too young are only counted.
+    /// Returns the line for a day. Days that are too young or in the window are only counted.
     fn fate(&self, screen: &Screen, report: &DayReport) -> Option<String> {
         let stacks = words::count(report.stacks, "stack", "stacks");
         let kept = screen.ink(Ink::Warning, "kept:");

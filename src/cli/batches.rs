@@ -1,4 +1,4 @@
-//! `tidings batches`: what gathers until it is mailed, to look at and to end by hand.
+//! `tidings batches`: lists, shows, closes and cancels batches, and removes events from them.
 
 use clap::{Args as Arguments, Subcommand};
 
@@ -14,11 +14,11 @@ use crate::engine::Error;
 use crate::engine::batches::{BatchFilter, End};
 use crate::wire::batch::{BatchView, ContentsView, DeliveryView, ItemView, LeadView};
 
-/// List batches, look into them, close them now, cancel them
+/// List, show, close and cancel batches
 ///
-/// A batch is what happens to a person within a while and becomes one mail. They have one open
-/// batch of a key: type:Comment where nobody chose one, key:acme where the event (batch_key) or the
-/// configuration did.
+/// A batch collects a user's events of one key for a while, and becomes one email. A user has at
+/// most one open batch per key. The key is the event type (type:Comment), unless the event
+/// (batch_key) or the configuration sets one (key:acme).
 #[derive(Debug, Arguments)]
 #[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
 pub(super) struct Args {
@@ -36,36 +36,36 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List them, newest first
+    /// List batches, newest first
     List(List),
-    /// Show what one has gathered
+    /// Show a batch and its events
     Show(Show),
-    /// Let open ones be mailed now
+    /// Close open batches now
     ///
-    /// They take nothing more, and a worker mails them in its next round.
+    /// They accept no more events, and a worker sends them in its next round.
     Close(Which),
-    /// Let open ones not be mailed
+    /// Cancel open batches
     ///
-    /// Feeds stay as they are, and what happens next opens the next batch.
+    /// Feeds do not change, and the next event opens a new batch.
     Cancel(Which),
-    /// Take events out of all open batches
+    /// Remove events from all open batches
     ///
-    /// Feeds and digests stay as they are. Events that are counted and no longer kept stay counted.
+    /// Feeds and digests do not change. Events that are counted but no longer kept stay counted.
     TakeOut(TakeOut),
 }
 
 #[derive(Debug, Arguments)]
 struct List {
-    /// Only those of this person
+    /// Only batches of this user
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
-    /// Only those of this key, such as type:Comment or key:acme
+    /// Only batches with this key, such as type:Comment or key:acme
     #[arg(long, value_name = "KEY")]
     key: Option<BatchKey>,
-    /// Only those in this state: open, closing, closed or canceled
+    /// Only batches in this state: open, closing, closed or canceled
     #[arg(long, value_name = "STATE")]
     state: Option<BatchState>,
-    /// At most so many
+    /// Maximum number of batches
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
     /// Answer in JSON
@@ -189,7 +189,7 @@ impl Show {
     }
 }
 
-/// `open since 2014-04-19 10:00, closes 2014-04-19 10:05 UTC`.
+/// Describes the state, such as `open since 2014-04-19 10:00, closes 2014-04-19 10:05 UTC`.
 fn standing(view: &BatchView) -> String {
     let (opened, closes) = (words::minute(view.opened_at), words::minute(view.closes_at));
     let canceled = words::minute(view.settled_at.unwrap_or(view.closes_at));
@@ -211,12 +211,12 @@ fn standing(view: &BatchView) -> String {
     }
 }
 
-/// Whether its lead was mailed, and nothing else is in it.
+/// Returns whether the leading event was emailed at once and no other event followed.
 fn is_lead_alone(view: &BatchView) -> bool {
     matches!(view.lead, Some(LeadView::Mailed)) && view.gathered.count == 0
 }
 
-/// What became of its mail, or why there is none.
+/// Returns the outcome of the batch's email, or why it has none.
 fn mail(view: &BatchView) -> String {
     match &view.delivery {
         Some(mail) => told(mail),
@@ -289,7 +289,7 @@ impl Which {
             screen.note(why)?;
         }
         Ok(match Exit::of(good, bad) {
-            // Nothing was changed: these ids will not do.
+            // Nothing was changed, so this is a wrong request.
             Exit::Failed => Exit::Usage,
             exit => exit,
         })
@@ -316,7 +316,7 @@ impl TakeOut {
     }
 }
 
-/// Says so where batches count more than they can lose.
+/// Prints a note if batches count matching events that they no longer keep. These stay counted.
 pub(super) fn note_not_kept(screen: &mut Screen, out: TakenOut) -> anyhow::Result<()> {
     if out.not_kept > 0 {
         let not_kept = words::number(out.not_kept);
@@ -327,7 +327,7 @@ pub(super) fn note_not_kept(screen: &mut Screen, out: TakenOut) -> anyhow::Resul
     Ok(())
 }
 
-/// Batches, and what became of them.
+/// Returns the table of batches with the outcomes of their emails.
 pub(super) fn table(views: &[BatchView]) -> Table {
     let mut table = Table::new([
         Column::new("closes (UTC)").ink(Ink::Faint),

@@ -1,4 +1,4 @@
-//! `tidings config`: what is configured, or what can be.
+//! `tidings config`: prints the effective configuration, or all options with their defaults.
 
 use clap::Args as Arguments;
 
@@ -7,13 +7,13 @@ use super::global::Global;
 use super::screen::Screen;
 use crate::config::DEFAULTS;
 
-/// Show the configuration that counts, with secrets hidden
+/// Show the effective configuration, secrets redacted
 ///
-/// Later wins: the defaults, then tidings.toml, then the environment (TIDINGS_DIGEST_HOUR sets
-/// digest.hour), then flags.
+/// Later sources override earlier ones: the defaults, tidings.toml, the environment
+/// (TIDINGS_DIGEST_HOUR sets digest.hour), flags.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
-    /// Show every option with its default and what it means, fit to begin a tidings.toml with
+    /// Show every option with its default and description, as a start for a tidings.toml
     #[arg(long)]
     defaults: bool,
 }

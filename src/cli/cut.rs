@@ -1,14 +1,14 @@
-//! What a list does not show.
-//!
-//! The rule: a list that ends at its limit says so, and how to see the rest.
+//! The note below a list that its limit cut off: how many rows are missing, and how to see them.
 
 use super::words;
 
-/// The most that a list shows.
+/// The maximum of `--limit`.
 pub(super) const MOST: usize = 1_000;
 
-/// What follows a list of at most so many, where up to one more than [`MOST`] were found;
-/// `narrow` says which options leave some out.
+/// Returns the note for a list of `limit` rows, or `None` if it is complete.
+///
+/// `found` counts up to one row more than [`MOST`]; beyond that, the number of missing rows is a
+/// minimum. `narrow` names the options that filter the list.
 pub(super) fn rest(found: usize, limit: usize, narrow: &str) -> Option<String> {
     let rest = found.checked_sub(limit).filter(|rest| *rest > 0)?;
     let (more, are) = (

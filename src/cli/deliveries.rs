@@ -1,5 +1,4 @@
-//! `tidings deliveries`: the ledger of mails, and the last word on those of which nobody knows
-//! whether they were taken.
+//! `tidings deliveries`: lists emails, retries failed ones, and settles unknown outcomes.
 
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand, ValueEnum};
@@ -20,28 +19,28 @@ mod show;
 
 use show::Show;
 
-/// List mails and what became of them, newest first
+/// List emails and their outcomes, newest first
 #[derive(Debug, Arguments)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
     #[command(subcommand)]
     what: Option<What>,
-    /// Only those in this state: pending, sending, sent, failed, canceled or unknown
+    /// Only emails in this state: pending, sending, sent, failed, canceled or unknown
     #[arg(long, value_name = "STATE")]
     state: Option<DeliveryState>,
-    /// Only those of this person
+    /// Only emails to this user
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
-    /// Only those created at this time or later
+    /// Only emails created at this time or later
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     since: Option<DateTime<Utc>>,
-    /// Only those created before this time
+    /// Only emails created before this time
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     until: Option<DateTime<Utc>>,
-    /// Only those that the provider reported as bounced
+    /// Only emails that the provider reported as bounced
     #[arg(long)]
     bounced: bool,
-    /// At most so many
+    /// Maximum number of emails
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
     /// Answer in JSON
@@ -51,36 +50,37 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Show one mail: what became of it, what it says, what the provider reported
+    /// Show an email: its history, content and provider report
     ///
-    /// Objects are shown as they are now, and links to stop mails lead nowhere.
+    /// Objects are shown as they are now, and unsubscribe links do not work.
     Show(Show),
-    /// Say what became of unknown mails: one, those of a call, those of a time, or all
+    /// Settle unknown outcomes: of one email, one call, a period, or all
     ///
-    /// `sent`: they were mailed. `failed`: they were not, and their events go into a mail after
-    /// all.
+    /// `sent`: the emails were sent. `failed`: they were not, and the next run or a worker sends
+    /// them.
     #[command(allow_missing_positional = true)]
     Settle(Settle),
-    /// Try failed mails again: these, or all of them
+    /// Retry failed emails: these, or all of them
     ///
-    /// A failed digest is tried again by itself after an hour and more within its period, and its
-    /// events are in the next digest in any case. What a later mail told is not mailed again.
+    /// Within its period, a failed digest is retried automatically, first after an hour. The next
+    /// digest includes its events in any case. Events that a later email included are not emailed
+    /// again.
     Retry(Retry),
 }
 
 #[derive(Debug, Arguments)]
 struct Retry {
-    /// The deliveries, such as digest:mara:weekly:2014-W17
+    /// Deliveries to retry, such as digest:mara:weekly:2014-W17
     #[arg(
         required_unless_present = "all",
         conflicts_with = "all",
         value_name = "ID"
     )]
     ids: Vec<String>,
-    /// All that failed
+    /// Retry all failed emails
     #[arg(long)]
     all: bool,
-    /// With --all: only those of this person
+    /// With --all: only emails to this user
     #[arg(long, value_name = "USER", requires = "all")]
     user: Option<UserId>,
     /// Answer in JSON
@@ -120,25 +120,25 @@ impl Retry {
 
 #[derive(Debug, Arguments)]
 struct Settle {
-    /// One delivery, such as digest:mara:weekly:2014-W17
+    /// Delivery to settle, such as digest:mara:weekly:2014-W17
     #[arg(required_unless_present_any = ["call", "all", "since", "until"], conflicts_with_all = ["call", "all", "since", "until"])]
     id: Option<String>,
-    /// What became of them
+    /// The outcome
     #[arg(required = true)]
     end: End,
-    /// All unknown mails of this call, as `deliveries --json` names it
+    /// Settle all unknown emails of this call, as `deliveries --json` names it
     #[arg(long, value_name = "REF")]
     call: Option<String>,
-    /// All unknown mails
+    /// Settle all unknown emails
     #[arg(long)]
     all: bool,
-    /// Only those handed over at this time or later
+    /// Only emails handed over at this time or later
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     since: Option<DateTime<Utc>>,
-    /// Only those handed over before this time
+    /// Only emails handed over before this time
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     until: Option<DateTime<Utc>>,
-    /// Say how many there are, and change nothing
+    /// Show how many there are, and change nothing
     #[arg(long, conflicts_with = "id")]
     dry_run: bool,
 }
@@ -257,12 +257,12 @@ impl Args {
     }
 }
 
-/// Emails, and what became of them.
+/// Returns the table of emails and their outcomes.
 pub(super) fn table(rows: &[DeliveryRow]) -> Table {
     table_of(rows.iter().map(|row| (row, None)))
 }
 
-/// The same with their subjects.
+/// Like [`table`], with subjects.
 fn listing(rows: &[Listed]) -> Table {
     table_of(
         rows.iter()

@@ -1,4 +1,4 @@
-//! `tidings doctor`: what keeps mails from leaving or arriving, and what to do.
+//! `tidings doctor`: finds problems that keep emails from being sent or delivered.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::wire::doctor::{Diagnosis, Finding, Verdict};
 
 /// Check configuration, database, provider, DNS, public pages and templates
 ///
-/// Nothing is sent and nobody is unsubscribed. Each line says ok, warning, error or unchecked, what
-/// was found, and what to do about it. What cannot be reached from here is unchecked. Nothing is
-/// logged unless --log says so.
+/// No email is sent and no user is unsubscribed. Each line shows ok, warning, error or unchecked,
+/// then the finding and what to do about it. Checks that are not possible from this machine are
+/// unchecked. Nothing is logged unless you use --log.
 #[derive(Debug, Arguments)]
 #[command(
     after_help = "Exit codes: 0 no errors, 1 at least one error, 2 wrong usage, or neither configuration nor database here."
 )]
 pub(super) struct Args {
-    /// Leave the provider, the DNS and the public pages alone
+    /// Skip the checks of the provider, DNS and the public pages
     #[arg(long)]
     offline: bool,
-    /// How long each thing may take to answer, 1s to 60s; a bare number is seconds
+    /// How long to wait for each answer, 1s to 60s; a bare number is seconds
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     timeout: Duration,
-    /// The DNS server to ask, instead of this machine's, such as 9.9.9.9 or 127.0.0.1:5353
+    /// DNS server to use instead of this machine's, such as 9.9.9.9 or 127.0.0.1:5353
     #[arg(long, value_name = "ADDRESS", value_parser = nameserver)]
     nameserver: Option<SocketAddr>,
     /// Answer in JSON
@@ -45,7 +45,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Where DNS servers listen.
+/// The port of DNS servers.
 const DNS: u16 = 53;
 
 fn timeout(text: &str) -> Result<Duration, String> {
@@ -91,7 +91,7 @@ impl Args {
             show(&findings, screen)?;
         }
         Ok(match verdict {
-            // There is nothing here to be looked over.
+            // There is neither a configuration nor a database here.
             _ if lost => Exit::Usage,
             Verdict::Error => Exit::Failed,
             Verdict::Ok | Verdict::Unchecked | Verdict::Warning => Exit::Done,
@@ -99,7 +99,7 @@ impl Args {
     }
 }
 
-/// What is wrong with the configuration itself.
+/// Returns the problems of the configuration as findings.
 fn unreadable(problems: &Problems) -> Vec<Finding> {
     let problem = |problem: &crate::config::Problem| {
         Finding::error(
@@ -112,7 +112,7 @@ fn unreadable(problems: &Problems) -> Vec<Finding> {
     problems.0.iter().map(problem).chain([rest]).collect()
 }
 
-/// The order in which verdicts are counted.
+/// The severities in the order of the summary.
 const VERDICTS: [Verdict; 4] = [
     Verdict::Ok,
     Verdict::Warning,
@@ -129,9 +129,9 @@ fn word(verdict: Verdict) -> (&'static str, Ink) {
     }
 }
 
-/// Between columns.
+/// The gap between columns.
 const GAP: &str = "  ";
-/// Where less is left of a line, lines go on beyond the terminal's edge.
+/// The least width for wrapped text. If less is left, lines are not wrapped.
 const NARROWEST: usize = 30;
 
 fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
@@ -169,7 +169,7 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     screen.line(words::list(VERDICTS.map(count)))
 }
 
-/// What was looked at: `provider`, or `acme: provider` of a brand.
+/// Returns the name of the check, such as `provider`, or `acme: provider` for a brand.
 fn check(finding: &Finding) -> String {
     match &finding.brand {
         Some(brand) => format!("{brand}: {}", finding.check),
@@ -177,7 +177,7 @@ fn check(finding: &Finding) -> String {
     }
 }
 
-/// What was found and what to do, on one line. Control characters cannot be let onto a terminal.
+/// Joins the finding and the advice on one line, without control characters.
 fn told(finding: &Finding) -> String {
     let mut text = finding.found.clone();
     if let Some(advice) = &finding.advice {

@@ -1,8 +1,8 @@
-//! How a command ends: its exit code, and how a failure is told.
+//! Exit codes, and how failures are printed.
 //!
-//! The rule: 0 is only for what was done. What was wrong with the request itself, before anything
-//! was changed, is 2; what went wrong on the way is 1; what went wrong for some is 3. A failure is
-//! one line of causes, and then what to do, where that is known.
+//! 0: everything was done. 1: an error ended the command, or every part failed. 2: the request was
+//! wrong, and nothing was changed. 3: some parts failed or need attention. A failure is printed
+//! with its causes on one line, followed by a suggestion if there is one.
 
 use std::process::ExitCode;
 
@@ -12,21 +12,21 @@ use crate::config::Problems;
 use crate::domain::Invalid;
 use crate::{engine, render, store};
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// All of it was done, or there was nothing to do.
+    /// Everything was done, or there was nothing to do.
     Done,
-    /// None of it was done.
+    /// An error ended the command, or every part failed.
     Failed,
-    /// Wrong usage, configuration or values: nothing was changed.
+    /// Wrong usage, configuration or values. Nothing was changed.
     Usage,
-    /// Some of it was done, and some failed.
+    /// Some parts were done, and others failed or need attention.
     Partly,
 }
 
 impl Exit {
-    /// How it ended where so many things went well and so many did not.
+    /// Returns the result for these numbers of successful and failed parts.
     pub(super) fn of(good: u64, bad: u64) -> Self {
         match (good, bad) {
             (_, 0) => Self::Done,
@@ -47,7 +47,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The request itself makes no sense; clap could not see it.
+/// A wrong request that clap cannot detect.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub(super) struct Usage {
@@ -63,14 +63,14 @@ impl Usage {
         }
     }
 
-    /// With what to do instead.
+    /// Adds a suggestion.
     pub(super) fn instead(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
     }
 }
 
-/// Which exit code a failure is.
+/// Returns [`Exit::Usage`] for a wrong request, and [`Exit::Failed`] for any other failure.
 pub fn of_failure(failure: &anyhow::Error) -> Exit {
     let asked_wrong = failure.chain().any(|cause| {
         cause.is::<Usage>()
@@ -90,14 +90,14 @@ pub fn of_failure(failure: &anyhow::Error) -> Exit {
     }
 }
 
-/// Events were to be accepted of which not all have a key: whether they were is not known, and
-/// handed in again they are other events.
+/// The store failed while it accepted events that lack idempotency keys. They may have been
+/// accepted, and a repeat would accept them again as new events.
 #[derive(Debug, thiserror::Error)]
 #[error("accepting events")]
 pub(super) struct WithoutKeys;
 
 impl WithoutKeys {
-    /// Notes it on what may have left something accepted; what was wrong with a request has not.
+    /// Adds this context to store errors. After any other error, no event was accepted.
     pub(super) fn note(error: engine::Error) -> anyhow::Error {
         match error {
             engine::Error::Store(_) => anyhow::Error::from(error).context(Self),
@@ -106,8 +106,7 @@ impl WithoutKeys {
     }
 }
 
-/// A failure as it is printed: what was being done, each cause, and what to do next where that is
-/// known.
+/// Formats a failure: its causes, and a suggestion on the next line if there is one.
 pub fn explain_failure(failure: &anyhow::Error) -> String {
     let mut told = format!("error: {}\n", causes(failure));
     if let Some(next) = advice(failure) {
@@ -116,17 +115,18 @@ pub fn explain_failure(failure: &anyhow::Error) -> String {
     told
 }
 
-/// What was being done, and each cause, on one line.
+/// Joins the failure and its causes with colons.
 pub(super) fn causes(failure: &anyhow::Error) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in failure.chain() {
         let told = cause.to_string();
-        // Problems are a list, of which each line is ours; what else people wrote begins no line.
+        // `Problems` is a list with line breaks of its own. Other errors may quote user input,
+        // which must not start a new line.
         let cause = match cause.is::<Problems>() {
             true => harmless::lines(&told).into_owned(),
             false => harmless::line(&told).into_owned(),
         };
-        // Some errors repeat what their cause says.
+        // Some errors already contain the text of their cause.
         if causes.last().is_none_or(|before| !before.contains(&cause)) {
             causes.push(cause);
         }
@@ -134,7 +134,7 @@ pub(super) fn causes(failure: &anyhow::Error) -> String {
     causes.join(": ")
 }
 
-/// What the store says where none of its servers can be asked.
+/// The text in the MongoDB store's errors if no server accepts writes.
 const AWAY: &str = "no MongoDB server can be written to";
 
 fn advice(failure: &anyhow::Error) -> Option<String> {

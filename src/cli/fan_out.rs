@@ -1,9 +1,8 @@
-//! Whether a command that accepts events also fans them out.
+//! Decides whether a command that accepts events also fans them out, and reports the result.
 //!
-//! The rule: on one machine (SQLite) it does, so that a newcomer sees at once what an event came
-//! to. On MongoDB there are workers for that, and accepting stays as cheap for a million followers
-//! as for one. What was done before, and what can be done beside it, is told whatever became of
-//! fanning out ([`FanOutEnd`]).
+//! On SQLite it does, so that a newcomer sees the effect at once. On MongoDB workers do it, so that
+//! accepting an event costs the same for any number of followers. A failed fan-out does not hide
+//! the rest of the result ([`FanOutEnd`]).
 
 use clap::Args;
 
@@ -18,10 +17,10 @@ use crate::wire::round::FannedOut;
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct FanOut {
-    /// Fan out all that is pending before ending; on SQLite this is what happens anyway
+    /// Fan out all pending events before exiting (the default on SQLite)
     #[arg(long, conflicts_with = "no_wait")]
     wait: bool,
-    /// Only accept, and leave the rest to a worker; on MongoDB this is what happens anyway
+    /// Only accept the events; a worker fans them out (the default on MongoDB)
     #[arg(long)]
     no_wait: bool,
 }
@@ -36,17 +35,18 @@ impl FanOut {
     }
 }
 
-/// What fanning out came to. Its failure ends no command: that is told beside the rest, and is 3.
+/// The result of fanning out. A failure does not end the command. It is reported with the rest, and
+/// the exit code is 3.
 #[derive(Debug, Default)]
 pub(super) struct FanOutEnd {
     pub done: FannedOut,
     failure: Option<anyhow::Error>,
-    /// Accepted events that another process holds or is fanning out.
+    /// Accepted events that another process has leased or is fanning out.
     left: u64,
 }
 
 impl FanOutEnd {
-    /// Fans out all that is pending.
+    /// Fans out all pending events.
     pub(super) async fn all(app: &App, progress: &dyn Watcher) -> Self {
         let fanouts = app.fanouts();
         let (done, failure) = match fanouts.drain(progress).await {
@@ -55,7 +55,7 @@ impl FanOutEnd {
         };
         let mut fanned_out = Self::of(done, failure);
         if failing(&fanned_out) {
-            // Whoever comes next goes on at once, and is told of the same records.
+            // Other processes can then continue at once. They report the same bad records.
             let released = fanouts
                 .context
                 .store
@@ -73,7 +73,7 @@ impl FanOutEnd {
         fanned_out
     }
 
-    /// The same with what a worker did, and why it could not.
+    /// Creates the result of a worker's round, with its failure if it had one.
     pub(super) fn of(done: FannedOut, failure: Option<anyhow::Error>) -> Self {
         Self {
             done,
@@ -82,7 +82,7 @@ impl FanOutEnd {
         }
     }
 
-    /// Why nothing, or not all, was fanned out.
+    /// Describes the failure, if some or all events were not fanned out because of one.
     pub(super) fn failure(&self) -> Option<String> {
         let failure = self.failure.as_ref()?;
         Some(format!(
@@ -91,7 +91,7 @@ impl FanOutEnd {
         ))
     }
 
-    /// How a command ends that ended so but for this.
+    /// Returns the exit code of a command that otherwise ends with `exit`.
     pub(super) fn exit(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Done if self.failure.is_some() || !self.done.is_whole() => Exit::Partly,
@@ -99,13 +99,13 @@ impl FanOutEnd {
         }
     }
 
-    /// Names what was passed over, and says what failed.
+    /// Prints the skipped records and the failure.
     pub(super) fn tell(&self, screen: &mut Screen) -> std::io::Result<()> {
         bad_stacks(&self.done.bad_stacks, screen)?;
         self.tell_of_fanouts(screen)
     }
 
-    /// The same without the documents of people.
+    /// Like [`Self::tell`], without the users' documents.
     pub(super) fn tell_of_fanouts(&self, screen: &mut Screen) -> std::io::Result<()> {
         passed_over(&self.done.bad_fanouts, "fan-outs", screen)?;
         if self.left > 0 {

@@ -1,4 +1,4 @@
-//! `tidings feed`: what a person sees, newest first.
+//! `tidings feed`: shows a user's feed, newest first.
 
 use clap::Args as Arguments;
 
@@ -14,30 +14,29 @@ use crate::domain::{Category, EventType, Position, UserId};
 use crate::engine::feed::Request;
 use crate::wire::feed::Page;
 
-/// Show a person's feed, newest first
+/// Show a user's feed, newest first
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
     user: UserId,
-    /// How many items, 1 to 200
+    /// Maximum number of items, 1 to 200
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
-    /// Only what came since an earlier answer gave this cursor
+    /// Only items added since an earlier response returned this cursor
     #[arg(long, value_name = "CURSOR")]
     after: Option<Cursor>,
-    /// Only what is older than this item, such as 20140422.17: the next page
+    /// Only items older than this one, such as 20140422.17, for the next page
     #[arg(long, value_name = "ITEM")]
     before: Option<Position>,
     /// Only events of this type
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<EventType>,
-    /// Only events of types of this category
+    /// Only events of types in this category
     #[arg(long, value_name = "NAME")]
     category: Option<Category>,
-    /// Only items of this state: unseen, unread, read, archived, or all; those that are not
-    /// archived if left out
+    /// Only items in this state: unseen, unread, read, archived or all [default: all but archived]
     #[arg(long, value_name = "STATE")]
     state: Option<StateFilter>,
-    /// How many days to look back over, today included; the whole window if left out
+    /// Number of days to look back, including today [default: the whole window]
     #[arg(long, value_name = "N")]
     days: Option<u32>,
     /// Answer in JSON

@@ -1,4 +1,4 @@
-//! `tidings flush`: marks what a person has pending as dealt with, without mailing it.
+//! `tidings flush`: discards a user's pending events without emailing them.
 
 use clap::Args as Arguments;
 
@@ -9,9 +9,9 @@ use crate::app::App;
 use crate::domain::UserId;
 use crate::wire::Flushed;
 
-/// Mark what a person has pending as dealt with: no digest tells of it
+/// Discard a user's pending events, so that no digest includes them
 ///
-/// What arrives afterward is mailed as usual, and the feed keeps showing everything.
+/// Later events are emailed as usual, and the feed still shows all events.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
     user: UserId,

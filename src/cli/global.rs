@@ -1,4 +1,4 @@
-//! The flags every command takes, and the configuration they lead to.
+//! The flags of every command, and loading the configuration with them.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::email::Provider;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "For every command")]
 pub(super) struct Global {
-    /// The configuration file; tidings.toml in this folder if there is one
+    /// Configuration file [default: tidings.toml in this folder, if there is one]
     #[arg(
         long,
         global = true,
@@ -20,10 +20,10 @@ pub(super) struct Global {
         hide_env_values = true
     )]
     config: Option<PathBuf>,
-    /// Where everything is kept: sqlite:PATH, or mongodb://HOST/DATABASE
+    /// Store to use: sqlite:PATH, or mongodb://HOST/DATABASE
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
-    /// How much is logged, to standard error; warn, and info for serve and worker
+    /// Log level on standard error [default: info for serve and worker, otherwise warn]
     #[arg(
         long,
         global = true,
@@ -34,7 +34,7 @@ pub(super) struct Global {
     log: Option<Level>,
 }
 
-/// How much is logged.
+/// A log level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Level {
     Off,
@@ -45,23 +45,23 @@ pub(super) enum Level {
     Trace,
 }
 
-/// The file that is read where none is named.
+/// The default configuration file.
 const FILE: &str = "tidings.toml";
 
 impl Global {
-    /// How much is logged; as usual for the command, if nobody said.
+    /// Returns the log level of `--log` or `TIDINGS_LOG`, or the command's default.
     pub(super) fn level(&self, usual: Level) -> Level {
         self.log.unwrap_or(usual)
     }
 
-    /// The file that is read, if any is.
+    /// Returns the file of `--config` or `TIDINGS_CONFIG`, or the default file if it exists.
     pub(super) fn file(&self) -> Option<PathBuf> {
         self.config
             .clone()
             .or_else(|| Path::new(FILE).exists().then(|| FILE.into()))
     }
 
-    /// For commands that have a store of their own.
+    /// Returns an error if there is a `--store`, for commands that cannot use it.
     pub(super) fn refuse_store(&self, why: &str) -> Result<(), Usage> {
         match self.store {
             Some(_) => Err(Usage::new(why).instead("leaving out --store")),
@@ -69,7 +69,8 @@ impl Global {
         }
     }
 
-    /// The configuration from all its sources; `options` are what a command's own flags set.
+    /// Loads the configuration from all its sources. `options` are those that the command's own
+    /// flags set.
     pub(super) fn load(&self, options: Vec<(String, String)>) -> Result<Config, Problems> {
         let mut flags = options;
         flags.extend(self.store.clone().map(|store| ("store".to_owned(), store)));

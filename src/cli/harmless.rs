@@ -1,17 +1,17 @@
-//! What people wrote, as it can be let onto a terminal: nothing in it moves the cursor, turns the
-//! direction of a line, or begins another one.
+//! Makes text safe to print: it cannot move the cursor, turn the direction of a line, or start a
+//! new one.
 //!
-//! The rule: everything that is printed or logged passes through here, in [`super::screen`],
-//! [`super::exit`] and [`super::log`], and nowhere else, so that no verb has to think of it. What
-//! is taken out leaves a sign of its width. What looks like our own colors is told from them by how
-//! [`super::screen`] marks them.
+//! All output and all log messages pass through here, in [`super::screen`], [`super::exit`] and
+//! [`super::log`], so no command has to do it. A visible sign replaces each unsafe character. The
+//! program's own colors are safe because [`super::screen`] adds them last.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Whether a terminal would obey it, or show what follows it in another order.
+/// Returns whether a terminal would interpret the character, or display the text after it in
+/// another order.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -19,7 +19,7 @@ fn is_obeyed(c: char) -> bool {
             | '\u{fff9}'..='\u{fffb}')
 }
 
-/// What is shown in its place.
+/// Returns the visible sign for an unsafe character.
 fn sign(c: char) -> char {
     match c {
         '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(UNKNOWN),
@@ -30,12 +30,12 @@ fn sign(c: char) -> char {
 
 const UNKNOWN: char = '\u{fffd}';
 
-/// One line, whatever it was.
+/// Makes text safe to print as a single line.
 pub(super) fn line(text: &str) -> Cow<'_, str> {
     signed(text, is_obeyed)
 }
 
-/// Several lines of ours, of which each can hold what people wrote: line ends stay.
+/// Makes text safe to print, and keeps its line breaks.
 pub(super) fn lines(text: &str) -> Cow<'_, str> {
     signed(text, |c| is_obeyed(c) && c != '\n')
 }
@@ -53,8 +53,8 @@ fn signed(text: &str, hides: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown.collect())
 }
 
-/// Where direction isolates begin and end that have their counterpart. They have no width and
-/// change nothing outside of themselves (Unicode Standard Annex 9), so they are left out.
+/// Returns the positions of paired direction isolates. They have no width and do not affect the
+/// text around them (Unicode Standard Annex 9), so they are omitted.
 fn balanced_isolates(text: &str) -> HashSet<usize> {
     let (mut open, mut pairs) = (Vec::new(), HashSet::new());
     for (at, c) in text.char_indices() {
@@ -67,8 +67,7 @@ fn balanced_isolates(text: &str) -> HashSet<usize> {
     pairs
 }
 
-/// JSON on one line: what a terminal would obey is written by its number, which programs read as
-/// the same.
+/// Escapes the unsafe characters of compact JSON. Parsers read the same value.
 pub(super) fn json(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
@@ -76,8 +75,8 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_obeyed(c) {
-            // All of them are in the first plane, and in JSON they stand in texts only. Writing to
-            // a text does not fail.
+            // All these characters are in the Basic Multilingual Plane, and compact JSON has them
+            // only in strings. Writing to a `String` does not fail.
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
@@ -86,15 +85,15 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Writes log messages. In color the log's own escape sequences stay; it makes those harmless that
-/// are in what it tells.
+/// A writer for log messages. With color, escape sequences pass: they are those of the log, which
+/// escapes any in its messages.
 pub(super) struct Log<W> {
     pub out: W,
     pub color: bool,
 }
 
 impl<W: Write> Write for Log<W> {
-    /// Messages come whole.
+    /// Each call writes one whole message.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         let own = |c: char| c == '\n' || (self.color && c == '\u{1b}');

@@ -1,4 +1,4 @@
-//! `tidings import`: brings in what an application has already, from NDJSON.
+//! `tidings import`: imports an application's existing data from NDJSON.
 
 use std::path::PathBuf;
 
@@ -14,22 +14,22 @@ use crate::engine::directory::import::{Kind, Mapping, SHOWN};
 use crate::wire::import::{Imported, Report, WithoutModel};
 use crate::wire::round::FannedOut;
 
-/// Bring in users, follows, objects or events from NDJSON
+/// Import users, follows, objects or events from NDJSON
 ///
-/// One JSON object a line; gzip and Zstandard are recognized. A bad line is told with its number,
-/// field and reason, and left out. Bringing the same file in again changes nothing.
+/// One JSON object per line; gzip and Zstandard are recognized. Bad lines are reported with their
+/// number, field and reason, and skipped. Importing the same file again changes nothing.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// What the lines are
+    /// Kind of data in the lines
     #[arg(value_enum, value_name = "WHAT")]
     what: What,
-    /// The file; - is standard input
+    /// File to import; - is standard input
     file: PathBuf,
-    /// Objects: put this model before their ids, and fields that tidings does not know into `data`
+    /// Objects: put this model before their ids, and store unknown fields in `data`
     #[arg(long)]
     model: Option<ModelName>,
-    /// Objects: which of their fields is ours, such as by=artist
+    /// Objects: map fields of the file to fields of tidings, such as by=artist
     #[arg(long, value_name = "OURS=THEIRS", value_parser = pair, num_args = 1..)]
     map: Vec<(String, String)>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ enum What {
 }
 
 impl What {
-    /// What one line holds, and what many do.
+    /// Returns the singular and the plural of the imported things.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Users => ("user", "users"),
@@ -79,7 +79,8 @@ impl What {
     }
 }
 
-/// Where types name their objects with a model, what those without one are missing.
+/// Returns a warning about object ids without a model. Returns `None` if no event type of the
+/// configuration has a model.
 fn names_none(of: &WithoutModel, policies: &Policies) -> Option<String> {
     let with_model = |kind| Some((kind, policies.of(kind).model.as_ref()?));
     let (kind, model) = policies.kinds().find_map(with_model)?;

@@ -1,18 +1,18 @@
-//! What a part of a line is to its reader; the screen gives each a color where there are any.
+//! The roles of colored text. The screen draws each role in its color, if it uses colors.
 
-/// How a piece of text looks.
+/// The role of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
-    /// What a reader looks for first.
+    /// The most important part of a line.
     Strong,
-    /// What can be passed over.
+    /// Secondary information.
     Faint,
-    /// As it should be.
+    /// A state that needs no attention.
     Good,
     Warning,
-    /// What has to be fixed.
+    /// An error that must be fixed.
     Bad,
-    /// What can be typed or opened.
+    /// A command to type or a URL to open.
     Accent,
 }
 
@@ -26,7 +26,7 @@ impl Ink {
         Self::Accent,
     ];
 
-    /// What it is marked by in a text.
+    /// Returns the letter that marks the role in text until the screen writes it.
     pub(super) fn letter(self) -> char {
         match self {
             Self::Strong => 's',

@@ -1,6 +1,6 @@
-//! `tidings keys`: the server keys that applications bring, created and revoked.
+//! `tidings keys`: lists, creates and revokes the server keys of applications.
 //!
-//! The rule (P8): a key is printed once, when it is created, and never again.
+//! A key is printed once, when it is created. The store has only its hash (P8).
 
 use clap::{Args as Arguments, Subcommand};
 
@@ -15,9 +15,9 @@ use crate::wire::key::NewKeyView;
 
 /// List, create and revoke server keys
 ///
-/// Applications bring a server key with every request to the HTTP API. The one in the configuration
-/// (server.key) may do everything; keys that are created here may do what their scope says, and
-/// each can be revoked on its own. A running server knows of a change within ten seconds.
+/// Applications send a server key with every request to the HTTP API. The configured key
+/// (server.key) may do everything. Keys created here may do what their scope allows, and each can
+/// be revoked separately. Running servers apply changes within ten seconds.
 #[derive(Debug, Arguments)]
 #[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
 pub(super) struct Args {
@@ -35,27 +35,27 @@ const AFTER_HELP: &str = "Examples:
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List them, by name; the keys themselves are not kept
+    /// List keys by name; the keys themselves are not stored
     List(List),
-    /// Create a key, and print it this once
+    /// Create a key and print it once
     Create(Create),
-    /// Revoke a key: it opens nothing any more
+    /// Revoke a key
     Revoke(Revoke),
 }
 
 #[derive(Debug, Arguments)]
 struct List {
-    /// Answer in JSON, one line a key
+    /// Answer in JSON, one line per key
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Arguments)]
 struct Create {
-    /// What to call it, such as the application that will bring it
+    /// Name of the key, such as the application that uses it
     name: KeyName,
-    /// What it may do: read (everything), write (also events, users, follows, objects and
-    /// batches) or admin (also suppressions)
+    /// Permissions: read (everything), write (also events, users, follows, objects and batches) or
+    /// admin (also suppressions)
     #[arg(long)]
     scope: Scope,
     /// Answer in JSON

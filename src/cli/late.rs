@@ -1,10 +1,10 @@
-//! The lines of a run of digests about days that have left the window.
+//! The lines of a digest run about days before the window.
 
 use super::words;
 use crate::domain::Owed;
 use crate::wire::digest::Report;
 
-/// The backlog of days that have left the window, and what expired of it.
+/// Returns lines for the backlog of these days, and for the events that expired.
 pub(super) fn late(report: &Report) -> Vec<String> {
     let told = |owed: Owed| {
         let people = words::count(owed.people, "person", "people");

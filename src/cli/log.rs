@@ -1,7 +1,7 @@
-//! Where the log goes: standard error, a line a message, for people or as JSON.
+//! Logging to standard error, one line per message, as text or JSON.
 //!
-//! The rule: other crates' messages are only heard from `warn` up. They do not know what must not
-//! be logged.
+//! Messages of other crates are logged only from `warn` up, because those crates do not know which
+//! data is private.
 
 use tracing::subscriber::set_global_default;
 use tracing_subscriber::EnvFilter;
@@ -13,7 +13,7 @@ use super::harmless;
 use crate::clock::{Clock, SystemClock};
 use crate::config::LogFormat;
 
-/// The moment of a message, to the second, in UTC.
+/// The time of a message in UTC, in whole seconds.
 struct Moment;
 
 impl FormatTime for Moment {
@@ -22,7 +22,7 @@ impl FormatTime for Moment {
     }
 }
 
-/// Begins to log; the first call of a process counts.
+/// Starts logging. Only the first call of a process has an effect.
 pub(super) fn start(level: Level, format: LogFormat) {
     let (ours, others) = match level {
         Level::Off => ("off", "off"),
@@ -32,7 +32,7 @@ pub(super) fn start(level: Level, format: LogFormat) {
         Level::Debug => ("debug", "warn"),
         Level::Trace => ("trace", "warn"),
     };
-    // What cannot be a request is an error of whoever sent it, and no error of ours.
+    // actix reports malformed requests as errors. They are errors of the client, not of the server.
     let requests = match level {
         Level::Debug | Level::Trace => "error",
         _ => "off",
@@ -48,7 +48,7 @@ pub(super) fn start(level: Level, format: LogFormat) {
         .with_ansi(color)
         .with_timer(Moment)
         .with_target(false);
-    // A test that runs commands in one process starts it twice; the first stays.
+    // A test that runs several commands in one process gets here twice. The first logger stays.
     let _ = match format {
         LogFormat::Text => set_global_default(lines.finish()),
         LogFormat::Json => {

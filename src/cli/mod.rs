@@ -1,9 +1,8 @@
-//! The command line: one file a verb, and here what they share.
+//! The command line. Each command has its own file; this one selects and runs it.
 //!
-//! Each command parses its arguments into valid values, calls one use case and prints the result.
-//! It makes no decisions. Results go to standard output, notices for people go to standard error,
-//! and the exit code is never 0 on failure ([`exit`]).
-//! Start with [`notify`]; [`demo`] tells the whole story.
+//! A command parses its arguments, calls one use case, and prints the result. It makes no
+//! decisions. Results go to standard output and notices to standard error. The exit code is never 0
+//! on failure ([`exit`]). Start with [`notify`]; [`demo`] runs the main commands in turn.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -66,14 +65,14 @@ use global::{Global, Level};
 use screen::Screen;
 use stop::Stop;
 
-/// The version, with the schemas that it upgrades stores to.
+/// The version, and the schema versions to which it upgrades stores.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let version = env!("CARGO_PKG_VERSION");
     let (sqlite, mongo) = (crate::store::sqlite::SCHEMA, crate::store::mongo::SCHEMA);
     format!("{version} (schema {sqlite} on SQLite, {mongo} on MongoDB)")
 });
 
-/// Notification feeds and e-mail digests, one collection a day.
+/// Notification feeds and email digests.
 #[derive(Debug, Parser)]
 #[command(name = "tidings", version = VERSION.as_str(), about, after_help = AFTER_HELP, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -116,7 +115,7 @@ enum Command {
 }
 
 impl Command {
-    /// What its flags set in the configuration.
+    /// Returns the configuration options that the command's flags set.
     fn options(&self) -> Vec<(String, String)> {
         match self {
             Self::Serve(args) => args.options(),
@@ -125,7 +124,7 @@ impl Command {
         }
     }
 
-    /// What it does to the store.
+    /// Returns what the command may do to the store.
     fn access(&self) -> Access {
         match self {
             Self::Serve(_) | Self::Notify(_) | Self::Import(_) | Self::Restore(_) => Access::Bring,
@@ -138,7 +137,7 @@ impl Command {
             Self::Users(args) => args.access(),
             Self::Keys(args) => args.access(),
             Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Look,
-            // They open none here.
+            // These do not open the store here.
             Self::Demo(_)
             | Self::Move(_)
             | Self::Config(_)
@@ -150,7 +149,7 @@ impl Command {
         }
     }
 
-    /// Whether it makes mails or pages.
+    /// Returns whether the command renders emails or pages, and so needs the templates.
     fn made(&self) -> Made {
         match self {
             Self::Serve(_) | Self::Worker(_) | Self::Digest(_) => Made::Something,
@@ -179,14 +178,14 @@ impl Command {
         }
     }
 
-    /// Whether a signal lets it finish what is in hand. The others are short, or can be cut
-    /// anywhere.
+    /// Returns whether the command finishes its current work when a signal arrives. The other
+    /// commands are short, or can be interrupted anywhere.
     fn ends_gently(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Digest(_) | Self::Worker(_))
     }
 
-    /// Whether it is done as the configuration says, its log as well; others read none, or judge
-    /// it.
+    /// Returns whether logging starts only after the configuration is loaded, in its log format.
+    /// Other commands read no configuration, or report its problems themselves. They log text.
     fn is_configured(&self) -> bool {
         match self {
             Self::Demo(_)
@@ -201,8 +200,8 @@ impl Command {
         }
     }
 
-    /// How much is logged where nobody said: long-running commands tell what they do, and findings
-    /// what went wrong.
+    /// Returns the log level without `--log`. Long-running commands log what they do. `doctor` logs
+    /// nothing, because its findings report the problems.
     fn usual_level(&self) -> Level {
         match self {
             Self::Serve(_) | Self::Worker(_) => Level::Info,
@@ -212,19 +211,19 @@ impl Command {
     }
 }
 
-/// Reads the command line and does what it says.
+/// Parses the arguments, runs the command, and returns how it ended.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors, and go to standard output; what is an error repeats
-            // what was typed.
+            // Help and version go to standard output. Errors quote the arguments, which may contain
+            // control characters.
             if error.use_stderr() {
                 let told = error.render().to_string();
                 std::io::stderr().write_all(harmless::lines(&told).as_bytes())?;
             } else {
                 match error.print() {
-                    // Whoever read it wanted no more, as `head` does.
+                    // The reader closed the pipe, as `head` does.
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
                     printed => printed?,
                 }
@@ -240,13 +239,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         .enable_all()
         .build()?;
     let ended = runtime.block_on(cli.run(&mut Screen::standard()));
-    // The process ends now. MongoDB's driver panics where its tasks are taken down one after the
-    // other, so they are left standing.
+    // MongoDB's driver panics if its tasks are shut down one by one. The process ends now, so the
+    // runtime is leaked.
     std::mem::forget(runtime);
     ended
 }
 
-/// Runs a command that the story of the demo shows.
+/// Runs a command of the demo's story.
 fn run_in_demo<'a>(
     arguments: Vec<String>,
     app: &'a App,
@@ -311,7 +310,7 @@ impl Cli {
             let moved = args.run(&config, screen, stop::on_signal()?).await;
             return moved.map_err(|failure| say_where(failure, named));
         }
-        // An event for people whom nobody has brought in: the folder may be the wrong one.
+        // A new database contains no users, so this may be the wrong folder.
         let is_new = matches!(self.command, Command::Notify(_)) && is_missing(&config);
         let store = format!("{:?}", config.store);
         let app = open(config, &self.command)
@@ -331,7 +330,7 @@ impl Cli {
 }
 
 impl Command {
-    /// Runs the command with this app.
+    /// Runs the command. Panics if it is one that opens no store here.
     async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
         match self {
             Self::Serve(args) => args.run(app, screen, stop).await,
@@ -363,7 +362,7 @@ impl Command {
     }
 }
 
-/// Of a store that is not there: which configuration named it, and how to name another.
+/// Extends the error for a missing store: which configuration named it, and how to name another.
 fn say_where(failure: anyhow::Error, named: Option<PathBuf>) -> anyhow::Error {
     let Some(missing) = failure.downcast_ref::<NoStore>() else {
         return failure;

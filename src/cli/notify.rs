@@ -1,4 +1,4 @@
-//! `tidings notify`: accepts an event, and on one machine fans it out at once.
+//! `tidings notify`: accepts an event and, on SQLite, fans it out at once.
 
 use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
@@ -20,8 +20,7 @@ use crate::wire::event::{Notified, Receipt};
 
 /// Tell people that something happened
 ///
-/// Accepts an event, as an application would with POST /v1/events. With a key it can be repeated
-/// safely.
+/// Accepts an event, as POST /v1/events does. With a key, it is safe to repeat.
 #[derive(Debug, Arguments)]
 #[command(
     group = ArgGroup::new("audience").required(true).args(["to", "followers_of", "near"]),
@@ -30,49 +29,49 @@ use crate::wire::event::{Notified, Receipt};
     after_help = AFTER_HELP
 )]
 pub(super) struct Args {
-    /// What happened, such as ArtworkPublished
+    /// Event type, such as ArtworkPublished
     #[arg(value_name = "TYPE")]
     kind: EventType,
-    /// To what it happened: one or more object ids
+    /// One or more object ids
     #[arg(value_name = "OBJECT", required = true)]
     objects: Vec<ObjectId>,
-    /// Whom it concerns: these people
+    /// Recipients: these users
     #[arg(long, value_name = "USER", num_args = 1..)]
     to: Vec<UserId>,
-    /// Whom it concerns: whoever follows any of these keys, such as artist:558
+    /// Recipients: everyone who follows any of these keys, such as artist:558
     #[arg(long, value_name = "KEY", num_args = 1..)]
     followers_of: Vec<FollowKey>,
-    /// Whom it concerns: whoever lives within KM kilometers of a place, in degrees
+    /// Recipients: everyone within KM kilometers of this place, in degrees
     #[arg(long, value_name = "LNG,LAT,KM", value_parser = near, allow_hyphen_values = true)]
     near: Option<Near>,
-    /// Whom to leave out, usually whoever did it
+    /// Users to exclude from the recipients
     #[arg(long, value_name = "USER", num_args = 1..)]
     except: Vec<UserId>,
     /// Idempotency key: an event with a key that was accepted before is not accepted again
     #[arg(long)]
     key: Option<String>,
-    /// What its batches are of, instead of the type: only events with the same key share one
+    /// Batch the event by this key instead of by its type
     #[arg(long, value_name = "KEY")]
     batch_key: Option<ChosenKey>,
-    /// Of which brand its mails are, instead of each person's; its type must be `branded`
+    /// Brand of the emails, instead of each user's; the type must be `branded`
     #[arg(long, value_name = "BRAND")]
     brand: Option<BrandName>,
-    /// Who did it: a user's id; they are not told of it
+    /// Id of the user who acted; they are not notified
     #[arg(long, value_name = "USER")]
     actor: Option<UserId>,
     /// The actor's name, shown instead of the id
     #[arg(long, value_name = "NAME", requires = "actor")]
     actor_name: Option<String>,
-    /// The address of the actor's picture, https:// or http://
+    /// URL of the actor's picture, https:// or http://
     #[arg(long, value_name = "URL", requires = "actor")]
     actor_image: Option<String>,
-    /// What was said or done, in plain words, up to 500 characters: shown in feeds and mails
+    /// Plain text to show in feeds and emails, such as a comment; up to 500 characters
     #[arg(long)]
     text: Option<String>,
-    /// Whatever else your feed shows, up to 2 KiB of JSON
+    /// More data for your feed, up to 2 KiB of JSON
     #[arg(long, value_name = "JSON", value_parser = json)]
     data: Option<Json>,
-    /// When it happened, which decides the day it goes to; now if left out
+    /// Time of the event, which determines its day [default: now]
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     at: Option<DateTime<Utc>>,
     #[command(flatten)]
@@ -119,7 +118,7 @@ impl Args {
             None => WithoutKeys::note(error),
         })?;
         let receipt = accepted[0];
-        // It is accepted: whoever was told that something failed would hand it in again.
+        // The event is accepted, so this must not fail: the caller would post the event again.
         let fanned_out = match self.fan_out.wanted(app) {
             true => FanOutEnd::all(app, &screen.bar("people reached")).await,
             false => FanOutEnd::default(),

@@ -1,7 +1,7 @@
-//! A page that is written for people to open: whole, or not at all.
+//! Writes a page for users to open, completely or not at all.
 //!
-//! The rule: what makes it impossible is found before the long work it is of, and an earlier page
-//! stands until the new one does.
+//! Obstacles are found before the long work whose result the page shows. An earlier page stays
+//! until the new one replaces it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,16 +12,16 @@ use anyhow::Context;
 use super::exit::Usage;
 use crate::private;
 
-/// Where a page is to be written.
+/// The file for a page.
 #[derive(Debug)]
 pub(super) struct PageFile {
     path: PathBuf,
-    /// Beside it: what becomes the page when all of it is written.
+    /// A temporary file in the same folder. It becomes the page when it is complete.
     draft: PathBuf,
 }
 
 impl PageFile {
-    /// A place that a page can be written to, as far as can be told.
+    /// Checks that a page can be written to this path, as far as this is known in advance.
     pub(super) fn at(path: &Path) -> Result<Self, Usage> {
         let shown = path.display();
         let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
@@ -51,7 +51,7 @@ impl PageFile {
     pub(super) fn write(&self, page: &str) -> anyhow::Result<()> {
         let written = self.replace(page);
         if written.is_err() {
-            // Where there is none, there is nothing to remove.
+            // An error means that there is no draft to remove.
             let _ = fs::remove_file(&self.draft);
         }
         written.with_context(|| format!("writing the report {}", self.path.display()))
@@ -95,7 +95,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.html");
         let file = PageFile::at(&path).unwrap();
-        // It takes the page's place while the work is done.
+        // This folder takes the path during the long work.
         fs::create_dir(&path).unwrap();
 
         let failure = file.write("page").unwrap_err();

@@ -1,4 +1,4 @@
-//! What a command could not use and passed over: told one by one, the first of many.
+//! Prints the records that a command skipped: the first ones with reasons, the others as a count.
 
 use std::fmt::Display;
 
@@ -6,12 +6,12 @@ use super::screen::Screen;
 use super::words;
 use crate::wire::trouble::{Bad, BadStacks};
 
-/// Documents that something could not be done with: whose, and why.
+/// Prints the skipped documents, with their users and the reasons.
 pub(super) fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> std::io::Result<()> {
     passed_over(bad, "documents", screen)
 }
 
-/// What could not be used, and why; of many the first are named.
+/// Prints the first 20 skipped records with the reasons, and how many more there are.
 pub(super) fn passed_over<T: Display + PartialEq>(
     bad: &Bad<T>,
     what: &str,

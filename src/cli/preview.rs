@@ -1,4 +1,4 @@
-//! `tidings preview`: mails and pages as the templates make them, before anybody gets them.
+//! `tidings preview`: emails and pages as the templates render them. Sends nothing.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -24,30 +24,30 @@ use crate::private;
 use crate::render::Catalogs;
 use crate::wire::explanation::LocaleView;
 
-/// Show mails and pages before anybody gets them
+/// Preview emails and pages
 ///
-/// Serves a page on this machine that shows digests, mails of batches, and the pages that people
-/// reach from them, at the width of a phone and of a desktop, light and dark. It is made again as
-/// soon as a template is saved (mail.templates), and shows what is wrong with one in place. Without
-/// --user it tells invented things of the types that are configured. Nothing is sent or changed.
+/// Serves a page on this machine that shows digest emails, batch emails, and the pages they link
+/// to. It shows them at phone and desktop width, light and dark. It reloads when you save a
+/// template (mail.templates), and shows template errors in place. Without --user, it shows invented
+/// events of the configured types. Nothing is sent or changed.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
-    /// Only these: mails of digests, mails of batches, or pages
+    /// Show only digest emails, only batch emails, or only pages
     #[arg(value_enum)]
     kind: Option<What>,
-    /// What this person would get now, and their pages
+    /// Show what this user would get now, and their pages
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
-    /// As this brand writes; left out, each person's, or the default
+    /// Brand to use [default: the user's brand, or the default one]
     #[arg(long, value_name = "BRAND")]
     brand: Option<BrandName>,
-    /// In this locale, such as de or pt-BR, whatever people's own is
+    /// Locale to use instead of the user's, such as de or pt-BR
     #[arg(long, value_name = "LOCALE")]
     locale: Option<String>,
-    /// Write the files into this folder instead, and end; earlier ones of that name are replaced
+    /// Write the files to this folder and exit, replacing earlier files of the same names
     #[arg(long, value_name = "DIR", conflicts_with_all = ["listen", "open"])]
     out: Option<PathBuf>,
-    /// Where to listen, on this machine; port 0 takes a free one
+    /// Address to listen on, on this machine only; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8026")]
     listen: SocketAddr,
     /// Open the page in a browser
@@ -72,8 +72,8 @@ impl From<What> for Kind {
     }
 }
 
-/// What is shown of this configuration. Only somebody's own mails need a store; templates that are
-/// wrong do not keep it from being opened.
+/// Collects what to show for this configuration. Only a user's own emails need the store. Broken
+/// templates do not prevent opening it.
 pub(super) async fn showing(
     global: &Global,
     user: Option<&UserId>,
@@ -120,7 +120,7 @@ pub(super) async fn showing(
     })
 }
 
-/// Whether there is a catalog for this locale.
+/// Returns an error if no catalog fits this locale.
 fn there(locale: &str, catalogs: &Catalogs) -> Result<(), Usage> {
     if catalogs.nearest(locale).is_some() {
         return Ok(());
@@ -178,7 +178,7 @@ impl Args {
     }
 }
 
-/// Opens a page in the browser of whoever sits here.
+/// Opens a page in the default browser.
 fn open(url: &str) -> std::io::Result<()> {
     let (program, first): (&str, &[&str]) = if cfg!(target_os = "macos") {
         ("open", &[])
@@ -226,7 +226,7 @@ async fn write(folder: &Path, showing: &Showing, screen: &mut Screen) -> anyhow:
     })
 }
 
-/// The files of a sheet: its HTML, and of a mail its text below its subject.
+/// Returns the files of a sheet by extension: its HTML, and for an email its subject and text.
 fn parts(sheet: &Sheet) -> Vec<(&'static str, String)> {
     let mut parts = vec![("html", sheet.html.clone())];
     if let (Some(subject), Some(text)) = (&sheet.subject, &sheet.text) {
@@ -235,10 +235,10 @@ fn parts(sheet: &Sheet) -> Vec<(&'static str, String)> {
     parts
 }
 
-/// The longest name of a file, in characters, without its ending.
+/// The maximum length of a file name in characters, without number and extension.
 const LONGEST: usize = 60;
 
-/// This name, or one that nothing has yet.
+/// Returns this name, with a number if it is taken.
 fn free(name: String, taken: &mut HashSet<String>) -> String {
     let others = (2..).map(|n| format!("{name}-{n}"));
     let mut names = std::iter::once(name.clone()).chain(others);
@@ -247,7 +247,7 @@ fn free(name: String, taken: &mut HashSet<String>) -> String {
     free
 }
 
-/// `batch-comment-one-event`.
+/// Returns the file name of a sheet without extension, such as `batch-comment-one-event`.
 fn file(sheet: &Sheet) -> String {
     let name = format!("{} {}", sheet.kind.as_str(), sheet.name).to_lowercase();
     let words = name.split(|c: char| !c.is_alphanumeric());

@@ -1,4 +1,4 @@
-//! How far long work has come, drawn on standard error, and only where somebody looks at it.
+//! Progress bars for long work, drawn on standard error if it is a terminal.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::harmless;
 use super::stop::Stop;
 use crate::engine::Watcher;
 
-/// A bar, or a count where nobody knows how much there is; it leaves nothing behind.
+/// A progress bar, or a counter if the total is unknown. It is erased when dropped.
 pub(super) struct Bar {
     bar: ProgressBar,
     stop: Option<Stop>,
@@ -20,13 +20,13 @@ const OF_TOTAL: &str =
     "{spinner} {prefix}: {bar:30} {human_pos} of {human_len}, {rate}, {eta} left";
 
 impl Bar {
-    /// `what` says what is counted, such as "people looked at".
-    /// It draws nothing where standard error is no terminal.
+    /// Creates a bar. `what` names the counted things, such as "people looked at". Draws nothing if
+    /// standard error is no terminal.
     pub(super) fn new(what: &'static str) -> Self {
         Self::on(ProgressDrawTarget::stderr(), what)
     }
 
-    /// One that nobody sees.
+    /// Creates a bar that is never drawn.
     pub(super) fn hidden(what: &'static str) -> Self {
         Self::on(ProgressDrawTarget::hidden(), what)
     }
@@ -41,12 +41,12 @@ impl Bar {
         Self { bar, stop: None }
     }
 
-    /// Whether it is drawn.
+    /// Returns whether the bar is drawn.
     pub(super) fn is_visible(&self) -> bool {
         !self.bar.is_hidden()
     }
 
-    /// Shows this text on a line below the bar, as much as fits; nothing if it is empty.
+    /// Shows this text on the line below the bar, cut to the width. An empty text removes the line.
     pub(super) fn below(&self, text: &str) {
         let of_bar = self.bar.length().map_or(COUNT, |_| OF_TOTAL);
         let text = harmless::line(text).into_owned();
@@ -57,7 +57,7 @@ impl Bar {
         self.bar.set_message(text);
     }
 
-    /// The work ends early, where it can be taken up again, once `stop` turns true.
+    /// Asks the work to stop once `stop` becomes true. It stops where it can be resumed.
     pub(super) fn until(mut self, stop: Stop) -> Self {
         self.stop = Some(stop);
         self
@@ -68,7 +68,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .expect("the templates above are valid; every bar is drawn with one")
         .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
-            // Where it cannot be written there is nobody to read it.
+            // A failed write only loses the rate.
             let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
         })
         .progress_chars("━╸ ")

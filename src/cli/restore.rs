@@ -1,4 +1,4 @@
-//! `tidings restore`: brings exported days back, exactly.
+//! `tidings restore`: restores exported days exactly.
 
 use std::path::PathBuf;
 
@@ -10,17 +10,17 @@ use super::words;
 use crate::app::App;
 use crate::engine::archive::part_of;
 
-/// Bring back days that were archived with --export
+/// Restore days that were archived with --export
 ///
-/// Each file is verified as a whole before anything of it is written. Restoring twice changes
-/// nothing. A day that was archived more than once has parts (notifications_20140422.2.ndjson.zst):
-/// they are put behind the first.
+/// Each file is verified completely before any of it is written. Restoring a file twice changes
+/// nothing. A day that was archived more than once has several parts
+/// (notifications_20140422.2.ndjson.zst), and the later parts are appended to the first.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
-    /// Files such as notifications_20140422.ndjson.zst
+    /// Files to restore, such as notifications_20140422.ndjson.zst
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Answer in JSON, one line a file
+    /// Answer in JSON, one line per file
     #[arg(long)]
     json: bool,
 }
@@ -29,7 +29,7 @@ impl Args {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let archive = app.archive();
         let (mut good, mut bad) = (0, 0);
-        // What was exported later belongs behind what was exported first.
+        // Later parts of a day are appended to earlier ones, so their order matters.
         let mut files: Vec<&PathBuf> = self.files.iter().collect();
         files.sort_by_key(|file| part_of(file));
         for file in files {

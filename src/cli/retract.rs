@@ -1,4 +1,4 @@
-//! `tidings retract`: takes events back from everybody who was told of them.
+//! `tidings retract`: retracts events, so that feeds and emails no longer include them.
 
 use clap::Args as Arguments;
 
@@ -9,11 +9,11 @@ use super::words;
 use crate::app::App;
 use crate::domain::{EventType, ObjectId, ObjectKey};
 
-/// Take events back: nobody is shown or mailed them any more
+/// Retract events: remove them from feeds and unsent emails
 ///
-/// Reaches feeds and their counts, digests, batches, mails that have not left, and what is accepted
-/// and not fanned out yet, of whatever happened up to now. What happens to the same objects later
-/// is told as usual.
+/// Removes all earlier events of this type about these objects from feeds and their counts,
+/// digests, batches and unsent emails. This includes accepted events that are not fanned out yet.
+/// Later events about the same objects are not affected.
 #[derive(Debug, Arguments)]
 #[command(after_help = "\
 Examples:
@@ -50,10 +50,10 @@ impl Args {
     }
 }
 
-/// So many keys are named.
+/// The most keys in a message.
 const NAMED: usize = 5;
 
-/// `Comment:c1, Comment:c2 and 3 more`.
+/// Lists keys, such as `Comment:c1, Comment:c2 and 3 more`.
 fn named(keys: &[ObjectKey]) -> String {
     let named = keys.iter().take(NAMED).map(ToString::to_string);
     let named = named.collect::<Vec<_>>().join(", ");

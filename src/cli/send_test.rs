@@ -1,4 +1,4 @@
-//! `tidings send-test`: one real mail to an address of one's own, to see it arrive.
+//! `tidings send-test`: sends one real email to the operator's own address.
 
 use clap::{Args as Arguments, ValueEnum};
 
@@ -13,25 +13,25 @@ use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
 use crate::operate::preview::{Kind, Sheet};
 
-/// Send one mail to an address of yours, to see it arrive
+/// Send a test email to your own address
 ///
-/// It leaves by the configured provider, and its subject says that it is a test. Neither the ledger
-/// nor anybody's feed hears of it, and its links to stop mails lead nowhere. An address that is
-/// suppressed gets none.
+/// The configured provider sends it, and its subject says that it is a test. It appears in no feed
+/// and not among the deliveries, and its unsubscribe links do not work. Suppressed addresses get no
+/// test email.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
-    /// Where it goes
+    /// Recipient address
     address: Address,
-    /// Which mail: a digest, or one of a batch
+    /// Email to send: a digest or a batch
     #[arg(value_enum, default_value = "digest")]
     kind: What,
-    /// What this person would get now, instead of invented things
+    /// Send what this user would get now, instead of invented events
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
-    /// In this locale, such as de or pt-BR, whatever people's own is
+    /// Locale to use instead of the user's, such as de or pt-BR
     #[arg(long, value_name = "LOCALE")]
     locale: Option<String>,
-    /// As this brand sends it, by its provider
+    /// Brand to use, with its provider [default: the user's brand, or the default one]
     #[arg(long, value_name = "BRAND")]
     brand: Option<BrandName>,
 }
@@ -51,7 +51,7 @@ impl From<What> for Kind {
     }
 }
 
-/// The one that shows most: of several things, where there is one.
+/// Returns the sheet with several events if there is one, otherwise the first.
 fn chosen(sheets: Vec<Sheet>) -> Option<Sheet> {
     let several = sheets
         .iter()
@@ -65,7 +65,7 @@ impl Args {
         let brand = self.brand.as_ref();
         let locale = self.locale.as_deref();
         let showing = preview::showing(global, self.user.as_ref(), kinds, locale, brand).await?;
-        // Somebody's mail goes as their brand's does.
+        // An email for a user uses the provider of the user's brand.
         let brand = self.brand.clone().or(showing.brand().await?);
         let (sheets, notes) = showing.sheets(None, locale).await?;
         let Some(sheet) = chosen(sheets) else {

@@ -1,4 +1,4 @@
-//! `tidings serve`: the HTTP face, and the worker beside it; with `--demo`, a page to try both on.
+//! `tidings serve`: the HTTP API and a worker; with `--demo`, also a page to try both.
 
 use std::path::{Path, PathBuf};
 
@@ -17,24 +17,24 @@ use crate::demo::Gallery;
 use crate::demo::folder::Served;
 use crate::http::api::{self, Bound};
 
-/// Serve the HTTP API, and fan out events and mail digests beside it
+/// Run the HTTP API and the background worker
 ///
-/// GET /openapi.json describes the API. Ctrl-C or SIGTERM finishes what is in hand and ends.
+/// GET /openapi.json describes the API. Ctrl-C or SIGTERM finishes the current work and exits.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
-    /// Where to listen [default: server.listen, 127.0.0.1:8080]; port 0 takes a free one
+    /// Address to listen on [default: server.listen, 127.0.0.1:8080]; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// Only serve; `tidings worker` does the rest, here or on other machines
+    /// Run only the HTTP API, and leave the work to `tidings worker`, here or on other machines
     #[arg(long)]
     no_worker: bool,
-    /// Show tidings in a browser: the art world of `tidings demo`, at /demo; needs no configuration
+    /// Show the gallery of `tidings demo` in a browser, at /demo; needs no configuration
     #[arg(long, conflicts_with = "no_worker")]
     demo: bool,
-    /// With --demo: the folder to make; an earlier demo there is replaced [default: tidings-demo]
+    /// With --demo: folder to create; replaces an earlier demo there [default: tidings-demo]
     #[arg(long, value_name = "DIR", requires = "demo")]
     dir: Option<PathBuf>,
-    /// With --demo: keep an earlier demo, and refuse instead
+    /// With --demo: fail instead of replacing an earlier demo
     #[arg(long, requires = "demo")]
     keep: bool,
 }
@@ -48,7 +48,7 @@ impl Args {
             .collect()
     }
 
-    /// Whether it shows a demo, which has a store and a configuration of its own.
+    /// Returns whether the demo is served, which has its own store and configuration.
     pub(super) fn is_demo(&self) -> bool {
         self.demo
     }
@@ -68,7 +68,7 @@ impl Args {
         worker::beside_metrics(app, self.serve(app, bound, stop)).await
     }
 
-    /// Serves a demo whose story is told by then, so that there is something to look at.
+    /// Plays the demo's story, so that there is something to see, and serves the result.
     pub(super) async fn run_demo(
         &self,
         screen: &mut Screen,
@@ -86,7 +86,7 @@ impl Args {
             let next = format!("--listen 127.0.0.1:{}, or leaving it out", wanted.port());
             return Err(Usage::new(why).instead(next).into());
         }
-        // Before an earlier demo is replaced: another may be served here, out of that folder.
+        // Listen before replacing an earlier demo: another process may be serving that folder here.
         let listening = api::listen(wanted)?;
         let served = Served {
             addr: listening.addr,
@@ -104,7 +104,7 @@ impl Args {
     }
 
     async fn serve(&self, app: &App, bound: Bound, stop: &Stop) -> anyhow::Result<Exit> {
-        // Whichever of the two ends first, and for whatever reason, the other ends as well.
+        // If one of the two ends, for any reason, the other ends too.
         let (halt, halted) = watch::channel(false);
         let serving = async {
             let served = bound.run(halted.clone()).await;
@@ -172,7 +172,7 @@ impl Args {
     }
 }
 
-/// Where to look, and what was made.
+/// Prints the address of the demo page, its folder and its key.
 fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Result<()> {
     let (url, key) = (served.url(), &served.key);
     let page = screen.ink(Ink::Strong, format!("{url}/demo"));
@@ -198,7 +198,7 @@ fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Resul
     Ok(())
 }
 
-/// A key nobody can guess: 24 bytes of the operating system's randomness.
+/// Generates a key from 24 random bytes of the operating system, as hexadecimal digits.
 fn made_up() -> anyhow::Result<String> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes)

@@ -1,4 +1,4 @@
-//! `tidings status`: what is waiting, what was mailed, which days there are.
+//! `tidings status`: pending work, the outcomes of emails, and the stored days.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::wire::status::{
     Backlog, BatchCounts, DayView, DigestActivity, Latency, OlderDays, Unopened, WorkerActivity,
 };
 
-/// Show what waits and why, what became of emails, and which days exist
+/// Show pending work with reasons, email outcomes, and stored days
 ///
 /// Exits with 3 while sending is paused, an outcome is unknown, or an email failed within the last
 /// seven days.
@@ -32,7 +32,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What an upgrade does, if one is ahead.
+/// Returns rows with the steps of a pending upgrade, if there is one.
 fn upgrade_rows(schema: &Schema) -> Vec<(&'static str, String)> {
     if schema.steps.is_empty() {
         return Vec::new();
@@ -47,7 +47,7 @@ fn upgrade_rows(schema: &Schema) -> Vec<(&'static str, String)> {
 }
 
 impl Args {
-    /// Of a store that this command would have to upgrade: says so, and leaves it as it is.
+    /// Reports that the store needs an upgrade, and leaves it unchanged.
     pub(super) fn ahead(
         &self,
         config: &Config,
@@ -156,7 +156,7 @@ impl Args {
     }
 }
 
-/// `running, last heartbeat 09:00:12 UTC`.
+/// Describes the latest worker, such as `running, last heartbeat 09:00:12 UTC`.
 fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
     match worker {
         None => "none has run yet".into(),
@@ -170,7 +170,7 @@ fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
     }
 }
 
-/// `last run 2014-04-21 09:30 UTC: 12 due, 12 sent`.
+/// Describes the latest digest run, such as `last run 2014-04-21 09:30 UTC: 12 due, 12 sent`.
 fn last_digest(run: Option<DigestActivity>) -> String {
     let Some(run) = run else {
         return "none has run yet".into();
@@ -183,7 +183,8 @@ fn last_digest(run: Option<DigestActivity>) -> String {
     format!("last run {} UTC: {counts}", words::minute(run.at))
 }
 
-/// `median 120 ms, 95th percentile 400 ms (last 200 emails)`.
+/// Describes the provider's response times, such as `median 120 ms, 95th percentile 400 ms (last
+/// 200 emails)`.
 fn took(latency: Latency) -> String {
     let Latency {
         emails,
@@ -211,8 +212,9 @@ fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
     }
 }
 
-/// `owed: 12 people, 40 events of days before the window (2014-04-22 09:00 UTC)`, the events that
-/// wait for users who cannot be emailed, and what expired.
+/// Returns rows for days before the window: the backlog, blocked events, and expired events. The
+/// backlog reads like `12 people, 40 events of days before the window, at 2014-04-22 09:00 UTC`.
+/// Blocked events wait for users who cannot be emailed.
 fn older_rows(older: &OlderDays) -> Vec<(&'static str, String)> {
     let amount = |owed: Owed| {
         let people = words::count(owed.people, "person", "people");
@@ -257,7 +259,7 @@ fn older_rows(older: &OlderDays) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// `12 open, 1 closing`.
+/// Describes the batches, such as `12 open, 1 closing`.
 fn gathering(batches: BatchCounts) -> String {
     let closing = words::some(batches.closing, "closing");
     match words::some(batches.open, "open") {
@@ -279,8 +281,8 @@ fn mails(deliveries: &BTreeMap<DeliveryState, u64>) -> String {
     }
 }
 
-/// `1,234 sent, 1,200 delivered, 3 bounced (0.24 %)`: what providers reported of the mails of these
-/// days.
+/// Describes provider reports on recent emails, such as `1,234 sent, 1,200 delivered, 3 bounced
+/// (0.24 %)`.
 fn reported(heard: &ReportCounts) -> String {
     let of_sent = |count: u64, share: f64, what: &str| {
         words::some(count, what).map(|some| format!("{some} ({:.2} %)", 100.0 * share))
@@ -296,7 +298,7 @@ fn reported(heard: &ReportCounts) -> String {
     ])
 }
 
-/// The days of the window and after it, and a line for each month before.
+/// Returns a row for each day in and after the window, and one for each earlier month.
 fn days_table(days: &[DayView], today: Day) -> Table {
     let mut table = Table::new([
         Column::new("day"),

@@ -1,23 +1,24 @@
-//! How long-running commands hear that they should end: SIGTERM, or Ctrl-C.
+//! Signals that ask a long-running command to stop: SIGTERM and Ctrl-C.
 
 use tokio::sync::watch;
 
-/// Turns true when work should end.
+/// Becomes true when the work should stop.
 pub(super) type Stop = watch::Receiver<bool>;
 
-/// Work that nobody asks to end.
+/// Returns a `Stop` that stays false. Its sender is gone, so waiting for a change fails at once.
 pub(super) fn never() -> Stop {
     watch::channel(false).1
 }
 
-/// Turns true when the process is asked to end; asked a second time, it ends at once.
+/// Returns a `Stop` that becomes true at the first signal. The second signal ends the process at
+/// once, with exit code 130.
 pub(super) fn on_signal() -> std::io::Result<Stop> {
     let (stop, stopped) = watch::channel(false);
     let mut asked = Asked::new()?;
     tokio::spawn(async move {
         asked.again().await;
         tracing::info!("stopping; once more ends at once");
-        // Nobody listens any more once the work has ended by itself.
+        // An error means that the work has already ended.
         let _ = stop.send(true);
         asked.again().await;
         std::process::exit(130);
@@ -25,7 +26,7 @@ pub(super) fn on_signal() -> std::io::Result<Stop> {
     Ok(stopped)
 }
 
-/// Ctrl-C, and SIGTERM where there are signals.
+/// Ctrl-C, and SIGTERM on Unix.
 struct Asked {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
@@ -58,7 +59,7 @@ impl Asked {
     }
 
     async fn again(&mut self) {
-        // Without a way to hear Ctrl-C the system ends the process itself.
+        // If Ctrl-C cannot be handled, it ends the process by default.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -1,6 +1,6 @@
-//! `tidings suppressions`: the addresses that no mail goes to, why, and since when.
+//! `tidings suppressions`: lists, adds, imports and lifts suppressions of addresses.
 //!
-//! The rule: addresses are shown masked, unless whoever asks says `--reveal`.
+//! Addresses are masked, unless the operator uses `--reveal`.
 
 use std::path::PathBuf;
 
@@ -17,10 +17,10 @@ use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::wire::import::Report;
 use crate::wire::suppression::SuppressionView;
 
-/// List, add, import and lift addresses that no mail goes to
+/// List, add, import and lift suppressed addresses
 ///
 /// An address is suppressed when the provider reports a hard bounce, a complaint, an unsubscription
-/// or too many soft bounces, or when you say so; until you lift it.
+/// or too many soft bounces, or when you add it. It gets no email until you lift the suppression.
 #[derive(Debug, Arguments)]
 #[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
 pub(super) struct Args {
@@ -38,23 +38,23 @@ const AFTER_HELP: &str = r#"Examples:
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List them, by address, with the users who have it
+    /// List suppressed addresses, sorted, with their users
     List(List),
     /// Suppress an address
     Add(Add),
-    /// Bring in a list, such as one a provider exported
+    /// Import a list, such as a provider's export
     ///
-    /// One address a line: as {"address": …, "reason": …, "at": …}, or as the first of
-    /// comma-separated fields, with or without a line that names them. gzip and Zstandard are
-    /// recognized. A bad line is told with its number and left out.
+    /// One address per line: as {"address": …, "reason": …, "at": …}, or as the first of
+    /// comma-separated fields, with or without a header line. gzip and Zstandard are recognized.
+    /// Bad lines are reported with their numbers and skipped.
     Import(Import),
-    /// Let an address be written to again
+    /// Allow email to an address again
     Lift(Lift),
 }
 
 #[derive(Debug, Arguments)]
 struct List {
-    /// Answer in JSON, one line an address; `import` reads it with --reveal
+    /// Answer in JSON, one line per address; `import` reads it with --reveal
     #[arg(long)]
     json: bool,
     /// Show addresses in full
@@ -65,16 +65,16 @@ struct List {
 #[derive(Debug, Arguments)]
 struct Add {
     address: Address,
-    /// hard_bounce, complaint, unsubscribe, manual or soft_bounces
+    /// Reason: hard_bounce, complaint, unsubscribe, manual or soft_bounces
     #[arg(long, default_value = "manual")]
     reason: Reason,
 }
 
 #[derive(Debug, Arguments)]
 struct Import {
-    /// The file; - is standard input
+    /// File to import; - is standard input
     file: PathBuf,
-    /// The reason where a line names none
+    /// Reason for lines that name none
     #[arg(long, default_value = "manual")]
     reason: Reason,
     /// Answer in JSON
@@ -87,9 +87,9 @@ struct Lift {
     address: Address,
 }
 
-/// Addresses read at once.
+/// The number of addresses in one read.
 const PAGE: usize = 1_000;
-/// How many users of one address are named.
+/// The most users listed for one address.
 const NAMED: usize = 5;
 
 impl Args {
@@ -167,7 +167,7 @@ impl Add {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let input = SuppressionInput::new(self.address.clone(), self.reason);
         app.suppressions().add(vec![input]).await?;
-        // Graver news may stand already.
+        // A more severe reason may be stored already. It is kept.
         let stands = app.suppressions().get(&self.address).await?;
         let reason = stands.map_or(self.reason, |stands| stands.reason);
         let address = &self.address;

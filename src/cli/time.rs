@@ -1,9 +1,9 @@
-//! Moments as people type them, parsed where they enter.
+//! Parses times that users type.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Utc};
 
-/// RFC 3339, `YYYY-MM-DD HH:MM` in UTC, or a date, which is its midnight in UTC; from 1970 to 2105,
-/// which ids can hold.
+/// Parses RFC 3339, `YYYY-MM-DD HH:MM` with optional seconds in UTC, or a date, which is its
+/// midnight in UTC. Accepts 1970 to February 2106, the range of times in ids.
 pub(super) fn parse(text: &str) -> Result<DateTime<Utc>, String> {
     let plain = [
         "%Y-%m-%d %H:%M",

@@ -1,7 +1,7 @@
-//! `tidings token`: a user token, for trying out what a person's browser is to do.
+//! `tidings token`: prints a user token, for testing.
 //!
-//! The rule: it makes what an application would make, with the application's own secret, and knows
-//! no other way in.
+//! It signs the token with the configured secret, as an application would. It has no privileges of
+//! its own.
 
 use chrono::TimeDelta;
 use clap::Args as Arguments;
@@ -14,17 +14,17 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::domain::UserId;
 use crate::engine::access::tokens::Tokens;
 
-/// Print a user token, for trying out
+/// Print a user token, for testing
 ///
-/// It opens that person's own feed and preferences over HTTP, and nothing else. It is signed with
-/// the first HS256 key of the configuration (tokens.secret, tokens.keys); tokens of EdDSA keys are
-/// made where the private key is, by your application.
+/// It gives access to that user's own feed and preferences over HTTP, and to nothing else. It is
+/// signed with the first HS256 key of the configuration (tokens.secret, tokens.keys). For an EdDSA
+/// key, your application must sign the token, because it has the private key.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// The person's id
+    /// The user's id
     user: UserId,
-    /// How long it is valid, 1 to 24
+    /// Lifetime in hours, 1 to 24
     #[arg(long, default_value_t = 1)]
     hours: u32,
 }

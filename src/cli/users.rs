@@ -1,6 +1,6 @@
 //! `tidings users`: shows, exports and erases one user.
 //!
-//! The rule (P8): `show` masks the address, `export` is for the user and shows it in full.
+//! `show` masks the address. `export` is for the user and contains it in full (P8).
 
 use anyhow::bail;
 use clap::{Args as Arguments, Subcommand};
@@ -27,14 +27,14 @@ const AFTER_HELP: &str = r#"Examples:
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show the record, and how much is stored beside it
+    /// Show the record, and how much else is stored about the user
     Show(Show),
     /// Write everything that is stored about the user to standard output, as JSON
     Export(One),
-    /// Delete the user, what waits for them, and their name in events
+    /// Delete the user, their unsent emails, and their name in events
     ///
-    /// Repeat it if it fails; it goes on where it stopped. Archived days, exports, written emails
-    /// and logs are not searched.
+    /// If it fails, repeat it: it continues where it stopped. It does not search archived days,
+    /// exports, written emails or logs.
     Erase(One),
 }
 
@@ -91,7 +91,8 @@ impl One {
     }
 }
 
-/// Finds the user of an id, or of the address of one record.
+/// Finds a user by id, or by an address that only one record has. Returns the id unchanged if no
+/// record matches. Fails if several records have the address.
 pub(super) async fn find(app: &App, user: &str) -> anyhow::Result<UserId> {
     let people = app.people();
     let id = UserId::new(user)?;

@@ -1,8 +1,7 @@
-//! `tidings worker`: fans out events, ends batches and mails what falls due, until it is told
-//! to stop.
+//! `tidings worker`: fans out events, closes batches, and sends emails when they are due.
 //!
-//! The rule: SIGTERM and Ctrl-C finish what is in hand and give up every lease, so that another
-//! worker can go on at once.
+//! On SIGTERM and Ctrl-C, it finishes its current work and releases every lease. Another worker can
+//! then continue at once.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -29,12 +28,12 @@ use crate::wire::digest::{Report, Tally};
 use crate::wire::round::Round;
 use crate::wire::status::DigestActivity;
 
-/// Fan out events, and mail batches and digests as they fall due
+/// Fan out events, and send batches and digests when they are due
 ///
-/// Several workers share the work. Ctrl-C or SIGTERM finishes what is in hand and ends.
+/// Several workers share the work. Ctrl-C or SIGTERM finishes the current work and exits.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
-    /// Do what there is to do now, and end
+    /// Do all work that is due now, and exit
     #[arg(long)]
     once: bool,
     /// With --once: answer in JSON
@@ -96,7 +95,7 @@ impl Args {
     }
 }
 
-/// Works until it ends or `stop` turns true, and tells metrics meanwhile, where that is configured.
+/// Runs `work`, and serves metrics until it ends if the configuration has an address for them.
 pub(super) async fn beside_metrics<T>(
     app: &App,
     work: impl Future<Output = anyhow::Result<T>>,
@@ -115,7 +114,7 @@ pub(super) async fn beside_metrics<T>(
     told.and(worked)
 }
 
-/// Records for `status` that a worker was here, and its run of digests if it made one.
+/// Records for `status` that a worker was active, and its digest run if it made one.
 async fn record(app: &App, digests: Option<&Report>) -> engine::Result<()> {
     if let Some(report) = digests {
         let run = DigestActivity::of(report, app.context.clock.now());
@@ -124,7 +123,7 @@ async fn record(app: &App, digests: Option<&Report>) -> engine::Result<()> {
     app.activity().stop().await
 }
 
-/// Writes heartbeats and the runs of digests until `stop` turns true.
+/// Records heartbeats and digest runs until `stop` becomes true.
 async fn beat(app: &App, mut stop: Stop, digests: &Mutex<Option<DigestActivity>>) {
     let (activity, mut is_failing) = (app.activity(), false);
     let every = BEAT.to_std().unwrap_or_default();
@@ -148,7 +147,7 @@ async fn beat(app: &App, mut stop: Stop, digests: &Mutex<Option<DigestActivity>>
         if stopping {
             return;
         }
-        // An error says that the sender is gone: a reason to stop as well.
+        // An error means that the sender is gone. That is a reason to stop as well.
         stopping = tokio::time::timeout(every, stop.wait_for(|stop| *stop))
             .await
             .is_ok();
@@ -159,8 +158,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Rounds until `stop` turns true; a line is logged for each that did something, and for each new
-/// kind of failure.
+/// Runs rounds until `stop` becomes true. Logs each round that did something, and each new kind of
+/// failure.
 pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
     let failing: Mutex<HashMap<Part, String>> = Mutex::default();
     let standing: Mutex<Option<Pause>> = Mutex::new(None);
@@ -180,7 +179,7 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
                         tracing::error!("worker: no mail leaves: {}", paused(pause));
                         *standing = Some(pause.clone());
                     }
-                    // Only this part always knows.
+                    // Only rounds of the mailing part show reliably that no pause is in effect.
                     (None, Some(_)) if part == Part::Mailing => {
                         tracing::info!("worker: mails leave again");
                         *standing = None;
@@ -203,8 +202,8 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
             }
             Err(error) => {
                 let told = explain_failure(&error.into());
-                // It is tried again and again; the log need not say so each time.
-                // Nor does each part: what stops one usually stops all.
+                // Failing parts retry again and again, and one cause often stops all parts. Log an
+                // error only if it is new.
                 if !failing.values().any(|known| *known == told) {
                     tracing::error!("worker: {}", told.lines().next().unwrap_or_default());
                 }
@@ -224,11 +223,11 @@ fn mails(round: &Round) -> Tally {
     mails
 }
 
-/// What a round did; nothing if that was nothing.
+/// Summarizes a round. Returns `None` if it did nothing.
 fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let fanouts = &round.fanouts;
     let fanned_out = (fanouts.done > 0).then(|| {
-        // Whoever gets several is counted for each.
+        // A user who gets several entries counts several times.
         let stored = words::count(fanouts.counts.pushed, "entry", "entries");
         let capped = words::some(fanouts.counts.capped, "entries did not fit into full days");
         words::list([

@@ -1,8 +1,7 @@
-//! How batches gather and close: the section `batch`, and what a type or a named policy says
-//! instead of it.
+//! Reads batch policies: `[batch]`, and the overrides of event types and named policies.
 //!
-//! The rule: `window`, `cooldown` and `max_wait` are one choice. Who sets one of them sets all
-//! three, so that a policy can be read where it stands. The rest is inherited one by one.
+//! `window`, `cooldown` and `max_wait` are inherited together or not at all, so that a policy can
+//! be read in one place. The other options are inherited one by one. Start with [`read`].
 
 use std::num::NonZeroU64;
 
@@ -14,23 +13,23 @@ use super::problem::{Problems, Warning};
 use super::reader::Reader;
 use crate::domain::batch::{BatchPolicy, ChosenKey, Keep};
 
-/// The options that are one choice.
+/// The options that are inherited together.
 const TIMES: [&str; 3] = ["window", "cooldown", "max_wait"];
-/// The others.
+/// The options that are inherited one by one.
 const REST: [&str; 3] = ["close_at", "keep", "leading"];
 
-/// Whether anything is said of batches there.
+/// Returns whether any batch option is set at this path.
 fn says_anything(r: &Reader<'_>, path: &str) -> bool {
     let mut options = TIMES.iter().chain(&REST);
     options.any(|option| r.is_set(&format!("{path}.{option}")))
 }
 
-/// The section `batch`.
 pub(super) fn standard(r: &mut Reader<'_>) -> BatchPolicy {
     read(r, "batch", &BatchPolicy::IMMEDIATE)
 }
 
-/// What stands at this path over `standard`; whatever of it can hardly be meant becomes a warning.
+/// Reads the options at this path over `standard`. Adds a warning for each combination that is
+/// probably a mistake.
 pub(super) fn read(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPolicy {
     for option in TIMES.iter().chain(&REST) {
         r.knows(format!("{path}.{option}"));
@@ -40,8 +39,7 @@ pub(super) fn read(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> Ba
     }
     let policy = over(r, path, standard);
     for doubt in policy.doubts() {
-        // An option that is inherited is not at this path, and one that is wrong is a problem
-        // already.
+        // An inherited option is not at this path, and an invalid one is a problem already.
         r.warn(&format!("{path}.{}", doubt.option), doubt.why, doubt.advice);
     }
     policy
@@ -71,7 +69,7 @@ fn over(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPolicy {
     policy
 }
 
-/// What is written for no longest wait.
+/// The value of `max_wait` for no limit.
 const NO_LONGEST: &str = "none";
 
 fn max_wait(r: &mut Reader<'_>, option: &str, month: TimeDelta) -> Option<TimeDelta> {
@@ -81,7 +79,7 @@ fn max_wait(r: &mut Reader<'_>, option: &str, month: TimeDelta) -> Option<TimeDe
     Some(r.duration(option, TimeDelta::seconds(1)..=month))
 }
 
-/// The key that all events of a type share, if it has one.
+/// Reads the batch key of a type: the key of events that have none of their own.
 pub(super) fn key(r: &mut Reader<'_>, path: &str) -> Option<ChosenKey> {
     let (option, former) = (format!("{path}.batch_key"), format!("{path}.key"));
     let wanted = "a batch key: 1 to 256 bytes without control characters";
@@ -103,33 +101,37 @@ pub(super) fn key(r: &mut Reader<'_>, path: &str) -> Option<ChosenKey> {
     }
 }
 
-/// A policy to be tried, and what it is called.
+/// A named policy to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// `NAME` of its table `[policies.NAME]`.
     pub name: String,
-    /// How its batches gather and close; what the table left out is from `[batch]`.
+    /// The policy. Options that the table omits come from `[batch]`.
     pub policy: BatchPolicy,
-    /// The key that all events share which bring none.
+    /// The key of events that have none of their own.
     pub key: Option<ChosenKey>,
 }
 
-/// Policies to be compared, in the order of their file.
+/// Policies to compare, in the order of their file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates {
     /// At least one.
     pub policies: Vec<Candidate>,
-    /// What in them is valid and can hardly be meant.
+    /// Valid settings that are probably a mistake.
     pub warnings: Vec<Warning>,
 }
 
 impl Candidates {
-    /// From a file of tables `[policies.NAME]`, and `[batch]` for what they do not say.
+    /// Reads a file of tables `[policies.NAME]`, with defaults in `[batch]`.
+    ///
+    /// # Errors
+    ///
+    /// Returns all problems of the file.
     pub fn load(file: &std::path::Path) -> Result<Self, Problems> {
         Self::check(read_table(file).map_err(|problem| Problems(vec![problem]))?)
     }
 
-    /// The same from the text of such a file.
+    /// Like [`Self::load`], from text.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         let table = text.parse::<Table>();
         Self::check(table.map_err(|error| Problems(vec![syntax("the text", text, &error)]))?)

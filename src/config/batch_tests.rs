@@ -1,4 +1,4 @@
-//! How batches are configured: what is inherited, what is refused, and what is doubted.
+//! Tests of batch policies: inheritance, errors and warnings.
 
 use super::*;
 use crate::domain::EventType;

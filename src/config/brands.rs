@@ -1,9 +1,8 @@
 //! Brands: the tables `[brands.NAME]`.
 //!
-//! The rule: a brand says what is different of `site`, `mail`, `server.public_url` and the keys of
-//! `hooks`, under the same names; the rest is the default's. What belongs together comes together:
-//! with a sender of its own goes no other's address for answers, with a provider of its own no
-//! other's key ([`GROUPS`]). All of it is read and checked as the default is.
+//! A brand overrides options of `site`, `mail`, `server.public_url` and the keys of `hooks`. It
+//! inherits the others, but dependent options only together ([`GROUPS`]). A brand with its own
+//! sender, for example, does not inherit the Reply-To address. A brand is checked like the default.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,22 +16,23 @@ use super::{Mail, Server, Site, hidden, hooks, paths};
 use crate::domain::{Address, BrandName};
 use crate::email::hooks::Keys;
 
-/// What is different of one brand, whole.
+/// The complete settings of one brand.
 #[derive(Debug, Clone)]
 pub struct Brand {
-    /// What its mails and pages call the service, and how they look.
+    /// The name and look of the service in its emails and pages.
     pub site: Site,
-    /// How its mails leave, and whom they come from.
+    /// The sender and the provider of its emails.
     pub mail: Mail,
-    /// Where people reach its pages, without a slash at its end.
+    /// The public URL of its pages, without a trailing slash.
     pub public_url: Option<String>,
-    /// What its own provider's reports are verified by.
+    /// The keys that verify its own provider's webhooks.
     pub hooks: Keys,
 }
 
 const SECTION: &str = "brands";
 
-/// Where one of the first is given, those of the others that are not are as nobody had set them.
+/// Dependent options. If a brand sets one of the first list, unset options of the second get their
+/// defaults instead of inherited values.
 const GROUPS: [(&str, &[&str], &[&str]); 5] = [
     ("site", &["name"], &["url", "logo", "feedback_id"]),
     (
@@ -70,7 +70,7 @@ const GROUPS: [(&str, &[&str], &[&str]); 5] = [
     ),
 ];
 
-/// What an account at a provider is made of.
+/// The options that identify an account at a provider.
 const ACCOUNT: &[&str] = &[
     "key",
     "key_file",
@@ -92,22 +92,21 @@ const ACCOUNT: &[&str] = &[
     "per_call",
 ];
 
-/// The tables of all brands, by the names that stand there.
 fn tables(table: &mut Table) -> impl Iterator<Item = (&String, &mut Table)> {
     let all = table.get_mut(SECTION).and_then(Value::as_table_mut);
     let all = all.into_iter().flatten();
     all.filter_map(|(name, brand)| Some((name, brand.as_table_mut()?)))
 }
 
-/// Lets the relative paths of all brands begin at this folder.
+/// Resolves the relative paths of all brands against a folder.
 pub(super) fn begin_at(table: &mut Table, folder: &Path) {
     for (_, brand) in tables(table) {
         paths::begin_at(brand, folder);
     }
 }
 
-/// Sets what a variable says of a brand that there is: `TIDINGS_BRANDS_ACME_MAIL_KEY` is
-/// `mail.key` of `acme`. Whether it says that.
+/// Sets an option of an existing brand from a variable: `mail.key` of `acme` from
+/// `TIDINGS_BRANDS_ACME_MAIL_KEY`. Returns whether the variable names such an option.
 pub(super) fn set_by_variable(table: &mut Table, name: &str, text: &str) -> bool {
     let defaults = layers::defaults();
     for (brand, own) in tables(table) {
@@ -144,7 +143,7 @@ fn option_named<'a>(defaults: &'a Table, wanted: &str) -> Option<(&'a str, &'a s
     options.into_iter().find(is_it)
 }
 
-/// Reads all brands over this table; what is wrong in one is told with its path.
+/// Reads all brands over this table. Problems name the path of their brand.
 pub(super) fn read(
     r: &mut Reader<'_>,
     merged: &Table,
@@ -175,7 +174,7 @@ pub(super) fn read(
     brands.into_iter().collect()
 }
 
-/// What the variables of a brand begin with.
+/// Returns the prefix of a brand's variables.
 fn prefix(brand: &str) -> String {
     format!("TIDINGS_BRANDS_{}_", brand.to_uppercase().replace('-', "_"))
 }
@@ -208,7 +207,7 @@ fn one(
             Some(brand)
         }
         Err(problems) => {
-            // What is wrong with the default is told there.
+            // Problems of inherited values are reported for the default.
             let own = problems
                 .0
                 .into_iter()
@@ -221,8 +220,8 @@ fn one(
     }
 }
 
-/// What holds for a brand: its own over the default's. Of `hooks` nothing is another's, and what
-/// it names that is no option of a brand stays there, to be told.
+/// Merges a brand's table over the default's. Keys of `hooks` are not inherited. Unknown options of
+/// the brand are kept, so that they are reported.
 fn over(merged: &Table, defaults: &Table, own: &Table) -> Table {
     let part = |table: &Table, section: &str| {
         let part = table.get(section).and_then(Value::as_table);
@@ -249,7 +248,7 @@ fn over(merged: &Table, defaults: &Table, own: &Table) -> Table {
     }
     let own_site = part(own, "site");
     if let Some(name) = own_site.get("name") {
-        // Whom mails come from, if nothing else is said of that.
+        // The sender's name, unless the brand sets another one.
         mail.insert("from_name".into(), name.clone());
     }
     let mut server = part(merged, "server");
@@ -267,7 +266,7 @@ fn over(merged: &Table, defaults: &Table, own: &Table) -> Table {
     table
 }
 
-/// Masks in a table what is nobody's business of its brands.
+/// Redacts the secrets and addresses of all brands in a table.
 pub(super) fn redact(table: &mut Table) {
     for (_, brand) in tables(table) {
         hooks::redact(brand);

@@ -1,4 +1,4 @@
-//! What a brand says of itself, what it has of the default, and what it never has.
+//! Tests of brands: overridden, inherited, and never inherited options.
 
 use crate::config::{Config, Sources, Transport};
 use crate::domain::BrandName;

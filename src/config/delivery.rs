@@ -1,4 +1,4 @@
-//! How mails are cut, tried, given up and held back.
+//! The section `[delivery]`: sending, retries, expiry and circuit breakers.
 
 use chrono::TimeDelta;
 
@@ -6,7 +6,6 @@ use super::reader::Reader;
 use crate::domain::delivery::Guarantee;
 use crate::domain::{Sending, Share};
 
-/// The section `delivery`.
 pub(super) fn read(r: &mut Reader<'_>) -> Sending {
     let (second, hour, day) = (
         TimeDelta::seconds(1),

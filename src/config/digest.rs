@@ -1,4 +1,4 @@
-//! When digests fall due, and what they hold.
+//! The section `[digest]`: the schedule and the content of digests.
 
 use chrono::TimeDelta;
 
@@ -7,22 +7,23 @@ use crate::domain::content::Caps;
 use crate::domain::lease::TICK;
 use crate::domain::{Cadence, Schedule};
 
-/// The section `[digest]`, valid.
+/// The section `[digest]`, validated.
 #[derive(Debug, Clone, Copy)]
 pub struct Digest {
-    /// What holds for people who have not chosen.
+    /// The schedule of users who chose none.
     pub schedule: Schedule,
-    /// How many items a section and a mail show.
+    /// The most items of a section and of an email.
     pub caps: Caps,
-    /// What is older is given up.
+    /// The maximum age of an included event, 14 to 365 days. Older events expire.
     pub max_age: TimeDelta,
-    /// How often workers look at everybody, and not only at whoever's hour has come.
+    /// The interval of full scans, 15 minutes to 1 day. Other scans read only users whose hour has
+    /// come.
     pub full_look: TimeDelta,
-    /// Whether what was seen in the feed is left out.
+    /// Whether digests exclude events that the user has seen in the feed.
     pub skip_seen: bool,
 }
 
-/// The least that `digest.max_age` may be: a digest may be as late as a whole period.
+/// The least `digest.max_age`. A digest may be late by a whole period, a week at most.
 const TWICE_THE_LONGEST_PERIOD: TimeDelta = TimeDelta::days(14);
 
 pub(super) fn read(r: &mut Reader<'_>) -> Digest {

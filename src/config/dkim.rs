@@ -1,29 +1,29 @@
-//! What mails are signed with that leave by SMTP: the options `mail.dkim_…`.
+//! The DKIM options `mail.dkim_…`, for email that is sent by SMTP.
 //!
-//! The rule: a signature that vouches for another domain than the sender's is worth nothing to
-//! receivers (DMARC, RFC 7489, section 3.1), so it is not configured by mistake. Whether the key
-//! can sign is said by whoever makes the signer.
+//! DMARC ignores a signature whose domain is not aligned with the sender's (RFC 7489, section 3.1).
+//! Only the sender's domain and those above it are therefore accepted. Whether the key can sign is
+//! checked when the signer is created.
 
 use super::reader::Reader;
 use crate::domain::{Address, Secret};
 
-/// A key that signs mails, and whose it is.
+/// A key that signs email, and its name in the DNS.
 #[derive(Debug, Clone)]
 pub struct Signing {
-    /// The domain that the signature vouches for, in ASCII and lower case.
+    /// The signing domain, in ASCII and lower case.
     pub domain: String,
-    /// Under which name the public key stands below it.
+    /// The selector: the name of the public key below the domain.
     pub selector: String,
     /// The private key, in PEM.
     pub key: Secret,
 }
 
-/// The longest domain there is, in bytes.
+/// The longest domain, in bytes.
 const MOST: usize = 253;
 const KEY_FILE: &str = "mail.dkim_key_file";
 
 impl Signing {
-    /// Takes the options; `None` where no key is named.
+    /// Reads the options; `None` if no key file is set.
     pub(super) fn read(
         r: &mut Reader<'_>,
         from: &Address,
@@ -60,7 +60,7 @@ impl Signing {
     }
 }
 
-/// The domain in ASCII and lower case; `None` for what is none, or is longer than so many bytes.
+/// Returns the domain in ASCII and lower case; `None` if it is invalid or longer than `most` bytes.
 pub(super) fn domain(text: &str, most: usize) -> Option<String> {
     let ascii = idna::domain_to_ascii(text).ok()?;
     let known = |b: u8| b.is_ascii_alphanumeric() || b == b'-';

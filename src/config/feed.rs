@@ -1,17 +1,17 @@
-//! What feeds show as new.
+//! The section `[feed]`.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::reader::Reader;
 
-/// The section `[feed]`, valid.
+/// The section `[feed]`, validated.
 #[derive(Debug, Clone, Copy)]
 pub struct Feed {
-    /// What happened before is taken for seen.
+    /// Events before this time count as seen.
     pub since: Option<DateTime<Utc>>,
-    /// For how long an unchanged poll is answered without asking the store, 0 to 5 minutes.
+    /// How long an unchanged poll is answered without reading the store, 0 to 5 minutes.
     pub fresh: TimeDelta,
-    /// The most streams that a process serves at once, 0 to 100,000.
+    /// The most streams that one process serves at once, 0 to 100,000.
     pub streams: usize,
 }
 

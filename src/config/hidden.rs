@@ -1,16 +1,15 @@
-//! What is secret in a value, hidden wherever the value is shown: in problems, in `tidings config`,
-//! in what doctor says.
+//! Redacts secrets in values that are shown: in problems, `tidings config` and `tidings doctor`.
 //!
-//! The rule (P8): an option that holds a secret is never shown, and of an address only what leads
-//! to the server: no user, no password, no parameter that is not known to be harmless. What is
-//! mistyped is treated as what it was meant to be.
+//! Secret options are never shown (P8). URLs are shown without user and password, and only harmless
+//! parameters keep their values. A malformed URL is treated like the one it was meant to be. Start
+//! with [`address`] and [`is_secret`].
 
 use toml::{Table, Value};
 
-/// What stands for a secret.
+/// The text that replaces a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
 
-/// Parameters of MongoDB's that may be shown with their values.
+/// MongoDB parameters with values that may be shown, in lower case.
 const HARMLESS: [&str; 20] = [
     "appname",
     "authmechanism",
@@ -34,7 +33,7 @@ const HARMLESS: [&str; 20] = [
     "w",
 ];
 
-/// Parameters of MongoDB's whose values may hold any sign.
+/// MongoDB parameters with values that may contain any character, in lower case.
 const ANYTHING: [&str; 6] = [
     "authmechanismproperties",
     "proxypassword",
@@ -44,7 +43,7 @@ const ANYTHING: [&str; 6] = [
     "tlscertificatekeyfilepassword",
 ];
 
-/// An option's value as it may be shown in a problem with it.
+/// Returns an option's value as a problem may show it.
 pub(super) fn shown(option: &str, text: &str) -> String {
     let name = option.rsplit('.').next().unwrap_or(option);
     if option == "store" || name.ends_with("url") || name == "logo" {
@@ -56,8 +55,8 @@ pub(super) fn shown(option: &str, text: &str) -> String {
     }
 }
 
-/// Whether what an option holds is nobody's business. Keys of batches, which are in other sections,
-/// are names.
+/// Returns whether an option is secret. Batch keys are in other sections; they are names, not
+/// secrets.
 pub(super) fn is_secret(option: &str) -> bool {
     let of_brand = option
         .strip_prefix("brands.")
@@ -71,7 +70,7 @@ pub(super) fn is_secret(option: &str) -> bool {
         && names.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether a file with these options must be kept from others.
+/// Returns whether a file with these options must not be readable by other users.
 pub(super) fn holds_secrets(file: &Table) -> bool {
     let store = file.get("store").and_then(Value::as_str);
     store.is_some_and(|text| address(text) != text)
@@ -80,7 +79,7 @@ pub(super) fn holds_secrets(file: &Table) -> bool {
             .any(|(section, options)| holds_secret(section, options))
 }
 
-/// Whether there is a secret in this option, or in what it holds.
+/// Returns whether this option, or one below it, is secret.
 fn holds_secret(option: &str, value: &Value) -> bool {
     match value {
         Value::Table(options) => options
@@ -91,8 +90,9 @@ fn holds_secret(option: &str, value: &Value) -> bool {
     }
 }
 
-/// An address without its secrets: `mongodb://(hidden)@db.example/tidings?replicaSet=rs0`. What is
-/// no address, and might have been meant as one with a password, is hidden from its first colon on.
+/// Returns a URL without its secrets: `mongodb://(hidden)@db.example/tidings?replicaSet=rs0`. Other
+/// text may be a malformed URL with a password. It is hidden from its first colon on, or whole if
+/// it contains an @.
 pub(super) fn address(text: &str) -> String {
     if text
         .strip_prefix("sqlite:")
@@ -109,11 +109,11 @@ pub(super) fn address(text: &str) -> String {
     };
     let (place, parameters) = match parameters_begin(rest) {
         Some(at) => (&rest[..at], Some(&rest[at + 1..])),
-        // A password, or the value of a parameter that nobody knows: what follows may be of either.
+        // The rest may be part of a password, or the value of an unknown parameter.
         None if is_doubtful(rest) => return format!("{scheme}://{HIDDEN}"),
         None => (rest, None),
     };
-    // A password may hold anything, also another @ or a slash that nobody encoded.
+    // A password may contain an unencoded @ or slash.
     let (user, place) = match place.rsplit_once('@') {
         Some((_, place)) => ("(hidden)@", place),
         None => ("", place),
@@ -134,9 +134,8 @@ pub(super) fn address(text: &str) -> String {
     )
 }
 
-/// Where the question mark stands behind which there are parameters: the first that no @ follows,
-/// unless in the value of a parameter that may hold one. An earlier one is part of a password that
-/// nobody encoded.
+/// Returns the position of the question mark that starts the parameters. It is the first without an
+/// @ after it, except in values that may contain one. Earlier ones belong to an unencoded password.
 fn parameters_begin(rest: &str) -> Option<usize> {
     let ends = |parameters: &str| {
         parameters.split('&').all(|one| {
@@ -148,7 +147,7 @@ fn parameters_begin(rest: &str) -> Option<usize> {
     marks.into_iter().find(|at| ends(&rest[at + 1..]))
 }
 
-/// Whether the last @ may be one of a parameter's value, so that what follows it is no host.
+/// Returns whether the last @ may be in a parameter's value, so that no host follows it.
 fn is_doubtful(rest: &str) -> bool {
     let before = rest.rsplit_once('@').map_or("", |(before, _)| before);
     before
@@ -156,7 +155,7 @@ fn is_doubtful(rest: &str) -> bool {
         .is_some_and(|(_, behind)| behind.contains('='))
 }
 
-/// A host with its port, if that is one: what stands there instead may be a password.
+/// Returns a host with its port. Text that is not a port number may be a password, and is hidden.
 fn host(text: &str) -> String {
     match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') && port.parse::<u16>().is_err() => {

@@ -1,6 +1,6 @@
-//! What providers' reports are verified by, and what follows from them.
+//! The section `[hooks]`: the keys that verify provider webhooks.
 //!
-//! The rule: a key is read once, here, into what verifying takes; `Debug` shows none of it.
+//! Each key is parsed once, here. `Debug` shows none of it.
 
 use toml::Table;
 
@@ -9,16 +9,16 @@ use super::reader::Reader;
 use crate::email::hooks::Keys;
 use crate::email::providers::{HookKey, PROVIDERS};
 
-/// A hook without a key does not exist.
+/// Webhook settings. A provider without a key has no webhook.
 #[derive(Debug, Clone)]
 pub struct Hooks {
     /// The key of each provider that has one.
     pub keys: Keys,
-    /// An address is suppressed after so many soft bounces in a row.
+    /// The number of consecutive soft bounces after which an address is suppressed, 1 to 100.
     pub soft_bounces: u64,
 }
 
-/// The options that name files.
+/// Returns the options that name key files.
 pub(super) fn files() -> impl Iterator<Item = String> {
     let keys = PROVIDERS.iter().map(|provider| &provider.hook_key);
     keys.map(|key| format!("{}_file", key.options().1))
@@ -31,7 +31,7 @@ pub(super) fn read(r: &mut Reader<'_>) -> Hooks {
     }
 }
 
-/// The keys of all providers that have one.
+/// Reads the keys of all providers that have one.
 pub(super) fn keys(r: &mut Reader<'_>) -> Keys {
     let keys = PROVIDERS.iter().zip(files());
     let keys = keys.filter_map(|(provider, file)| {
@@ -61,7 +61,7 @@ fn key(r: &mut Reader<'_>, key: &HookKey, file: &str) -> Option<Vec<u8>> {
     None
 }
 
-/// Masks what is secret, where it is set.
+/// Redacts the secrets that are set.
 pub(super) fn redact(table: &mut Table) {
     let keys = PROVIDERS.iter().map(|provider| &provider.hook_key);
     for key in keys.filter(|key| !matches!(key, HookKey::Public(..))) {

@@ -1,4 +1,4 @@
-//! The layers of a configuration: the defaults, and the tables and texts that go over them.
+//! Merges the layers of the configuration: the defaults, tables, and texts of variables and flags.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use super::problem::Problem;
 
-/// The options, documented, as they are when nobody sets any.
+/// All options, with documentation and default values.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
 pub(super) fn defaults() -> Table {
@@ -24,7 +24,7 @@ pub(super) fn read_table(file: &Path) -> Result<Table, Problem> {
     text.parse().map_err(|error| syntax(&name, &text, &error))
 }
 
-/// Says where, and not what stands there: the line may hold a secret.
+/// Returns a syntax error with its position, but without the line, which may contain a secret.
 pub(super) fn syntax(name: &str, text: &str, error: &toml::de::Error) -> Problem {
     let place = error.span().map(|span| {
         let before = text.get(..span.start).unwrap_or(text);
@@ -46,7 +46,7 @@ pub(super) fn syntax(name: &str, text: &str, error: &toml::de::Error) -> Problem
     }
 }
 
-/// Lays one table over another: tables merge, values replace.
+/// Merges `over` into `base`: tables are merged, values replaced.
 pub(super) fn overlay(base: &mut Table, over: Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
@@ -58,7 +58,7 @@ pub(super) fn overlay(base: &mut Table, over: Table) {
     }
 }
 
-/// Sets an option from text: as a number where the default is one.
+/// Sets an option from text. It becomes a number if the option's current value is one.
 pub(super) fn set(table: &mut Table, option: &str, text: &str) {
     let (folder, key) = option
         .rsplit_once('.')

@@ -1,8 +1,8 @@
-//! How mails leave: the section `[mail]`.
+//! The section `[mail]`: the provider, the sender, and limits.
 //!
-//! The rule: whatever a provider cannot do without is asked for here, all of it at once, so that no
-//! digest is the first to find out. Keys go over the network only where nobody can read along:
-//! encrypted, or on this machine. Which provider takes what, [`PROVIDERS`] says.
+//! All settings that a provider requires are checked here, before the first email. Keys are sent
+//! only over encrypted connections, or to this machine. [`PROVIDERS`] lists what each provider
+//! requires. Start with [`Mail`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,101 +19,100 @@ use super::reader::Reader;
 use crate::domain::{Address, Secret};
 use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
 
-/// The section `[mail]`, valid.
+/// The section `[mail]`, validated.
 #[derive(Debug, Clone)]
 pub struct Mail {
-    /// Who takes the mails, with what it cannot do without.
+    /// The provider, with the settings that it requires.
     pub transport: Transport,
-    /// The folder that the outbox writes `.eml` files to; it stands in for a provider.
+    /// The folder for `.eml` files, used if there is no provider.
     pub outbox: PathBuf,
-    /// Whether the outbox writes a page for the browser beside each mail.
+    /// Whether the outbox also writes each email as a web page.
     pub outbox_pages: bool,
-    /// The address in `From`; never the default's where a provider sends.
+    /// The address in `From`. With a provider it is never the default address.
     pub from: Address,
     /// The name in `From`; never empty.
     pub from_name: String,
-    /// Where answers go; `None` for the sender.
+    /// The Reply-To address; `None` for the sender's address.
     pub reply_to: Option<Address>,
-    /// The domain in which lists and threads have their names, in ASCII and lower case: the
-    /// sender's, if nobody said.
+    /// The domain of list and thread ids, in ASCII and lower case. By default the sender's domain.
     pub list_domain: String,
-    /// A folder of the operator's own templates; `None` for the built-in ones alone.
+    /// A folder with the operator's own templates; `None` for the built-in ones only.
     pub templates: Option<PathBuf>,
-    /// What all mails are tagged with at the provider: no more than it takes.
+    /// Tags for all emails at the provider. The number is within its limit.
     pub tags: Vec<String>,
-    /// How long a call may take.
+    /// The longest duration of a call, 1 second to 5 minutes.
     pub timeout: TimeDelta,
-    /// How many calls are begun in a second; what the provider usually takes, if nobody said.
+    /// The most calls to start per second. By default the provider's usual limit.
     pub calls_per_second: NonZeroU32,
-    /// The most mails of a call, if fewer than the provider takes.
+    /// The most emails in one call; `None` for the provider's limit.
     pub per_call: Option<usize>,
-    /// Under which name in the DNS the key stands that signs the mails.
+    /// The DKIM selector: the name of the public key in the DNS.
     pub dkim_selector: Option<String>,
-    /// What mails are signed with here that leave by SMTP; `None` where the server signs, or
-    /// nobody.
+    /// The key that signs email sent by SMTP. `None` if the server signs, or if email is not
+    /// signed.
     pub dkim: Option<Signing>,
 }
 
-/// How mails leave this machine.
+/// How emails are sent.
 #[derive(Debug, Clone)]
 pub enum Transport {
-    /// Not at all: into a folder.
+    /// They are not sent, but written to a folder.
     Outbox,
-    /// By a server that speaks SMTP.
+    /// By an SMTP server.
     Smtp(SmtpServer),
     /// By a provider's HTTP API.
     Api(Api),
 }
 
-/// A provider's API, with what is its own.
+/// A provider's API and its settings.
 #[derive(Debug, Clone)]
 pub struct Api {
-    /// Whose it is.
+    /// The provider.
     pub provider: &'static Provider,
-    /// The API key; never empty in a configuration that is valid.
+    /// The API key; never empty after validation.
     pub key: Secret,
-    /// What goes with a key that is lent for a while.
+    /// The session token of a temporary key.
     pub session: Option<Secret>,
-    /// Where it is: as the provider has it, unless said otherwise.
+    /// The base URL. By default the provider's own.
     pub url: String,
-    /// The values of the provider's own options, by their paths, and of `mail.region`.
+    /// The values of the provider's own options and of `mail.region`, by path.
     pub options: BTreeMap<&'static str, String>,
 }
 
-/// The server of the options `mail.smtp_…`.
+/// The SMTP server of the options `mail.smtp_…`.
 #[derive(Debug, Clone)]
 pub struct SmtpServer {
-    /// Its name or address; with TLS its certificate must be for this name.
+    /// The host name or IP address. With TLS, the certificate must match it.
     pub host: String,
-    /// 1 to 65,535; 587 unless said.
+    /// The port, 1 to 65,535.
     pub port: u16,
-    /// How the connection is encrypted.
+    /// The encryption of the connection.
     pub tls: SmtpTls,
-    /// `None` where the server wants no login.
+    /// The login; `None` if the server requires none.
     pub login: Option<Login>,
 }
 
-/// User and password. Users are often addresses, so they are hidden as well.
+/// A user and a password. Users are often email addresses, so they are secret too.
 #[derive(Debug, Clone)]
 pub struct Login {
-    /// The user's name at the server.
+    /// The user name at the server.
     pub user: Secret,
-    /// The user's password.
+    /// The password.
     pub password: Secret,
 }
 
-/// How the connection to an SMTP server is encrypted.
+/// The encryption of a connection to an SMTP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmtpTls {
-    /// Not at all; only for a server on this machine.
+    /// None. Allowed only for a server on this machine.
     None,
-    /// From the command STARTTLS on, before anything is said of mails.
+    /// STARTTLS, required before any email is sent.
     StartTls,
-    /// From the first byte.
+    /// TLS from the first byte.
     Tls,
 }
 
-/// What `mail.provider` can name.
+/// The values of `mail.provider`.
 #[derive(Clone, Copy)]
 enum Name {
     Outbox,
@@ -214,7 +213,7 @@ impl Mail {
         }
     }
 
-    /// Masks in the table what is nobody's business.
+    /// Masks the addresses and secrets in a table.
     pub(super) fn redact(&self, table: &mut Table) {
         set(table, "mail.from", &self.from.to_string());
         if let Some(address) = &self.reply_to {
@@ -233,8 +232,9 @@ impl Mail {
     }
 }
 
-/// Takes what the provider's own tools read from the environment where nobody set it here. What
-/// belongs together is taken together, so that no key goes with another's token.
+/// Sets options from the environment variables that the provider's own tools read. A group of
+/// options is set only if none of them is set here, so that a key is never combined with another
+/// key's token.
 pub(super) fn borrow(merged: &mut Table, defaults: &Table, environment: &[(String, String)]) {
     let in_mail = |table: &Table, name: &str| {
         let mail = table.get("mail").and_then(Value::as_table);
@@ -263,8 +263,7 @@ pub(super) fn borrow(merged: &mut Table, defaults: &Table, environment: &[(Strin
     }
 }
 
-/// Reads all options, also those the provider does not ask for, so that what is wrong with them is
-/// said.
+/// Reads all options, including those that the provider does not use, to report invalid values.
 fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
     let key = r.secret("mail.key", "mail.key_file");
     let session = r.secret("mail.session_token", "mail.session_token_file");
@@ -277,7 +276,7 @@ fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
     let mut given = BTreeMap::new();
     let providers = name.api().into_iter().chain(PROVIDERS);
     for option in providers.flat_map(|provider| provider.options) {
-        // Where several providers have an option, it is read as the one that is named wants it.
+        // If providers share an option, the selected provider's rules apply.
         let read = || r.optional_parse(option.path, option.wanted, option.parse);
         given.entry(option.path).or_insert_with(read);
     }
@@ -313,7 +312,8 @@ fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
     })
 }
 
-/// The region, and where the provider has its API there. Where none is named, it may be any one's.
+/// Returns the region, and the base URL of the API there. Without a provider, a region of any
+/// provider is valid.
 fn region(r: &mut Reader<'_>, provider: Option<&Provider>) -> (String, String) {
     let region = r.optional("mail.region").unwrap_or_else(|| "us".into());
     let mut all = PROVIDERS.iter();
@@ -371,10 +371,11 @@ fn smtp(r: &mut Reader<'_>, name: Name) -> SmtpServer {
     }
 }
 
-/// What a tag may be at every provider.
+/// The longest tag, in bytes. Every provider accepts it.
 const MOST_TAG_CHARS: usize = 64;
+/// The most tags with the outbox or SMTP. Each provider has its own limit.
 const MOST_TAGS: usize = 8;
-/// What providers repeat in their reports.
+/// The tag that identifies our emails in providers' webhooks.
 const OWN_TAG: &str = "delivery";
 
 fn tags(r: &mut Reader<'_>, name: Name) -> Vec<String> {
@@ -409,19 +410,19 @@ fn selector(text: &str) -> Option<String> {
     fits.then(|| text.to_ascii_lowercase())
 }
 
-/// With a list's name before it, it must not be longer than 255 bytes (RFC 2919, section 2).
+/// The longest domain, so that it fits into a List-Id of 255 bytes (RFC 2919, section 2).
 const MOST_LIST_DOMAIN: usize = 190;
 
 fn list_domain(text: &str) -> Option<String> {
     domain(text, MOST_LIST_DOMAIN)
 }
 
-/// A sender's domain as the name of a list can end in it.
+/// Returns the sender's domain in a form that a List-Id can end in.
 fn in_ascii(domain: &str) -> String {
     if let Some(domain) = list_domain(domain) {
         return domain;
     }
-    // An address's own number, or what no DNS knows.
+    // An IP address literal, or a name that is invalid in the DNS.
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let words = domain.split(|c| !fits(c)).filter(|word| !word.is_empty());
     let mut readable = words.collect::<Vec<_>>().join(".").to_lowercase();
@@ -438,8 +439,8 @@ fn api_url(text: &str) -> Option<String> {
     fits.then(|| text.trim_end_matches('/').to_owned())
 }
 
-/// The host of what follows the scheme of an address, as whoever calls it reads it; `None` where a
-/// login stands before it.
+/// Returns the host of a URL without its scheme, as HTTP clients read it; `None` if it contains a
+/// login.
 fn host(rest: &str) -> Option<&str> {
     let authority = rest.split(['/', '?', '#', '\\']).next()?;
     if authority.contains('@') {

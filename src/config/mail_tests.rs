@@ -1,5 +1,4 @@
-//! What `[mail]` promises: whatever is missing is said before the first mail, and no key is
-//! printed.
+//! Tests of `[mail]`: missing settings are reported before the first email, and no key is printed.
 
 use super::super::{Config, DEFAULTS};
 use super::*;
@@ -291,7 +290,7 @@ fn a_region_is_one_of_the_providers_own() {
     }
 }
 
-/// The configuration of this text and these variables.
+/// Returns the configuration of this text and these variables.
 fn with_environment(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidings.toml");
@@ -340,7 +339,8 @@ fn what_amazons_own_tools_read_is_read_where_nothing_is_set() {
     let second = api(with_environment(ses, &[&variables[..3], &variables[4..]].concat()).unwrap());
     assert_eq!(second.options["mail.region"], "us-east-1");
 
-    // What is set is not mixed with what is not, and nobody else reads any of it.
+    // Options that are set are not combined with variables, and other providers ignore the
+    // variables.
     let own = format!(
         "{ses}key = \"own\"\naccess_key_id = \"AKIDAAAAAAAAAAAAAAAA\"\nregion = \"eu-north-1\""
     );

@@ -1,8 +1,8 @@
-//! Where relative paths begin.
+//! Resolves relative paths.
 //!
-//! The rule: those of a file, and the defaults beside it, begin at the file's folder, so that a
-//! command means the same wherever it is started. Those of the environment and of flags begin where
-//! the command is started, as whoever types them expects.
+//! Paths in a file, and the defaults, are relative to the folder of that file. Commands therefore
+//! do not depend on the current folder. Paths in variables and flags are relative to the current
+//! folder.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use toml::{Table, Value};
 use super::store_url::StoreUrl;
 use super::{hooks, tokens};
 
-/// Lets the relative paths of this table begin at this folder.
+/// Resolves the relative paths of this table against a folder.
 pub(super) fn begin_at(table: &mut Table, folder: &Path) {
     let paths = [
         "mail.outbox",

@@ -1,22 +1,22 @@
-//! Problems and warnings: what is wrong with an option, or doubtful.
+//! Problems and warnings about options.
 
 use std::fmt;
 
-/// One thing that is wrong: option, and what is wrong with its value.
+/// An invalid option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Its path, such as `digest.hour`; of a file or a variable that is wrong, its name.
+    /// The path, such as `digest.hour`, or the name of an invalid file or variable.
     pub option: String,
-    /// What is wrong, as a clause that follows the option.
+    /// The problem, as a clause that follows the option.
     pub what: String,
 }
 
-/// One thing that is valid and can hardly be meant: option, why, and what to do.
+/// A valid setting that is probably a mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// Its path, such as `batch.cooldown`.
+    /// The path, such as `batch.cooldown`.
     pub option: String,
-    /// What is doubtful, as a clause that follows the option.
+    /// The doubt, as a clause that follows the option.
     pub what: String,
     /// What to do about it.
     pub advice: String,
@@ -28,7 +28,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// All that is wrong.
+/// All problems of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Problems(pub Vec<Problem>);
 

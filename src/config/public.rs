@@ -1,8 +1,7 @@
-//! What the world sees of an installation: what it is called, where it is reached, and what its
-//! links are signed with.
+//! The sections `[site]` and `[server]`: name and look, URLs, keys and limits.
 //!
-//! The rule: a link in a mail travels in clear and is clicked a year later, so it leads to https;
-//! plain http is for trying things out on one machine.
+//! Links in emails are secrets that may be followed a year later, so the public URL must use https.
+//! Plain http is allowed only on loopback, for trials.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -14,54 +13,55 @@ use super::hidden::HIDDEN;
 use super::layers::set;
 use super::reader::Reader;
 
-/// What mails and pages call the service, and how they look.
+/// The name and look of the service in emails and pages.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// What mails and pages call the service; never empty.
+    /// The name of the service; never empty.
     pub name: String,
-    /// Where the heading and "+12 more" lead; `None` for nowhere.
+    /// The target of the heading and of "+12 more"; `None` for no link.
     pub url: Option<String>,
-    /// The sender's postal address, which commercial mail must carry; `None` for none.
+    /// The sender's postal address, which commercial email must contain; `None` for none.
     pub postal_address: Option<String>,
-    /// A picture of the name, which stands for it in mails; `None` for the name itself.
+    /// The URL of an image that replaces the name in emails; `None` to show the name.
     pub logo: Option<String>,
     /// The color of links and headings, as `#rrggbb`.
     pub accent: String,
-    /// What Gmail counts spam reports under, 5 to 15 characters; `None` for no `Feedback-ID`.
+    /// The id under which Gmail counts spam reports, 5 to 15 characters; `None` for no
+    /// `Feedback-ID`.
     pub feedback_id: Option<String>,
 }
 
-/// The HTTP face.
+/// The HTTP interface.
 #[derive(Clone)]
 pub struct Server {
-    /// Where it listens.
+    /// The address and port to listen on.
     pub listen: SocketAddr,
-    /// What applications show as a bearer token; `None` makes `serve` make one up.
+    /// The bearer token of applications. If it is `None`, `serve` generates one.
     pub key: Option<String>,
-    /// Where people reach the pages, without a slash at its end.
+    /// The public URL of the pages, without a trailing slash.
     pub public_url: Option<String>,
-    /// What links in mails are signed with; `None` for one that is kept in the store.
+    /// The secret that signs links in emails; `None` for one that is kept in the store.
     pub link_secret: Option<String>,
-    /// Whose pages in browsers may read answers: origins, or `*` alone for all.
+    /// The origins whose pages may read responses, or `*` alone for all.
     pub cors_origins: Vec<String>,
-    /// Requests a second that a server key may make; `None` for no limit.
+    /// The most requests per second with a server key; `None` for no limit.
     pub rate_limit_key: Option<NonZeroU32>,
-    /// Requests a second that the tokens of one person may make; `None` for no limit.
+    /// The most requests per second with the tokens of one user; `None` for no limit.
     pub rate_limit_token: Option<NonZeroU32>,
 }
 
-/// Mails keep room for links of this address and a token.
+/// The longest public URL, in bytes. Emails reserve room for links of this length plus a token.
 const MAX_URL: usize = 500;
-/// A shorter secret could be guessed.
+/// The shortest link secret, in bytes. A shorter one could be guessed.
 const MIN_SECRET: usize = 16;
-/// A shorter key could be guessed: 32 hexadecimal digits are 128 random bits, as many as NIST asks
-/// for (SP 800-131A).
+/// The shortest server key, in bytes. 32 hexadecimal digits are 128 random bits; NIST requires at
+/// least 112 (SP 800-131A Rev. 2).
 const MIN_KEY: usize = 32;
-/// More requests a second than this are no limit.
+/// The highest rate limit, in requests per second.
 const MAX_RATE: i64 = 1_000_000;
 
 impl Site {
-    /// Takes the section `[site]`; what is wrong in it becomes a problem of the reader's.
+    /// Reads the section `[site]`. Adds a problem for each invalid value.
     pub fn read(r: &mut Reader<'_>) -> Self {
         Self {
             name: r.string("site.name"),
@@ -79,7 +79,7 @@ impl Site {
 }
 
 impl Server {
-    /// Takes the section `[server]`; what is wrong in it becomes a problem of the reader's.
+    /// Reads the section `[server]`. Adds a problem for each invalid value.
     pub fn read(r: &mut Reader<'_>) -> Self {
         let listen: SocketAddr = r.parse(
             "server.listen",
@@ -97,15 +97,14 @@ impl Server {
         }
     }
 
-    /// The path of `public_url`, such as `/tidings`; empty where it has none. Addresses in answers
-    /// begin with it, as a proxy serves them under it.
+    /// Returns the path of `public_url`, such as `/tidings`; empty if it has none. URLs in
+    /// responses start with it, because a proxy serves them below it.
     pub fn public_path(&self) -> &str {
         let url = self.public_url.as_deref().unwrap_or_default();
         let (_, place) = url.split_once("://").unwrap_or_default();
         place.find('/').map_or("", |at| &place[at..])
     }
 
-    /// Takes the option that says where people reach the pages.
     pub(super) fn read_public_url(r: &mut Reader<'_>) -> Option<String> {
         r.optional_parse(
             "server.public_url",
@@ -114,7 +113,7 @@ impl Server {
         )
     }
 
-    /// Masks what is secret, where it is set.
+    /// Redacts the secrets that are set.
     pub(super) fn redact(&self, table: &mut Table) {
         for (option, secret) in [("key", &self.key), ("link_secret", &self.link_secret)] {
             if secret.is_some() {
@@ -124,12 +123,12 @@ impl Server {
     }
 }
 
-/// So many a second; none for 0.
+/// Reads a rate per second; `None` for 0.
 fn rate(r: &mut Reader<'_>, option: &str) -> Option<NonZeroU32> {
     NonZeroU32::new(r.number(option, 0..=MAX_RATE) as u32)
 }
 
-/// Origins as browsers write them, or `*` alone.
+/// Reads the origins in the form that browsers send, or `*` alone.
 fn origins(r: &mut Reader<'_>) -> Vec<String> {
     const OPTION: &str = "server.cors_origins";
     let origins = r.list(OPTION);
@@ -157,7 +156,7 @@ fn is_origin(text: &str) -> bool {
         let host = place.split(':').next().unwrap_or_default();
         !host.is_empty() && place.chars().all(named)
     });
-    // Browsers leave the usual port out.
+    // Browsers omit the default port.
     let spare = [("https://", ":443"), ("http://", ":80")]
         .into_iter()
         .any(usual);
@@ -184,7 +183,7 @@ fn color(text: &str) -> Option<String> {
     (digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit())).then(|| text.to_owned())
 }
 
-/// A web address that paths can be put behind, without the slash at its end.
+/// Returns a base URL without its trailing slash, or `None` if paths cannot be appended to it.
 fn url(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -220,15 +219,14 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The last part of a `Feedback-ID`, which Gmail wants to have 5 to 15 characters. A colon would
-/// begin another part.
+/// Checks the last part of a `Feedback-ID`, which Gmail requires to have 5 to 15 characters. A
+/// colon would start another part.
 fn feedback_id(text: &str) -> Option<String> {
     let known = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     ((5..=15).contains(&text.len()) && text.chars().all(known)).then(|| text.to_owned())
 }
 
-/// The key that applications bring. Whoever is on this machine already may have a short one to
-/// type.
+/// Reads the server key. It may be short if the server listens on loopback only.
 fn key(r: &mut Reader<'_>, listen: SocketAddr) -> Option<String> {
     let key = r.secret("server.key", "server.key_file")?;
     if key.len() < MIN_KEY && !listen.ip().is_loopback() {
@@ -240,7 +238,6 @@ fn key(r: &mut Reader<'_>, listen: SocketAddr) -> Option<String> {
     Some(key)
 }
 
-/// The secret that links are signed with, from its option or its file.
 fn link_secret(r: &mut Reader<'_>) -> Option<String> {
     let secret = r.secret("server.link_secret", "server.link_secret_file")?;
     if secret.len() < MIN_SECRET {

@@ -1,7 +1,6 @@
-//! Takes options out of a merged table, one by one, and notes every problem instead of stopping at
-//! the first.
+//! Reads options from a merged table, and collects all problems instead of stopping at the first.
 //!
-//! The rule: what nobody took is unknown, and unknown options are errors.
+//! Options that no code read are unknown, and unknown options are errors. Start with [`Reader`].
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -17,19 +16,19 @@ use crate::domain::address::is_unseen;
 use crate::domain::link;
 use crate::domain::{Address, Invalid, duration, nearest};
 
-/// Stands for a dot that belongs to a name, in paths whose parts dots separate.
+/// Replaces a dot inside a name, because dots separate the parts of a path.
 const DOT: &str = "\u{2}";
 
-/// A reader of one table. Where a value is wrong it notes a problem and answers with a harmless
-/// stand-in, which never leaves [`super::Config::check`].
+/// A reader of one table. For an invalid value it adds a problem and returns a placeholder, which
+/// never leaves [`super::Config::check`].
 pub struct Reader<'a> {
     table: &'a Table,
     taken: BTreeSet<String>,
-    /// Options that are read only where they are set.
+    /// Options that are read only if they are set.
     known: BTreeSet<String>,
     problems: Vec<Problem>,
     warnings: Vec<Warning>,
-    /// Files that hold nothing but a secret.
+    /// Files with nothing but a secret.
     pub secret_files: Vec<PathBuf>,
 }
 
@@ -45,7 +44,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes what is wrong with an option.
+    /// Adds a problem of an option.
     pub fn problem(&mut self, option: &str, what: impl Into<String>) {
         self.problems.push(Problem {
             option: option.replace(DOT, "."),
@@ -53,14 +52,13 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Whether something is wrong with this option already: what follows from that is no problem of
-    /// its own.
+    /// Returns whether this option has a problem, so that consequences are not reported as well.
     pub fn is_wrong(&self, option: &str) -> bool {
         let option = option.replace(DOT, ".");
         self.problems.iter().any(|known| known.option == option)
     }
 
-    /// Notes what is valid and can hardly be meant.
+    /// Adds a warning for a valid setting that is probably a mistake.
     pub fn warn(&mut self, option: &str, what: impl Into<String>, advice: impl Into<String>) {
         self.warnings.push(Warning {
             option: option.replace(DOT, "."),
@@ -69,7 +67,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// The warnings; or all problems, also those of options that nobody took.
+    /// Returns the warnings, or all problems including unknown options.
     pub fn finish(mut self) -> Result<Vec<Warning>, Problems> {
         let mut left = Vec::new();
         collect(self.table, "", &self.taken, &mut left);
@@ -98,12 +96,12 @@ impl<'a> Reader<'a> {
         self.look(option)
     }
 
-    /// Notes that there is this option, which may be left out: one that is nearly it is told so.
+    /// Registers an optional option, so that it is suggested for similar unknown ones.
     pub fn knows(&mut self, option: String) {
         self.known.insert(option);
     }
 
-    /// Whether anything stands there.
+    /// Returns whether the option is set.
     pub fn is_set(&self, option: &str) -> bool {
         self.look(option).is_some()
     }
@@ -112,13 +110,14 @@ impl<'a> Reader<'a> {
         let mut parts = option.split('.');
         let first = self.table.get(parts.next()?)?;
         parts.try_fold(first, |value, part| match value {
-            // Counted from 1, as people do.
+            // Paths count from 1.
             Value::Array(values) => values.get(part.parse::<usize>().ok()?.checked_sub(1)?),
             value => value.as_table()?.get(&part.replace(DOT, ".")),
         })
     }
 
-    /// What stands there, empty where nothing does; `None` where it is no text, which is noted.
+    /// Returns the text of an option, empty if it is not set. Returns `None` for other types, with
+    /// a problem.
     fn text(&mut self, option: &str) -> Option<String> {
         match self.take(option) {
             Some(Value::String(text)) => Some(text.clone()),
@@ -136,7 +135,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Text that must not be empty.
+    /// Reads text that must not be empty.
     pub fn string(&mut self, option: &str) -> String {
         let text = self.text(option);
         if text.as_deref() == Some("") {
@@ -145,12 +144,12 @@ impl<'a> Reader<'a> {
         text.unwrap_or_default()
     }
 
-    /// Text, or `None` where it is empty.
+    /// Reads text; `None` if it is empty.
     pub fn optional(&mut self, option: &str) -> Option<String> {
         self.text(option).filter(|text| !text.is_empty())
     }
 
-    /// Text that means something; `wanted` says what is expected.
+    /// Reads and parses text. `wanted` describes a valid value in the problem.
     pub fn parse<T: Stand>(
         &mut self,
         option: &str,
@@ -167,7 +166,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The same where nothing may be said.
+    /// Like [`Self::parse`], but the option may be empty.
     pub fn optional_parse<T>(
         &mut self,
         option: &str,
@@ -183,7 +182,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// Whether exactly this stands there; it is taken then.
+    /// Returns whether the option is exactly this text, and marks it as read if so.
     pub fn is_text(&mut self, option: &str, text: &str) -> bool {
         let there = self.look(option).and_then(Value::as_str) == Some(text);
         if there {
@@ -192,7 +191,7 @@ impl<'a> Reader<'a> {
         there
     }
 
-    /// Whether [`Self::flag`] can read what stands there.
+    /// Returns whether [`Self::flag`] can read the value.
     pub fn is_flag(&self, option: &str) -> bool {
         match self.look(option) {
             Some(Value::String(text)) => matches!(text.as_str(), "true" | "false"),
@@ -200,7 +199,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `true` or `false`; as text where the environment gives it.
+    /// Reads a boolean. Environment variables supply it as text.
     pub fn flag(&mut self, option: &str) -> bool {
         match self.take(option) {
             Some(Value::Boolean(flag)) => *flag,
@@ -214,7 +213,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A whole number in a range.
+    /// Reads a whole number in a range.
     pub fn number(&mut self, option: &str, range: RangeInclusive<i64>) -> i64 {
         match self.take(option) {
             Some(Value::Integer(number)) if range.contains(number) => *number,
@@ -233,19 +232,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A duration in a range.
+    /// Reads a duration in a range.
     pub fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
         let given = self.take(option);
         let text = given.and_then(Value::as_str).unwrap_or_default();
         duration::within(text, &range).unwrap_or_else(|why| {
-            // A number has no unit: it is shown as it stands.
+            // A number has no unit, so the problem shows it unquoted.
             let shown = given.map_or("\"\"".to_owned(), ToString::to_string);
             self.problem(option, format!("{shown} {why}"));
             *range.start()
         })
     }
 
-    /// An http(s) address, or none.
+    /// Reads an optional `http` or `https` URL.
     pub fn link(&mut self, option: &str) -> Option<String> {
         self.optional_parse(
             option,
@@ -270,7 +269,7 @@ impl<'a> Reader<'a> {
             .ok()
     }
 
-    /// A secret, from its option or from the file that another option names.
+    /// Reads a secret from an option, or from the file that another option names.
     pub fn secret(&mut self, option: &str, file_option: &str) -> Option<String> {
         let given = self.optional(option);
         let file = self.optional(file_option);
@@ -291,8 +290,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A secret of any number of lines, from the file that an option names; `None` where none is
-    /// named.
+    /// Reads a secret of any number of lines from the file that an option names; `None` if there is
+    /// no file.
     pub fn secret_file(&mut self, file_option: &str) -> Option<String> {
         let file = self.optional(file_option)?;
         let text = self.key_file(file_option, &file)?;
@@ -300,7 +299,7 @@ impl<'a> Reader<'a> {
         Some(text)
     }
 
-    /// The text of a key file, without the white space around it. A byte order mark is refused: the
+    /// Reads a key file without surrounding white space. A byte order mark is rejected, because the
     /// other side would not have it in its key.
     pub fn key_file(&mut self, option: &str, file: &str) -> Option<String> {
         let what = match std::fs::read_to_string(file) {
@@ -317,7 +316,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Texts: as a list, or as one text with commas between them, as the environment gives it.
+    /// Reads a list of texts, or one text with commas as the environment supplies it.
     pub fn list(&mut self, option: &str) -> Vec<String> {
         let parts = |text: &str| {
             let parts = text.split(',').map(str::trim);
@@ -342,7 +341,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A table taken as it is.
+    /// Reads a table without interpreting it.
     pub fn table(&mut self, option: &str) -> Table {
         match self.take(option) {
             Some(Value::Table(table)) => table.clone(),
@@ -355,7 +354,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The tables inside a table, in the order of the file; `read` gets each one's name and path.
+    /// Reads the tables inside a table, in the order of the file; `read` receives each name and
+    /// path.
     pub fn each<T>(
         &mut self,
         option: &str,
@@ -382,7 +382,7 @@ impl<'a> Reader<'a> {
         out
     }
 
-    /// The tables of a list, in the order of the file; `read` gets each one's path, such as
+    /// Reads the tables of an array, in the order of the file; `read` receives each path, such as
     /// `tokens.keys.1`.
     pub fn each_of_list<T>(
         &mut self,
@@ -403,7 +403,7 @@ impl<'a> Reader<'a> {
         paths.filter_map(|path| read(self, &path)).collect()
     }
 
-    /// A name that is the key of a table.
+    /// Parses a name that is the key of a table.
     pub fn name<T: std::str::FromStr<Err = Invalid>>(
         &mut self,
         name: &str,
@@ -415,7 +415,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Why a secret cannot be the intended one: the other side would not have these characters.
+/// Returns why a secret is probably not the intended one: the other side would not have these
+/// characters.
 fn flaw(secret: &str) -> Option<String> {
     if secret.contains("-----BEGIN ") {
         return Some("holds a PEM, such as a public key, and no secret on one line".into());
@@ -433,7 +434,7 @@ fn flaw(secret: &str) -> Option<String> {
     ))
 }
 
-/// Options below this table that nobody took.
+/// Collects the options below this table that no code read.
 fn collect(table: &Table, prefix: &str, taken: &BTreeSet<String>, left: &mut Vec<String>) {
     for (key, value) in table {
         let path = format!("{prefix}{}", key.replace('.', DOT));
@@ -453,7 +454,7 @@ fn collect(table: &Table, prefix: &str, taken: &BTreeSet<String>, left: &mut Vec
     }
 }
 
-/// What a wrong value is replaced with until the problems are reported.
+/// A placeholder for an invalid value, until the problems are reported.
 pub trait Stand {
     fn stand_in() -> Self;
 }

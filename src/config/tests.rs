@@ -1,5 +1,5 @@
-//! The configuration's promises: documented defaults, layers in order, all problems at once, no
-//! secret printed.
+//! Tests of the configuration: documented defaults, order of layers, all problems at once, no
+//! secrets.
 
 use super::*;
 use crate::domain::{EventType, Route};

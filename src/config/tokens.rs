@@ -1,7 +1,7 @@
-//! What user tokens are verified by.
+//! The section `[tokens]`: the keys that verify user tokens.
 //!
-//! The rule (P8): each key says its algorithm, so that no token can choose one, and a secret that
-//! could be guessed is refused: anyone who has it can be anyone.
+//! Each key fixes its algorithm, so that a token cannot choose one. Short secrets are rejected,
+//! because a guessed secret gives access to every user's data (P8).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,23 +12,23 @@ use super::reader::Reader;
 use crate::domain::user_token::Material;
 use crate::domain::{Secret, TokenKey};
 
-/// The section `[tokens]`, valid.
+/// The section `[tokens]`, validated.
 #[derive(Debug, Clone)]
 pub struct Tokens {
-    /// Whom tokens must be made for.
+    /// The required audience of tokens.
     pub audience: String,
-    /// What they may be signed with; without any, no token opens anything.
+    /// The keys that may sign tokens. If there are none, all tokens are rejected.
     pub keys: Vec<TokenKey>,
 }
 
-/// Options of a key that name files.
+/// The options of a key that name files.
 pub(super) const FILES: [&str; 2] = ["secret_file", "public_key_file"];
 
-/// The id of the key that needs no table.
+/// The id of the key in `[tokens]` itself.
 const DEFAULT: &str = "default";
-/// HS256 wants as many bytes as its hash has (RFC 7518, 3.2).
+/// HS256 needs a key at least as long as its hash, in bytes (RFC 7518, section 3.2).
 const MIN_SECRET: usize = 32;
-/// What comes before the 32 bytes of an Ed25519 key in its DER (RFC 8410, 4).
+/// The DER prefix of the 32 bytes of an Ed25519 public key (RFC 8410, section 4).
 const ED25519: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
@@ -57,7 +57,7 @@ fn key(r: &mut Reader<'_>, path: &str) -> Option<TokenKey> {
     let option = |name: &str| format!("{path}.{name}");
     let id = r.string(&option("id"));
     let algorithm = r.string(&option("algorithm"));
-    // Both are taken, so that what does not belong to the algorithm is told as that.
+    // Read both, so that an option of the other algorithm is reported as such.
     let secret = secret(r, path);
     let public = r.optional(&option("public_key_file"));
     let material = match (algorithm.as_str(), secret, public) {
@@ -122,7 +122,7 @@ fn public_key(r: &mut Reader<'_>, option: &str, file: &str) -> Option<[u8; 32]> 
     key
 }
 
-/// The key of a PEM (RFC 7468): SubjectPublicKeyInfo in base64, between two lines.
+/// Returns the key in a PEM (RFC 7468): SubjectPublicKeyInfo in base64, between two lines.
 fn ed25519(pem: &str) -> Option<[u8; 32]> {
     let (_, rest) = pem.split_once("-----BEGIN PUBLIC KEY-----")?;
     let (body, _) = rest.split_once("-----END PUBLIC KEY-----")?;
@@ -131,7 +131,6 @@ fn ed25519(pem: &str) -> Option<[u8; 32]> {
     der.strip_prefix(&ED25519)?.try_into().ok()
 }
 
-/// The tables of keys.
 pub(super) fn keys(table: &mut Table) -> impl Iterator<Item = &mut Table> {
     let keys = table
         .get_mut("tokens")
@@ -140,7 +139,7 @@ pub(super) fn keys(table: &mut Table) -> impl Iterator<Item = &mut Table> {
     keys.filter_map(Value::as_table_mut)
 }
 
-/// Masks what is secret, where it is set.
+/// Redacts the secrets that are set.
 pub(super) fn redact(table: &mut Table) {
     let hide = |holder: &mut Table| match holder.get_mut("secret") {
         Some(secret) if secret.as_str() != Some("") => *secret = HIDDEN.into(),
@@ -159,7 +158,7 @@ mod tests {
 
     const SECRET: &str = "a-secret-that-only-these-tests-have";
 
-    /// The example of RFC 8410, 10.1.
+    /// The example of RFC 8410, section 10.1.
     const PEM: &str = "-----BEGIN PUBLIC KEY-----\n\
         MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n\
         -----END PUBLIC KEY-----\n";

@@ -1,16 +1,15 @@
-//! What is configured of each event type.
+//! The sections `[types.NAME]`: the policy of each event type.
 
 use super::batch;
 use super::reader::Reader;
 use crate::domain::{BatchPolicy, EventType, Mandate, ModelName, Policies, Policy, Route};
 
-/// The tables `types.NAME`.
 pub(super) fn read(r: &mut Reader<'_>, standard: &BatchPolicy) -> Policies {
     let types = r.each("types", |r, name, path| {
         Some((r.name::<EventType>(name, path)?, policy(r, path, standard)))
     });
     for (index, (name, policy)) in types.iter().enumerate() {
-        // The first one that differs tells enough.
+        // One warning per type is enough: the first difference.
         let others = &types[..index];
         let same_key = |other: &Policy| other.key.is_some() && other.key == policy.key;
         let differs = |other: &Policy| same_key(other) && other.batch != policy.batch;
@@ -85,7 +84,7 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
     policy
 }
 
-/// `true` or `false`, where it is said.
+/// Reads an optional boolean.
 fn flag(r: &mut Reader<'_>, option: String, standard: bool) -> bool {
     let flag = match r.is_set(&option) {
         true => r.flag(&option),
@@ -95,7 +94,7 @@ fn flag(r: &mut Reader<'_>, option: String, standard: bool) -> bool {
     flag
 }
 
-/// The reason, as text; `true` for one that always fits. `false` is none.
+/// Reads the reason as text, or `true` for the general reason. `false` means not mandatory.
 fn mandate(r: &mut Reader<'_>, option: &str) -> Option<Mandate> {
     if r.is_flag(option) {
         return r.flag(option).then(Mandate::default);

@@ -1,7 +1,7 @@
-//! The environment: which variable sets which option.
+//! Maps environment variables to options.
 //!
-//! The rule: a variable with our prefix that sets nothing is refused, as it was meant to set
-//! something; but those that others put there are none of ours.
+//! A variable with our prefix that sets no option is an error, because it is probably a typo.
+//! Variables of other programs are ignored.
 
 use toml::Value;
 
@@ -11,7 +11,7 @@ use crate::domain::nearest;
 
 const PREFIX: &str = "TIDINGS_";
 
-/// Variables that share the prefix but are no options.
+/// Variables with the prefix that are not options.
 const OTHERS: [&str; 7] = [
     "TIDINGS_CONFIG",
     "TIDINGS_LOG",
@@ -22,8 +22,9 @@ const OTHERS: [&str; 7] = [
     "TIDINGS_PORT",
 ];
 
-/// The same of all that begin so. Kubernetes tells each container of a namespace where a service of
-/// our name is: `TIDINGS_SERVICE_HOST`, `TIDINGS_PORT_8080_TCP_ADDR`, and more of these.
+/// Prefixes of further variables that are not options. Kubernetes describes a service called
+/// `tidings` to each container of the namespace: `TIDINGS_SERVICE_HOST`,
+/// `TIDINGS_PORT_8080_TCP_ADDR` and others.
 const OTHERS_BEGIN: [&str; 5] = [
     "TIDINGS_TEST_",
     "TIDINGS_MONGO_",
@@ -32,7 +33,7 @@ const OTHERS_BEGIN: [&str; 5] = [
     "TIDINGS_PORT_",
 ];
 
-/// All options that a variable can set.
+/// Returns all options that a variable can set.
 fn options() -> impl Iterator<Item = String> {
     defaults().into_iter().flat_map(|(key, value)| match value {
         Value::Table(table) => table
@@ -47,23 +48,23 @@ fn variable_of(option: &str) -> String {
     format!("{PREFIX}{}", option.to_uppercase().replace('.', "_"))
 }
 
-/// The option a variable sets: `TIDINGS_DIGEST_HOUR` is `digest.hour`.
+/// Returns the option that a variable sets: `digest.hour` for `TIDINGS_DIGEST_HOUR`.
 pub(super) fn option_of(name: &str) -> Option<String> {
-    // Most variables are others', and to list the options takes time.
+    // Most variables belong to other programs, and listing the options is slow.
     if is_for_others(name) {
         return None;
     }
     options().find(|option| variable_of(option) == name)
 }
 
-/// Whether it is none of ours, or is no option.
+/// Returns whether a variable lacks our prefix, or is known not to be an option.
 pub(super) fn is_for_others(name: &str) -> bool {
     !name.starts_with(PREFIX)
         || OTHERS.contains(&name)
         || OTHERS_BEGIN.iter().any(|begin| name.starts_with(begin))
 }
 
-/// What is wrong with one that sets nothing.
+/// Returns the problem of a variable that sets no option.
 pub(super) fn unknown(name: &str) -> Problem {
     let variables: Vec<String> = options().map(|option| variable_of(&option)).collect();
     let meant = nearest(name, variables.iter().map(String::as_str));

@@ -1,24 +1,24 @@
-//! What those see who watch a process: its metrics and its log.
+//! The sections `[metrics]` and `[log]`.
 
 use std::net::SocketAddr;
 
 use super::reader::{Reader, Stand};
 
-/// The sections `[metrics]` and `[log]`, valid.
+/// The sections `[metrics]` and `[log]`, validated.
 #[derive(Debug, Clone, Copy)]
 pub struct Watch {
-    /// Where metrics are told without a key; `None` for nowhere.
+    /// The address that serves metrics without a key; `None` for none.
     pub metrics: Option<SocketAddr>,
-    /// How the log is written.
+    /// The format of the log.
     pub log: LogFormat,
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// A line a message, for people.
+    /// One line per message, for people.
     Text,
-    /// An object a line, for programs.
+    /// One JSON object per line, for programs.
     Json,
 }
 

@@ -1,10 +1,9 @@
-//! What an item is about: the document that a comment stands on, or the item's object itself.
+//! Determines the topic of an object, such as the document that a comment was posted on.
 //!
-//! The rule: `data.about` says it, as a title or as `{"title", "url"}`, for mails and feeds alike
-//! ([`Said`]); it is known by its address, or by its title where it has none. Where it says
-//! nothing, mails take an object of a type with a phrase to be about the page it is on, so that
-//! four comments whose objects are called `Budget` are about one budget, and any other to stand for
-//! itself ([`About::of`]); feeds take it to be about who it is by ([`key`]).
+//! An object states its topic in `data.about`, as a title or as `{"title", "url"}`. A topic is
+//! identified by its URL, or by its title if it has none. Emails group objects without a topic by
+//! page if their type has a phrase: all comments on the page `Budget` share a topic
+//! ([`About::of`]). Feeds group them by the object's author ([`key`]).
 
 use std::borrow::Cow;
 
@@ -15,35 +14,35 @@ use super::json::fields;
 use super::object::Object;
 use super::policy::Phrase;
 
-/// What all items of a group are about.
+/// The topic that all items of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum About {
-    /// Another thing than the objects, and where it can be looked at.
+    /// A topic that the objects state.
     Other {
-        /// What it is called; it tells groups apart where there is no address.
+        /// The title; it identifies the topic if there is no URL.
         title: String,
-        /// `None` where the object's record does not say.
+        /// The URL, or `None` if the object states none.
         url: Option<String>,
     },
-    /// The page that all the objects are on.
+    /// The page that all objects are on.
     Page {
         /// The title that the objects share.
         title: String,
-        /// Their address without the place on the page.
+        /// The objects' URL without its fragment.
         url: Option<String>,
     },
-    /// The group's one object.
+    /// The only object of the group.
     Itself,
 }
 
-/// What an object says that it is about.
+/// The topic in an object's `data.about`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Said<'a> {
     title: Cow<'a, str>,
     url: Option<Cow<'a, str>>,
 }
 
-/// The part of an object's `data` that says what the object is about. The rest is passed over.
+/// The field of `data` that states the topic. All other fields are ignored.
 #[derive(Deserialize)]
 struct AboutField<'a> {
     #[serde(borrow)]
@@ -58,7 +57,7 @@ struct TitleAndUrl<'a> {
     url: Option<&'a RawValue>,
 }
 
-/// A text in JSON; borrowed where it has no escapes.
+/// A JSON string, borrowed if it contains no escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -75,13 +74,13 @@ impl<'a> Said<'a> {
         })
     }
 
-    /// What tells it from anything else.
+    /// Returns the text that identifies the topic.
     fn key(self) -> Cow<'a, str> {
         self.url.unwrap_or(self.title)
     }
 }
 
-/// Returns a text without the spaces around it; `None` for an empty text and any other value.
+/// Returns a JSON string without surrounding white space; `None` if it is empty or not a string.
 pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     let Text(text) = serde_json::from_str(value.get()).ok()?;
     let text = match text {
@@ -91,21 +90,21 @@ pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     (!text.is_empty()).then_some(text)
 }
 
-/// What to call an object, or what it is about where nobody gave it a title.
+/// Returns the object's title, or its topic's title if it has none.
 fn title(object: &Object) -> Option<Cow<'_, str>> {
     let own = object.title.as_deref().map(Cow::Borrowed);
     own.or_else(|| Said::of(object).map(|said| said.title))
 }
 
 impl Object {
-    /// What to call it: its title, or that of what it is about, or its key.
+    /// Returns the text to show for the object: its title, its topic's title, or its key.
     pub fn label(&self) -> Cow<'_, str> {
         title(self).unwrap_or(Cow::Borrowed(self.key.as_str()))
     }
 }
 
-/// What an object is about, for groups of feeds: what it says; else who it is by; else itself, by
-/// its key. Marks of groups and requests for their items name them so.
+/// Returns the topic by which feeds group an object: the stated topic, the author, or the object's
+/// key. Requests name a group by this text.
 pub fn key(object: &Object) -> Cow<'_, str> {
     let said = Said::of(object).map(Said::key);
     let by = || object.by.as_deref().filter(|by| !by.is_empty());
@@ -114,7 +113,7 @@ pub fn key(object: &Object) -> Cow<'_, str> {
 }
 
 impl About {
-    /// What an object of a type with this phrase is about, in a mail.
+    /// Returns the topic of an object in an email. `phrase` is the phrase of the event's type.
     pub(super) fn of(object: &Object, phrase: Option<&Phrase>) -> Self {
         if let Some(Said { title, url }) = Said::of(object) {
             return Self::Other {
@@ -132,8 +131,8 @@ impl About {
         }
     }
 
-    /// What names it where it is another thing than the object: its address, or its title where it
-    /// has none.
+    /// Returns the text that identifies the topic: its URL or title. `None` if the topic is the
+    /// object itself.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Other { title, url } | Self::Page { title, url } => {
@@ -143,7 +142,7 @@ impl About {
         }
     }
 
-    /// Whether both are the same thing; an object that stands for itself is like no other.
+    /// Returns whether both are the same topic. Two objects that are their own topics never are.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Other { title, url }, Self::Other { title: t, url: u }) => {
@@ -155,8 +154,8 @@ impl About {
     }
 }
 
-/// A link without the place on its page. What begins with `#/` or `#!` is the page itself, in an
-/// application that routes so.
+/// Returns a URL without its fragment. Fragments that start with `#/` or `#!` stay, because
+/// single-page applications route by them.
 fn page(url: &str) -> &str {
     match url.split_once('#') {
         Some((page, place)) if !place.starts_with(['/', '!']) => page,
@@ -201,7 +200,7 @@ mod tests {
                 "Budget",
                 other("Budget", None),
             ),
-            // Nothing is said by these.
+            // These state no topic.
             (json!({"url": url}), "Ada", About::Itself),
             (json!({"title": ""}), "Ada", About::Itself),
             (json!(""), "Ada", About::Itself),

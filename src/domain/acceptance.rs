@@ -1,18 +1,17 @@
-//! Which moments an event can be of.
+//! Decides which times an event may have.
 //!
-//! The rule: what is accepted reaches people. An event of a day before the window would be shown
-//! and mailed to nobody, and so would one of a day to come until that day; both are refused, with
-//! the range.
+//! The range starts with the first day of the window, because feeds do not show earlier days. It
+//! ends shortly after the current time, because users would not see a later event until its day.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
 use super::day::{Day, Window};
 use super::name::Invalid;
 
-/// How far a writer's clock may be ahead of ours.
+/// The tolerance for a writer's clock that is ahead of ours.
 pub const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
-/// The moments that events can be of.
+/// The range of times that events may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acceptance {
     from: DateTime<Utc>,
@@ -20,7 +19,7 @@ pub struct Acceptance {
 }
 
 impl Acceptance {
-    /// From the first day of the window of now until a little later than now.
+    /// Returns the range for events that arrive at `now`. `window_back` is in days before today.
     pub fn of(now: DateTime<Utc>, window_back: u32) -> Self {
         Self {
             from: Window::ending(Day::of(now), window_back).first().start(),
@@ -28,7 +27,11 @@ impl Acceptance {
         }
     }
 
-    /// Whether an event can be of this moment.
+    /// Checks that an event may have this time.
+    ///
+    /// # Errors
+    ///
+    /// Names the accepted range, and suggests a unit if seconds and milliseconds were swapped.
     pub fn check(&self, at: DateTime<Utc>) -> Result<(), Invalid> {
         if (self.from..=self.until).contains(&at) {
             return Ok(());
@@ -49,7 +52,8 @@ impl Acceptance {
         Err(Invalid::new("time", text(at), why).out_of_time())
     }
 
-    /// What a moment is where seconds and milliseconds were mixed up.
+    /// Returns a hint if the time would be in range with seconds read as milliseconds, or vice
+    /// versa.
     fn hint(&self, at: DateTime<Utc>) -> &'static str {
         let fits = |millis: Option<i64>| {
             let meant = millis.and_then(DateTime::from_timestamp_millis);

@@ -1,5 +1,6 @@
-//! E-mail addresses that do not leak: they print masked, and only what sends or stores them may
-//! reveal them.
+//! Email addresses that do not leak into logs.
+//!
+//! They print masked. Only the mailer and the store may call [`Address::reveal`] (P8).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,17 +10,19 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::name::Invalid;
 
-/// An e-mail address. `Debug` and `Display` show `a…@example.org`.
+/// An email address. `Debug` and `Display` print it masked, as `a…@example.org`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(String);
 
 impl Address {
-    /// The longest address SMTP can carry (RFC 5321, 4.5.3.1.3: a path of 256 with its brackets).
+    /// The longest address that SMTP can carry (RFC 5321, 4.5.3.1.3: a path of 256 with its
+    /// brackets).
     pub const MAX_BYTES: usize = 254;
 
-    /// Checks that an email can be sent to it (RFC 5321 and 6531, without quoted local parts and
-    /// address literals), and that it holds nothing invisible. Only an email shows whether it
-    /// exists.
+    /// Checks that the address can receive email (RFC 5321 and 6531) and has no invisible
+    /// characters.
+    ///
+    /// Quoted local parts and address literals are rejected. The mailbox may still not exist.
     pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
         let address = Self::stored(text)?;
         let refuse = |why: &str| Err(Invalid::new("e-mail address", mask(&address.0), why));
@@ -45,7 +48,8 @@ impl Address {
         Ok(address)
     }
 
-    /// An address as it stands in the store, where older programs put some that are refused now.
+    /// Reads an address from the store. The checks are looser than in [`Self::new`], because older
+    /// versions stored addresses that are rejected now.
     pub fn stored(text: impl Into<String>) -> Result<Self, Invalid> {
         let text = text.into();
         let refuse = |why: &str| Err(Invalid::new("e-mail address", mask(&text), why));
@@ -77,20 +81,21 @@ impl Address {
         Ok(Self(text))
     }
 
-    /// Whether it is at a host that nobody has, as the address that is configured when nobody says
-    /// one.
+    /// Returns whether the domain is `localhost.localdomain`, as in the default sender address.
     pub fn is_placeholder(&self) -> bool {
         self.0.ends_with("@localhost.localdomain")
     }
 
-    /// What stands behind the `@`: whose mail server it is, which is nobody's secret.
+    /// Returns the domain, which is not secret.
     pub fn domain(&self) -> &str {
         self.0.rsplit_once('@').map_or("", |(_, domain)| domain)
     }
 
-    /// What addresses are compared by: all in lower case, accents composed (NFC), the domain as the
-    /// DNS has it (`xn--…`, UTS 46). A domain has no case (RFC 5321, 2.4), and no mailbox provider
-    /// of note tells `Ada@` from `ada@`; whoever stopped the mails to one of them meant both.
+    /// Returns the form in which addresses are compared: lower case, NFC, and the domain in its DNS
+    /// form (`xn--…`, UTS 46).
+    ///
+    /// Domains are case-insensitive (RFC 5321, 2.4), and no major mailbox provider distinguishes
+    /// `Ada@` from `ada@`. Suppressing one of them therefore suppresses both.
     pub fn folded(&self) -> Self {
         if self.0.is_ascii() {
             return Self(self.0.to_ascii_lowercase());
@@ -102,8 +107,8 @@ impl Address {
         Self::within(local, &domain).unwrap_or(lower)
     }
 
-    /// How an older program may have written this address down, when addresses were compared in
-    /// lower case only: what [`Self::folded`] gives, which is the first, and what gives the same.
+    /// Returns the spellings under which an older version may have stored this address, when it
+    /// compared addresses in lower case only. The first is [`Self::folded`].
     pub fn spellings(&self) -> Vec<Self> {
         let folded = self.folded();
         if self.0.is_ascii() && !folded.0.contains("xn--") {
@@ -143,10 +148,10 @@ impl Address {
         all
     }
 
-    /// In lower case, and else as it is.
+    /// Returns the address in lower case, otherwise unchanged.
     pub fn lowered(&self) -> Self {
         let lower = self.0.to_lowercase();
-        // A few letters beyond ASCII grow.
+        // Some non-ASCII letters take more bytes in lower case.
         if lower.len() <= Self::MAX_BYTES {
             Self(lower)
         } else {
@@ -154,17 +159,18 @@ impl Address {
         }
     }
 
-    /// If that is an address: a domain's letters may stand for dots or other signs, or grow.
+    /// Returns the address unless it became invalid. Mapping a domain to its DNS form can produce
+    /// dots and other characters, or make it longer.
     fn within(local: String, domain: &str) -> Option<Self> {
         Self::stored(local + "@" + domain).ok()
     }
 
-    /// The part before the `@`; like the address itself, only for the mailer.
+    /// Returns the part before the `@`. It is as confidential as the address.
     pub fn local(&self) -> &str {
         self.0.rsplit_once('@').map_or("", |(local, _)| local)
     }
 
-    /// The domain as the DNS has it: in Punycode where it is not ASCII.
+    /// Returns the domain in its DNS form: Punycode if it is not ASCII.
     pub fn domain_in_ascii(&self) -> Cow<'_, str> {
         let domain = self.domain();
         match idna::domain_to_ascii(domain) {
@@ -173,7 +179,7 @@ impl Address {
         }
     }
 
-    /// The address itself: for the mailer's envelope and the store's record, and for nothing else.
+    /// Returns the unmasked address. Only the mailer and the store may use it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -187,8 +193,8 @@ impl FromStr for Address {
     }
 }
 
-/// Where a page of a list of addresses ends, so that the next one can be asked for. It prints as
-/// hexadecimal digits, as addresses do not belong into URLs and what keeps them.
+/// The end of a page in a list of addresses. It prints in hexadecimal, because addresses must not
+/// appear in URLs and access logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(pub Address);
 
@@ -213,13 +219,13 @@ impl FromStr for Cursor {
 /// The longest local part (RFC 5321, 4.5.3.1.1).
 const MAX_LOCAL_BYTES: usize = 64;
 
-/// Whether a local part can hold this without quotes (RFC 5322 `atext`, RFC 6531).
+/// Returns whether a local part can contain this character unquoted (RFC 5322 `atext`, RFC 6531).
 fn is_in_local_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || !c.is_ascii() || ".!#$%&'*+-/=?^_`{|}~".contains(c)
 }
 
-/// Whether this names a host in a domain: two labels or more, of at most 63 characters each. Hosts
-/// with an underscore exist.
+/// Returns whether the domain has at least two labels of 1 to 63 characters each. Underscores are
+/// allowed, because hosts with one exist.
 fn is_host(domain: &str) -> bool {
     let is_edge = |c: char| c.is_ascii_alphanumeric() || !c.is_ascii();
     let is_label = |label: &str| {
@@ -231,8 +237,8 @@ fn is_host(domain: &str) -> bool {
     domain.contains('.') && domain.split('.').all(is_label)
 }
 
-/// Format characters: those of no width, those that turn the direction of text, and those that
-/// choose a shape (Unicode's `Cf`, and what its `Default_Ignorable_Code_Point` adds to them).
+/// Returns whether a character is invisible or changes the direction or shape of text: Unicode's
+/// `Cf` and `Default_Ignorable_Code_Point`.
 pub(crate) fn is_unseen(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'

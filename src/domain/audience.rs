@@ -1,13 +1,13 @@
-//! Whom an event concerns: named people, the followers of keys, or everybody near a point.
+//! The audience of an event: named users, the followers of keys, or the users near a point.
 //!
-//! The rule: an audience is resolved page by page in the order of user ids, so that one id is a
-//! resumable cursor and audiences can be merged; see [`crate::engine::fanout`].
+//! An audience is read page by page in the order of user ids. One user id is therefore a cursor to
+//! resume from, and several audiences can be merged; see [`crate::engine::fanout`].
 
 use serde::{Deserialize, Serialize};
 
 use super::name::{FollowKey, Invalid, UserId};
 
-/// A place on Earth, in degrees: longitude first, as GeoJSON and MongoDB have it (RFC 7946, 3.1.1).
+/// A place on Earth in degrees, longitude first, as in GeoJSON and MongoDB (RFC 7946, 3.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "[f64; 2]", into = "[f64; 2]")]
 pub struct Point {
@@ -16,7 +16,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// Refuses a longitude outside -180 to 180 degrees, a latitude outside -90 to 90, and NaN.
+    /// Creates a point. Rejects a longitude outside -180 to 180, a latitude outside -90 to 90, and
+    /// NaN.
     pub fn new(lng: f64, lat: f64) -> Result<Self, Invalid> {
         if !(-180.0..=180.0).contains(&lng) {
             return Err(Invalid::new(
@@ -35,18 +36,18 @@ impl Point {
         Ok(Self { lng, lat })
     }
 
-    /// Longitude in degrees, -180 to 180; east is positive.
+    /// Returns the longitude in degrees, -180 to 180; east is positive.
     pub fn lng(self) -> f64 {
         self.lng
     }
 
-    /// Latitude in degrees, -90 to 90; north is positive.
+    /// Returns the latitude in degrees, -90 to 90; north is positive.
     pub fn lat(self) -> f64 {
         self.lat
     }
 
-    /// Great-circle distance in kilometers, on a sphere of MongoDB's radius (6378.1 km), by the
-    /// haversine formula.
+    /// Returns the great-circle distance in kilometers by the haversine formula. The sphere has
+    /// MongoDB's radius (6378.1 km).
     pub fn distance_km(self, other: Self) -> f64 {
         let (lat_a, lat_b) = (self.lat.to_radians(), other.lat.to_radians());
         let half = |degrees: f64| (degrees.to_radians() / 2.0).sin().powi(2);
@@ -55,7 +56,7 @@ impl Point {
     }
 }
 
-/// The radius with which both stores turn kilometers into angles.
+/// The radius with which both stores convert kilometers to angles.
 pub const EARTH_RADIUS_KM: f64 = 6378.1;
 
 impl TryFrom<[f64; 2]> for Point {
@@ -72,15 +73,15 @@ impl From<Point> for [f64; 2] {
     }
 }
 
-/// Who is meant.
+/// A rule that selects users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selector {
-    /// These people; sorted and each once.
+    /// These users, sorted and without duplicates.
     Users(Vec<UserId>),
-    /// Who follows any of these keys; each person once.
+    /// The followers of any of these keys; each user counts once.
     FollowersOf(Vec<FollowKey>),
-    /// Who lives within `km` kilometers of the point.
+    /// The users within `km` kilometers of the point.
     Near {
         /// The center of the circle.
         point: Point,
@@ -89,27 +90,28 @@ pub enum Selector {
     },
 }
 
-/// Who is meant, and who is left out of it (usually whoever did it).
+/// The selected users of an event, minus the excluded ones (usually the actor).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Audience {
-    /// Who is meant, before anybody is left out.
+    /// The selected users, including the excluded ones.
     pub to: Selector,
-    /// Who is left out; ascending and each once, as [`Self::leaves_out`] searches it.
+    /// The excluded users, sorted and without duplicates, because [`Self::leaves_out`] uses a
+    /// binary search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<UserId>,
 }
 
-/// An audience that names so many people, and leaves out no more, is small.
+/// The most users that a small audience names, and the most that it excludes. Workers claim events
+/// with small audiences in larger groups.
 pub const SMALL: usize = 16;
-/// The most people that can be named in one event.
+/// The most users that one event can name.
 pub const MAX_USERS: usize = 100_000;
-/// The most people that can be left out of one event: they fit into its journal entry on every
-/// store.
+/// The most users that one event can exclude. They fit into its journal entry on every store.
 pub const MAX_EXCEPT: usize = 10_000;
-/// The most keys whose followers one event can go to.
+/// The most keys whose followers one event can address.
 pub const MAX_KEYS: usize = 100;
 
-/// Refuses to leave out more than [`MAX_EXCEPT`] people.
+/// Rejects more than [`MAX_EXCEPT`] excluded users.
 pub fn check_except(count: usize) -> Result<(), Invalid> {
     if count <= MAX_EXCEPT {
         return Ok(());
@@ -118,11 +120,15 @@ pub fn check_except(count: usize) -> Result<(), Invalid> {
     Err(Invalid::limit("except", count, why))
 }
 
-/// The furthest two places on Earth can be apart, rounded up, in kilometers.
+/// Half the circumference of the Earth in kilometers, rounded up.
 pub const MAX_KM: f64 = 20_100.0;
 
 impl Audience {
-    /// These people, each once; refuses nobody, and a list of more than [`MAX_USERS`].
+    /// Selects these users, each once.
+    ///
+    /// # Errors
+    ///
+    /// The list is empty or has more than [`MAX_USERS`] users.
     pub fn users(users: impl IntoIterator<Item = UserId>) -> Result<Self, Invalid> {
         let mut users: Vec<_> = users.into_iter().collect();
         if users.is_empty() {
@@ -142,8 +148,11 @@ impl Audience {
         })
     }
 
-    /// The followers of these keys, each key once; refuses no keys, and a list of more than
-    /// [`MAX_KEYS`].
+    /// Selects the followers of these keys.
+    ///
+    /// # Errors
+    ///
+    /// The list is empty or has more than [`MAX_KEYS`] keys.
     pub fn followers_of(keys: impl IntoIterator<Item = FollowKey>) -> Result<Self, Invalid> {
         let mut keys: Vec<_> = keys.into_iter().collect();
         let why = format!("is not 1 to {MAX_KEYS} keys");
@@ -161,7 +170,11 @@ impl Audience {
         })
     }
 
-    /// Everybody within this distance; refuses one that is not above 0, or above [`MAX_KM`].
+    /// Selects the users within `km` kilometers of a point.
+    ///
+    /// # Errors
+    ///
+    /// The distance is not above 0, or it exceeds [`MAX_KM`].
     pub fn near(point: Point, km: f64) -> Result<Self, Invalid> {
         if !(km > 0.0 && km <= MAX_KM) {
             return Err(Invalid::new(
@@ -176,13 +189,13 @@ impl Audience {
         })
     }
 
-    /// What the type cannot say: that not too many are left out. One is whoever did it, who is
-    /// named elsewhere.
+    /// Checks the number of excluded users. It allows one more than [`MAX_EXCEPT`], because the
+    /// list also contains the actor.
     pub fn check(&self) -> Result<(), Invalid> {
         check_except(self.except.len().saturating_sub(1))
     }
 
-    /// The same without these people.
+    /// Excludes these users as well.
     pub fn except(mut self, users: impl IntoIterator<Item = UserId>) -> Self {
         self.except.extend(users);
         self.except.sort_unstable();
@@ -190,7 +203,7 @@ impl Audience {
         self
     }
 
-    /// The people it names; none where it says otherwise who is meant.
+    /// Returns the named users; empty for any other selector.
     pub fn named(&self) -> &[UserId] {
         match &self.to {
             Selector::Users(users) => users,
@@ -198,13 +211,13 @@ impl Audience {
         }
     }
 
-    /// Whether it names its people, and neither them nor those left out are more than [`SMALL`].
+    /// Returns whether the audience names at most [`SMALL`] users and excludes at most [`SMALL`].
     pub fn is_small(&self) -> bool {
         let names = matches!(self.to, Selector::Users(_));
         names && self.named().len() <= SMALL && self.except.len() <= SMALL
     }
 
-    /// Whether this person is among those left out.
+    /// Returns whether this user is excluded.
     pub fn leaves_out(&self, user: &UserId) -> bool {
         self.except.binary_search(user).is_ok()
     }

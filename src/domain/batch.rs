@@ -1,17 +1,8 @@
-//! A batch: what happened to somebody within a while, on its way to becoming one mail.
+//! Batches: a user's events of one key within a time window, sent as one email.
 //!
-//! The rule: an event joins once, however often it is fanned out; the total is
-//! exact; only so many events are kept to be shown. Nothing here asks what time it is. When a batch
-//! closes is [`BatchPolicy`]'s one formula; what it is of is its [`BatchKey`].
-//!
-//! `at` is the moment of joining, by the clock of whoever joins. Clocks may differ and go back: the
-//! opening stands as it was first written and the last event only moves on, so a closing that is
-//! put off is never put off beyond `max_wait` from the opening, and an early clock closes nothing
-//! early.
-//!
-//! A user's quiet hours defer a batch: events that join in them say until when
-//! ([`BatchPolicy::held_until`]), and the closer defers a batch that is due in them
-//! ([`Accumulator::defer`]). A batch whose deferral has ended is due, even if the closer is late.
+//! Each event joins once, even if its fan-out is repeated. The total is exact, but only some of the
+//! events are kept to be shown. Nothing here reads the clock. Start with [`Batch`]. [`BatchPolicy`]
+//! says when a batch closes, [`BatchKey`] which events share one.
 
 use chrono::{DateTime, Utc};
 
@@ -30,21 +21,21 @@ pub use addition::Addition;
 pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
 pub use policy::{BatchPolicy, Doubt, Keep};
 
-/// The most fan-outs that join a batch: it remembers each, so that none joins twice. The one for
-/// which there is no room closes it, and opens the next.
+/// The most fan-outs that join a batch, which remembers each so that none joins twice. A fan-out
+/// that finds no room closes the batch and opens the next.
 pub const ROOM: usize = 10_000;
 
-/// The most events of which a batch remembers that they were taken out.
+/// The most removed events that a batch remembers.
 pub const TAKEN: usize = 1_000;
 
-/// What a batch holds of an event.
+/// An event in a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Item {
-    /// The fan-out that brought it.
+    /// The fan-out that added the event.
     pub i: Id,
-    /// What happened; a batch under a chosen key can hold several types.
+    /// The event type. A batch under a chosen key can contain several types.
     pub t: EventType,
-    /// To which object, by its id.
+    /// The id of the object.
     pub o: ObjectId,
 }
 
@@ -58,12 +49,12 @@ impl From<Item> for Event {
     }
 }
 
-/// Events that become one mail.
+/// The events of one email.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contents {
-    /// How many there are, also of those that are no longer kept.
+    /// The number of events, including those that are not kept.
     pub count: u64,
-    /// The first or the last of them, in the order in which they joined.
+    /// The first or last of the events ([`Keep`]), in the order of joining.
     pub items: Vec<Item>,
 }
 
@@ -93,28 +84,28 @@ impl Contents {
         taken
     }
 
-    /// Those that are counted and not kept: "+12 more".
+    /// Returns the number of events that are counted but not kept, as in "+12 more".
     pub fn more(&self) -> u64 {
         self.count - self.items.len() as u64
     }
 
-    /// Whether nothing is counted; then nothing is kept either.
+    /// Returns whether there are no events, kept or not.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
-/// Where a batch stands.
+/// The state of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BatchState {
-    /// It gathers. A person has one open batch of a key.
+    /// It accepts events. A user has at most one open batch per key.
     Open,
-    /// It takes nothing any more and is being mailed; what comes goes to the next.
+    /// It accepts no more events and is being emailed. New events go to the next batch.
     Closing,
-    /// Its mail is settled: sent, failed or unknown, as the ledger says.
+    /// Its delivery ended as sent, failed or unknown.
     Closed,
-    /// There was nothing to mail, or somebody did not want it mailed.
+    /// No event was left, or an operator canceled it.
     Canceled,
 }
 
@@ -122,7 +113,7 @@ impl BatchState {
     /// All states, in the order in which a batch passes through them.
     pub const ALL: [Self; 4] = [Self::Open, Self::Closing, Self::Closed, Self::Canceled];
 
-    /// The name in the store, in JSON and in filters; `FromStr` reads it.
+    /// Returns the name in the store, in JSON and in filters. `FromStr` parses it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -143,83 +134,93 @@ impl std::str::FromStr for BatchState {
     }
 }
 
-/// What is mailed at once of a leading batch: what opened it.
+/// The events that opened a leading batch. They are emailed at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lead {
-    /// It is not a leading one, or nothing is left of its lead.
+    /// The policy is not a leading one, or the events were removed.
     None,
-    /// It is to be a batch of its own, mailed at once.
+    /// The events are to become a batch of their own, which is emailed at once.
     Waiting {
-        /// The events that opened the batch, which [`Batch::contents`] does not hold.
+        /// The events that opened the batch. [`Batch::contents`] does not contain them.
         contents: Contents,
-        /// The fan-outs that brought it, ascending.
+        /// Their fan-outs, ascending.
         joined: Vec<Id>,
     },
-    /// It is a batch of its own.
+    /// The events have become a batch of their own.
     Mailed {
-        /// The fan-outs that brought it, ascending.
+        /// Their fan-outs, ascending.
         joined: Vec<Id>,
     },
 }
 
 /// A batch as it is stored.
+///
+/// Times of joining come from the clocks of several workers, which can differ and go back.
+/// `opened_at` never changes and `last_event_at` never decreases. So no clock delays closing beyond
+/// `max_wait`, and none that is behind closes a batch early.
+///
+/// Quiet hours defer a batch in two ways. Events that join during them carry their end
+/// ([`BatchPolicy::held_until`]). Otherwise the worker defers a batch that becomes due during them
+/// ([`Accumulator::defer`]). When the deferral has ended, the batch is due, even if the worker is
+/// late.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// Made when the batch was; lists of batches go by it, newest first.
+    /// The id, made when the batch was opened. Lists are ordered by it, newest first.
     pub id: Id,
-    /// Whom it will be mailed to.
+    /// The recipient.
     pub user: UserId,
-    /// What it is of; together with the person it names the accumulator.
+    /// The key. With the user, it identifies the accumulator.
     pub key: BatchKey,
-    /// Only [`BatchState::Open`] takes further events.
+    /// The state. Only an open batch accepts events.
     pub state: BatchState,
-    /// When the first event joined; it never changes, and `max_wait` counts from it.
+    /// When the first event joined. It never changes; `max_wait` starts here.
     pub opened_at: DateTime<Utc>,
-    /// The latest moment at which something joined; what is withdrawn gives no time back.
+    /// The latest time at which an event joined. Removing events does not change it.
     pub last_event_at: DateTime<Utc>,
-    /// When it is due: by the formula while it is open, and the moment at which it began to close
-    /// if that was earlier.
+    /// When an open batch is due. Once it closes, the time at which closing began, if that is
+    /// earlier.
     pub closes_at: DateTime<Utc>,
-    /// Whether `closes_at` is the end of quiet hours instead of the formula's time.
+    /// Whether `closes_at` is the end of quiet hours instead of the policy's time.
     pub deferred: bool,
-    /// What of it is mailed at once; [`Lead::None`] unless the policy is a leading one.
+    /// The events to email at once; always [`Lead::None`] unless the policy is a leading one.
     pub lead: Lead,
-    /// What its mail will tell; without what the lead holds.
+    /// The events of the batch's email, without those of `lead`.
     pub contents: Contents,
-    /// The fingerprint of the policy by which something joined last.
+    /// The fingerprint of the policy under which an event last joined.
     pub policy: String,
     /// The fan-outs that have joined, ascending; at most [`ROOM`].
     pub joined: Vec<Id>,
-    /// What was taken out, the latest [`TAKEN`] of it: the stacks still have it.
+    /// The last [`TAKEN`] removed events. The stacks still contain them.
     pub taken: Vec<Item>,
-    /// When it was closed or canceled.
+    /// When the batch was closed or canceled.
     pub settled: Option<DateTime<Utc>>,
 }
 
-/// What came of joining.
+/// The outcome of [`Batch::join`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Joined {
-    /// So many events are new in it.
+    /// This number of events was added.
     Added(u64),
-    /// Their fan-outs had all joined before; nothing changed.
+    /// All their fan-outs had joined before; nothing changed.
     Already,
-    /// It takes nothing any more: what [`Batch::has_joined`] does not know goes to the next.
+    /// The batch accepts no more events. Events whose fan-out has not joined go to the next batch.
     Refused,
 }
 
-/// What came of taking events out.
+/// The outcome of removing events from a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct TakenOut {
-    /// So many were kept; they are gone, and the total is smaller by them.
+    /// The kept events that were removed. The total decreases by this number.
     pub taken: u64,
-    /// So many are counted and no longer kept. Which they are is not known, so they stay counted.
+    /// The events that are counted but not kept. They stay counted, because they cannot be matched.
     pub not_kept: u64,
 }
 
 impl Batch {
-    /// A new batch, opened by these events. With a leading policy they are mailed at once and what
-    /// follows is gathered; with an immediate one, or when they fill it, it is to be mailed from
-    /// the beginning.
+    /// Opens a batch with these events.
+    ///
+    /// A leading policy emails them at once and collects the events that follow. With an immediate
+    /// policy, or if the events fill the batch, it starts closing at once.
     pub fn open(
         id: Id,
         user: UserId,
@@ -245,7 +246,7 @@ impl Batch {
             settled: None,
         };
         batch.add(items, at, policy);
-        // Whatever is mailed at once in any case needs no lead.
+        // A batch that is already closing is emailed at once, so it needs no lead.
         let leads = policy.leading && policy.held_until.is_none();
         if leads && batch.state == BatchState::Open {
             batch.lead = Lead::Waiting {
@@ -256,11 +257,11 @@ impl Batch {
         batch
     }
 
-    /// Adds what its fan-outs have not brought yet. A fan-out brings all it has for this batch at
-    /// once.
+    /// Adds the events whose fan-outs have not joined yet. A fan-out must pass all its events for
+    /// this batch in one call.
     pub fn join(&mut self, items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> Joined {
-        // Also a batch that is closed knows its own: an event fanned out again must not open the
-        // next with them.
+        // A batch that is not open checks this too. Otherwise a repeated fan-out would open the
+        // next batch with events of this one.
         if items.iter().all(|item| self.has_joined(item.i)) {
             return Joined::Already;
         }
@@ -287,7 +288,7 @@ impl Batch {
         }
         self.policy = policy.fingerprint();
         self.last_event_at = self.last_event_at.max(at);
-        // Once a deferral has ended, a late event must not put the closing off again.
+        // Once a deferral has ended, a late event must not delay closing again.
         if !self.deferred || at < self.closes_at {
             self.schedule(at, policy);
         }
@@ -299,7 +300,7 @@ impl Batch {
         self.deferred = false;
         let ends = policy.is_immediate() || policy.is_full(self.contents.count);
         match policy.held_until {
-            // In quiet hours what would end at once gathers until they are over.
+            // A batch that would close at once during quiet hours collects events until they end.
             Some(until) if ends || until > self.closes_at => {
                 (self.closes_at, self.deferred) = (until, true);
             }
@@ -323,15 +324,17 @@ impl Batch {
         }
     }
 
-    /// Whether this fan-out's events are in it.
+    /// Returns whether the events of this fan-out have joined.
     pub fn has_joined(&self, fanout: Id) -> bool {
         self.joined.binary_search(&fanout).is_ok()
     }
 
-    /// Takes events out that are withdrawn, while it is not closed. The kept ones go and the total
-    /// shrinks by exactly them; those that are counted and no longer kept stay counted, as nobody
-    /// knows what they are about. The room they leave is taken by what comes next. If nothing is
-    /// left, and nothing was mailed of it, it is canceled.
+    /// Removes the events of this type and these objects from a batch that is open or closing.
+    /// `up_to` limits them to events that happened no later.
+    ///
+    /// The total decreases by the number of kept events that match. Events that were not kept
+    /// cannot be matched, so they stay counted. If no event is left and none was emailed, the batch
+    /// is canceled.
     pub fn take_out(
         &mut self,
         kind: &EventType,
@@ -363,15 +366,15 @@ impl Batch {
         out
     }
 
-    /// Puts the closing of an open batch off until then, when the user's quiet hours end.
+    /// Delays closing of an open batch to the end of the user's quiet hours.
     fn defer(&mut self, until: DateTime<Utc>) {
         if self.state == BatchState::Open && until > self.closes_at {
             (self.closes_at, self.deferred) = (until, true);
         }
     }
 
-    /// The moment whose quiet hours count for this batch, if it is looked at now. A deferred batch
-    /// asks for the end of its deferral: only hours chosen since then can cover that moment.
+    /// Returns the time whose quiet hours apply if the batch is checked at `now`. For a deferred
+    /// batch it is the end of the deferral, which only quiet hours chosen later can cover.
     pub fn asks_quiet_hours_at(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         match self.deferred {
             true => self.closes_at,
@@ -379,15 +382,22 @@ impl Batch {
         }
     }
 
-    /// From now on it takes nothing, and it is due. `Err` says what it is instead of open.
+    /// Starts closing, so that the batch is due at once.
+    ///
+    /// # Errors
+    ///
+    /// Returns the state if the batch is not open.
     pub fn close_now(&mut self, at: DateTime<Utc>) -> Result<(), BatchState> {
         self.is_open()?;
         self.begin_closing(at);
         Ok(())
     }
 
-    /// It is not to be mailed. `Err` says what it is instead of open: once it closes, its mail may
-    /// be under way.
+    /// Cancels the batch, so that it is not emailed.
+    ///
+    /// # Errors
+    ///
+    /// Returns the state if the batch is not open. A closing batch may already be on its way.
     pub fn cancel(&mut self) -> Result<(), BatchState> {
         self.is_open()?;
         self.state = BatchState::Canceled;
@@ -401,7 +411,7 @@ impl Batch {
         }
     }
 
-    /// What opened a leading batch, to be mailed now; it is not given twice.
+    /// Returns the waiting lead and marks it as emailed. A second call returns `None`.
     fn take_lead(&mut self) -> Option<Contents> {
         match std::mem::replace(&mut self.lead, Lead::None) {
             Lead::Waiting { contents, joined } => {
@@ -415,7 +425,8 @@ impl Batch {
         }
     }
 
-    /// The fan-outs whose events are its own: what its lead took along is another batch's.
+    /// Returns the fan-outs whose events this batch contains. Those of its emailed lead belong to
+    /// another batch.
     pub fn own_fanouts(&self) -> impl Iterator<Item = Id> {
         let led = match &self.lead {
             Lead::Mailed { joined } => &joined[..],
@@ -425,8 +436,7 @@ impl Batch {
         self.joined.iter().copied().filter(is_own)
     }
 
-    /// Whether the other is this batch with the same events in it, wherever the two have come to
-    /// since: closing, closed or canceled.
+    /// Returns whether `other` is this batch with the same events, ignoring their states.
     pub fn gathered_as(&self, other: &Self) -> bool {
         let whose = |batch: &Self| (batch.id, batch.user.clone(), batch.key.clone());
         whose(self) == whose(other)
@@ -436,7 +446,8 @@ impl Batch {
             && self.taken == other.taken
     }
 
-    /// What it has beyond the other, under this id; nothing where the other has all of it.
+    /// Returns the events that `other` lacks as a batch with this id; `None` if it has all
+    /// fan-outs.
     fn beyond(mut self, other: &Self, id: Id) -> Option<Self> {
         self.joined.retain(|fanout| !other.has_joined(*fanout));
         if self.joined.is_empty() {
@@ -456,7 +467,7 @@ impl Batch {
         Some(self)
     }
 
-    /// The kept events, those of a waiting lead as well.
+    /// Returns the kept events, including those of a waiting lead.
     pub fn kept(&self) -> impl Iterator<Item = &Item> {
         let lead = match &self.lead {
             Lead::Waiting { contents, .. } => &contents.items[..],
@@ -465,13 +476,13 @@ impl Batch {
         lead.iter().chain(&self.contents.items)
     }
 
-    /// Whether its lead waits to be mailed.
+    /// Returns whether the lead is waiting to be emailed.
     pub fn is_leading(&self) -> bool {
         matches!(self.lead, Lead::Waiting { .. })
     }
 
-    /// Whether there is something to do: its lead waits, or it closes, or it is time. What closes
-    /// is due whatever the clock says.
+    /// Returns whether a worker has to act: the lead is waiting, the batch is closing, or it is
+    /// time to close. A closing batch is due at any time.
     pub fn is_due(&self, now: DateTime<Utc>) -> bool {
         match self.state {
             BatchState::Open => self.is_leading() || now >= self.closes_at,

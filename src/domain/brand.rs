@@ -1,10 +1,8 @@
-//! Brands: under which name, look and sender somebody is mailed, where one installation writes for
-//! several.
+//! Brands: the name, theme and sender of emails, if one installation sends for several products.
 //!
-//! The rule: a mail is of one brand, whole. The brand of a batch's events counts before that of the
-//! person, and where neither has one it is the default, which has no name. A name that nobody
-//! configured is refused where it comes in; one that was taken out of the configuration later is
-//! never taken for another.
+//! An email has exactly one brand: that of its batch, else that of its user, else the default,
+//! which has no name. New records cannot name a brand that is not configured. If a brand is later
+//! removed from the configuration, its emails wait and no other brand replaces it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,17 +13,16 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::name::Invalid;
 
-/// The longest name, in bytes: links hold it.
+/// The longest name in bytes. Links contain it.
 pub const MAX_BRAND: usize = 40;
 
-/// What a brand is called in the configuration, in records and in JSON: 1 to [`MAX_BRAND`]
-/// lower-case letters, digits, `-` and `_`.
+/// The name of a brand: 1 to [`MAX_BRAND`] lower-case letters, digits, `-` and `_`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct BrandName(CompactString);
 
 impl BrandName {
-    /// Refuses what is no name of a brand.
+    /// Checks a name.
     pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
         let text = text.as_ref();
         let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_".contains(&b);
@@ -36,29 +33,29 @@ impl BrandName {
         Err(Invalid::new("brand", text.escape_debug(), why))
     }
 
-    /// A name as it stands in the store.
+    /// Wraps a name from the store without checking it.
     pub fn stored(text: impl AsRef<str>) -> Self {
         Self(CompactString::new(text))
     }
 
-    /// The name as it was given, or as it stands in the store.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Why a mail of this brand waits while nobody configures it; the ledger has it so.
+    /// Returns the reason why an email of this unconfigured brand waits, as its delivery stores it.
     pub fn absent(&self) -> String {
         format!("{ABSENT}{self}{FROM_HERE}")
     }
 
-    /// The brand that a mail waits for, if that is why it does.
+    /// Returns the brand that an email waits for, if the reason is one from [`Self::absent`].
     pub fn awaited(reason: &str) -> Option<Self> {
         let name = reason.strip_prefix(ABSENT)?.strip_suffix(FROM_HERE)?;
         Some(Self::stored(name))
     }
 }
 
-/// What such a reason begins and ends with.
+/// The text before and after the name in that reason.
 const ABSENT: &str = "the brand ";
 const FROM_HERE: &str = " is not configured";
 
@@ -89,7 +86,7 @@ impl<'de> Deserialize<'de> for BrandName {
     }
 }
 
-/// The brands that are configured.
+/// The configured brands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Brands(BTreeSet<BrandName>);
 
@@ -100,12 +97,12 @@ impl FromIterator<BrandName> for Brands {
 }
 
 impl Brands {
-    /// Whether there is a brand of this name; the default always is.
+    /// Returns whether this brand is configured. The default (`None`) always is.
     pub fn knows(&self, name: Option<&BrandName>) -> bool {
         name.is_none_or(|name| self.0.contains(name))
     }
 
-    /// Refuses a name that nobody configured, and names those that somebody did.
+    /// Rejects a brand that is not configured. The error lists the configured ones.
     pub fn check(&self, name: Option<&BrandName>) -> Result<(), Invalid> {
         match name.filter(|name| !self.0.contains(name)) {
             None => Ok(()),

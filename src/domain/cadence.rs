@@ -1,10 +1,9 @@
-//! When a digest falls due: daily at an hour, weekly on a weekday and hour, in the person's own
-//! time zone.
+//! Computes when digests are due: daily or weekly, at an hour of the user's time zone.
 //!
-//! The rule (P2): a period is named by the local date on which it falls due (`2014-04-22`,
-//! `2014-W17`), so there is one a local day or ISO week, whatever daylight saving or a change of
-//! zone does to the clock. An hour that a clock change skips falls due at the first moment after
-//! it; one that occurs twice, at the first.
+//! A period is named by its local date (`2014-04-22`) or ISO week (`2014-W17`). Each day or week
+//! therefore has one digest, even if daylight saving or a new time zone shifts the clock (P2). If
+//! the clock skips the hour, the digest is due at the first moment after it. If the hour occurs
+//! twice, the first counts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,20 +16,20 @@ use serde::{Deserialize, Serialize};
 
 use super::name::Invalid;
 
-/// How often.
+/// How often a user gets a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cadence {
-    /// No digest at all.
+    /// No digest.
     Never,
-    /// One each local day, at the chosen hour.
+    /// One per local day, at the chosen hour.
     Daily,
-    /// One each ISO week, on the chosen weekday and hour.
+    /// One per ISO week, on the chosen weekday and hour.
     Weekly,
 }
 
 impl Cadence {
-    /// The name in the store, in JSON and in delivery ids.
+    /// Returns the name in the store, in JSON and in delivery ids.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -63,23 +62,23 @@ impl FromStr for Cadence {
     }
 }
 
-/// A local day or ISO week (ISO 8601, weeks begin on Monday): the name under which a digest can be
-/// sent once.
+/// A local day or ISO week (ISO 8601, weeks start on Monday). A user gets at most one digest of a
+/// cadence per period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Period {
-    /// Of a daily digest: the local date on which it falls due.
+    /// A day of a daily digest: the local date on which it is due.
     Day(NaiveDate),
-    /// Of a weekly digest: the ISO week in which it falls due.
+    /// A week of a weekly digest: the ISO week in which it is due.
     Week {
-        /// The year of the ISO week; around New Year it is not always the calendar's.
+        /// The year of the ISO week. Around New Year it can differ from the calendar year.
         year: i32,
-        /// 1 to 53.
+        /// The number of the week, 1 to 53.
         week: u32,
     },
 }
 
 impl Period {
-    /// The period before this one.
+    /// Returns the preceding period; `None` at the limit of the calendar.
     pub fn previous(self) -> Option<Self> {
         match self {
             Self::Day(date) => date.pred_opt().map(Self::Day),
@@ -104,32 +103,32 @@ impl fmt::Display for Period {
     }
 }
 
-/// A period and the moment from which its digest may be sent.
+/// A period, with the moment at which its digest becomes due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
-    /// The first moment of the local hour; where the clock skips that hour, the first one after it.
+    /// The start of the local hour. If the clock skips that hour, the first moment after it.
     pub at: DateTime<Utc>,
-    /// What the digest is for; it becomes part of the delivery's id.
+    /// The period of the digest, which is part of the delivery id.
     pub period: Period,
-    /// The local date it falls on.
+    /// The local date on which the digest is due.
     pub date: NaiveDate,
 }
 
-/// When a person's digest falls due.
+/// A user's schedule for digests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
-    /// With [`Cadence::Never`] nothing ever falls due.
+    /// How often. With [`Cadence::Never`] no digest is due.
     pub cadence: Cadence,
-    /// For weekly digests.
+    /// The day of weekly digests.
     pub weekday: Weekday,
-    /// Local hour, 0 to 23.
+    /// The local hour, 0 to 23.
     pub hour: u8,
-    /// The zone in which hour, weekday and dates are meant.
+    /// The time zone of hour, weekday and dates.
     pub tz: Tz,
 }
 
 impl Schedule {
-    /// The latest period that has fallen due by now.
+    /// Returns the latest period that was due at `now` or before.
     pub fn last_due(&self, now: DateTime<Utc>) -> Option<Due> {
         let today = now.with_timezone(&self.tz).date_naive();
         let from = today.checked_add_days(Days::new(1))?;
@@ -138,12 +137,12 @@ impl Schedule {
             .find(|due| due.at <= now)
     }
 
-    /// The next period that falls due after now.
+    /// Returns the first period that becomes due after `now`.
     pub fn next_due(&self, now: DateTime<Utc>) -> Option<Due> {
         self.dues_after(now).next()
     }
 
-    /// The periods that fall due after now, in two weeks.
+    /// Returns the periods that become due after `now`, for at least 14 days.
     pub fn dues_after(&self, now: DateTime<Utc>) -> impl Iterator<Item = Due> + '_ {
         let today = now.with_timezone(&self.tz).date_naive();
         let from = today.checked_sub_days(Days::new(1));
@@ -152,7 +151,7 @@ impl Schedule {
         dues.filter(move |due| due.at > now)
     }
 
-    /// The period that falls due on this local date, if one does.
+    /// Returns the period that is due on this local date, if there is one.
     pub(super) fn due_on(&self, date: NaiveDate) -> Option<Due> {
         let period = match self.cadence {
             Cadence::Never => return None,
@@ -173,10 +172,10 @@ impl Schedule {
         })
     }
 
-    /// The moment of the local hour on that date.
+    /// Returns the moment at which the hour starts on this date.
     fn moment(&self, date: NaiveDate) -> Option<DateTime<Utc>> {
         let wanted = date.and_time(NaiveTime::from_hms_opt(u32::from(self.hour), 0, 0)?);
-        // Zones have skipped up to a whole day (Samoa, 30 December 2011).
+        // Time zones have skipped up to a whole day (Samoa, 30 December 2011).
         (0..=25 * 4).find_map(|quarters| {
             match self
                 .tz
@@ -191,7 +190,7 @@ impl Schedule {
     }
 }
 
-/// Dates going back from one.
+/// Iterates backwards over dates.
 trait IterBack {
     fn iter_back(self, count: usize) -> impl Iterator<Item = NaiveDate>;
 }

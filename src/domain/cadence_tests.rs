@@ -1,4 +1,4 @@
-//! Periods and due moments: time zones, clock changes, and zones that change between two digests.
+//! Tests of periods and due moments: time zones, clock changes, and users who change their zone.
 
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
@@ -96,8 +96,7 @@ fn moving_west_between_two_digests_does_not_repeat_the_local_day() {
         daily(9, Tz::Asia__Tokyo),
         daily(9, Tz::America__Los_Angeles),
     );
-    // Mailed in Tokyo at 09:00 on the 22nd; in Los Angeles the 22nd comes again, under the same
-    // name.
+    // Sent in Tokyo at 09:00 on the 22nd. In Los Angeles the 22nd comes later, under the same name.
     assert_eq!(period(tokyo, "2014-04-22T00:00:00Z"), "2014-04-22");
     assert_eq!(period(angeles, "2014-04-22T16:00:00Z"), "2014-04-22");
 }

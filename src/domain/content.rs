@@ -1,10 +1,9 @@
-//! What one mail tells one person, a digest as well as a batch: sections by type, in them groups by
-//! what they are about, in them items, with exact totals.
+//! The content of one email, a digest or a batch: sections by type, groups by topic, and items.
 //!
-//! The rule (P6): only what still applies is told; nothing left means no mail. Whatever is not
-//! shown is counted: shown and [`Content::more`] are the total. Of events that are counted and no
-//! longer kept nothing is known, so nothing is said of them but their number.
-//! [`super::digest::assemble`] says what a digest tells, [`gather()`] what a batch does.
+//! Only events that still apply are included; if none is left, no email is sent (P6). Items that
+//! are not shown are counted: the shown ones and [`Content::more`] add up to the total. Events that
+//! a batch counted but did not keep appear only in that number. Start with
+//! [`super::digest::assemble`] for digests and [`gather()`] for batches.
 
 use std::sync::Arc;
 
@@ -21,15 +20,15 @@ mod thread;
 pub use super::about::About;
 pub use gather::gather;
 
-/// How many items of a group are shown, whatever else is.
+/// The most items that a group shows.
 const GROUP: usize = 5;
 
-/// How much one mail shows.
+/// Limits on the number of items in an email.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
-    /// Groups a section; in a digest each has one item.
+    /// The most groups per section. In a digest each group has one item.
     pub section: usize,
-    /// Items in all.
+    /// The most items in the email.
     pub total: usize,
 }
 
@@ -42,38 +41,39 @@ impl Default for Caps {
     }
 }
 
-/// Which items of a section are told together.
+/// How the items of a section form groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grouping {
-    /// None: each is a group of its own, as in a digest.
+    /// Each item is a group of its own, as in a digest.
     Each,
-    /// Those that are about the same, and who did it is told where the type has a phrase.
+    /// Items with one topic form a group. It lists the actors if the type has a phrase.
     ByAbout,
 }
 
-/// One event with the object it names.
+/// An included event with its object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// The object's id as the event names it, without the model.
+    /// The object's id as in the event, without the model.
     pub id: ObjectId,
-    /// When the event happened; the day's first moment where the event carries no time, and of
-    /// several of one type and object in a batch, the last.
+    /// When the event happened: the start of its day if the event has no time. In a batch, the last
+    /// of several events of one type and object.
     pub at: DateTime<Utc>,
-    /// The object's record, or a bare one where unknown objects are mailed.
+    /// The object's record. A bare one if the object is unknown and the type emails unknown
+    /// objects.
     pub object: Arc<Object>,
-    /// What is said of the event, if anything.
+    /// The details of the event, if it has any.
     pub details: Option<Arc<Details>>,
 }
 
 impl Item {
-    /// Who did it: the event's actor by name, or else who its object is by.
+    /// Returns the name of the event's actor, else of the object's author.
     pub fn by(&self) -> Option<&str> {
         let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
         let name = actor.and_then(|actor| actor.name.as_deref());
         name.or(self.object.by.as_deref())
     }
 
-    /// The same with the actor's id; `None` without a name.
+    /// Returns that person with the actor's id; `None` if there is no name.
     pub fn person(&self) -> Option<Person> {
         let name = self.by().map(str::trim).filter(|by| !by.is_empty())?;
         let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
@@ -84,17 +84,17 @@ impl Item {
     }
 }
 
-/// One who did something.
+/// An actor of an event, or the author of its object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
-    /// The id of the event's actor; `None` where the event has none.
+    /// The id of the event's actor; `None` if the event has none.
     pub id: Option<UserId>,
     /// The name to show.
     pub name: String,
 }
 
 impl Person {
-    /// Whether both are one person: by their ids, or by their names where one has no id.
+    /// Returns whether both are the same person: by id, or by name if one of them has no id.
     pub fn is(&self, other: &Self) -> bool {
         match (&self.id, &other.id) {
             (Some(id), Some(other)) => id == other,
@@ -103,12 +103,12 @@ impl Person {
     }
 }
 
-/// What is told of an event: its object, and what is said of it.
+/// The data that an email shows of an event.
 #[derive(Debug, Clone)]
 pub struct Told {
     /// The object's record.
     pub object: Arc<Object>,
-    /// What is said of the event, if anything.
+    /// The details of the event, if it has any.
     pub details: Option<Arc<Details>>,
 }
 
@@ -119,81 +119,82 @@ impl From<Arc<Object>> for Told {
     }
 }
 
-/// Who did something.
+/// The people who caused the events of a group or section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum People {
-    /// These, each once, whoever did it last first; nobody where the section has no phrase.
+    /// These people, each once, the most recent first. Empty if the section has no phrase.
     Named(Vec<Person>),
-    /// Of one event at least nobody knows.
+    /// The person behind at least one event is unknown.
     Unknown,
 }
 
-/// All items of one type that are about the same thing.
+/// Items of one type with one topic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// What all its items are about.
+    /// The topic of all items.
     pub about: About,
-    /// Who did what the group tells of, also of items that are not shown.
+    /// The people behind all items, including those that are not shown.
     pub people: People,
-    /// Newest first; at least one.
+    /// The items to show, newest first; at least one.
     pub items: Vec<Item>,
-    /// How many there are, shown or not.
+    /// The number of items, shown or not.
     pub total: u64,
 }
 
-/// All items of one type.
+/// Items of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
-    /// The type; sections of a mail differ in it.
+    /// The event type. No two sections of an email share one.
     pub kind: EventType,
-    /// As configured; the type's name where no heading is.
+    /// The configured heading, or the name of the type.
     pub heading: String,
-    /// What people do in it; `None` where the mail tells what is new instead of who did what.
+    /// The phrase of the type. `None` if the email lists new objects instead of who did what.
     pub phrase: Option<Phrase>,
-    /// The reason why users cannot turn it off, if they cannot.
+    /// Why users cannot turn this type off; `None` if they can.
     pub mandate: Option<Mandate>,
-    /// Of all its groups.
+    /// The people of all groups.
     pub people: People,
-    /// The one with the newest item first.
+    /// The groups, ordered by their newest item, newest first.
     pub groups: Vec<Group>,
-    /// How many things it is about, shown or not.
+    /// The number of topics, shown or not.
     pub abouts: usize,
-    /// How many items it is known to have, shown or not.
+    /// The number of events that are known to be of this type, shown or not.
     pub total: u64,
-    /// How many of them are counted and no longer kept.
+    /// The number of them that the batch counted but did not keep.
     pub not_kept: u64,
 }
 
-/// What a mail's reader follows, which is why something of it concerns them.
+/// A key that the recipient follows, given as a reason for the email.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Followed {
-    /// What they follow.
+    /// The followed key.
     pub key: FollowKey,
-    /// What it is called.
+    /// The name to show.
     pub name: String,
-    /// Where it can be looked at.
+    /// The URL of its page.
     pub url: Option<String>,
 }
 
-/// What one mail tells one person.
+/// The content of one email.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
-    /// In the order of the configuration, then by name; each has at least one event.
+    /// The sections, in the order of the configuration, then by name. Each has at least one event.
     pub sections: Vec<Section>,
-    /// All events it tells of, shown or counted.
+    /// The number of events, shown or not.
     pub total: u64,
-    /// How many of them are no longer kept.
+    /// The number of them that the batch counted but did not keep.
     pub not_kept: u64,
-    /// When the oldest and the newest happened that are kept.
+    /// The time of the oldest kept event.
     pub oldest: DateTime<Utc>,
-    /// The other end of that span; the same moment where there is one event.
+    /// The time of the newest kept event.
     pub newest: DateTime<Utc>,
-    /// What of it they follow, most of it first; whoever builds the mail knows it.
+    /// The keys through which the recipient follows these events, most events first. The code that
+    /// builds the email fills it in.
     pub because: Vec<Followed>,
 }
 
 impl Content {
-    /// All of these, newest first; `None` of nothing.
+    /// Builds the content from events that are ordered newest first; `None` if there are none.
     pub(super) fn of(
         mut told: Vec<(&EventType, Item)>,
         policies: &Policies,
@@ -223,8 +224,8 @@ impl Content {
         Some(content)
     }
 
-    /// Leaves as much as a mail shows; each section may take what there is room for, but for so
-    /// many items of each that follows it.
+    /// Cuts the groups and items to the limits. Each section reserves `reserved` items for every
+    /// section that follows.
     pub(super) fn cut(&mut self, caps: Caps, reserved: usize) {
         let (mut room, mut left) = (caps.total, self.sections.len());
         for section in &mut self.sections {
@@ -240,7 +241,7 @@ impl Content {
         }
     }
 
-    /// The type of all that is known of it, if it is one.
+    /// Returns the event type if there is only one section.
     pub fn only(&self) -> Option<&EventType> {
         match self.sections.as_slice() {
             [section] => Some(&section.kind),
@@ -248,18 +249,18 @@ impl Content {
         }
     }
 
-    /// What it shows, with its type.
+    /// Returns the shown items with their types.
     pub fn items(&self) -> impl Iterator<Item = (&EventType, &Item)> {
         let sections = self.sections.iter();
         sections.flat_map(|section| section.items().map(|item| (&section.kind, item)))
     }
 
-    /// How many items that is.
+    /// Returns the number of shown items.
     pub fn shown(&self) -> u64 {
         self.items().count() as u64
     }
 
-    /// How many events it tells of and does not show.
+    /// Returns the number of events that are not shown.
     pub fn more(&self) -> u64 {
         self.total - self.shown()
     }
@@ -310,19 +311,19 @@ impl Section {
         group.items.push(item);
     }
 
-    /// What it shows.
+    /// Returns the shown items.
     pub fn items(&self) -> impl Iterator<Item = &Item> {
         self.groups.iter().flat_map(|group| &group.items)
     }
 
-    /// How many items that is.
+    /// Returns the number of shown items.
     pub fn shown(&self) -> usize {
         self.items().count()
     }
 }
 
 impl Group {
-    /// What it is about is called so; `None` where that is an object without a title.
+    /// Returns the title of the topic; `None` if the topic is an object without a title.
     pub fn title(&self) -> Option<&str> {
         match &self.about {
             About::Other { title, .. } | About::Page { title, .. } => Some(title),
@@ -330,7 +331,7 @@ impl Group {
         }
     }
 
-    /// Where what it is about can be looked at.
+    /// Returns the URL of the topic's page.
     pub fn url(&self) -> Option<&str> {
         match &self.about {
             About::Other { url, .. } | About::Page { url, .. } => url.as_deref(),

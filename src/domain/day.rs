@@ -1,8 +1,8 @@
-//! UTC days and windows of them: which collections there are and which of them still count.
+//! UTC days, their collections, and windows of days.
 //!
-//! The rule: a day is a UTC date, `20140422` in every name and cursor. The window is a day and the
-//! seven before it unless configured otherwise; what has left the window is neither shown nor
-//! mailed.
+//! A day is written `20140422` in names and cursors. By default the window is today and the 7 days
+//! before it. Feeds show the days in the window. Digests also include the backlog of earlier days,
+//! up to `digest.max_age` ([`super::owed`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,27 +12,27 @@ use chrono::{DateTime, Datelike, Days, NaiveDate, Utc};
 
 use super::name::Invalid;
 
-/// A UTC day, from 0001 to 9999.
+/// A UTC day. Parsed days are in the years 1 to 9999.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(NaiveDate);
 
-/// What day collections (and tables) are called, before the eight digits.
+/// The prefix of the names of day collections and tables. Eight digits follow.
 pub const COLLECTION_PREFIX: &str = "notifications_";
 
 impl Day {
-    /// The UTC day of this moment.
+    /// Returns the UTC day that contains this moment.
     pub fn of(time: DateTime<Utc>) -> Self {
         Self(time.date_naive())
     }
 
-    /// `None` where the calendar has no such date, or the year is not 1 to 9999.
+    /// Returns the day; `None` if the date does not exist or its year is not 1 to 9999.
     pub fn from_ymd(year: i32, month: u32, day: u32) -> Option<Self> {
         NaiveDate::from_ymd_opt(year, month, day)
             .filter(|date| (1..=9999).contains(&date.year()))
             .map(Self)
     }
 
-    /// `n` days earlier; stops at the first day there is.
+    /// Returns the day `n` days earlier, or the first day of the calendar.
     pub fn back(self, n: u32) -> Self {
         Self(
             self.0
@@ -41,7 +41,7 @@ impl Day {
         )
     }
 
-    /// `n` days later; stops at the last day there is.
+    /// Returns the day `n` days later, or the last day of the calendar.
     pub fn ahead(self, n: u32) -> Self {
         Self(
             self.0
@@ -50,17 +50,17 @@ impl Day {
         )
     }
 
-    /// Midnight UTC at which the day begins.
+    /// Returns the midnight at which the day starts.
     pub fn start(self) -> DateTime<Utc> {
         self.0.and_time(chrono::NaiveTime::MIN).and_utc()
     }
 
-    /// `notifications_20140422`.
+    /// Returns the name of the day's collection, such as `notifications_20140422`.
     pub fn collection(self) -> String {
         format!("{COLLECTION_PREFIX}{self}")
     }
 
-    /// The day of a collection of that name; `None` for any other collection.
+    /// Returns the day of a collection; `None` if the name is not that of a day collection.
     pub fn of_collection(name: &str) -> Option<Self> {
         name.strip_prefix(COLLECTION_PREFIX)?.parse().ok()
     }
@@ -111,28 +111,28 @@ impl<'de> serde::Deserialize<'de> for Day {
     }
 }
 
-/// Days that are looked at together, oldest first: at least one, and each once.
+/// A set of days, oldest first: at least one, without duplicates. It may have gaps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window(Arc<[Day]>);
 
 impl Window {
-    /// How many days before the last one the window reaches, unless configured.
+    /// The default number of days before the last one.
     pub const DEFAULT_BACK: u32 = 7;
 
-    /// A last day and so many before it.
+    /// Returns the window of `last` and the `back` days before it.
     pub fn ending(last: Day, back: u32) -> Self {
         let mut days: Vec<Day> = (0..=back).rev().map(|n| last.back(n)).collect();
         days.dedup();
         Self(days.into())
     }
 
-    /// The window from one day to another; of the last alone where the first lies behind it.
+    /// Returns the window from `first` to `last`; only `last` if `first` is later.
     pub fn between(first: Day, last: Day) -> Self {
         let back = (last.0 - first.0).num_days().clamp(0, 100_000);
         Self::ending(last, back as u32)
     }
 
-    /// These days alone; nothing where there are none.
+    /// Returns the window of exactly these days; `None` if there are none.
     pub fn of(days: impl IntoIterator<Item = Day>) -> Option<Self> {
         let mut days: Vec<Day> = days.into_iter().collect();
         days.sort_unstable();
@@ -140,27 +140,27 @@ impl Window {
         (!days.is_empty()).then(|| Self(days.into()))
     }
 
-    /// The same with more days, wherever they are.
+    /// Returns this window extended by more days, in any position.
     pub fn with(&self, more: impl IntoIterator<Item = Day>) -> Self {
         Self::of(more.into_iter().chain(self.days())).unwrap_or_else(|| self.clone())
     }
 
-    /// The oldest day.
+    /// Returns the oldest day.
     pub fn first(&self) -> Day {
         self.0[0]
     }
 
-    /// The newest day.
+    /// Returns the newest day.
     pub fn last(&self) -> Day {
         self.0[self.0.len() - 1]
     }
 
-    /// Whether it is one of these days; a window may have gaps.
+    /// Returns whether the day is in the window.
     pub fn contains(&self, day: Day) -> bool {
         self.0.binary_search(&day).is_ok()
     }
 
-    /// The days, oldest first.
+    /// Returns the days, oldest first.
     pub fn days(&self) -> impl DoubleEndedIterator<Item = Day> + '_ {
         self.0.iter().copied()
     }

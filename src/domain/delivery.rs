@@ -1,9 +1,9 @@
-//! The ledger's rows: one for every mail that was ever to leave, and what became of it.
+//! Deliveries: one row per email, with its state and outcome.
 //!
-//! The rule (P2, P4, P5): the row exists before the mail does; its id is derived, so a mail can
-//! only have one; it holds what the mail covers, or which batch it is of, so the mail can be built
-//! again and its markers written again. There is at most one *open* delivery of a slot, and it
-//! stays open until its markers stand. [`crate::engine::delivery`] walks the states.
+//! The row is written before the email is sent, and its id is derived, so no email has two rows
+//! (P2, P4). It names the events that it covers, so the email and its markers can be built again
+//! (P5). Each slot has at most one open delivery, which stays open until its markers are written.
+//! Start with [`Delivery`]; [`crate::engine::delivery`] performs the transitions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,32 +26,32 @@ pub use change::{
     Cause, Corrected, Correction, Deferral, Handover, Reopening, Settlement, Transition, Verdict,
 };
 
-/// `digest:<user>:<cadence>:<period>`, or `batch:<batch>`.
+/// The id of a delivery: `digest:<user>:<cadence>:<period>` or `batch:<batch>`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(String);
 
 impl DeliveryId {
-    /// The id of a digest. It is derived, so a second run of the period finds the same row.
+    /// Returns the id of a digest. A second run for the period derives the same id.
     pub fn digest(user: &UserId, cadence: Cadence, period: Period) -> Self {
         Self(format!("digest:{user}:{cadence}:{period}"))
     }
 
-    /// The id of a batch's mail: each batch has one.
+    /// Returns the id of a batch's only delivery.
     pub fn batch(batch: Id) -> Self {
         Self(format!("batch:{batch}"))
     }
 
-    /// An id as it stands in the store.
+    /// Wraps an id from the store.
     pub fn stored(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// As it stands in the store. It may name the person, so a provider gets the tag instead.
+    /// Returns the id as it is stored. It may contain a user id, so providers get the tag instead.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What stands for it wherever the id itself cannot.
+    /// Returns the tag, for use where the id must not appear.
     pub fn tag(&self) -> Tag {
         Tag(hex::encode(&Sha256::digest(self.0.as_bytes())[..20]))
     }
@@ -63,13 +63,13 @@ impl serde::Serialize for DeliveryId {
     }
 }
 
-/// Forty hexadecimal digits that stand for a delivery: in a `Message-ID`, and in what a provider
-/// keeps with a mail and repeats in its events. Unlike the id they name nobody.
+/// Forty hexadecimal digits that identify a delivery in its `Message-ID` and in provider events.
+/// They do not reveal the user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tag(String);
 
 impl Tag {
-    /// The forty digits, in lower case.
+    /// Returns the digits in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -109,80 +109,77 @@ impl fmt::Debug for DeliveryId {
     }
 }
 
-/// What a mail is made of.
+/// The source of an email's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Occasion {
-    /// What was pending when a period's digest fell due.
+    /// The events that are pending when the digest of a period is due.
     Digest {
-        /// The cadence it fell due by; part of the id.
+        /// The cadence of the digest, which is part of the id.
         cadence: Cadence,
-        /// Such as `2014-W17`.
+        /// The name of the period, such as `2014-W17`.
         period: String,
     },
-    /// A batch that has ended.
+    /// A batch that has closed.
     Batch {
-        /// The batch that the mail tells of; its record holds the events.
+        /// The id of the batch, whose record contains the events.
         batch: Id,
-        /// Its place among the mails that wait, by time: see [`crate::domain::batch::Accumulator`].
+        /// The position among waiting emails, as a time: see [`crate::domain::batch::Accumulator`].
         turn: DateTime<Utc>,
     },
 }
 
-/// A row of the ledger.
+/// A delivery row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Derived from the occasion, so a mail has one row whoever opens it.
+    /// The id, derived from the occasion.
     pub id: DeliveryId,
-    /// Whom the mail is for.
+    /// The recipient.
     pub user: UserId,
-    /// What the mail is made of, each time it is built.
+    /// The source of the events, read each time the email is built.
     pub occasion: Occasion,
-    /// How far it has come; a settled state changes only by a verdict or a reopening.
+    /// The state. A settled state changes only by a [`Correction`].
     pub state: DeliveryState,
-    /// Open until it is settled and its markers stand; one open delivery a slot (see
-    /// [`Delivery::slot`]).
+    /// Whether the delivery is unsettled or lacks markers. Each slot has at most one open delivery
+    /// (see [`Delivery::slot`]).
     pub open: bool,
-    /// Up to where a digest reaches on each stack; nothing for a batch, which knows its events
-    /// itself.
+    /// The number of entries that a digest covers on each stack; empty for a batch.
     pub watermarks: Watermarks,
-    /// The id of the markers it will write; no other row of the person has it.
+    /// The id of the markers that the delivery writes. No other delivery of the user has it.
     pub marker: Id,
-    /// Who works on it; `None` where nobody does, and once it is closed.
+    /// The lease of the worker that processes it. `None` if no worker does or it is closed.
     pub lease: Option<Lease>,
-    /// Nobody takes it up before then: the provider, or a limit of ours, asked for patience.
+    /// The earliest time of the next attempt, set by the provider or by one of our limits.
     pub not_before: Option<DateTime<Utc>>,
-    /// The local date on which a digest fell due; nothing for a batch, and in rows of before this
-    /// was noted.
+    /// The local date on which a digest was due. `None` for batches and in rows of older versions.
     pub due_on: Option<NaiveDate>,
-    /// How often it was to be handed to the provider.
+    /// The number of attempts to send the email.
     pub attempts: u32,
-    /// How many of these tries used up one of `delivery.attempts`: see [`Deferral::spends_try`].
+    /// The number of attempts that count toward `delivery.attempts`: see [`Deferral::spends_try`].
     /// The store calls them `refusals`.
     pub tries_spent: u32,
-    /// How often it was tried again by itself after it had failed.
+    /// The number of automatic retries after the delivery had failed.
     pub reopened: u32,
-    /// The reference of the call it was handed over in last: with all rows of that call, the call
-    /// can be made again or asked about.
+    /// The reference of the last provider call. The rows that share it were sent in one call, which
+    /// can be repeated or queried.
     pub call: Option<String>,
-    /// When that call was made first.
+    /// When that call was first made.
     pub tried: Option<DateTime<Utc>>,
-    /// How many events the mail told of; known once it was about to be handed over.
+    /// The number of events in the email; set when it is first sent.
     pub items: u32,
-    /// When the row was opened, or opened again after a failure.
+    /// When the row was inserted, or reopened after a failure.
     pub created: DateTime<Utc>,
-    /// When it ended, or somebody judged it; `None` while it has not ended.
+    /// When the delivery ended, or an operator resolved its outcome; `None` while it has not ended.
     pub settled: Option<DateTime<Utc>>,
-    /// The provider's id of the mail.
+    /// The provider's id of the email.
     pub provider_id: Option<String>,
-    /// Why it failed, was canceled, is unknown or waits.
+    /// Why the delivery failed, was canceled, is unknown or waits.
     pub reason: Option<String>,
-    /// The worst that the provider has reported of it since.
+    /// The worst report from the provider since it accepted the email.
     pub feedback: Option<Feedback>,
 }
 
 impl Delivery {
-    /// A new row: to be built and sent by whoever takes it up, nobody at first, and covering
-    /// nothing of stacks.
+    /// Creates a pending delivery without a lease or watermarks.
     pub fn new(
         id: DeliveryId,
         user: UserId,
@@ -215,9 +212,10 @@ impl Delivery {
         }
     }
 
-    /// What an open delivery occupies: the person's digest, so that no two digests hold the same
-    /// event; a batch is one delivery in any case. Deliveries are taken up in this order: batches
-    /// first, in their turn.
+    /// Returns the slot that an open delivery occupies. A user's digests share one, so no two open
+    /// digests contain the same event. A batch has its own.
+    ///
+    /// Workers claim deliveries in the order of their slots: batches first, by turn.
     pub fn slot(&self) -> String {
         match &self.occasion {
             Occasion::Digest { .. } => digest_slot(&self.user),
@@ -228,33 +226,33 @@ impl Delivery {
     }
 }
 
-/// What an open digest of this person occupies.
+/// Returns the slot of a user's digests.
 pub fn digest_slot(user: &UserId) -> String {
     format!("digest:{user}")
 }
 
-/// How many mails of one period ended in one way.
+/// The number of digests of a period that ended in one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeriodCount {
-    /// By which cadence these mails fell due.
+    /// The cadence of the digests.
     pub cadence: Cadence,
-    /// Such as `2014-W17`.
+    /// The name of the period, such as `2014-W17`.
     pub period: String,
-    /// How these mails ended: always a settled state.
+    /// The settled state.
     pub state: DeliveryState,
-    /// How many ended so.
+    /// The number of emails.
     pub mails: u64,
-    /// Events they told of.
+    /// The number of events in them.
     pub events: u64,
 }
 
-/// What is better where nobody can tell whether a mail was taken.
+/// The policy for emails whose outcome cannot be determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guarantee {
-    /// It is not sent again.
+    /// Do not send them again.
     #[default]
     AtMostOnce,
-    /// It is.
+    /// Send them again.
     AtLeastOnce,
 }
 

@@ -1,34 +1,34 @@
-//! The states of a row in the ledger, from pending to settled.
+//! The states of a delivery, from pending to settled.
 
 use std::str::FromStr;
 
 use super::name::Invalid;
 
-/// What became of a mail.
+/// The state of a delivery.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
-    /// To be built and sent.
+    /// Waiting to be built and sent.
     Pending,
-    /// About to be handed to the provider, or handed over and not heard of: if the process dies, it
-    /// stays so until somebody finds out what became of its call.
+    /// About to be sent, or sent without an answer. It stays so if the process dies, until a worker
+    /// determines the outcome of the call.
     Sending,
-    /// The provider has it.
+    /// Accepted by the provider.
     Sent,
-    /// The provider refused it for good. The events of a digest go into the next one; those of a
+    /// Rejected, or all attempts failed. The events of a digest go into the next digest; those of a
     /// batch stay in the feed.
     Failed,
-    /// Nothing was left to mail, or the person may not be mailed any more.
+    /// No event was left to email, or the user may not be emailed any more.
     Canceled,
-    /// It may have been sent, or not. It is not sent again, and neither are its events.
+    /// The outcome is unknown. Neither the email nor its events are sent again.
     Unknown,
 }
 
 impl DeliveryState {
-    /// How a row ends whose mail will not be taken. Where its markers stand, no later mail would
-    /// tell its events: it stays for a person to decide about.
+    /// Returns the final state of an email that was not accepted. If markers exist, no later email
+    /// would include its events, so the delivery stays unknown until an operator decides.
     pub fn not_taken(has_markers: bool) -> Self {
         if has_markers {
             Self::Unknown
@@ -37,7 +37,7 @@ impl DeliveryState {
         }
     }
 
-    /// All states: the two that are under way, then those that are settled.
+    /// All states: the two that are in progress, then the settled ones.
     pub const ALL: [Self; 6] = [
         Self::Pending,
         Self::Sending,
@@ -47,7 +47,7 @@ impl DeliveryState {
         Self::Unknown,
     ];
 
-    /// The name in the store and in JSON; [`FromStr`] reads it.
+    /// Returns the name in the store and in JSON. [`FromStr`] parses it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -59,13 +59,12 @@ impl DeliveryState {
         }
     }
 
-    /// Whether its outcome is known, or known to be unknown.
+    /// Returns whether the delivery has ended, with a known or unknown outcome.
     pub fn settled(self) -> bool {
         !matches!(self, Self::Pending | Self::Sending)
     }
 
-    /// Whether markers must cover what the row covers, so that no later mail holds it: it was
-    /// mailed, or may have been.
+    /// Returns whether markers must cover the events, because the email was sent or may have been.
     pub fn flushes(self) -> bool {
         matches!(self, Self::Sent | Self::Unknown)
     }

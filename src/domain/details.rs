@@ -1,9 +1,8 @@
-//! What the writer of an event says of it beyond its type and its objects: who did it, in which
-//! words, and whatever else the feed is to show.
+//! Details of an event beyond its type and objects: actor, text, brand and data for the feed.
 //!
-//! The rule: they are kept once an event, in the journal, and found by the `i` of its entries;
-//! stacks hold nothing of them. So a million people cost no more than one, and what is said is gone
-//! with the event's day.
+//! They are stored once per event, in the journal, and found by the `i` of the entries. The number
+//! of recipients does not matter. Workers delete them with the journal entry, after the event has
+//! expired.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,33 +20,33 @@ pub const MAX_TEXT: usize = 500;
 /// The most `data`, in bytes of JSON.
 pub const MAX_DATA: usize = 2 << 10;
 
-/// Of so many keys whose followers an event went to it is known which they were.
+/// The most follow keys that are stored with an event's details. If it has more, none is stored.
 pub const MAX_TOLD_KEYS: usize = 8;
-/// What stands before the key in the reason of one key.
+/// The prefix of the reason of an event for the followers of one key.
 const FOLLOWS: &str = "follows ";
 
 /// The longest link of an actor, in bytes.
 pub const MAX_LINK: usize = 2 << 10;
 
-/// Who did it: a person, or a machine.
+/// The person or machine that caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Actor {
-    /// Their id; if it is a user's, that user is not told of it, unless asked otherwise.
+    /// The id. A user with this id is not notified, unless the request asks for it.
     pub id: UserId,
-    /// What they are called.
+    /// The name to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Where they can be looked at: `http` or `https`.
+    /// The URL of a page about the actor: `http` or `https`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// A picture of them: `http` or `https`.
+    /// The URL of a picture: `http` or `https`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 }
 
 impl Actor {
-    /// One of whom nothing is known but the id.
+    /// Creates an actor with nothing but an id.
     pub fn bare(id: UserId) -> Self {
         let (name, url, image) = (None, None, None);
         Self {
@@ -60,7 +59,7 @@ impl Actor {
 
     fn check(&self) -> Result<(), Invalid> {
         if let Some(name) = &self.name {
-            // The same rule as for any other name.
+            // Actor names follow the rules of all names.
             UserId::new(name).map_err(|why| Invalid {
                 what: "actor name",
                 ..why
@@ -78,8 +77,8 @@ impl Actor {
     }
 }
 
-/// Shows each actor by one name in all of these, which come newest first: by the newest that any
-/// of them gives.
+/// Shows each actor under one name. `all` is ordered newest first, and the first name found for an
+/// actor id applies to all.
 pub fn show_newest_names(all: &mut [&mut Arc<Details>]) {
     let mut newest: HashMap<UserId, String> = HashMap::new();
     for details in all.iter() {
@@ -105,31 +104,32 @@ pub fn show_newest_names(all: &mut [&mut Arc<Details>]) {
     }
 }
 
-/// What is said of an event.
+/// The details of an event.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Details {
-    /// Who did it.
+    /// The actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Actor>,
-    /// Of which brand it is; `None` for that of each person. Its type is mailed outside digests.
+    /// The brand; `None` for the brand of each user. Digests exclude types whose events may name
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brand: Option<BrandName>,
-    /// What was said or done, in plain words: up to [`MAX_TEXT`] characters.
+    /// A message in plain text, up to [`MAX_TEXT`] characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Whatever else the application's feed shows, passed through: up to [`MAX_DATA`] bytes.
+    /// Further data for the application's feed, passed through: up to [`MAX_DATA`] bytes.
     #[serde(default, skip_serializing_if = "Json::is_null")]
     pub data: Json,
-    /// Why it concerns people: see [`Details::reason_of`].
+    /// Why users get the event: see [`Details::reason_of`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whose followers it concerns, where that is several keys: see [`Details::follow_keys`].
+    /// The keys whose followers get the event, if there are several: see [`Details::follow_keys`].
     #[serde(skip)]
     pub keys: Vec<FollowKey>,
 }
 
 impl Details {
-    /// Whether a journal can keep them and a feed can show them.
+    /// Checks the actor, the text and the size of the data.
     pub fn check(&self) -> Result<(), Invalid> {
         if let Some(actor) = &self.actor {
             actor.check()?;
@@ -155,8 +155,8 @@ impl Details {
         Ok(())
     }
 
-    /// Why an event of this audience concerns people, in a feed's words: `named`, `near`, or whose
-    /// follower somebody is. Of several keys it is not said which.
+    /// Returns why users get an event with this audience, in the words of the feed API: `named`,
+    /// `near`, or `follows KEY`. With several keys it is `follows` alone.
     pub fn reason_of(audience: &Audience) -> String {
         match &audience.to {
             Selector::Users(_) => "named".to_owned(),
@@ -168,7 +168,7 @@ impl Details {
         }
     }
 
-    /// Returns the bytes of its texts, by which caches are bounded.
+    /// Returns the number of bytes in all texts, for the limits of caches.
     pub fn bytes(&self) -> usize {
         let actor = self.actor.as_ref().map_or(0, |actor| {
             let texts = [&actor.name, &actor.url, &actor.image];
@@ -180,12 +180,12 @@ impl Details {
         actor + texts.map(String::len).chain(keys).sum::<usize>() + self.data.bytes()
     }
 
-    /// The key whose followers it concerns, where that is one.
+    /// Returns the key whose followers get the event, if there is exactly one.
     pub fn followed(&self) -> Option<&str> {
         self.reason.as_deref()?.strip_prefix(FOLLOWS)
     }
 
-    /// The keys of an audience that its reason does not name, if they are few.
+    /// Returns the keys of an audience that has 2 to [`MAX_TOLD_KEYS`] of them; otherwise none.
     pub fn keys_of(audience: &Audience) -> Vec<FollowKey> {
         match &audience.to {
             Selector::FollowersOf(keys) if (2..=MAX_TOLD_KEYS).contains(&keys.len()) => {
@@ -195,8 +195,8 @@ impl Details {
         }
     }
 
-    /// Of which keys the event concerns the followers; none where it does not, or where they are
-    /// more than [`MAX_TOLD_KEYS`].
+    /// Returns the keys whose followers get the event. Empty for other audiences and for more than
+    /// [`MAX_TOLD_KEYS`] keys.
     pub fn follow_keys(&self) -> Vec<FollowKey> {
         match self.followed() {
             Some(key) => vec![FollowKey::stored(key)],
@@ -204,7 +204,8 @@ impl Details {
         }
     }
 
-    /// Whether its writer said the same; the reason is not its writer's.
+    /// Returns whether the writer gave the same details. The reason is ignored, because it follows
+    /// from the audience.
     pub fn says_the_same(&self, other: &Self) -> bool {
         self.actor == other.actor
             && self.brand == other.brand

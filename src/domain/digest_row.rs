@@ -1,8 +1,8 @@
-//! Which row of the ledger a digest is that falls due, and whether that row stands already.
+//! Finds the delivery id of a due digest, and whether that delivery already exists.
 //!
-//! The rule (P2): one mail a local day or ISO week, unless the person chose a later weekday after
-//! that week's mail: then the digest of that weekday is a mail of its own, with the weekday in its
-//! id, or they would wait for longer than a week. A date has one mail, whatever the clock does.
+//! There is one digest per local day or ISO week (P2), with one exception: a user chooses a later
+//! weekday after this week's digest. The digest of that day then gets an id with the weekday, or
+//! the user would wait for more than a week. No local date has two digests.
 
 use chrono::{DateTime, Datelike, TimeDelta, Utc};
 
@@ -10,26 +10,26 @@ use super::cadence::{Cadence, Due, Period};
 use super::delivery::{Delivery, DeliveryId, DeliveryState};
 use super::name::UserId;
 
-/// The rows that a digest may be.
+/// The delivery ids that a due digest can have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
-    /// Of the period.
+    /// The id for the period.
     period: DeliveryId,
-    /// Of the weekday, where the week had a mail on an earlier one.
+    /// The id for the weekday, used if the week had a digest on an earlier day.
     weekday: Option<DeliveryId>,
 }
 
-/// The row that a digest is.
+/// The delivery of a due digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place<T> {
-    /// It does not stand yet.
+    /// It does not exist yet and gets this id.
     Free(DeliveryId),
-    /// It stands, in whatever state: this is what was found.
+    /// It exists, in any state.
     Taken(T),
 }
 
 impl Rows {
-    /// The rows for this person and period; a weekly digest has a second one, of its weekday.
+    /// Returns the possible ids for this user and period. A weekly digest has two.
     pub fn of(user: &UserId, cadence: Cadence, due: &Due) -> Self {
         let period = DeliveryId::digest(user, cadence, due.period);
         let weekday = match due.period {
@@ -42,12 +42,12 @@ impl Rows {
         Self { period, weekday }
     }
 
-    /// The ids to look up in the ledger before [`Self::place`], one or two.
+    /// Returns the ids to load before calling [`Self::place`].
     pub fn ids(&self) -> impl Iterator<Item = &DeliveryId> {
         [&self.period].into_iter().chain(&self.weekday)
     }
 
-    /// Which of them the digest is, by what the ledger has under [`Self::ids`].
+    /// Decides which id the digest has. `standing` looks up existing deliveries by id.
     pub fn place<'a>(
         &self,
         due: &Due,
@@ -69,13 +69,13 @@ impl Rows {
     }
 }
 
-/// How soon a digest that failed is tried again within its period, the first time.
+/// The delay before a failed digest is first retried within its period.
 const AGAIN: TimeDelta = TimeDelta::hours(1);
-/// It is tried again at least this often.
+/// The longest delay between two retries.
 const AT_LEAST: TimeDelta = TimeDelta::days(1);
 
-/// When a digest that failed is tried again by itself: an hour later, after twice as long each
-/// time, and every day at least, as what it failed of may have passed.
+/// Returns when a failed digest is retried automatically. The delay starts at one hour and doubles
+/// up to one day, because the cause of the failure may have passed.
 pub fn tried_again(row: &Delivery) -> Option<DateTime<Utc>> {
     let failed = row
         .settled

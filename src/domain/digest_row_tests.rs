@@ -1,4 +1,4 @@
-//! Which row a digest is, whatever people change between two of them.
+//! Tests of the id of a due digest when users change their schedule between digests.
 
 use chrono::Weekday;
 use chrono_tz::Tz;
@@ -23,7 +23,7 @@ fn weekly(weekday: Weekday, tz: Tz) -> Schedule {
     }
 }
 
-/// What the ledger has of a digest that fell due then.
+/// Returns the delivery of a digest that was due at that time.
 fn mailed(id: &DeliveryId, due: &Due) -> Delivery {
     let occasion = Occasion::Digest {
         cadence: Cadence::Weekly,
@@ -36,7 +36,7 @@ fn mailed(id: &DeliveryId, due: &Due) -> Delivery {
     }
 }
 
-/// The digest that is due, and which row it is.
+/// Returns the due digest and its delivery.
 fn place<'a>(schedule: &Schedule, now: &str, ledger: &'a [Delivery]) -> (Due, Place<&'a Delivery>) {
     let due = schedule.last_due(at(now)).unwrap();
     let rows = Rows::of(&user(), schedule.cadence, &due);
@@ -44,7 +44,7 @@ fn place<'a>(schedule: &Schedule, now: &str, ledger: &'a [Delivery]) -> (Due, Pl
     (due, place)
 }
 
-/// The id of a row that does not stand yet.
+/// Returns the id if the delivery does not exist yet.
 fn free(place: &Place<&Delivery>) -> Option<String> {
     match place {
         Place::Free(id) => Some(id.to_string()),

@@ -1,4 +1,4 @@
-//! Sections, order, caps and totals.
+//! Tests of the sections, order, limits and totals of a digest.
 
 use std::sync::Arc;
 

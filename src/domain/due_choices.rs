@@ -1,7 +1,7 @@
-//! Whose digests fall due between two moments, by what people chose.
+//! Selects the users whose digests become due between two moments, by their preferences.
 //!
-//! The rule: people who chose the same zone, cadence, weekday and hour fall due together. So a
-//! store with an index of these choices finds whom an hour concerns, and reads nobody else.
+//! Users with the same zone, cadence, weekday and hour are due together. A store that indexes these
+//! preferences therefore reads only the users who are due.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,46 +12,51 @@ use serde::{Deserialize, Serialize};
 use super::cadence::{Cadence, Schedule};
 use super::lease::TICK;
 
-/// People whose record says one of each of these; `None` is no choice of their own. It has one
-/// hour, as a store looks at a range of its index for each combination, and merges only so many.
+/// The preferences of a set of due users. A user matches if each field contains the stored choice;
+/// `None` means that the user chose nothing.
+///
+/// There is only one hour, because a store scans one index range per combination and can merge only
+/// a limited number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueChoices {
-    /// Their time zone.
+    /// The time zone.
     pub tz: Option<Tz>,
-    /// How often.
+    /// The cadences.
     pub cadences: Vec<Option<Cadence>>,
-    /// On which weekday.
+    /// The weekdays.
     pub weekdays: Vec<Option<Weekday>>,
-    /// At which local hour.
+    /// The local hour.
     pub hour: Option<u8>,
 }
 
-/// What holds for all people, whatever they choose.
+/// The settings that apply to all users.
 #[derive(Debug, Clone, Copy)]
 pub struct Common {
-    /// For what they did not choose.
+    /// The schedule for users who chose nothing.
     pub schedule: Schedule,
-    /// Whether those who want no digest get one of what is mandatory, as often as is configured.
+    /// Whether users who want no digest get one with mandatory events, at the default cadence.
     pub mandatory: bool,
 }
 
-/// How far ticks have come that look only at whoever falls due.
+/// The progress of the search for due digests, stored as a note. A tick is a search that reads only
+/// users who became due since the last one; a full scan reads all users.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticks {
-    /// Whoever fell due up to then was looked at, with all that had happened before.
+    /// The time up to which users who were due have been processed, with all events from before it.
     pub due: DateTime<Utc>,
-    /// When everybody was looked at last.
+    /// The time of the last full scan.
     pub all: DateTime<Utc>,
-    /// What held then for whoever did not choose: [`Common::told`].
+    /// The defaults at that time, as from [`Common::told`].
     pub common: String,
 }
 
 impl Ticks {
-    /// Under this name they are noted.
+    /// The name of the note.
     pub const NOTE: &str = "digest-ticks";
 
-    /// As they were noted; nothing where the note cannot be read, or the next tick has to look at
-    /// everybody whatever it says.
+    /// Parses the note. Returns `None` if a full scan is needed. That is so if the note is
+    /// unreadable or in the future, the defaults have changed, or the interval `full_look` has
+    /// passed.
     pub fn read(
         text: &str,
         common: &Common,
@@ -59,9 +64,9 @@ impl Ticks {
         now: DateTime<Utc>,
     ) -> Option<Self> {
         let ticks: Self = serde_json::from_str(text).ok()?;
-        // A clock that ran ahead may have written it.
+        // A clock that was ahead may have written the note.
         let is_past = ticks.due <= now && ticks.all <= now;
-        // Ticks do not come to the second.
+        // Ticks are not exact to the second.
         let is_late = now - ticks.all >= full_look - TICK / 2;
         (is_past && !is_late && ticks.common == common.told()).then_some(ticks)
     }
@@ -78,8 +83,8 @@ const WEEK: [Weekday; 7] = [
 ];
 
 impl DueChoices {
-    /// Of people who chose this zone, or none: who falls due after the one moment and up to the
-    /// other. Nobody is in two of the answers.
+    /// Returns the preferences of users in this zone, or without one, who become due after `after`
+    /// and no later than `until`. No user matches two results.
     pub fn between(
         tz: Option<Tz>,
         common: &Common,
@@ -115,7 +120,7 @@ impl DueChoices {
 }
 
 impl Common {
-    /// The same as a text to compare with.
+    /// Returns a text for comparing two sets of defaults.
     pub fn told(&self) -> String {
         let Schedule {
             cadence,
@@ -126,7 +131,7 @@ impl Common {
         format!("{cadence} {weekday} {hour} {tz} {}", self.mandatory)
     }
 
-    /// The choices with which a digest comes this often.
+    /// Returns the choices that lead to a digest of this cadence.
     fn as_often_as(&self, cadence: Cadence) -> Vec<Option<Cadence>> {
         let mut choices = vec![Some(cadence)];
         if cadence == self.schedule.cadence {
@@ -137,14 +142,15 @@ impl Common {
     }
 }
 
-/// The local hours that begin after the one moment and up to the other, with their weekdays.
+/// Returns the local hours, with their weekdays, that start after `after` and no later than
+/// `until`.
 fn local_hours(
     tz: Tz,
     after: DateTime<Utc>,
     until: DateTime<Utc>,
 ) -> impl Iterator<Item = (Weekday, u8)> {
     let date = |moment: DateTime<Utc>| moment.with_timezone(&tz).date_naive();
-    // An hour that is skipped at the end of a day falls due on the next one.
+    // An hour that the clock skips at the end of a day is due on the next day.
     let from = date(after)
         .checked_sub_days(Days::new(2))
         .unwrap_or_default();

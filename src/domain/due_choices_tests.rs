@@ -1,4 +1,4 @@
-//! Held against the schedule of each person.
+//! Compares the selection with the schedule of each user.
 
 use chrono::TimeDelta;
 use proptest::prelude::*;
@@ -13,7 +13,8 @@ const CADENCES: [Option<Cadence>; 4] = [
     Some(Cadence::Daily),
     Some(Cadence::Weekly),
 ];
-/// Whole hours, quarters of one, both sides of the date line, and one that skipped a day.
+/// Zones with offsets of whole hours and quarter hours, on both sides of the date line, and one
+/// that skipped a day.
 const ZONES: [Option<Tz>; 8] = [
     None,
     Some(Tz::UTC),
@@ -55,7 +56,7 @@ fn is_in(user: &User, choices: &DueChoices) -> bool {
         && choices.hour == user.digest.hour
 }
 
-/// In how many of the answers each person is, against whether they fell due.
+/// Checks that exactly one result matches each due user, and none the others.
 fn check(common: &Common, after: DateTime<Utc>, until: DateTime<Utc>) {
     let found: Vec<DueChoices> = ZONES
         .iter()

@@ -1,14 +1,13 @@
-//! How durations are written: `500ms`, `90s`, `5m`, `2h`, `30d`, in the configuration, over HTTP
-//! and in records.
+//! Parses and formats durations in the configuration, the API and the store: `500ms`, `90s`, `5m`,
+//! `2h`, `30d`.
 //!
-//! The rule: one whole number and one unit, so that each is read as it was written, whoever wrote
-//! it.
+//! A duration is one whole number and one unit, so every reader understands it alike.
 
 use std::ops::RangeInclusive;
 
 use chrono::TimeDelta;
 
-/// `500ms`, `90s`, `5m`, `2h`, `30d`.
+/// Parses a duration such as `500ms`, `90s`, `5m`, `2h` or `30d`.
 pub fn parse(text: &str) -> Option<TimeDelta> {
     let split = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(split);
@@ -23,7 +22,7 @@ pub fn parse(text: &str) -> Option<TimeDelta> {
     }
 }
 
-/// The same in a range; or why it will not do.
+/// Parses a duration and checks its range. The error continues a sentence about the value.
 pub fn within(text: &str, range: &RangeInclusive<TimeDelta>) -> Result<TimeDelta, String> {
     let (from, to) = (show(*range.start()), show(*range.end()));
     match parse(text) {
@@ -36,7 +35,7 @@ pub fn within(text: &str, range: &RangeInclusive<TimeDelta>) -> Result<TimeDelta
     }
 }
 
-/// A duration as it is written, in whole milliseconds and the largest unit that holds it.
+/// Formats a duration in whole milliseconds, with the largest unit that divides it.
 pub fn show(duration: TimeDelta) -> String {
     let ms = duration.num_milliseconds();
     let units = [

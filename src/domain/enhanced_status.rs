@@ -1,12 +1,12 @@
-//! Enhanced status codes (RFC 3463), such as `5.1.1`, and what each says about an address.
+//! Enhanced status codes (RFC 3463), such as `5.1.1`, and their meaning for an address.
 //!
-//! SMTP replies and provider reports are judged by the same function, [`EnhancedStatus::judge`].
-//! Only the code that the receiving server states counts, never a number in its free text.
+//! [`EnhancedStatus::judge`] interprets both SMTP replies and provider reports. Only the receiving
+//! server's code counts, never a number in its free text.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The code of a failure: its class is 4 (transient) or 5 (permanent).
+/// The code of a failure. Its class is 4 (transient) or 5 (permanent).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EnhancedStatus {
     class: u16,
@@ -14,21 +14,23 @@ pub struct EnhancedStatus {
     detail: u16,
 }
 
-/// The meaning of a failure for the address of the recipient.
+/// The meaning of a failure for the recipient's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// The address accepts no email: later emails would fail too.
+    /// The address accepts no email, so later emails would fail too.
     BadAddress,
-    /// The mailbox is full, or the fault may pass: a later email may be delivered.
+    /// The mailbox is full or the fault is temporary, so a later email may be delivered.
     Soft,
-    /// The receiver refused the sender or the content. The mailbox may be fine.
+    /// The receiver rejected the sender or the content. The mailbox may be fine.
     Refused,
 }
 
 impl EnhancedStatus {
-    /// Returns the code in a server's reply: `550 5.1.1 no such user`, or the same after
-    /// `smtp;`, as delivery status notifications write it (RFC 3464). The code comes first or
-    /// directly after the reply code (RFC 2034); digits further on are free text.
+    /// Returns the code of a server's reply, such as `550 5.1.1 no such user`. Delivery status
+    /// notifications write `smtp;` before the reply (RFC 3464).
+    ///
+    /// The code comes first or directly after the reply code (RFC 2034). Later digits are free
+    /// text.
     pub fn in_reply(text: &str) -> Option<Self> {
         let text = text.trim_start();
         let text = match text.split_once(';') {
@@ -46,30 +48,30 @@ impl EnhancedStatus {
             .ok()
     }
 
-    /// The first number: 4 or 5.
+    /// Returns the first number: 4 or 5.
     pub fn class(self) -> u16 {
         self.class
     }
 
-    /// The second and the third number.
+    /// Returns the second and third numbers.
     pub fn subject_and_detail(self) -> (u16, u16) {
         (self.subject, self.detail)
     }
 
-    /// Judges the failure by class, subject and detail. `reply` is the server's text, which counts
-    /// in one case: Google states 5.2.1 also for a user who is receiving email at too high a rate.
+    /// Interprets the failure by class, subject and detail; `None` if the code names no cause.
     ///
-    /// Returns `None` for a status that names no cause.
+    /// `reply` is the server's text. It matters in one case: Google also uses 5.2.1 for a user who
+    /// receives email at too high a rate.
     pub fn judge(self, reply: &str) -> Option<FailureKind> {
         let kind = match (self.class, self.subject, self.detail) {
-            // A full mailbox is emptied again, though servers call it permanent. Exchange Online
-            // states the other two for a mailbox that receives too much in an hour.
+            // Full mailboxes are emptied eventually, though servers call them permanent failures.
+            // Exchange Online uses the other two for a mailbox that receives too much in an hour.
             (4, ..) | (_, 2, 2 | 121 | 122) => FailureKind::Soft,
             (_, 2, 1) if reply.contains(" rate") => FailureKind::Soft,
             // Subject 1 is addressing, but these blame the sender's address or sending limit.
             (_, 1, 7 | 8 | 90) => FailureKind::Refused,
             (_, 1, _) | (_, 2, 1) => FailureKind::BadAddress,
-            // Servers state these for unknown users and missing domains, and for refusals too:
+            // Servers use these for unknown users and missing domains, and also for rejections.
             // Microsoft answers 5.4.1 and 5.5.0 for an unknown user.
             (_, 0 | 3 | 5, 0) | (_, 4, 1 | 4) => return None,
             _ => FailureKind::Refused,

@@ -1,7 +1,7 @@
-//! What stands in a person's day: events, markers, and what nobody knows any more.
+//! The entries of a user's day: events, markers and unrecognized elements.
 //!
-//! The rule: every element of the array is an [`Entry`], whoever wrote it and whatever it is,
-//! because positions count them all. See [`super::stack`] for what they mean together.
+//! Every element of the array is an [`Entry`], including foreign ones, because positions count them
+//! all. See [`super::stack`] for their meaning together.
 
 use chrono::{DateTime, Utc};
 
@@ -9,55 +9,55 @@ use super::day::Day;
 use super::id::Id;
 use super::name::{EventType, ObjectId};
 
-/// `{t, o, i}`: something happened to an object. Older writers wrote no `i`.
+/// An event, stored as `{t, o, i}`. Older writers omitted `i`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Event {
-    /// What happened.
+    /// The event type.
     pub t: EventType,
-    /// To which object; its type's policy says of which model that id is.
+    /// The object's id. The policy of the type names its model.
     pub o: ObjectId,
-    /// The fan-out that wrote it; its time is the event's time.
+    /// The id of the accepted event, whose timestamp is the event's time.
     pub i: Option<Id>,
 }
 
 impl Event {
-    /// When it happened. Of an event without `i` only its day is known: it counts as the day's
-    /// first moment.
+    /// Returns the time of the event. Without `i` only its day is known, and the day's start
+    /// counts.
     pub fn at(&self, day: Day) -> DateTime<Utc> {
         self.i.map_or(day.start(), Id::time)
     }
 }
 
-/// `{flushed, n}`: the first `n` entries of this array are dealt with. A bare `{flushed}` covers
-/// all before it.
+/// A marker, stored as `{flushed, n}`: the first `n` entries have been processed. A bare
+/// `{flushed}` covers everything before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
-    /// Of the delivery or flush that wrote it; `None` where an older writer left no id.
+    /// The id that the delivery or flush wrote; `None` from older writers.
     pub id: Option<Id>,
-    /// How many entries from the front it covers; `None` covers all that stand before it.
+    /// The number of covered entries from the front; `None` covers everything before the marker.
     pub n: Option<u32>,
 }
 
-/// `{mailed, i}`: what these fan-outs put on this stack was mailed on its own, such as in a batch.
-/// No digest tells it.
+/// A marker stored as `{mailed, i}`: these events were emailed outside the digest, such as in a
+/// batch. Digests exclude them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mailed {
-    /// The marker of the delivery that mailed them, so that it is not written twice.
+    /// The marker id of that delivery. It prevents writing the marker twice.
     pub id: Id,
-    /// The `i` of the events, ascending.
+    /// The ids of the accepted events, ascending.
     pub fanouts: Vec<Id>,
 }
 
-/// One element of a day's array.
+/// An element of a day's array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// Something happened to an object.
+    /// An event about an object.
     Event(Event),
-    /// Everything up to some place is dealt with.
+    /// A marker that covers entries from the front.
     Marker(Marker),
-    /// The events of some fan-outs were mailed on their own.
+    /// A marker that covers the events of some fan-outs.
     Mailed(Mailed),
-    /// Something else stands here. It is neither shown nor mailed, but it holds its place.
+    /// Any other element. It is neither shown nor emailed, but it occupies a position.
     Other,
 }
 

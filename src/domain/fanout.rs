@@ -1,7 +1,7 @@
-//! The journal's entries: an accepted event on its way to everybody it concerns.
+//! Accepted events in the journal, and their progress to the audience.
 //!
-//! The rule: a fan-out is accepted once (its key is unique), belongs to one day for ever, and is
-//! resumed from its cursor: everybody up to and including that user has been served.
+//! An event is accepted once, because its key is unique, and belongs to one day forever. A worker
+//! resumes from the cursor: all users up to and including it have been served (P1).
 
 use chrono::{DateTime, Utc};
 
@@ -15,24 +15,24 @@ use super::lease::Lease;
 use super::name::{EventType, Invalid, ObjectId, UserId};
 use super::policy::Policies;
 
-/// Where a fan-out stands.
+/// The state of a fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FanoutState {
-    /// Accepted; somebody has to do it, or is doing it under a lease.
+    /// Accepted, and waiting for a worker or leased by one.
     Pending,
-    /// Everybody has it.
+    /// Delivered to the whole audience.
     Done,
 }
 
-/// How many were reached.
+/// The numbers of users and entries so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Counts {
-    /// People of the audience served so far, without those left out.
+    /// Users of the audience who were served. Excluded users do not count.
     pub people: u64,
-    /// Entries on their stacks.
+    /// Entries pushed to stacks.
     pub pushed: u64,
-    /// Entries that were not stored because the person's day was full, or its document takes none.
+    /// Entries that were dropped, because the user's day was full or its document accepts none.
     pub capped: u64,
 }
 
@@ -44,21 +44,21 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// How far a fan-out has come; saved after every page.
+/// The progress of a fan-out, saved after every page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// The last user served; where it says nothing, as it was saved before.
+    /// The last user served. When saved, `None` keeps the stored cursor.
     pub cursor: Option<UserId>,
-    /// How many were reached up to the cursor.
+    /// The counts up to the cursor.
     pub counts: Counts,
-    /// Whether everybody has it, so that nothing is left to do.
+    /// Whether the whole audience has been served.
     pub done: bool,
 }
 
-/// The most objects one event can name.
+/// The most objects that one event can name.
 pub const MAX_OBJECTS: usize = 100;
 
-/// Refuses a list of no objects, and of more than [`MAX_OBJECTS`].
+/// Rejects an empty list of objects, and one of more than [`MAX_OBJECTS`].
 pub fn check_objects(count: usize) -> Result<(), Invalid> {
     match count {
         1..=MAX_OBJECTS => Ok(()),
@@ -77,35 +77,41 @@ pub fn check_objects(count: usize) -> Result<(), Invalid> {
 /// An accepted event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fanout {
-    /// The `i` of every entry it writes.
+    /// The id, which is the `i` of every entry of this event.
     pub id: Id,
-    /// The writer's idempotency key; the id itself where none was given.
+    /// The writer's idempotency key, or the id if there was none.
     pub key: String,
-    /// What happened: `t` of the entries.
+    /// The event type, `t` of the entries.
     pub kind: EventType,
-    /// To what: 1 to [`MAX_OBJECTS`], each once; every person gets an entry for each.
+    /// The objects: 1 to [`MAX_OBJECTS`], without duplicates. Each user gets one entry per object.
     pub objects: Vec<ObjectId>,
-    /// Whom it concerns.
+    /// The users to notify.
     pub audience: Audience,
-    /// What its writer wants its batches to be of, instead of what the configuration says: see
+    /// The batch key from the request, which overrides the configured one: see
     /// [`Fanout::batch_key`].
     pub batch_key: Option<ChosenKey>,
-    /// What its writer says of it; `None` in entries of before there was any.
+    /// The details; `None` in records of older versions.
     pub details: Option<Details>,
-    /// The day whose collection it goes to, whenever that is done.
+    /// The day of the collection that gets the entries, even if the fan-out runs later.
     pub day: Day,
-    /// When it happened: the time of its id, in whole seconds.
+    /// When the event happened: the time of its id, in whole seconds.
     pub at: DateTime<Utc>,
-    /// Done once `progress` is.
+    /// The state: done once `progress` is.
     pub state: FanoutState,
-    /// How far it has been fanned out; a worker that takes it over resumes there.
+    /// The progress, from which the next worker resumes.
     pub progress: Progress,
-    /// Who fans it out; `None` where nobody does, and once it is done.
+    /// The lease of the worker; `None` if it is not leased or is done.
     pub lease: Option<Lease>,
 }
 
 impl Fanout {
-    /// A new fan-out of this moment, in the day of this moment. Objects named twice count once.
+    /// Creates the fan-out of an event that happened at the time of `id`, on the day of that time.
+    /// Duplicate objects are dropped.
+    ///
+    /// # Errors
+    ///
+    /// The number of objects, the audience or the idempotency key (1 to 256 bytes without control
+    /// characters) is invalid.
     pub fn new(
         id: Id,
         key: Option<String>,
@@ -155,12 +161,12 @@ impl Fanout {
         })
     }
 
-    /// The same, whose batches are of this.
+    /// Sets the batch key from the request.
     pub fn with_batch_key(self, batch_key: Option<ChosenKey>) -> Self {
         Self { batch_key, ..self }
     }
 
-    /// The same, of which this is said; why it concerns people is known already.
+    /// Sets the details from the request. The reason still follows from the audience.
     pub fn with_details(self, details: Details) -> Result<Self, Invalid> {
         details.check()?;
         let known = self.details.unwrap_or_default();
@@ -173,8 +179,8 @@ impl Fanout {
         Ok(Self { details, ..self })
     }
 
-    /// What its batches are of: as its writer said, else as its type is configured, else the type;
-    /// those of a brand are apart.
+    /// Returns the key of the event's batches: the request's, else the configured one, else the
+    /// type. Batches of different brands are separate.
     pub fn batch_key(&self, policies: &Policies) -> BatchKey {
         let configured = policies.of(&self.kind).key.as_ref();
         let brand = self
@@ -184,7 +190,7 @@ impl Fanout {
         BatchKey::of(&self.kind, self.batch_key.as_ref(), configured).of_brand(brand)
     }
 
-    /// What it puts on each person's stack.
+    /// Returns the entries that each user gets.
     pub fn events(&self) -> impl Iterator<Item = Event> {
         self.objects.iter().map(|o| Event {
             t: self.kind.clone(),
@@ -193,8 +199,8 @@ impl Fanout {
         })
     }
 
-    /// Whether this is the same request again: all that its writer chose is equal, but for the
-    /// time, which a repeated request that names none says anew.
+    /// Returns whether both are the same request. Times are ignored, because a repeated request
+    /// without one gets a new time.
     pub fn same_request(&self, other: &Self) -> bool {
         self.kind == other.kind
             && self.objects == other.objects

@@ -1,8 +1,8 @@
-//! A person's feed: newest first, in pages that stay put while events arrive.
+//! Selects the events of a user's feed, newest first, in pages that stay stable as events arrive.
 //!
-//! The rule: an item's id is its position and never changes. `before` an item goes to older ones;
-//! `after` a cursor, which notes how long every stack was, gives exactly what has been pushed
-//! since, even onto yesterday's stack.
+//! An item's id is its position and never changes. `before` an item selects older ones. A cursor
+//! records the length of every stack, so `after` selects exactly the later pushes, even onto
+//! yesterday's stack.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,12 +15,12 @@ use super::object::Object;
 use super::policy::{Category, Policies};
 use super::stack::{EventAt, PersonStacks, Position, StackId};
 
-/// How much of every stack a reader has seen: `c20140421.3-20140422.18`.
+/// The length of every stack when the feed was read, such as `c20140421.3-20140422.18`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cursor(Vec<(StackId, u32)>);
 
 impl Cursor {
-    /// All there is now.
+    /// Returns the cursor at the end of all stacks.
     pub fn at_end_of(person: &PersonStacks) -> Self {
         Self(
             person
@@ -31,7 +31,7 @@ impl Cursor {
         )
     }
 
-    /// Whether all that its reader had been shown stands on these stacks.
+    /// Returns whether these stacks still contain everything up to the cursor.
     pub fn is_within(&self, person: &PersonStacks) -> bool {
         let stands = |(id, n): &(StackId, u32)| {
             let mut stacks = person.stacks.iter();
@@ -40,7 +40,7 @@ impl Cursor {
         self.0.iter().all(stands)
     }
 
-    /// Leaves on these stacks what stood when the cursor was given.
+    /// Truncates the stacks to their length at the cursor.
     pub fn cut(&self, person: &mut PersonStacks) {
         for stack in &mut person.stacks {
             let stood = self.0.iter().find(|(id, _)| *id == stack.id);
@@ -49,7 +49,7 @@ impl Cursor {
         }
     }
 
-    /// Whether the reader had not seen this yet.
+    /// Returns whether the position lies beyond the cursor.
     pub fn is_before(&self, position: Position) -> bool {
         let seen = self
             .0
@@ -77,8 +77,8 @@ impl serde::Serialize for Cursor {
     }
 }
 
-/// The longest text of a cursor, or of where a page ended, in bytes: one of 61 days with two
-/// stacks each, the most that a window has, is shorter.
+/// The longest text of a cursor or page end, in bytes. A window has at most 61 days with two stacks
+/// each, and its cursor is shorter.
 pub(super) const MAX_TEXT: usize = 4_000;
 
 impl FromStr for Cursor {
@@ -103,32 +103,32 @@ impl FromStr for Cursor {
     }
 }
 
-/// Which part of a feed is asked for.
+/// The part of a feed that a request selects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Query {
-    /// Only what was pushed since this cursor was given.
+    /// Only items pushed since this cursor.
     pub after: Option<Cursor>,
-    /// Only what is older than this item, or groups that are older than their newest.
+    /// Only items older than this one. In a grouped feed, groups whose newest item is older.
     pub before: Option<Position>,
-    /// Only what stood when this cursor was given.
+    /// Only items that existed at this cursor.
     pub stood: Option<Cursor>,
     /// Only events of these types.
     pub kinds: Kinds,
-    /// Only items that stand on this day.
+    /// Only items on this day.
     pub day: Option<Day>,
-    /// Only items whose objects are about this ([`super::about::key`]).
+    /// Only items whose objects have this topic ([`super::about::key`]).
     pub about: Option<String>,
-    /// Only items of these states.
+    /// Only items in these states.
     pub state: StateFilter,
 }
 
-/// Which types are meant: all, unless some were asked for.
+/// A selection of event types; all by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Kinds(Option<Vec<EventType>>);
 
 impl Kinds {
-    /// This type, of this category; what is left out is not asked for. Only types that are
-    /// configured have a category.
+    /// Selects one type, one category, or their intersection; all types if both are `None`. Only
+    /// configured types have a category.
     pub fn of(only: Option<EventType>, category: Option<&Category>, policies: &Policies) -> Self {
         let Some(category) = category else {
             return Self(only.map(|kind| vec![kind]));
@@ -140,28 +140,28 @@ impl Kinds {
         Self(Some(policies.kinds().filter(is_asked).cloned().collect()))
     }
 
-    /// Whether this type is meant.
+    /// Returns whether the type is selected.
     pub fn admit(&self, kind: &EventType) -> bool {
         self.0.as_ref().is_none_or(|kinds| kinds.contains(kind))
     }
 }
 
 impl Query {
-    /// Whether what happened to this object is asked for.
+    /// Returns whether the query selects events about this object.
     pub fn is_about(&self, object: &Object) -> bool {
         let asked = self.about.as_deref();
         asked.is_none_or(|asked| about::key(object) == *asked)
     }
 
-    /// Whether these stacks hold all that the cursors were given for.
+    /// Returns whether these stacks contain everything up to the cursors of the query.
     pub fn is_within(&self, person: &PersonStacks) -> bool {
         let mut cursors = self.after.iter().chain(&self.stood);
         cursors.all(|cursor| cursor.is_within(person))
     }
 }
 
-/// The events asked for, newest first; whether their objects still apply, what these are about, and
-/// of which state they are, is the caller's to ask.
+/// Returns the selected events, newest first. The caller still has to apply `stood`, and to filter
+/// by object, topic and state.
 pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<EventAt<'a>> {
     let mut events = person.events();
     events.retain(|item| {

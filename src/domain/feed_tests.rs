@@ -1,4 +1,4 @@
-//! Pages that stay put, and cursors that miss nothing.
+//! Tests that pages are stable and cursors miss no event.
 
 use proptest::prelude::*;
 

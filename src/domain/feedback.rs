@@ -1,8 +1,7 @@
-//! What providers report of a mail after they took it.
+//! Provider reports about emails after their acceptance.
 //!
-//! The rule: the worst news stands, whatever order it comes in, and of two pieces alike the
-//! earlier. That a mail is delayed is no more than what is known until something final comes: a
-//! mail that was delayed and then delivered is delivered.
+//! The worst report wins, in any order of arrival, and the earlier of two equal ones. A delay is
+//! only provisional: an email that was delayed and then delivered counts as delivered.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,28 +11,28 @@ use chrono::{DateTime, Utc};
 use super::delivery_state::DeliveryState;
 use super::name::Invalid;
 
-/// What became of a mail; the later, the worse.
+/// The kind of a report, ordered from good to bad.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ReportKind {
-    /// The recipient's server put it off; the provider may try again.
+    /// The recipient's server deferred the email; the provider may try again.
     Delayed,
-    /// The recipient's server has it.
+    /// The recipient's server accepted the email.
     Delivered,
-    /// The recipient's server refused the sender or the content; the mailbox may be fine.
+    /// The recipient's server rejected the sender or the content. The mailbox may be fine.
     Refused,
-    /// Whoever reads it told the provider that they want no more.
+    /// The recipient unsubscribed at the provider.
     Unsubscribed,
-    /// It will never be delivered.
+    /// The email will never be delivered.
     Bounced,
-    /// Whoever reads it called it spam.
+    /// The recipient reported the email as spam.
     Complained,
 }
 
 impl ReportKind {
-    /// From the best news to the worst, as they are ordered.
+    /// All kinds, from the best to the worst.
     pub const ALL: [Self; 6] = [
         Self::Delayed,
         Self::Delivered,
@@ -43,7 +42,7 @@ impl ReportKind {
         Self::Complained,
     ];
 
-    /// The name in the store and in JSON.
+    /// Returns the name in the store and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Delayed => "delayed",
@@ -55,12 +54,12 @@ impl ReportKind {
         }
     }
 
-    /// Whether it may suppress the address.
+    /// Returns whether a report of this kind can suppress the address.
     pub fn concerns_address(self) -> bool {
         !matches!(self, Self::Delivered | Self::Refused)
     }
 
-    /// News that is better than this.
+    /// Returns the kinds that are better than this one.
     pub fn better(self) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |other| *other < self)
     }
@@ -89,45 +88,44 @@ impl FromStr for ReportKind {
     }
 }
 
-/// The worst news of a mail so far, and of when it is.
+/// The worst report about an email so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feedback {
-    /// The worst that is known.
+    /// The kind of the report.
     pub news: ReportKind,
-    /// When it happened, as the provider says.
+    /// When it happened, according to the provider.
     pub at: DateTime<Utc>,
 }
 
 impl Feedback {
-    /// Whether this takes the place of what stands.
+    /// Returns whether this report replaces the stored one.
     pub fn outweighs(self, standing: Self) -> bool {
         self.news > standing.news || (self.news == standing.news && self.at < standing.at)
     }
 }
 
-/// What became of the mails that were sent since some moment, as far as it is known.
+/// The outcomes of emails that were sent since some time, as far as they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct ReportCounts {
-    /// Mails that providers took, whatever is known of them since; those of the other counts are
-    /// among them.
+    /// Emails that providers accepted. The other counts are part of this one.
     pub sent: u64,
-    /// Those of which the worst that is known is a delay.
+    /// Emails whose worst report is a delay.
     pub delayed: u64,
-    /// Those that arrived, with nothing worse reported since.
+    /// Emails that were delivered, without a worse report.
     pub delivered: u64,
-    /// Those that were refused because of the sender or the content.
+    /// Emails that were rejected because of the sender or the content.
     pub refused: u64,
-    /// Those that made somebody unsubscribe at the provider.
+    /// Emails that made the recipient unsubscribe at the provider.
     pub unsubscribed: u64,
-    /// Those that will never be delivered.
+    /// Emails that will never be delivered.
     pub bounced: u64,
-    /// Those that somebody called spam.
+    /// Emails that were reported as spam.
     pub complained: u64,
 }
 
 impl ReportCounts {
-    /// Counts so many mails that ended like this. One whose outcome nobody saw was sent after all
-    /// if something is heard of it.
+    /// Adds `mails` emails with this state and worst report. An unknown outcome counts as sent once
+    /// the provider reports on it.
     pub fn settled(&mut self, state: DeliveryState, news: Option<ReportKind>, mails: u64) {
         match (state, news) {
             (DeliveryState::Sent, _) | (DeliveryState::Unknown, Some(_)) => self.sent += mails,
@@ -144,7 +142,7 @@ impl ReportCounts {
         }
     }
 
-    /// How many of these emails were reported on.
+    /// Returns the number of emails with a report.
     pub fn reported(&self) -> u64 {
         self.delayed
             + self.delivered
@@ -154,17 +152,17 @@ impl ReportCounts {
             + self.complained
     }
 
-    /// The share of these emails that were refused, 0 to 1; 0 where none was sent.
+    /// Returns the share of rejected emails, 0 to 1; 0 if none was sent.
     pub fn refused_share(&self) -> f64 {
         share(self.refused, self.sent)
     }
 
-    /// The share of these mails that bounced, 0 to 1; 0 where none was sent.
+    /// Returns the share of bounced emails, 0 to 1; 0 if none was sent.
     pub fn bounce_share(&self) -> f64 {
         share(self.bounced, self.sent)
     }
 
-    /// The share of these mails that somebody called spam.
+    /// Returns the share of emails reported as spam, 0 to 1; 0 if none was sent.
     pub fn complaint_share(&self) -> f64 {
         share(self.complained, self.sent)
     }

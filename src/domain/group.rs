@@ -1,8 +1,8 @@
-//! Items of a feed that are shown as one: of a day, of a type, about one thing.
+//! Groups feed items of one day, one type and one topic.
 //!
-//! The rule: a group stands at the place of its newest item, and holds items of its day alone, so
-//! those of past days stand still. Pages of groups are cut from what stood when the first of them
-//! was asked for: a group that grows meanwhile does not move from one page to another.
+//! A group has the position of its newest item. It contains items of one day, so new events do not
+//! move the groups of past days. All pages show the state at the first request. A group that grows
+//! meanwhile therefore does not move to another page.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,23 +13,23 @@ use super::feed::{Cursor, MAX_TEXT};
 use super::name::{EventType, Invalid};
 use super::stack::Position;
 
-/// Which group.
+/// The identity of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GroupKey {
-    /// The day on which its items stand.
+    /// The day of the items.
     pub day: Day,
-    /// What happened.
+    /// The event type.
     pub kind: EventType,
-    /// What their objects are about ([`super::about::key`]).
+    /// The topic of the objects ([`super::about::key`]).
     pub about: String,
 }
 
-/// Where a page ended: `20140422.17`, or of groups `20140422.17~c20140421.3-20140422.18`.
+/// The end of a page: `20140422.17`, or `20140422.17~c20140421.3-20140422.18` if it lists groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageEnd {
-    /// The last item, or the newest of the last group.
+    /// The position of the last item, or of the newest item in the last group.
     pub place: Position,
-    /// Of groups: what stood when the first page was asked for.
+    /// For groups, the cursor of the first page.
     pub cursor: Option<Cursor>,
 }
 
@@ -68,8 +68,7 @@ impl serde::Serialize for PageEnd {
     }
 }
 
-/// Sorts into groups, by these keys, what comes newest first: groups, newest first, and what is in
-/// each.
+/// Groups items that are ordered newest first. Groups and their items keep that order.
 pub fn grouped<T>(items: impl IntoIterator<Item = (GroupKey, T)>) -> Vec<(GroupKey, Vec<T>)> {
     let mut places: HashMap<GroupKey, usize> = HashMap::new();
     let mut groups: Vec<(GroupKey, Vec<T>)> = Vec::new();

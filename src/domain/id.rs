@@ -1,9 +1,8 @@
-//! Twelve-byte ids in MongoDB's `ObjectId` layout: four bytes of seconds, then eight that make it
-//! unique.
+//! Twelve-byte ids in the layout of MongoDB's `ObjectId`: four bytes of seconds, then eight unique
+//! ones.
 //!
-//! The rule: an id's time is the time of what it names. A fan-out's id is the `i` of every event it
-//! wrote, so an event carries its time without a field for it. Ids are made in [`crate::clock`],
-//! never here.
+//! The time in an id is the time of the named thing. The `i` of an entry is the id of its accepted
+//! event, so entries need no field for the time. Ids are made in [`crate::clock`], never here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,15 +11,15 @@ use chrono::{DateTime, Utc};
 
 use super::name::{Invalid, UserId};
 
-/// A twelve-byte id; ordered by time first.
+/// A twelve-byte id, ordered by time first. The five bytes after the time identify the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id([u8; 12]);
 
 impl Id {
-    /// The last there is.
+    /// The greatest id.
     pub const LAST: Self = Self([0xff; 12]);
 
-    /// An id of this moment (whole seconds, 1970 to 2106) with this tail.
+    /// Creates an id with this time (whole seconds, 1970 to 2106) and tail.
     pub fn at(time: DateTime<Utc>, tail: [u8; 8]) -> Self {
         let seconds = time.timestamp().clamp(0, i64::from(u32::MAX)) as u32;
         let mut bytes = [0; 12];
@@ -29,45 +28,49 @@ impl Id {
         Self(bytes)
     }
 
-    /// The id of these bytes: four of seconds, big-endian, then eight that make it unique.
+    /// Creates an id from its bytes: seconds, big-endian, then the tail.
     pub const fn from_bytes(bytes: [u8; 12]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes, in the layout of MongoDB's `ObjectId`.
+    /// Returns the bytes in the layout of MongoDB's `ObjectId`.
     pub const fn bytes(self) -> [u8; 12] {
         self.0
     }
 
-    /// When what it names happened, in whole seconds.
+    /// Returns the time in the id, in whole seconds.
     pub fn time(self) -> DateTime<Utc> {
         let [a, b, c, d, ..] = self.0;
         DateTime::from_timestamp(i64::from(u32::from_be_bytes([a, b, c, d])), 0).unwrap_or_default()
     }
 
-    /// Whether it was made no later than the other, as far as can be told: of one second, only the
-    /// ids of one process have an order, and those of two count as made at once.
+    /// Returns whether the id was not made after `other`.
+    ///
+    /// Within one second only ids of the same process have an order. Ids of two processes count as
+    /// made at the same time, so this returns `true` for them.
     pub fn is_no_later_than(self, other: Self) -> bool {
         let (ours, theirs) = (self.0.split_at(4), other.0.split_at(4));
         let of_one_process = ours.1[..5] == theirs.1[..5];
         ours.0 < theirs.0 || (ours.0 == theirs.0 && (!of_one_process || ours.1 <= theirs.1))
     }
 
-    /// Whether it was made before the other, or is it, as far as can be known: the order of ids
-    /// within one second is known only for one process.
+    /// Returns whether the id is `other` or was certainly made before it.
+    ///
+    /// Within one second only ids of the same process have an order, so this returns `false` for
+    /// ids of two processes.
     pub fn is_earlier_than(self, other: Self) -> bool {
         let (ours, theirs) = (self.0.split_at(4), other.0.split_at(4));
         ours.0 < theirs.0 || (self.0[..9] == other.0[..9] && ours.1 <= theirs.1)
     }
 
-    /// The id that is hidden in 24 hexadecimal digits, if these are such.
+    /// Parses 24 hexadecimal digits; `None` for any other text.
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 12];
         hex::decode_to_slice(text, &mut bytes).ok()?;
         Some(Self(bytes))
     }
 
-    /// The least id whose digits do not come before this text; `None` if all do.
+    /// Returns the smallest id whose digits do not sort before this text; `None` if all do.
     pub fn first_from(text: &str) -> Option<Self> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [b'0'; 24];
@@ -76,8 +79,8 @@ impl Id {
                 hex[place] = byte;
                 continue;
             }
-            // From here on only the first digit above this character matters; if there is none, one
-            // more before it.
+            // This character is no digit. The next greater digit takes its place. If there is none,
+            // the result is the id after those that start with the digits so far.
             let above = DIGITS.iter().find(|digit| **digit > byte);
             match above {
                 Some(digit) => hex[place] = *digit,
@@ -90,7 +93,7 @@ impl Id {
         if text.len() > 24 { id.next() } else { Some(id) }
     }
 
-    /// The least id whose digits come after this text; `None` if there is none.
+    /// Returns the smallest id whose digits sort after this text; `None` if there is none.
     pub fn first_after(text: &str) -> Option<Self> {
         let from = Self::first_from(text)?;
         if from.hex() == text.as_bytes() {
@@ -100,7 +103,6 @@ impl Id {
         }
     }
 
-    /// The id after this one, if there is any.
     fn next(self) -> Option<Self> {
         let mut bytes = self.0;
         for byte in bytes.iter_mut().rev() {
@@ -112,10 +114,10 @@ impl Id {
         None
     }
 
-    /// The 24 lower-case hexadecimal digits, without a heap allocation.
+    /// Returns the 24 lower-case hexadecimal digits without a heap allocation.
     pub fn hex(self) -> [u8; 24] {
         let mut out = [0; 24];
-        // It is as long as it has to be.
+        // The buffer has the right length, so this cannot fail.
         hex::encode_to_slice(self.0, &mut out).unwrap_or_default();
         out
     }
@@ -143,8 +145,8 @@ impl FromStr for Id {
 }
 
 impl UserId {
-    /// The id as older writers may have stored it: as an ObjectId, where it is 24 lower-case
-    /// hexadecimal digits.
+    /// Returns the id as an ObjectId, which older writers may have stored. `None` unless it
+    /// consists of 24 lower-case hexadecimal digits.
     pub fn legacy(&self) -> Option<Id> {
         Id::from_hex(self.as_str()).filter(|id| id.hex() == self.as_str().as_bytes())
     }

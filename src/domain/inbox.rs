@@ -1,10 +1,9 @@
-//! What a person has seen, read and archived of their feed: one small record a person.
+//! A user's inbox: which feed items are seen, read or archived.
 //!
-//! The rule: nothing is written into stacks. The record says, stack by stack, which entries were
-//! seen, read and put away; whatever it does not name is new. An item is told by any place at which
-//! its (type, object) stands. It is as the oldest of them says, and a mark holds for all of them:
-//! an item's place changes when its oldest day leaves the window, and what was read must not come
-//! back then. A mark never reaches further than what stands.
+//! The inbox is one small record per user; stacks are never changed. Unlisted entries are unseen.
+//! Any position of a (type, object) names its item. The item has the state of its oldest position.
+//! A mark applies to all positions, so it stays when the oldest day leaves the window. Start with
+//! [`Inbox::mark`], which never marks entries that do not exist yet.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,7 +16,7 @@ pub use super::item_state::{ItemState, StateFilter};
 use super::name::{EventType, ObjectId, UserId};
 use super::stack::{PersonStacks, Position, Stack, StackId};
 
-/// What is done to items.
+/// A change of the state of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
@@ -25,16 +24,16 @@ pub enum Mark {
     Seen,
     /// They were opened.
     Read,
-    /// They are to be opened still; they stay seen.
+    /// They are no longer read, but stay seen.
     Unread,
-    /// They are put away.
+    /// They are archived.
     Archive,
-    /// They are not archived any more. Whether they were seen or read stays as it was before.
+    /// They are no longer archived. Their seen and read states are as before.
     Restore,
 }
 
 impl Mark {
-    /// Its name, as it is handed in.
+    /// Returns the name in requests.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Seen => "seen",
@@ -46,33 +45,33 @@ impl Mark {
     }
 }
 
-/// Which items are marked.
+/// The items to mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Marked {
-    /// All that a reader was shown who was given this cursor, of these types.
+    /// All items of these types that exist at the cursor.
     To(Cursor, Kinds),
-    /// These, each by any place at which it stands.
+    /// These items, each named by any of its positions.
     Items(Vec<Position>),
 }
 
-/// A set of entries of one stack, by their index; equal sets are equal bytes.
+/// A set of entry indexes of one stack. Equal sets have equal bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entries(Vec<u8>);
 
 impl Entries {
-    /// A set as it is kept: bit *i* of byte *n* is entry 8 *n* + *i*.
+    /// Reads a set from the store: bit *i* of byte *n* is entry 8 *n* + *i*.
     pub fn stored(mut bytes: Vec<u8>) -> Self {
         let used = bytes.iter().rposition(|byte| *byte != 0);
         bytes.truncate(used.map_or(0, |last| last + 1));
         Self(bytes)
     }
 
-    /// The same as it is kept, without a zero at its end.
+    /// Returns the set for the store, without trailing zero bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether the entry is in it.
+    /// Returns whether the set contains the entry.
     pub fn has(&self, index: u32) -> bool {
         let byte = self.0.get(index as usize / 8);
         byte.is_some_and(|byte| byte & (1 << (index % 8)) != 0)
@@ -92,32 +91,32 @@ impl Entries {
     }
 }
 
-/// What is known of one stack, by the places at which events stand.
+/// The marks of one stack, by entry index.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StackMarks {
-    /// These were seen; those that were read are among them.
+    /// Seen entries, including the read ones.
     pub seen: Entries,
-    /// These were read.
+    /// Read entries.
     pub read: Entries,
-    /// These are put away.
+    /// Archived entries.
     pub archived: Entries,
 }
 
-/// What is known of a person's feed.
+/// The inbox of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inbox {
-    /// Whose it is.
+    /// The owner.
     pub user: UserId,
-    /// What it is known by in a compare-and-set; `None` where none stands.
+    /// The revision for compare-and-set; `None` if there is no stored record.
     pub revision: Option<Id>,
-    /// When anything was marked last.
+    /// The time of the last change.
     pub changed: DateTime<Utc>,
-    /// By stack; one that is not named is new as a whole.
+    /// The marks by stack. All entries of a missing stack are unseen.
     pub stacks: BTreeMap<StackId, StackMarks>,
 }
 
 impl Inbox {
-    /// That of somebody who marked nothing yet.
+    /// Creates the inbox of a user who has marked nothing.
     pub fn empty(user: UserId) -> Self {
         Self {
             user,
@@ -127,13 +126,13 @@ impl Inbox {
         }
     }
 
-    /// How the item stands whose oldest place this is.
+    /// Returns the state of the item whose oldest position this is.
     pub fn state(&self, place: Position) -> ItemState {
         self.done(place).state()
     }
 
-    /// Marks items of these stacks, and forgets what has left the window. Says whether that
-    /// changed anything.
+    /// Marks items on these stacks, and drops the marks of days outside the window. Returns whether
+    /// anything changed.
     pub fn mark(
         &mut self,
         person: &PersonStacks,
@@ -161,7 +160,8 @@ impl Inbox {
             if is_meant {
                 done.mark(mark);
             }
-            // Of items that are not meant as well: what was told again since is as old as they are.
+            // Also copies the state of items that are not marked, because they may have new
+            // positions.
             for place in places {
                 self.stacks
                     .entry(place.stack)
@@ -201,7 +201,7 @@ impl StackMarks {
     }
 }
 
-/// What was done to one item.
+/// The marks of one item.
 #[derive(Debug, Clone, Copy, Default)]
 struct Done {
     seen: bool,

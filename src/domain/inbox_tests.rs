@@ -1,4 +1,4 @@
-//! Marks, against sets of numbers.
+//! Compares marks with sets of numbers.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn window() -> Window {
     Window::ending(day(2), 2)
 }
 
-/// Somebody to whom this happened, day by day; nothing stands for a marker.
+/// Creates stacks with these objects day by day; `None` creates a marker.
 fn person(days: &[Vec<Option<u8>>]) -> PersonStacks {
     let entry = |what: &Option<u8>| match what {
         Some(object) => Entry::Event(Event {

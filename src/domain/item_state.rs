@@ -1,25 +1,25 @@
-//! The state of an item in a feed, and the filter that a request selects items by.
+//! The state of a feed item, and the filter that selects items by state.
 
 use std::str::FromStr;
 
 use super::name::Invalid;
 
-/// How an item stands with its reader; the later, the more was done.
+/// The state of an item for its reader, in the order of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ItemState {
-    /// It was not shown yet.
+    /// Not shown yet.
     Unseen,
-    /// It was shown.
+    /// Shown.
     Seen,
-    /// It was opened, or marked as read.
+    /// Opened, or marked as read.
     Read,
-    /// It is put away: the feed shows it only where it is asked for.
+    /// Archived. Feeds omit it unless the request asks for archived items.
     Archived,
 }
 
 impl ItemState {
-    /// Its name, as in JSON.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unseen => "unseen",
@@ -29,32 +29,32 @@ impl ItemState {
         }
     }
 
-    /// Whether it is to be opened still.
+    /// Returns whether the item is neither read nor archived.
     pub fn is_unread(self) -> bool {
         self < Self::Read
     }
 }
 
-/// Which items are asked for, by their states.
+/// A filter for items by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StateFilter {
-    /// Those that are not put away: what a feed shows unless asked otherwise.
+    /// Items that are not archived: the default of feeds.
     #[default]
     Current,
-    /// Those that were not shown yet.
+    /// Items that were not shown yet.
     Unseen,
-    /// Those that are to be opened still, shown or not.
+    /// Items that are neither read nor archived.
     Unread,
-    /// Those that were read and not put away.
+    /// Items that are read and not archived.
     Read,
-    /// Those that are put away.
+    /// Archived items.
     Archived,
-    /// All.
+    /// All items.
     All,
 }
 
 impl StateFilter {
-    /// Its name, as in a query.
+    /// Returns the name in a query.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Current => "current",
@@ -66,7 +66,7 @@ impl StateFilter {
         }
     }
 
-    /// Whether such an item is asked for.
+    /// Returns whether an item in this state passes the filter.
     pub fn admits(self, state: ItemState) -> bool {
         match self {
             Self::Current => state != ItemState::Archived,

@@ -1,7 +1,7 @@
-//! JSON that tidings passes through: kept as its compact text, never as a tree.
+//! JSON that tidings passes through, kept as compact text instead of a tree.
 //!
-//! Reading checks the text and copies it piece by piece, so memory grows with its bytes and not
-//! with its values. Start with [`Json`].
+//! Parsing checks the text and copies it piece by piece. Memory therefore grows with the number of
+//! bytes, not with the number of values. Start with [`Json`].
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A JSON value as text. The default is `null`, which is the same as an absent value.
+/// A JSON value as text. The default is `null`, which is the same as a missing value.
 #[derive(Clone, Default)]
 pub struct Json(Option<Arc<RawValue>>);
 
 impl Json {
-    /// Whether there is no value.
+    /// Returns whether there is no value.
     pub fn is_null(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The text, without spaces between its parts.
+    /// Returns the text without white space between tokens.
     pub fn text(&self) -> &str {
         self.0.as_deref().map_or("null", RawValue::get)
     }
 
-    /// The length of the text in bytes; 0 if there is no value.
+    /// Returns the length of the text in bytes; 0 if there is no value.
     pub fn bytes(&self) -> usize {
         self.0.as_deref().map_or(0, |raw| raw.get().len())
     }
 
-    /// Returns at least the number of values inside, by counting separators. It builds nothing.
+    /// Returns an upper bound on the number of values, by counting separators. It builds no tree.
     pub fn values(&self) -> usize {
         let (mut values, mut in_text, mut escaped) = (1, false, false);
         for byte in self.text().bytes() {
@@ -46,19 +46,19 @@ impl Json {
         values
     }
 
-    /// Whether both have the same values. The order of fields makes no difference.
+    /// Returns whether both have the same values. The order of fields does not matter.
     pub fn is_same(&self, other: &Self) -> bool {
         let tree = |json: &Self| serde_json::from_str::<Value>(json.text()).ok();
         self == other || tree(self) == tree(other)
     }
 
-    /// Reads the parts of an object that `T` borrows; `None` where the value is no such object.
+    /// Deserializes an object into `T`, which can borrow from it. `None` if the value does not fit.
     pub fn fields<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
         fields(self.text())
     }
 }
 
-/// Reads an object's fields. Serde would accept a list of their values too.
+/// Deserializes an object. Rejects JSON arrays, which serde would accept as a list of field values.
 pub(super) fn fields<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     let is_object = text.starts_with('{');
     is_object.then(|| serde_json::from_str(text).ok()).flatten()
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Appends the text of the value that it reads.
+/// A seed and visitor that append the text of a value.
 struct Copy<'a>(&'a mut String);
 
 impl Copy<'_> {

@@ -1,47 +1,45 @@
-//! Leases: who works on something, and until when. And which of them are believed.
+//! Leases: which process works on something, and until when.
 //!
-//! The rule: clocks are wrong at times, so a time that no right clock can have written is not
-//! believed. No lease lasts beyond [`LONGEST`], and nothing waits for longer than [`LONGEST_WAIT`]:
-//! what lies further ahead was written by a clock that ran ahead, and keeps nobody off. A clock
-//! that is behind may take a lease so that is held; that costs work and no mail, since what is
-//! handed over is handed over by a compare-and-set of whoever holds it then, and a call that is
-//! under way is resolved as one whose worker died.
+//! Clocks can be wrong. An expiry more than [`LONGEST`] ahead, or a retry time more than
+//! [`LONGEST_WAIT`] ahead, came from a fast clock and is ignored. A process with a slow clock may
+//! therefore take a valid lease. That costs work but sends no email twice: sending requires a
+//! compare-and-set by the holder, and an interrupted call is resolved as after a crash.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// No lease that somebody holds lies further ahead: the configuration allows an hour, and clocks
-/// may differ by another.
+/// The longest that a lease can last: an hour by configuration, and another for differing clocks.
 pub const LONGEST: TimeDelta = TimeDelta::hours(2);
-/// The longest that something is left alone which nobody holds: what a provider asks for, say.
+/// The longest time for which a record without a lease can be deferred, such as until a retry.
 pub const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
 
-/// Under this name due digests are looked for, by one worker, once a [`TICK`].
+/// The lease for finding due digests, which one worker does every [`TICK`].
 pub const DIGEST_SCAN: &str = "digest-scan";
-/// Digests fall due on whole local hours, and time zones differ by quarters of an hour.
+/// The time between two searches for due digests. They are due on whole local hours, and time zones
+/// differ by multiples of this.
 pub const TICK: TimeDelta = TimeDelta::minutes(15);
 
-/// Who works on something, and until when it is theirs.
+/// A process's claim on something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Which process it is, by a name it made up for itself when it started.
+    /// The process, by a name that it chose when it started.
     pub owner: String,
-    /// The first moment at which it is anybody's again.
+    /// When the lease expires.
     pub until: DateTime<Utc>,
 }
 
-/// The last moment up to which a lease that is held at `now` can last.
+/// Returns the latest time to which a lease can be valid at `now`.
 pub fn furthest(now: DateTime<Utc>) -> DateTime<Utc> {
     now + LONGEST
 }
 
-/// The last moment up to which what nobody holds can be left alone at `now`.
+/// Returns the latest time to which a record without a lease can be deferred at `now`.
 pub fn furthest_wait(now: DateTime<Utc>) -> DateTime<Utc> {
     now + LONGEST_WAIT
 }
 
-/// The last moment up to which the lease of that name can last that is held at `now`.
+/// Returns the latest time to which the lease of this name can be valid at `now`.
 pub fn furthest_of(name: &str, now: DateTime<Utc>) -> DateTime<Utc> {
-    // Here being wrong costs work and nothing else.
+    // A wrong decision about this lease only costs work, so a shorter limit is safe.
     now + if name == DIGEST_SCAN {
         TICK * 2
     } else {
@@ -50,7 +48,7 @@ pub fn furthest_of(name: &str, now: DateTime<Utc>) -> DateTime<Utc> {
 }
 
 impl Lease {
-    /// Whether it keeps others off at `now`.
+    /// Returns whether the lease is valid at `now`.
     pub fn holds(&self, now: DateTime<Utc>) -> bool {
         now < self.until && self.until <= furthest(now)
     }

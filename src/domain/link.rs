@@ -1,13 +1,13 @@
 //! Web addresses that an application gives for objects and actors.
 //!
-//! They end up in `href` and `src` of emails and feeds, so a parser decides what they are, as it
-//! does in browsers. They are stored as they were given.
+//! They are used in `href` and `src` of emails and feeds, so the URL parser of browsers checks
+//! them. They are stored unchanged.
 
 use url::Url;
 
 use super::address::is_unseen;
 
-/// Checks that a text is a web address that can be put into an email.
+/// Checks that a text is a web address that an email can contain.
 ///
 /// # Errors
 ///

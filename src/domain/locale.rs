@@ -1,14 +1,14 @@
-//! Which language somebody reads, as BCP 47 or POSIX writes it: `pt-BR`, `de_AT.UTF-8`.
+//! The language of a user, in the notation of BCP 47 or POSIX: `pt-BR`, `de_AT.UTF-8`.
 //!
-//! The rule: what stands in a store is read whatever it says, and what is no locale is English;
-//! what comes in is checked. Whether there is a catalog for it is nothing to check: it falls back.
+//! New values are checked. Stored values are read as they are; an invalid one means English. A
+//! valid locale without a catalog is accepted and falls back.
 
 use super::name::Invalid;
 
-/// The longest locale, in bytes: longer than any that BCP 47 gives.
+/// The longest locale in bytes. RFC 5646, 4.4.1 (BCP 47) asks for at least 35.
 pub const MAX_LOCALE: usize = 100;
 
-/// That this can be a locale; an empty one is none.
+/// Checks a locale. The empty text is valid and means English.
 pub fn check(locale: &str) -> Result<(), Invalid> {
     if locale.len() > MAX_LOCALE {
         let why = format!("bytes is more than the {MAX_LOCALE} that can be kept; shorten it");
@@ -22,7 +22,8 @@ pub fn check(locale: &str) -> Result<(), Invalid> {
     Err(Invalid::new("locale", locale, why))
 }
 
-/// A locale as catalogs are called: `pt_br` as `pt-BR`; `None` for what is none.
+/// Returns a locale in the notation of catalogs, such as `pt-BR` for `pt_br`; `None` if it is
+/// invalid.
 pub fn tag(locale: &str) -> Option<String> {
     let (locale, _) = locale.split_once(['.', '@']).unwrap_or((locale, ""));
     let mut parts = locale.trim().split(['-', '_']);

@@ -1,8 +1,8 @@
-//! The values and rules of tidings, pure and synchronous: what all others know.
+//! The values and rules of tidings.
 //!
-//! The rule: no I/O, no clock, no randomness. Time and ids come in as arguments, and
-//! a value that exists is valid. Start with [`stack`] (what a person's day is) and [`digest`] (what
-//! becomes of it).
+//! Everything here is pure and synchronous: no I/O, no clock, no randomness. Times and ids are
+//! arguments, and constructors validate, so a value that exists is valid. Start with [`stack`] (the
+//! entries of a user's day) and [`digest`] (the events that an email includes).
 
 pub mod about;
 pub mod acceptance;

@@ -1,16 +1,16 @@
-//! How moments are written in JSON: `2014-04-22T09:00:00Z`, or with another offset (RFC 3339).
+//! Deserializes times in RFC 3339: `2014-04-22T09:00:00Z`, or with another offset.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer};
 
 use super::name::Invalid;
 
-/// A moment.
+/// Deserializes a time.
 pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DateTime<Utc>, D::Error> {
     parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
-/// A moment or none.
+/// Deserializes a time or `null`.
 pub fn read_if_any<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<DateTime<Utc>>, D::Error> {

@@ -1,4 +1,4 @@
-//! What is muted, since when and up to when.
+//! Tests of the extent, start and end of mutes.
 
 use chrono::TimeDelta;
 use serde_json::json;
@@ -17,7 +17,7 @@ fn thread() -> Subject {
     subject("Thread:9")
 }
 
-/// Whether an event of then is muted that is about the thread.
+/// Returns whether an event about the thread is muted if it happened then.
 fn covers(mutes: &Mutes, minutes: i64) -> bool {
     let key = ObjectKey::stored("Thread:9");
     mutes.cover(at(minutes), &key, None, None, None).is_some()
@@ -57,13 +57,13 @@ fn muting_again_changes_the_end_and_not_the_beginning() {
     assert_eq!((mute.at, mute.until), (at(0), None));
     assert_eq!(mute.title, Title::cut("Budget"));
 
-    // A moment that has passed unmutes, and mutes nothing.
+    // A time in the past unmutes, and does not mute anything new.
     mutes.mute(thread(), Some(at(1)), None, at(7));
     mutes.mute(subject("Thread:10"), Some(at(7)), None, at(7));
     assert!(covers(&mutes, 6) && !covers(&mutes, 7));
     assert_eq!(mutes.len(), 1);
 
-    // One that had ended begins anew.
+    // A mute that has ended starts again.
     mutes.mute(thread(), None, None, at(9));
     assert_eq!(mutes.all().next().unwrap().1.at, at(9));
 }
@@ -166,7 +166,7 @@ fn a_subject_is_an_object_what_it_is_about_or_what_is_followed() {
         false,
         "follows artist:7"
     ));
-    // What has an address goes by it; without a phrase an object stands for itself.
+    // A topic with a URL is muted by that URL. Without a phrase, an object is its own topic.
     assert!(!is_muted("Budget", Some(&linked), false, "named"));
     assert!(!is_muted(
         "https://a.example/1",
@@ -174,7 +174,7 @@ fn a_subject_is_an_object_what_it_is_about_or_what_is_followed() {
         false,
         "named"
     ));
-    // Of several keys nobody knows which; who it is by is no subject.
+    // With several follow keys it is unknown which one applies. An author is not a subject.
     assert!(!is_muted("artist:7", Some(&plain), false, "follows"));
     assert!(!is_muted(
         "artist:7",

@@ -1,38 +1,37 @@
-//! Names that come from outside: users, event types, objects, models and what people follow.
+//! Names from outside: users, event types, objects, models and follow keys.
 //!
-//! The rule: a name is checked once, where it enters, and is valid ever after. What older writers
-//! stored is taken as it stands (`stored`). Falsy-looking names (`0`, `false`) are names like any
-//! other; only nothing is refused.
+//! A name is checked once, when it enters. Names in the store may come from older writers and are
+//! not checked (`stored`). `0` and `false` are names like any other.
 
 use std::fmt;
 use std::str::FromStr;
 
 use compact_str::CompactString;
 
-/// What was wrong with a value from outside: what it was meant to be, the value, and why it will
-/// not do.
+/// The error about an invalid value from outside. It names the kind of value, the value and the
+/// reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
-    /// What the value was meant to be, such as `user id`; the message begins with it.
+    /// The kind of value, such as `user id`. The message starts with it.
     pub what: &'static str,
-    /// The value, or its size where that is what is wrong; at most 80 characters of it.
+    /// At most 80 characters of the value, or its size if that is the problem.
     pub value: String,
-    /// Why it will not do, as a clause that follows the value.
+    /// The reason, as a clause that follows the value.
     pub why: String,
-    /// What sort of mistake it is; the API derives its problem type from it.
+    /// The kind of mistake, from which the API derives its problem type.
     pub kind: Kind,
 }
 
-/// What sort of mistake it is, for programs.
+/// The kind of mistake, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It is not what is asked for.
+    /// An invalid value.
     Value,
-    /// It is larger than what is kept, in bytes or in number.
+    /// A value above a limit, in bytes or in number.
     Limit,
-    /// It is a moment that events cannot be of.
+    /// A time outside the accepted range.
     Time,
-    /// It is an event type that is not configured, where only those are accepted.
+    /// An event type that is not configured, with `strict_types` on.
     Type,
 }
 
@@ -44,7 +43,7 @@ impl fmt::Display for Invalid {
             what, value, why, ..
         } = self;
         match self.kind {
-            // How much it is, which nobody wrote.
+            // The value is a size that the caller did not write, so it is not quoted.
             Kind::Limit => write!(f, "{what} {value} {why}"),
             Kind::Value | Kind::Time | Kind::Type => write!(f, "{what} {value:?} {why}"),
         }
@@ -52,7 +51,7 @@ impl fmt::Display for Invalid {
 }
 
 impl Invalid {
-    /// Long values are cut to 80 characters: an error message is for people.
+    /// Creates the error for a value. Longer values are cut to 80 characters.
     pub fn new(what: &'static str, value: impl fmt::Display, why: impl Into<String>) -> Self {
         let value = value.to_string();
         let value = match value.char_indices().nth(80) {
@@ -67,12 +66,12 @@ impl Invalid {
         }
     }
 
-    /// The same as a mistake of this kind.
+    /// Changes the kind of mistake.
     pub fn of_kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }
 
-    /// More than the limit, in bytes or in number: how much it is, and what to do.
+    /// Creates the error for a size above a limit, in bytes or in number.
     pub fn limit(what: &'static str, size: usize, why: impl Into<String>) -> Self {
         Self {
             kind: Kind::Limit,
@@ -80,7 +79,7 @@ impl Invalid {
         }
     }
 
-    /// The same as a moment that events cannot be of.
+    /// Changes the kind to [`Kind::Time`].
     pub fn out_of_time(self) -> Self {
         Self {
             kind: Kind::Time,
@@ -89,7 +88,7 @@ impl Invalid {
     }
 }
 
-/// The longest name accepted, in bytes: well below what a MongoDB or SQLite key can be.
+/// The longest accepted name in bytes, well below the limits of keys in MongoDB and SQLite.
 pub const MAX_NAME_BYTES: usize = 256;
 
 fn check(what: &'static str, text: &str) -> Result<(), Invalid> {
@@ -124,18 +123,18 @@ macro_rules! names {
         pub struct $name(CompactString);
 
         impl $name {
-            /// A checked name: 1 to 256 bytes, no control characters, no white space around it.
+            /// Checks a name: 1 to 256 bytes without control characters or surrounding white space.
             pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
                 check($what, text.as_ref())?;
                 Ok(Self(CompactString::new(text)))
             }
 
-            /// A name as it stands in the store; older writers did not check theirs.
+            /// Wraps a name from the store without checking it.
             pub fn stored(text: impl AsRef<str>) -> Self {
                 Self(CompactString::new(text))
             }
 
-            /// The name as it was given, or as it stands in the store.
+            /// Returns the name as it was given or stored.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -171,19 +170,19 @@ macro_rules! names {
 }
 
 names! {
-    /// Whom a stack belongs to: `_id` of their documents.
+    /// The id of a user, the `_id` of the user's stacks.
     UserId: "user id";
-    /// What happened: `t` of an entry, such as `ArtworkPublished`.
+    /// The type of an event, `t` of an entry, such as `ArtworkPublished`.
     EventType: "event type";
-    /// To what it happened: `o` of an entry.
+    /// The id of an object, `o` of an entry.
     ObjectId: "object id";
-    /// The kind of thing an object is: the part of its key before the colon.
+    /// The model of an object, which is the part of its key before the colon.
     ModelName: "model";
-    /// What people follow, such as `artist:558`.
+    /// The key of something that users follow, such as `artist:558`.
     FollowKey: "follow key";
-    /// What people mute: the key of an object, what objects are about, or what people follow.
+    /// The subject of a mute: an object's key, a topic, or a follow key.
     Subject: "subject";
-    /// What operators call a server key, such as `web-app`.
+    /// The name that operators give a server key, such as `web-app`.
     KeyName: "key name";
 }
 

@@ -1,12 +1,11 @@
-//! Which name somebody may have meant.
+//! Suggests the name that a user may have meant.
 //!
-//! The rule: it is only a hint. Nothing is taken for anything else, and where no name is near none
-//! is named.
+//! A suggestion is only a hint in a message: no value is ever replaced by it.
 
-/// From this share of likeness on, a name may have been meant.
+/// The least similarity of a suggestion, from 0 to 1.
 const NEAR: f64 = 0.75;
 
-/// The one of these names that is most like what was given, if any is near it.
+/// Returns the name that is most similar to `given`; `None` if none is similar enough.
 pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_lowercase();
     names
@@ -21,8 +20,8 @@ pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// Names whose lengths differ by more than that cannot be near: comparing takes time, and an answer
-/// may ask for ten thousand names.
+/// Returns whether two names of these lengths can be similar enough. This avoids slow comparisons,
+/// because one answer may look up ten thousand names.
 fn may_be_near(a: usize, b: usize) -> bool {
     a.min(b) as f64 >= NEAR * a.max(b) as f64
 }

@@ -1,8 +1,8 @@
-//! What events are about: an artwork, a show, a document.
+//! Objects of events: an artwork, a show, a document.
 //!
-//! The rule: an event names its object by id; the type's policy says which model that id is of;
-//! `Model:id` is the object's key. Whether an object still applies is asked whenever it is shown or
-//! mailed, never stored on a stack.
+//! An event names its object by id, and the type's policy names the model. The object's key is
+//! `Model:id`. Whether an object still applies is checked whenever it is shown or emailed (P6).
+//! Stacks do not store it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,14 +17,13 @@ use super::link;
 use super::moment;
 use super::name::{Invalid, ModelName, ObjectId};
 
-/// `Model:id`, the `_id` of an object; without a colon, the id of an object that has no model.
+/// The key of an object: `Model:id`, or the id alone if the object has no model.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ObjectKey(CompactString);
 
 impl ObjectKey {
-    /// Returns `Model:id`, also of an id that names the model already. The id alone is the key
-    /// where the type has no model.
+    /// Returns the key of an id. The id may already include the model.
     pub fn new(model: Option<&ModelName>, id: &ObjectId) -> Self {
         match model {
             Some(model) => {
@@ -35,30 +34,31 @@ impl ObjectKey {
         }
     }
 
-    /// A key as it stands in the store.
+    /// Wraps a key from the store.
     pub fn stored(text: impl AsRef<str>) -> Self {
         Self(CompactString::new(text))
     }
 
-    /// The key as it stands in the store.
+    /// Returns the key as it is stored.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Model and id, if the key has a colon.
+    /// Returns the model and the id, if the key has a colon.
     pub fn parts(&self) -> Option<(&str, &str)> {
         self.0.split_once(':')
     }
 }
 
-/// The id of `Model:id`, where the model is this one.
+/// Returns the id in `Model:id`, if the model is this one.
 fn without_model<'a>(model: &ModelName, id: &'a str) -> Option<&'a str> {
     let id = id.strip_prefix(model.as_str())?.strip_prefix(':')?;
     (!id.is_empty()).then_some(id)
 }
 
 impl ObjectId {
-    /// The id as events store it: `A1` for `A1` and `Artwork:A1`, where the model is `Artwork`.
+    /// Returns the id as events store it: with the model `Artwork`, `A1` for both `A1` and
+    /// `Artwork:A1`.
     pub fn of_model(self, model: Option<&ModelName>) -> Self {
         let bare = model.and_then(|model| without_model(model, self.as_str()));
         bare.map(Self::stored).unwrap_or(self)
@@ -93,44 +93,46 @@ impl<'de> Deserialize<'de> for ObjectKey {
     }
 }
 
-/// The longest title, by-line or link, in bytes.
+/// The longest title, byline or link, in bytes.
 pub const MAX_TEXT: usize = 16 << 10;
-/// The most `data`, in bytes of JSON: whatever it holds, its record is below MongoDB's 16 MB.
+/// The most `data`, in bytes of JSON. It keeps every record below MongoDB's limit of 16 MB.
 pub const MAX_DATA: usize = 1 << 20;
 
-/// An object as feeds and mails show it.
+/// The record of an object, as feeds and emails show it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Object {
-    /// The `_id` of its record; an event's type and id give it.
+    /// The `_id` of the record, derived from an event's type and object id.
     #[serde(rename(serialize = "_id", deserialize = "id"), alias = "_id")]
     pub key: ObjectKey,
-    /// Whether people may still be told of it; a withdrawn work is kept but not notifiable.
+    /// Whether events about it may still notify users. A withdrawn object stays stored with
+    /// `false`.
     #[serde(default = "yes")]
     pub notifiable: bool,
-    /// What it is called; `None` makes [`Object::label`] show the key.
+    /// The title. Without one, [`Object::label`] returns the topic's title or the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Where it can be looked at: `http` or `https`.
+    /// The URL of its page: `http` or `https`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// A picture of it: `http` or `https`.
+    /// The URL of a picture: `http` or `https`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// By whom: the by-line.
+    /// The author, shown as a byline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// When it takes place or was made, as the application means it; no event is timed by it.
+    /// A date of the object, such as its opening or creation. The times of events do not depend on
+    /// it.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "moment::read_if_any"
     )]
     pub at: Option<DateTime<Utc>>,
-    /// Where it is; audiences near a point go by people's places, not by this.
+    /// The location of the object. Audiences near a point use the users' places, not this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Point>,
-    /// Anything else that the application's templates and feeds want, passed through.
+    /// Further data for the application's templates and feeds, passed through.
     #[serde(default, skip_serializing_if = "Json::is_null")]
     pub data: Json,
 }
@@ -140,7 +142,7 @@ fn yes() -> bool {
 }
 
 impl Object {
-    /// An object of which nothing is known but its key.
+    /// Creates an object with nothing but a key.
     pub fn bare(key: ObjectKey) -> Self {
         Self {
             key,
@@ -155,8 +157,8 @@ impl Object {
         }
     }
 
-    /// Links must be http(s): they end up in `href` and `src` of mails. And it has to fit on every
-    /// store.
+    /// Checks that links are web addresses, because emails use them in `href` and `src`, and that
+    /// the record fits on every store.
     pub fn check(&self) -> Result<(), Invalid> {
         self.check_size()?;
         for (what, link) in [("object url", &self.url), ("object image", &self.image)] {
@@ -191,7 +193,7 @@ impl Object {
         Ok(())
     }
 
-    /// Returns the bytes of its texts, by which caches are bounded.
+    /// Returns the number of bytes in all texts, for the limits of caches.
     pub fn bytes(&self) -> usize {
         let texts = [&self.title, &self.url, &self.image, &self.by];
         let texts = texts.into_iter().flatten().map(String::len);

@@ -1,8 +1,8 @@
 //! The backlog of days that have left the window, and the note about each such day.
 //!
-//! A wanted event is emailed, or expires after `digest.max_age` and is counted (P3). The note says
-//! how much backlog the last full scan found. A change of the day resets the note.
-//! [`crate::engine::digest::owed`] keeps the notes.
+//! A wanted event is emailed, or expires after `digest.max_age` and is counted (P3). A note stores
+//! the backlog that the last full scan found. A change of the day resets it.
+//! [`crate::engine::digest::owed`] maintains the notes.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -10,34 +10,34 @@ use serde::{Deserialize, Serialize};
 use super::day::{Day, Window};
 use super::id::Id;
 
-/// How many people are owed how many events.
+/// The size of a backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Owed {
-    /// People who are owed at least one event.
+    /// Users with at least one event in the backlog.
     pub people: u64,
-    /// Events they are owed, all together.
+    /// Events in the backlogs of all these users.
     pub events: u64,
 }
 
 impl Owed {
-    /// Nobody is owed anything.
+    /// An empty backlog.
     pub const NOTHING: Self = Self {
         people: 0,
         events: 0,
     };
 
-    /// One more person, with so many events; nobody, if there are none.
+    /// Adds a user with this number of events. A user without events does not count.
     pub fn add(&mut self, events: u64) {
         self.people += u64::from(events > 0);
         self.events += events;
     }
 
-    /// Whether no events are owed.
+    /// Returns whether there are no events.
     pub fn is_nothing(&self) -> bool {
         self.events == 0
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub fn plus(self, other: Self) -> Self {
         Self {
             people: self.people + other.people,
@@ -45,7 +45,7 @@ impl Owed {
         }
     }
 
-    /// What is left of it without the other.
+    /// Returns the difference, with zero as the least.
     pub fn without(self, other: Self) -> Self {
         Self {
             people: self.people.saturating_sub(other.people),
@@ -66,32 +66,32 @@ pub struct Backlog {
     /// Events of users who may be emailed: their next digest includes them.
     pub owed: Owed,
     /// Events of users who may not be emailed at the moment, such as suppressed or unconfirmed
-    /// users: their first digest after that includes them.
+    /// users. They are included once the user may be emailed again.
     pub blocked: Owed,
 }
 
 impl Backlog {
-    /// Both parts together. A user with events in both counts twice.
+    /// Returns the sum of both parts. A user with events in both counts twice.
     pub fn all(self) -> Owed {
         self.owed.plus(self.blocked)
     }
 }
 
-/// What is noted of a day that has left the window.
+/// The note about a day that has left the window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DayNote {
-    /// Tells two notes apart that say the same.
+    /// Distinguishes notes with equal content.
     pub id: Id,
-    /// When it was written.
+    /// When the note was written.
     pub at: DateTime<Utc>,
-    /// What was owed of it when it was last read whole; absent if it has changed since, or was not
-    /// read.
+    /// The backlog at the last full scan of the day. `None` if the day has changed since or was not
+    /// scanned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owed: Option<Owed>,
-    /// The same for users who may not be emailed; absent in notes of older versions.
+    /// The same for users who may not be emailed; `None` in notes of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Owed>,
-    /// What of it was given up, as it was older than `digest.max_age`.
+    /// The events that expired, because they were older than `digest.max_age`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<Owed>,
     /// The part of `given_up` whose users could not be emailed when it expired.
@@ -100,47 +100,47 @@ pub struct DayNote {
 }
 
 impl DayNote {
-    /// What the note of a day is called, before the day.
+    /// The prefix of the names of notes. The day follows.
     pub const PREFIX: &str = "day:";
 
-    /// The note's name in the store: `day:20140422`.
+    /// Returns the name of the day's note, such as `day:20140422`.
     pub fn name(day: Day) -> String {
         format!("{}{day}", Self::PREFIX)
     }
 
-    /// The day of a note of that name.
+    /// Returns the day of a note; `None` if the name is not that of a day's note.
     pub fn day(name: &str) -> Option<Day> {
         name.strip_prefix(Self::PREFIX)?.parse().ok()
     }
 
-    /// As it stands in the store. One that cannot be read says nothing, so its day is read.
+    /// Parses a stored note. `None` if it is unreadable, so that the day is scanned again.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// Whether nobody was owed anything when the day was last read whole.
+    /// Returns whether the last full scan found no backlog that can be emailed.
     pub fn is_clear(&self) -> bool {
         self.owed.is_some_and(|owed| owed.is_nothing())
     }
 
-    /// Whether the day is clear and may hold events of users who cannot be emailed. An older
-    /// version did not count those.
+    /// Returns whether the day is clear but may contain events of users who cannot be emailed.
+    /// Older versions did not count those.
     pub fn is_blocked(&self) -> bool {
         self.is_clear() && self.blocked.is_none_or(|blocked| !blocked.is_nothing())
     }
 
-    /// Whether nothing is left that could expire.
+    /// Returns whether nothing is left that could expire.
     pub fn is_settled(&self) -> bool {
         self.is_clear() && self.blocked.is_none_or(|blocked| blocked.is_nothing())
     }
 }
 
-/// What people were owed of days that had left the window, when a run last looked at everybody.
+/// The backlog of all days outside the window, as the last full scan found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastLook {
-    /// When a run found it so; runs that find the same amount later do not move it.
+    /// When a scan first found this backlog. Later scans that find the same do not change it.
     pub at: DateTime<Utc>,
-    /// Of all those days together.
+    /// The backlog of all these days.
     #[serde(flatten)]
     pub owed: Owed,
     /// The same for users who may not be emailed at the moment.
@@ -148,29 +148,29 @@ pub struct LastLook {
     pub blocked: Owed,
 }
 
-/// Which days count for digests: those of the window, and before them those that are not too old.
+/// The days from which digests include events: the window and the backlog before it.
 #[derive(Debug, Clone)]
 pub struct DaysRead {
-    /// The days that feeds show as well.
+    /// The days that feeds show.
     pub window: Window,
-    /// The first day of which events are still mailed.
+    /// The first day whose events are still emailed.
     pub first: Day,
 }
 
 impl DaysRead {
-    /// What counts at this moment; `window_back` is in days before today.
+    /// Returns the days at `now`. `window_back` is in days before today.
     pub fn of(now: DateTime<Utc>, window_back: u32, max_age: TimeDelta) -> Self {
         let window = Window::ending(Day::of(now), window_back);
         let first = Day::of(now - max_age).min(window.first());
         Self { window, first }
     }
 
-    /// Whether the day has left the window, and its events are mailed all the same.
+    /// Returns whether the day has left the window but is not too old to be emailed.
     pub fn is_older(&self, day: Day) -> bool {
         self.first <= day && day < self.window.first()
     }
 
-    /// Whether what is owed of the day is given up.
+    /// Returns whether the backlog of the day has expired.
     pub fn is_too_old(&self, day: Day) -> bool {
         day < self.first
     }

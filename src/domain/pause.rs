@@ -1,15 +1,15 @@
-//! Why no mail leaves any process, until somebody resumes.
+//! The pause that stops all processes from sending email until an operator resumes.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-/// Why nothing leaves, since when, and who stopped it. It is kept as a note.
+/// The reason for a pause, stored as a note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
-    /// When it was stopped; 1970 if the note cannot be read.
+    /// When sending was paused; 1970 if the note cannot be read.
     pub at: DateTime<Utc>,
-    /// Why, for people to read; the whole note if it cannot be read.
+    /// The reason, in words; the whole note if it cannot be read.
     pub reason: String,
-    /// The process, as its leases name it.
+    /// The name of the process that paused sending, as in its leases.
     pub by: String,
 }

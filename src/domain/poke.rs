@@ -1,16 +1,15 @@
-//! Pokes: whose feeds may have changed, told from process to process.
+//! Change notices, by which processes tell each other that feeds may have changed.
 //!
-//! The rule: a poke says that something may have changed, never what. It names people and objects
-//! by a short hash that every process computes alike; whoever shares it is poked as well, which
-//! costs a look and nothing else.
+//! A notice says who may be affected, never what changed. It contains short hashes of users and
+//! objects that every process computes alike. A collision only causes an extra read.
 
-/// A person or an object, by a hash of the name.
+/// A user or an object, by a hash of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PokeKey(pub u32);
 
 impl PokeKey {
-    /// That of a user id or of an object's key: FNV-1a of 64 bits, folded. It is on disk for
-    /// minutes, so older and newer processes must agree.
+    /// Returns the hash of a user id or object key: 64-bit FNV-1a, folded to 32 bits. Notices are
+    /// stored for minutes, so all versions must compute the same hash.
     pub fn of(name: &str) -> Self {
         const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
         const PRIME: u64 = 0x0100_0000_01b3;
@@ -20,29 +19,29 @@ impl PokeKey {
     }
 }
 
-/// What may have changed.
+/// A change notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Poke {
-    /// Anything: some pokes were not heard.
+    /// Anything may have changed, because notices were missed.
     All,
-    /// The feeds of these people.
+    /// The feeds of these users may have changed.
     People(Vec<PokeKey>),
-    /// The feeds that show these objects, or count what is about them.
+    /// The feeds that show or count these objects may have changed.
     Objects(Vec<PokeKey>),
 }
 
 impl Poke {
-    /// A poke of these people.
+    /// Creates a notice about these users.
     pub fn people<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         Self::People(names.into_iter().map(PokeKey::of).collect())
     }
 
-    /// A poke of these objects.
+    /// Creates a notice about these objects.
     pub fn objects<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         Self::Objects(names.into_iter().map(PokeKey::of).collect())
     }
 
-    /// How it is stored: the kind of what changed, and the hashes one after the other.
+    /// Returns the stored form: the kind of the notice, and its hashes as little-endian bytes.
     pub fn kept(&self) -> (&'static str, Vec<u8>) {
         let bytes = |keys: &[PokeKey]| keys.iter().flat_map(|key| key.0.to_le_bytes()).collect();
         match self {
@@ -52,7 +51,7 @@ impl Poke {
         }
     }
 
-    /// A poke as it is kept. One that says nothing known may be about anything.
+    /// Parses the stored form. An unknown kind may concern anything.
     pub fn stored(about: &str, keys: &[u8]) -> Self {
         let (keys, rest) = keys.as_chunks::<4>();
         let keys = keys.iter().map(|key| PokeKey(u32::from_le_bytes(*key)));
@@ -64,7 +63,7 @@ impl Poke {
     }
 }
 
-/// Every version reads a kind that it does not know as a change of anything.
+/// Every version reads an unknown kind as [`Poke::All`].
 const ALL: &str = "all";
 const PEOPLE: &str = "people";
 const OBJECTS: &str = "objects";

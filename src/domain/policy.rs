@@ -1,8 +1,7 @@
-//! What the configuration says of each event type: its route, its model, its heading and its order.
+//! The configured policy of each event type: route, model, heading, order and more.
 //!
-//! The rule: a type nobody configured works all the same: it goes to the digest. What is mailed are
-//! objects that are known; a type can say otherwise. A mandatory type goes where its route says,
-//! whatever people choose.
+//! A type that is not configured goes to the digest. By default only events about known objects are
+//! emailed (P6). A mandatory type follows its configured route, and users cannot change that.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -15,25 +14,25 @@ use super::name::{EventType, Invalid, Kind, ModelName, ObjectId};
 use super::nearest::nearest;
 use super::object::ObjectKey;
 
-/// How an event of a type is mailed. Whether it appears in the feed is [`Policy::feed`]'s to say.
+/// How an event is emailed. Feeds do not depend on it: see [`Policy::feed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Route {
-    /// By no mail at all.
+    /// Not emailed.
     Never,
-    /// By a mail of its own, at once: a batch that gathers nothing.
+    /// Emailed at once, alone.
     Immediate,
-    /// By one mail with what else happens within the batch's window.
+    /// Emailed together with other events within the batch's window.
     Batch,
-    /// By the person's next digest.
+    /// Included in the user's next digest.
     Digest,
 }
 
 impl Route {
-    /// All routes, from no mail to the digest.
+    /// All routes, from no email to the digest.
     pub const ALL: [Self; 4] = [Self::Never, Self::Immediate, Self::Batch, Self::Digest];
 
-    /// The name in the configuration, in the store and in JSON.
+    /// Returns the name in the configuration, in the store and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -43,7 +42,7 @@ impl Route {
         }
     }
 
-    /// Whether it makes mails of its own, outside the digest.
+    /// Returns whether the route sends emails outside the digest.
     pub fn is_mailed_alone(self) -> bool {
         matches!(self, Self::Immediate | Self::Batch)
     }
@@ -58,16 +57,16 @@ impl FromStr for Route {
     }
 }
 
-/// What people do in an event of a type, between them and what it is about: `commented on`. One
-/// line of 1 to 60 characters.
+/// A phrase such as `commented on`, placed between the actors and the topic. One line of 1 to 60
+/// characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Phrase(String);
 
 impl Phrase {
-    /// The longest phrase, in characters, without the spaces around it.
+    /// The longest phrase, in characters, without surrounding spaces.
     pub const MAX_CHARS: usize = 60;
 
-    /// Without spaces around it.
+    /// Returns the phrase without surrounding spaces.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -81,16 +80,16 @@ impl FromStr for Phrase {
     }
 }
 
-/// What types belong together under on the preferences page, and what feeds can be asked for:
-/// `Community`. One line of 1 to 60 characters.
+/// A category such as `Community`. It groups types on the preferences page, and feeds can filter by
+/// it. One line of 1 to 60 characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Category(String);
 
 impl Category {
-    /// The longest, in characters, without the spaces around it.
+    /// The longest category, in characters, without surrounding spaces.
     pub const MAX_CHARS: usize = 60;
 
-    /// Without spaces around it.
+    /// Returns the category without surrounding spaces.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -104,16 +103,16 @@ impl FromStr for Category {
     }
 }
 
-/// Why nobody can turn a type off, as people read it: `Security notices cannot be turned off`. One
-/// line of 1 to 120 characters.
+/// The reason why users cannot turn a type off, such as `Security notices cannot be turned off`.
+/// One line of 1 to 120 characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mandate(String);
 
 impl Mandate {
-    /// The longest, in characters, without the spaces around it.
+    /// The longest reason, in characters, without surrounding spaces.
     pub const MAX_CHARS: usize = 120;
 
-    /// Without spaces around it.
+    /// Returns the reason without surrounding spaces.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -133,7 +132,7 @@ impl FromStr for Mandate {
     }
 }
 
-/// A line that says something, without the spaces around it.
+/// Checks that a text is one line of 1 to `max_chars` characters, and trims spaces.
 fn one_line(what: &'static str, text: &str, max_chars: usize) -> Result<String, Invalid> {
     let refuse = |why: String| Err(Invalid::new(what, text.escape_debug(), why));
     let trimmed = text.trim_matches(' ');
@@ -148,12 +147,12 @@ fn one_line(what: &'static str, text: &str, max_chars: usize) -> Result<String, 
     }
 }
 
-/// What becomes of events about objects that nobody put a record of.
+/// How emails treat events about objects without a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownObjects {
-    /// They are not mailed: nobody knows whether they apply (P6).
+    /// Exclude the events, because they may no longer apply (P6).
     Skip,
-    /// They are mailed by their ids.
+    /// Include the events and show the objects' ids.
     Mail,
 }
 
@@ -169,31 +168,31 @@ impl FromStr for UnknownObjects {
     }
 }
 
-/// What is configured of one event type.
+/// The policy of an event type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// How it is mailed to people who chose nothing for this type.
+    /// The route for users who chose none.
     pub route: Route,
-    /// Which model its objects are of; without one, events name their objects by whole keys.
+    /// The model of its objects. Without one, events name objects by their full keys.
     pub model: Option<ModelName>,
-    /// What becomes of its events in mails where no record of their object stands.
+    /// How emails treat events about objects without a record.
     pub unknown_objects: UnknownObjects,
-    /// The heading of its section, such as "New works"; the type's name if nobody gave one.
+    /// The heading of the section, such as "New works"; by default the type's name.
     pub heading: Option<String>,
-    /// What people do in it; without one, mails tell what is new and not who did what.
+    /// The phrase for its events. Without one, emails list new objects instead of who did what.
     pub phrase: Option<Phrase>,
-    /// How its batches gather and close, for whoever gets it in batches.
+    /// When its batches close, for users whose route is [`Route::Batch`].
     pub batch: BatchPolicy,
-    /// The key its events share where the request brings none.
+    /// The batch key of events whose request has none.
     pub key: Option<ChosenKey>,
-    /// What it belongs to, with other types.
+    /// The category on the preferences page.
     pub category: Option<Category>,
-    /// Why nobody can turn it off; `None` where everybody can.
+    /// Why users cannot turn it off; `None` if they can.
     pub mandatory: Option<Mandate>,
     /// Whether feeds show its events.
     pub feed: bool,
-    /// Whether its events may name a brand. Then none of them is told in a digest, which is of the
-    /// person's brand alone: whoever chose that gets them in batches.
+    /// Whether its events may name a brand. A digest has the user's brand, so digests exclude such
+    /// a type. Users who chose the digest get it in batches.
     pub branded: bool,
 }
 
@@ -215,7 +214,8 @@ impl Default for Policy {
     }
 }
 
-/// All types' policies. `order` is the order of sections in a mail; other types follow by name.
+/// The policies of all types. `order` is the order of sections in an email; types that are not
+/// configured follow by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policies {
     types: BTreeMap<EventType, Policy>,
@@ -225,7 +225,7 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Policies by type, in the order in which their sections should appear.
+    /// Creates the policies from types in the order of their sections.
     pub fn new(types: impl IntoIterator<Item = (EventType, Policy)>) -> Self {
         let mut policies = Self::default();
         for (name, policy) in types {
@@ -235,19 +235,19 @@ impl Policies {
         policies
     }
 
-    /// The same, with batches that gather so for types that are not configured.
+    /// Sets the batch policy of types that are not configured.
     pub fn with_batches(mut self, batch: BatchPolicy) -> Self {
         self.default.batch = batch;
         self
     }
 
-    /// The same, where types that are not configured are refused (`strict_types`).
+    /// Sets whether types that are not configured are rejected (`strict_types`).
     pub fn with_strict(mut self, strict: bool) -> Self {
         self.strict = strict;
         self
     }
 
-    /// Whether events can be of this type.
+    /// Checks that events of this type are accepted.
     ///
     /// # Errors
     ///
@@ -264,22 +264,23 @@ impl Policies {
         Err(Invalid::new("type", name, why).of_kind(Kind::Type))
     }
 
-    /// The object of an event of this type, as events store it.
+    /// Returns the object id of an event of this type, as events store it.
     pub fn object_id(&self, name: &EventType, id: ObjectId) -> ObjectId {
         id.of_model(self.of(name).model.as_ref())
     }
 
-    /// What is configured of this type, or the default: the digest, and only known objects.
+    /// Returns the policy of a type. The default for types that are not configured is the digest,
+    /// with known objects only.
     pub fn of(&self, name: &EventType) -> &Policy {
         self.types.get(name).unwrap_or(&self.default)
     }
 
-    /// Whether people get this type whatever they choose.
+    /// Returns whether users cannot turn this type off.
     pub fn is_mandatory(&self, name: &EventType) -> bool {
         self.of(name).mandatory.is_some()
     }
 
-    /// By which route this type is mailed where that one was chosen.
+    /// Returns the route of this type for users who chose `chosen`.
     pub fn mailed_by(&self, name: &EventType, chosen: Route) -> Route {
         match chosen {
             Route::Digest if self.of(name).branded => Route::Batch,
@@ -287,14 +288,14 @@ impl Policies {
         }
     }
 
-    /// The types that people are mailed whatever they choose, in the order of their sections.
+    /// Returns the mandatory types that are emailed, in the order of their sections.
     pub fn always_mailed(&self) -> impl Iterator<Item = &EventType> {
         let mailed = |policy: &Policy| policy.mandatory.is_some() && policy.route != Route::Never;
         self.kinds().filter(move |kind| mailed(self.of(kind)))
     }
 
-    /// These types by category: first those of none, then each category where its first type
-    /// stands; in each the types keep their order. Nothing is empty.
+    /// Groups these types by category, in their given order. Types without a category come first,
+    /// then the categories in the order of their first types. No group is empty.
     pub fn by_category<'a>(
         &'a self,
         kinds: &[&'a EventType],
@@ -311,33 +312,34 @@ impl Policies {
         groups
     }
 
-    /// Whether this type is configured, so that users can choose its route.
+    /// Returns whether this type is configured, so that users can choose its route.
     pub fn is_configured(&self, name: &EventType) -> bool {
         self.types.contains_key(name)
     }
 
-    /// Whether any type is configured, and not this one: then its name may be mistyped.
+    /// Returns whether other types are configured but not this one, so that its name may be
+    /// mistyped.
     pub fn is_stray(&self, name: &EventType) -> bool {
         !self.types.is_empty() && !self.is_configured(name)
     }
 
-    /// The configured type that may have been meant by the name of a stray one.
+    /// Returns the configured type with the most similar name, as a suggestion.
     pub fn nearest(&self, name: &EventType) -> Option<&EventType> {
         let meant = nearest(name.as_str(), self.order.iter().map(EventType::as_str))?;
         self.order.iter().find(|kind| kind.as_str() == meant)
     }
 
-    /// The types that are configured, in the order of their sections.
+    /// Returns the configured types in the order of their sections.
     pub fn kinds(&self) -> impl Iterator<Item = &EventType> {
         self.order.iter()
     }
 
-    /// The key of the object an event is about.
+    /// Returns the key of an event's object.
     pub fn object_of(&self, event: &Event) -> ObjectKey {
         ObjectKey::new(self.of(&event.t).model.as_ref(), &event.o)
     }
 
-    /// Where a type's section stands among the others.
+    /// Returns the sort key of a type's section.
     pub fn rank<'a>(&self, name: &'a EventType) -> (usize, &'a EventType) {
         (
             self.order
@@ -348,7 +350,7 @@ impl Policies {
         )
     }
 
-    /// The heading of its section; the type's name where none is configured.
+    /// Returns the heading of the type's section; by default the type's name.
     pub fn heading<'a>(&'a self, name: &'a EventType) -> &'a str {
         self.of(name).heading.as_deref().unwrap_or(name.as_str())
     }

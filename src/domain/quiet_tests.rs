@@ -1,4 +1,4 @@
-//! When quiet hours end, on plain nights and on those on which the clock is set.
+//! Tests of when quiet hours end, including nights with a clock change.
 
 use chrono_tz::Europe::Berlin;
 use chrono_tz::{Asia, Pacific, UTC};
@@ -44,7 +44,7 @@ fn hours_of_one_day_and_hours_in_another_zone() {
 #[test]
 fn they_end_by_the_local_clock_on_nights_on_which_it_is_set() {
     let night = quiet("22:00", "07:00");
-    // 30 March 2014, an hour shorter; 26 October, an hour longer.
+    // The night before 30 March 2014 is an hour shorter, that before 26 October an hour longer.
     let spring = Some(at("2014-03-30T05:00:00Z"));
     let autumn = Some(at("2014-10-26T06:00:00Z"));
     assert_eq!(night.ends(at("2014-03-29T21:00:00Z"), Berlin), spring);
@@ -56,19 +56,19 @@ fn they_end_by_the_local_clock_on_nights_on_which_it_is_set() {
 #[test]
 fn an_hour_that_is_skipped_ends_them_when_the_clock_is_set_and_one_that_comes_twice_later() {
     let short = quiet("00:00", "02:30");
-    // 02:30 does not come on 30 March: at 01:00 UTC it is 03:00.
+    // 02:30 does not occur on 30 March: at 01:00 UTC the local time is 03:00.
     let skipped = Some(at("2014-03-30T01:00:00Z"));
     assert_eq!(short.ends(at("2014-03-29T23:30:00Z"), Berlin), skipped);
-    // It comes twice on 26 October, at 00:30 and at 01:30 UTC.
+    // It occurs twice on 26 October, at 00:30 and 01:30 UTC.
     let twice = Some(at("2014-10-26T01:30:00Z"));
     assert_eq!(short.ends(at("2014-10-26T00:29:00Z"), Berlin), twice);
     assert_eq!(short.ends(at("2014-10-26T01:00:00Z"), Berlin), twice);
-    // Those that begin in it begin the first time.
+    // Quiet hours that start at a repeated time start at its first occurrence.
     let late = quiet("02:30", "05:00");
     let end = Some(at("2014-10-26T04:00:00Z"));
     assert_eq!(late.ends(at("2014-10-26T00:30:00Z"), Berlin), end);
     assert_eq!(late.ends(at("2014-10-26T00:29:59Z"), Berlin), None);
-    // A whole day was skipped: 30 December 2011.
+    // Samoa skipped the whole day of 30 December 2011.
     let night = quiet("22:00", "07:00");
     let ends = night
         .ends(at("2011-12-30T09:00:00Z"), Pacific::Apia)

@@ -1,28 +1,27 @@
-//! Taking events back: what was told of something up to a moment is not told any more.
+//! Retractions of events: they hide a (type, object) up to a moment.
 //!
-//! The rule: a retraction names a (type, object) and a moment, and nothing of stacks is changed, so
-//! it costs the same however many people were told. What happened up to then is as if it never had;
-//! what happens to the same object later is told. An event that an older writer left without an
-//! `i` says no moment, and is not reached: withdraw its object instead.
+//! Retracting costs the same for any number of recipients, because stacks are not changed. Later
+//! events about the same object are not affected. Neither are events of older writers without `i`,
+//! whose time is unknown. To hide those, make their object not notifiable.
 
 use super::event::Event;
 use super::id::Id;
 use super::name::{EventType, ObjectId};
 
-/// What happened to one object is taken back, up to a moment.
+/// A retraction of all events of a (type, object) up to a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retraction {
-    /// What happened.
+    /// The event type.
     pub t: EventType,
-    /// To which object.
+    /// The object.
     pub o: ObjectId,
-    /// Up to when: an id made at that moment.
+    /// An id made at that moment.
     pub at: Id,
 }
 
-/// Whether an event is reached by a retraction of its (type, object) up to this moment.
+/// Returns whether a retraction at `at` covers this event, given the same type and object.
 ///
-/// Within one second the ids of one process say what came first. Those of two do not; there the
+/// Within one second only ids of the same process have an order. For ids of two processes, the
 /// event counts as the earlier one.
 pub fn reaches(at: Id, event: &Event) -> bool {
     event.i.is_some_and(|i| i.is_no_later_than(at))
@@ -33,7 +32,7 @@ mod tests {
     use super::*;
     use chrono::{DateTime, TimeDelta, Utc};
 
-    /// An event's id, or a retraction's: of a process, the nth that it made.
+    /// Creates the `n`th id of a process.
     fn id(at: DateTime<Utc>, process: u8, n: u8) -> Id {
         Id::at(at, [0, 0, 0, 0, process, 0, 0, n])
     }

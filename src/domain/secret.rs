@@ -1,18 +1,18 @@
-//! Keys and passwords that do not leak: they print hidden, and only what uses them may expose them.
+//! Keys and passwords that do not leak into logs. They print as `(hidden)`.
 
 use std::fmt;
 
-/// A key or a password. `Debug` and `Display` show `(hidden)`.
+/// A key or password. `Debug` and `Display` show `(hidden)`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes any text, also an empty one; what makes a good secret is checked where it is read.
+    /// Wraps any text, including an empty one. The reader of a configuration checks its strength.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The secret itself: for whoever it proves something to, and for nothing else.
+    /// Returns the secret, for authentication only.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,49 +1,49 @@
-//! How mails are sent: how many together, how often, how soon again, and what stops them all.
+//! The settings for sending email: chunk sizes, rate, retries, and limits that pause sending.
 //!
-//! The rule: what each of these means to an operator, its range and its default stand in
-//! `config.default.toml`, under `[delivery]`.
+//! `config.default.toml` documents their meaning, ranges and defaults under `[delivery]`.
 
 use chrono::TimeDelta;
 
 use super::Share;
 use super::delivery::Guarantee;
 
-/// The section `[delivery]`, valid, but for `soft_bounces`.
+/// The valid settings of the section `[delivery]`, except `soft_bounces`.
 #[derive(Debug, Clone, Copy)]
 pub struct Sending {
-    /// Mails that are checked and built together.
+    /// The number of emails that are checked and built together.
     pub chunk: usize,
-    /// Calls to the provider at a time, at most.
+    /// The most concurrent calls to the provider.
     pub in_flight: usize,
-    /// How long a worker holds a delivery it says nothing of; then others take it over.
+    /// How long a worker's claim on a delivery lasts without renewal. Then other workers may claim
+    /// it.
     pub lease: TimeDelta,
-    /// How long a mail waits that was not taken, the first time; doubled each time.
+    /// The delay before the first retry; it doubles each time.
     pub retry_after: TimeDelta,
-    /// After so many tries that are counted it has failed: see
+    /// The number of counted attempts after which a delivery fails: see
     /// [`crate::domain::delivery::Deferral::spends_try`].
     pub attempts: u32,
-    /// After so long it has failed.
+    /// The age at which a delivery fails.
     pub give_up_after: TimeDelta,
-    /// How soon the provider is asked about an outcome nobody saw.
+    /// The delay before the provider is queried about an unknown outcome.
     pub ask_after: TimeDelta,
-    /// From when on "never heard of it" is believed.
+    /// The delay, after the lease, until a provider that does not know the email is believed.
     pub ask_until: TimeDelta,
-    /// For how long it is tried to find out an outcome nobody saw.
+    /// How long an unknown outcome is investigated.
     pub resolve_within: TimeDelta,
-    /// What becomes of a mail of which nobody can tell whether it was taken.
+    /// What to do with emails whose outcome cannot be determined.
     pub guarantee: Guarantee,
-    /// The fewest outcomes from which a share of them can stop everything.
+    /// The fewest outcomes for which `stop_share` applies.
     pub stop_after: u32,
-    /// The shares of failures, bounces and complaints that stop everything.
+    /// The share of failures above which sending is paused.
     pub stop_share: Share,
-    /// Bounces for good, of the mails of the last day.
+    /// The share of the last day's emails that may bounce or be rejected before sending is paused.
     pub stop_bounces: Share,
-    /// Spam reports, of the mails of the last day.
+    /// The share of the last day's emails that may be reported as spam before sending is paused.
     pub stop_complaints: Share,
-    /// At most so many mails an hour, over all processes; 0 for as many as there are.
+    /// The most emails per hour in all processes together; 0 for no limit.
     pub mails_per_hour: u32,
-    /// How long a run waits for mails that wait, when nothing moves.
+    /// How long a digest run waits for deferred emails without any progress.
     pub patience: TimeDelta,
-    /// How long settled deliveries and batches are remembered.
+    /// How long settled deliveries and batches are kept.
     pub keep: TimeDelta,
 }

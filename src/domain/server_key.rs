@@ -1,7 +1,6 @@
-//! The keys that applications bring: what each may do, and what is kept of it.
+//! Server keys of applications: their scopes and stored records.
 //!
-//! The rule (P8): of a key only its hash is kept. Scopes are ordered, and a greater one may do all
-//! that a lesser one may.
+//! Only the hash of a key is stored (P8). Scopes are ordered, and each includes the lesser ones.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,23 +10,23 @@ use serde::{Deserialize, Serialize};
 
 use super::Invalid;
 
-/// What a server key may do.
+/// The permissions of a server key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Read everything, change nothing.
     Read,
-    /// Also write events, users, follows and objects, and end batches.
+    /// Also write events, users, follows and objects, and close batches.
     Write,
-    /// Everything, also changing who is suppressed.
+    /// Everything, including changes to suppressions.
     Admin,
 }
 
 impl Scope {
-    /// All of them, the least first.
+    /// All scopes, the least first.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
-    /// The scope as it is written everywhere.
+    /// Returns the name in the configuration, in the store and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -52,14 +51,14 @@ impl FromStr for Scope {
     }
 }
 
-/// What is kept of a server key that was created, under its name.
+/// The stored record of a server key, under its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRecord {
     /// The SHA-256 of the key, in hexadecimal.
     pub hash: String,
-    /// What it may do.
+    /// The permissions of the key.
     pub scope: Scope,
-    /// When it was created.
+    /// When the key was created.
     pub created: DateTime<Utc>,
 }
 

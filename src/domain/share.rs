@@ -1,15 +1,14 @@
-//! A part of a whole, written as a percentage: who is in a sample, and how many failures are too
-//! many.
+//! Shares in percent: the size of a sample of users, and limits for failures.
 //!
-//! The rule: whether somebody is in a sample depends on their id alone, so it is the same people
-//! each time, and a larger sample holds all of a smaller one.
+//! A sample depends only on user ids. It always has the same users, and a larger sample contains
+//! every smaller one.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::name::{Invalid, UserId};
 
-/// A share from 0% to 100%, to a hundredth of a percent.
+/// A share from 0% to 100%, with two decimal places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share {
     of_ten_thousand: u32,
@@ -18,21 +17,21 @@ pub struct Share {
 const WHOLE: u32 = 10_000;
 
 impl Share {
-    /// 0%: it includes nobody, and any part above zero passes it.
+    /// 0%: a sample without users, and a limit that any part above zero exceeds.
     pub const NONE: Self = Self { of_ten_thousand: 0 };
 
-    /// Whether this person is in a sample of this size.
+    /// Returns whether the user is in a sample of this size.
     pub fn includes(self, user: &UserId) -> bool {
         spread(user.as_str()) % u64::from(WHOLE) < u64::from(self.of_ten_thousand)
     }
 
-    /// Whether `part` of `whole` is more than this share.
+    /// Returns whether `part` of `whole` exceeds this share.
     pub fn is_passed_by(self, part: u64, whole: u64) -> bool {
         part * u64::from(WHOLE) > whole * u64::from(self.of_ten_thousand)
     }
 }
 
-/// A number that differs widely for ids that differ little: FNV-1a, and a last mixing of its bits.
+/// Returns a hash that spreads similar ids widely: FNV-1a with a final mixing step.
 fn spread(text: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in text.bytes() {
@@ -45,7 +44,7 @@ fn spread(text: &str) -> u64 {
 impl FromStr for Share {
     type Err = Invalid;
 
-    /// `1%`, `0.5%`, `12.25%`.
+    /// Parses a percentage such as `1%`, `0.5%` or `12.25%`.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let refuse = || Invalid::new("share", text, "is not a percentage such as 1% or 0.5%");
         let number = text.strip_suffix('%').ok_or_else(refuse)?;

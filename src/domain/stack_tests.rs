@@ -1,4 +1,4 @@
-//! Positions, markers and what is pending, against plain re-statements of the rules.
+//! Compares positions, markers and pending events with simple models.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn marker(n: Option<u32>) -> Entry {
     Entry::Marker(Marker { id: None, n })
 }
 
-/// The id of the marker that the mail in question writes.
+/// The marker id of the email under test.
 const OWN: Id = Id::from_bytes([9; 12]);
 
 fn own(n: u32) -> Entry {
@@ -169,7 +169,7 @@ fn an_events_time_is_its_fan_outs_or_else_its_days_first_moment() {
     assert_eq!(Event { i: None, ..with }.at(day), day.start());
 }
 
-/// The rule of the original: what follows the last `flushed`, without markers, each once.
+/// The rule of the original system: the events after the last `flushed`, without duplicates.
 fn original(entries: &[Entry]) -> Vec<String> {
     let from = entries
         .iter()
@@ -186,11 +186,11 @@ fn original(entries: &[Entry]) -> Vec<String> {
     kept
 }
 
-/// What a writer does to a stack.
+/// An action of a writer.
 #[derive(Debug, Clone)]
 enum Step {
     Push(u8),
-    /// A reader notes the length, so many events arrive, and then the marker is written.
+    /// A reader notes the length, this number of events arrives, and then the marker is written.
     Flush(u8),
 }
 
@@ -259,7 +259,7 @@ proptest! {
 
 #[test]
 fn a_mail_that_was_not_mailed_after_all_tells_again_what_its_own_marker_covers_and_no_more() {
-    // a was mailed before; b and c by the mail in question; d by the one after it; e is new.
+    // a was emailed before, b and c by the email under test, and d by the next email; e is new.
     let entries = vec![
         event("a"),
         marker(Some(1)),

@@ -1,4 +1,4 @@
-//! Where records begin, and what that hides.
+//! Tests of where a user's record starts, and which entries that hides.
 
 use super::*;
 use crate::domain::event::Entry;

@@ -1,9 +1,8 @@
-//! What a link in a mail ends: the types of a batch, the digest, a follow, everything, or what is
-//! about one thing.
+//! Links that stop emails: of a type, outside the digest, the digest, a follow, a topic, or all.
 //!
-//! The rule (P7): a link ends what its mail was about and leaves the rest as it was. What comes
-//! back later mails nothing older, as after any change of a route or cadence ([`User::replacing`]).
-//! What is mandatory comes all the same. Events stay in the feed.
+//! A link stops the emails of its kind and changes nothing else (P7). If the user turns them on
+//! again, no older event is emailed ([`User::replacing`]). Mandatory types are still emailed, and
+//! feeds still show the events.
 
 use chrono::{DateTime, Utc};
 
@@ -15,31 +14,31 @@ use super::name::{EventType, FollowKey, Subject};
 use super::policy::{Policies, Route};
 use super::user::{TypePreference, User};
 
-/// What a link ends.
+/// The effect of a link in an email.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Stop {
-    /// All mail.
+    /// All email.
     All,
     /// The digest.
     Digest,
-    /// All that is mailed outside the digest, whatever its type.
+    /// All types that are emailed outside the digest.
     Alone,
-    /// Mails of these types.
+    /// Emails of these types.
     Types(Vec<EventType>),
-    /// That they follow this. It is not part of their record: whoever keeps follows ends it.
+    /// A follow. [`User::stop`] does not end it, because it is not part of the user's record.
     Follow(FollowKey),
-    /// All that is about this, with what people call it, if that is known.
+    /// Emails about a subject, with its title if it is known.
     Subject(Subject, Option<Title>),
 }
 
-/// So many bytes of names fit into a link; no single name is longer.
+/// The most bytes of type names in a link. Every single name is shorter.
 const NAMES: usize = 300;
-/// Bytes that say how long a name is.
+/// The bytes that encode the length of a name.
 const LENGTH: usize = 2;
 
 impl Stop {
-    /// What ends a mail of its own that is of these types. Where they are too many for a link, it
-    /// ends all that is mailed so.
+    /// Returns the effect of the unsubscribe link in an email with these types. If their names do
+    /// not fit into a link, it stops all emails outside the digest.
     pub fn of_types<'a>(kinds: impl IntoIterator<Item = &'a EventType>) -> Self {
         let kinds: Vec<EventType> = kinds.into_iter().cloned().collect();
         let bytes: usize = kinds.iter().map(|kind| kind.as_str().len() + LENGTH).sum();
@@ -50,8 +49,8 @@ impl Stop {
         }
     }
 
-    /// What the link of a mail of this content ends; `None` where all of it comes whatever its
-    /// reader chooses.
+    /// Returns the effect of the unsubscribe link in this email; `None` if all its types are
+    /// mandatory.
     pub fn of_mail(content: &Content, occasion: &Occasion, policies: &Policies) -> Option<Self> {
         let kinds = content.sections.iter().map(|section| &section.kind);
         let mut kinds = kinds.filter(|kind| !policies.is_mandatory(kind)).peekable();
@@ -62,8 +61,8 @@ impl Stop {
         })
     }
 
-    /// What the link of a mail mutes that is about one thing and nothing else; `None` where it is
-    /// about several, is a digest, or comes whatever its reader chooses.
+    /// Returns the effect of the link that mutes the only topic of an email. `None` for a digest,
+    /// for several topics, and if all types are mandatory.
     pub fn of_subject(content: &Content, occasion: &Occasion, policies: &Policies) -> Option<Self> {
         if matches!(occasion, Occasion::Digest { .. }) {
             return None;
@@ -72,15 +71,15 @@ impl Stop {
         if kinds.all(|kind| policies.is_mandatory(kind)) {
             return None;
         }
-        // One that is longer than a subject can be has no link.
+        // A topic that is too long for a subject has no link.
         let subject = Subject::new(content.thread()?).ok()?;
         let group = content.sections.first()?.groups.first();
         let title = group.and_then(|group| group.title());
         Some(Self::Subject(subject, title.and_then(Title::cut)))
     }
 
-    /// Whether nothing of it is mailed to this person any more, but what is mandatory; of a follow,
-    /// whether it has ended, where `follows` says whether it stands.
+    /// Returns whether this has taken effect, so that only mandatory emails are left. `follows` is
+    /// whether the user still has the follow of a [`Stop::Follow`].
     pub fn holds(
         &self,
         user: &User,
@@ -107,7 +106,7 @@ impl Stop {
 }
 
 impl User {
-    /// Ends it, at their own wish; again, it changes nothing.
+    /// Applies a link at the user's request. A second time it changes nothing.
     pub fn stop(&mut self, stop: &Stop, policies: &Policies, now: DateTime<Utc>) {
         match stop {
             Stop::All => self.unsubscribe(policies, now),
@@ -131,8 +130,8 @@ impl User {
         }
     }
 
-    /// By which route they get this type by their choice, or where they chose nothing; whether that
-    /// counts, as it does not where it is mandatory, is not asked.
+    /// Returns the route that the user chose, or the configured one. It ignores that choices have
+    /// no effect on mandatory types.
     pub fn chosen_route(&self, kind: &EventType, policies: &Policies) -> Route {
         let chosen = self.types.get(kind);
         chosen.map_or(policies.of(kind).route, |chosen| {
@@ -140,7 +139,7 @@ impl User {
         })
     }
 
-    /// Whether they can turn this type off and get it outside the digest.
+    /// Returns whether the user gets this type outside the digest and can turn it off.
     pub fn is_mailed_alone(&self, kind: &EventType, policies: &Policies) -> bool {
         !policies.is_mandatory(kind) && self.chosen_route(kind, policies).is_mailed_alone()
     }

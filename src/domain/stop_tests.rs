@@ -1,4 +1,5 @@
-//! What each stop ends, what it leaves, and what it means for the past.
+//! Tests of the effect of each link, and which past events are emailed when the user turns it on
+//! again.
 
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 
@@ -13,7 +14,7 @@ fn kind(name: &str) -> EventType {
     EventType::stored(name)
 }
 
-/// Works go to the digest, comments and replies come as they happen, notices cannot be turned off.
+/// Works go to the digest, comments and replies are emailed as they happen, notices are mandatory.
 fn policies() -> Policies {
     let policy = |name: &str, route, mandatory: bool| {
         let policy = Policy {
@@ -44,14 +45,14 @@ fn ada() -> User {
     User::new(UserId::stored("ada"))
 }
 
-/// As services do it.
+/// Applies the link in the same way as the services do.
 fn stopped(before: &User, stop: &Stop, now: DateTime<Utc>) -> User {
     let mut user = before.clone();
     user.stop(stop, &policies(), now);
     user.replacing(Some(before), &weekly(), &policies(), now)
 }
 
-/// By which route an event of that hour goes, type by type, and whether a digest tells works.
+/// Returns the routes of events at that hour, by type, and whether a digest includes works.
 fn goes(user: &User, hour: i64) -> ([Route; 4], bool) {
     let route = |name| user.route(&kind(name), at(hour), &policies());
     let routes = ["Work", "Comment", "Reply", "Notice"].map(route);

@@ -1,10 +1,9 @@
-//! Addresses that must not be written to, and why.
+//! Suppressed addresses, which get no email, and the reasons.
 //!
-//! The rule (P7): an address is suppressed until an operator lifts it. Of two pieces of news about
-//! one address the graver wins, and of two alike the earlier, so their order does not matter. A
-//! lift is a moment: news from before it changes nothing. An operator's word outweighs the
-//! reader's, which stops all but mandatory emails. Addresses are compared folded
-//! ([`Address::folded`]).
+//! An address stays suppressed until an operator lifts it (P7). The more severe of two reasons
+//! wins, and the earlier report of two equal ones, so their order does not matter. A lift has a
+//! time, and reports from before it have no effect. An unsubscribe still permits mandatory emails;
+//! a manual suppression outweighs it. Addresses are compared in folded form ([`Address::folded`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,26 +13,26 @@ use chrono::{DateTime, Utc};
 use super::address::Address;
 use super::name::Invalid;
 
-/// Why an address must not be written to; the later, the graver.
+/// Why an address is suppressed, in order of severity.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// Mail after mail was put off.
+    /// Several emails in a row bounced softly (`delivery.soft_bounces`).
     SoftBounces,
-    /// Whoever reads it told the provider that they want no more.
+    /// The recipient unsubscribed at the provider.
     Unsubscribe,
-    /// An operator says so.
+    /// An operator suppressed the address.
     Manual,
-    /// There is no such mailbox, or it takes nothing for good.
+    /// The mailbox does not exist, or rejects all email permanently.
     HardBounce,
-    /// Whoever reads it called a mail spam.
+    /// The recipient reported an email as spam.
     Complaint,
 }
 
 impl Reason {
-    /// From the least grave to the gravest, as they are ordered.
+    /// All reasons, from the least to the most severe.
     pub const ALL: [Self; 5] = [
         Self::SoftBounces,
         Self::Unsubscribe,
@@ -42,7 +41,7 @@ impl Reason {
         Self::Complaint,
     ];
 
-    /// The name in the store, in JSON and in files.
+    /// Returns the name in the store, in JSON and in files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SoftBounces => "soft_bounces",
@@ -53,7 +52,7 @@ impl Reason {
         }
     }
 
-    /// The same for people, where it follows "they are".
+    /// Returns a text for people that follows "they are".
     pub fn suppressed(self) -> &'static str {
         match self {
             Self::SoftBounces => "suppressed after soft bounces",
@@ -88,28 +87,28 @@ impl FromStr for Reason {
     }
 }
 
-/// An address that must not be written to.
+/// A suppressed address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suppression {
-    /// Folded.
+    /// The address in folded form.
     pub address: Address,
-    /// The gravest that is known.
+    /// The most severe reason so far.
     pub reason: Reason,
-    /// Since when.
+    /// When it was reported.
     pub at: DateTime<Utc>,
-    /// Who said so: a provider's name, or [`OPERATOR`].
+    /// The provider that reported it, or [`OPERATOR`].
     pub source: String,
-    /// What the provider called it, such as `550 5.1.1`; without the address.
+    /// The provider's code, such as `550 5.1.1`, without the address.
     pub detail: Option<String>,
-    /// When it was last lifted. News up to then changes nothing any more.
+    /// When it was last lifted. Reports up to then have no effect.
     pub lifted: Option<DateTime<Utc>>,
 }
 
-/// The source of what people say by hand, by file or by the API.
+/// The source of suppressions that people enter by hand, by file or with the API.
 pub const OPERATOR: &str = "operator";
 
 impl Suppression {
-    /// Times are kept in whole milliseconds.
+    /// Creates a suppression. The address is folded and the time cut to whole milliseconds.
     pub fn new(
         address: &Address,
         reason: Reason,
@@ -127,19 +126,19 @@ impl Suppression {
         }
     }
 
-    /// With what the provider called it: letters, digits and what codes are written with, at most
-    /// 80 characters, so that no address and no sentence of a stranger's server gets in.
+    /// Adds the provider's code: at most 80 letters, digits, spaces and `._-`. Words with an `@`
+    /// are dropped, so no address is stored.
     pub fn detailed(mut self, detail: Option<&str>) -> Self {
         self.detail = detail.map(discreet).filter(|detail| !detail.is_empty());
         self
     }
 
-    /// Whether it was lifted, and nothing has happened since.
+    /// Returns whether it was lifted and there is no later report.
     pub fn is_lifted(&self) -> bool {
         self.lifted.is_some_and(|lifted| self.at <= lifted)
     }
 
-    /// Whether this takes the place of the stored one. News from before a lift never does.
+    /// Returns whether this replaces the stored suppression. Reports from before a lift never do.
     pub fn outweighs(&self, stored: &Self) -> bool {
         if stored.lifted.is_some_and(|lifted| self.at <= lifted) {
             return false;

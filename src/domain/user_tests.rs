@@ -1,4 +1,4 @@
-//! Who may be mailed, and what a change of mind means for the past.
+//! Tests of who may be emailed, and how changed preferences affect past events.
 
 use super::*;
 use crate::domain::Policy;
@@ -51,7 +51,7 @@ fn with_cadence(cadence: Cadence) -> User {
     user
 }
 
-/// The record after these changes, an hour apart, the first being the first.
+/// Returns the record after these changes, an hour apart. The first record is a new one.
 fn after(changes: Vec<User>) -> User {
     let mut hours = 0..;
     changes
@@ -222,7 +222,7 @@ fn what_they_left_open_is_the_configurations() {
 }
 
 mod mandatory {
-    //! What nobody can turn off goes its way whatever a person chose.
+    //! Tests that mandatory types ignore the user's choices.
 
     use chrono::TimeDelta;
     use proptest::prelude::*;
@@ -348,7 +348,7 @@ fn a_type_whose_events_are_of_brands_is_in_no_digest_whatever_was_chosen_once() 
     assert_eq!(user.route(&kind(), at(1), &policies), Route::Batch);
     assert_eq!(user.chosen_route(&kind(), &policies), Route::Batch);
     assert!(!user.wants_in_digest(&kind(), || at(1), &policies));
-    // What ends all that is mailed outside the digest ends it too.
+    // A link that stops all emails outside the digest stops this type too.
     user.stop(&crate::domain::Stop::Alone, &policies, at(2));
     assert_eq!(user.route(&kind(), at(3), &policies), Route::Never);
 }

@@ -1,23 +1,23 @@
-//! The keys that user tokens are verified by.
+//! Keys for verifying user tokens.
 //!
-//! The rule (P8): the key says the algorithm, and a token never does. A secret prints hidden.
+//! The algorithm follows from the key and is never taken from the token (P8).
 
 use super::Secret;
 
-/// A key that user tokens are verified by, under the id (`kid`) that tokens name it by.
+/// A key for verifying user tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenKey {
-    /// What a token's header calls it.
+    /// The id (`kid`) of the key in token headers.
     pub id: String,
-    /// What it is, and so the algorithm.
+    /// The key and its algorithm.
     pub material: Material,
 }
 
-/// What a key of user tokens is.
+/// The key material, one variant per algorithm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Material {
-    /// HS256: the application signs with the same secret.
+    /// HS256: the secret that the application also signs with.
     Hs256(Secret),
-    /// `EdDSA` on Ed25519: the public key; only the application has the private one.
+    /// `EdDSA` on Ed25519: the public key. Only the application has the private key.
     EdDsa([u8; 32]),
 }

@@ -1,36 +1,35 @@
-//! What asking a mailer found out: whether it would take mails, as far as can be told without
-//! sending one.
+//! The result of checking a mailer's configuration.
 //!
-//! The rule: three answers that are never mixed up. It would; it was reached and would not; nobody
-//! could be asked, which says nothing of the key. None of them holds a key or an address.
+//! The three results are kept apart. `Unreached` says nothing about the key. None of them contains
+//! a key or an address.
 
-/// The answer of [`super::Mailer::check`].
+/// The result of [`super::Mailer::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
-    /// It would take mails, as far as can be told.
+    /// The mailer would accept emails, as far as a check can find out.
     Ready {
-        /// What was found.
+        /// The finding, as text for the operator.
         found: String,
-        /// Where the keys stand that it signs mails with (DKIM), as names in the DNS; none if it
-        /// does not say.
+        /// The DNS names of the DKIM keys that the provider signs with; empty if it does not list
+        /// them.
         dkim: Vec<String>,
     },
-    /// It would not take a mail.
+    /// The mailer was reached and would not accept an email.
     Wrong {
-        /// What is wrong.
+        /// The problem.
         found: String,
-        /// What to do.
+        /// The remedy, as text for the operator.
         remedy: String,
     },
-    /// It could not be asked.
+    /// The mailer was not reached.
     Unreached {
-        /// Why it could not be asked.
+        /// The cause.
         reason: String,
     },
 }
 
 impl Checked {
-    /// It would take mails, and does not say where its DKIM keys stand.
+    /// Returns [`Self::Ready`] without DKIM names.
     pub fn ready(found: impl Into<String>) -> Self {
         Self::Ready {
             found: found.into(),
@@ -38,7 +37,7 @@ impl Checked {
         }
     }
 
-    /// It was reached, and would not take a mail.
+    /// Returns [`Self::Wrong`].
     pub fn wrong(found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Wrong {
             found: found.into(),

@@ -1,31 +1,31 @@
-//! What a mail says: words, and places where each recipient's own links go.
+//! The content of an email: text, and placeholders for each recipient's own links.
 //!
-//! The rule (P7, P8): a place is no text, so nothing that is told can pose as one. While a mail is
-//! rendered, words that nobody can guess stand in its places ([`Placeholders`]); they are cut out
-//! of what was rendered at once, and from then on a text is a list of words and places. The words
-//! are made harmless ([`variables`]) whenever they are written for anybody, as providers fill in
-//! what they take for a variable.
+//! Text from outside can never become a placeholder (P7, P8). Rendered output marks the
+//! placeholders with random words ([`Placeholders`]), which are cut out at once. From then on a
+//! [`Text`] is a list of texts and placeholders. Every write breaks up providers' own variables
+//! ([`variables`]).
 
 use std::borrow::Cow;
 
 use super::variables;
 
-/// Where a recipient's own link goes.
+/// A placeholder for one of the recipient's own links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The link to end the mails: mail programs post to it, people are asked on its page.
+    /// The link that unsubscribes. Mail programs post to it; in a browser it opens a page that asks
+    /// first.
     Unsubscribe,
-    /// The link to the page of choices.
+    /// The link to the preferences page.
     Preferences,
-    /// The link to mute what the mail is about.
+    /// The link that mutes the object of the email.
     Mute,
 }
 
 impl Place {
-    /// All places that a mail can have.
+    /// All placeholders.
     pub const ALL: [Self; 3] = [Self::Unsubscribe, Self::Preferences, Self::Mute];
 
-    /// A link that leads nowhere (RFC 2606), for a mail that is only shown.
+    /// Returns a link that leads nowhere (RFC 2606), for previews.
     pub fn nowhere(self) -> &'static str {
         match self {
             Self::Unsubscribe => "https://tidings.invalid/unsubscribe",
@@ -34,7 +34,7 @@ impl Place {
         }
     }
 
-    /// Its name, as providers' variables have it.
+    /// Returns the name, which is also the name of the variable at providers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unsubscribe => "unsubscribe",
@@ -43,7 +43,7 @@ impl Place {
         }
     }
 
-    /// Where it stands among [`Self::ALL`].
+    /// Returns the index in [`Self::ALL`].
     pub fn index(self) -> usize {
         match self {
             Self::Unsubscribe => 0,
@@ -57,22 +57,23 @@ impl Place {
 /// HTML.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Personal {
-    /// One click ends the mails (RFC 8058). `None` where it would not end what this mail tells.
+    /// The link for one-click unsubscribing (RFC 8058). `None` if a click would not stop emails
+    /// like this one.
     pub unsubscribe: Option<String>,
-    /// The page on which people choose what they get.
+    /// The link to the preferences page.
     pub preferences: String,
-    /// Where what the mail is about can be muted, if it is about one thing.
+    /// The link that mutes the object, if the email is about exactly one.
     pub mute: Option<String>,
 }
 
 impl Personal {
-    /// Where one click ends the mails, if that can stand in a header: it is an HTTPS link.
+    /// Returns the unsubscribe link if it may be in `List-Unsubscribe`, which requires HTTPS.
     pub fn one_click(&self) -> Option<&str> {
         let link = self.unsubscribe.as_deref();
         link.filter(|link| link.starts_with("https://"))
     }
 
-    /// The link that goes into this place, empty where there is none.
+    /// Returns the link for this placeholder; empty if there is none.
     pub fn link(&self, place: Place) -> &str {
         match place {
             Place::Unsubscribe => self.unsubscribe.as_deref().unwrap_or_default(),
@@ -82,7 +83,7 @@ impl Personal {
     }
 }
 
-/// A body of a mail.
+/// One body of an email.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Text(Vec<Part>);
 
@@ -93,17 +94,17 @@ enum Part {
 }
 
 impl Text {
-    /// Whether it has neither words nor places.
+    /// Returns whether the body has neither text nor placeholders.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many bytes it says, without the links.
+    /// Returns the length in bytes, without links.
     pub fn len(&self) -> usize {
         self.said().map(str::len).sum()
     }
 
-    /// What is said before, between and after the places.
+    /// Returns the texts around the placeholders, in order.
     pub fn said(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             Part::Said(words) => Some(words.as_str()),
@@ -111,7 +112,7 @@ impl Text {
         })
     }
 
-    /// All of it: what is said as `said` writes it, and something in each place.
+    /// Writes the body: each text as `said` returns it, each placeholder as `link` returns it.
     pub fn write<'a>(
         &self,
         said: impl Fn(&str) -> Cow<'_, str>,
@@ -129,58 +130,57 @@ impl Text {
 }
 
 impl<T: Into<String>> From<T> for Text {
-    /// A text without places, whatever it says.
+    /// Creates a body without placeholders. Words in `text` that look like one stay text.
     fn from(text: T) -> Self {
         let parts = Some(text.into()).filter(|text| !text.is_empty());
         Self(parts.into_iter().map(Part::Said).collect())
     }
 }
 
-/// What a mail says, without whom it is for: people whose content is the same can share a call to
-/// the provider.
+/// The content of an email without its recipient. Recipients with equal content can share a call.
 ///
-/// Subject and bodies may hold anything: line breaks and control characters in what becomes a
-/// header are turned into spaces.
+/// Subject and bodies may contain any characters. Line breaks and control characters become spaces
+/// in headers.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Content {
-    /// The subject, without places.
+    /// The subject, without placeholders.
     pub subject: String,
-    /// The HTML body; empty for a mail of text alone.
+    /// The HTML body; empty for an email with text only.
     pub html: Text,
-    /// The text body; empty for a mail of HTML alone.
+    /// The text body; empty for an email with HTML only.
     pub text: Text,
 }
 
-/// A content that is ready to be sent to somebody: their links are in it, and nothing a provider
-/// would take for a variable.
+/// Content that is ready to send: the links are filled in, and providers' variables are broken up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filled {
     /// The subject.
     pub subject: String,
-    /// The HTML body, empty where the content has none.
+    /// The HTML body; empty if the content has none.
     pub html: String,
-    /// The text body, empty where the content has none.
+    /// The text body; empty if the content has none.
     pub text: String,
 }
 
 impl Content {
-    /// How many bytes it has, without the links.
+    /// Returns the size in bytes, without links.
     pub fn bytes(&self) -> usize {
         self.subject.len() + self.html.len() + self.text.len()
     }
 
-    /// Whether both bodies are empty: no provider's API is asked to take such a mail.
+    /// Returns whether both bodies are empty. Mailers for providers' APIs do not send such an
+    /// email.
     pub fn says_nothing(&self) -> bool {
         self.html.is_empty() && self.text.is_empty()
     }
 
-    /// With somebody's links in its places; without links they stay empty.
+    /// Fills the placeholders with a recipient's links. Without links they stay empty.
     pub fn filled(&self, personal: Option<&Personal>) -> Filled {
         let link = |place| personal.map_or("", |personal| personal.link(place));
         self.with(link)
     }
 
-    /// With these words in its places.
+    /// Fills each placeholder with the text that `link` returns.
     pub fn with<'a>(&self, link: impl Fn(Place) -> &'a str) -> Filled {
         Filled {
             subject: variables::in_text(&self.subject).into_owned(),
@@ -190,13 +190,13 @@ impl Content {
     }
 }
 
-/// What stands in the places of one mail while it is rendered. They look like links, as templates
-/// check what they print as one, and lead nowhere (RFC 2606).
+/// The words that mark the placeholders of one email while it is rendered. They look like links,
+/// because templates check that they print a link, and lead nowhere (RFC 2606).
 pub struct Placeholders([String; Place::ALL.len()]);
 
 impl Placeholders {
-    /// Placeholders that nobody has seen and nobody will: they are of the operating system's
-    /// randomness, and of this mail alone.
+    /// Creates words that cannot be guessed, from the operating system's randomness. Use them for
+    /// one email only.
     pub fn new() -> Result<Self, String> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| format!("no randomness: {error}"))?;
@@ -206,12 +206,12 @@ impl Placeholders {
         })))
     }
 
-    /// The placeholder of this place, to be rendered as a link is.
+    /// Returns the word that marks this placeholder.
     pub fn of(&self, place: Place) -> &str {
         &self.0[place.index()]
     }
 
-    /// What was rendered, with places instead of placeholders.
+    /// Cuts the words out of rendered output.
     pub fn cut(&self, rendered: &str) -> Text {
         let mut parts = Vec::new();
         let mut rest = rendered;

@@ -1,10 +1,9 @@
-//! DKIM signatures (RFC 6376, RFC 8463) of mails that leave by SMTP: with RSA or Ed25519, by
-//! `ring`.
+//! Signs emails that are sent over SMTP with DKIM (RFC 6376, RFC 8463), by RSA or Ed25519.
 //!
-//! The rule: what is signed is what is sent, byte for byte, and the same mail has the same
-//! signature. Whatever a mail program acts on is covered, and named once more than it stands, so
-//! that nobody can add a second one. Providers sign by themselves; what stands in the DNS is looked
-//! at by `operate::doctor`. `docs/decisions/0021-headers.md` says why it is done here.
+//! An email is sent exactly as it was signed, and equal emails have equal signatures. Each header
+//! that mail programs act on is listed once more than it occurs, so no one can add another.
+//! Providers sign emails themselves. `operate::doctor` checks the DNS record.
+//! `docs/decisions/0021-headers.md` gives the reasons.
 
 use std::fmt;
 
@@ -19,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::domain::Secret;
 
-/// Signs mails for a domain.
+/// Signs emails for a domain.
 pub struct Dkim {
     domain: String,
     selector: String,
@@ -31,7 +30,8 @@ enum Key {
     Ed25519(Ed25519KeyPair),
 }
 
-/// What is covered where it stands. RFC 8058, section 4, wants the two of unsubscribing to be.
+/// Headers that are signed if they are present. RFC 8058, section 4, requires the two for
+/// unsubscribing.
 const COVERED: [&str; 18] = [
     "from",
     "sender",
@@ -52,19 +52,19 @@ const COVERED: [&str; 18] = [
     "in-reply-to",
     "feedback-id",
 ];
-/// Covered as well where they do not stand, so that nobody adds one: answers would go where
-/// somebody else says, or the mail would be of others, for others, or read otherwise.
+/// Headers that are signed even if they are absent, so that no one can add them. An added one could
+/// redirect replies, or change the apparent sender, the recipients or the encoding.
 const ABSENT: [&str; 4] = ["reply-to", "sender", "cc", "content-transfer-encoding"];
-/// How long a line of the signature is, about.
+/// The approximate length of a line of the signature.
 const LINE: usize = 70;
-/// What stands before an RSA key's two numbers in a `SubjectPublicKeyInfo`: its algorithm.
+/// The algorithm in the `SubjectPublicKeyInfo` of an RSA key, as DER.
 const RSA: [u8; 15] = [
     0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00,
 ];
 
 impl Dkim {
-    /// A signer with this private key, in PEM: RSA (PKCS#1 or PKCS#8) of at least 2,048 bits, or
-    /// Ed25519 (PKCS#8). The reason why it is none says nothing of the key.
+    /// Creates a signer from a private key in PEM: RSA (PKCS#1 or PKCS#8) of 2,048 to 4,096 bits,
+    /// or Ed25519 (PKCS#8). The error message reveals nothing about the key.
     pub fn new(domain: &str, selector: &str, key: &Secret) -> Result<Self, String> {
         Ok(Self {
             domain: domain.to_owned(),
@@ -73,12 +73,12 @@ impl Dkim {
         })
     }
 
-    /// Under which name the public key stands in the DNS.
+    /// Returns the DNS name of the public key.
     pub fn name(&self) -> String {
         format!("{}._domainkey.{}", self.selector, self.domain)
     }
 
-    /// The record that belongs under the name.
+    /// Returns the TXT record for that name.
     pub fn record(&self) -> String {
         let kind = match self.key {
             Key::Rsa(_) => "rsa",
@@ -90,7 +90,7 @@ impl Dkim {
         )
     }
 
-    /// The mail with its signature before it; `at` is when it was signed.
+    /// Returns the email with its signature at the start. `at` is the time of signing.
     pub(super) fn signed(&self, mail: &[u8], at: DateTime<Utc>) -> Result<Vec<u8>, String> {
         let (head, body) = parted(mail);
         let fields = fields(head);
@@ -109,7 +109,7 @@ impl Dkim {
         Ok(signed)
     }
 
-    /// The header as it is signed: without the signature.
+    /// Returns the signature header with an empty signature, which is what the signature covers.
     fn field(&self, names: &[&str], body: &[u8], at: DateTime<Utc>) -> String {
         let algorithm = match self.key {
             Key::Rsa(_) => "rsa-sha256",
@@ -168,7 +168,8 @@ impl Key {
         }
     }
 
-    /// The public key as it stands in the DNS: of RSA a `SubjectPublicKeyInfo`, as is usual.
+    /// Returns the public key as in the DNS record: a `SubjectPublicKeyInfo` for RSA, the key's
+    /// bytes for Ed25519.
     fn public(&self) -> Vec<u8> {
         match self {
             Self::Ed25519(key) => key.public_key().as_ref().to_vec(),
@@ -184,7 +185,7 @@ impl Key {
 
     fn sign(&self, covered: &[u8]) -> Result<Vec<u8>, String> {
         match self {
-            // RFC 8463, section 3: the hash is what is signed.
+            // RFC 8463, section 3: Ed25519 signs the hash.
             Self::Ed25519(key) => Ok(key.sign(&Sha256::digest(covered)).as_ref().to_vec()),
             Self::Rsa(key) => {
                 let mut signature = vec![0; key.public().modulus_len()];
@@ -201,7 +202,7 @@ impl Key {
     }
 }
 
-/// Bytes with their tag and length, as DER has them.
+/// Encodes an element of DER.
 fn tagged(tag: u8, bytes: &[u8]) -> Vec<u8> {
     let length = bytes.len().to_be_bytes();
     let short: Vec<u8> = length.into_iter().skip_while(|byte| *byte == 0).collect();
@@ -216,19 +217,19 @@ fn tagged(tag: u8, bytes: &[u8]) -> Vec<u8> {
     all
 }
 
-/// Head and body of a mail, without the empty line between them.
+/// Splits an email into head and body, without the empty line between them.
 fn parted(mail: &[u8]) -> (&[u8], &[u8]) {
     let end = mail.windows(4).position(|four| four == b"\r\n\r\n");
     end.map_or((mail, &[]), |end| (&mail[..end + 2], &mail[end + 4..]))
 }
 
-/// A header of a mail, canonical: its name in lower case, and `name:value` without a line's end.
+/// A canonical header: its name in lower case, and `name:value` without a line break.
 struct Field {
     name: String,
     line: String,
 }
 
-/// The headers of a mail, canonical ("relaxed", RFC 6376, section 3.4.2), in their order.
+/// Returns the headers in order, canonical ("relaxed", RFC 6376, section 3.4.2).
 fn fields(head: &[u8]) -> Vec<Field> {
     let head = String::from_utf8_lossy(head);
     let mut whole: Vec<String> = Vec::new();
@@ -250,7 +251,7 @@ fn relaxed(line: &str) -> Option<Field> {
     Some(Field { name, line })
 }
 
-/// The names that a signature lists: each that is covered once for each header of that name, and
+/// Returns the header names for `h=`: each covered name once for each header with that name, and
 /// once more.
 fn names(fields: &[Field]) -> Vec<&'static str> {
     let mut names = Vec::new();
@@ -263,7 +264,8 @@ fn names(fields: &[Field]) -> Vec<&'static str> {
     names
 }
 
-/// What is signed: of each name the last header that is not taken yet, then the signature's own.
+/// Returns the text to sign. For each name, it takes the last header that is not included yet (RFC
+/// 6376, section 5.4.2). The signature's own header comes last.
 fn covered(fields: &[Field], names: &[&str], unsigned: &str) -> Vec<u8> {
     let mut taken = vec![false; fields.len()];
     let mut all = String::new();
@@ -287,7 +289,7 @@ fn fields_of(unsigned: &str) -> Option<Field> {
     fields(unsigned.as_bytes()).into_iter().next()
 }
 
-/// A body, canonical ("relaxed", RFC 6376, section 3.4.4).
+/// Returns the body, canonical ("relaxed", RFC 6376, section 3.4.4).
 fn relaxed_body(body: &[u8]) -> Vec<u8> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
     let mut all = Vec::with_capacity(body.len() + 2);

@@ -1,12 +1,12 @@
-//! The vectors of the RFCs, and keys that cannot sign. That others take our signatures is tested in
-//! `tests/all/mail/dkim.rs`.
+//! The test vectors of the RFCs, and keys that cannot sign. `tests/all/mail/dkim.rs` verifies our
+//! signatures with another implementation.
 
 use super::*;
 
 const RSA_KEY: &str = include_str!("../../tests/all/mail/keys/rsa.pem");
 const RSA_PKCS1: &str = include_str!("../../tests/all/mail/keys/rsa_pkcs1.pem");
 const RSA_PUBLIC: &str = include_str!("../../tests/all/mail/keys/rsa_public.pem");
-/// That of RFC 8463, appendix A.
+/// The key of RFC 8463, appendix A.
 const ED25519_KEY: &str = include_str!("../../tests/all/mail/keys/ed25519.pem");
 
 fn dkim(key: &str) -> Result<Dkim, String> {

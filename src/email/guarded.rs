@@ -1,8 +1,8 @@
-//! A request's body that goes out only while its sender has leave.
+//! A request body that is sent only while the send permit is valid.
 //!
-//! The rule (P2): asked for leave before each piece. A body that is broken off is shorter than its
-//! announced length, so no server takes the request; and the body remembers that it was broken off,
-//! so nobody takes that for an answer that was lost.
+//! The permit is checked before each piece (P2). An aborted body is shorter than its announced
+//! length, so no server accepts the request. The body records that it was aborted, so that the
+//! caller does not mistake this for a lost answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::Leave;
 
-/// So much goes out at a time: what is written at once by most connections.
+/// The size of a piece in bytes. Most connections write this much at once.
 const PIECE: usize = 16 * 1024;
 
 pub(super) struct Guarded {
@@ -24,7 +24,7 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// The body, and what says later whether it was broken off.
+    /// Returns the body and a flag that is set if the body is aborted.
     pub(super) fn new(bytes: Vec<u8>, leave: Leave) -> (Self, Arc<AtomicBool>) {
         let broken_off = Arc::new(AtomicBool::new(false));
         let body = Self {

@@ -1,10 +1,8 @@
-//! What providers report of mails, as they post it: is it theirs, is it fresh, and what does it
-//! say?
+//! Webhooks: verifies and reads the reports that providers post about sent emails.
 //!
-//! The rule (P8): nothing of a body is believed before its sender is verified, by the provider's
-//! own scheme, over the bytes as they came and in constant time. Pure functions: secrets and the
-//! time come in as arguments, and nothing is remembered here. What follows from a report is
-//! [`crate::engine::feedback`]'s to say. Each provider's own scheme is in a file of
+//! No report is trusted before its sender is verified (P8), over the original bytes and in constant
+//! time. These are pure functions: the key and the time are arguments, and nothing is stored.
+//! [`crate::engine::feedback`] acts on the reports. Each provider's scheme is in a file of
 //! [`super::providers`]; start with `sendgrid_hook`.
 
 use std::collections::BTreeMap;
@@ -19,18 +17,17 @@ use subtle::ConstantTimeEq;
 
 use crate::domain::{Address, EnhancedStatus, FailureKind, ReportKind, Tag};
 
-/// What hooks are verified by, for those providers that have a hook here. `Debug` shows nothing of
-/// it.
+/// The verification keys of each provider that has a hook. `Debug` shows none of them.
 #[derive(Clone, Default)]
 pub struct Keys(BTreeMap<&'static str, Vec<Vec<u8>>>);
 
 impl Keys {
-    /// The keys of the provider of this name: one for each account that has one.
+    /// Returns the keys of the provider with this name, one for each account that has a key.
     pub fn of(&self, provider: &str) -> &[Vec<u8>] {
         self.0.get(provider).map_or(&[], Vec::as_slice)
     }
 
-    /// Adds keys of further accounts; one that is there already is not there twice.
+    /// Adds the keys of other accounts and skips duplicates.
     pub fn add(&mut self, others: &Self) {
         for (provider, keys) in &others.0 {
             let known = self.0.entry(provider).or_default();
@@ -56,13 +53,13 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// What was posted.
+/// A request to a hook.
 pub struct Posted<'a> {
-    /// A header's value by its name in lower case, if it is text.
+    /// Returns the value of a header, by its name in lower case, if the value is ASCII text.
     pub header: &'a dyn Fn(&str) -> Option<&'a str>,
-    /// As it came.
+    /// The original bytes.
     pub body: &'a [u8],
-    /// What stands where the provider's certificate is, if it has one ([`Locate`]).
+    /// The provider's certificate, for schemes that need one ([`Locate`]).
     pub certificate: Option<Arc<[u8]>>,
 }
 
@@ -72,7 +69,7 @@ impl<'a> Posted<'a> {
             .ok_or_else(|| Refused::unverified(format!("the header {name} is missing")))
     }
 
-    /// That it was posted by somebody who knows this `user:password` (basic authentication).
+    /// Checks that the request carries this `user:password` (basic authentication).
     pub(super) fn has_login(&self, login: &[u8]) -> Result<(), Refused> {
         let given = self.needs("authorization")?;
         given
@@ -85,41 +82,40 @@ impl<'a> Posted<'a> {
     }
 }
 
-/// Verifies with a key what was posted, and reads what it says; with the time it is.
+/// Verifies a request and reads its reports. The arguments are the key, the request and the current
+/// time.
 pub type Read = fn(&[u8], &Posted<'_>, DateTime<Utc>) -> Result<Verified, Refused>;
 
-/// Where the certificate is that verifies what was posted; with the key and the time it is. Where
-/// that is follows from the key, so that nobody is asked for one whom a body names.
+/// Returns the URL of the certificate that verifies a request. The arguments are the key, the
+/// request and the current time. The host follows from the key, so a request cannot choose it.
 pub type Locate = fn(&[u8], &Posted<'_>, DateTime<Utc>) -> Result<Place, Refused>;
 
-/// What is had over HTTPS from a host that only the provider has.
+/// A URL that is fetched over HTTPS, on a host that only the provider controls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The name of the host.
+    /// The host name.
     pub host: String,
-    /// Path and query, from the first slash on.
+    /// Path and query, starting with the first slash.
     pub path: String,
 }
 
-/// What a verified body says.
+/// The content of a verified body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// What became of mails, in the order of the body.
+    /// The reports, in the order of the body.
     pub reports: Vec<Report>,
-    /// Reports of other kinds, such as of opened mails.
+    /// The number of reports of other kinds, such as opened emails.
     pub ignored: u64,
-    /// Reports that do not have the documented form. The others were read all the same.
+    /// The number of reports that do not have the documented form. They do not affect the others.
     pub unreadable: u64,
-    /// What must not be used for anything else, where the signature does not cover what is
-    /// reported.
+    /// A token to bind to this body, if the signature does not cover the body.
     pub once: Option<Once>,
-    /// What has to be asked for before the provider reports anything: it wants to know that reports
-    /// are wanted here.
+    /// A URL to fetch before the provider sends reports. The request confirms that they are wanted.
     pub confirm: Option<Place>,
 }
 
 impl Verified {
-    /// One report, or none if it means nothing here.
+    /// Returns the content of a body with one report. `None` counts as ignored.
     pub(super) fn of(report: Option<Report>) -> Self {
         Self {
             ignored: u64::from(report.is_none()),
@@ -131,42 +127,42 @@ impl Verified {
     }
 }
 
-/// A token that fits any body, and the body it came with.
+/// A token whose signature is valid for any body, and the body that it came with.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Once {
-    /// The provider's token, which its signature covers.
+    /// The provider's token, which the signature covers.
     pub token: String,
-    /// A digest of what it came with.
+    /// A digest of the body that the token came with.
     pub with: String,
-    /// When its timestamp will be too old, so that it need not be remembered any longer.
+    /// The time at which the token's timestamp is too old. The token can be forgotten then.
     pub until: DateTime<Utc>,
 }
 
-/// What became of one mail. `Debug` masks the address.
+/// A report about one email. `Debug` masks the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// What the provider calls it; the same when it comes again.
+    /// An id that is the same if the provider repeats the report.
     pub id: String,
-    /// What became of the mail.
+    /// The kind of report, such as delivered or bounced.
     pub news: ReportKind,
-    /// Our own name for the mail, if it came back.
+    /// The tag that we gave the email, if the report repeats it.
     pub tag: Option<Tag>,
-    /// What the mail may be known by to the provider.
+    /// The ids by which the provider may know the email.
     pub provider_ids: Vec<String>,
-    /// Whose mailbox it was. It is compared with whom the mail was for, never written to.
+    /// The recipient's address. It is only compared with the delivery's recipient, never emailed.
     pub recipient: Option<Address>,
-    /// When it happened, as the provider says; never later than it was posted.
+    /// The time of the event, according to the provider. Never later than the request.
     pub at: DateTime<Utc>,
-    /// Codes and names of kinds, such as `550 5.1.1`.
+    /// Status codes and classifications, such as `550 5.1.1`.
     pub detail: Option<String>,
 }
 
-/// Why a body is not believed. Holds nothing of it.
+/// The reason why a request is rejected. It does not quote the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// It is not the provider's, or too old.
+    /// The request is not from the provider, or it is too old.
     Unverified(String),
-    /// It is the provider's, and not what its documentation says.
+    /// The provider sent the request, but not in the documented form.
     Unreadable(String),
 }
 
@@ -179,7 +175,7 @@ impl Refused {
         Self::Unreadable(why.to_string())
     }
 
-    /// Names the place in the JSON, and repeats no value of it.
+    /// Names the line and column in the JSON, without a value.
     pub(super) fn undocumented(error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         Self::Unreadable(format!(
@@ -188,10 +184,10 @@ impl Refused {
     }
 }
 
-/// How far a provider's clock may be ahead of ours.
+/// The tolerance for a provider's clock that is ahead of ours.
 const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
-/// Whether a signed time, in seconds since 1970, is at most so old.
+/// Parses a signed time, in seconds since 1970, and rejects one that is older than `most`.
 pub(super) fn fresh(
     seconds: &str,
     now: DateTime<Utc>,
@@ -203,7 +199,7 @@ pub(super) fn fresh(
     young(signed, now, most)
 }
 
-/// Whether what was signed at this time is at most so old.
+/// Rejects a signed time that is older than `most`, or too far in the future.
 pub(super) fn young(
     signed: DateTime<Utc>,
     now: DateTime<Utc>,
@@ -222,7 +218,7 @@ pub(super) fn young(
     Ok(signed)
 }
 
-/// Compares secrets so that the time it takes tells nothing of them, not even their length.
+/// Compares secrets in a time that depends on neither their content nor their length.
 fn same(given: &[u8], wanted: &[u8]) -> bool {
     let digest = |bytes| <[u8; 32]>::from(Sha256::digest(bytes));
     digest(given).ct_eq(&digest(wanted)).into()
@@ -238,7 +234,7 @@ pub(super) fn json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, R
 
 /// Judges a failed email by the first enhanced status in `stated` that names a cause. Each item is
 /// a status or a reply that starts with one. Without such a status, the provider's own
-/// classification decides, which is `otherwise`.
+/// classification, `otherwise`, decides.
 pub(super) fn failed<'a>(
     stated: impl IntoIterator<Item = Option<&'a str>>,
     otherwise: ReportKind,
@@ -260,7 +256,7 @@ pub(super) fn address(text: Option<&str>) -> Option<Address> {
     Address::stored(text?).ok()
 }
 
-/// The parts that are there, with spaces between.
+/// Joins the nonempty parts with spaces.
 pub(super) fn detail<'a>(parts: impl IntoIterator<Item = Option<&'a str>>) -> Option<String> {
     let parts = parts.into_iter().flatten();
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();

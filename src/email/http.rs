@@ -1,10 +1,9 @@
-//! One call to a provider's HTTP API: sent within bounds, and read for what it says.
+//! Calls a provider's HTTP API, with limits on time and size, and reads the answer.
 //!
-//! The rule (P5): a call ends in one of three ways, and they are never mixed up. It was surely not
-//! sent; it was answered; or it may have been sent and nobody knows. Nothing is repeated here:
-//! reqwest sends again only what its connection never took. Every request names its user agent and
-//! its types, as providers turn away those that do not, and is signed by itself ([`Sign`]).
-//! [`super::letter`] is what goes into the requests.
+//! A call was not sent, was answered, or may have been sent (P5). These are never confused. Calls
+//! are not repeated here; reqwest repeats a request only if its connection never accepted it. Each
+//! request is signed on its own ([`Sign`]) and names a user agent and content types, which some
+//! providers require. [`super::letter`] writes the requests.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -21,54 +20,53 @@ use super::sign::Sign;
 use super::{Checked, Leave, Outcome, Sender};
 use crate::domain::Secret;
 
-/// How a provider's API is reached, and what all its calls have in common.
+/// The account at a provider, and the settings that all of its calls share.
 #[derive(Debug, Clone)]
 pub struct Account {
-    /// Where the API is, such as `https://api.resend.com`; each provider has its own, by region.
+    /// The base URL of the API, such as `https://api.resend.com`, by provider and region.
     pub url: String,
-    /// The API key, shown with each call in the provider's own way.
+    /// The API key.
     pub key: Secret,
-    /// What goes with a key that is lent for a while (a session's token), at providers that lend
-    /// keys.
+    /// The session token that belongs to a temporary key.
     pub session: Option<Secret>,
-    /// The values of the provider's own options, by their paths, and of `mail.region`.
+    /// The values of the provider's own options, by path, and of `mail.region`.
     pub options: BTreeMap<&'static str, String>,
-    /// Tells the time that a request is signed at.
+    /// Returns the time for signatures.
     pub now: fn() -> DateTime<Utc>,
-    /// How long a call may take in all.
+    /// The time limit of a call.
     pub timeout: Duration,
-    /// The most messages of a call, if it is to be fewer than the provider takes.
+    /// The maximum number of messages in a call, if it is lower than the provider's own limit.
     pub per_call: Option<usize>,
-    /// What all mails are tagged with at the provider.
+    /// The tags of all emails at the provider.
     pub tags: Vec<String>,
-    /// Whom mails come from.
+    /// The sender of all emails.
     pub sender: Sender,
 }
 
 impl Account {
-    /// The value of an option; empty where it has none.
+    /// Returns the value of an option; empty if it has none.
     pub(super) fn option(&self, path: &str) -> String {
         self.options.get(path).cloned().unwrap_or_default()
     }
 
-    /// The most messages of a call to a provider that takes so many.
+    /// Returns the maximum number of messages in a call. `most` is the provider's limit.
     pub(super) fn per_call(&self, most: usize) -> usize {
         self.per_call.unwrap_or(most).clamp(1, most)
     }
 }
 
-/// A client of one API.
+/// A client for one API.
 pub(super) struct Api {
     client: Client,
     signer: Box<dyn Sign>,
     now: fn() -> DateTime<Utc>,
     base: String,
     timeout: Duration,
-    /// Eight hexadecimal digits that stand for the address and the key.
+    /// Eight hexadecimal digits that identify the base URL and the key.
     login: String,
 }
 
-/// What is sent.
+/// The body of a request.
 pub(super) struct Body {
     pub kind: String,
     pub bytes: Vec<u8>,
@@ -83,51 +81,52 @@ impl Body {
     }
 }
 
-/// What came of a call.
+/// The result of a call.
 pub(super) enum Reply {
     /// There was no connection, so nothing was sent.
     NotSent {
         reason: String,
     },
-    /// The same, and the machine at that address said that nothing listens there.
+    /// The machine refused the connection, as no service listens there. Nothing was sent.
     NobodyListens {
         reason: String,
     },
-    /// Nothing complete was sent, as the leave to send it had ended.
+    /// The send permit ended before the request was complete.
     Withheld {
         reason: String,
     },
-    /// There was no connection, as whoever is there could not prove to be the provider.
+    /// TLS failed, for example because the certificate is not trusted. Nothing was sent.
     Untrusted {
         reason: String,
     },
-    /// It may have arrived, and no answer came.
+    /// The request may have arrived, but no answer came.
     Unanswered {
         reason: String,
     },
     Answered(Answer),
 }
 
-/// An answer of the provider.
+/// The provider's answer.
 pub(super) struct Answer {
     pub status: u16,
     headers: HeaderMap,
-    /// `None` if it could not be read to its end.
+    /// `None` if it is too long or incomplete.
     body: Option<Vec<u8>>,
 }
 
-/// Longer answers are not read: the longest that a provider gives to a full call is a tenth of it.
+/// The size limit of an answer in bytes. The longest answer to a full call is a tenth of this.
 const MOST_BYTES: usize = 2 * 1024 * 1024;
-/// How long a connection may take.
+/// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long an unused connection is kept: less than any provider does, so that none is closed just
-/// as it is written to.
+/// How long an unused connection is kept. Providers keep theirs longer, so none closes it just as
+/// we write.
 const IDLE: Duration = Duration::from_secs(10);
 
 impl Api {
-    /// A client whose requests are signed by this. Fails where this machine has no certificates.
+    /// Creates a client whose requests `signer` signs. Fails if this machine has no root
+    /// certificates.
     pub(super) fn new(account: &Account, signer: impl Sign + 'static) -> Result<Self, String> {
-        // Whoever came first has chosen one, which is as good.
+        // Fails if a crypto provider is installed already, which works as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -153,7 +152,7 @@ impl Api {
         })
     }
 
-    /// What tells the account at this provider from any other.
+    /// Returns a text that identifies the account among all accounts and providers.
     pub(super) fn account(&self, provider: &str) -> String {
         format!("{provider} {}", self.login)
     }
@@ -255,7 +254,7 @@ async fn read(mut response: reqwest::Response) -> Answer {
     }
 }
 
-/// The longest a provider's word is taken for; a later reset is asked about again.
+/// The longest wait that an answer can ask for. After a day the provider is called again.
 pub(super) const MOST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Answer {
@@ -263,22 +262,25 @@ impl Answer {
         self.headers.get(name)?.to_str().ok().map(str::trim)
     }
 
-    /// What it says, if it is what we understand.
+    /// Parses the body, if it has the expected form.
     pub(super) fn json<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(self.body.as_deref()?).ok()
     }
 
-    /// Status and body, for people.
+    /// Returns status and body as text for the ledger.
     pub(super) fn said(&self) -> String {
         let body = String::from_utf8_lossy(self.body.as_deref().unwrap_or_default());
         words(&format!("{} {body}", self.status))
     }
 
-    /// How long to wait before the next call, where a header says so: as seconds or a date
-    /// (`Retry-After`), as seconds (`RateLimit-Reset`), or as a moment in seconds or milliseconds
-    /// (`X-RateLimit-Reset`). The last two speak of the window in which calls are counted, so they
-    /// mean a wait only where there were too many. Moments are measured by the answer's own `Date`,
-    /// so nobody's clock needs to be right.
+    /// Returns the wait before the next call, if a header names one, up to [`MOST_WAIT`].
+    ///
+    /// - `Retry-After` is a number of seconds or a date.
+    /// - `RateLimit-Reset` is a number of seconds.
+    /// - `X-RateLimit-Reset` is a time, in seconds or milliseconds, or a number of seconds.
+    ///
+    /// The last two describe the window in which calls are counted, so they count only with status
+    /// 429. Times are compared with the answer's own `Date`, so clocks may be wrong.
     pub(super) fn wait(&self) -> Option<Duration> {
         let seconds = |text: &str| text.parse::<f64>().ok().filter(|s| *s >= 0.0);
         let now = self.header(DATE.as_str()).and_then(moment);
@@ -289,8 +291,8 @@ impl Answer {
         let reset = || self.header("ratelimit-reset").and_then(seconds);
         let x_reset = || {
             let at = self.header("x-ratelimit-reset").and_then(seconds)?;
-            // Milliseconds of our days have thirteen digits, seconds ten; anything shorter is no
-            // moment.
+            // A current time has ten digits in seconds and thirteen in milliseconds. A smaller
+            // number is a duration.
             match at {
                 at if at >= 1e11 => until(at / 1e3),
                 at if at >= 1e8 => until(at),
@@ -309,8 +311,8 @@ fn moment(text: &str) -> Option<f64> {
     Some(date.timestamp() as f64)
 }
 
-/// One outcome for all messages of a call. What would be one message's fault may be another's where
-/// there are several.
+/// Returns the same outcome for each message of a call. A rejected call of several messages is
+/// [`Outcome::RefusedTogether`], as the fault may be in only one of them.
 pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
     let outcome = match outcome {
         Outcome::Refused { reason } | Outcome::Undeliverable { reason } if messages > 1 => {
@@ -321,7 +323,7 @@ pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
     vec![outcome; messages]
 }
 
-/// The outcomes of a call: `judge` reads the answer, if there is one.
+/// Returns the outcomes of a call. `judge` interprets the answer, if there is one.
 pub(super) fn outcomes(
     reply: Reply,
     messages: usize,
@@ -337,7 +339,7 @@ pub(super) fn outcomes(
     }
 }
 
-/// The answer to a question, or why there is none.
+/// Returns the answer to a query, or the reason why there is none.
 pub(super) fn answered(reply: Reply) -> Result<Answer, String> {
     match reply {
         Reply::NotSent { reason }
@@ -349,7 +351,8 @@ pub(super) fn answered(reply: Reply) -> Result<Answer, String> {
     }
 }
 
-/// The answer to a check, or what there is to say without one. `name` is whose API it is.
+/// Returns the answer to a check, or the result of the check if there is no answer. `name` is the
+/// provider's.
 pub(super) fn heard(reply: Reply, name: &str) -> Result<Answer, Checked> {
     match reply {
         Reply::Answered(answer) => Ok(answer),
@@ -369,7 +372,7 @@ pub(super) fn heard(reply: Reply, name: &str) -> Result<Answer, Checked> {
     }
 }
 
-/// A check's answer that no provider gives.
+/// Returns the result of a check whose answer the provider does not document.
 pub(super) fn unexpected(name: &str, said: &str) -> Checked {
     Checked::wrong(
         format!("{name} answered {said}"),
@@ -377,13 +380,13 @@ pub(super) fn unexpected(name: &str, said: &str) -> Checked {
     )
 }
 
-/// Whether a connection was refused: whoever is there does not listen. Everything else may be the
-/// network's fault.
+/// Returns whether the machine refused the connection, because no service listens there. Other
+/// errors may come from the network.
 pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
     is_of(error, std::io::ErrorKind::ConnectionRefused)
 }
 
-/// Whether such an error of the system is behind this one.
+/// Returns whether the error or one of its causes is an I/O error of this kind.
 pub(super) fn is_of(error: &(dyn Error + 'static), kind: std::io::ErrorKind) -> bool {
     let mut next = Some(error);
     while let Some(cause) = next {
@@ -396,15 +399,15 @@ pub(super) fn is_of(error: &(dyn Error + 'static), kind: std::io::ErrorKind) -> 
     false
 }
 
-/// Whether the connection was not to be trusted: whose certificate is it? That does not pass by
-/// itself.
+/// Returns whether TLS failed, for example because of an untrusted certificate. This does not pass
+/// by itself.
 fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(cause) = next {
         if cause.is::<rustls::Error>() {
             return true;
         }
-        // What an I/O error is made of is not among its causes.
+        // `source` skips the error that an I/O error wraps.
         let inner = cause
             .downcast_ref::<std::io::Error>()
             .and_then(std::io::Error::get_ref);
@@ -416,8 +419,8 @@ fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// A provider's own words for the ledger: on one line, short, and without addresses and links,
-/// which it may quote.
+/// Shortens a provider's words to one line of at most 240 characters, for the ledger. Masks
+/// addresses and links.
 pub(super) fn words(text: &str) -> String {
     const MOST_CHARS: usize = 240;
     let mask = |word: &str| {
@@ -437,7 +440,7 @@ pub(super) fn words(text: &str) -> String {
     }
 }
 
-/// An error and its causes on one line.
+/// Formats an error and its causes on one line.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut lines = vec![error.to_string()];
     let mut cause = error.source();

@@ -1,5 +1,5 @@
-//! What answers are read for, and what is never said on; the calls themselves are tested on a real
-//! server, in `tests/all/mail`.
+//! The interpretation of answers, and the data that is masked. `tests/all/mail` tests the calls on
+//! a real server.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::super::{Content, Message, Personal, Place, Placeholders};
 use super::*;
 use crate::domain::{Address, DeliveryId};
 
-/// An answer as a provider would give it, at noon of 22 April 2014 by its own clock.
+/// Returns an answer from noon of 22 April 2014, by the provider's clock.
 pub(crate) fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
     let mut all = HeaderMap::new();
     all.insert(
@@ -30,7 +30,7 @@ pub(crate) fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) 
     }
 }
 
-/// An account whose sender is "Art & Co." and wants answers elsewhere.
+/// Returns an account with the sender "Art & Co." and a Reply-To address.
 pub(crate) fn account() -> Account {
     Account {
         url: "http://127.0.0.1:9".into(),
@@ -49,7 +49,7 @@ pub(crate) fn account() -> Account {
     }
 }
 
-/// A mail to this person, with links of their own.
+/// Returns an email to this user, with links of their own.
 pub(crate) fn mail(person: &str, subject: &str) -> Message {
     let base = format!("https://x.example/u/{person}");
     let placeholders = Placeholders::new().unwrap();
@@ -78,7 +78,7 @@ pub(crate) fn mail(person: &str, subject: &str) -> Message {
     }
 }
 
-/// The kind of an outcome, and how many seconds it asks to wait.
+/// Returns the kind of an outcome, and the wait in seconds.
 pub(crate) fn kind(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Accepted { provider_id } => format!("accepted as {provider_id}"),
@@ -112,7 +112,7 @@ fn the_wait_is_read_in_every_form_that_providers_write_it_in() {
         ("x-ratelimit-reset", &*seconds, 7.0),
         ("x-ratelimit-reset", &*milliseconds, 7.0),
         ("x-ratelimit-reset", "30", 30.0),
-        // Nobody is believed for longer than a day.
+        // The longest wait is one day.
         ("retry-after", "99999999", 86_400.0),
     ] {
         let wait = answer(429, &[(name, value)], "").wait();
@@ -196,7 +196,7 @@ fn a_key_that_cannot_be_one_is_found_before_the_first_call() {
     assert!(bad(|account| account.url = "nowhere".into()).contains("is no address"));
 }
 
-/// Writes what it is to sign into a header.
+/// Signs a request by writing its parameters into a header.
 struct Told;
 
 impl Sign for Told {

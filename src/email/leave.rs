@@ -1,53 +1,52 @@
-//! Leave to hand mails over: for as long as they are the caller's, and no longer.
+//! The permission to send emails, which is valid only while the caller holds their lease.
 //!
-//! The rule (P2): a process may stand still at any instruction (a frozen container, a laptop that
-//! sleeps, a disk that hangs), and others take over what it held. So whoever calls a provider asks
-//! for leave right before a request goes out, and again before each piece of it: a request that is
-//! not complete is not taken. What is left is the time between one look at the clock and the next
-//! write.
+//! A process may be suspended at any instruction: a frozen container, a sleeping laptop, a hung
+//! disk. Its lease may then pass to another process (P2). So a mailer checks the permit right
+//! before it sends, and over HTTP before each piece of the body: servers reject incomplete
+//! requests. A gap remains between a check and the next write.
 
 use std::sync::Arc;
 
-/// Whether mails may be handed over.
+/// The state of a send permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// They are the caller's.
+    /// Sending is allowed.
     Given,
-    /// Nothing new is to be begun, as the process is to end; what has begun goes on.
+    /// The process is shutting down. Calls that have started may finish; new ones must not start.
     Ending,
-    /// Nothing new is to be begun, as the recipients and the objects were checked too long ago.
+    /// Users and objects were checked too long ago. New calls must not start.
     Stale,
-    /// Others may have taken the mails over.
+    /// Another process may hold the emails now. Nothing more may be sent.
     Over,
 }
 
-/// Asked before anything is handed over.
+/// A send permit. A mailer checks it before it sends anything.
 #[derive(Clone)]
 pub struct Leave(Arc<dyn Fn() -> Standing + Send + Sync>);
 
 impl Leave {
-    /// Leave that is asked of this each time, before a call and before each piece of it.
+    /// Creates a permit that calls `standing` on each check.
     pub fn new(standing: impl Fn() -> Standing + Send + Sync + 'static) -> Self {
         Self(Arc::new(standing))
     }
 
-    /// Leave that never ends: nobody else can have the mails.
+    /// Creates a permit that never ends, for emails that no other process can claim.
     pub fn always() -> Self {
         Self::new(|| Standing::Given)
     }
 
-    /// How it stands now.
+    /// Returns the current state.
     pub fn standing(&self) -> Standing {
         (self.0)()
     }
 
-    /// Why nothing may go out any more, if that is so.
+    /// Returns the reason why nothing more may be sent, or `None` if sending may go on.
     pub fn over(&self) -> Option<String> {
         (self.standing() == Standing::Over)
             .then(|| "it was held up until others could take it over, and did not go out".into())
     }
 
-    /// Why nothing may be begun, if that is so.
+    /// Returns the reason why no call may start, or `None` if one may.
     pub fn withheld(&self) -> Option<String> {
         let ending = || "it was not begun, as the process is to end".to_owned();
         match self.standing() {

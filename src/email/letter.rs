@@ -1,9 +1,8 @@
-//! Messages made ready for a provider's API, and how they are cut into calls.
+//! Prepares messages for a provider's API, and splits them into calls.
 //!
-//! The rule: what cannot be a mail is refused here, alone, before it could spoil a call for others.
-//! Recipients who share a call share the content and nothing else: the API fills in each one's
-//! links, and no one sees another's address. Cutting keeps the order, and the same messages are
-//! always cut the same way.
+//! A message that cannot be an email fails alone, before the call. Recipients of one call share
+//! only the content: the API fills in each one's links, and no recipient sees another's address.
+//! Splitting keeps the order and is deterministic.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,20 +12,20 @@ use super::variables::in_text;
 use super::{Content, Leave, Message, Outcome, Sender};
 use crate::domain::Address;
 
-/// A message that can be a mail, with what every API asks for.
+/// A valid message, with the fields that every API needs.
 pub(super) struct Letter<'a> {
     pub message: &'a Message,
-    /// What the provider keeps with the mail and repeats in its events.
+    /// The id that the provider stores with the email and repeats in its reports.
     pub tag: String,
-    /// Name and address, quoted as RFC 5322 wants it.
+    /// Name and address, quoted as RFC 5322 requires.
     pub to: String,
     pub subject: String,
-    /// Further headers, and the one-click unsubscribe with this person's link.
+    /// All headers of [`Message::headers`], validated.
     pub headers: Vec<(String, String)>,
 }
 
 impl<'a> Letter<'a> {
-    /// The letter of a message, or why it cannot be one.
+    /// Prepares a message. Returns the reason if it cannot be an email.
     fn new(message: &'a Message) -> Result<Self, String> {
         let content = &message.content;
         if content.says_nothing() {
@@ -44,7 +43,8 @@ impl<'a> Letter<'a> {
         })
     }
 
-    /// All headers that an API sets as they are: these and the mail's own `Message-ID`.
+    /// Returns the headers with the email's own `Message-ID`, for an API that sets headers
+    /// unchanged.
     pub(super) fn all_headers(&self, sender: &Sender) -> Vec<(String, String)> {
         let mut headers = self.headers.clone();
         headers.push(("Message-ID".into(), message_id(&self.tag, sender)));
@@ -56,22 +56,22 @@ impl<'a> Letter<'a> {
     }
 }
 
-/// The sender's name and address, quoted.
+/// Returns the sender's name and address, quoted.
 pub(super) fn from(sender: &Sender) -> Result<String, String> {
     Ok(mailbox(&sender.from, Some(&sender.from_name))?.to_string())
 }
 
-/// What is posted to an API.
+/// A POST request to an API.
 pub(super) struct Call<'a> {
     pub path: String,
     pub headers: Vec<(&'static str, &'a str)>,
     pub body: Body,
 }
 
-/// The letters of a call, and why some messages are none.
+/// The valid messages of a call, and the reasons why the others are not part of it.
 pub(super) struct Letters<'a> {
     pub ready: Vec<Letter<'a>>,
-    /// A place for each message: why it is no letter.
+    /// For each message, the reason why it is not in `ready`; `None` if it is.
     refused: Vec<Option<String>>,
 }
 
@@ -91,8 +91,8 @@ impl<'a> Letters<'a> {
         Self { ready, refused }
     }
 
-    /// Makes one call of those that can be mails, if any can: `call` says where and with what.
-    /// `judge` tells what an answer means for so many mails.
+    /// Posts one call with the valid messages, if there are any. `call` builds the request. `judge`
+    /// returns the outcomes that an answer means for this number of emails.
     pub(super) async fn post(
         messages: &'a [Message],
         leave: &Leave,
@@ -114,7 +114,7 @@ impl<'a> Letters<'a> {
         letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
     }
 
-    /// The outcomes of all messages, in their order, from those of the ready ones.
+    /// Merges the outcomes of the valid messages with the reasons for the others, in message order.
     fn outcomes(self, ready: Vec<Outcome>) -> Vec<Outcome> {
         let mut ready = ready.into_iter();
         let merged = self.refused.into_iter().map(|refused| match refused {
@@ -127,8 +127,8 @@ impl<'a> Letters<'a> {
     }
 }
 
-/// Calls of at most so many messages, and of at most so many bytes of content unless one message
-/// alone is longer.
+/// Splits messages into calls of at most `most` messages and `most_bytes` bytes of content. A
+/// longer message gets a call of its own.
 pub(super) fn cut(messages: &[Message], most: usize, most_bytes: usize) -> Vec<Vec<usize>> {
     let mut calls: Vec<Vec<usize>> = Vec::new();
     let mut bytes = 0;
@@ -148,12 +148,12 @@ pub(super) fn cut(messages: &[Message], most: usize, most_bytes: usize) -> Vec<V
     calls
 }
 
-/// What messages of a shared call have in common.
+/// What messages must have in common to share a call.
 #[derive(PartialEq, Eq, Hash)]
 struct Common<'a> {
     content: &'a Content,
     further: &'a [(String, String)],
-    /// Which headers come of the personal links; `None` without any.
+    /// Whether there is a header for one-click unsubscribing; `None` without personal links.
     one_click: Option<bool>,
 }
 
@@ -168,8 +168,8 @@ impl<'a> Common<'a> {
     }
 }
 
-/// Calls of at most so many messages with the same content, each address once in a call. Calls are
-/// in the order of their first messages.
+/// Splits messages into calls of at most `most` messages with equal content and headers. An address
+/// occurs at most once per call. Calls are in the order of their first messages.
 pub(super) fn share(messages: &[Message], most: usize) -> Vec<Vec<usize>> {
     struct Open {
         call: usize,

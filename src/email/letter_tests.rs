@@ -1,5 +1,5 @@
-//! What cutting promises: everybody once, in order, within bounds; a call is shared only by those
-//! who get the same content.
+//! Splitting keeps every message, the order and the limits. Only messages with equal content share
+//! a call.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn calls_are_cut_by_number_and_by_length() {
 
     assert_eq!(cut(&five, 2, usize::MAX), [vec![0, 1], vec![2, 3], vec![4]]);
     assert_eq!(cut(&five, 100, 3 * one), [vec![0, 1, 2], vec![3, 4]]);
-    // A mail that is too long by itself is for the provider to refuse.
+    // The provider decides about a message that is longer than the limit by itself.
     assert_eq!(cut(&five[..2], 100, 1), [vec![0], vec![1]]);
     assert!(cut(&[], 2, 2).is_empty());
 }

@@ -1,7 +1,7 @@
-//! Messages as RFC 5322 texts: one `multipart/alternative`, plain text first.
+//! Writes messages in the format of RFC 5322, as `multipart/alternative` with plain text first.
 //!
-//! The rule: the same message always makes the same bytes, and nothing in it can add a header. What
-//! a mail has anyway (`From`, `Date`, `Message-ID` …) cannot be given as a further header.
+//! Equal messages result in equal bytes, and no value can add a header. The headers that every
+//! email has (`From`, `Date`, `Message-ID` …) cannot be given as additional headers.
 
 use std::time::SystemTime;
 
@@ -14,13 +14,15 @@ use super::variables::in_text;
 use super::{Message, Sender};
 use crate::domain::{Address, DeliveryId};
 
-/// Forty hexadecimal digits that stand for a delivery wherever its id cannot: in a `Message-ID`, in
-/// a file's name, in what a provider keeps with a mail and repeats in its events.
+/// Returns 40 hexadecimal digits that stand for a delivery where its id cannot be used.
+///
+/// They are in the `Message-ID`, in file names, and in the data that providers store with an email
+/// and repeat in reports.
 pub fn tag(delivery: &DeliveryId) -> String {
     delivery.tag().to_string()
 }
 
-/// The mail as bytes, or why it cannot be one; the reason holds no address.
+/// Writes the email. Returns the reason if that is not possible; the reason contains no address.
 pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, String> {
     let tag = tag(&message.delivery);
     let content = message.filled();
@@ -46,12 +48,12 @@ pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, Str
     Ok(mail.formatted())
 }
 
-/// The `Message-ID` of what is known by this name, in the sender's domain.
+/// Returns the `Message-ID` with this local part, in the sender's domain.
 pub(super) fn message_id(name: &str, sender: &Sender) -> String {
     format!("<{name}@{}>", sender.from.domain_in_ascii())
 }
 
-/// Whom the mail is for. A name says no variable either.
+/// Returns the recipient. Providers' variables in the name are broken up.
 pub(super) fn recipient(message: &Message) -> Result<Mailbox, String> {
     let name = message.to_name.as_deref().map(in_text);
     mailbox(&message.to, name.as_deref())
@@ -61,7 +63,7 @@ fn part(kind: ContentType, body: &str) -> SinglePart {
     SinglePart::builder().header(kind).body(body.to_owned())
 }
 
-/// Name and address, the domain in Punycode: servers need no extension for that.
+/// Returns name and address. The domain is in Punycode, which needs no server extension.
 pub(super) fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, String> {
     let parsed = MailAddress::new(address.local(), address.domain_in_ascii())
         .map_err(|error| format!("the address {address} cannot be written to: {error}"))?;
@@ -69,8 +71,8 @@ pub(super) fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, 
     Ok(Mailbox::new(name, parsed))
 }
 
-/// Name and address in ASCII alone: the name as encoded words (RFC 2047), the domain in Punycode.
-/// The local part cannot be written otherwise.
+/// Returns name and address in ASCII: the name as encoded words (RFC 2047), the domain in Punycode.
+/// Fails if the local part is not ASCII, as it has no ASCII form.
 pub(super) fn mailbox_in_ascii(address: &Address, name: Option<&str>) -> Result<String, String> {
     let mailbox = mailbox(address, name)?;
     if !address.local().is_ascii() {
@@ -86,11 +88,11 @@ pub(super) fn mailbox_in_ascii(address: &Address, name: Option<&str>) -> Result<
     Ok(line.trim_start_matches("To:").trim().to_owned())
 }
 
-/// How much of a subject or a name a header takes: a mail's line must not be longer than 998 bytes.
+/// The maximum length of a subject or name in a header. RFC 5322 limits a line to 998 bytes.
 const MAX_HEADER_CHARS: usize = 240;
 
-/// Headers are one line: control characters become spaces, spaces do not pile up, and nothing poses
-/// as an encoded word.
+/// Turns text into one line for a header. Control characters become spaces, runs of spaces become
+/// one, and nothing looks like an encoded word.
 pub(super) fn one_line(text: &str) -> String {
     let spaced: String = text
         .chars()
@@ -101,14 +103,14 @@ pub(super) fn one_line(text: &str) -> String {
     line.replace("=?", "= ?")
 }
 
-/// The years in which a mail's date can be written.
+/// Clamps the time to the years that a `Date` can contain, 1970 to 9999.
 fn date(at: DateTime<Utc>) -> SystemTime {
     const LAST: i64 = 253_402_300_799; // 9999-12-31T23:59:59Z
     let last = DateTime::from_timestamp(LAST, 0).unwrap_or(DateTime::UNIX_EPOCH);
     SystemTime::from(at.clamp(DateTime::UNIX_EPOCH, last))
 }
 
-/// Headers that every mail has from elsewhere.
+/// Headers that tidings or a server sets. They cannot be additional headers.
 const OWN: [&str; 12] = [
     "from",
     "sender",
@@ -124,10 +126,11 @@ const OWN: [&str; 12] = [
     "received",
 ];
 
-/// The longest line a mail may have (RFC 5322, 2.1.1), less room for the header's name.
+/// The maximum length of a word in a header. A line has at most 998 bytes (RFC 5322, section
+/// 2.1.1), including the header's name.
 const MAX_HEADER_WORD: usize = 900;
 
-/// The headers beside those every mail has, if they can stand in one.
+/// Returns the additional headers of a message, or the reason why one is invalid.
 pub(super) fn headers(message: &Message) -> Result<Vec<(HeaderName, String)>, String> {
     let headers = message.headers().into_iter();
     headers
@@ -135,7 +138,7 @@ pub(super) fn headers(message: &Message) -> Result<Vec<(HeaderName, String)>, St
         .collect()
 }
 
-/// The header's name, if it and the value can stand in a mail beside what it has anyway.
+/// Returns the name of an additional header if the name and the value are valid.
 fn further(name: &str, value: &str) -> Result<HeaderName, String> {
     let lower = name.to_ascii_lowercase();
     if !name.bytes().all(|b| b.is_ascii_graphic() && b != b':') {

@@ -1,4 +1,4 @@
-//! Tests of what a mail looks like on the wire: written here, read back by another parser.
+//! The written form of an email, as another parser reads it.
 
 use std::sync::Arc;
 

@@ -1,10 +1,8 @@
-//! What is sent: a message, what may become of it, and whoever takes it.
+//! The messages that tidings sends, the outcomes of sending, and the [`Mailer`] that sends.
 //!
-//! The rule (P5): an outcome says what is known, never what is hoped. A mailer answers for every
-//! message it was given, in order, and never panics or waits for ever. Only here are addresses
-//! revealed. [`outbox`] is the mailer that always works; `content` is what mails say; `mime` is
-//! what it and [`smtp`] write; the [`providers`] stand on `http` and `letter`. How often any of
-//! them is called is not decided here.
+//! An outcome states only what is known (P5). A mailer returns one for each message, in order, and
+//! never panics or waits forever. Debug output masks addresses, and reasons contain none (P8). Rate
+//! limits are in `engine::delivery`. Start with [`Mailer`] and [`Outcome`].
 
 mod check;
 mod content;
@@ -42,41 +40,43 @@ pub use pinned::{Pinned, Unfetched};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
 
-/// One mail to one person. `Debug` shows neither the address nor the content nor the links.
+/// An email to one recipient. `Debug` shows neither the address nor the content nor the links.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Which delivery it is: the mail's `Message-ID`, and what a provider knows it by, are derived
-    /// from it.
+    /// The delivery that this email belongs to. The `Message-ID` and the provider's tag derive from
+    /// its id.
     pub delivery: DeliveryId,
-    /// Where it goes; it prints masked.
+    /// The recipient's address. It prints masked.
     pub to: Address,
-    /// The recipient's name in `To`; made harmless and shortened when it is written.
+    /// The recipient's name in `To`. It is made safe for a header and shortened when it is written.
     pub to_name: Option<String>,
-    /// What it says; shared by all whose mail is the same, so that they can share a call.
+    /// Subject and bodies. Messages with equal content share one value, so that they can share a
+    /// call.
     pub content: Arc<Content>,
-    /// What fills the places of the content. Without it the content has none.
+    /// The links that fill the content's placeholders. Without them the placeholders stay empty.
     pub personal: Option<Personal>,
-    /// Further headers that are the same for everybody, such as `List-Id`. `Auto-Submitted` and
-    /// `List-Unsubscribe` are not among them: every mail has the one, and mailers derive the other
-    /// from the personal links ([`Message::headers`]). One that a mail has anyway, or that cannot
-    /// stand in one, makes the message refused.
+    /// Additional headers that are the same for all recipients, such as `List-Id`. Do not add
+    /// `Auto-Submitted` or `List-Unsubscribe`: [`Message::headers`] adds them. A header that every
+    /// email already has, or an invalid one, makes the message [`Outcome::Unsendable`].
     pub further: Vec<(String, String)>,
-    /// The moment the mail is of: its `Date`, the same each time it is sent.
+    /// The time in `Date`. It is the same for each attempt.
     pub at: DateTime<Utc>,
 }
 
-/// That a mail was made by a program and answers none.
+/// Marks the email as generated automatically and not a reply.
 const AUTOMATIC: (&str, &str) = ("Auto-Submitted", "auto-generated");
 
 impl Message {
-    /// The content with this person's links in it.
+    /// Returns the content with the recipient's links filled in.
     pub fn filled(&self) -> Filled {
         self.content.filled(self.personal.as_ref())
     }
 
-    /// All headers beside those that mails have of themselves: that no person wrote it (RFC 3834,
-    /// section 5.1), so that nobody's absence is told to us; the further ones; and the one-click
-    /// unsubscribe of RFC 8058, section 3.1, which asks for an HTTPS link.
+    /// Returns the headers beyond those that every email has, such as `From` and `Date`.
+    ///
+    /// `Auto-Submitted` (RFC 3834, section 5.1) keeps vacation responders from replying. The
+    /// headers for one-click unsubscribing (RFC 8058, section 3.1) are included only with an HTTPS
+    /// link, which that RFC requires.
     pub fn headers(&self) -> Vec<(String, String)> {
         let (name, value) = AUTOMATIC;
         let mut headers = vec![(name.to_owned(), value.to_owned())];
@@ -102,133 +102,130 @@ impl std::fmt::Debug for Message {
     }
 }
 
-/// Whom mails come from.
+/// The sender of all emails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sender {
-    /// The address in `From`; its domain is that of the `Message-ID`, where we choose one.
+    /// The address in `From`. Its domain is also that of each `Message-ID` that tidings sets.
     pub from: Address,
     /// The name in `From`; empty for none.
     pub from_name: String,
-    /// Where answers go, if not to the sender.
+    /// The `Reply-To` address, if it differs from the sender.
     pub reply_to: Option<Address>,
 }
 
-/// What became of a message that was handed over. Reasons are for the ledger and its reader: they
-/// hold no address.
+/// The outcome of sending one message. Reasons appear in the ledger and contain no address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is the provider's now: the delivery is `sent`.
+    /// The provider accepted the message. The delivery becomes `sent`.
     Accepted {
-        /// What the provider calls it; its events (delivered, bounced) name it so.
+        /// The provider's id for the message, which its later reports (delivered, bounced) name.
         provider_id: String,
     },
-    /// It will never be taken as it is: the delivery is `failed`, and its events go into the next
-    /// mail.
+    /// The provider rejects this message for good. The delivery becomes `failed`.
     Refused {
-        /// What the provider said, or what it will not take.
+        /// The provider's words, or the property of the message that it rejects.
         reason: String,
     },
-    /// The same, and it was not even put into the call: it cannot be a mail.
+    /// The message cannot be written as an email, so it was not part of a call. The delivery
+    /// becomes `failed`.
     Unsendable {
-        /// Why it cannot be a mail.
+        /// The defect of the message.
         reason: String,
     },
-    /// Its call was refused as a whole, though perhaps for another message of it: surely none was
-    /// taken, and each is to be sent alone, so that nobody goes without a mail for somebody else's
-    /// fault. Only calls of several end so.
+    /// The provider rejected a call of several messages, perhaps because of only one of them. It
+    /// accepted none. The caller sends each message alone.
     RefusedTogether {
-        /// What the provider said of the call.
+        /// The provider's words about the call.
         reason: String,
     },
-    /// The provider takes nothing for this address any more: the delivery is `failed`, and the
+    /// The provider accepts no email for this address. The delivery becomes `failed`, and the
     /// address is suppressed.
     Undeliverable {
-        /// What the provider said of the address.
+        /// The provider's words about the address.
         reason: String,
     },
-    /// Nobody could be reached who might have taken it: it is tried again later, until that is too
-    /// late.
+    /// No connection, so the message was not sent. It is retried until `delivery.give_up_after`.
     Unreachable {
-        /// Why nobody could be reached.
+        /// The cause of the failed connection.
         reason: String,
     },
-    /// It was surely not taken, and may be later: too many at once, a full disk, trouble of the
-    /// provider's own.
+    /// The message was certainly not accepted, but may be later: a rate limit, a full disk, or a
+    /// fault at the provider.
     TryLater {
-        /// Why not now.
+        /// The cause of the delay.
         reason: String,
-        /// How long to wait at least, where the provider said so.
+        /// The minimum wait, if the provider named one.
         after: Option<Duration>,
     },
-    /// Its recipient or its content is not taken now, and may be later; nothing follows for other
-    /// messages.
+    /// The server does not accept this recipient or this content now, but may later. Other messages
+    /// are not affected.
     Deferred {
-        /// Why not now.
+        /// The cause of the delay.
         reason: String,
     },
-    /// It was not begun, or broken off before it could be taken, as the leave to send it had ended
-    /// ([`Leave`]): surely not taken.
+    /// The send permit ([`Leave`]) ended before the message was complete, so it was certainly not
+    /// accepted.
     Withheld {
-        /// Why it did not go out.
+        /// The reason why the permit ended.
         reason: String,
     },
-    /// It was surely not taken, and neither will any other be until somebody fixes it: a bad key, a
-    /// suspended account.
+    /// The message was certainly not accepted. Every other message will fail too until an operator
+    /// acts, for example because of a bad key or a suspended account.
     Stop {
-        /// What the provider said, which tells what to fix.
+        /// The provider's words, which name the problem.
         reason: String,
     },
-    /// It may have been taken: the request was written and no answer came, or one that cannot be
-    /// read.
+    /// The message may have been accepted: the request was written, but no readable answer came.
     Unknown {
-        /// Why nobody can tell.
+        /// The reason why the outcome is unknown.
         reason: String,
     },
 }
 
 impl Outcome {
-    /// Whether the mail was in a call at all: what was not says nothing of the provider.
+    /// Returns whether the message was part of a call. Other outcomes say nothing about the
+    /// provider.
     pub fn is_shown(&self) -> bool {
         !matches!(self, Self::Unsendable { .. } | Self::Withheld { .. })
     }
 }
 
-/// What can be done about an outcome nobody saw (P5).
+/// How a caller can resolve an unknown outcome (P5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certainty {
-    /// Sending the same call again, under the same reference, mails nothing twice: for so long, or
-    /// for ever.
+    /// The same call, repeated under the same reference, sends no email twice.
     Repeat {
-        /// Since the first call, as long as the provider keeps its reference; `None` for ever.
+        /// How long the provider remembers a reference, counted from the first call; `None` for
+        /// unlimited.
         within: Option<Duration>,
     },
-    /// The provider can be asked what it took ([`Mailer::ask`]).
+    /// The provider can be queried with [`Mailer::ask`].
     Ask,
-    /// Nobody can tell: it stays unknown.
+    /// There is no way. The outcome stays unknown.
     Never,
 }
 
-/// What a provider says of a message when it is asked.
+/// The result of a query for one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It took the message.
+    /// The provider accepted the message.
     Taken {
-        /// What the provider calls it, as in [`Outcome::Accepted`].
+        /// The provider's id for the message, as in [`Outcome::Accepted`].
         provider_id: String,
     },
-    /// It does not know the message. Providers index what they take a little later, so soon after
-    /// sending it proves nothing.
+    /// The provider does not list the message. Lists lag behind, so this proves nothing soon after
+    /// a call.
     NotTaken,
-    /// The answer could not be got or read now.
+    /// The query failed, or its answer cannot be read.
     Silent(Silence),
 }
 
-/// Why there is no answer.
+/// Why a query has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Silence {
-    /// Why, for the ledger; without an address.
+    /// The cause, for the ledger, without an address.
     pub reason: String,
-    /// How long to wait at least, where the provider said so.
+    /// The minimum wait, if the provider named one.
     pub after: Option<Duration>,
 }
 
@@ -241,48 +238,51 @@ impl<T: Into<String>> From<T> for Silence {
     }
 }
 
-/// Whoever takes mails: a provider, an SMTP server, a folder.
+/// Sends emails: through a provider, over SMTP, or into a folder.
 #[async_trait]
 pub trait Mailer: Send + Sync {
-    /// How these messages are cut into calls: each message once, by its place, in calls no longer
-    /// than the provider takes. Messages of one call are sent, and fail, together; where a provider
-    /// takes many recipients only with the same content, they have it.
+    /// Splits messages into calls that are no larger than the provider accepts. A call is a list of
+    /// indices into `messages`; each index occurs once. The messages of a call are sent, and fail,
+    /// together. Some providers accept many recipients only with equal content, so their calls have
+    /// equal content.
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>>;
 
-    /// Makes one call, of messages that [`Mailer::calls`] put together, and answers for each, in
-    /// their order. `reference` names the call in the ledger (ASCII letters, digits, `-` and `_`,
-    /// at most 64 characters): it is the provider's idempotency key, or what it can be asked by. A
-    /// call that is made again under its reference must hold the same deliveries. Nothing of it
-    /// goes out once `leave` is over.
+    /// Makes one call, for messages that [`Mailer::calls`] grouped, and returns an outcome for
+    /// each, in order.
     ///
-    /// Dropping the future leaves the outcome of all of them unknown.
+    /// `reference` identifies the call in the ledger: at most 64 ASCII letters, digits, `-` and
+    /// `_`. It serves as the idempotency key, or as the key for [`Mailer::ask`]. A call that is
+    /// repeated under its reference must hold the same deliveries. Nothing is sent once `leave` is
+    /// over.
+    ///
+    /// If the future is dropped, all outcomes are unknown.
     async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome>;
 
-    /// What can be done about an unknown outcome.
+    /// Returns how an unknown outcome can be resolved.
     fn certainty(&self) -> Certainty;
 
-    /// What became of messages of a call whose answer was not seen, all or some of them, in order.
-    /// Only asked where [`Certainty::Ask`].
+    /// Queries the provider about a call whose answer was lost. `deliveries` are all or some of the
+    /// call's messages; the results are in their order. Only called with [`Certainty::Ask`].
     async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
         let _ = reference;
         let reason = format!("{} cannot be asked", self.name());
         vec![Answer::Silent(reason.into()); deliveries.len()]
     }
 
-    /// Whether it would take mails, as far as can be told without sending one: the key is asked
-    /// about, a folder is written to.
+    /// Checks the configuration without sending an email: verifies the key at the provider, or
+    /// writes to the folder.
     async fn check(&self) -> Checked;
 
-    /// What it is called in configuration, logs and metrics.
+    /// Returns the name in configuration, logs and metrics.
     fn name(&self) -> &str;
 
-    /// The folder that emails are written to; `None` if they are sent.
+    /// Returns the folder that emails are written to; `None` if they are sent.
     fn outbox(&self) -> Option<&Path> {
         None
     }
 
-    /// What tells this account from any other, at this provider or at another: only who took a call
-    /// knows of it.
+    /// Returns a text that identifies this account among all accounts and providers. Only the
+    /// account that accepted a call knows about it.
     fn account(&self) -> String {
         self.name().to_owned()
     }

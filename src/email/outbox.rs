@@ -1,9 +1,8 @@
-//! The outbox: a folder that takes every mail as an `.eml` file, so that every command works on a
-//! bare machine.
+//! The outbox: a folder that stores each email as an `.eml` file, so that no provider is needed.
 //!
-//! The rule: a delivery is one file, named after it, and it is there whole or not at all. Sending a
-//! delivery again writes the same file again, so repeating is safe. Whatever the disk refuses is
-//! tried later: the mail is not to blame.
+//! A delivery is one file, named after its id, and the file is complete or absent. Sending a
+//! delivery again replaces its file, so repeats are safe. After a disk error the email is retried
+//! later, as the email is not at fault.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -20,19 +19,19 @@ use super::{Certainty, Checked, Leave, Mailer, Message, Outcome, Sender};
 use crate::domain::DeliveryId;
 use crate::private;
 
-/// A folder of `.eml` files, one a delivery.
+/// A folder of `.eml` files, one for each delivery.
 #[derive(Debug, Clone)]
 pub struct Outbox {
     folder: PathBuf,
     sender: Sender,
-    /// Whether a page for the browser goes beside each mail.
+    /// Whether to write an HTML page beside each email.
     pages: bool,
-    /// Done once drafts of killed processes were removed.
+    /// Set once the drafts of killed processes are removed.
     swept: Arc<Once>,
 }
 
 impl Outbox {
-    /// An outbox in this folder, which is made when the first mail comes.
+    /// Creates an outbox. The folder is created with the first email.
     pub fn new(folder: impl Into<PathBuf>, sender: Sender) -> Self {
         Self {
             folder: folder.into(),
@@ -42,17 +41,17 @@ impl Outbox {
         }
     }
 
-    /// The same, with the HTML of each mail as a page beside it, if that is wanted.
+    /// Enables or disables an HTML page beside each email, for the browser.
     pub fn with_pages(self, pages: bool) -> Self {
         Self { pages, ..self }
     }
 
-    /// Where the page of this delivery lies, such as `mara-weekly-2026-W47.html`.
+    /// Returns the path of a delivery's page, such as `mara-weekly-2026-W47.html`.
     pub fn page(&self, delivery: &DeliveryId) -> PathBuf {
         self.folder.join(page_name(delivery))
     }
 
-    /// Where the mail of this delivery lies once it is sent.
+    /// Returns the path of a delivery's email.
     pub fn path(&self, delivery: &DeliveryId) -> PathBuf {
         self.folder.join(file_name(delivery))
     }
@@ -69,7 +68,7 @@ impl Outbox {
         }
         self.swept.call_once(|| sweep(&self.folder));
         let outcomes = self.write_at_once(messages);
-        // A rename lasts once its folder is on disk.
+        // A rename is durable only after its folder is synced.
         match sync_folder(&self.folder) {
             Ok(()) => outcomes,
             Err(error) => outcomes
@@ -84,8 +83,8 @@ impl Outbox {
         }
     }
 
-    /// Several at a time: most of the time goes by waiting for the disk, and it can save several
-    /// files as fast as one.
+    /// Writes several files at a time. Most of the time is spent waiting for the disk, which can
+    /// sync several files as fast as one.
     fn write_at_once(&self, messages: &[Message]) -> Vec<Outcome> {
         let share = messages.len().div_ceil(WRITERS);
         thread::scope(|scope| {
@@ -124,7 +123,7 @@ impl Outbox {
 
 #[async_trait]
 impl Mailer for Outbox {
-    /// All at once: there is nobody to be asked for anything.
+    /// Puts all messages into one call, as there is no limit.
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
         vec![(0..messages.len()).collect()]
     }
@@ -155,7 +154,7 @@ impl Mailer for Outbox {
             drop(file);
             fs::remove_file(draft)?;
             if is_new {
-                // Another may be writing to it already.
+                // Fails if another process has written to the folder already.
                 let _ = fs::remove_dir(&outbox.folder);
             }
             Ok::<_, io::Error>(())
@@ -195,13 +194,15 @@ fn try_later(doing: &str, path: &Path, error: &io::Error) -> Outcome {
     }
 }
 
-/// How many files are written at once.
+/// The number of files that are written at once.
 const WRITERS: usize = 8;
 
-/// How much of a delivery's id can be read in its file's name.
+/// The maximum length of the readable part of an email's file name. A page's name may be twice as
+/// long.
 const READABLE: usize = 60;
 
-/// As people read it; the names of files that mails themselves have are unique.
+/// Returns a short name for readers. Two deliveries may share one; only the names of `.eml` files
+/// are unique.
 fn page_name(delivery: &DeliveryId) -> String {
     let text = delivery.as_str();
     let name = text.strip_prefix("digest:").unwrap_or(text);
@@ -213,7 +214,7 @@ fn page_name(delivery: &DeliveryId) -> String {
     format!("{}.html", name.trim_start_matches('.'))
 }
 
-/// A name that any file system takes and no other delivery has: what can be read of the id, and its
+/// Returns a name that is unique and valid on any file system: the readable part of the id, and the
 /// tag.
 fn file_name(delivery: &DeliveryId) -> String {
     let mut name = String::with_capacity(READABLE + 45);
@@ -233,7 +234,7 @@ fn file_name(delivery: &DeliveryId) -> String {
     name + &tag(delivery) + ".eml"
 }
 
-/// Puts a file into the folder whole, in place of an earlier one of that name.
+/// Writes a file atomically. It replaces an earlier file with this name.
 fn replace(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let (mut file, draft) = draft(folder, name)?;
     let written = file
@@ -252,8 +253,8 @@ fn replace(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Only Unix lets a folder be opened and synced; elsewhere renames are the file system's own
-/// journal's.
+/// Syncs the folder, which only Unix allows. On other systems the file system's journal protects
+/// renames.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(folder)?.sync_all()?;
@@ -261,8 +262,8 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the drafts of processes that were killed: nothing holds their locks any more. One that
-/// cannot be removed is only named in the log, as it keeps no email from being written.
+/// Removes the drafts of killed processes, whose locks are free. Failures are only logged, as a
+/// leftover draft does not affect any email.
 fn sweep(folder: &Path) {
     let is_draft = |name: &str| name.starts_with('.') && name.ends_with(DRAFT);
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -282,11 +283,11 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// The ending of drafts.
+/// The suffix of drafts.
 const DRAFT: &str = ".part";
 
-/// A new file beside the one it will become; hidden, and locked until it is whole, so that nothing
-/// else writes to it or removes it.
+/// Creates a hidden draft of a file. It is locked until it is complete, so that [`sweep`] in
+/// another process does not remove it.
 fn draft(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -294,11 +295,11 @@ fn draft(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
         let path = folder.join(format!(".{name}.{}-{count}{DRAFT}", std::process::id()));
         match private::options().create_new(true).open(&path) {
             Ok(file) => {
-                // Where files cannot be locked, `sweep` removes none.
+                // On a file system without locks, `sweep` removes no drafts.
                 let _ = file.lock();
                 return Ok((file, path));
             }
-            // Left by a process of the same number that died: the next count is free.
+            // A dead process with the same id left this draft. Try the next count.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! Tests of the outbox on a real folder.
+//! The outbox, in a real folder.
 
 use std::collections::HashSet;
 use std::fs::OpenOptions;
@@ -152,7 +152,7 @@ async fn a_file_that_cannot_be_put_in_place_leaves_nothing_half_written() {
     let root = tempfile::tempdir().unwrap();
     let outbox = outbox(root.path());
     let message = message("digest:ada:weekly:2014-W17");
-    // A folder in the file's place: writing succeeds, the last step does not.
+    // A folder with the name of the file: writing the draft succeeds, and the rename fails.
     fs::create_dir(outbox.path(&message.delivery)).unwrap();
 
     let outcomes = outbox

@@ -1,9 +1,8 @@
-//! What is fetched to believe a report: a certificate, or the page that confirms a subscription.
+//! Fetches what webhooks need: a signing certificate, or the page that confirms a subscription.
 //!
-//! The rule: only from hosts that follow from our own configuration ([`Place`]), over HTTPS,
-//! without redirects, and within bounds of time and size; a few at a time, as anybody can post what
-//! lets us look. A certificate is kept once it has verified something, and not before, so nothing
-//! that a bad moment answered stays.
+//! Anyone can post to a hook, so requests go only to hosts that follow from our configuration
+//! ([`Place`]). They use HTTPS, follow no redirects, and have limits on time, size and number. A
+//! certificate is cached only after it has verified a request, so a bad answer is never cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,30 +14,30 @@ use tokio::sync::Semaphore;
 use super::hooks::Place;
 use super::http::chain;
 
-/// How long one may take in all; whoever posts waits for so long.
+/// The time limit of a request. The caller of the hook waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most that is read of one, in bytes: a certificate has two thousand.
+/// The size limit of an answer in bytes. A certificate has about 2,000.
 const MOST_BYTES: usize = 64 << 10;
-/// How many are under way at a time.
+/// The maximum number of concurrent requests.
 const AT_ONCE: usize = 4;
-/// How many certificates are kept: a provider has one a year.
+/// The maximum number of cached certificates. A provider has about one a year.
 const MOST_KEPT: usize = 16;
 
-/// Fetches from hosts that are pinned.
+/// A client for pinned hosts.
 pub struct Pinned {
     client: OnceLock<Result<Client, String>>,
-    /// What stands in for `https://HOST`.
+    /// The base URL that replaces `https://HOST`.
     stand_in: Option<String>,
     kept: Mutex<HashMap<Place, Arc<[u8]>>>,
     turns: Semaphore,
 }
 
-/// Why nothing was fetched.
+/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfetched {
-    /// There is none at that place: the host says so.
+    /// The host answered that the URL does not exist.
     Absent,
-    /// It could not be had now, and may be later.
+    /// There is no usable answer now. A later request may succeed.
     Unreached(String),
 }
 
@@ -54,8 +53,8 @@ impl Default for Pinned {
 }
 
 impl Pinned {
-    /// One for whom a server on this machine, such as `http://127.0.0.1:4010`, stands in for all
-    /// hosts; `None` for any other address.
+    /// Creates a client for tests, in which a server on this machine, such as
+    /// `http://127.0.0.1:4010`, replaces all hosts. Returns `None` for any other address.
     pub fn on_this_machine(base: &str) -> Option<Self> {
         let url = Url::parse(base).ok()?;
         let here = url.host_str()?.parse::<std::net::Ipv4Addr>().ok()?;
@@ -65,7 +64,7 @@ impl Pinned {
         })
     }
 
-    /// The certificate at this place, as it was kept or as it is there now.
+    /// Returns the certificate at this URL, from the cache or from the host.
     pub async fn certificate(&self, place: &Place) -> Result<Arc<[u8]>, Unfetched> {
         match self.kept(place) {
             Some(kept) => Ok(kept),
@@ -78,7 +77,7 @@ impl Pinned {
         kept.get(place).cloned()
     }
 
-    /// Keeps a certificate, as it has verified something.
+    /// Caches a certificate. Call this only after it has verified a request.
     pub fn keep(&self, place: Place, certificate: Arc<[u8]>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= MOST_KEPT && !kept.contains_key(&place) {
@@ -87,8 +86,8 @@ impl Pinned {
         kept.insert(place, certificate);
     }
 
-    /// Asks for what is at this place, and has it done. Whatever else is answered than that it is,
-    /// may be otherwise the next time.
+    /// Requests the URL for its effect. Every failure is [`Unfetched::Unreached`], because a later
+    /// attempt may succeed.
     pub async fn visit(&self, place: &Place) -> Result<(), Unfetched> {
         let refused = || Unfetched::Unreached(format!("{}: did not do it", place.host));
         match self.get(place).await {
@@ -113,14 +112,14 @@ impl Pinned {
         let response = response.map_err(|error| unreached(chain(&error.without_url())))?;
         match response.status().as_u16() {
             200 => read(response).await.map_err(unreached),
-            // What keeps certificates forbids to see what is not there.
+            // The host of certificates answers 403 for one that does not exist.
             403 | 404 | 410 => Err(Unfetched::Absent),
             status => Err(unreached(format!("answered {status}"))),
         }
     }
 
     fn client(&self) -> Result<Client, String> {
-        // Whoever came first has chosen one, which is as good.
+        // Fails if a crypto provider is installed already, which works as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Client::builder()
             .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))

@@ -1,11 +1,12 @@
-//! What is fetched is bounded, kept once it is worth it, and never followed elsewhere.
+//! The limits of requests, the cache, and redirects that are not followed.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
 
-/// A server that gives these answers, one a connection, and what it was asked for.
+/// Starts a server that gives one of these answers per connection. Also returns the request lines
+/// that it received.
 async fn serving(answers: Vec<String>) -> (Pinned, tokio::task::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
@@ -17,7 +18,7 @@ async fn serving(answers: Vec<String>) -> (Pinned, tokio::task::JoinHandle<Vec<S
             let read = stream.read(&mut bytes).await.unwrap();
             let head = String::from_utf8_lossy(&bytes[..read]).into_owned();
             asked.push(head.lines().next().unwrap().to_owned());
-            // Who has read enough goes away.
+            // A client that has read enough closes the connection.
             drop(stream.write_all(answer.as_bytes()).await);
         }
         asked
@@ -85,13 +86,13 @@ async fn what_is_not_there_is_told_from_what_cannot_be_had() {
         };
         assert!(why.contains(word), "{why}");
     }
-    // What is done by a visit may be done by the next one.
+    // A failed visit may succeed later.
     assert!(matches!(undone, Unfetched::Unreached(_)), "{undone:?}");
 }
 
 #[tokio::test]
 async fn only_a_few_are_fetched_at_a_time() {
-    // It takes connections, and answers nothing.
+    // This server accepts connections and never answers.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let pinned = Arc::new(Pinned::on_this_machine(&base).unwrap());

@@ -1,8 +1,7 @@
-//! How requests show a provider whose they are.
+//! Authenticates requests to providers.
 //!
-//! The rule: each request is signed by itself, once it is complete, so that a signature may cover
-//! what is asked for, what is sent and when. Where the key itself is shown, it is the same header
-//! each time.
+//! A request is signed last, when it is complete except for its body. So a signature can cover URL,
+//! content and time. [`Proof`] sends the key itself in a header, and [`Aws`] a signature.
 
 mod aws;
 
@@ -16,14 +15,14 @@ pub(super) use aws::Aws;
 
 use crate::domain::Secret;
 
-/// Shows a provider whose requests they are.
+/// Authenticates requests.
 pub(super) trait Sign: Send + Sync {
-    /// Adds the headers that do so to a request that is complete but for its body, which is given
-    /// beside it. A signature may cover all of it, and the time.
+    /// Adds the headers that authenticate the request. The request is complete except for its body,
+    /// which is passed separately. `at` is the time of signing.
     fn sign(&self, request: &mut Request, body: &[u8], at: DateTime<Utc>);
 }
 
-/// The key itself, in the same header of every request.
+/// The key itself, in the same header of each request.
 pub(super) struct Proof {
     name: HeaderName,
     value: HeaderValue,
@@ -34,7 +33,7 @@ impl Proof {
         Self::of(AUTHORIZATION, &format!("Bearer {}", key.expose()))
     }
 
-    /// HTTP Basic, under this user name.
+    /// Returns HTTP Basic authentication with this user name.
     pub(super) fn basic(user: &str, key: &Secret) -> Result<Self, String> {
         let pair = STANDARD.encode(format!("{user}:{}", key.expose()));
         Self::of(AUTHORIZATION, &format!("Basic {pair}"))
@@ -54,7 +53,7 @@ impl Proof {
 
 impl Sign for Proof {
     fn sign(&self, request: &mut Request, _body: &[u8], _at: DateTime<Utc>) {
-        // A login in the address stands already, and was meant.
+        // A login in the URL has set this header already and takes precedence.
         let header = request.headers_mut().entry(&self.name);
         header.or_insert_with(|| self.value.clone());
     }

@@ -1,10 +1,9 @@
-//! SMTP: one mail at a time, over connections that are kept.
+//! Sends emails over SMTP, one at a time, and reuses connections.
 //!
-//! The rule (P5): until the last line of the content is written, nothing can have been taken, so
-//! whatever goes wrong is tried later or refused. From then on silence is unknown, and SMTP has no
-//! way to ask. That is why the conversation is led here, command by command, instead of by lettre's
-//! transport, whose errors do not say how far it came. [`reply`] reads the codes of RFC 5321 and
-//! RFC 3463.
+//! Until the last line of the content is written, the server cannot have accepted the email, so an
+//! error means a retry or a rejection. After it, a lost answer leaves the outcome unknown (P5). So
+//! this module sends each command itself: lettre's transport does not report how far a conversation
+//! came. [`reply`] interprets the server's replies.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,35 +28,36 @@ use crate::domain::Secret;
 
 mod reply;
 
-/// An SMTP server that takes our mails.
+/// An SMTP server that accepts our emails, and how to reach it.
 #[derive(Debug, Clone)]
 pub struct Relay {
-    /// Its name or address; with TLS its certificate must be for this name.
+    /// The host name or IP address. With TLS, the certificate must match it.
     pub host: String,
-    /// Usually 587 with STARTTLS, 465 with TLS from the first byte.
+    /// The port: usually 587 with STARTTLS, and 465 with TLS from the first byte.
     pub port: u16,
-    /// How the connection is encrypted.
+    /// The encryption of the connection.
     pub security: Security,
     /// User and password.
     pub login: Option<(Secret, Secret)>,
-    /// How long connecting may take, each command, and the answer to a mail.
+    /// The time limit for opening a connection (up to the login), for each command, and for writing
+    /// the content and reading its reply.
     pub timeout: Duration,
-    /// Whom mails come from.
+    /// The sender of all emails.
     pub sender: Sender,
 }
 
-/// How the conversation is kept from others.
+/// The encryption of an SMTP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Security {
-    /// Not at all: for servers on this machine.
+    /// No encryption, for a server on the same machine.
     Plain,
-    /// Encrypted before anything is said of mails; a server that cannot is not used.
+    /// STARTTLS before login and emails. A server that does not support it is not used.
     StartTls,
-    /// Encrypted from the first byte.
+    /// TLS from the first byte.
     Tls,
 }
 
-/// A mailer that speaks SMTP.
+/// A mailer for an SMTP server.
 pub struct Smtp {
     relay: Relay,
     dkim: Option<Arc<Dkim>>,
@@ -66,7 +66,7 @@ pub struct Smtp {
     idle: Mutex<Vec<Line>>,
 }
 
-/// A connection that has been introduced and logged in.
+/// An open connection, after the login.
 struct Line {
     connection: AsyncSmtpConnection,
     mails: u32,
@@ -78,27 +78,28 @@ struct Line {
 enum Stage {
     /// Connecting, encrypting, logging in.
     Introduction,
-    /// Naming the sender, who is the same for all mails.
+    /// Naming the sender, which is the same for all emails.
     Sender,
     Recipient,
-    /// The content has begun to be written, and its last line has not: nothing can have been taken.
+    /// The content is being written. Its last line is not written yet, so the server cannot have
+    /// accepted the email.
     Content,
-    /// All of it was written.
+    /// The content is complete.
     End,
 }
 
 enum Trouble {
     Smtp(SmtpError),
     TimedOut,
-    /// There is no leave to go on.
+    /// The send permit ended.
     Withheld(String),
-    /// The server does not take such an address.
+    /// The server does not support such an address.
     NotWritable(String),
 }
 
 impl Trouble {
-    /// Whether the connection can be used no more: anything but a server that said no, and not
-    /// goodbye (421), and not a mail that was broken off.
+    /// Returns whether the connection is unusable. It stays usable after a negative reply, except
+    /// 421, and after a send permit that ended before the content.
     fn is_over(&self, stage: Stage) -> bool {
         match self {
             Self::Smtp(error) => error.status().is_none_or(|code| u16::from(code) == 421),
@@ -108,9 +109,11 @@ impl Trouble {
         }
     }
 
-    /// Whether a new connection may take the message that a used one did not. The server has
-    /// certainly not taken it: it closed the connection before the content, or refuses a sender
-    /// that it accepted before, or names the end of the session.
+    /// Returns whether to send the message again over a new connection at once, after a failure on
+    /// a reused one.
+    ///
+    /// The server has certainly not accepted it. It closed the connection before the content,
+    /// refused a sender that it had accepted before, or named a limit of the session.
     fn is_of_session(&self, stage: Stage) -> bool {
         let reply = match self {
             Self::Smtp(error) => Reply::of(error),
@@ -125,8 +128,8 @@ impl Trouble {
         }
     }
 
-    /// Whether what was to be written last was not, as the other end had gone: reading never ends
-    /// so.
+    /// Returns whether the last write failed because the server had closed the connection. A failed
+    /// read never reports this error.
     fn is_broken_pipe(&self) -> bool {
         match self {
             Self::Smtp(error) => is_of(error, ErrorKind::BrokenPipe),
@@ -135,16 +138,17 @@ impl Trouble {
     }
 }
 
-/// An unused connection is trusted so long, and then asked whether it is there.
+/// An unused connection is used without a test for this long. After that, NOOP tests it.
 const TRUSTED: Duration = Duration::from_secs(1);
-/// And kept so long: RFC 5321, 4.5.3.2.7, has servers wait for five minutes, but many do for less.
+/// An unused connection is kept for this long. RFC 5321, section 4.5.3.2.7, asks servers to wait
+/// for at least five minutes, but many do not.
 const IDLE: Duration = Duration::from_secs(20);
-/// Servers commonly take a hundred mails over a connection.
+/// The maximum number of emails over a connection. Many servers have this limit.
 const MAILS: u32 = 100;
 
 impl Smtp {
-    /// Fails where the host's name cannot be in a certificate, or this machine has no certificates
-    /// to compare with.
+    /// Creates a mailer without a connection. Fails if the host name cannot be in a certificate, or
+    /// this machine has no root certificates.
     pub fn new(relay: Relay) -> Result<Self, String> {
         let tls = match relay.security {
             Security::Plain => None,
@@ -162,12 +166,12 @@ impl Smtp {
         })
     }
 
-    /// The same, which signs each mail, if it has what to sign with.
+    /// Signs each email with this key, if there is one.
     pub fn with_dkim(self, dkim: Option<Arc<Dkim>>) -> Self {
         Self { dkim, ..self }
     }
 
-    /// The mail's bytes, signed where mails are.
+    /// Writes the email and signs it, if there is a DKIM key.
     fn mail(&self, message: &Message) -> Result<Vec<u8>, String> {
         let mail = compose(message, &self.relay.sender)?;
         match &self.dkim {
@@ -176,7 +180,7 @@ impl Smtp {
         }
     }
 
-    /// A connection that can take a mail: a kept one, or a new one.
+    /// Returns a kept connection that still works, or opens one.
     async fn line(&self) -> Result<Line, Trouble> {
         while let Some(mut line) = self.kept() {
             let unused = line.since.elapsed();
@@ -202,7 +206,7 @@ impl Smtp {
         idle.pop()
     }
 
-    /// Keeps a connection for the next mail, or takes leave.
+    /// Keeps the connection for the next email, or closes it after [`MAILS`] emails.
     async fn keep(&self, mut line: Line) {
         line.mails += 1;
         line.since = Instant::now();
@@ -214,7 +218,7 @@ impl Smtp {
         }
     }
 
-    /// Closes a connection. Nothing depends on the reply.
+    /// Closes a connection and ignores the reply.
     async fn quit(&self, mut line: Line) {
         let _ = self.within(line.connection.command(Quit)).await;
     }
@@ -292,7 +296,7 @@ impl Smtp {
         }
     }
 
-    /// Names sender and recipient, and writes the mail.
+    /// Names sender and recipient, and writes the content.
     async fn converse(
         &self,
         connection: &mut AsyncSmtpConnection,
@@ -303,7 +307,7 @@ impl Smtp {
     ) -> Result<Response, (Stage, Trouble)> {
         let able = |extension| connection.server_info().supports_feature(extension);
         let mut parameters = Vec::new();
-        // Domains are in Punycode: only what precedes the @ can be beyond ASCII.
+        // Domains are in Punycode, so only a local part can need SMTPUTF8.
         if !(from.user().is_ascii() && to.user().is_ascii()) {
             if !able(Extension::SmtpUtfEight) {
                 let reason = "the server does not support SMTPUTF8, which the address needs";
@@ -327,11 +331,12 @@ impl Smtp {
             .await
             .map_err(|trouble| (Stage::Recipient, trouble))?;
         if let Some(reason) = leave.over() {
-            // No way back from DATA but to leave: without its last line the mail is not taken.
+            // DATA cannot be canceled. Closing the connection before the last line keeps the server
+            // from accepting the email.
             return Err((Stage::Content, Trouble::Withheld(reason)));
         }
-        // Asked for more once the content has been handed to the system: what follows is the last
-        // line.
+        // lettre asks for the next part once it has written the content. After that it writes the
+        // last line.
         let written = AtomicBool::new(false);
         let end = std::iter::from_fn(|| {
             written.store(true, Ordering::SeqCst);
@@ -371,13 +376,13 @@ fn silence(stage: Stage, reason: String) -> Outcome {
     }
 }
 
-/// What an error means for the mail.
+/// Returns the outcome that an error means for the email.
 fn meaning(stage: Stage, error: &SmtpError) -> Outcome {
     let reason = format!("SMTP: {}", words(&error.to_string()));
     let later = |reason, after| Outcome::TryLater { reason, after };
     let Some(reply) = Reply::of(error) else {
         return match stage {
-            // No way to encrypt, or to log in, that both know.
+            // Client and server have no method of encryption or login in common.
             Stage::Introduction if error.is_client() => Outcome::Stop { reason },
             _ => silence(stage, reason),
         };
@@ -387,7 +392,7 @@ fn meaning(stage: Stage, error: &SmtpError) -> Outcome {
             later(reason, Some(reply.limit_wait()))
         }
         Stage::Introduction | Stage::Sender if reply.is_temporary() => later(reason, None),
-        // Not now (554 to a connection), unlike a login that was refused.
+        // A greeting of 554 means "not now", unlike a rejected login.
         Stage::Introduction if reply.code() == 554 => later(reason, None),
         Stage::Introduction | Stage::Sender => Outcome::Stop { reason },
         Stage::Recipient | Stage::Content | Stage::End => match reply.meaning() {
@@ -403,7 +408,8 @@ fn meaning(stage: Stage, error: &SmtpError) -> Outcome {
 
 #[async_trait]
 impl Mailer for Smtp {
-    /// One mail a call: each has its own answer, and none waits for another's.
+    /// Puts one email into each call, so that each has an outcome of its own and waits for no
+    /// other.
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
         (0..messages.len()).map(|place| vec![place]).collect()
     }
@@ -458,7 +464,6 @@ impl Mailer for Smtp {
             Some(_) => "takes the login",
             None => "asks for no login yet",
         };
-        // It has said what was asked; how it says goodbye does not matter.
         let _ = self.within(connection.command(Quit)).await;
         Checked::ready(format!("{host}:{port} answers, {encrypted}, and {login}"))
     }

@@ -1,15 +1,13 @@
-//! What providers fill in by themselves is made to look like something else in all that a mail
-//! says.
+//! Breaks up the providers' own variables in the text of an email.
 //!
-//! The rule (P7, P8): a variable of a provider holds what belongs to one recipient alone, such as a
-//! link to unsubscribe, so nothing that is told may name one. What is done to it cannot be seen: in
-//! HTML a character is written by its number, elsewhere a word joiner, which has no width, parts
-//! the beginning. All providers' variables are parted for every provider, as SMTP servers may be
-//! theirs as well.
+//! A provider replaces such a variable with one recipient's data, for example an unsubscribe link.
+//! So text from outside must not contain one (P7, P8). The change is invisible: HTML gets a
+//! character reference, other text a word joiner, which has no width. All variables are broken up
+//! for every provider, because an SMTP server may belong to one of them.
 
 use std::borrow::Cow;
 
-/// How variables begin: what they open with, what may follow that, and their names.
+/// The start of a variable: an opening, optional filler characters, and a name.
 struct Opening {
     open: &'static str,
     filler: &'static [char],
@@ -44,7 +42,7 @@ const OPENINGS: [Opening; 3] = [
     },
 ];
 
-/// HTML that reads the same and holds no variable.
+/// Returns HTML that renders the same and contains no variable.
 pub(super) fn in_html(html: &str) -> Cow<'_, str> {
     parted(html, |first| match first {
         '%' => "&#37;",
@@ -53,7 +51,7 @@ pub(super) fn in_html(html: &str) -> Cow<'_, str> {
     })
 }
 
-/// Text that looks the same and holds no variable.
+/// Returns text that looks the same and contains no variable.
 pub(super) fn in_text(text: &str) -> Cow<'_, str> {
     parted(text, |first| match first {
         '%' => "%\u{2060}",
@@ -79,7 +77,7 @@ fn parted(text: &str, instead: impl Fn(char) -> &'static str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a variable begins here.
+/// Returns whether `text` starts with a variable. Names match in any case.
 fn opens(text: &str) -> bool {
     OPENINGS.iter().any(|opening| {
         let Some(rest) = text.strip_prefix(opening.open) else {

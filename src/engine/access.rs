@@ -1,4 +1,4 @@
-//! Who may ask: server keys, user tokens, and the links in emails.
+//! Authentication: server keys, user tokens, and the links in emails.
 
 pub mod keys;
 pub mod links;

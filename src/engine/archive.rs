@@ -1,10 +1,9 @@
-//! Drops old days whole, exported first if that is asked, and brings them back.
+//! Archives old days: exports and drops them, and restores exported ones.
 //!
-//! The rule (P9): a day in the window stays, and so does one that a fan-out still writes to or that
-//! holds something which somebody should have been mailed; only `Force` drops these two. What a run
-//! of digests has given up is owed to nobody. An export is written, checksummed and read back
-//! before its day goes, and the day goes only if what was exported is what stands. One day has one
-//! owner at a time: whoever archives or restores it has its lease ([`hold`]).
+//! A day in the window stays. So does one with pending fan-outs or with unexpired events that may
+//! still be emailed, unless `Force` is set (P9). An export is verified before its day is dropped,
+//! and the day is dropped only if it still matches. A process holds a lease for the day it works on
+//! ([`hold`]). Start with [`Archive::run`].
 
 pub mod clean;
 
@@ -28,48 +27,47 @@ pub(crate) use file::restore_lines;
 pub use file::{Summary, part_of};
 pub(crate) use hold::name as lease_of;
 
-/// Drops old days and brings exported ones back, each under the lease of its day.
+/// Archives and restores days, each under the lease of the day.
 pub struct Archive {
     pub(crate) context: Arc<Context>,
-    /// Says what people are still owed of a day, and notes it.
+    /// Counts and notes the backlog of a day.
     pub owed: OwedDays,
 }
 
-/// Which days are to go, and what happens to them first.
+/// Selects the days to drop, and how.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Days younger than this stay.
+    /// The age below which days stay.
     pub keep: TimeDelta,
-    /// Where to export each day before it goes.
+    /// The folder to export to before a day is dropped; `None` for no export.
     pub export: Option<PathBuf>,
-    /// Whether anything is changed.
+    /// Whether to change anything.
     pub effect: Effect,
-    /// What keeps an old day from being dropped.
+    /// What protects old days.
     pub protection: Protection,
 }
 
-/// Whether days are dropped, or only looked at.
+/// Whether to drop days, or only to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Drops days that may go, exported first if asked.
+    /// Drops the days, after an export if one is requested.
     Drop,
-    /// Says what would be dropped and changes nothing.
+    /// Reports what would be dropped and changes nothing.
     Rehearse,
 }
 
-/// How much protects an old day.
+/// Which old days are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// What P9 protects stays.
+    /// Days stay if they have pending fan-outs or events that may still be emailed (P9).
     Keep,
-    /// Only days in the window stay.
+    /// Pending fan-outs and events do not protect a day. Days in the window stay.
     Force,
 }
 
 impl Archive {
-    /// Goes through all days, oldest first, and notes in `reports` what became of each: so that
-    /// whoever asked knows what is dropped already where the run fails. A day that fails keeps no
-    /// other from going.
+    /// Processes all days, oldest first, and adds the outcome of each to `reports`. The caller thus
+    /// knows what was dropped even if the run fails. A day that fails does not stop the others.
     pub async fn run(
         &self,
         request: &Request,
@@ -112,10 +110,11 @@ impl Archive {
         Ok(self.holding(day, work).await?.unwrap_or(Fate::Held))
     }
 
-    /// Exports and drops a day whose lease is ours, and that had so many stacks when it was listed.
+    /// Exports and drops a day whose lease this process holds. `stacks` is its number of stacks
+    /// when it was listed.
     async fn export_and_drop(&self, day: Day, stacks: u64, request: &Request) -> Result<Fate> {
         self.context.store.fix_day(day).await?;
-        // Somebody else may have archived it since it was listed, and before it was counted.
+        // Another process may have archived it since it was listed.
         if !self.context.store.days().await?.contains(&day) {
             return Ok(Fate::Held);
         }
@@ -133,13 +132,13 @@ impl Archive {
         };
         if sum.stacks == 0 {
             let done = self.context.store.drop_day(day, &sum).await?;
-            // Somebody else has archived it since it was listed, unless there was nothing in it.
+            // If it was not empty when it was listed, another process has archived it since.
             return Ok(match (done, stacks) {
                 (true, 0) => Fate::Dropped { file: None },
                 _ => Fate::Held,
             });
         }
-        // What came before it was read is looked at now; what came later is found when it goes.
+        // This check covers events that arrived before the export. `drop_day` detects later ones.
         if let Some(fate) = self.kept(day, request).await? {
             return Ok(fate);
         }
@@ -154,7 +153,7 @@ impl Archive {
         Ok(Fate::Changed)
     }
 
-    /// Why a day stays that is old enough to go, if it does.
+    /// Returns why an old day stays, if it does.
     async fn kept(&self, day: Day, request: &Request) -> Result<Option<Fate>> {
         if request.protection == Protection::Force {
             return Ok(None);
@@ -170,8 +169,8 @@ impl Archive {
         Ok((!owed.is_nothing()).then_some(Fate::Unmailed { people, events }))
     }
 
-    /// The wanted events of that day that no digest included and that did not expire. Where only
-    /// users who may not be emailed have any, they expire here once the day is too old.
+    /// Returns the wanted events of the day that no digest included and that have not expired. If
+    /// only users who may not be emailed have any, these expire here once the day is too old.
     async fn still_owed(&self, day: Day, effect: Effect) -> Result<Owed> {
         let old = self.owed.day(day).await?;
         let (count, now) = (self.owed.count(day).await?, self.context.clock.now());
@@ -193,16 +192,22 @@ impl Archive {
         Ok(left)
     }
 
-    /// Brings an exported day back; the whole file is verified before anything is written. A stack
-    /// that begins with the file's entries is complete, so a restore that died is resumed. Where
-    /// another writer began a stack, the file's entries go behind it.
+    /// Restores an exported day. The whole file is verified before anything is written.
+    ///
+    /// A stack that starts with the file's entries is complete, so an interrupted restore can be
+    /// repeated. If another writer has started a stack, the file's entries are appended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if another process holds the day, [`Error::Damaged`] if the file is
+    /// damaged.
     pub async fn restore(&self, path: &Path, progress: &dyn Watcher) -> Result<Summary> {
         let summary = file::verify(path)?;
         let days = self.owed.days_read(self.context.clock.now());
         let is_expired = days.is_too_old(summary.day);
         let work = async {
             self.context.store.fix_day(summary.day).await?;
-            // Events of it may have to be mailed, also if this process dies in between.
+            // Its events may have to be emailed, even if this process dies in between.
             self.owed
                 .disturb(summary.day, self.context.clock.now())
                 .await?;
@@ -232,7 +237,7 @@ impl Archive {
     }
 }
 
-/// What is told of a day that could not be dealt with: with all causes.
+/// Returns the outcome of a day that failed, with all causes.
 fn failed(error: Error) -> Fate {
     let mut why = error.to_string();
     let mut cause = std::error::Error::source(&error);

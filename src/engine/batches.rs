@@ -1,16 +1,15 @@
-//! Batches: few mails while things happen fast.
+//! Combines a user's events of one key into few emails.
 //!
-//! The rule: what happens to an accumulator is decided by [`crate::domain::batch::Accumulator`] and
-//! put by a compare-and-set; whoever loses it reads again. So there is one open batch of a person
-//! and key under any race, and an event joins once. [`Joiner`] is asked by fan-outs, [`Closer`] by
-//! workers, [`BatchService`] by people.
+//! [`crate::domain::batch::Accumulator`] decides each change, and the store applies it by
+//! compare-and-set. Therefore a user has one open batch per key under any race, and an event joins
+//! once. Fan-outs use [`Joiner`], workers use [`Closer`], and operators use [`BatchService`].
 
 mod book;
 mod close;
 mod join;
 mod quiet;
 
-/// Which batches.
+/// Selects batches.
 pub use crate::store::BatchFilter;
 pub(crate) use book::leads;
 pub use book::{BatchService, End};

@@ -1,18 +1,18 @@
-//! A cache that is bounded in bytes. It has parts with a lock each, and empties full parts.
+//! A cache with a limit in bytes, divided into parts that each have a lock.
 //!
-//! Callers pass the bytes that a value takes beyond its own size. This cache adds the room in
-//! the map.
+//! A part without room for a new value is emptied. Callers pass the bytes that a value uses beyond
+//! its own size; the cache adds the map's share.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many parts there are, so that callers rarely wait for each other.
+/// The number of parts. More parts mean less contention.
 const PARTS: usize = 64;
 
-/// Values under hashed names.
+/// Values by the hash of their name.
 pub(crate) struct ByteCache<V> {
     parts: Vec<Mutex<Part<V>>>,
-    /// The most bytes of a part.
+    /// The limit of each part, in bytes.
     most: usize,
 }
 
@@ -31,7 +31,7 @@ impl<V> Default for Part<V> {
 }
 
 impl<V> ByteCache<V> {
-    /// Returns an empty cache with this limit in bytes.
+    /// Creates an empty cache with this limit in bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         Self {
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
@@ -39,17 +39,18 @@ impl<V> ByteCache<V> {
         }
     }
 
-    /// Reads a value; `None` if there is none, or the reader finds that it is of another name.
+    /// Returns the result of `read` on the value with this hash, if there is one. `read` returns
+    /// `None` if the value has another name with the same hash.
     pub(crate) fn read<T>(&self, name: u64, read: impl FnOnce(&V) -> Option<T>) -> Option<T> {
         let part = self.part(name);
         let (value, _) = part.values.get(&name)?;
         read(value)
     }
 
-    /// Keeps a value that takes these bytes beyond its own size. A value that would leave others no
-    /// room is not kept.
+    /// Stores a value that uses `bytes` beyond its own size. A value that needs more than half of a
+    /// part is not stored.
     pub(crate) fn keep(&self, name: u64, value: V, bytes: usize) {
-        // A map that grows has about twice the room that it uses.
+        // A growing map reserves about twice the space that its entries need.
         let bytes = bytes + 2 * size_of::<(u64, (V, usize))>();
         if bytes > self.most / 2 {
             return;
@@ -68,7 +69,7 @@ impl<V> ByteCache<V> {
         part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many values there are, and how many bytes they take.
+    /// Returns the number of values and the bytes that they use.
     #[cfg(test)]
     pub(crate) fn size(&self) -> (usize, usize) {
         let parts = (0..PARTS as u64).map(|name| {

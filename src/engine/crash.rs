@@ -1,12 +1,11 @@
-//! Named points at which a test can have the process die, as if the power had gone, or stand still,
-//! as if the machine slept.
+//! Named points where tests abort or suspend the process, as a crash or a sleeping machine would.
 //!
-//! The rule: they are there only where debug assertions are; what is released does not know them.
-//! `TIDINGS_CRASH=after-send:3` ends the process the third time it comes to that point,
-//! `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`] and [`OF_A_MOVE`] name them
-//! all, so that a test walks through each.
+//! They exist only with debug assertions; release builds do not contain them.
+//! `TIDINGS_CRASH=after-send:3` aborts the process the third time that it reaches the point.
+//! `TIDINGS_STOP` suspends it there with `SIGSTOP`. [`POINTS`] and [`OF_A_MOVE`] list all points,
+//! so that a test can cover each.
 
-/// All points, in the order in which an event and its mail come by.
+/// All points, in the order in which an event and its email reach them.
 pub const POINTS: [&str; 20] = [
     "after-accept",
     "after-push",
@@ -30,7 +29,7 @@ pub const POINTS: [&str; 20] = [
     "after-ask",
 ];
 
-/// All points of a move, in the order in which it comes by.
+/// All points of a move to another store, in the order in which it reaches them.
 pub const OF_A_MOVE: [&str; 8] = [
     "move-source-noted",
     "move-sealed",
@@ -42,7 +41,7 @@ pub const OF_A_MOVE: [&str; 8] = [
     "move-source-done",
 ];
 
-/// The process may die here.
+/// Aborts or suspends the process here, if a test asked for it.
 #[cfg(debug_assertions)]
 pub(crate) fn point(name: &str) {
     use std::sync::atomic::AtomicU32;
@@ -67,8 +66,8 @@ pub(crate) fn point(name: &str) {
 #[inline(always)]
 pub(crate) fn point(_name: &str) {}
 
-/// Whether this is the time that the variable names: `after-send`, or `after-send:3` for the third
-/// time.
+/// Returns whether the variable names this point and this occurrence: `after-send`, or
+/// `after-send:3` for the third.
 #[cfg(debug_assertions)]
 fn comes_to(variable: &str, name: &str, times: &std::sync::atomic::AtomicU32) -> bool {
     let Ok(armed) = std::env::var(variable) else {

@@ -1,10 +1,9 @@
-//! Takes rows of the ledger to their end: claimed, composed, sent, marked, settled, closed.
+//! Claims deliveries, builds and sends their emails, writes markers, and closes the rows.
 //!
-//! The rule (P2–P7): the row came first and is ours by a lease. [`Sender`] walks; it asks four
-//! others, none of whom knows it. [`Compose`] makes mails of rows and only reads. [`Gate`] says
-//! whether a call may be made now, for all processes. [`ledger`] is the only one that writes what
-//! becomes of a row in hand. [`retry`] turns an outcome into what comes next, and does nothing
-//! else. If the process dies on the way, the next run resumes.
+//! A row is inserted first and leased before work starts, so the next run finishes what a crash
+//! interrupts (P2 to P7). Start with [`Sender`]: it calls [`Compose`], which builds emails and only
+//! reads, and [`Gate`], which permits calls across all processes. [`retry`] decides what an outcome
+//! means. Only [`ledger`] writes the rows that are leased here.
 
 pub mod deliveries;
 pub(crate) mod mails;

@@ -1,12 +1,9 @@
-//! Fans accepted events out to the people they concern.
+//! Fans accepted events out to their audiences.
 //!
-//! The rule (P1, P2): a page is pushed, and its events have joined the batches of whoever gets them
-//! so, before the cursor moves past it; both are harmless again, so a crash at any point loses
-//! nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the
-//! order of user ids: what goes to the same person is one push. Nobody waits for a longer audience
-//! than their own for more than a few pages. While a page joins and is saved, the next is claimed
-//! and pushed; pages join and are saved in the order in which they were pushed. A page is cut in
-//! [`page`]; which long audiences wait for company is in [`linger`].
+//! A page is pushed, and its events join batches, before the cursor moves past it. Both steps can
+//! be repeated, so a crash loses and duplicates nothing (P1, P2). Fan-outs of one group share an
+//! audience scan, and each user gets one push. While one page is saved, the next is pushed. Start
+//! with [`Fanouts::step`]; [`page`] merges audiences, and [`linger`] delays large ones.
 
 pub mod audience;
 
@@ -31,41 +28,42 @@ mod page;
 pub use linger::Lingering;
 use page::{Page, Walk};
 
-/// How the work is cut.
+/// The sizes of pages and groups, and the lease.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// The most entries of a person's day (`fanout.day_cap`); what does not fit is counted.
+    /// The most entries of a user's day (`fanout.day_cap`). Further entries are counted, not
+    /// stored.
     pub day_cap: usize,
-    /// People between two saves of the cursors.
+    /// The number of users between two saves of the cursors.
     pub page: usize,
-    /// Fan-outs done together, and up to [`SMALL_ONES`] small ones with them.
+    /// The most fan-outs in a group. A claim takes up to [`SMALL_ONES`] small ones in addition.
     pub merge: usize,
-    /// How long a fan-out is held after it was claimed, or its cursor saved.
+    /// How long a fan-out is leased after it was claimed, or after its cursor was saved.
     pub lease: TimeDelta,
 }
 
-/// Fans accepted events out to everybody they concern.
+/// Fans accepted events out to their audiences.
 pub struct Fanouts {
     pub(crate) context: Arc<Context>,
-    /// Lets events join the batches of those who get them so.
+    /// Adds events to the batches of users who get them by batch or at once.
     pub joiner: Joiner,
-    /// Told when a day that has left the window is written to.
+    /// Notes that a day outside the window has changed.
     pub owed: OwedDays,
     pub(crate) polls: Arc<Polls>,
-    /// Long audiences that wait for company.
+    /// Large audiences that wait for further events.
     pub lingering: Lingering,
-    /// The sizes of pages and groups, and how long leases last.
+    /// The sizes of pages and groups, and the lease.
     pub settings: Settings,
 }
 
 impl Fanouts {
-    /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes
-    /// longer takes turns, a page each, with what came meanwhile.
+    /// Claims pending fan-outs and finishes them; `None` if none could be claimed. Large audiences
+    /// take turns, one page each, with fan-outs that arrive meanwhile.
     pub async fn step(&self, watcher: &dyn super::Watcher) -> Result<Option<FannedOut>> {
         self.step_within(TimeDelta::zero(), watcher).await
     }
 
-    /// The same, but long audiences that keep coming wait for company, for so long at most.
+    /// Like [`Self::step`], but large audiences in quick succession wait up to `linger`.
     async fn step_within(
         &self,
         linger: TimeDelta,
@@ -90,7 +88,7 @@ impl Fanouts {
                     return Ok(None);
                 }
                 if claims {
-                    // What was just claimed comes first: one page may be all there is of it.
+                    // New fan-outs go first: a single page may finish them.
                     let came = self.next(linger, &under_way, &mut done).await?;
                     came.into_iter()
                         .rev()
@@ -107,7 +105,7 @@ impl Fanouts {
                     None => Ok(None),
                 }
             };
-            // Whatever becomes of one, the other is seen through.
+            // Let both finish, even if one fails.
             let (ahead, behind): (Result<_>, Result<_>) = futures::join!(ahead, behind);
             let (ahead, behind) = (ahead?, behind?);
             if ahead.is_none() && behind.is_none() {
@@ -119,22 +117,22 @@ impl Fanouts {
                 done += counted;
                 if !lane.walks.is_empty() {
                     lanes.push_back(lane);
-                    // One claim a page is enough.
+                    // Claim at most once per page.
                     looks = !claims && lanes.len() < LANES;
                 }
             }
         }
     }
 
-    /// What is to be done now: what was claimed and is short, and long audiences whose time has
-    /// come.
+    /// Returns the groups to process now: new ones with short audiences, and large audiences whose
+    /// wait is over.
     async fn next(
         &self,
         linger: TimeDelta,
         under_way: &HashSet<Id>,
         done: &mut FannedOut,
     ) -> Result<Vec<Lane>> {
-        // No later than the claim is.
+        // Computed before the claim, so no later than the end of the leases.
         let leased = self.context.clock.now() + self.settings.lease;
         let Came {
             mut short,
@@ -159,10 +157,12 @@ impl Fanouts {
         Ok(short)
     }
 
-    /// Claims what is pending and finds its first people. Fan-outs whose whole audience was found
-    /// go by themselves: they wait for nobody's longer audience. What cannot be read is noted. What
-    /// is under way here, and was claimed once more as its lease was over, goes on as it was; what
-    /// another process has taken over and let go of by then is claimed when this lease is over.
+    /// Claims pending fan-outs and reads the first users of each. Unreadable fan-outs are counted.
+    ///
+    /// Fan-outs whose whole audience was read form groups of their own, so they do not wait for
+    /// longer audiences. If the lease of a fan-out in progress here had expired, the claim renews
+    /// it. If its save then fails because another process had taken it over, it waits until this
+    /// lease expires.
     async fn claim(&self, under_way: &HashSet<Id>, done: &mut FannedOut) -> Result<Came> {
         let now = self.context.clock.now();
         let (until, any) = (now + self.settings.lease, self.settings.merge);
@@ -175,7 +175,7 @@ impl Fanouts {
         let Claimed { mut fanouts, bad } = claimed.await?;
         done.bad_fanouts.note(bad);
         let mut came = Came::default();
-        // Small ones go behind all that came before them.
+        // Small fan-outs go after all older ones.
         let are_small = fanouts.iter().take(any).all(|of| of.audience.is_small());
         let mut small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
         for claimed in [&mut fanouts, &mut small] {
@@ -197,7 +197,7 @@ impl Fanouts {
         Ok(came)
     }
 
-    /// These together, with their first people.
+    /// Forms a group and reads its first users.
     async fn lane(&self, day: Day, fanouts: Vec<Fanout>) -> Result<Lane> {
         let mut walks: Vec<Walk> = fanouts.into_iter().map(Walk::new).collect();
         let limit = (self.settings.page / walks.len()).max(500);
@@ -205,12 +205,12 @@ impl Fanouts {
         Ok(Lane { day, walks })
     }
 
-    /// Steps until nothing is left, or until somebody wants it to stop.
+    /// Steps until nothing is pending, or until the watcher asks to stop.
     pub async fn drain(&self, watcher: &dyn super::Watcher) -> Result<FannedOut> {
         self.drain_within(TimeDelta::zero(), watcher).await
     }
 
-    /// The same, but long audiences that keep coming wait for company, for so long at most: see
+    /// Like [`Self::drain`], but large audiences in quick succession wait up to `linger`: see
     /// [`linger`].
     pub async fn drain_within(
         &self,
@@ -226,8 +226,8 @@ impl Fanouts {
         Ok(all)
     }
 
-    /// What can be fanned out together: the same day, no more entries a person than a day can take,
-    /// and no more fan-outs than go together.
+    /// Groups fan-outs of the same day: at most `merge` of them, with at most `day_cap` entries per
+    /// user.
     fn groups(&self, claimed: Vec<Fanout>) -> Vec<(Day, Vec<Fanout>)> {
         let mut groups: Vec<(Day, Vec<Fanout>, usize)> = Vec::new();
         for fanout in claimed {
@@ -251,12 +251,11 @@ impl Fanouts {
             .collect()
     }
 
-    /// The same of small ones, which name their people: no more of these than a page has, and no
-    /// more entries for any of them than a day can take.
+    /// Like [`Self::groups`], for small fan-outs. A group names at most a page of users.
     fn small_groups(&self, claimed: Vec<Fanout>) -> Vec<(Day, Vec<Fanout>)> {
         let mut groups: Vec<SmallGroup> = Vec::new();
         for fanout in claimed {
-            // Behind the last of its day, so that what happened to a person stays in order.
+            // Only the day's last group counts, so that a user's events stay in order.
             let last = groups
                 .iter_mut()
                 .rev()
@@ -274,14 +273,14 @@ impl Fanouts {
         groups.map(|group| (group.day, group.fanouts)).collect()
     }
 
-    /// Walks the audiences of a lane's fan-outs side by side, and pushes a page.
+    /// Pushes the next page of a group.
     async fn push(&self, mut lane: Lane) -> Result<Landed> {
         let Lane { day, walks } = &mut lane;
         let limit = (self.settings.page / walks.len()).max(500);
         let page = Page::cut(walks);
         let people = page.pushes.people.iter();
         let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
-        // Their records and the next pages are fetched while this one is pushed.
+        // Their records and the next pages are read during the push.
         let (pushed, users, ()) = futures::try_join!(
             self.context
                 .store
@@ -290,10 +289,10 @@ impl Fanouts {
             self.fill(walks, limit)
         )?;
         crash::point("after-push");
-        // Whoever polls this process next sees it, before the store tells.
+        // Polls of this process see the events before the store sends a change notice.
         self.polls
             .hear(&Poke::people(people.iter().map(UserId::as_str)));
-        // Of a day that has left the window it may be noted that nobody is owed anything.
+        // The note of a day outside the window may say that nothing is left to email.
         let now = self.context.clock.now();
         if *day < self.owed.days_read(now).window.first() {
             self.owed.disturb(*day, now).await?;
@@ -306,8 +305,8 @@ impl Fanouts {
         })
     }
 
-    /// Lets the events of a page that was pushed join batches, and saves it; what is left of its
-    /// lane, and what was done.
+    /// Adds the events of a pushed page to batches and saves the cursors. Returns the rest of the
+    /// group.
     async fn settle(
         &self,
         landed: Landed,
@@ -332,12 +331,12 @@ impl Fanouts {
         Ok((lane, done))
     }
 
-    /// Who of this page gets its events in batches, or each at once, and how.
+    /// Returns the users of the page who get its events by batch or at once, with their policies.
     fn joins(&self, walks: &[Walk], page: &Page, users: Vec<Option<User>>) -> Vec<Join> {
         let mut items: Vec<Option<Arc<[Item]>>> = vec![None; walks.len()];
         let mut joins = Vec::new();
         for ((_, list), user) in page.pushes.people.iter().zip(users) {
-            // Of whom nothing is known, no address is known either.
+            // A user without a record has no address.
             let Some(user) = user else { continue };
             for (walk, _) in &page.origins[*list] {
                 let fanout = &walks[*walk].fanout;
@@ -358,7 +357,8 @@ impl Fanouts {
         joins
     }
 
-    /// How a person's batches of this fan-out's type gather, if they get it so.
+    /// Returns the user's batch policy for the type; `None` if it is not emailed by batch or at
+    /// once.
     fn batched(&self, user: &User, fanout: &Fanout) -> Option<BatchPolicy> {
         if user.start.is_some_and(|start| start.is_after(fanout.id)) {
             return None;
@@ -376,7 +376,7 @@ impl Fanouts {
         })
     }
 
-    /// Fetches a page for every walk that has run out of people and has more.
+    /// Reads a page for each audience that has no users left and has more.
     async fn fill(&self, walks: &mut [Walk], limit: usize) -> Result<()> {
         let hungry = walks
             .iter_mut()
@@ -386,7 +386,8 @@ impl Fanouts {
         Ok(())
     }
 
-    /// Saves all cursors; lets go of walks that are finished, or that somebody else has taken over.
+    /// Saves all cursors. Removes fan-outs that are finished or that another process has taken
+    /// over.
     async fn save(&self, walks: &mut Vec<Walk>) -> Result<FannedOut> {
         let until: DateTime<Utc> = self.context.clock.now() + self.settings.lease;
         let progress: Vec<(Id, Progress)> = walks
@@ -412,25 +413,25 @@ impl Fanouts {
     }
 }
 
-/// The most small fan-outs that are claimed behind others.
+/// The most small fan-outs that a claim takes in addition.
 const SMALL_ONES: usize = 2_048;
-/// While so many lanes take turns, no more is claimed.
+/// With this number of groups in progress, no more fan-outs are claimed.
 const LANES: usize = 4;
 
-/// What was claimed: whose first people are all there are, and whose are not.
+/// Claimed fan-outs: `short` if the first page is the whole audience, otherwise `long`.
 #[derive(Default)]
 struct Came {
     short: Vec<Lane>,
     long: Vec<Lane>,
 }
 
-/// Small fan-outs of a day that go together.
+/// A group of small fan-outs of one day.
 struct SmallGroup {
     day: Day,
     fanouts: Vec<Fanout>,
-    /// How many people they name, those named twice counted twice.
+    /// The number of users that they name, including repeats.
     people: usize,
-    /// How many entries each gets.
+    /// The number of entries for each user.
     entries: HashMap<UserId, usize>,
 }
 
@@ -463,13 +464,13 @@ impl SmallGroup {
     }
 }
 
-/// Fan-outs that walk their audiences together.
+/// A group: fan-outs that read their audiences together.
 struct Lane {
     day: Day,
     walks: Vec<Walk>,
 }
 
-/// A page of a lane that was pushed, and is still to join batches and to be saved.
+/// A pushed page whose events have not joined batches and whose cursors are not saved.
 struct Landed {
     lane: Lane,
     page: Page,
@@ -482,14 +483,12 @@ impl Lane {
         self.walks.iter().map(|walk| walk.fanout.id)
     }
 
-    /// Its fan-outs, without the people that were looked up: while they wait, nobody's ids are
-    /// kept.
+    /// Returns the fan-outs without the users that were read, which would use memory.
     fn fanouts(self) -> impl Iterator<Item = Fanout> {
         self.walks.into_iter().map(|walk| walk.fanout)
     }
 }
 
-/// What a fan-out brings to a batch.
 fn brings(fanout: &Fanout) -> Arc<[Item]> {
     let item = |o: &_| Item {
         i: fanout.id,

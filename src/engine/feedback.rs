@@ -1,10 +1,9 @@
-//! Takes what providers report of mails: onto the ledger's row, and onto the list of addresses that
-//! must not be written to.
+//! Applies the reports that providers post about sent emails.
 //!
-//! The rule (P7, P8): a report is verified first ([`crate::email::hooks`]), and then only says
-//! *which mail* it is about: whom that was for, the ledger knows. Everything here can be done
-//! again, by anybody, in any order, so a report is noted as seen last of all, and one that is lost
-//! on the way comes again.
+//! Each report is verified first ([`crate::email::hooks`]). It only names an email; the ledger
+//! tells the recipient (P7, P8). All steps can be repeated, in any order and by several processes.
+//! A report is marked as seen last, so the provider's next attempt repeats a report that was
+//! applied in part. Start with [`FeedbackService::verify`] and [`FeedbackService::take`].
 
 pub(crate) mod silence;
 pub mod suppressions;
@@ -26,29 +25,29 @@ use crate::email::{Pinned, Provider, Unfetched};
 use crate::store::DeliveryFilter;
 use crate::wire::feedback::Reported;
 
-/// Why what was posted changed nothing. Nothing of it is in the message.
+/// Why a posted report changed nothing. Messages do not quote the report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It was posted for a name that is no provider's.
+    /// No provider has this name.
     #[error(
         "there is no provider of this name; there are {}",
         Provider::names("and")
     )]
     UnknownProvider,
-    /// This provider's reports cannot be verified, as no key is set.
+    /// No key is configured to verify this provider's reports.
     #[error("no key is configured to verify {0}'s reports by; see hooks.* in the configuration")]
     Unconfigured(&'static str),
-    /// It is not the provider's, too old, or was used for something else.
+    /// The signature is wrong, too old, or was used for another report.
     #[error("{0}")]
     Unverified(String),
-    /// It is the provider's, and cannot be read.
+    /// The provider's report cannot be parsed.
     #[error("{0}")]
     Unreadable(String),
-    /// What it takes to verify or confirm it cannot be had from the provider now; it can be posted
-    /// again.
+    /// The provider's certificate or confirmation page cannot be fetched now. The provider can post
+    /// the report again.
     #[error("the provider cannot be reached, by whose certificate this is verified ({0})")]
     Unreached(String),
-    /// What was verified could not be noted, or not all of it; it can be posted again.
+    /// A verified report could not be stored completely. The provider can post it again.
     #[error(transparent)]
     Service(#[from] ServiceError),
 }
@@ -77,7 +76,7 @@ impl From<crate::store::Error> for Error {
     }
 }
 
-/// What a provider was verified to report, and when it came.
+/// The verified reports of one request, and when it arrived.
 #[derive(Debug)]
 pub struct Reports {
     provider: &'static Provider,
@@ -85,40 +84,40 @@ pub struct Reports {
     verified: Verified,
 }
 
-/// Whether a provider of this name never posts again what is answered by a status of 4xx.
+/// Returns whether the provider with this name does not retry after a 4xx status.
 pub fn gives_up_on_4xx(provider: &str) -> bool {
     Provider::named(provider).is_some_and(|provider| provider.gives_up_on_4xx)
 }
 
-/// Whether a provider of this name says of its JSON that it is plain text.
+/// Returns whether the provider with this name posts JSON with the content type of plain text.
 pub fn posts_text(provider: &str) -> bool {
     Provider::named(provider).is_some_and(|provider| provider.posts_text)
 }
 
-/// Verifies providers' reports, and takes them onto the ledger and the list of addresses.
+/// Verifies reports of providers and applies them to the ledger and the suppressions.
 pub struct FeedbackService {
     pub(crate) context: Arc<Context>,
-    /// Asked to unsubscribe whoever did so at the provider.
+    /// Ends the subscriptions of users who unsubscribed at the provider.
     pub people: PeopleService,
-    /// What reports are verified by; a provider without a key is not believed.
+    /// The verification keys. Reports of a provider without a key are rejected.
     pub keys: Keys,
-    /// Where their certificates are had from.
+    /// Fetches and caches the providers' certificates.
     pub(crate) pinned: Arc<Pinned>,
-    /// An address is suppressed after so many mails in a row that bounced softly.
+    /// An address is suppressed after this number of consecutive emails with a soft bounce.
     pub soft_bounces: u64,
 }
 
-/// How long a report is remembered: longer than any provider tries.
+/// How long report ids are stored. No provider retries for longer.
 const REMEMBERED: TimeDelta = TimeDelta::days(7);
-/// Soft bounces of mails that are older say nothing of the mailbox today.
+/// Older soft bounces are ignored, because the mailbox may work today.
 const SOFT_BOUNCES_WITHIN: TimeDelta = TimeDelta::days(30);
-/// How many of a person's latest mails are looked at for one that was delivered.
+/// The number of a user's latest emails that are searched for a delivered one.
 const LATEST: usize = 50;
-/// What is kept of a report that was seen.
+/// The mark that is stored for a seen report.
 const SEEN: &str = "seen";
 
 impl FeedbackService {
-    /// Whether anything posted for a provider of this name could be verified.
+    /// Returns an error if no key could verify reports of this provider.
     pub fn expects(&self, provider: &str) -> Result<(), Error> {
         self.hook(provider).map(|_| ())
     }
@@ -131,9 +130,9 @@ impl FeedbackService {
         }
     }
 
-    /// Verifies what was posted for a provider of this name, and reads what it reports: by the key
-    /// of any account there, as brands may have their own. `header` gives a header's value by its
-    /// name in lower case; the body is as it came.
+    /// Verifies and parses a request of this provider. Tries the key of each account, because
+    /// brands may have their own. `header` returns the value of a header by its name in lower case;
+    /// `body` is the original bytes.
     pub async fn verify<'a>(
         &self,
         provider: &str,
@@ -144,7 +143,7 @@ impl FeedbackService {
         let mut refused = Error::Unconfigured(provider.name);
         for key in keys {
             match self.verify_by(provider, key, header, body).await {
-                // None of the others fits either, or nobody can tell now.
+                // Another key may fit. After any other error, the other keys would not help.
                 Err(Error::Unverified(why)) => refused = Error::Unverified(why),
                 answer => return answer,
             }
@@ -184,7 +183,7 @@ impl FeedbackService {
         })
     }
 
-    /// Takes what was verified. Can be repeated.
+    /// Applies verified reports. Can be repeated.
     pub async fn take(&self, reports: Reports) -> Result<Reported, Error> {
         let Reports {
             provider,
@@ -215,7 +214,7 @@ impl FeedbackService {
         Ok(taken)
     }
 
-    /// Lets a token be used with what it first came with, and with nothing else.
+    /// Binds a token to the body that it first arrived with. Rejects it with any other body.
     async fn bind(
         &self,
         provider: &Provider,
@@ -223,7 +222,7 @@ impl FeedbackService {
         now: DateTime<Utc>,
     ) -> Result<(), Error> {
         let mark = (key(provider, "token", &once.token), once.with.clone());
-        // To the second before which it is refused as too old, and a margin.
+        // After `until`, the token itself is too old. The margin covers clock differences.
         let until = once.until + TimeDelta::minutes(10);
         let bound = self.context.store.sight(&[mark], now, until).await?;
         if bound.iter().all(|with| *with == once.with) {
@@ -287,7 +286,7 @@ impl FeedbackService {
         Ok(taken)
     }
 
-    /// Leaves out what was seen before, here or earlier in the list.
+    /// Returns the reports that are new. Repetitions in the list count as duplicates.
     async fn unseen<'a>(
         &self,
         provider: &Provider,
@@ -312,8 +311,8 @@ impl FeedbackService {
         Ok(unseen)
     }
 
-    /// The mail each report is about: by our own tag, or by the provider's id where no tag came
-    /// back.
+    /// Returns the delivery of each report, found by our tag. Without a tag, it is found by the
+    /// provider's id.
     async fn rows(&self, reports: &[&Report]) -> Result<Vec<Option<Delivery>>, Error> {
         let tags: HashSet<Tag> = reports.iter().filter_map(|one| one.tag.clone()).collect();
         let tags: Vec<Tag> = tags.into_iter().collect();
@@ -328,7 +327,7 @@ impl FeedbackService {
             let known_as = row.provider_id.clone().unwrap_or_default();
             by_id.entry(known_as).or_default().push(row);
         }
-        // None where several share an id, as where one call carried many mails.
+        // An id that several deliveries share, as after a batch call, identifies none.
         by_id.retain(|_, rows| rows.len() == 1);
         let row = |report: &&Report| match &report.tag {
             Some(tag) => by_tag.get(tag).cloned(),
@@ -351,7 +350,7 @@ impl FeedbackService {
         }
     }
 
-    /// Whoever unsubscribed at the provider wants no mail, at whatever address.
+    /// A user who unsubscribed at the provider gets no more email, at any address.
     async fn unsubscribe(&self, found: &[(&Report, &Delivery)]) -> Result<(), Error> {
         for (report, row) in found {
             if report.news == ReportKind::Unsubscribed {
@@ -361,7 +360,7 @@ impl FeedbackService {
         Ok(())
     }
 
-    /// Drops the reports of events from before the last lift of their user's address.
+    /// Drops the reports from before the last lift of their user's address.
     async fn since_lifts<'a>(
         &self,
         found: Vec<(&'a Report, &'a Delivery)>,
@@ -384,7 +383,6 @@ impl FeedbackService {
         Ok(found.into_iter().filter(is_current).collect())
     }
 
-    /// Returns the addresses that these reports suppress.
     async fn to_suppress(
         &self,
         provider: &Provider,
@@ -429,7 +427,7 @@ impl FeedbackService {
         Ok(suppressions)
     }
 
-    /// The users whom all reports but those of delivered and refused emails concern.
+    /// Loads the users of all reports that concern an address.
     async fn people(&self, of: &[(&Report, &Delivery)]) -> Result<HashMap<UserId, User>, Error> {
         let of = of
             .iter()
@@ -444,8 +442,8 @@ impl FeedbackService {
         Ok(found.map(|user| (user.id.clone(), user)).collect())
     }
 
-    /// Notes a soft bounce, and says how many mails in a row bounced so: lately, and since one of
-    /// them was delivered.
+    /// Records a soft bounce. Returns how many emails to the address have bounced softly in the
+    /// last 30 days and since the user's last delivered email.
     async fn soft_bounce(
         &self,
         address: &Address,
@@ -465,7 +463,7 @@ impl FeedbackService {
     }
 }
 
-/// The worst that is known of each mail, with what is reported now.
+/// Returns the worst report of each email, from the ledger and from this list.
 fn worst(found: &[(&Report, &Delivery)]) -> HashMap<DeliveryId, ReportKind> {
     let mut worst = HashMap::new();
     for (report, row) in found {
@@ -477,13 +475,13 @@ fn worst(found: &[(&Report, &Delivery)]) -> HashMap<DeliveryId, ReportKind> {
     worst
 }
 
-/// As times are kept.
+/// Rounds down to the precision of stored times.
 fn whole_millis(time: DateTime<Utc>) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(time.timestamp_millis()).unwrap_or(time)
 }
 
-/// What is remembered of a name that a provider gave: short, whatever it gave, and telling nobody
-/// anything.
+/// Returns the key under which a provider's id or token is stored. It is a hash, so it is short and
+/// reveals nothing.
 fn key(provider: &Provider, what: &str, name: &str) -> String {
     let digits = hex::encode(&Sha256::digest(name.as_bytes())[..20]);
     format!("{what}:{}:{digits}", provider.name)

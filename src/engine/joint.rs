@@ -1,11 +1,9 @@
-//! Calls that come at the same time are made as one, so that all wait for the disk, or for a
-//! majority, once.
+//! Combines concurrent requests into one call, so that all wait for the disk or a majority once.
 //!
-//! The rule: while a call is under way, what comes waits and goes with the next; nobody waits for
-//! others to come. Each is answered as if it had called alone. A call goes on in a task of its own,
-//! so that nobody who was dropped keeps it from ending. Where the store is away, everybody is told
-//! who waits: they would only wait for it as long again. Where anything else in a call fails, each
-//! calls alone.
+//! While a call runs, new requests queue for the next call. Each request gets its own answer. A
+//! call runs in its own task, so a dropped caller does not cancel it. If the store is unavailable,
+//! queued requests fail too instead of waiting as long again. After another error, each request of
+//! a shared call is repeated alone. Start with [`Joint::call`].
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,10 +13,10 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::store::{Error, Result};
 
-/// So many go together at most.
+/// The most requests in one call.
 pub(crate) const MOST: usize = 250;
 
-/// Those who ask for something of one kind; one for all of a process.
+/// Combines requests of one kind. A process has one for each kind.
 pub struct Joint<Q, A> {
     waiting: Mutex<VecDeque<Waiting<Q, A>>>,
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -43,7 +41,8 @@ where
     Q: Clone + Send + 'static,
     A: Send + 'static,
 {
-    /// Asks this, with what else waits. `call` answers each of what it is given, in order.
+    /// Returns the answer to `asked`, which may share a call with other requests. `call` returns
+    /// one answer for each request, in order.
     pub async fn call<F>(self: &Arc<Self>, asked: Q, call: impl Fn(Vec<Q>) -> F) -> Result<A>
     where
         F: Future<Output = Result<Vec<A>>> + Send + 'static,
@@ -62,7 +61,7 @@ where
                 },
                 turn = Arc::clone(&self.turn).lock_owned() => turn,
             };
-            // Whoever had the turn before may have asked it just now.
+            // The previous holder of the lock may have answered this request.
             match told.try_recv() {
                 Ok(told) => return told,
                 Err(TryRecvError::Closed) => break,
@@ -73,7 +72,7 @@ where
             let joint = Arc::clone(self);
             tokio::spawn(async move {
                 joint.tell_all(batch, answers.await);
-                // Only now, as whoever has it next asks what they were told.
+                // Unlock only now: the next holder first checks whether it has been answered.
                 drop(turn);
             });
         }
@@ -81,7 +80,8 @@ where
         call(vec![asked]).await?.pop().ok_or_else(missing)
     }
 
-    /// Whoever is told nothing calls alone. Who was dropped meanwhile does not listen.
+    /// Answers the requests of a batch. A request without an answer is repeated alone by its
+    /// caller. Dropped callers are ignored.
     fn tell_all(&self, mut batch: Vec<Waiting<Q, A>>, answers: Result<Vec<A>>) {
         match answers {
             Ok(answers) => {
@@ -104,7 +104,7 @@ where
         }
     }
 
-    /// The first that wait, but for those that were dropped.
+    /// Removes up to [`MOST`] requests from the queue and discards those of dropped callers.
     fn take(&self) -> Vec<Waiting<Q, A>> {
         let mut waiting = self.open();
         waiting.retain(|one| !one.told.is_closed());

@@ -1,7 +1,7 @@
 //! The use cases, one folder for each capability.
 //!
-//! Start with [`ingest`], then [`fanout`], [`digest`] and [`delivery`]. The HTTP API, the pages and
-//! the command line call these and use no store themselves.
+//! Only this layer uses the store: the HTTP API, the pages and the command line call it. Start with
+//! [`ingest`], then [`fanout`], [`digest`] and [`delivery`].
 
 pub mod access;
 pub mod archive;
@@ -23,39 +23,39 @@ pub mod worker;
 
 pub use watcher::{Silent, Watcher};
 
-/// Why a use case failed.
+/// The error of a use case.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was asked cannot be; nothing was changed.
+    /// The input is invalid. Nothing was changed.
     #[error(transparent)]
     Invalid(#[from] crate::domain::Invalid),
-    /// The request contradicts what stands already; nothing was changed.
+    /// The request conflicts with the current state. Nothing was changed.
     #[error("{0}")]
     Conflict(String),
-    /// The store could not be asked, or cannot do or hold what was wanted.
+    /// The store is unavailable, or it rejected the operation.
     #[error(transparent)]
     Store(#[from] crate::store::Error),
     /// A file or folder could not be opened, read or written.
     #[error("{doing}")]
     File {
-        /// What was being done, and with which file, such as `opening users.ndjson`.
+        /// The operation and its file, such as `opening users.ndjson`.
         doing: String,
-        /// Why that failed.
+        /// The cause.
         #[source]
         cause: std::io::Error,
     },
-    /// A file is not what it should be.
+    /// A file is damaged or has the wrong format.
     #[error("{file}: {why}")]
     Damaged {
-        /// Its path.
+        /// Path of the file.
         file: String,
-        /// What is wrong with it, for people to read.
+        /// Description of the defect, for users.
         why: String,
     },
 }
 
 impl Error {
-    /// A failure at a file, with what was being done, such as `opening users.ndjson`.
+    /// Creates an error for a failed file operation, such as `opening users.ndjson`.
     pub fn file(doing: impl Into<String>, cause: std::io::Error) -> Self {
         Self::File {
             doing: doing.into(),
@@ -64,7 +64,7 @@ impl Error {
     }
 }
 
-/// Returns a task's result, or resumes its panic.
+/// Returns the result of a task, or resumes its panic. The task must not have been aborted.
 fn came_to<T>(ended: std::result::Result<T, tokio::task::JoinError>) -> T {
     match ended.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(value) => value,

@@ -1,18 +1,18 @@
-//! Who is told how far long work is, and can end it: a bar in the terminal, a signal, or nobody.
+//! Progress reports and cancellation of long operations.
 
-/// Told of every step; the terminal draws a bar of it.
+/// Receives the progress of a long operation, and can stop it.
 pub trait Watcher: Send + Sync {
-    /// So much more has been done.
+    /// Adds `by` to the work done.
     fn advance(&self, by: u64);
-    /// How much there is in all, once that is known.
+    /// Sets the total amount of work, once it is known.
     fn total(&self, total: u64);
-    /// Whether somebody wants the work to end: it then stops where it can be taken up again.
+    /// Returns whether to stop. The operation then stops at a point from which it can resume.
     fn stopping(&self) -> bool {
         false
     }
 }
 
-/// Nobody listens.
+/// Ignores progress and never stops.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -1,9 +1,8 @@
-//! The loops that keep everything moving: fan-outs, batches that end, deliveries that wait, digests
-//! that fall due.
+//! Runs the background work: fan-outs, batches, deliveries, digests and cleanup.
 //!
-//! The rule: each part of a round is a step that tests can drain without sleeping; the loops around
-//! them are thin, go on side by side, stop between steps when asked to, and give up their leases
-//! when they do.
+//! Each part of a round is a step that tests can run without sleeping. The loops around the parts
+//! run concurrently, stop between steps on request, and then release all leases. Start with
+//! [`Worker::run`].
 
 pub mod activity;
 
@@ -27,37 +26,37 @@ use crate::store::Waits;
 use crate::wire::digest::{Ended, Report};
 use crate::wire::round::Round;
 
-/// Everything that goes on by itself, a round at a time or in loops.
+/// The background work, in single rounds or in loops.
 pub struct Worker {
     /// Fans out accepted events.
     pub fanouts: Fanouts,
     /// Ends batches that are due.
     pub closer: Closer,
-    /// Forgets what was settled long ago.
+    /// Removes expired records.
     pub cleaner: Cleaner,
-    /// Mails digests that are due; its sender mails all that waits.
+    /// Sends due digests. Its sender also sends all other emails.
     pub digests: Digests,
     pub(crate) context: Arc<Context>,
-    /// How long long audiences that keep coming wait for company at most (`fanout.linger`).
+    /// How long large audiences in quick succession wait for each other (`fanout.linger`).
     pub linger: TimeDelta,
-    /// How long a part rests that found nothing to do (`worker.idle`).
+    /// How long a part waits after it found no work (`worker.idle`).
     pub idle: TimeDelta,
 }
 
-/// A part of a round, which goes on by itself.
+/// A part of the background work, with a loop of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// Accepted events are fanned out.
+    /// Fans out accepted events.
     FanningOut,
-    /// Batches that are due end, mails that wait leave, and what is old is removed.
+    /// Ends due batches, sends pending emails, and removes expired records.
     Mailing,
-    /// Digests that are due are mailed.
+    /// Sends due digests.
     Digests,
 }
 
 type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
 
-/// Work that ends when the worker is asked to stop.
+/// Stops long work when the worker shuts down.
 pub struct UntilStopped<'a>(pub &'a watch::Receiver<bool>);
 
 impl Watcher for UntilStopped<'_> {
@@ -69,8 +68,8 @@ impl Watcher for UntilStopped<'_> {
 }
 
 impl Worker {
-    /// Everything there is to do now, once; what fails to be fanned out keeps no mail from
-    /// leaving, and is told. `scanned` is the last tick whose due digests this worker looked for.
+    /// Does all work that is due, once. If fanning out fails, emails are still sent, and the result
+    /// contains the error. `scanned` is the last tick for which this worker looked for due digests.
     pub async fn round(
         &self,
         scanned: &mut Option<DateTime<Utc>>,
@@ -90,7 +89,6 @@ impl Worker {
         Ok(round)
     }
 
-    /// Fans out what was accepted.
     async fn fan_out(&self, linger: TimeDelta, progress: &dyn Watcher) -> Result<Round> {
         Ok(Round {
             fanouts: self.fanouts.drain_within(linger, progress).await?,
@@ -98,7 +96,7 @@ impl Worker {
         })
     }
 
-    /// Ends what is due of batches, mails what waits, forgets a little.
+    /// Ends due batches, sends pending emails, and removes some expired records.
     async fn mail(&self, progress: &dyn Watcher) -> Result<Round> {
         let batches = self.closer.drain(progress).await?;
         let sender = self.digests.sender.anew();
@@ -115,13 +113,13 @@ impl Worker {
         })
     }
 
-    /// Mails the digests that are due, once a tick.
+    /// Sends due digests, at most once per tick.
     async fn digest(
         &self,
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Watcher,
     ) -> Result<Round> {
-        // Nobody is looked for whose mail could not leave.
+        // While sending is paused, there is no need to look for due digests.
         if let GateState::Paused(pause) = self.digests.sender.gate.before_chunk().await? {
             return Ok(Round {
                 paused: Some(pause),
@@ -135,7 +133,7 @@ impl Worker {
             _ => None,
         };
         if paused.is_some() {
-            // Whoever was held back is looked for again.
+            // Look again for the users whose digests were not sent.
             *scanned = None;
         }
         Ok(Round {
@@ -145,8 +143,8 @@ impl Worker {
         })
     }
 
-    /// Looks for due digests once a tick, whoever of all workers comes first. The lease only saves
-    /// work: the ledger is what keeps a digest from being mailed twice.
+    /// Looks for due digests, once per tick among all workers. The lease only saves work: the
+    /// ledger prevents a second email.
     async fn due_digests(
         &self,
         scanned: &mut Option<DateTime<Utc>>,
@@ -154,7 +152,7 @@ impl Worker {
     ) -> Result<Option<Report>> {
         let now = self.context.clock.now();
         let tick = now.duration_trunc(TICK).unwrap_or(now);
-        // A clock that was put back begins a tick anew.
+        // A clock that was set back starts an earlier tick.
         if *scanned == Some(tick) {
             return Ok(None);
         }
@@ -171,9 +169,8 @@ impl Worker {
         Ok(report)
     }
 
-    /// Works until `stop` turns true; then gives up all leases. Fanning out, mailing and digests go
-    /// on side by side: none waits for another to come to its end, or is stopped by its failure. A
-    /// part of a round that fails is reported and tried again after a rest.
+    /// Works until `stop` becomes true, then releases all leases. The parts run concurrently and do
+    /// not wait for each other. A part that fails is reported and retried after a rest.
     pub async fn run(
         &self,
         stop: watch::Receiver<bool>,
@@ -202,14 +199,14 @@ impl Worker {
         }
     }
 
-    /// Rests a while, or until it is asked to stop.
+    /// Waits for `idle`, or until `stop` becomes true.
     async fn rest(&self, stop: &mut watch::Receiver<bool>) {
         let rest = self.idle.to_std().unwrap_or(Duration::from_millis(500));
-        // Whoever asked it to stop may be gone by then: that is asking as well.
+        // An error means that the sender of `stop` is gone. That ends the wait as well.
         let _ = tokio::time::timeout(rest, stop.wait_for(|stop| *stop)).await;
     }
 
-    /// Gives up all leases, so that others can go on at once.
+    /// Releases all leases, so that other workers can continue at once.
     pub async fn release(&self) -> Result<()> {
         let owner = &self.context.owner;
         self.context.store.release_fanouts(owner).await?;

@@ -1,4 +1,4 @@
-//! The HTTP API and the pages for users.
+//! The HTTP API, and the public pages for users.
 
 pub mod api;
 pub mod pages;

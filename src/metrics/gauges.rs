@@ -1,7 +1,7 @@
-//! What the store has to be asked for: how much waits, and since when.
+//! Gauges of the store's contents: the number of waiting records, and the age of the oldest.
 //!
-//! The rule: ages are told, not moments, so that nobody's clock is compared with another's; 0 where
-//! nothing waits. Where the store does not answer, what it said last stays, ages grow, and
+//! Ages are exported instead of times, so that a reader need not compare clocks. An age is 0 if
+//! nothing waits. While the store does not answer, the last counts remain, ages grow, and
 //! `tidings_store_up` is 0.
 
 use std::sync::atomic::AtomicU64;
@@ -11,55 +11,57 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-/// Some things that wait, and for how many seconds the first of them has.
+/// A number of waiting records, and the age of the oldest in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Pile {
-    /// How many, at most [`Known::most`].
+    /// The number, at most [`Known::most`].
     pub count: u64,
-    /// 0 where there is none.
+    /// The age in seconds; 0 if there is none.
     pub age: f64,
 }
 
-/// What the store says, as far as it is known.
+/// The state of the store, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Gauges {
-    /// Whether the store answered just now.
+    /// Whether the store is available: its last query succeeded, and the answer is recent.
     pub up: bool,
-    /// What it said last; `None` if it never did.
+    /// The last answer; `None` if there was none.
     pub known: Option<Known>,
 }
 
-/// What the store said.
+/// An answer of the store.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Known {
-    /// How many seconds ago it did.
+    /// The age of the answer in seconds.
     pub age: f64,
-    /// Up to which number things are counted.
+    /// The limit up to which records are counted.
     pub most: u64,
-    /// Accepted events that not everybody has.
+    /// Accepted events that are not fully fanned out.
     pub fanouts: Pile,
-    /// Batches that gather.
+    /// Open batches.
     pub batches_open: u64,
-    /// Batches that should have ended.
+    /// Batches that should have closed.
     pub batches_due: Pile,
-    /// Mails that wait.
+    /// Emails that wait to be sent.
     pub pending: Pile,
-    /// Mails whose call is under way, or was lost.
+    /// Emails whose call is in progress, or was interrupted.
     pub sending: Pile,
-    /// Mails of which nobody knows whether they were taken.
+    /// Emails with an unknown outcome.
     pub unknown: u64,
-    /// Named leases that somebody holds.
+    /// Held named leases.
     pub leases: u64,
-    /// How many seconds ago the oldest day began that has left the window and of which somebody may
-    /// be owed something; 0 where there is none.
+    /// The seconds since the start of the oldest day before the window that may hold unsent events;
+    /// 0 if there is none.
     pub owed: f64,
-    /// What a run last found to be owed of such days.
+    /// The unsent events of days before the window, as the last run found them.
     pub owed_events: u64,
-    /// Events of such days whose users could not be emailed when a full run last read them.
+    /// The events of days before the window whose users cannot be emailed, as the last full run
+    /// found them.
     pub blocked_events: u64,
-    /// Events that expired after `digest.max_age`: of users who could be emailed, and of others.
+    /// Events that expired after `digest.max_age`: of users who could be emailed, and of users who
+    /// could not.
     pub expired_events: (u64, u64),
-    /// Whether no mail leaves until somebody resumes.
+    /// Whether sending is paused until an operator resumes it.
     pub paused: bool,
 }
 
@@ -73,13 +75,13 @@ struct Users {
     users: &'static str,
 }
 
-/// Nothing to tell apart: a family, as a gauge that is not known has no value.
+/// No labels. A family is used because a gauge without an answer must have no value.
 type Plain = Vec<(&'static str, &'static str)>;
 type One<N> = Family<Plain, N>;
 type Count = Gauge<i64, std::sync::atomic::AtomicI64>;
 type Seconds = Gauge<f64, AtomicU64>;
 
-/// The gauges as they are registered.
+/// The registered gauges.
 #[derive(Debug)]
 pub(super) struct Panel {
     up: Count,
@@ -175,7 +177,7 @@ impl Panel {
         }
     }
 
-    /// From now on this is what the gauges say.
+    /// Sets the gauges. Without an answer, the earlier values remain.
     pub(super) fn show(&self, gauges: &Gauges) {
         self.up.set(i64::from(gauges.up));
         let Some(known) = &gauges.known else {

@@ -1,9 +1,9 @@
-//! What a process counts and times, and how a scrape tells it: the only part that knows Prometheus.
+//! Counts and times what a process does, and exports it to Prometheus.
 //!
-//! The rule: every name, unit and bucket stands here, and each label takes one of a few values that
-//! the program or its configuration names: no person, no object, no address, no id. Whoever counts
-//! calls one method, which never fails and waits for nobody. What a store has to be asked for comes
-//! in as one value ([`Gauges`]). `ops/` names these metrics, and a test compares the two.
+//! All names, units and buckets are here. A label has one of a few values that the program or its
+//! configuration defines, never a user, object, address or id. Recording never fails, and never
+//! waits for the store. The store's state comes in as one value ([`Gauges`]). A test compares these
+//! metrics with `ops/` and the manual.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -26,30 +26,31 @@ mod gauges;
 pub use gauges::{Gauges, Known, Pile};
 use gauges::{Panel, counted};
 
-/// What a scrape is answered with.
+/// The content type of an exported text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is called so where the configuration names no such type.
+/// The label for event types that are not configured, and for unknown HTTP methods.
 const OTHER: &str = "(other)";
 
-/// From 1 ms to 60 s: an answer from memory is below the first, a call that timed out behind the
-/// last.
+/// Buckets for latencies, in seconds. An answer from memory is below the first, and a call that
+/// timed out above the last.
 const LATENCY: [f64; 15] = [
     0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
-/// Events know when they happened to the second; a backlog of an hour is not unheard of.
+/// Buckets for the delay of a fan-out, in seconds. Events record their time in whole seconds, and a
+/// backlog of hours can occur.
 const LAG: [f64; 12] = [
     1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0,
 ];
 
-/// How a reader's question about a feed was answered.
+/// How a feed request was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FeedAnswer {
-    /// Nothing changed, which was known without asking the store.
+    /// Unchanged, known without a read from the store.
     Known,
-    /// It was made, and is what the reader has.
+    /// The store was read, and the reader has the current version.
     Unchanged,
-    /// It was made, and is new to the reader.
+    /// The store was read, and the feed is new to the reader.
     Made,
 }
 
@@ -63,20 +64,20 @@ impl FeedAnswer {
     }
 }
 
-/// What is known of a process when it starts.
+/// Facts about a process, known at its start.
 #[derive(Debug, Clone)]
 pub struct Build {
     /// The program's version.
     pub version: &'static str,
-    /// What kind of store it works on.
+    /// The kind of store.
     pub store: &'static str,
-    /// Who takes its mails.
+    /// The email provider.
     pub provider: String,
-    /// The event types that are configured: others are counted together.
+    /// The configured event types. All other types are counted together.
     pub types: HashSet<String>,
 }
 
-/// The metrics of one process; copies count into the same.
+/// The metrics of one process. Clones share their counters.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
@@ -131,7 +132,7 @@ struct Field {
     field: String,
 }
 
-/// Of which configured type.
+/// A configured event type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Of {
     r#type: String,
@@ -197,7 +198,7 @@ fn timed<L: Clone + std::hash::Hash + Eq>() -> Timed<L> {
 }
 
 impl Metrics {
-    /// Nothing counted yet.
+    /// Creates metrics with all counters at zero.
     pub fn new(build: Build) -> Self {
         let mut registry = Registry::with_prefix("tidings");
         let labels = [
@@ -294,7 +295,7 @@ impl Metrics {
         }))
     }
 
-    /// A request was answered. `route` is as the table of routes writes it.
+    /// Records an HTTP request. `route` is the pattern in the routing table.
     pub fn answered(&self, route: Cow<'static, str>, method: &str, status: u16, took: Duration) {
         let method = known_method(method);
         let of = Route {
@@ -313,19 +314,19 @@ impl Metrics {
         self.0.http.get_or_create(&of).inc();
     }
 
-    /// An event is new in the journal.
+    /// Counts an event that is new in the journal.
     pub fn accepted(&self, kind: &str) {
         let known = self.0.types.contains(kind);
         let r#type = if known { kind } else { OTHER }.to_owned();
         self.0.accepted.get_or_create(&Of { r#type }).inc();
     }
 
-    /// An event was handed in again.
+    /// Counts an event that was posted again.
     pub fn repeated(&self) {
         self.0.repeated.inc();
     }
 
-    /// Everybody has an event, so long after it happened.
+    /// Records a completed fan-out, and the time since the event happened.
     pub fn fanned_out(&self, lag: Duration, people: u64, pushed: u64, capped: u64) {
         let all = &self.0;
         all.fanned_out.inc();
@@ -335,13 +336,13 @@ impl Metrics {
         all.capped.inc_by(capped);
     }
 
-    /// A question about a feed was answered.
+    /// Counts a feed request.
     pub fn fed(&self, answer: FeedAnswer) {
         let kind = answer.as_str();
         self.0.feeds.get_or_create(&Kind { kind }).inc();
     }
 
-    /// The store answered, or failed.
+    /// Records a call of the store.
     pub fn stored(&self, verb: &'static str, took: Duration, is_ok: bool) {
         let of = Verb { verb };
         self.0
@@ -353,7 +354,7 @@ impl Metrics {
         }
     }
 
-    /// A stored field could not be read, and got its default.
+    /// Counts a stored field that cannot be read and was replaced by its default.
     pub fn unreadable(&self, record: &'static str, field: &str) {
         let of = Field {
             record,
@@ -362,7 +363,7 @@ impl Metrics {
         self.0.unreadable.get_or_create(&of).inc();
     }
 
-    /// A row of the ledger is new.
+    /// Counts a new delivery.
     pub fn opened(&self, occasion: &'static str) {
         self.0.opened.get_or_create(&Occasion { occasion }).inc();
     }
@@ -387,12 +388,12 @@ impl Metrics {
         self.0.settled.get_or_create(&of).inc();
     }
 
-    /// A mail was put off.
+    /// Counts a deferral of an email.
     pub fn deferred(&self, occasion: &'static str) {
         self.0.deferred.get_or_create(&Occasion { occasion }).inc();
     }
 
-    /// A call to the provider came back with these outcomes.
+    /// Records a call to the provider, with the outcome of each email.
     pub fn called(&self, took: Duration, outcomes: impl IntoIterator<Item = &'static str>) {
         let provider = self.0.provider.clone();
         let of = Provider {
@@ -407,17 +408,18 @@ impl Metrics {
         }
     }
 
-    /// A provider reported something of a mail.
+    /// Counts a report of the provider.
     pub fn reported(&self, kind: &'static str) {
         self.0.reports.get_or_create(&Kind { kind }).inc();
     }
 
-    /// Counts verified reports that were skipped, as they do not have the documented form.
+    /// Counts verified reports that were skipped because they do not have the documented form.
     pub fn unreadable_reports(&self, reports: u64) {
         self.0.unreadable_reports.inc_by(reports);
     }
 
-    /// A part of the worker came to the end of a round, or failed.
+    /// Records a round of one part of the worker. Only a successful one updates the time of the
+    /// last.
     pub fn worked(&self, part: &'static str, is_ok: bool, at: DateTime<Utc>) {
         let result = if is_ok { "done" } else { "failed" };
         self.0.rounds.get_or_create(&Round { part, result }).inc();
@@ -427,10 +429,10 @@ impl Metrics {
         }
     }
 
-    /// All of it, as a scrape reads it, with what the store says.
+    /// Returns all metrics, including these gauges, as OpenMetrics text.
     pub fn text(&self, gauges: &Gauges) -> Result<String, std::fmt::Error> {
         let panel = self.0.panel.lock();
-        // Another scrape must not show other values between here and the end.
+        // The lock is held to the end, so that a concurrent scrape cannot change the gauges.
         let panel = panel.unwrap_or_else(PoisonError::into_inner);
         panel.show(gauges);
         let mut text = String::with_capacity(64 * 1_024);
@@ -448,7 +450,7 @@ where
     metric
 }
 
-/// Whoever asks may write anything for a method.
+/// Returns the method, or [`OTHER`] for an unknown one: clients may send any text.
 fn known_method(method: &str) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     let known = KNOWN.into_iter().find(|known| *known == method);

@@ -1,4 +1,5 @@
-//! What a scrape reads, as text; and that dashboard, alerts and manual name what it holds.
+//! The text of a scrape. Also checks that the dashboard, the alerts and the manual name its
+//! metrics.
 
 use std::collections::BTreeSet;
 
@@ -73,7 +74,7 @@ fn what_the_store_never_said_is_not_told_and_what_it_said_stays() {
     };
     let said = |up, known| {
         let text = metrics.text(&Gauges { up, known }).unwrap();
-        // No labels may be written as none, or in empty braces.
+        // A series without labels may be written without braces or with empty ones.
         text.replace("{} ", " ")
     };
 
@@ -94,7 +95,7 @@ fn what_the_store_never_said_is_not_told_and_what_it_said_stays() {
     }
 }
 
-/// A scrape of a process that has counted everything there is.
+/// Returns the text of a process that has recorded every metric.
 fn everything() -> String {
     let (metrics, some) = (metrics(), Duration::from_millis(1));
     metrics.answered("/v1/events".into(), "POST", 202, some);
@@ -115,7 +116,7 @@ fn everything() -> String {
     metrics.text(&Gauges { up: true, known }).unwrap()
 }
 
-/// The names of all series, without what tells the buckets of one from each other.
+/// Returns the names of all series, without labels.
 fn names() -> BTreeSet<String> {
     let text = everything();
     let series = text.lines().filter(|line| !line.starts_with('#'));
@@ -123,7 +124,7 @@ fn names() -> BTreeSet<String> {
     series.map(name).collect()
 }
 
-/// Whatever looks like one of our metrics in a text.
+/// Returns the words in a text that look like names of our metrics.
 fn named(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let ours = words.filter(|word| word.starts_with("tidings_"));

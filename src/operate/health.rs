@@ -1,4 +1,4 @@
-//! Whether the parts that every request needs are there.
+//! Checks the dependencies that every request needs.
 
 use std::sync::Arc;
 
@@ -6,14 +6,13 @@ use crate::context::Context;
 use crate::domain::Id;
 use crate::engine::Result;
 
-/// Says whether the store answers.
+/// Checks whether the store answers.
 pub struct Health {
     pub(crate) context: Arc<Context>,
 }
 
 impl Health {
-    /// Whether the store answers: asks the journal for a fan-out that nobody wrote, which costs one
-    /// look-up by key.
+    /// Returns an error if the store does not answer. Costs one look-up by key in the journal.
     pub async fn ready(&self) -> Result<()> {
         self.context.store.fanout(Id::from_bytes([0; 12])).await?;
         Ok(())

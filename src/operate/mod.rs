@@ -1,4 +1,4 @@
-//! What operators use to look at a running installation and to try out changes.
+//! The operators' tools: to inspect an installation and to try out changes.
 
 pub mod doctor;
 pub mod explain;

@@ -1,10 +1,9 @@
-//! Mails and pages to be looked at before anybody gets them: of invented things, or of what
-//! somebody would get now.
+//! Previews emails and pages, with invented content ([`invented`]) or a user's real content
+//! ([`real`]).
 //!
-//! The rule: nothing is written, and nothing leaves. The templates are read anew each time, so that
-//! what is shown is what was saved last. Links to stop mails lead nowhere, as in a rehearsal. What
-//! is told of invented things goes the way that real mails go ([`invented`]); what somebody would
-//! get is found as digests and batches find it ([`real`]).
+//! Nothing is written or sent. Templates are read again for every preview, so it shows the latest
+//! saved version. Links that stop emails lead nowhere, as in a dry run. Start with
+//! [`Preview::sheets`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,59 +27,59 @@ pub use draft::{Draft, Kind};
 pub use real::OfPerson;
 pub(crate) use trouble::trouble;
 
-/// Whose pages are shown.
+/// The user whose pages are shown.
 #[derive(Debug, Clone)]
 pub struct Reader {
-    /// Their record.
+    /// The user's record.
     pub user: User,
 }
 
-/// What is looked at: a mail, or a page.
+/// A rendered email or page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sheet {
-    /// Of which kind it is.
+    /// The kind of the preview.
     pub kind: Kind,
-    /// What it shows, in a few words; sheets of a kind differ in it.
+    /// A short description, unique within the kind.
     pub name: String,
-    /// Of a mail.
+    /// The subject of an email.
     pub subject: Option<String>,
-    /// The HTML of it.
+    /// The HTML of the page or email.
     pub html: String,
-    /// The text part of a mail.
+    /// The text part of an email.
     pub text: Option<String>,
 }
 
-/// Makes mails and pages as the configuration and the templates say.
+/// Renders emails and pages with the configuration and the templates.
 #[derive(Debug, Clone)]
 pub struct Preview {
-    /// Who writes, and how it looks.
+    /// The sender and the appearance.
     pub site: Site,
-    /// The folder of templates that take the place of the built-in ones.
+    /// The folder of templates that replace the built-in ones.
     pub templates: Option<PathBuf>,
-    /// What types there are.
+    /// The configured types.
     pub policies: Arc<Policies>,
-    /// How many items a section and a digest show.
+    /// The most items in a section and in a digest.
     pub caps: Caps,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
     pub schedule: Schedule,
 }
 
 impl Preview {
-    /// Mails of invented things, of the types that are configured. Pictures are looked for below
-    /// this address; without one there are none.
+    /// Returns emails with invented content, of the configured types. `pictures` is the base URL of
+    /// pictures; without it there are none.
     pub fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
         invented::drafts(&self.policies, self.caps, pictures, now)
     }
 
-    /// Somebody who does not exist.
+    /// Returns an invented reader.
     pub fn nobody(&self) -> Reader {
         Reader {
             user: invented::reader(),
         }
     }
 
-    /// These mails, and the pages of this person, by the templates as they were saved last; in this
-    /// locale, or each person's own.
+    /// Renders these emails and the pages of this reader with the latest templates. `locale`
+    /// replaces each user's own.
     pub fn sheets(
         &self,
         drafts: &[Draft],
@@ -113,7 +112,7 @@ impl Preview {
         Ok(sheets)
     }
 
-    /// The words of all locales there are, as they were saved last.
+    /// Loads the messages of all locales, in their latest version.
     pub fn catalogs(&self) -> Result<Catalogs, render::Error> {
         Catalogs::load(self.templates.as_deref())
     }

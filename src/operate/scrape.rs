@@ -1,9 +1,8 @@
-//! What a scrape of metrics is told: what this process has counted, and what the store says is to
-//! be done.
+//! Serves metrics: the counters of this process, and the pending work in the store.
 //!
-//! The rule: a scrape is answered in any case, and soon. The store is asked at most once in a
-//! while. Where it takes long, what it said last is told, and that it is away; it is waited for
-//! behind the scrape, so that the next one tells what it said.
+//! A scrape always gets an answer, and soon. The store is queried at most once in [`FRESH`]. A slow
+//! query continues in the background, and the scrape returns the previous values. If these are
+//! older than [`LATELY`], or the last query failed, it reports the store as down.
 
 use std::sync::{Arc, Mutex as Held, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,21 +17,21 @@ use crate::engine::digest::owed::OwedDays;
 use crate::metrics::{Gauges, Known, Metrics, Pile};
 use crate::store::{self, Outstanding};
 
-/// For how long an answer of the store is told again.
+/// How long values from the store are reused.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
 /// How long a scrape waits for the store.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long it is waited for behind the scrape.
+/// How long a query may run in the background.
 const GIVE_UP: Duration = Duration::from_secs(30);
-/// A store that takes longer than a scrape waits is not away if it said something so lately.
+/// A store that is slower than a scrape still counts as up if it answered this recently.
 const LATELY: TimeDelta = TimeDelta::minutes(2);
-/// Things that wait are counted up to here.
+/// Pending work is counted up to this number.
 const MOST: u64 = 10_000;
 
-/// What the store said last; one for all scrapes of a process.
+/// The latest values from the store, shared by all scrapes of a process.
 #[derive(Default)]
 pub struct Lately {
-    /// Whoever asks the store holds it, so that nobody else does.
+    /// Held during a query, so that only one runs at a time.
     asking: Arc<Mutex<()>>,
     heard: Held<Heard>,
 }
@@ -40,7 +39,7 @@ pub struct Lately {
 #[derive(Clone, Copy, Default)]
 struct Heard {
     said: Option<Said>,
-    /// Whether it said something when it was asked last.
+    /// Whether the last query succeeded.
     answered: bool,
 }
 
@@ -48,7 +47,7 @@ struct Heard {
 struct Said {
     at: DateTime<Utc>,
     outstanding: Outstanding,
-    /// When the oldest day began that has left the window and of which somebody may be owed.
+    /// The start of the oldest day before the window that may have a backlog.
     owed: Option<DateTime<Utc>>,
     owed_events: u64,
     blocked_events: u64,
@@ -56,7 +55,7 @@ struct Said {
     paused: bool,
 }
 
-/// Answers scrapes.
+/// Serves metrics.
 #[derive(Clone)]
 pub struct Scrape {
     pub(crate) metrics: Metrics,
@@ -66,7 +65,7 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// All metrics, in the text that Prometheus reads.
+    /// Returns all metrics in the text format of Prometheus.
     pub async fn text(&self) -> std::result::Result<String, std::fmt::Error> {
         let gauges = self.gauges().await;
         self.metrics.text(&gauges)
@@ -104,14 +103,14 @@ impl Scrape {
         heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the store was asked just now. A clock that was put back makes no answer fresh.
+    /// Returns whether the values are recent. After the clock was set back, values from the future
+    /// are not.
     fn is_fresh(&self) -> bool {
         let now = self.context.clock.now();
         let said = self.heard().said;
         said.is_some_and(|said| (now - said.at).abs() < FRESH)
     }
 
-    /// Asks the store, and keeps what it says.
     async fn ask(&self) -> Result<()> {
         let now = self.context.clock.now();
         let days = self.owed.days_read(now);

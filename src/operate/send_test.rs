@@ -1,9 +1,8 @@
-//! One real mail to an address of the operator's, to see it arrive.
+//! Sends one test email to an address of the operator.
 //!
-//! The rule: it leaves as mails leave, by the configured mailer, and says in its subject that it is
-//! a test; neither the ledger nor a stack hears of it. An address that must not be written to is
-//! not (P7). What the provider answers is told as it is (P5): whether a mail whose answer was not
-//! seen came can be seen in the mailbox.
+//! The configured mailer sends it as usual, with a subject that marks it as a test. It has no
+//! ledger row and no stack entry. Suppressed addresses get no email (P7). The provider's outcome is
+//! returned unchanged (P5); if it is unknown, the operator can check the mailbox.
 
 use std::sync::Arc;
 
@@ -15,24 +14,27 @@ use crate::engine::delivery::Headers;
 use crate::engine::{Error, Result};
 use crate::store::Suppressions;
 
-/// What its subject begins with.
+/// The prefix of the subject.
 pub const MARK: &str = "[Test] ";
 
-/// Sends test mails.
+/// Sends test emails.
 pub struct SendTest {
     pub(crate) mailer: Arc<dyn Mailer>,
     pub(crate) headers: Headers,
-    /// The addresses that no mail goes to; `None` where there is no store yet.
+    /// The suppressed addresses; `None` if there is no store yet.
     pub suppressions: Option<Arc<dyn Suppressions>>,
-    /// The time; tests turn it.
+    /// The clock, which tests can set.
     pub clock: Arc<dyn Clock>,
-    /// Makes new ids.
+    /// Generates ids.
     pub ids: Arc<Ids>,
 }
 
 impl SendTest {
-    /// Sends this mail there, marked as a test. A suppressed address is a conflict, and nothing is
-    /// sent.
+    /// Sends this email, marked as a test.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if the address is suppressed. Nothing is sent then.
     pub async fn send(&self, to: Address, sheet: &Sheet) -> Result<Outcome> {
         if let Some(suppressions) = &self.suppressions {
             let folded = to.folded();

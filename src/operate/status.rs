@@ -1,7 +1,6 @@
-//! How things stand: what is waiting, what was mailed, which days there are.
+//! Reports the state of an installation: pending work, sent emails and stored days.
 //!
-//! The rule: it only reads, and asks for nothing that takes long on a large store but the number of
-//! each day's documents.
+//! It only reads. Only counting the documents of each day takes long on a large store.
 
 use std::sync::Arc;
 
@@ -21,36 +20,36 @@ use crate::engine::worker::activity::Activity;
 use crate::store::{Counted, DeliveryFilter};
 use crate::wire::status::{Backlog, BatchCounts, DayView, Latency, Status};
 
-/// Of how long ago the mails are whose reports are counted.
+/// The age of the emails whose provider reports and failures are counted.
 const HEARD: TimeDelta = TimeDelta::days(7);
-/// So many of the newest events are looked at for types and objects that are not known.
+/// The number of newest events that are checked for unknown types and objects.
 const LATELY: usize = 1_000;
-/// How many users' records are read to find unreadable fields.
+/// The most users that are read for unreadable fields.
 const RECORDS: usize = 10_000;
-/// How many of the newest failed emails are read for the number of their events.
+/// The most failed emails that are read to count their events, newest first.
 const FAILED: usize = 10_000;
-/// How many failed and how many unknown emails are shown.
+/// The most failed emails, and the most unknown ones, that are shown.
 const SHOWN: usize = 10;
-/// How old the emails are at most that the provider's latency is taken from, and how many.
+/// The maximum age and number of the emails from which the provider's latency is computed.
 const RECENT: (TimeDelta, usize) = (TimeDelta::days(1), 200);
 
-/// Looks at everything that an operator looks at first.
+/// Reports the state of an installation.
 pub struct StatusService {
     pub(crate) context: Arc<Context>,
     pub(crate) deliveries: DeliveryService,
     pub(crate) owed: OwedDays,
     pub(crate) known: Known,
     pub(crate) activity: Activity,
-    /// Where the store is, without its secrets.
+    /// The URL of the store, without secrets.
     pub place: String,
-    /// How many days before today the window reaches back (`window.days_back`).
+    /// The number of days before today in the window (`window.days_back`).
     pub window_back: u32,
-    /// Whether a key verifies the reports of the provider that sends.
+    /// Whether a key is configured to verify the provider's reports.
     pub expects_reports: bool,
 }
 
 impl StatusService {
-    /// How many accepted events are not fanned out yet.
+    /// Returns the number of accepted events that are not fanned out yet.
     pub async fn not_fanned_out(&self) -> Result<u64> {
         let pending = [Counted::Fanouts(FanoutState::Pending)];
         Ok(self.context.store.count(&pending).await?.iter().sum())
@@ -60,7 +59,7 @@ impl StatusService {
         let (age, most) = RECENT;
         let sent = DeliveryFilter::StateSince(DeliveryState::Sent, now - age);
         let rows = self.context.store.find_deliveries(&sent, most).await?;
-        // A row with a reason was settled by hand, and says nothing about the provider.
+        // A row with a reason was settled by an operator and has no provider latency.
         let rows = rows.iter().filter(|row| row.reason.is_none());
         let took = rows.filter_map(|row| Some((row.settled? - row.tried?).num_milliseconds()));
         let mut took: Vec<u64> = took.map(|ms| ms.max(0) as u64).collect();
@@ -73,7 +72,7 @@ impl StatusService {
         }))
     }
 
-    /// All of it, as it is now.
+    /// Returns the current state.
     pub async fn now(&self) -> Result<Status> {
         let (store, now) = (&self.context.store, self.context.clock.now());
         let window = Window::ending(Day::of(now), self.window_back);

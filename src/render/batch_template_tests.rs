@@ -1,5 +1,4 @@
-//! Tests of the templates of batches: a type's own, broken ones, what they share, and that no event
-//! goes missing in any mail.
+//! Tests of batch templates: per type, broken, and with shared parts. Emails omit no event.
 
 use std::path::Path;
 
@@ -196,7 +195,7 @@ fn a_template_sees_all_that_an_application_keeps_with_an_object() {
     assert_eq!(by(&renderer, &content(events, 0)).subject, "Budget");
 }
 
-/// Numbers in "12 more": each begins its line, or its element.
+/// Returns the sum of the numbers in "12 more". Each starts a line or an element.
 fn counted(text: &str) -> u64 {
     let lines = text.split(['\n', '>']).map(str::trim_start);
     let numbers = lines.filter_map(|line| line.split_once(" more"));
@@ -240,7 +239,7 @@ proptest! {
         prop_assert_eq!(content.total, total);
         prop_assert_eq!(counted(&text) + shown as u64, total, "{}", text);
         prop_assert_eq!(counted(&html) + shown as u64, total);
-        // Each that is shown has its own link in the text, but where it is the page's.
+        // Each shown item has its own link in the text, unless it is the link of its group.
         prop_assert!(text.matches("?n=").count() >= shown);
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of batch mails: what they look like (the snapshots), and what holds of every one of them.
+//! Tests of batch emails: snapshots, and properties of all batch emails.
 
 use std::sync::{Arc, LazyLock};
 
@@ -33,8 +33,7 @@ pub(super) fn policies() -> Policies {
     ])
 }
 
-/// A content of these events, the last of them at 08:55 UTC, each seven minutes after the one
-/// before.
+/// Returns a content of these events: one every seven minutes, the last at 08:55 UTC.
 pub(super) fn content_of(
     key: BatchKey,
     events: Vec<(&str, Object)>,
@@ -104,7 +103,7 @@ fn slug(text: &str) -> String {
     text.to_lowercase().replace(' ', "-")
 }
 
-/// Somebody's comment on a document, in its own words.
+/// Returns a comment on a document, with its own text.
 pub(super) fn said(by: &str, words: &str, about: &str) -> (&'static str, Object) {
     let object = Object {
         by: Some(by.into()),
@@ -119,7 +118,7 @@ pub(super) fn said(by: &str, words: &str, about: &str) -> (&'static str, Object)
     ("Comment", object)
 }
 
-/// Somebody's comment that is known by its document only.
+/// Returns a comment with nothing known but its document and author.
 pub(super) fn on(by: &str, about: &str) -> (&'static str, Object) {
     let (kind, object) = said(by, about, about);
     let data = serde_json::Value::Null;

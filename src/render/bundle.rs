@@ -1,4 +1,4 @@
-//! The catalogs that are compiled in, and the bundles that put messages together.
+//! The built-in catalogs, and the Fluent bundles that format messages.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,10 +9,10 @@ use unic_langid::LanguageIdentifier;
 
 pub(super) type Bundle = FluentBundle<Arc<FluentResource>>;
 
-/// What all others fall back to.
+/// The last fallback of every locale.
 pub(super) const ENGLISH: &str = "en";
 
-/// Our catalogs, by locale.
+/// The built-in catalogs, by locale.
 pub(super) const BUILT_IN: &[(&str, &str)] = &[
     ("ar", include_str!("../../locales/ar.ftl")),
     ("de", include_str!("../../locales/de.ftl")),
@@ -25,10 +25,10 @@ pub(super) const BUILT_IN: &[(&str, &str)] = &[
     ("ru", include_str!("../../locales/ru.ftl")),
 ];
 
-/// Our regional catalogs, which hold what differs from the language's own.
+/// The built-in regional catalogs. They contain only the differences from their language.
 pub(super) const REGIONAL: &[(&str, &str)] = &[("en-US", include_str!("../../locales/en-US.ftl"))];
 
-/// Ours, read once: a test holds them against the English one.
+/// All built-in catalogs, parsed once. A test compares them with the English one.
 pub(super) static OURS: LazyLock<Vec<(&str, Arc<FluentResource>)>> = LazyLock::new(|| {
     let read = |text: &str| match FluentResource::try_new(text.to_owned()) {
         Ok(resource) | Err((resource, _)) => Arc::new(resource),
@@ -37,21 +37,21 @@ pub(super) static OURS: LazyLock<Vec<(&str, Arc<FluentResource>)>> = LazyLock::n
     all.map(|(tag, text)| (*tag, read(text))).collect()
 });
 
-/// Around the digits of a number, until it is written as the locale does. Of Unicode's private
-/// use, as is what stands for words: no text has them.
+/// Enclose the digits of a number until they are formatted for the locale. Like the placeholders
+/// for text, they are private-use characters, which no message contains.
 pub(super) const NUMBER: (char, char) = ('\u{e001}', '\u{e002}');
-/// Of these, later ones say what earlier ones say too.
+/// Creates a bundle. Messages of later resources replace those of earlier ones.
 pub(super) fn bundle<'a>(
     tag: &str,
     resources: impl Iterator<Item = &'a Arc<FluentResource>>,
 ) -> Bundle {
     let language: LanguageIdentifier = tag.parse().unwrap_or_default();
     let mut bundle = Bundle::new_concurrent(vec![language]);
-    // Names are isolated where they need it, and in HTML by elements.
+    // `Voice::isolate` isolates values instead: where needed, and with elements in HTML.
     bundle.set_use_isolating(false);
     bundle.set_formatter(Some(|value, _| match value {
-        // What is counted is a whole number; its digits are grouped by whoever speaks. What is
-        // counted and what chooses the plural can differ, see `counted`.
+        // Counts are whole numbers, and `Voice` groups their digits. The number to print can differ
+        // from the one that selects the plural, see `counted`.
         FluentValue::Number(number) => {
             let counted = number.options.minimum_integer_digits;
             let counted = counted.map_or(number.value as u64, |counted| counted as u64);
@@ -65,12 +65,12 @@ pub(super) fn bundle<'a>(
     bundle
 }
 
-/// A number that chooses its plural in the language of this bundle, and is written as it is.
+/// Returns a number that selects the right plural form and is printed as `count`.
 ///
-/// In `intl_pluralrules` 7 the rules that rest on the remainder of a number lack the remainder
-/// where they name a range, as in Arabic, whose 103 is as 3. So a small number of the same plural
-/// stands for a large one, and the large one where only its writing looks. Breton has more rules of
-/// that kind than there are numbers to stand for.
+/// In `intl_pluralrules` 7, rules that compare a remainder with a range omit the remainder. In
+/// Arabic, 103 should be like 3. A smaller number with the same plural form therefore replaces a
+/// larger one, and the larger one is kept for printing. Breton has too many such rules for this
+/// workaround.
 pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
     let language = bundle
         .locales
@@ -99,14 +99,14 @@ pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
         _ => count,
     };
     let options = FluentNumberOptions {
-        // Where it is needed: numbers with options are equal to no `[2]` of a message.
+        // Set only if needed: a number with options never matches an exact variant such as `[2]`.
         minimum_integer_digits: usize::try_from(count).ok().filter(|_| alike != count),
         ..FluentNumberOptions::default()
     };
     FluentNumber::new(alike as f64, options)
 }
 
-/// The locale, then without its last part, and so on.
+/// Returns the locale, then the locale without its last part, and so on.
 pub(super) fn truncated(tag: &str) -> impl Iterator<Item = String> {
     let shorter = |tag: &String| tag.rsplit_once('-').map(|(shorter, _)| shorter.to_owned());
     std::iter::successors(Some(tag.to_owned()), shorter)

@@ -1,9 +1,9 @@
-//! Message catalogs: what mails and pages say, by locale. Ours are compiled in; a folder of
-//! templates may hold `locales/TAG.ftl` with words of its own.
+//! Loads message catalogs by locale: the built-in ones, and `locales/TAG.ftl` in the templates
+//! folder.
 //!
-//! The rule: a message is looked for in the catalog of the locale, then in those it falls back to
-//! (`pt-BR`, `pt`, `en`), in each first in the folder's own file. English has every message. What
-//! is wrong with a file is found when it is loaded ([`mod@file`]). [`super::voice`] speaks.
+//! A message comes from the locale's catalog, else from a fallback (`pt-BR`, `pt`, `en`); the
+//! folder's file precedes the built-in one. English has every message. Invalid files are rejected
+//! on loading ([`mod@file`]). Start with [`Catalogs::load`] and [`Catalogs::voice`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub use gaps::Gap;
 #[cfg(test)]
 pub(super) use file::{Messages, messages};
 
-/// All catalogs, and who speaks by them.
+/// All catalogs, with a formatter for each locale.
 #[derive(Clone)]
 pub struct Catalogs {
     voices: Arc<BTreeMap<String, Arc<Voice>>>,
@@ -32,7 +32,11 @@ pub struct Catalogs {
 }
 
 impl Catalogs {
-    /// Ours, and what the folder of templates says otherwise or beside them.
+    /// Loads the built-in catalogs and those of the templates folder.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a catalog cannot be read or is invalid.
     pub fn load(overrides: Option<&Path>) -> Result<Self, Error> {
         let own = overrides.map(file::own).transpose()?.unwrap_or_default();
         let gaps = Arc::new(gaps::find(&own));
@@ -42,7 +46,8 @@ impl Catalogs {
             let ours = OURS.iter().find(|(ours, _)| *ours == tag);
             let ours = ours.map(|(_, resource)| resource);
             let own = own.get(&tag).map(|own| &own.resource);
-            // A message goes as a whole, so what the folder's leaves out of one is in ours alone.
+            // A message replaces its namesake with all attributes. The built-in bundle alone
+            // supplies an attribute that the folder's message lacks.
             let with_own = own.map(|own| bundle(&tag, ours.into_iter().chain([own])));
             let alone = ours.map(|ours| bundle(&tag, std::iter::once(ours)));
             let both = with_own.into_iter().chain(alone).map(Arc::new);
@@ -66,17 +71,18 @@ impl Catalogs {
         })
     }
 
-    /// What the folder's languages that we have no catalog of leave to English.
+    /// Returns the messages that are missing from the folder's catalogs of languages without a
+    /// built-in catalog.
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
 
-    /// All locales that have a catalog, by their tags.
+    /// Returns the tags of all locales that have a catalog.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
         self.voices.keys().map(String::as_str)
     }
 
-    /// The same, with what each language calls itself.
+    /// Returns each locale's tag with the language's name for itself.
     pub fn languages(&self) -> impl Iterator<Item = (&str, String)> {
         let own = |voice: &Voice| voice.say("language", &[], Medium::Text).unwrap_or_default();
         self.voices().map(move |voice| (voice.tag(), own(voice)))
@@ -86,26 +92,25 @@ impl Catalogs {
         self.voices.values()
     }
 
-    /// Who speaks to somebody of this locale: the nearest there is, else English.
+    /// Returns the formatter for a user's locale: the nearest one, else English.
     pub(super) fn voice(&self, locale: Option<&str>) -> &Arc<Voice> {
         locale
             .and_then(|locale| self.near(locale))
             .unwrap_or(&self.english)
     }
 
-    /// The locale that somebody of this one is spoken to in; `None` if there is none for their
-    /// language.
+    /// Returns the nearest locale that has a catalog, or `None` if its language has none.
     pub fn nearest(&self, locale: &str) -> Option<&str> {
         self.near(locale).map(|voice| voice.tag())
     }
 
-    /// The same, and English where there is none.
+    /// Returns the nearest locale that has a catalog, else English.
     pub fn spoken(&self, locale: Option<&str>) -> &str {
         self.voice(locale).tag()
     }
 
-    /// The messages of a type that the reader's language lacks: its heading, and its phrase if it
-    /// has one.
+    /// Returns the messages that the user's language lacks for a type: the heading, and the phrase
+    /// if the type has one.
     pub fn lacking(&self, locale: Option<&str>, kind: &EventType, has_phrase: bool) -> Vec<String> {
         self.voice(locale).lacking(kind, has_phrase)
     }
@@ -115,9 +120,9 @@ impl Catalogs {
         truncated(&asked).find_map(|tag| self.voices.get(&tag))
     }
 
-    /// The locale of a header `Accept-Language` that is there and wanted most.
+    /// Returns the available locale with the highest weight in an `Accept-Language` header.
     pub fn accepted(&self, header: &str) -> Option<String> {
-        /// More than any browser names.
+        /// More than any browser sends.
         const MOST: usize = 32;
         let mut best: Option<(f32, &str)> = None;
         for one in header.split(',').take(MOST) {
@@ -134,7 +139,7 @@ impl Catalogs {
     }
 }
 
-/// The locale, what it falls back to, and English at last.
+/// Returns the locale, its fallbacks, and English last.
 fn chain(tag: &str) -> impl Iterator<Item = String> {
     let last = (truncated(tag).last().as_deref() != Some(ENGLISH)).then(|| ENGLISH.to_owned());
     truncated(tag).chain(last)

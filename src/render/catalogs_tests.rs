@@ -1,5 +1,4 @@
-//! Tests of catalogs: that ours are complete, choose plurals right and fall back, and that what is
-//! wrong with a team's own is told.
+//! Tests of catalogs: completeness, plurals, fallbacks, and errors in a folder's own catalogs.
 
 use fluent_bundle::FluentResource;
 
@@ -21,7 +20,7 @@ fn said(locale: &str, id: &str, filled: &[(&str, Filled<'_>)]) -> String {
         .unwrap()
 }
 
-/// What the catalog of a folder comes to.
+/// Loads a folder with one catalog.
 fn with(file: &str, text: &str) -> Result<Renderer, String> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("locales")).unwrap();
@@ -37,7 +36,8 @@ fn reader(locale: &str) -> User {
     }
 }
 
-/// What is missing in a catalog, too much in it, or uses other variables than the English one.
+/// Returns the messages of a catalog that are missing, unknown, or have other variables than in
+/// English.
 fn differences(text: &str) -> Vec<String> {
     let read = |text: &str| -> Messages {
         match FluentResource::try_new(text.to_owned()) {

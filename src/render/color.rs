@@ -1,17 +1,16 @@
-//! The accent color, made legible on both the light and the dark page.
+//! Adjusts the accent color so that it is legible on light and dark backgrounds.
 //!
-//! The rule: whatever color a site chose, text in it has the contrast WCAG asks of text (4.5 to
-//! 1).
+//! The adjusted color has the contrast ratio that WCAG 2 requires of text, at least 4.5 to 1.
 
 use std::fmt;
 
 use crate::domain::name::Invalid;
 
-/// A color written `#rrggbb`.
+/// A color, written `#rrggbb`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Color([u8; 3]);
 
-/// The ground of a mail on a light and on a dark screen, as `body.html` has them.
+/// The light and dark backgrounds of emails, as in `body.html`.
 pub(super) const PAPER: Color = Color([0xff, 0xff, 0xff]);
 pub(super) const NIGHT: Color = Color([0x1b, 0x1a, 0x19]);
 
@@ -33,7 +32,7 @@ impl Color {
         Ok(Self(channels))
     }
 
-    /// This color, or the nearest shade of it that can be read on that ground.
+    /// Returns this color, or the nearest shade of it that is legible on the background.
     pub(super) fn readable_on(self, ground: Self) -> Self {
         let toward = if ground.luminance() > 0.5 {
             Self::BLACK
@@ -54,7 +53,7 @@ impl Color {
         Self(channels)
     }
 
-    /// Relative luminance, as WCAG 2 defines it.
+    /// The relative luminance as defined by WCAG 2.
     fn luminance(self) -> f64 {
         let [r, g, b] = self.0.map(|channel| {
             let c = f64::from(channel) / 255.0;

@@ -1,7 +1,7 @@
-//! An object's `data` in templates: read when a template first asks for it, up to a limit.
+//! Exposes an object's `data` to templates, parsed on first use and limited in size.
 //!
-//! Templates need a tree, which takes far more memory than the text. So `data` of more than
-//! [`MAX_VALUES`] values is none, as where an object has no data.
+//! The parsed tree takes far more memory than its text. `data` of more than [`MAX_VALUES`] values
+//! is therefore treated as missing.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -14,10 +14,10 @@ use serde_json::value::RawValue;
 use crate::domain::Json;
 use crate::domain::about::text;
 
-/// The most values that templates read of one object's `data`.
+/// The most values in one object's `data`.
 pub(super) const MAX_VALUES: usize = 10_000;
 
-/// The part of `data` that says where an object takes place.
+/// The field of `data` with the place of an object.
 #[derive(Deserialize)]
 struct PlaceField<'a> {
     #[serde(borrow)]
@@ -29,7 +29,7 @@ pub(super) fn place_in(json: &Json) -> Option<Cow<'_, str>> {
     text(json.fields::<PlaceField<'_>>()?.place)
 }
 
-/// The value of `data` for templates.
+/// Returns `data` as a template value.
 pub(super) fn value_of(json: &Json) -> Value {
     let kind = match json.text().as_bytes().first() {
         _ if json.values() > MAX_VALUES => return Value::from(()),
@@ -49,7 +49,7 @@ fn tree(json: &Json) -> Value {
     Value::from(Serde(tree))
 }
 
-/// A list or an object.
+/// An array or object.
 #[derive(Debug)]
 struct Data {
     json: Json,

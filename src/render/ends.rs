@@ -1,6 +1,6 @@
-//! What a link ends, as templates of mails and pages see it.
+//! Describes the effect of a stop link to the templates of emails and pages.
 //!
-//! The rule: types go by the headings that people know them by; how it is said is the templates'.
+//! Types appear under the headings that users see. The wording is up to the templates.
 
 use serde::Serialize;
 
@@ -12,17 +12,17 @@ use crate::domain::{EventType, Policies, Stop};
 /// `ends` in templates.
 #[derive(Serialize)]
 pub(super) struct EndsView {
-    /// `all`, `digest`, `alone` for all that comes outside the digest, `types`, `follow` or
-    /// `subject`.
+    /// `all`, `digest`, `alone` (all types that are emailed outside the digest), `types`, `follow`
+    /// or `subject`.
     what: &'static str,
-    /// Of which types, where it is types; what is followed, where it is that.
+    /// The headings of the types, or the name of the follow.
     headings: Vec<String>,
-    /// About what, where it is a subject: as people call it, if that is known.
+    /// The title of the subject, or its key if it has no title.
     subject: Option<String>,
 }
 
 impl EndsView {
-    /// With headings by type.
+    /// Creates the view; `heading` returns the heading of a type.
     pub(super) fn of(stop: &Stop, heading: impl Fn(&EventType) -> String) -> Self {
         let (what, kinds) = match stop {
             Stop::All => ("all", &[][..]),
@@ -46,12 +46,12 @@ impl EndsView {
         }
     }
 
-    /// With the headings of the configuration, or of the catalog.
+    /// Creates the view with the headings of the catalog or the configuration.
     pub(super) fn configured(stop: &Stop, policies: &Policies, voice: &Voice) -> Self {
         Self::of(stop, |kind| voice.heading(policies.heading(kind), kind))
     }
 
-    /// The same, of something that is called so.
+    /// Sets the name of the follow.
     pub(super) fn called(self, name: Option<&str>) -> Self {
         match name.and_then(|name| words(name, NAME)) {
             Some(name) => Self {

@@ -1,53 +1,53 @@
-//! Why templates cannot be used, and where in their files that is.
+//! Errors of templates and catalogs.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why templates cannot be used, or a mail cannot be made of them.
+/// A reason why templates cannot be loaded, or an email cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A template is wrong: its file, the line if that is known, and what is wrong there.
+    /// A template or catalog is invalid.
     #[error("{file}{line}: {why}")]
     Template {
-        /// Its path, or which built-in template it is.
+        /// The path, or a description of the built-in template.
         file: String,
-        /// Where in that file, as it was written.
+        /// The line in that file, if it is known.
         line: Line,
-        /// What is wrong, in the words of the template engine.
+        /// The message of the template engine or of our own check.
         why: String,
     },
-    /// A folder that was named for templates is missing or cannot be listed.
+    /// A configured folder is missing or cannot be listed.
     #[error("the folder of templates {path} cannot be read")]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         cause: std::io::Error,
     },
-    /// A template's file is there and cannot be read, as when it is no text.
+    /// A file cannot be read, for example because it is not UTF-8 text.
     #[error("the template {path} cannot be read")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         cause: std::io::Error,
     },
-    /// What the site is called or how it looks cannot stand in a mail.
+    /// The name or look of the site is invalid.
     #[error(transparent)]
     Site(#[from] crate::domain::name::Invalid),
-    /// The templates make more than a mail may be even of nothing.
+    /// The email is too long even without items.
     #[error("{file} makes {bytes} bytes of a mail without items; mail programs cut off at 102,000")]
     TooLong {
-        /// The path of the longer template, HTML or text, or which built-in one it is.
+        /// The path of the longer template, HTML or text, or a description of the built-in one.
         file: String,
-        /// How long its output is.
+        /// The length of its output, in bytes.
         bytes: usize,
     },
 }
 
-/// A line of a file, as it stands after its name; nothing if it is not known.
+/// A line number, displayed as a suffix to the file name; empty if it is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line(pub Option<usize>);
 

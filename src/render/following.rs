@@ -1,7 +1,7 @@
-//! What a mail's reader follows, as its templates see it.
+//! The follows that an email lists, with links to unfollow.
 //!
-//! The rule: the link to unfollow is the same words for all who share the mail, behind the link to
-//! the preferences, which is each person's own.
+//! The link to unfollow is a fixed suffix of the recipient's preference link. Recipients of the
+//! same content can therefore share the rendered email.
 
 use form_urlencoded::byte_serialize;
 use serde::Serialize;
@@ -11,21 +11,21 @@ use super::naming::{NAME, words};
 use super::text::link;
 use crate::domain::content::Followed;
 
-/// The parameter of the page of choices that names what to unfollow.
+/// The query parameter of the preference page that names the follow to end.
 pub const UNFOLLOW: &str = "unfollow";
 
-/// What a mail's reader follows.
+/// A follow that brought events to the user.
 #[derive(Serialize)]
 pub(super) struct FollowedView<'a> {
     key: &'a str,
     name: String,
     url: Option<&'a str>,
-    /// Where it can be unfollowed; the page asks once more.
+    /// The URL to unfollow. The page asks for confirmation.
     unfollow: Option<String>,
 }
 
 impl<'a> FollowedView<'a> {
-    /// As far as it has a name that can be shown.
+    /// Returns the follows of an email that have a printable name.
     pub(super) fn all(mail: &'a Mail<'_>) -> Vec<Self> {
         let preferences = mail.links.preferences.as_deref().and_then(link);
         let of = |followed: &'a Followed| {

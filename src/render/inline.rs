@@ -1,15 +1,13 @@
-//! Styles are written once, in a style sheet, and stand in each element's `style` when the mail
-//! leaves: mail programs drop sheets.
+//! Copies style sheet rules into `style` attributes, because email clients drop style sheets.
 //!
-//! The rule: inlining happens to the *template*, once, as it takes four to six times as long as
-//! rendering a mail does (1 to 40 items). Template tags are put behind masks that an HTML parser
-//! carries through: comments between elements, words within values. If an element's styles depend
-//! on the mail, or the parser had to fix the template, nothing is guessed: [`template`] says so,
-//! and each mail is inlined.
+//! Inlining happens once per template, because it takes 4 to 6 times as long as rendering an email
+//! of 1 to 40 items. Masks that survive an HTML parser replace template tags. If styles depend on
+//! the email, or the parser changed the structure, [`template`] returns `None` and each email is
+//! inlined.
 
 use css_inline::{CSSInliner, InlineError};
 
-/// The inliner: no network, no files, `@media` stays in a sheet of its own.
+/// Creates an inliner that reads no network and no files. `@media` rules stay in a sheet.
 pub(super) fn inliner() -> CSSInliner<'static> {
     CSSInliner::options()
         .load_remote_stylesheets(false)
@@ -18,7 +16,7 @@ pub(super) fn inliner() -> CSSInliner<'static> {
         .build()
 }
 
-/// The template with its styles inlined; `None` if that can only be done to a finished mail.
+/// Returns the template with its styles inlined, or `None` if only a finished email can be inlined.
 pub(super) fn template(
     inliner: &CSSInliner<'_>,
     source: &str,
@@ -29,14 +27,14 @@ pub(super) fn template(
     Ok(done.then(|| unmask(inlined, &tags)))
 }
 
-/// A finished mail with its styles inlined.
+/// Returns a finished email with its styles inlined.
 pub(super) fn mail(inliner: &CSSInliner<'_>, html: &str) -> Result<String, InlineError> {
     inliner.inline(html).map(sheet_last)
 }
 
-/// The inliner puts what must remain a sheet (`@media`) first in the head, where it pushes the
-/// declaration of the character set out of the first kilobyte, in which programs look for it. It
-/// goes to the head's end.
+/// Moves the remaining style sheet (`@media`) to the end of the head. At the start, where the
+/// inliner puts it, it would push the charset declaration out of the first kilobyte, where clients
+/// expect it.
 fn sheet_last(html: String) -> String {
     const END: &str = "</style>";
     let moved = || {
@@ -50,14 +48,15 @@ fn sheet_last(html: String) -> String {
     moved().unwrap_or(html)
 }
 
-/// What stands for the nth template tag. No mask begins another one.
+/// Returns the mask for the nth template tag. No mask is a prefix of another.
 fn word(n: usize) -> String {
     format!("{MASK}{n}-x")
 }
 
 const MASK: &str = "tidings-tag-";
 
-/// Puts masks in the place of `{{ }}`, `{% %}` and `{# #}`.
+/// Replaces `{{ }}`, `{% %}` and `{# #}` with masks: comments between elements, plain words
+/// elsewhere. Also returns the tags.
 fn mask(source: &str) -> (String, Vec<&str>) {
     let mut tags = Vec::new();
     let mut words = String::with_capacity(source.len());
@@ -107,7 +106,7 @@ fn unmask(mut html: String, tags: &[&str]) -> String {
     html
 }
 
-/// How long the template tag is that this text begins with; 1 if it is but a brace.
+/// Returns the length of the template tag at the start of the text, or 1 for a plain brace.
 fn tag_len(text: &str) -> usize {
     let end = match text.as_bytes().get(1) {
         Some(b'{') => "}}",
@@ -128,14 +127,14 @@ fn tag_len(text: &str) -> usize {
     1
 }
 
-/// HTML cut into what a mask must know apart.
+/// A part of an HTML text.
 enum Piece<'a> {
     Text(&'a str),
-    /// A comment, a doctype.
+    /// A comment or doctype.
     Comment(&'a str),
-    /// `<name …>` or `</name>`.
+    /// A start or end tag: `<name …>` or `</name>`.
     Element(&'a str),
-    /// What stands in a title or a style sheet.
+    /// The content of a title, style sheet, script or text area.
     Raw(&'a str),
 }
 
@@ -193,7 +192,7 @@ fn end_of_element(text: &str) -> usize {
     text.len()
 }
 
-/// The name of the element that begins here, `/` first if it ends here.
+/// Returns the name of the element at the start of the text, with a leading `/` for an end tag.
 fn element_name(text: &str) -> &str {
     let name = text.trim_start_matches('<');
     let end = name
@@ -221,8 +220,8 @@ fn end_of_raw(text: &str, name: &str) -> usize {
         .unwrap_or(text.len())
 }
 
-/// What must be the same before and after: elements and masks, in order. Style sheets go, and a
-/// parser may add what may be left out.
+/// Returns the elements and masks in order, which inlining must not change. Elements that the
+/// inliner removes or a parser adds are omitted.
 fn skeleton(html: &str) -> Vec<String> {
     const MAY_COME_OR_GO: [&str; 5] = ["html", "head", "body", "tbody", "style"];
     let mut bones = Vec::new();
@@ -241,8 +240,8 @@ fn skeleton(html: &str) -> Vec<String> {
     bones
 }
 
-/// Whether every element is what it is without its masks: they stand in values only, and not in
-/// those that say which styles it has.
+/// Returns whether no mask affects the styles of an element. Masks may only be in attribute values,
+/// and not in `class`, `id` or `style`.
 fn steady(html: &str) -> bool {
     const DECIDING: [&str; 3] = ["class", "id", "style"];
     pieces(html).all(|piece| match piece {
@@ -270,13 +269,13 @@ fn steady(html: &str) -> bool {
             }
             !rest.contains(MASK)
         }
-        // Which element is the first, only each mail knows.
+        // Only the finished email has the final order of elements.
         Piece::Raw(text) => !PLACED.iter().any(|placed| text.contains(placed)),
         _ => true,
     })
 }
 
-/// What makes a selector depend on where among its siblings an element stands.
+/// Signs of a selector that depends on the position or content of an element.
 const PLACED: [&str; 8] = [
     ":first", ":last", ":nth", ":only", ":empty", ":has", "+", "~",
 ];

@@ -1,5 +1,4 @@
-//! Mails in other languages: what they look like (the snapshots), with types that their catalogs
-//! name too.
+//! Tests of emails in other languages: snapshots, also with type names from catalogs.
 
 use super::batch_tests::{content, mail as batch_mail, said};
 use super::tests::{at, mail, site, titled, whole, works};
@@ -7,7 +6,7 @@ use super::*;
 use crate::domain::content::Followed;
 use crate::domain::{Content, FollowKey, Object, UserId};
 
-/// What teams would say of their types.
+/// Catalogs of a folder that name its types.
 const OWN: [(&str, &str); 3] = [
     (
         "de",

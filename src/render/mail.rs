@@ -1,52 +1,51 @@
-//! What the templates render: a mail, the site that sends it, and the links of its reader.
+//! The input of the templates: an email, its site, and the recipient's links.
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 
 use crate::domain::{Content, Occasion, Stop, User};
 
-/// Who writes, and how it looks.
+/// The service that sends the emails, and its appearance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
-    /// What mails and pages call the service.
+    /// The name of the service.
     pub name: String,
-    /// Where the name and "+12 more" lead.
+    /// The target of the name and of "+12 more".
     pub url: Option<String>,
-    /// A picture of the name, which stands for it in mails.
+    /// The URL of an image that replaces the name in emails.
     pub logo: Option<String>,
-    /// Shown at the end, line by line.
+    /// The postal address in the footer; it may have several lines.
     pub postal_address: Option<String>,
-    /// The color of links, as `#rrggbb`; shades that can be read are made of it.
+    /// The color of links, as `#rrggbb`. Legible shades are derived from it.
     pub accent: String,
 }
 
-/// A mail to be rendered.
+/// An email to be rendered.
 #[derive(Debug, Clone)]
 pub struct Mail<'a> {
-    /// Whom it is for; templates see their id, name and locale.
+    /// The recipient. Templates see the id, name and locale.
     pub user: &'a User,
-    /// What it tells.
+    /// The included events.
     pub content: &'a Content,
-    /// Whether it is a digest, and of what, or a batch. A cadence of `never` is none that templates
-    /// should name.
+    /// The digest or batch. Templates see no cadence if it is `never`.
     pub occasion: &'a Occasion,
-    /// The moment the mail is of: times leave out its day, and days its year.
+    /// The time of the email. Times on its day omit the date, and dates in its year omit the year.
     pub at: DateTime<Utc>,
-    /// The zone in which its days and times are told.
+    /// The time zone of its dates and times.
     pub tz: Tz,
-    /// The recipient's own links, or placeholders where they will go.
+    /// The recipient's own links, or placeholders for them.
     pub links: Links,
-    /// What the link to unsubscribe ends; everything, where that is not said.
+    /// The effect of the unsubscribe link. `None` means all email.
     pub stop: Option<&'a Stop>,
 }
 
-/// Links by which people slow or stop the mails; each is shown if it is given.
+/// Links to reduce or stop emails. Templates show those that are set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Links {
-    /// The page on which people choose what they get.
+    /// The preference page.
     pub preferences: Option<String>,
-    /// Where what the mail is about can be ended; the page asks once more.
+    /// The page that unsubscribes from emails like this one, after a confirmation.
     pub unsubscribe: Option<String>,
-    /// Where all that is about the same can be muted, if the mail is about one thing.
+    /// The page that mutes the subject, if the email has only one.
     pub mute: Option<String>,
 }

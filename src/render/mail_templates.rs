@@ -1,8 +1,7 @@
-//! Which templates a mail is made of: those of digests, those of batches, or those of the one type
-//! that a batch is of, where a folder holds some.
+//! Selects the templates of an email: digest, batch, or those of the batch's one event type.
 //!
-//! The rule: folders of types are listed and never looked up by name, so the name of a type that is
-//! no file's name leads nowhere.
+//! Folders of types are listed, never opened by name. A type whose name is not a safe file name
+//! therefore cannot lead outside the templates folder.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -12,7 +11,6 @@ use super::error::Error;
 use super::parts::{Template, template};
 use crate::domain::EventType;
 
-/// The three templates of a mail.
 #[derive(Debug, Clone)]
 pub(super) struct MailTemplates {
     pub subject: Template,
@@ -31,7 +29,7 @@ pub(super) static BATCH: MailTemplates = MailTemplates {
     html: template!("batch/body.html"),
 };
 
-/// What templates are called in the folder of a type.
+/// The file names in the folder of a type.
 pub(super) const FILES: [&str; 3] = ["subject.txt", "body.txt", "body.html"];
 
 impl MailTemplates {
@@ -39,8 +37,8 @@ impl MailTemplates {
         [&self.subject, &self.text, &self.html]
     }
 
-    /// The templates of single types in a folder of templates: folders below `batch/` whose name is
-    /// that of a type. What a type has not is that of all batches.
+    /// Returns the templates of single types: folders below `batch/` with the name of a type. A
+    /// missing file falls back to the template for all batches.
     pub(super) fn of_types(overrides: Option<&Path>) -> Result<BTreeMap<EventType, Self>, Error> {
         let mut of_types = BTreeMap::new();
         let Some(folder) = overrides.map(|overrides| overrides.join("batch")) else {

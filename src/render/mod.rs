@@ -1,12 +1,9 @@
-//! Templates become mails: subject, HTML and text.
+//! Renders emails and web pages from templates: subject, HTML and text.
 //!
-//! The rule: a mail that is rendered can be sent. Its HTML stays under 90 KB, as Gmail hides what
-//! comes after 102 KB; its subject is one line of at most 150 characters; nothing in an object can
-//! break out of its place. What a mail says depends on what it tells, the time zone and the site,
-//! and the words of a locale ([`Catalogs`]), and on nothing else of the person, so that people who
-//! are told the same share their mail. What a
-//! template can get wrong is found by [`Renderer::new`]. `view` is what templates see; `inline` how
-//! styles get into the elements; [`pages`] is for browsers, [`report`] for whoever sends.
+//! HTML and text stay below 90 KB, because Gmail clips at 102 KB, and object data cannot inject
+//! markup. Recipients with equal content, zone and locale share one email, unless a template reads
+//! the user. Start with [`Renderer`]; [`pages`] renders the public pages, [`report`] the
+//! operator's.
 
 mod bundle;
 mod catalogs;
@@ -58,48 +55,53 @@ pub use report::ReportPage;
 pub use stray::{Stray, strays};
 pub use weight::Weight;
 
-/// No part of a mail has this many bytes.
+/// The size limit of an HTML or text body, in bytes. Every body is shorter.
 pub const MAX_BYTES: usize = 90_000;
-/// So many of them are left free for a person's own links, which are longer than the places they
-/// fill.
+/// The bytes reserved for a recipient's own links, which are longer than their placeholders.
 const LINK_BYTES: usize = 7_000;
-/// Gmail hides what comes after so many.
+/// The size at which Gmail clips a message, in bytes.
 pub const CLIP_BYTES: usize = 102_000;
 /// The longest subject, in characters.
 pub const MAX_SUBJECT: usize = 150;
 
-/// More items than fit into any mail.
+/// More items than fit into any email.
 const MAX_ITEMS: usize = 600;
-/// More sections than fit into any mail.
+/// More sections than fit into any email.
 const MAX_SECTIONS: usize = 200;
 
-/// A mail without its envelope.
+/// A rendered email, without its envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// One line of at most [`MAX_SUBJECT`] characters.
     pub subject: String,
-    /// The HTML body, so far below [`MAX_BYTES`] that a person's links fit in.
+    /// The HTML body, short enough that a recipient's own links fit below [`MAX_BYTES`].
     pub html: String,
-    /// The text body, bounded like the HTML.
+    /// The text body, with the same limit as the HTML.
     pub text: String,
-    /// How many items it shows: fewer than there are where it would have been too long.
+    /// The number of items shown. Some are omitted if the email would be too long.
     pub shown: usize,
-    /// Whether the templates asked who it is for: if not, it is the same for all who are told this.
+    /// Whether a template read a field of the user. If not, all recipients of the same content
+    /// share this email.
     pub is_personal: bool,
 }
 
-/// Templates, compiled and tried out.
+/// Compiled templates that rendered the sample emails without an error.
 pub struct Renderer {
     templates: Templates,
-    /// Types whose batches have templates of their own.
+    /// Event types whose batches have their own templates.
     own: BTreeMap<EventType, MailTemplates>,
 }
 
 impl Renderer {
-    /// Compiles the templates and tries them on sample mails. A template in `overrides`
-    /// (`digest/subject.txt`, `body.txt` and `body.html`, those of `batch/`, and what they share in
-    /// `mail/`) takes the place of the built-in one; one in `batch/TYPE/` does so in batches of
-    /// that type alone.
+    /// Compiles the templates and renders the sample emails.
+    ///
+    /// A template in `overrides` replaces the built-in one: `subject.txt`, `body.txt` and
+    /// `body.html` in `digest/` and `batch/`, and the shared parts in `mail/`. A template in
+    /// `batch/TYPE/` replaces it only in batches of that type.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a template or catalog cannot be read, does not compile, or cannot render a sample.
     pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
         let own = MailTemplates::of_types(overrides.as_deref())?;
         let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
@@ -115,12 +117,12 @@ impl Renderer {
         Ok(renderer)
     }
 
-    /// The words of all locales.
+    /// Returns the message catalogs of all locales.
     pub fn catalogs(&self) -> &Catalogs {
         self.templates.catalogs()
     }
 
-    /// The locale of the words that mails to this person are written in.
+    /// Returns the locale in which emails to this user are written.
     pub fn locale_of(&self, user: &User) -> &str {
         self.catalogs().spoken(user.locale.as_deref())
     }
@@ -129,7 +131,7 @@ impl Renderer {
         self.catalogs().voice(user.locale.as_deref())
     }
 
-    /// Renders a mail. Where it would be too long, the longest sections show fewer items and count
+    /// Renders an email. If it would be too long, the longest sections show fewer items and count
     /// the rest.
     pub fn render(&self, mail: &Mail<'_>) -> Result<Rendered, Error> {
         let own = mail.content.only().and_then(|kind| self.own.get(kind));
@@ -140,7 +142,6 @@ impl Renderer {
         self.render_by(templates, mail)
     }
 
-    /// Renders it by these templates.
     fn render_by(&self, templates: &MailTemplates, mail: &Mail<'_>) -> Result<Rendered, Error> {
         let sections = mail.content.sections.iter().take(MAX_SECTIONS);
         let mut shown: Vec<usize> = sections.map(Section::shown).collect();
@@ -153,7 +154,7 @@ impl Renderer {
             }
             let items: usize = shown.iter().sum();
             if items > 0 {
-                // In proportion, and a little less: what is not items does not shrink with them.
+                // In proportion, and 5% less, because only the items shrink.
                 level(
                     &mut shown,
                     (items * MAX_BYTES / bytes * 95 / 100).min(items - 1),
@@ -174,7 +175,7 @@ impl Renderer {
         }
     }
 
-    /// Fills templates in with so many items of each section.
+    /// Fills in the templates with the given number of items for each section.
     fn fill_in(
         &self,
         templates: &MailTemplates,
@@ -213,13 +214,13 @@ impl Renderer {
     }
 }
 
-/// Takes from the largest until all together are no more than `most`.
+/// Caps the counts at one common height, so that their sum is at most `most`.
 fn level(counts: &mut [usize], most: usize) {
     let sum_at = |counts: &[usize], height: usize| -> usize {
         counts.iter().map(|count| (*count).min(height)).sum()
     };
     let highest = counts.iter().copied().max().unwrap_or(0);
-    // The greatest height at which all of it fits.
+    // Search for the greatest height at which the sum fits.
     let (mut fits, mut too_high) = (0, highest + 1);
     while too_high - fits > 1 {
         let middle = fits + (too_high - fits) / 2;

@@ -1,23 +1,22 @@
-//! Names and headings as mails write them.
+//! Shortens the names and headings that emails show.
 //!
-//! The rule: whatever comes from outside is one harmless line of bounded length here, and stays
-//! within what subjects and headings have room for.
+//! All external text becomes one safe line of bounded length that fits a subject or heading.
 
 use super::text::{clamp, clean, spaced};
 use crate::domain::EventType;
 use crate::domain::content::{Item, Person};
 
-/// How long a title may be, in characters.
+/// The longest title, in characters.
 pub(super) const TITLE: usize = 140;
-/// How long any other name may be.
+/// The longest other name, in characters.
 pub(super) const NAME: usize = 80;
-/// The most characters of what somebody said.
+/// The longest quoted text, in characters.
 pub(super) const SAID: usize = 280;
-/// How long a name may be that shares a line with others.
+/// The longest name that shares a line with others, in characters.
 pub(super) const SHORT: usize = 60;
 
-/// One harmless line of at most so many characters. Of endless texts only the beginning is looked
-/// at.
+/// Returns the text as one safe line of at most `max` characters. Reads only the first `4 * max`
+/// characters, to bound the cost.
 pub(super) fn short(text: &str, max: usize) -> String {
     let enough = text
         .char_indices()
@@ -26,12 +25,12 @@ pub(super) fn short(text: &str, max: usize) -> String {
     clamp(&clean(&text[..enough]), max).into_owned()
 }
 
-/// The same, if anything is left of it.
+/// Like [`short`], but `None` if the result is empty.
 pub(super) fn words(text: &str, max: usize) -> Option<String> {
     Some(short(text, max)).filter(|text| !text.is_empty())
 }
 
-/// The title of an item's object, or its id where there is none.
+/// Returns the title of an item's object, or the id if there is none.
 pub(super) fn label(item: &Item, max: usize) -> String {
     let title = item.object.title.as_deref();
     title
@@ -39,8 +38,8 @@ pub(super) fn label(item: &Item, max: usize) -> String {
         .unwrap_or_else(|| short(item.id.as_str(), max))
 }
 
-/// What mails call a type; one that nobody gave a heading goes by its name, which is written for
-/// programs.
+/// Returns the heading of a type. A type without a configured heading gets its name with spaces
+/// between the words.
 pub fn heading_of(heading: &str, kind: &EventType) -> String {
     if heading == kind.as_str() {
         short(&spaced(heading), NAME)
@@ -49,15 +48,15 @@ pub fn heading_of(heading: &str, kind: &EventType) -> String {
     }
 }
 
-/// What things of an English heading are called after a number: `new works`, where it is `New
-/// works`.
+/// Returns the noun for new events from an English heading: `new works` from `New works`.
 pub(super) fn new_things(heading: &str) -> Option<String> {
     let rest = heading.strip_prefix("New ")?;
     Some(format!("new {rest}"))
 }
 
-/// What further things of an English heading are called after a number: `more works`, or `more
-/// work` for one, where it is `New works`. `None` for one thing that has no plain singular.
+/// Returns the noun for further events from an English heading: from `New works`, `more works`, or
+/// `more work` for a count of 1. `None` if the heading does not start with `New ` or has no simple
+/// singular.
 pub(super) fn more_things(heading: &str, count: u64) -> Option<String> {
     let things = heading.strip_prefix("New ")?;
     if count != 1 {
@@ -77,17 +76,18 @@ pub(super) fn more_things(heading: &str, count: u64) -> Option<String> {
     Some(format!("more {singular}"))
 }
 
-/// What an item can be named by in a subject.
+/// The names that can represent an item in a subject.
 #[derive(Debug, Clone)]
 pub(super) struct Named<'a> {
     pub by: Option<Person>,
     pub title: Option<&'a str>,
-    /// How many events the by-line names, and how many the title.
+    /// The number of events by that person, and the number with that title.
     pub events: (u64, u64),
 }
 
 impl Named<'_> {
-    /// Its name, the by-line first unless all have the same, and how many events that names.
+    /// Returns the person, else the title, with the number of its events. If all events are by one
+    /// person, returns the title.
     fn name(&self, by_one: bool) -> Option<(Person, u64)> {
         let by = self.by.clone().filter(|_| !by_one);
         let by = by.map(|by| (by, self.events.0));
@@ -105,7 +105,7 @@ impl Named<'_> {
     }
 }
 
-/// How many events these names are of.
+/// Returns the number of events that these names represent.
 pub(super) fn named(sections: &[Vec<Named<'_>>], names: &[Person], by_one: bool) -> u64 {
     let all = sections.iter().flatten();
     let events = all.filter_map(|item| {
@@ -115,7 +115,8 @@ pub(super) fn named(sections: &[Vec<Named<'_>>], names: &[Person], by_one: bool)
     events.sum()
 }
 
-/// The one by-line of everything, if every single event is known to have it.
+/// Returns the name of the one person behind all events; `None` if there are several, or if some
+/// are unknown.
 pub(super) fn by_all(
     mut all: impl Iterator<Item = Option<Person>>,
     all_known: bool,
@@ -125,7 +126,8 @@ pub(super) fn by_all(
     words(&by.name, NAME).filter(|_| same && all_known)
 }
 
-/// Names for a subject, from all sections in turn: three if that is everything, else two.
+/// Returns names for a subject, taken from the sections in turn: three if there are three events,
+/// else at most two.
 pub(super) fn names(sections: &[Vec<Named<'_>>], total: u64, by_one: bool) -> Vec<Person> {
     const ROUNDS: usize = 12;
     let mut names: Vec<Person> = Vec::new();

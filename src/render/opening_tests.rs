@@ -1,5 +1,4 @@
-//! What a mail lets its reader open: a button for the one thing it is about, titles that look like
-//! links where they are, and when and where a thing takes place.
+//! Tests of links: the button for a single topic, linked titles, and the time and place of objects.
 
 use chrono::TimeDelta;
 use serde_json::json;
@@ -9,7 +8,7 @@ use super::tests::{at, titled};
 use super::*;
 use crate::domain::Object;
 
-/// Where the button leads and what it says, without marks of direction.
+/// Returns the URL and the name of the button, without direction marks.
 fn button(rendered: &Rendered) -> Option<(String, String)> {
     let (before, rest) = rendered.html.split_once(">Open <span dir=\"auto\">")?;
     let (_, url) = before.rsplit_once("href=\"")?;
@@ -28,7 +27,7 @@ fn a_mail_about_one_thing_opens_it_with_a_button() {
 
     for (events, not_kept, expected) in [
         (four_comments(), 0, budget("https://www.example.org/budget")),
-        // One event is opened where it happened.
+        // A single event links to its own URL.
         (
             vec![said("Ada", "+1", "Budget")],
             0,
@@ -39,10 +38,10 @@ fn a_mail_about_one_thing_opens_it_with_a_button() {
             0,
             budget("https://www.example.org/budget"),
         ),
-        // Several things, or what nobody knows any more: there is no one thing to open.
+        // There are several topics, or omitted events: no single thing to open.
         (vec![on("Ada", "Budget"), on("Ada", "Roadmap")], 0, None),
         (four_comments(), 3, None),
-        // Nobody knows where it is.
+        // The object has no URL.
         (vec![("Work", titled("Ruins"))], 0, None),
     ] {
         assert_eq!(opens(events, not_kept), expected);
@@ -84,15 +83,15 @@ fn what_takes_place_says_when_and_where() {
         [html, text].map(|body| body.contains(words))
     };
 
-    // 22 April, 08:00 UTC, and 30 hours; told in London.
+    // 22 April, 08:00 UTC, plus 30 hours, in London time.
     let later = show(30, json!("Werkhalle <Nord>"));
     assert_eq!(says(&later, "23 April, 15:00 · "), [true; 2], "{later:?}");
     assert!(later.1.contains("23 April, 15:00 · Werkhalle <Nord>"));
     assert!(later.0.contains("Werkhalle &lt;Nord&gt;"), "{}", later.0);
-    // Midnight UTC is a day.
+    // Midnight UTC is a date without a time.
     let day = show(16, json!("Werkhalle"));
     assert_eq!(says(&day, "23 April · "), [true; 2], "{day:?}");
-    // What was before the event is when it was made, which is no news; and a place needs a name.
+    // A time before the event is a creation time, which is not shown. A place needs a name.
     let made = show(-9_000, json!([13.4, 52.53]));
     assert_eq!(says(&made, " · Werkhalle"), [false; 2]);
     assert_eq!(says(&made, "2013"), [false; 2], "{made:?}");

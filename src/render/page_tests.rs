@@ -1,4 +1,4 @@
-//! Tests of pages: what they look like (the snapshots), and what holds of every one of them.
+//! Tests of pages: snapshots, and properties of all pages.
 
 use super::super::tests::{at, site};
 use super::*;
@@ -59,7 +59,7 @@ fn preferences(user: &User, saved: bool) -> String {
     pages().render(&page, None).unwrap()
 }
 
-/// What stands between the style and the list of time zones, which are long, and after the latter.
+/// Returns the body without the list of time zones, which is long like the style sheet.
 fn told(html: &str) -> String {
     let (_, body) = html.split_once("<body>").unwrap();
     match body.split_once("<optgroup") {
@@ -97,7 +97,7 @@ fn ended(user: &User, stop: &Stop, policies: &Policies, before: Option<Option<&U
     pages().render(&page, None).unwrap()
 }
 
-/// As they are after they ended it.
+/// Returns the user's record after the stop.
 fn after(before: &User, stop: &Stop) -> User {
     let mut user = before.clone();
     user.stop(stop, &policies(), at());
@@ -292,7 +292,7 @@ fn the_preferences_say_when_the_next_digest_comes_by_the_persons_clock() {
     assert!(!to_one_who_left.contains("next digest"));
 }
 
-/// Of everything, with a category, something mandatory and something of neither.
+/// Returns policies with all cases: a category, a mandatory type, and a type with neither.
 fn sorted() -> Policies {
     let of = |name: &str, policy: Policy| (EventType::stored(name), policy);
     let category = |name: &str| name.parse().ok();

@@ -1,8 +1,8 @@
-//! The pages people reach from their mails, as HTML.
+//! Renders the public pages that users reach from emails.
 //!
-//! The rule: a page shows no more of an address than is needed to recognize one's own, works
-//! without scripts, and loads nothing from anywhere. Templates see words ready to be shown; only
-//! HTML escaping is left to do. [`crate::http::pages`] handles what users do on a page.
+//! Pages show only a masked address, work without scripts, and load no external resource. Templates
+//! receive text that is ready to show; only HTML escaping is left to them. [`crate::http::pages`]
+//! handles the requests.
 
 use std::path::PathBuf;
 
@@ -64,47 +64,51 @@ pub(super) static ALL: [Template; 14] = [
     NOTICE,
 ];
 
-/// A page, and whom it is about. Links are relative, so that the pages may stand below any path.
+/// A page and its data. Links are relative, so that the pages work below any path.
 #[derive(Debug, Clone, Copy)]
 pub enum Page<'a> {
-    /// Asks whether to end what a link ends; stands at the token's own path.
+    /// Asks for confirmation of a link's effect. Its path ends in the token.
     Stop(Stopping<'a>),
-    /// Says that it is ended.
+    /// Confirms the stop.
     Stopped {
-        /// What is ended, and whose.
+        /// The effect, and the user.
         stopping: Stopping<'a>,
-        /// Their record before it was, if that was just now: what can be undone.
+        /// The user's record before the stop, if it has just happened. It allows an undo.
         before: Option<&'a User>,
-        /// What it says of other records with the same address.
+        /// The message about other records with the same address.
         others: Others,
     },
-    /// Everything that can be chosen; stands one step below the token.
+    /// All choices. Its path is one level below the token.
     Preferences {
-        /// Whose choices they are; all that they have muted is shown.
+        /// The user, with all muted subjects.
         user: &'a User,
-        /// The signed token that ends everything, of which relative links are made.
+        /// The signed token that stops all email, for relative links.
         token: &'a str,
-        /// What holds where they chose nothing.
+        /// The schedule of users who chose none.
         default: &'a Schedule,
-        /// What types there are, and by which route each goes by default.
+        /// The configured types, with their default routes.
         policies: &'a Policies,
-        /// Whether to say that what they just chose is saved.
+        /// Whether to confirm that choices were just saved.
         saved: bool,
-        /// When their next digest falls due, if they get any.
+        /// The time of the next digest, if the user gets any.
         next: Option<DateTime<Utc>>,
     },
-    /// Something went otherwise than somebody expected.
+    /// A message.
     Notice(Notice<'a>),
 }
 
-/// Templates of pages, compiled and tried out.
+/// Compiled page templates that rendered the samples without an error.
 pub struct Pages {
     templates: Templates,
 }
 
 impl Pages {
-    /// Compiles the templates and tries them on samples. Those in `overrides` (`pages/layout.html`
-    /// and the others) take the place of the built-in ones.
+    /// Compiles the templates and renders samples. Files in `overrides`, such as
+    /// `pages/layout.html`, replace the built-in templates.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a template or catalog cannot be read, does not compile, or cannot render a sample.
     pub fn new(site: &Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
         let catalogs = Catalogs::load(overrides.as_deref())?;
         let pages = Self {
@@ -114,21 +118,25 @@ impl Pages {
         Ok(pages)
     }
 
-    /// The words of all locales.
+    /// Returns the message catalogs of all locales.
     pub fn catalogs(&self) -> &Catalogs {
         self.templates.catalogs()
     }
 
-    /// Why this type cannot be turned off, in the words of a locale.
+    /// Returns the reason why users cannot turn this type off, in a locale.
     pub fn reason(&self, locale: Option<&str>, kind: &EventType, mandate: &Mandate) -> String {
         self.catalogs().voice(locale).reason(kind, mandate)
     }
 
-    /// The whole page as HTML, in the language of the person it is about; where that is not known,
-    /// in that of this locale. A template that fails here did not fail on the samples.
+    /// Renders the page as HTML, in the user's language. If it is unknown or has no catalog, the
+    /// page is in `locale`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a template fails with this page, although it rendered the samples.
     pub fn render(&self, page: &Page<'_>, locale: Option<&str>) -> Result<String, Error> {
         let own = page.user().and_then(|user| user.locale.as_deref());
-        // A locale that there is none of says nothing.
+        // Ignore a user's locale without a catalog.
         let own = own.filter(|own| self.catalogs().nearest(own).is_some());
         let voice = self.catalogs().voice(own.or(locale));
         let template = match page {
@@ -242,7 +250,6 @@ impl Pages {
 }
 
 impl Page<'_> {
-    /// Whom it is about, if that is known.
     fn user(&self) -> Option<&User> {
         match self {
             Self::Notice(_) => None,

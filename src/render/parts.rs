@@ -1,13 +1,12 @@
-//! Templates as they are written, and parts that several of them share: a line `{% include
-//! "mail/head.html" %}` stands for the lines of that part.
+//! Expands shared parts in templates: the line `{% include "mail/head.html" %}` becomes that part.
 //!
-//! The rule: parts are put in as text, before anything is compiled, so that macros reach across and
-//! styles can be inlined; and it stays known which line of which file each line was. A line of an
-//! unknown part stays as it is, and the template engine says that there is none.
+//! Parts are inserted as text before compilation, so that macros work across parts and styles can
+//! be inlined. Each line keeps its file and line number for error messages. An unknown part is left
+//! in place, and the template engine reports it. Start with [`Whole::of`].
 
 use std::borrow::Cow;
 
-/// A template: its name, and the text it has unless a folder holds another one.
+/// A template: its name, and the built-in text, used unless the templates folder has this file.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     pub name: Cow<'static, str>,
@@ -23,7 +22,7 @@ impl Template {
     }
 }
 
-/// The built-in template of this name.
+/// The built-in template with this name.
 macro_rules! template {
     ($name:literal) => {
         $crate::render::parts::Template::built_in(
@@ -35,7 +34,7 @@ macro_rules! template {
 
 pub(super) use template;
 
-/// What mails share.
+/// The parts that emails share.
 pub(super) const PARTS: &[Template] = &[
     template!("mail/head.html"),
     template!("mail/mast.html"),
@@ -55,18 +54,18 @@ pub(super) const PARTS: &[Template] = &[
     template!("mail/foot.txt"),
 ];
 
-/// How deep parts may include each other: none can include itself.
+/// The greatest include depth. It stops a part that includes itself.
 const DEPTH: usize = 8;
 
-/// A template with all its parts put in.
+/// A template with its parts expanded.
 pub(super) struct Whole {
     pub text: String,
-    /// For each line, the file it stands in and its number there.
+    /// The file and line number from which each line came.
     lines: Vec<(Template, usize)>,
 }
 
 impl Whole {
-    /// Puts the parts into a template; `read` gives the text of one.
+    /// Expands a template; `read` returns the text of a template or part.
     pub(super) fn of<E>(
         template: &Template,
         read: impl Fn(&Template) -> Result<String, E>,
@@ -90,7 +89,8 @@ impl Whole {
                 Some(part) => self.put(part, read, depth - 1)?,
                 None => {
                     self.text.push_str(line);
-                    // What follows a part begins a line, however the part ends.
+                    // Text after a part starts a new line, even if the part lacks a final line
+                    // break.
                     if depth < DEPTH && !line.ends_with('\n') {
                         self.text.push('\n');
                     }
@@ -101,13 +101,13 @@ impl Whole {
         Ok(())
     }
 
-    /// Where this line of the text, counted from 1, was written.
+    /// Returns the file and line number from which a line came. Lines count from 1.
     pub(super) fn origin(&self, line: usize) -> Option<&(Template, usize)> {
         self.lines.get(line.checked_sub(1)?)
     }
 }
 
-/// The part that a line stands for.
+/// Returns the part that a line includes.
 fn part(line: &str) -> Option<&'static Template> {
     let tag = line.trim().strip_prefix("{%")?.strip_suffix("%}")?;
     let name = tag.trim().strip_prefix("include")?.trim();

@@ -1,7 +1,7 @@
-//! Whom a mail is for, as templates see it.
+//! The recipient of an email, as templates see it.
 //!
-//! The rule: it notes whether a template asked. A mail whose templates did not says nothing of its
-//! person, and is the same for all who are told the same.
+//! It records whether a template read it. If none did, the email does not depend on the recipient,
+//! and users with the same content can share it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use minijinja::value::{Enumerator, Object};
 use super::naming::{SHORT, words};
 use crate::domain::User;
 
-/// `user` in every template of a mail.
+/// `user` in every template of an email.
 #[derive(Debug)]
 pub(super) struct Recipient {
     id: String,
@@ -31,7 +31,7 @@ impl Recipient {
         })
     }
 
-    /// Whether a template asked for anything of it.
+    /// Returns whether a template read any field.
     pub(super) fn was_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The report of a rehearsal: looked at as a whole, and what must not get out of its frames.
+//! Tests of the dry-run report: a snapshot, and content that must not escape its frames.
 
 use super::*;
 use crate::render::sample;

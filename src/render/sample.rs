@@ -1,5 +1,6 @@
-//! The mails every template must be able to make: one event and many, with all that can be known of
-//! an object and with nothing. A template is tried on them before it meets a person.
+//! Sample emails that every template must render before it is used.
+//!
+//! They contain one event and many, objects with every field and objects with none.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default()
 }
 
-/// A mail without links.
+/// Returns an email without links.
 pub(super) fn mail<'a>(user: &'a User, content: &'a Content, occasion: &'a Occasion) -> Mail<'a> {
     Mail {
         user,
@@ -47,7 +48,7 @@ pub(super) fn of_cadence(cadence: Cadence) -> Occasion {
     }
 }
 
-/// Hands each sample to `try_out`, and stops at the first that fails.
+/// Passes each sample digest to `try_out`. Stops at the first error.
 pub(super) fn digests(
     mut try_out: impl FnMut(&Mail<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -90,8 +91,8 @@ pub(super) fn digests(
     Ok(())
 }
 
-/// The same for batches: one event and several, with and without a phrase, with and without people,
-/// of one type and of two.
+/// Passes each sample batch to `try_out`: one event and several, with and without a phrase or
+/// people, of one type and of two.
 pub(super) fn batches(
     mut try_out: impl FnMut(&Mail<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -164,7 +165,7 @@ pub(super) fn batches(
     Ok(())
 }
 
-/// A digest of so many items of one type.
+/// Returns a digest with this many items of one type.
 pub(super) fn works(items: usize) -> Content {
     let object = |n: u32| Object {
         title: Some(format!("Sample {n}, with a title of usual length")),
@@ -184,7 +185,8 @@ fn bare(n: u32) -> Object {
     Object::bare(ObjectKey::stored(format!("Sample:{n}")))
 }
 
-/// A digest of sections given as type, heading, objects (newest first) and how many more there are.
+/// Returns a digest. Each section is a type, a heading, objects (newest first), and the number of
+/// further events.
 pub(super) fn digest<'a>(
     at: DateTime<Utc>,
     sections: impl IntoIterator<Item = (&'a str, &'a str, Vec<Object>, usize)>,

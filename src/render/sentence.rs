@@ -1,7 +1,8 @@
-//! What can be said of what a mail tells: what it is about, and sentences of who did what to it.
+//! Creates sentences about an email's events, such as "Ada and Ben commented on Budget".
 //!
-//! The rule: a sentence ("Ada and Ben commented on Budget") exists where the type has a phrase in
-//! the reader's language and everybody in it is known. The templates have the words around them.
+//! A sentence exists only if the type has a phrase in the user's language and all people are known.
+//! This module supplies the parts; templates and catalogs supply the wording. Start with
+//! [`SentenceView`].
 
 use serde::Serialize;
 
@@ -10,35 +11,35 @@ use super::text::link;
 use super::voice::Voice;
 use crate::domain::content::{About, Group, People, Section};
 
-/// So many names stand in a sentence if that is all of them, else one fewer.
+/// The most names in a sentence. Longer lists show one fewer, and a count of the rest.
 pub(super) const NAMES: usize = 3;
 
-/// What something is about, and where that is.
+/// The topic of a group, and its URL.
 #[derive(Serialize)]
 pub(super) struct AboutView<'a> {
     about: String,
     url: Option<&'a str>,
-    /// Whether that is the items themselves, so that they have no other title.
+    /// Whether the topic is the items themselves, so that they have no other title.
     itself: bool,
 }
 
-/// Who did what to what.
+/// The parts of a sentence: people, phrase and topics.
 #[derive(Serialize)]
 pub(super) struct SentenceView {
-    /// The first of them, and how many there are besides, and in all.
+    /// The first names. `others` counts the remaining people, `people` all of them.
     names: Vec<String>,
     others: usize,
     people: usize,
     phrase: String,
-    /// The first things it is about, and how many there are besides.
+    /// The first topics. `elsewhere` counts the remaining ones.
     about: Vec<String>,
     elsewhere: usize,
-    /// Where the thing is, if it is one.
+    /// The URL of the topic, if there is only one.
     url: Option<String>,
-    /// How many events it tells of, and how many of the mail's it does not.
+    /// The number of events that the sentence covers. `rest` counts the other events of the email.
     total: u64,
     rest: u64,
-    /// Whether it tells of one thing everything the mail knows.
+    /// Whether there is only one topic, and the sentence covers all events of the email.
     whole: bool,
 }
 
@@ -57,8 +58,8 @@ impl<'a> AboutView<'a> {
 }
 
 impl SentenceView {
-    /// Of everything, if one can be said of all that is of one type; else of the first group of
-    /// which one can.
+    /// Returns a sentence for all events if they are of one type, else for the first group that
+    /// allows one.
     pub(super) fn of_all(voice: &Voice, sections: &[Section], total: u64) -> Option<Self> {
         let of_one = match sections {
             [section] => Self::of_section(voice, section, total),
@@ -73,7 +74,7 @@ impl SentenceView {
         })
     }
 
-    /// Where the thing is that it tells of, if it is one.
+    /// Returns the URL of the topic, if there is only one.
     pub(super) fn url(&self) -> Option<&str> {
         self.url.as_deref()
     }
@@ -111,7 +112,7 @@ impl SentenceView {
         })
     }
 
-    /// Who did so many of the mail's events, to nothing yet.
+    /// Returns a sentence without topics; `told` is the number of events that it covers.
     fn of(
         voice: &Voice,
         section: &Section,
@@ -124,7 +125,7 @@ impl SentenceView {
             return None;
         };
         let said = voice.phrase(&section.kind, people.len() as u64);
-        // The configured phrase is English, and would be foreign in any other sentence.
+        // The configured phrase is English, so other languages must not use it.
         let said = said.or_else(|| voice.is_english().then(|| short(phrase.as_str(), SHORT)))?;
         let names = people.iter().take(named(people.len()));
         let names: Vec<String> = names.map(|by| short(&by.name, SHORT)).collect();
@@ -143,12 +144,12 @@ impl SentenceView {
     }
 }
 
-/// How many of so many are named.
+/// Returns how many names of a list to show.
 fn named(all: usize) -> usize {
     if all <= NAMES { all } else { NAMES - 1 }
 }
 
-/// What a group is about, in words.
+/// Returns the topic of a group in words.
 fn about(group: &Group, max: usize) -> String {
     match (&group.about, group.items.first()) {
         (About::Other { title, .. } | About::Page { title, .. }, _) => short(title, max),

@@ -1,8 +1,7 @@
-//! What templates say by the catalogs: `t("message", name=value)`, and filters.
+//! Adds the words of a locale to templates: `t("message", name=value)`, filters and globals.
 //!
-//! The rule: in HTML what `t` gives is HTML: the message's words and what is filled in are escaped,
-//! but for values that are HTML already. A message that is not there is an error, as a template is
-//! tried out before it is used.
+//! In HTML templates `t` returns HTML: the message and its values are escaped, except values that
+//! are HTML already. A missing message is an error, found when the samples are rendered on loading.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 
 use super::voice::{Direction, Filled, Medium, Voice, plain};
 
-/// The same environment, with the words of this voice.
+/// Returns a copy of the environment with the words of this locale.
 pub(super) fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environment<'static> {
     let mut env = env.clone();
     let rtl = voice.direction() == Direction::Rtl;
@@ -39,7 +38,7 @@ pub(super) fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environm
         }
         given(out, medium(state))
     });
-    // What is the locale's own, such as a day, in a place that may run in either direction.
+    // Formatted values of the locale itself, such as a date, in a context of either direction.
     env.add_filter("told", move |state: &State, words: Value| {
         match medium(state) {
             Medium::Html if rtl => {
@@ -71,7 +70,7 @@ pub(super) fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environm
     env
 }
 
-/// A moment by ISO 8601, and a time zone.
+/// Parses a time in ISO 8601, and a time zone.
 fn moment(at: &str, zone: &str) -> Result<(DateTime<Utc>, Tz), Error> {
     let wrong = |what: &str| Error::new(ErrorKind::InvalidOperation, what.to_owned());
     let at = at

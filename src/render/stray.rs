@@ -1,7 +1,7 @@
-//! Files in a folder of templates that no mail and no page is made of, as their names are mistyped.
+//! Finds files in the templates folder that no email or page uses, probably because of a typo.
 //!
-//! The rule: what is not read is told, with the name that is probably meant. Hidden files, and
-//! copies that editors leave, are nobody's mistake.
+//! Each is reported with the most similar valid name. Hidden files and backups of editors are
+//! ignored.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +10,20 @@ use super::pages;
 use super::parts::PARTS;
 use crate::domain::EventType;
 
-/// A file that is not read.
+/// A file that is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stray {
-    /// Such as `digest/bodi.html`.
+    /// The path in the folder, such as `digest/bodi.html`.
     pub file: String,
-    /// What it may be meant to be.
+    /// The most similar valid name, if one is near enough.
     pub nearest: Option<String>,
 }
 
-/// How far below the folder templates lie at most.
+/// The greatest depth at which templates are searched.
 const DEPTH: usize = 3;
 
-/// The files of this folder that are not read, by name; `kinds` are the configured types.
+/// Returns the unused files of the folder, sorted by name. `kinds` are the configured types; if
+/// there are none, templates of any type are accepted.
 pub fn strays<'a>(folder: &Path, kinds: impl Iterator<Item = &'a EventType>) -> Vec<Stray> {
     let kinds: Vec<&EventType> = kinds.collect();
     let mails = [&DIGEST, &BATCH].into_iter().flat_map(MailTemplates::all);
@@ -53,7 +54,7 @@ pub fn strays<'a>(folder: &Path, kinds: impl Iterator<Item = &'a EventType>) -> 
 }
 
 fn walk(folder: &Path, below: PathBuf, files: &mut Vec<String>) {
-    // What cannot be read is found out by whoever loads the templates.
+    // Ignore errors: loading the templates reports them.
     let entries = std::fs::read_dir(folder.join(&below)).into_iter().flatten();
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -72,7 +73,7 @@ fn walk(folder: &Path, below: PathBuf, files: &mut Vec<String>) {
     }
 }
 
-/// The name that differs least, if that is little.
+/// Returns the most similar name, unless it differs in more than half of the characters.
 fn nearest(file: &str, known: &[String]) -> Option<String> {
     let near = known
         .iter()

@@ -1,5 +1,7 @@
-//! Mails are made of what mail programs know; of the rest it is said here who does not, and what
-//! their readers see. The facts are those of caniemail.com (2026).
+//! Tests that emails use only HTML and CSS that email clients support, according to caniemail.com
+//! (2026).
+//!
+//! Comments on the exceptions name the clients without support, and the effect.
 
 use std::collections::BTreeSet;
 
@@ -9,38 +11,38 @@ use super::*;
 use crate::domain::content::Followed;
 use crate::domain::{Content, UserId};
 
-/// Elements that Gmail, Outlook, Apple Mail, Yahoo, Samsung and Thunderbird show, `body` and
-/// `style` as far as it matters: who leaves them out shows the light mail at its full width.
+/// Elements that Gmail, Outlook, Apple Mail, Yahoo, Samsung and Thunderbird support. Clients that
+/// drop `body` or `style` show the light version at full width.
 const ELEMENTS: [&str; 18] = [
     "a", "body", "br", "div", "h1", "h2", "head", "html", "img", "meta", "p", "span", "style",
     "table", "tbody", "td", "title", "tr",
 ];
 
-/// Properties that stand in elements.
+/// Properties in `style` attributes.
 const PROPERTIES: [&str; 25] = [
     "background-color",
     "border",
     "border-bottom",
     "border-collapse",
     "border-top",
-    // Outlook for Windows: square corners.
+    // Outlook for Windows shows square corners.
     "border-radius",
     "color",
-    // Gmail for foreign accounts on phones shows the line that introduces the mail.
+    // Gmail for foreign accounts on phones shows the preview line.
     "display",
     "font",
     "font-size",
     "font-weight",
-    // Yahoo: pictures keep the size that their attribute says.
+    // In Yahoo, images keep the size of their attribute.
     "height",
     "letter-spacing",
     "line-height",
     "margin",
     "margin-bottom",
     "max-height",
-    // Outlook for Windows takes the width of its own table, and of pictures.
+    // Outlook for Windows uses the width of its own table and of images.
     "max-width",
-    // Outlook for Windows hides the same by `mso-hide`.
+    // Outlook for Windows uses `mso-hide` instead.
     "overflow",
     "padding",
     "padding-bottom",
@@ -50,16 +52,16 @@ const PROPERTIES: [&str; 25] = [
     "text-transform",
 ];
 
-/// The same, of which nothing rests on.
+/// Properties whose absence does little harm.
 const GRACE: [&str; 6] = [
-    // Long words without a break make the mail wider.
+    // Long words without a break make the email wider.
     "overflow-wrap",
     "word-break",
-    // The day may break into two lines.
+    // The date may break into two lines.
     "white-space",
-    // Of the whole page: who leaves `body` out shows their own ground.
+    // Applies to the whole page. Clients that drop `body` use their own background.
     "-webkit-text-size-adjust",
-    // Who does not know it chooses for themselves what a dark mail looks like.
+    // Clients without support choose their own dark colors.
     "color-scheme",
     "width",
 ];
@@ -99,7 +101,7 @@ fn whole() -> String {
     all
 }
 
-/// What stands behind this, up to one of these.
+/// Returns the texts that follow `before`, up to one of the characters in `ends`.
 fn behind<'a>(html: &'a str, before: &str, ends: &[char]) -> BTreeSet<&'a str> {
     let found = html.split(before).skip(1);
     let found = found.map(|rest| rest.split(ends).next().unwrap_or_default());

@@ -1,8 +1,8 @@
-//! Limits of templates: steps, output, and the size and depth of printed values.
+//! Limits templates: steps, output, and the size and depth of printed values.
 //!
-//! The engine bounds the steps. The rest is checked here before a value becomes text, so a template
-//! that makes too much is an error with its line. Texts that `~` and `+` join are limited only when
-//! they are printed: the operator's templates are trusted not to double one text many times.
+//! The engine limits the steps. The other limits are checked here before a value becomes text, so
+//! that errors name the line. Texts joined by `~` and `+` are checked only when they are printed,
+//! because the operator's templates are trusted not to double one text many times.
 
 use std::cell::Cell;
 use std::io;
@@ -10,22 +10,23 @@ use std::io;
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
-/// How many steps a template may take. The longest built-in email takes a tenth of it.
+/// The most steps of a template. The longest built-in email takes a tenth of them.
 pub(super) const FUEL: u64 = 500_000;
-/// The most bytes that a template may print, and the most of one text that a filter makes. Emails
-/// are first made with all their items, and then with fewer.
+/// The most bytes that a template may print, and the longest text that a filter may return. Emails
+/// are first rendered with all their items, and then with fewer.
 pub(super) const MAX_OUTPUT: usize = 32 << 20;
-/// The widest field of `format`, and the deepest indent.
+/// The widest field of `format`, in characters.
 const MAX_WIDTH: usize = 10_000;
-/// How deep lists and objects may be in each other where they become text.
+/// The deepest nesting of lists and objects in a printed value.
 const MAX_DEPTH: usize = 100;
-/// The most values inside one that becomes text.
+/// The most values inside a printed value.
 const MAX_VALUES: usize = 100_000;
-/// The stack for templates of the operator. Values can nest as deep as there are steps.
+/// The stack size for the operator's templates, in bytes. Values can nest as deep as there are
+/// steps.
 const STACK: usize = 512 << 20;
 
 thread_local! {
-    /// How many bytes the template that this thread fills in may still print.
+    /// The bytes that the template on this thread may still print.
     static LEFT: Cell<usize> = const { Cell::new(MAX_OUTPUT) };
 }
 
@@ -37,8 +38,8 @@ fn too_long() -> Error {
     refused(format!("makes more than {MAX_OUTPUT} bytes"))
 }
 
-/// Fills in a template with a fresh limit of output, on a stack that its values cannot exhaust. The
-/// engine's errors hold values too, so `fill` returns none of them.
+/// Renders a template with a fresh output limit, on a stack that its values cannot exhaust. Errors
+/// of the engine contain such values, so `fill` must not return them.
 pub(super) fn within_limits<T: Send>(is_built_in: bool, fill: impl Fn() -> T + Sync) -> T {
     let fill = || {
         LEFT.set(MAX_OUTPUT);
@@ -53,13 +54,13 @@ pub(super) fn within_limits<T: Send>(is_built_in: bool, fill: impl Fn() -> T + S
             Ok(thread) => thread
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // A system with less memory than that.
+            // The system does not have that much memory.
             Err(_) => fill(),
         }
     })
 }
 
-/// Checks a value that is about to be printed.
+/// Checks a value that is about to be printed, and reduces the output that is left.
 pub(super) fn check_printed(value: &Value) -> Result<(), Error> {
     let bytes = check(value)?;
     let left = LEFT.get().checked_sub(bytes).ok_or_else(too_long)?;
@@ -96,12 +97,12 @@ fn check(value: &Value) -> Result<usize, Error> {
     Err(refused(why))
 }
 
-/// Where a template's output goes.
+/// The output of a template.
 #[derive(Default)]
 pub(super) struct Filled(Vec<u8>);
 
 impl Filled {
-    /// The output; templates and values are text.
+    /// Returns the output, which is always valid UTF-8.
     pub(super) fn into_text(self) -> String {
         String::from_utf8(self.0).unwrap_or_default()
     }
@@ -123,7 +124,7 @@ impl io::Write for Filled {
     }
 }
 
-/// Puts limits around the engine's filters that can return more than they receive.
+/// Limits the engine's filters that can return more than they receive.
 pub(super) fn limit_filters(env: &mut Environment<'_>) {
     use minijinja::filters;
 
@@ -164,7 +165,7 @@ pub(super) fn limit_filters(env: &mut Environment<'_>) {
     }
 }
 
-/// The text at this place of a filter's arguments; empty if there is none.
+/// Returns the text argument at this position, or an empty text.
 fn text(args: &[Value], place: usize) -> &str {
     args.get(place).and_then(Value::as_str).unwrap_or_default()
 }
@@ -177,7 +178,8 @@ fn within(bytes: usize, most: usize) -> Result<(), Error> {
     }
 }
 
-/// Widths are in the text, or among the arguments where it has an asterisk.
+/// Checks the widths of `format`. They are in the format string, or among the arguments if it
+/// contains an asterisk.
 fn check_widths(args: &[Value]) -> Result<(), Error> {
     let format = text(args, 0);
     let in_text = format.split(|sign: char| !sign.is_ascii_digit());
@@ -210,7 +212,7 @@ fn check_replace(args: &[Value]) -> Result<(), Error> {
     within(places.saturating_mul(text(args, 2).len()), MAX_OUTPUT)
 }
 
-/// Checks the second argument of `batch` and `slice`: they make that many values.
+/// Checks the second argument of `batch` and `slice`: they create that many values.
 fn check_parts(args: &[Value]) -> Result<(), Error> {
     let parts = args
         .get(1)

@@ -1,4 +1,4 @@
-//! Tests of templates: an operator's own, broken ones, and how styles get into the elements.
+//! Tests of templates: an operator's own, broken ones, and inlined styles.
 
 use std::path::Path;
 
@@ -30,13 +30,13 @@ fn styles_inlined_once_are_those_inlined_for_each_mail() {
 
         let html = once.render(&mail(&user, &digest)).unwrap().html;
 
-        // A parser writes a hard space as an entity, and loses breaks after the end.
+        // A parser writes a hard space as an entity, and drops line breaks after the end.
         let plain = |html: &str| html.replace("&nbsp;", "\u{a0}").replace('\n', "");
         assert!(plain(&html) == plain(&inline::mail(&inliner, &filled).unwrap()));
     }
 }
 
-/// A renderer by templates that stand in a folder.
+/// Creates a renderer with a folder of these templates.
 pub(super) fn with(files: &[(&str, &str)]) -> Result<Renderer, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {

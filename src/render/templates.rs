@@ -1,9 +1,7 @@
-//! The templates: compiled in, or an operator's own, which take the place of the built-in ones file
-//! by file.
+//! Compiles and renders templates. An operator's file replaces the built-in template of that name.
 //!
-//! The rule: whatever is wrong with a template is found when it is loaded, and named with file and
-//! line. HTML templates escape what they print; the others do not. A name that does not exist is an
-//! error, except in `{% if … %}`.
+//! Errors are found on loading and name file and line. HTML templates escape their output; others
+//! do not. An undefined name is an error, except in `{% if … %}`. Start with [`Templates::load`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -26,22 +24,22 @@ use super::view::SiteView;
 use super::voice::Voice;
 use super::{Site, inline};
 
-/// The templates of one renderer, compiled.
+/// The compiled templates of one renderer.
 pub(super) struct Templates {
     env: Environment<'static>,
-    /// The same with the words of each locale.
+    /// A copy of `env` for each locale, with its words.
     spoken: BTreeMap<String, Environment<'static>>,
     catalogs: Catalogs,
     overrides: Option<PathBuf>,
-    /// As they were written, until their styles are inlined.
+    /// The sources, until their styles are inlined.
     written: HashMap<Cow<'static, str>, Whole>,
-    /// For HTML templates that cannot be inlined before they are filled in.
+    /// HTML templates whose styles can be inlined only after rendering.
     each_mail: BTreeSet<Cow<'static, str>>,
     inliner: Option<CSSInliner<'static>>,
 }
 
 impl Templates {
-    /// Reads and compiles these templates, as they were written.
+    /// Reads and compiles templates, without inlining their styles.
     pub(super) fn load<'a>(
         all: impl IntoIterator<Item = &'a Template>,
         overrides: Option<&Path>,
@@ -50,7 +48,7 @@ impl Templates {
     ) -> Result<Self, Error> {
         let site = SiteView::of(site)?;
         if let Some(folder) = overrides {
-            // A folder that is not there is a mistyped one, not one without templates.
+            // A missing folder is probably a typo, so it is an error.
             std::fs::read_dir(folder).map_err(|cause| Error::Folder {
                 path: folder.to_owned(),
                 cause,
@@ -78,20 +76,19 @@ impl Templates {
         Ok(templates)
     }
 
-    /// Gives what is compiled to everybody who speaks.
+    /// Rebuilds the environment of each locale from `env`.
     fn speak(&mut self) {
         let voices = self.catalogs.voices();
         let spoken = voices.map(|voice| (voice.tag().to_owned(), spoken(&self.env, voice)));
         self.spoken = spoken.collect();
     }
 
-    /// The words of all locales.
     pub(super) fn catalogs(&self) -> &Catalogs {
         &self.catalogs
     }
 
-    /// Inlines the styles of these HTML templates. Until then errors name the lines of the files as
-    /// they were written.
+    /// Inlines the styles of these HTML templates. Later errors in an inlined template have no line
+    /// number, because its lines no longer match the file.
     pub(super) fn inline_styles<'a>(
         &mut self,
         all: impl IntoIterator<Item = &'a Template>,
@@ -119,13 +116,13 @@ impl Templates {
         Ok(())
     }
 
-    /// Whether each mail's styles are inlined anew.
+    /// Returns whether styles are inlined in each email, not once in the template.
     #[cfg(test)]
     pub(super) fn inlines_each_mail(&self) -> bool {
         !self.each_mail.is_empty()
     }
 
-    /// Fills a template in, in the words of a locale.
+    /// Renders a template in the locale of `voice`.
     pub(super) fn render(
         &self,
         template: &Template,
@@ -150,7 +147,7 @@ impl Templates {
         }
     }
 
-    /// What a template is called where it can be fixed.
+    /// Returns the path of a template's file, or a description of the built-in template.
     pub(super) fn file(&self, template: &Template) -> String {
         match self.own_file(template) {
             Some(path) if path.exists() => path.display().to_string(),
@@ -216,7 +213,8 @@ fn environment(site: &SiteView) -> Environment<'static> {
     );
     env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     env.set_fuel(Some(FUEL));
-    // Nothing prints as nothing, and links stay readable: a slash needs no escaping between quotes.
+    // `None` prints as nothing. Slashes need no escaping in quoted attributes, and links stay
+    // readable.
     env.set_formatter(|out, state, value| {
         if value.is_none() {
             return Ok(());
@@ -230,7 +228,7 @@ fn environment(site: &SiteView) -> Environment<'static> {
         }
     });
     limit_filters(&mut env);
-    // The engine's own escapes slashes too.
+    // Replace the engine's own filters, which escape slashes too.
     for name in ["e", "escape"] {
         env.add_filter(name, escaped);
     }
@@ -248,7 +246,7 @@ fn environment(site: &SiteView) -> Environment<'static> {
     env
 }
 
-/// A value as it stands in HTML.
+/// Returns a value escaped for HTML.
 fn escaped(value: Value) -> Value {
     if value.is_safe() || value.is_none() || value.is_undefined() {
         return value;

@@ -1,5 +1,4 @@
-//! Tests of rendered mails: what they look like (the snapshots), and what holds of every one of
-//! them.
+//! Tests of rendered emails: snapshots, and properties of all emails.
 
 use std::sync::LazyLock;
 
@@ -56,7 +55,7 @@ fn render(digest: &Content) -> Rendered {
     renderer().render(&mail(&user, digest)).unwrap()
 }
 
-/// Works in an imagined museum, the same for the same number.
+/// Returns a work of an invented museum, always the same for the same `n`.
 pub(super) fn work(n: usize) -> Object {
     const WORKS: [(&str, &str); 6] = [
         (
@@ -93,7 +92,7 @@ pub(super) fn works(range: std::ops::Range<usize>) -> Vec<Object> {
     range.map(work).collect()
 }
 
-/// Subject, text and HTML in one snapshot.
+/// Returns subject, text and HTML in one snapshot.
 pub(super) fn whole(rendered: &Rendered) -> String {
     let Rendered {
         subject,
@@ -315,7 +314,7 @@ fn a_mail_of_five_thousand_huge_items_stays_under_the_limit_and_counts_them_all(
 
     assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
     assert!(subject.chars().count() <= MAX_SUBJECT, "{subject}");
-    // What is left out is counted where it is missing.
+    // Each section counts its own omitted items.
     let shown = |part: &str| part.matches("\n* ").count();
     let (new, shows) = text.split_once("Shows near you").unwrap();
     assert!(new.contains("New works · 4,997") && shows.starts_with(" · 10"));

@@ -1,20 +1,19 @@
-//! Words for mails: what came from outside made harmless, cut to length, wrapped.
+//! Sanitizes, shortens and wraps text for emails.
 //!
-//! The rule: what came from outside is one line without control characters, and cannot turn the
-//! direction of what follows it. Lengths are in characters, and a cut never parts a letter from its
-//! accents.
+//! External text becomes one line without control characters, and it cannot change the direction of
+//! the text after it. Lengths are in characters. A cut never separates a letter from its accents.
 
 use std::borrow::Cow;
 
 use crate::domain::link;
 
-/// One line, whatever it was: white space and control characters are single spaces, and marks that
-/// turn the direction of text are gone.
+/// Returns the text as one line. White space and control characters become single spaces; marks
+/// that change the text direction are removed.
 pub(super) fn clean(text: &str) -> Cow<'_, str> {
     joined(text, |c| !c.is_control() && !turns_text(c))
 }
 
-/// The same of what a template made: names that are isolated in it stay so.
+/// Like [`clean`], but keeps isolates (U+2068, U+2069), which templates add around names.
 pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     let isolates = |c| matches!(c, '\u{2068}' | '\u{2069}');
     joined(text, |c| !c.is_control() && (isolates(c) || !turns_text(c)))
@@ -41,15 +40,15 @@ fn joined(text: &str, harmless: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Embeddings, overrides and isolates; a byte-order mark.
+/// Returns whether a character is an embedding, override, isolate or byte-order mark.
 fn turns_text(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Joins two characters into one picture, or binds letters.
+/// The zero-width joiner, which combines two characters.
 const JOINER: char = '\u{200d}';
 
-/// Marks that belong to the character before them, and what joins two.
+/// Returns whether a character modifies the one before it, or joins two.
 fn clings(c: char) -> bool {
     matches!(c,
         '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5c7}' | '\u{610}'..='\u{61a}'
@@ -60,8 +59,8 @@ fn clings(c: char) -> bool {
         | '\u{e0020}'..='\u{e007f}')
 }
 
-/// At most `max` characters, the last an ellipsis if something was cut off; cut between words if
-/// one ends near.
+/// Returns at most `max` characters. Shortened text ends with an ellipsis, and is cut at a space if
+/// one is near.
 pub(super) fn clamp(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max || text.chars().count() <= max {
         return Cow::Borrowed(text);
@@ -88,8 +87,8 @@ pub(super) fn clamp(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{kept}…"))
 }
 
-/// A web address that can stand in a mail: http(s), nothing an attribute or a line of text would
-/// trip over, not endless.
+/// Returns the URL if it is safe in an email. It must be `http` or `https`, have at most 2,048
+/// bytes, and contain nothing that ends an attribute or a line.
 pub(super) fn link(url: &str) -> Option<&str> {
     const MAX_BYTES: usize = 2_048;
     let fits =
@@ -97,8 +96,8 @@ pub(super) fn link(url: &str) -> Option<&str> {
     fits.then_some(url)
 }
 
-/// `ArtworkPublished` and `artwork_published` as `Artwork published`: for a type that nobody gave a
-/// heading.
+/// Splits a type name into words: `ArtworkPublished` and `artwork_published` become `Artwork
+/// published`.
 pub(super) fn spaced(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 8);
     let mut before = None;
@@ -126,8 +125,8 @@ pub(super) fn spaced(name: &str) -> String {
     clean(&out).into_owned()
 }
 
-/// Wrapped at spaces to lines of at most `width` characters, each further line indented by as much
-/// as `indent` says. What has no spaces stays whole.
+/// Wraps text at spaces to at most `width` characters a line, and indents every line but the first
+/// by `indent`. Words that are longer stay whole.
 pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for (n, line) in text.lines().enumerate() {
@@ -153,7 +152,7 @@ pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
     out
 }
 
-/// Adds a text as it stands in HTML.
+/// Appends text, escaped for HTML.
 pub(super) fn escape_into(out: &mut String, text: &str) {
     let Ok(()) = escape(text, |part| {
         out.push_str(part);

@@ -1,10 +1,8 @@
-//! What templates see of a mail: words ready to be shown, nothing that must still be cut, cleaned
-//! or counted.
+//! The data of an email that its templates see.
 //!
-//! The rule: everything a template can print is harmless as text (one line, no direction marks) and
-//! of bounded length; only HTML escaping is left to do, and the template engine does it. Field
-//! names are the contract with templates that applications write: they may be added to, not
-//! changed.
+//! All text is safe to print: one line, no direction marks, bounded length. Only HTML escaping is
+//! left to the template engine. Field names are a contract with the templates of applications: add
+//! fields, but never rename or remove one. Start with [`MailView`].
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use minijinja::Value;
@@ -22,9 +20,9 @@ use super::{Links, Mail, Site, data};
 use crate::domain::content::{About, Group, Item, Section};
 use crate::domain::{Cadence, Invalid, Occasion, Stop};
 
-/// How many lines a postal address may have.
+/// The most lines of a postal address.
 const ADDRESS_LINES: usize = 8;
-/// What an object was made at may be so much later than its event, and it takes no place then.
+/// An object's time that is later than its event by no more than this is not shown.
 const AT_ONCE: TimeDelta = TimeDelta::minutes(1);
 
 /// `site` in every template.
@@ -32,13 +30,13 @@ const AT_ONCE: TimeDelta = TimeDelta::minutes(1);
 pub(super) struct SiteView {
     name: String,
     url: Option<String>,
-    /// Where a picture of the name is.
+    /// The URL of an image that shows the name.
     logo: Option<String>,
-    /// Line by line.
+    /// The lines of the address.
     postal_address: Vec<String>,
-    /// The accent color as it can be read on the light page …
+    /// The accent color, legible on a light background.
     accent: String,
-    /// … and on the dark one.
+    /// The accent color, legible on a dark background.
     accent_dark: String,
 }
 
@@ -62,70 +60,71 @@ impl SiteView {
     }
 }
 
-/// Everything but `site` in a mail's templates.
+/// The variables of an email's templates, except `site`.
 #[derive(Serialize)]
 pub(super) struct MailView<'a> {
     /// See [`super::recipient`].
     user: Value,
-    /// The mail's day, such as `22 April 2014`.
+    /// The date of the email, such as `22 April 2014`.
     date: String,
-    /// The recipient's zone, such as `Europe/London`.
+    /// The recipient's time zone, such as `Europe/London`.
     tz: &'static str,
-    /// When the oldest event happened that is known: its day in a digest, its time in a batch.
+    /// The time of the oldest included event: a date in a digest, a time in a batch.
     since: String,
-    /// How many events the mail tells of.
+    /// The number of included events.
     total: u64,
-    /// What they are called together, after a number: `new works` if all are known to be of one
-    /// section, whose heading is `New works`; else `new things`.
+    /// A noun for the events, to follow their number: `new works` if all are in one section with
+    /// the heading `New works`, else `new things`.
     things: String,
-    /// Whether `things` says no more than that they are new.
+    /// Whether `things` is the general noun.
     unnamed: bool,
     /// The event, if it is the only one.
     one: Option<ItemView<'a>>,
-    /// Up to three names that tell best what is inside: by-lines, else titles.
+    /// Up to three names that represent the content: of people, else titles.
     names: Vec<String>,
-    /// How many events there are beside those that the names are of.
+    /// The number of events that `names` does not represent.
     others: u64,
-    /// By whom all of it is, if by one.
+    /// The name of the one person behind all events, if there is only one.
     by_all: Option<String>,
-    /// The beginnings of the first items.
+    /// Short texts for the first items.
     preview: Vec<String>,
     sections: Vec<SectionView<'a>>,
-    /// How many events stand in sections that are not shown, or nobody knows where.
+    /// The number of events that are in no shown section: in a hidden one, or of unknown type.
     elsewhere: u64,
     links: LinksView<'a>,
-    /// What its reader follows, which is why something of it concerns them: most of it first.
+    /// The follows that brought these events to the user, those with the most events first.
     because: Vec<FollowedView<'a>>,
-    /// What the link to unsubscribe ends, where there is one.
+    /// The effect of the unsubscribe link, if there is one.
     ends: Option<EndsView>,
-    /// What can be muted, as it is called; `None` where that has no name.
+    /// The title of the subject that the mute link mutes; `None` if it has no title.
     mutes: Option<String>,
-    /// The reason why its reader cannot turn the email off, without a full stop; `None` unless all
-    /// of it is mandatory.
+    /// The reason why the user cannot turn this email off, without a period. `None` unless all of
+    /// its events are mandatory.
     mandatory: Option<String>,
     #[serde(flatten)]
     own: OwnView<'a>,
 }
 
-/// What only digests say, or only batches; templates that both share ask by it which they are in.
+/// The variables that only digests have, or only batches. Shared templates use them to distinguish
+/// the two.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum OwnView<'a> {
     Digest {
-        /// `daily`, `weekly`, or empty for a digest that was asked for by hand.
+        /// `daily`, `weekly`, or empty for a digest on demand.
         cadence: &'static str,
         period: &'a str,
     },
     Batch {
-        /// Whose times these are, such as `Europe/London`.
+        /// The time zone of the times, such as `Europe/London`.
         zone: &'static str,
-        /// When the newest event happened that is known.
+        /// The time of the newest included event.
         until: String,
-        /// How many events nothing is known of any more.
+        /// The number of events that the batch counted but did not keep.
         not_kept: u64,
-        /// What all of it is about, if that is known to be one thing.
+        /// The topic of all events, if they are known to share one.
         topic: Option<AboutView<'a>>,
-        /// What the mail can begin with.
+        /// A sentence to open the email with.
         sentence: Option<Box<SentenceView>>,
     },
 }
@@ -143,17 +142,17 @@ struct SectionView<'a> {
     kind: &'a str,
     heading: String,
     total: u64,
-    /// How many there are beside the items, or beside those of the groups.
+    /// The number of events that are not in the shown items or groups.
     more: u64,
-    /// The same in words, if there are any: `12 more works`.
+    /// The same number in words, such as `12 more works`; `None` if it is 0.
     further: Option<String>,
-    /// Whether pictures stand beside items, in a column of their own.
+    /// Whether images appear next to items, in a column of their own.
     pictured: bool,
     #[serde(flatten)]
     told: ToldView<'a>,
 }
 
-/// In a digest, each item for itself; in a batch, by what they are about.
+/// The items of a digest section, or the groups by topic of a batch section.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ToldView<'a> {
@@ -162,7 +161,8 @@ enum ToldView<'a> {
 }
 
 impl ToldView<'_> {
-    /// Whether pictures stand beside items; `opens` says that the first has its own above it.
+    /// Returns whether images appear next to items. `opens` is set if the first item shows its
+    /// image above it.
     fn is_pictured(&self, opens: bool) -> bool {
         match self {
             Self::Items(items) => {
@@ -184,9 +184,9 @@ struct GroupView<'a> {
     sentence: Option<SentenceView>,
     total: u64,
     items: Vec<ItemView<'a>>,
-    /// How many there are beside the items.
+    /// The number of events that are not in the shown items.
     more: u64,
-    /// The same in words, if there are any: `1 more comment on Budget`.
+    /// The same number in words, such as `1 more comment on Budget`; `None` if it is 0.
     further: Option<String>,
 }
 
@@ -197,31 +197,32 @@ struct ItemView<'a> {
     heading: String,
     id: String,
     title: Option<String>,
-    /// The title, or the id where there is none.
+    /// The title, or the id if there is none.
     label: String,
     url: Option<&'a str>,
-    /// The same, unless its group or an item before it in the group leads there as well.
+    /// The URL, unless the group or an earlier item of the group already links to it.
     link: Option<&'a str>,
     image: Option<&'a str>,
     by: Option<String>,
-    /// What was said.
+    /// The quoted text of the event.
     text: Option<String>,
-    /// When the event happened: its day in a digest, its time in a batch.
+    /// When the event happened: a date in a digest, a time in a batch.
     date: String,
-    /// The moment of the event by ISO 8601, in UTC.
+    /// The time of the event in ISO 8601, UTC.
     at: String,
-    /// The same of the object's own time, such as that of an opening.
+    /// The object's own time, such as that of an opening, in the format of `date`.
     on: Option<String>,
-    /// When the object takes place, unless that is no later than the event.
+    /// The object's own time, such as `2 May, 18:00`; `None` unless it is later than the event.
     when: Option<String>,
-    /// Where it takes place, by name: `data.place` of the object.
+    /// The name of the place: `data.place` of the object.
     place: Option<String>,
-    /// What the application keeps with the object.
+    /// The application's own data of the object.
     data: Value,
 }
 
 impl<'a> MailView<'a> {
-    /// The view of a mail that shows so many items of each section, and only as many sections.
+    /// Creates the view of an email. `shown` is the number of items for each section; sections
+    /// beyond its length are not shown.
     pub(super) fn new(mail: &'a Mail<'a>, voice: &Voice, user: Value, shown: &[usize]) -> Self {
         let content = mail.content;
         let all = &content.sections;
@@ -318,7 +319,7 @@ impl<'a> Mail<'a> {
             let items = items.iter();
             items.map(|item| self.item(voice, section, heading.clone(), item))
         };
-        // A mail's first item has its picture above it.
+        // The first item of the email shows its image above the text.
         let opens = self.content.sections.first().map(|first| &first.kind) == Some(&section.kind);
         let told = match self.occasion {
             Occasion::Digest { .. } => ToldView::Items(
@@ -394,7 +395,7 @@ impl<'a> Mail<'a> {
         }
     }
 
-    /// What its link ends, by the headings of its own sections.
+    /// Returns the effect of the unsubscribe link, with the headings of this email's sections.
     fn ends(&self, voice: &Voice) -> Option<EndsView> {
         self.links.unsubscribe.as_ref()?;
         let sections = &self.content.sections;
@@ -407,15 +408,13 @@ impl<'a> Mail<'a> {
         }))
     }
 
-    /// What all of it is about, by its name.
     fn mutes(&self) -> Option<String> {
         self.links.mute.as_ref()?;
         let group = self.content.sections.first()?.groups.first()?;
         words(group.title()?, TITLE)
     }
 
-    /// A moment as the mail names it: what comes once a day tells days, what comes soon tells
-    /// times.
+    /// Formats a time as a date in a digest, and as a time of day in a batch.
     fn when(&self, voice: &Voice, at: DateTime<Utc>) -> String {
         match self.occasion {
             Occasion::Digest { .. } => voice.day(at, self.at, self.tz),
@@ -423,8 +422,9 @@ impl<'a> Mail<'a> {
         }
     }
 
-    /// What the first items begin with: who said what in a batch, else their own titles, else who
-    /// and when. A batch repeats none, as many items can be about the same.
+    /// Returns short texts for the first items: in a batch the person and the quoted text, else the
+    /// title, else the person and the time. A batch omits duplicates, because many items can share
+    /// a topic.
     fn preview(&self, voice: &Voice) -> Vec<String> {
         let repeats = matches!(self.occasion, Occasion::Digest { .. });
         let mut preview = Vec::new();
@@ -462,7 +462,7 @@ impl<'a> LinksView<'a> {
     }
 }
 
-/// The items of a group, of which each link is shown once.
+/// Removes links from items of a group if an earlier item or the group's heading has the same link.
 fn once_linked<'a>(
     group: &'a Group,
     sentence: Option<&SentenceView>,
@@ -481,13 +481,13 @@ fn once_linked<'a>(
     items
 }
 
-/// A moment by ISO 8601, in UTC: for `<time datetime>`.
+/// Formats a time in ISO 8601, UTC, for `<time datetime>`.
 pub(super) fn iso(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// Whether an item has no title of its own: it is one of several on a page, or done to another
-/// thing and not called anything.
+/// Returns whether an item has no title to show: it is on the page of its group, or it has another
+/// topic and no title.
 fn is_unnamed(about: &About, item: &Item) -> bool {
     match about {
         About::Page { .. } => true,

@@ -1,9 +1,8 @@
-//! Who speaks: the words, numbers, days and times of one locale.
+//! Formats messages, numbers, dates and times in one locale.
 //!
-//! The rule: what is filled into a message stays what it is. It cannot be taken for a part of the
-//! message, in HTML it is escaped, and where it may run in the other direction it is isolated: by
-//! `<span dir="auto">` in HTML, which more mail programs know than `<bdi>`, by U+2068 and U+2069
-//! elsewhere.
+//! Values cannot change the message they are inserted into, and they are escaped in HTML. Values
+//! that may run in the other text direction are isolated. HTML uses `<span dir="auto">`, which more
+//! email clients support than `<bdi>`; text uses U+2068 and U+2069. Start with [`Voice::say`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,22 +16,22 @@ use super::naming::{NAME, SHORT, heading_of, words};
 use super::text::escape_into;
 use crate::domain::{EventType, Mandate};
 
-/// Before the character that says which words stand here.
+/// Starts a placeholder for a text value. The next character identifies the value.
 const WORDS: char = '\u{e000}';
-/// The first of these.
+/// The character that identifies the first value.
 const FIRST: u32 = 0xe100;
 
 const ISOLATE: char = '\u{2068}';
 const END: char = '\u{2069}';
 
-/// What is filled into a message.
+/// A value to insert into a message.
 #[derive(Debug, Clone)]
 pub(super) enum Filled<'a> {
-    /// A number: it chooses the plural.
+    /// A number. It selects the plural form.
     Count(u64),
-    /// Words from outside.
+    /// Untrusted text, to be escaped and isolated.
     Words(Cow<'a, str>),
-    /// What is ready to stand where it goes, such as HTML.
+    /// Text that is inserted as it is, such as HTML.
     Ready(Cow<'a, str>),
 }
 
@@ -42,14 +41,13 @@ impl<'a> Filled<'a> {
     }
 }
 
-/// Where words go.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Medium {
     Html,
     Text,
 }
 
-/// The direction of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Ltr,
@@ -65,17 +63,17 @@ impl Direction {
     }
 }
 
-/// Speaks for one locale.
+/// The formatter of one locale.
 pub(super) struct Voice {
     tag: String,
-    /// Its catalog, then those it falls back to.
+    /// The catalog of the locale, then its fallbacks.
     bundles: Vec<Arc<Bundle>>,
-    /// How many of these are of its own language; the others are English.
+    /// The number of bundles in the locale's own language, at the start of `bundles`.
     own: usize,
     direction: Direction,
     calendar: Locale,
     thousands: String,
-    /// So many digits has a number at least whose thousands are parted.
+    /// The number of digits from which thousands are separated.
     parted_from: usize,
     date: String,
     date_year: String,
@@ -123,7 +121,6 @@ impl Voice {
         voice
     }
 
-    /// Its locale.
     pub(super) fn tag(&self) -> &str {
         &self.tag
     }
@@ -132,13 +129,13 @@ impl Voice {
         self.direction
     }
 
-    /// Whether English is spoken, and nothing else is fallen back to.
+    /// Returns whether the locale is a variant of English.
     pub(super) fn is_english(&self) -> bool {
         self.tag.split('-').next() == Some(ENGLISH)
     }
 
-    /// A message with all that is filled in; `None` if there is none of this name, or none that
-    /// can be said.
+    /// Formats a message; `None` if no catalog has it or if it cannot be formatted with these
+    /// values. An attribute is written `message.attribute`.
     pub(super) fn say(
         &self,
         id: &str,
@@ -172,7 +169,7 @@ impl Voice {
         })
     }
 
-    /// Puts in what marks stand for.
+    /// Replaces the placeholders and groups the digits of numbers.
     fn fill(&self, said: &str, filled: &[(&str, Filled<'_>)], medium: Medium) -> String {
         let mut out = String::with_capacity(said.len() + 32);
         let mut rest = said;
@@ -198,13 +195,14 @@ impl Voice {
         out
     }
 
-    /// Words that may run in another direction than what is around them; what was isolated in parts
-    /// stays so.
+    /// Appends text, isolated if its direction may differ from the locale's. Text with isolates is
+    /// not isolated again.
     pub(super) fn isolate(&self, words: &str, medium: Medium, out: &mut String) {
         let differs = match self.direction {
             Direction::Rtl => {
                 let other = |c: char| c.is_alphabetic() && !is_rtl(c);
-                // An hour is a part of what is around it: `09` and `:00` are one time.
+                // A bare time such as `09` or `:00` follows the text around it: the two are parts
+                // of one time.
                 let is_time = words.chars().all(|c| c.is_ascii_digit() || c == ':');
                 words.contains(other) || !(is_time || words.contains(is_rtl))
             }
@@ -227,7 +225,7 @@ impl Voice {
         }
     }
 
-    /// A number with its thousands parted: `39,389`.
+    /// Formats a number with separated thousands, such as `39,389`.
     pub(super) fn grouped(&self, n: u64) -> String {
         self.parted(&n.to_string())
     }
@@ -247,7 +245,7 @@ impl Voice {
     }
 }
 
-/// Days and times.
+/// Dates and times.
 impl Voice {
     fn written<T: TimeZone>(&self, at: &DateTime<T>, pattern: &str) -> String
     where
@@ -256,20 +254,20 @@ impl Voice {
         at.format_localized(pattern, self.calendar).to_string()
     }
 
-    /// A day with its year, such as `22 April 2014`.
+    /// Formats a date with its year, such as `22 April 2014`.
     pub(super) fn day_in_full(&self, at: DateTime<Utc>, tz: Tz) -> String {
         self.written(&at.with_timezone(&tz), &self.date_year)
     }
 
-    /// A day as people write it, with its year if that is not this one.
+    /// Formats a date, with the year only if it is not the year of `now`.
     pub(super) fn day(&self, at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
         let (at, now) = (at.with_timezone(&tz), now.with_timezone(&tz));
         let same = at.year() == now.year();
         self.written(&at, if same { &self.date } else { &self.date_year })
     }
 
-    /// When something takes place, such as `2 May, 18:00`. What is noted as midnight UTC has a day
-    /// alone, which is the same everywhere.
+    /// Formats the time of an object, such as `2 May, 18:00`. Midnight UTC means a date without a
+    /// time; it is not shifted to the zone.
     pub(super) fn takes_place(&self, at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
         if at.time() == NaiveTime::MIN {
             return self.day(at, now, Tz::UTC);
@@ -277,12 +275,12 @@ impl Voice {
         self.day_and_time(at, now, tz)
     }
 
-    /// A time of the day, such as `08:14`.
+    /// Formats a time of day, such as `08:14`.
     pub(super) fn time(&self, at: DateTime<Utc>, tz: Tz) -> String {
         self.written(&at.with_timezone(&tz), &self.time)
     }
 
-    /// A time of the day, with its day if that is not this one.
+    /// Formats a time of day, with the date if it is not the day of `now`.
     pub(super) fn moment(&self, at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
         if at.with_timezone(&tz).date_naive() == now.with_timezone(&tz).date_naive() {
             self.time(at, tz)
@@ -301,15 +299,16 @@ impl Voice {
         said.unwrap_or_else(|| format!("{day}, {time}"))
     }
 
-    /// The day of the week, the day and the time: when a digest comes.
+    /// Formats the weekday, date and time of the next digest.
     pub(super) fn next(&self, at: DateTime<Utc>, tz: Tz) -> String {
         self.written(&at.with_timezone(&tz), &self.date_next)
     }
 }
 
-/// Types: a catalog may say what the configuration says, for its readers.
+/// Words for event types. A catalog can replace or translate those of the configuration.
 impl Voice {
-    /// In its own language alone: these words become parts of its sentences.
+    /// Uses only bundles in the locale's own language, because these words become parts of its
+    /// sentences.
     fn of_type(&self, kind: &EventType, what: &str, count: Option<(&str, u64)>) -> Option<String> {
         self.of_type_by(&self.bundles[..self.own], kind, what, count)
     }
@@ -327,14 +326,15 @@ impl Voice {
         words(&said, NAME)
     }
 
-    /// What a type is called; in English where its own language has no words.
+    /// Returns the heading of a type: from the catalogs including the English fallback, else from
+    /// the configuration.
     pub(super) fn heading(&self, configured: &str, kind: &EventType) -> String {
         let said = self.of_type_by(&self.bundles, kind, "", None);
         said.unwrap_or_else(|| heading_of(configured, kind))
     }
 
-    /// The messages of a type that its own language lacks: its heading, and its phrase if it has
-    /// one. English lacks none, as the configuration is in English.
+    /// Returns the messages that the locale's language lacks for a type: the heading, and the
+    /// phrase if the type has one. English lacks none, because the configuration is in English.
     pub(super) fn lacking(&self, kind: &EventType, has_phrase: bool) -> Vec<String> {
         if self.is_english() {
             return Vec::new();
@@ -346,28 +346,29 @@ impl Voice {
         lacking.map(|(_, what)| message_of(kind, what)).collect()
     }
 
-    /// What so many of its events are called after their number.
+    /// Returns the noun for `count` new events of the type, to follow the number.
     pub(super) fn news(&self, kind: &EventType, count: u64) -> Option<String> {
         self.of_type(kind, ".new", Some(("count", count)))
     }
 
-    /// What further events of it are called after their number: `more comments`.
+    /// Returns the noun for further events of the type, to follow the number, such as `more
+    /// comments`.
     pub(super) fn further(&self, kind: &EventType, count: u64) -> Option<String> {
         self.of_type(kind, ".more", Some(("count", count)))
     }
 
-    /// What so many people do in it.
+    /// Returns the phrase for an action of `people` people, such as `commented on`.
     pub(super) fn phrase(&self, kind: &EventType, people: u64) -> Option<String> {
         let said = self.of_type(kind, ".phrase", Some(("people", people)))?;
         words(&said, SHORT)
     }
 
-    /// What it belongs to.
+    /// Returns the category of the type on the preference page.
     pub(super) fn category(&self, kind: &EventType) -> Option<String> {
         self.of_type(kind, ".category", None)
     }
 
-    /// Why it cannot be turned off.
+    /// Returns the reason why the user cannot turn the type off.
     pub(super) fn reason(&self, kind: &EventType, mandate: &Mandate) -> String {
         let said = self.of_type(kind, ".reason", None);
         said.or_else(|| {
@@ -380,7 +381,7 @@ impl Voice {
     }
 }
 
-/// The message that says something of a type.
+/// Returns the message id for a type; `what` is empty or an attribute with its dot.
 fn message_of(kind: &EventType, what: &str) -> String {
     let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let name = kind.as_str().chars();
@@ -388,7 +389,7 @@ fn message_of(kind: &EventType, what: &str) -> String {
     format!("type-{name}{what}")
 }
 
-/// What stands for what is filled in while a message of this bundle is put together.
+/// Returns the Fluent arguments. Text values are passed as placeholders, which `fill` replaces.
 fn args<'a>(bundle: &Bundle, filled: &[(&'a str, Filled<'_>)]) -> FluentArgs<'a> {
     let mut args = FluentArgs::with_capacity(filled.len());
     for (n, (name, value)) in (FIRST..).zip(filled) {
@@ -403,7 +404,7 @@ fn args<'a>(bundle: &Bundle, filled: &[(&'a str, Filled<'_>)]) -> FluentArgs<'a>
     args
 }
 
-/// Words as they stand in a medium.
+/// Appends text, escaped in HTML.
 pub(super) fn plain(text: &str, medium: Medium, out: &mut String) {
     match medium {
         Medium::Text => out.push_str(text),
@@ -411,14 +412,14 @@ pub(super) fn plain(text: &str, medium: Medium, out: &mut String) {
     }
 }
 
-/// Whether letters run from right to left after this one.
+/// Returns whether a character belongs to a right-to-left script.
 fn is_rtl(c: char) -> bool {
     matches!(c,
         '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}'
         | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
 }
 
-/// One line with its isolates ended, whatever was cut off.
+/// Closes the isolates in a line that may have been cut.
 pub(super) fn closed(mut line: String) -> String {
     let opened = line.matches(ISOLATE).count();
     let ended = line.matches(END).count();

@@ -1,25 +1,24 @@
-//! How heavy mails become: a digest of so many items, as it would be if nothing had to be left out.
+//! Measures the size of rendered emails, to show how many items fit.
 //!
-//! The rule: measured on what the templates make, not estimated; the items are as long as items
-//! usually are.
+//! The sizes are those of samples with items of usual length, not estimates.
 
 use super::mail_templates::{BATCH, DIGEST};
 use super::{Error, LINK_BYTES, MAX_BYTES, Mail, Rendered, Renderer, sample};
 use crate::domain::{Cadence, User, UserId};
 
-/// The bytes of a mail's parts.
+/// The sizes of an email's parts, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weight {
-    /// Of the subject, which is bounded in characters: [`MAX_SUBJECT`](super::MAX_SUBJECT).
+    /// The subject. Its limit is in characters: [`MAX_SUBJECT`](super::MAX_SUBJECT).
     pub subject: usize,
-    /// Of the HTML body, with short sample links where a person's go.
+    /// The HTML body, with short sample links.
     pub html: usize,
-    /// Of the text body, with short sample links where a person's go.
+    /// The text body, with short sample links.
     pub text: usize,
 }
 
 impl Weight {
-    /// The most bytes a part may have before items are left out of it.
+    /// The size from which items are omitted, in bytes.
     pub const MOST: usize = MAX_BYTES - LINK_BYTES;
 
     fn of(rendered: &Rendered) -> Self {
@@ -30,14 +29,14 @@ impl Weight {
         }
     }
 
-    /// Whether such a mail leaves with all its items.
+    /// Returns whether the email can be sent with all its items.
     pub fn fits(&self) -> bool {
         self.html.max(self.text) < Self::MOST
     }
 }
 
 impl Renderer {
-    /// Weighs a digest of one section of so many items.
+    /// Measures a digest with one section of this many items, without omitting any.
     pub fn weigh(&self, items: usize) -> Result<Weight, Error> {
         let user = User::new(UserId::stored("sample"));
         let content = sample::works(items);
@@ -50,8 +49,8 @@ impl Renderer {
             .map(|mail| Weight::of(&mail))
     }
 
-    /// Weighs batch mails of one event and of several: those of the templates for all types, and of
-    /// each type's own, by their folder.
+    /// Measures batch emails with one event and with several, for the common templates and for each
+    /// type's own. Each result has the name of its templates folder.
     pub fn weigh_batches(&self) -> Result<Vec<(String, Weight)>, Error> {
         let own = self.own.iter();
         let own = own.map(|(kind, templates)| (format!("batch/{kind}"), templates));

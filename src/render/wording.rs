@@ -1,24 +1,23 @@
-//! Words for parts of an email, from its catalog or the configuration.
+//! Finds words for parts of an email, in the catalog or the configuration.
 //!
-//! The rule: words of the configuration are English, so they are part of English sentences alone.
+//! Words of the configuration are English, so they appear only in English sentences.
 
 use super::naming::{NAME, Named, SHORT, more_things, new_things, words};
 use super::voice::{Filled, Medium, Voice};
 use crate::domain::Mandate;
 use crate::domain::content::{About, Item, Section};
 
-/// What a section is called.
 pub(super) fn heading(voice: &Voice, section: &Section) -> String {
     voice.heading(&section.heading, &section.kind)
 }
 
-/// Returns the noun for a number of events of one section, or `None` if the section has no name.
+/// Returns the noun for a number of events of one section, or `None` if the section has no noun.
 pub(super) fn things(voice: &Voice, section: &Section, total: u64) -> Option<String> {
     let named = || new_things(&heading(voice, section)).filter(|_| voice.is_english());
     voice.news(&section.kind, total).or_else(named)
 }
 
-/// The number of further events of a section in words, and what they are about.
+/// Returns the number of further events in words, with their topic; `None` if there are none.
 pub(super) fn further(
     voice: &Voice,
     section: &Section,
@@ -43,11 +42,11 @@ pub(super) fn further(
     voice.say(id, &filled, Medium::Text)
 }
 
-/// The reason why an email cannot be turned off, if all its sections are mandatory.
+/// Returns the reason why the user cannot turn an email off, if all its sections are mandatory.
 pub(super) fn mandatory(voice: &Voice, sections: &[Section]) -> Option<String> {
     let reason = |section: &Section| {
         let configured = section.mandate.clone()?;
-        // The configured reason is English, and would be foreign in any other sentence.
+        // The configured reason is English, so other languages must not use it.
         let mandate = if voice.is_english() {
             configured
         } else {
@@ -68,7 +67,7 @@ pub(super) fn news(voice: &Voice, total: u64) -> String {
         .unwrap_or_default()
 }
 
-/// Who said what, if the item has words of its own.
+/// Returns the person with the quoted text, or with the item's own title if it has another topic.
 pub(super) fn says(voice: &Voice, by: &str, about: &About, item: &Item) -> Option<String> {
     let details = item.details.as_deref();
     let text = details.and_then(|details| details.text.as_deref());
@@ -81,7 +80,7 @@ pub(super) fn says(voice: &Voice, by: &str, about: &About, item: &Item) -> Optio
     voice.say("label", &parts, Medium::Text)
 }
 
-/// What the items of a section can be named by, one a group.
+/// Returns the names that can represent a section in a subject, one entry per group.
 pub(super) fn named_by(section: &Section) -> Vec<Named<'_>> {
     let groups = section.groups.iter();
     let named = groups.filter_map(|group| {
@@ -93,7 +92,7 @@ pub(super) fn named_by(section: &Section) -> Vec<Named<'_>> {
         Some(Named {
             title: group.title(),
             events: (group.items.iter().filter(is_by).count() as u64, group.total),
-            // Where people do something to a thing, the thing tells more than one of many.
+            // If the type has a phrase, the topic is more informative than one of many people.
             by: by.filter(|_| section.phrase.is_none()),
         })
     });

@@ -1,5 +1,4 @@
-//! Tests of what emails say and how: people and their words first, each link once, and no words of
-//! another language.
+//! Tests of wording: people and quotes first, each link once, and no foreign words.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +24,6 @@ fn in_locale(locale: &str, content: &Content) -> Rendered {
         .unwrap()
 }
 
-/// Batches of several shapes.
 fn batches() -> Vec<Content> {
     let several = vec![on("Ada", "Budget"), on("Ben", "Roadmap"), ("Work", work(0))];
     vec![
@@ -62,13 +60,13 @@ fn a_batch_shows_each_of_its_links_once() {
         let rendered = render(&content);
         let mut links: BTreeMap<&str, usize> = BTreeMap::new();
         for after in rendered.html.split("<a ").skip(1) {
-            // A picture and the button below it are two ways to one place.
+            // An image and the button below it may share a link.
             let (tag, inside) = after.split_once('>').unwrap();
             let (_, url) = tag.split_once("href=\"").unwrap();
             let (url, _) = url.split_once('"').unwrap();
             *links.entry(url).or_default() += usize::from(!inside.starts_with("<img"));
         }
-        // The name of the site leads to it as well.
+        // The name of the site links there as well.
         links.remove("https://www.example.org");
         assert!(links.values().all(|times| *times <= 1), "{links:?}");
 

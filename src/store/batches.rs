@@ -1,9 +1,8 @@
-//! What gathers until it is mailed: accumulators, and the batches that left them.
+//! The interface for batches: accumulators, and the batches that have left them.
 //!
-//! The rule: an accumulator is read and put as a whole, by a compare-and-set;
-//! [`crate::domain::batch::Accumulator`] decides what it becomes. A batch that has left its
-//! accumulator is filed once, under its id, and only ever settled after that; who comes with
-//! another under that id is told.
+//! An accumulator is read and replaced as a whole, by compare-and-set;
+//! [`crate::domain::batch::Accumulator`] decides how it changes. A batch that left its accumulator
+//! is stored once under its id ("filed"). After that it is only settled.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -12,18 +11,18 @@ use super::Result;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 
-/// Which batches; all that is named must hold.
+/// Selects the batches that match all given fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BatchFilter {
-    /// Only this person's; `None` for everybody's.
+    /// User; `None` for all users.
     pub user: Option<UserId>,
-    /// Only those under this key; `None` for any key.
+    /// Key; `None` for any key.
     pub key: Option<BatchKey>,
-    /// Only those in this state; `None` for any state.
+    /// State; `None` for any state.
     pub state: Option<BatchState>,
 }
 
-/// A page of what was found on accumulators and among the filed: each batch once, newest first.
+/// Returns a page of batches from accumulators and filed batches: each once, newest first.
 pub(super) fn page(mut found: Vec<Batch>, before: Option<Id>, limit: usize) -> Vec<Batch> {
     found.retain(|batch| before.is_none_or(|before| batch.id < before));
     found.sort_by_key(|batch| std::cmp::Reverse(batch.id));
@@ -32,21 +31,23 @@ pub(super) fn page(mut found: Vec<Batch>, before: Option<Id>, limit: usize) -> V
     found
 }
 
-/// Which accumulators.
+/// Selects accumulators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccumulatorFilter<'a> {
-    /// Those that are due at this moment and that nobody holds then, in the order in which they
-    /// fell due; each once, also while it moves. Costs what is due and held, not what is open.
+    /// Accumulators that are due at this moment and not leased, in the order of their due times.
+    /// Each is returned once, even if it changes meanwhile. The cost depends on those due or
+    /// leased, not on those open.
     Due(DateTime<Utc>),
-    /// The one on which this batch is open, or has just ended.
+    /// The accumulator whose open batch, or unfiled ended batch, has this id.
     Of(Id),
-    /// Those whose open batch keeps an event of this type about one of these objects, by their ids.
+    /// Accumulators whose open batch keeps an event of this type about one of these objects,
+    /// ordered by id.
     Holding {
-        /// The type.
+        /// Event type.
         kind: &'a EventType,
-        /// The objects.
+        /// Object ids.
         objects: &'a [ObjectId],
-        /// Only those after this one.
+        /// Only accumulators after this one.
         after: Option<&'a AccumulatorId>,
     },
 }
@@ -54,25 +55,29 @@ pub enum AccumulatorFilter<'a> {
 /// Near-real-time batches.
 #[async_trait]
 pub trait Batches: Send + Sync {
-    /// These accumulators, in the order asked; each at most once.
+    /// Returns these accumulators, in the order of the request. Each id occurs at most once.
     async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>>;
 
-    /// Puts each accumulator in the place of what was read, known by its revision, or where none
-    /// stood; an empty one is removed. `revision` is what they are known by from now on: an id that
-    /// was never used. The answer says which were put, in the order asked; of an accumulator that
-    /// is named twice, one at most. Of two who read the same, one is told no, and has to read
-    /// again. No may also be told where it was put and an earlier answer was lost. Durable.
+    /// Replaces each accumulator if its revision is the stored one, or creates it if it has none
+    /// and none is stored. Removes an empty one. `revision` becomes the new revision and must be
+    /// unique.
+    ///
+    /// Returns which were written, in the order of the request; at most one for an accumulator that
+    /// occurs twice. Of two callers that read the same version, one gets `false` and must read
+    /// again. May return `false` for a write that succeeded if its reply was lost. Durable.
     async fn put_accumulators(
         &self,
         accumulators: &[Accumulator],
         revision: Id,
     ) -> Result<Vec<bool>>;
 
-    /// Adds to the open batches of these accumulators where all that the addition wants holds of
-    /// the accumulator ([`Addition::fits`]), each in one step. Says whether it was done on all of
-    /// them; where not, or where nobody can tell, reading the accumulators does. A store may leave
-    /// it undone. Harmless again, as a fan-out that has joined keeps it from being done. `revision`
-    /// is an id that was never used. Durable.
+    /// Adds events to the open batches of accumulators, each in one step, if all conditions of the
+    /// addition hold ([`Addition::fits`]). `accumulators` pairs each accumulator with the index of
+    /// its addition.
+    ///
+    /// Returns `true` if all of them are known to be updated. Otherwise the caller has to read the
+    /// accumulators; a store may always decline. It is safe to repeat, because a fan-out joins only
+    /// once. `revision` must be unique. Durable.
     async fn add_to_open(
         &self,
         accumulators: &[(AccumulatorId, usize)],
@@ -80,28 +85,27 @@ pub trait Batches: Send + Sync {
         revision: Id,
     ) -> Result<bool>;
 
-    /// These accumulators, at most `limit`.
+    /// Returns the selected accumulators, at most `limit`.
     async fn find_accumulators(
         &self,
         filter: &AccumulatorFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Accumulator>>;
 
-    /// Files batches that left their accumulators; what is filed already stays as it is. The answer
-    /// says, in the order asked, whether the same now stands under its id ([`Batch::gathered_as`]):
-    /// filing it again is a repetition; where other events stand there it is a conflict, and no.
-    /// Durable.
+    /// Files batches that left their accumulators. A batch that is already filed is not changed.
+    ///
+    /// Returns whether the stored batch has the same events ([`Batch::gathered_as`]), in the order
+    /// of the request. `false` is a conflict: a batch with other events has the id. Durable.
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>>;
 
-    /// These batches, as far as they are filed, in the order asked.
+    /// Returns these filed batches, in the order of the request.
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>>;
 
-    /// Settles filed batches that are closing, as `closed` or `canceled`; what is settled stays as
-    /// it is.
+    /// Settles filed batches that are closing, as `closed` or `canceled`. Does not change settled
+    /// ones.
     async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()>;
 
-    /// Batches, open or filed, newest first, at most `limit`; `before` excludes those with this id
-    /// and newer ones.
+    /// Returns open and filed batches, newest first; with `before`, only those with lower ids.
     async fn find_batches(
         &self,
         filter: &BatchFilter,

@@ -1,7 +1,8 @@
-//! Which entries of an exported stack are appended to a stack that other writers began.
+//! Decides which entries of an exported stack to append to a stack that has other writers' entries.
 //!
-//! An entry that can be identified is appended once. A marker that would also cover pending events
-//! of the other writers becomes a note that names the events it covered.
+//! An identifiable entry is appended once. A marker that would also cover pending events of other
+//! writers becomes a note: a marker `{mailed, i}` that names the events it covered. Start with
+//! [`entries_to_append`].
 
 use std::collections::HashSet;
 
@@ -12,25 +13,24 @@ use crate::domain::{Entry, Id, Mailed, Marker, covered};
 pub(super) struct Exported {
     /// Whether the stored stack has an entry with the same identity.
     pub is_stored: bool,
-    /// The entry.
     pub entry: Entry,
 }
 
-/// What to append.
+/// An entry to append.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Append {
     /// The entry at this index of the exported stack.
     Entry(usize),
-    /// The marker at this index of the exported stack, so that it covers this many entries.
+    /// The marker at this index of the exported stack, changed to cover this number of entries.
     Marker(usize, usize),
     /// A note in place of a marker.
     Note(Mailed),
 }
 
-/// Returns the entries to append to `stored`, in order; `None` if a marker would need a note, and
-/// an event or a marker has no id.
+/// Returns the entries to append to `stored`, in order. Returns `None` if a marker would need a
+/// note, and an event or a marker has no id.
 ///
-/// `is_expired` says that no event of the day is emailed any more. Then none is pending.
+/// If `is_expired`, events of the day are no longer emailed, so none is pending.
 pub(super) fn entries_to_append(
     stored: &[Entry],
     exported: &[Exported],
@@ -56,13 +56,14 @@ pub(super) fn entries_to_append(
     if has_pending && exported.iter().any(is_marker) && !exported.iter().all(has_id) {
         return None;
     }
-    // `left_out[n]`: how many of the first `n` entries are left out.
+    // `left_out[n]`: number of entries among the first `n` that are not appended.
     let (mut left_out, mut append) = (vec![0], Vec::new());
     for (index, Exported { is_stored, entry }) in exported.iter().enumerate() {
         let mut is_left_out = *is_stored;
         if let Entry::Marker(Marker { id, n }) = entry {
             let covers = n.map_or(index, |n| (n as usize).min(index));
-            // The same email may have been marked on the stored part, and cover more here.
+            // The stored part may have a marker of the same email. This one is still needed if it
+            // covers appended entries.
             is_left_out &= left_out[covers] == covers;
             match id.filter(|_| has_pending) {
                 _ if is_left_out => {}

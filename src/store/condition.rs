@@ -1,8 +1,7 @@
-//! How the store itself is: what it runs on, what it lacks, how much it holds, what time it thinks
-//! it is.
+//! The interface for diagnostics: the database server, its schema, its indexes and its record
+//! counts.
 //!
-//! The rule: facts, and no opinion of them; who judges is [`crate::operate::doctor`]. Nothing is
-//! changed by asking.
+//! It reports facts and changes nothing; [`crate::operate::doctor`] judges them.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -10,122 +9,122 @@ use chrono::{DateTime, Utc};
 use super::Result;
 use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason};
 
-/// What the store runs on.
+/// The database engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Engine {
-    /// A MongoDB server, or several.
+    /// One or more MongoDB servers.
     Mongo {
-        /// Such as 6.0.5.
+        /// Version, such as 6.0.5.
         version: String,
-        /// How its servers stand together.
+        /// Deployment type.
         topology: Topology,
     },
-    /// A file of SQLite's.
+    /// A SQLite file.
     Sqlite {
-        /// Of the library that is compiled in, such as 3.45.0.
+        /// Version of the library that is compiled in, such as 3.45.0.
         version: String,
-        /// How it keeps what is being written: `wal` lets readers and a writer work at once.
+        /// Journal mode. `wal` lets readers and a writer work at the same time.
         journal: String,
     },
 }
 
-/// How a MongoDB is laid out.
+/// The deployment type of MongoDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
-    /// One server that replicates to nobody.
+    /// One server without replication.
     Standalone,
-    /// So many members that hold data and can be asked.
+    /// A replica set.
     ReplicaSet {
-        /// Those that a server names as `hosts`; 1 where it names none.
+        /// Number of members with data, which a server lists as `hosts`; 1 if it lists none.
         members: usize,
     },
-    /// Routers in front of shards.
+    /// A sharded cluster behind routers.
     Sharded,
 }
 
-/// How what is kept is laid out: each version of the program knows one layout by its number, and
-/// brings an earlier one up to date.
+/// The version of the database schema. Each program version has one schema and upgrades older ones.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Schema {
-    /// The store's.
+    /// Version of the store.
     pub version: u32,
-    /// This program's.
+    /// Version of this program.
     pub known: u32,
-    /// What bringing it up to date will do, step by step; empty if it is.
+    /// Steps that an upgrade will take; empty if the store is up to date.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<String>,
 }
 
-/// What the store runs on, and its clock.
+/// The database server and its clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// What it runs on.
+    /// Engine.
     pub engine: Engine,
-    /// What time it has; `None` where it has no clock of its own, or does not say.
+    /// Clock of the server; `None` if it has none or does not report it.
     pub time: Option<DateTime<Utc>>,
 }
 
-/// What can be counted.
+/// Records that can be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
-    /// The documents of this day. Costs a reading of them.
+    /// Documents of this day. Reads all of them.
     Stacks(Day),
-    /// Fan-outs of the journal in this state.
+    /// Fan-outs in this state.
     Fanouts(FanoutState),
-    /// Batches in this state, on their accumulators or filed.
+    /// Batches in this state. A batch that has ended in an accumulator counts as closing until it
+    /// is filed.
     Batches(BatchState),
-    /// Rows of the ledger in this state.
+    /// Ledger rows in this state.
     Deliveries(DeliveryState),
     /// Addresses that are suppressed for this reason.
     Suppressions(Reason),
 }
 
-/// Some things that wait.
+/// A number of waiting items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pile {
-    /// How many.
+    /// Number of items.
     pub count: u64,
-    /// Since when the first of them has.
+    /// Time since which the first item has been waiting.
     pub since: Option<DateTime<Utc>>,
 }
 
-/// What is still to be done.
+/// The work that is still to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outstanding {
-    /// Fan-outs that are pending, by when their events happened.
+    /// Pending fan-outs, by the time of their events.
     pub fanouts: Pile,
-    /// Batches that gather.
+    /// Open batches.
     pub batches_open: u64,
-    /// Accumulators that are due, whoever holds them, by when they fell due.
+    /// Due accumulators, leased or not, by due time.
     pub batches_due: Pile,
-    /// Rows of the ledger that are `pending`, by when they were opened.
+    /// `pending` ledger rows, by the time at which they were opened.
     pub pending: Pile,
-    /// Those that are `sending`.
+    /// `sending` ledger rows.
     pub sending: Pile,
-    /// Those that are `unknown`.
+    /// `unknown` ledger rows.
     pub unknown: Pile,
-    /// Named leases that somebody holds.
+    /// Named leases in force.
     pub leases: u64,
 }
 
-/// What can be found out of a store by whoever looks after it.
+/// Diagnostics for operators.
 #[async_trait]
 pub trait Diagnostics: Send + Sync {
-    /// What it runs on, and what time it has.
+    /// Returns the database engine and its clock.
     async fn server(&self) -> Result<Server>;
 
-    /// Which schema it has.
+    /// Returns the schema version.
     async fn schema(&self) -> Result<Schema>;
 
-    /// How many there are of each of these, in the order asked; exact. Each costs what there is of
-    /// it.
+    /// Counts these records exactly, in the order of the request. The cost is proportional to each
+    /// count.
     async fn count(&self, what: &[Counted]) -> Result<Vec<u64>>;
 
-    /// What is still to be done at `now`; of each, at most `most` are counted. By indexes alone: it
-    /// costs what it counts, however much was done before.
+    /// Returns the work to be done at `now`, counting at most `most` items of each kind. Uses
+    /// indexes only, so the cost depends on the counts and not on the size of the history.
     async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding>;
 
-    /// The indexes that verbs rely on and that are not there, by collection and fields; none in a
-    /// store that is as it should be.
+    /// Returns the missing indexes that methods rely on, by collection and fields; empty in a
+    /// healthy store.
     async fn missing_indexes(&self) -> Result<Vec<String>>;
 }

@@ -1,20 +1,21 @@
-//! What a day's documents come to: how many there are, and a checksum of all of them.
+//! The checksum of a day's documents.
 //!
-//! The rule: two days with the same sum hold the same documents, to the byte, in the same order. An
-//! export vouches for its lines with it, and a day is dropped only if its sum is what was expected.
+//! Days with equal sums hold the same documents, byte for byte and in the same order. An export is
+//! verified by it, and a day is dropped only if its sum matches.
 
 use sha2::{Digest, Sha256};
 
-/// How many documents, and the SHA-256 of all their lines, with their line ends, in hexadecimal.
+/// The number of documents, and the SHA-256 of their lines, each with its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaySum {
-    /// How many documents the day holds.
+    /// Number of documents.
     pub stacks: u64,
-    /// 64 digits in lower case; of a day without documents it is the sum of nothing.
+    /// 64 lowercase hexadecimal digits. The sum of a day without documents is that of the empty
+    /// string.
     pub sha256: String,
 }
 
-/// A sum while lines come.
+/// A sum in progress.
 #[derive(Debug, Default)]
 pub struct Summing {
     stacks: u64,
@@ -22,19 +23,19 @@ pub struct Summing {
 }
 
 impl Summing {
-    /// Takes the next document's line, without its line end.
+    /// Adds a document's line, given without its line end.
     pub fn add(&mut self, line: &str) {
         self.hash.update(line.as_bytes());
         self.hash.update(b"\n");
         self.stacks += 1;
     }
 
-    /// How many lines came so far.
+    /// Returns the number of lines added so far.
     pub fn stacks(&self) -> u64 {
         self.stacks
     }
 
-    /// The sum of all that came.
+    /// Returns the sum of all lines.
     pub fn end(self) -> DaySum {
         DaySum {
             stacks: self.stacks,

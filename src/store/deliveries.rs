@@ -1,7 +1,7 @@
-//! The ledger of every mail.
+//! The ledger: one row for each email.
 //!
-//! The rule (P2, P4): a row is opened once, under an id that is derived, and changed only by who
-//! holds it or, where it is closed, by who knows better.
+//! A row is created once, under an id derived from its digest period or batch (P2). Only the lease
+//! holder changes an open row, except to cancel it; closed rows are changed by corrections (P4).
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -10,79 +10,78 @@ use super::Result;
 use crate::domain::delivery::{Corrected, Correction, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, Tag, UserId};
 
-/// Which open rows are leased.
+/// Which open rows to lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim<'a> {
-    /// Those that nobody holds and that need not wait: their lease, or what they waited for, is
-    /// over by now, or lies further ahead than any lease or wait can.
+    /// Rows that no owner has leased and that are not deferred. A lease or a wait is ignored once
+    /// it has expired, or if it ends later than any valid one can.
     Free {
-        /// The time.
+        /// Current time.
         now: DateTime<Utc>,
-        /// How many at most.
+        /// Maximum number of rows.
         limit: usize,
     },
-    /// All that are `sending` in this call, whoever holds them. Only for who has the lease that is
-    /// named after the call: others may hold some of its rows, and the call has to be put together
-    /// again as a whole.
+    /// All rows of this provider call that are `sending`, including rows that are leased. The
+    /// caller must hold the lease named after the call: only then can it rebuild the whole call.
     Call(&'a str),
 }
 
-/// Which open rows nobody can claim yet.
+/// Which rows to make claimable at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits<'a> {
-    /// Those that this owner holds.
+    /// Rows that this owner has leased.
     Held(&'a str),
-    /// Those that are `pending`, nobody's, and put off until after this moment.
+    /// Unleased `pending` rows that are deferred beyond this moment.
     PutOff(DateTime<Utc>),
 }
 
-/// A span of time in which rows were opened, or opened again.
+/// A half-open time range. Rows are matched by the time at which they were opened or reopened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// The first moment; `None` for no bound.
+    /// First moment; `None` for no lower bound.
     pub since: Option<DateTime<Utc>>,
-    /// The first moment after it; `None` for no bound.
+    /// First moment after the range; `None` for no upper bound.
     pub until: Option<DateTime<Utc>>,
 }
 
 impl Span {
-    /// Whether this moment is of it.
+    /// Returns whether the range contains this moment.
     pub fn contains(&self, at: DateTime<Utc>) -> bool {
         self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
     }
 }
 
-/// Which rows.
+/// Selects rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryFilter<'a> {
-    /// Those in this state.
+    /// Rows in this state.
     State(DeliveryState),
-    /// Those in this state that were opened, or opened again, since this moment.
+    /// Rows in this state that were opened or reopened at this moment or later.
     StateSince(DeliveryState, DateTime<Utc>),
-    /// Those in this state that are of this span, and have this feedback if one is named.
+    /// Rows in this state and time range, with this feedback if one is given.
     StateWithin(DeliveryState, Span, Option<ReportKind>),
-    /// Those of this person.
+    /// Rows of this user.
     User(&'a UserId),
-    /// Digests of this person that were opened, or opened again, since this moment.
+    /// Digests of this user that were opened or reopened at this moment or later.
     Digests(&'a UserId, DateTime<Utc>),
-    /// The open digests of these people: not settled, or their markers are still to be written.
+    /// Open digests of these users: not settled, or with markers still to be written.
     OpenDigests(&'a [UserId]),
-    /// Those that these tags stand for.
+    /// Rows with these tags.
     Tags(&'a [Tag]),
-    /// Those that the provider knows under these ids. Several rows may share one, as where one call
-    /// carried many mails.
+    /// Rows with these provider ids. Rows share an id if one call sent several emails.
     ProviderIds(&'a [String]),
 }
 
-/// The ledger of every mail.
+/// The ledger of all emails.
 #[async_trait]
 pub trait Deliveries: Send + Sync {
-    /// Inserts new rows: `pending`, open, and leased to whom they name, or nobody's. A row whose id
-    /// exists already, or whose slot another open row holds, is not inserted: the answer says which
-    /// were, in the order asked. Durable.
+    /// Inserts new `pending` rows, with the lease that they name, if any.
+    ///
+    /// A row is not inserted if its id exists or another open row has its slot. Returns which rows
+    /// were inserted, in the order of the request. Durable.
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>>;
 
-    /// Leases open rows to the owner, and answers with them, by slot.
+    /// Leases open rows to the owner and returns them, ordered by slot.
     async fn claim(
         &self,
         owner: &str,
@@ -90,9 +89,9 @@ pub trait Deliveries: Send + Sync {
         which: &Claim<'_>,
     ) -> Result<Vec<Delivery>>;
 
-    /// Makes these transitions of open rows that the owner holds, of each delivery at most one in a
-    /// call; the answer says which were made, in the order asked. `until` is when the leases end
-    /// that are extended. Durable before it returns (P4).
+    /// Applies these transitions to open rows that the owner has leased, at most one for each row.
+    /// Extended leases end at `until`. Returns which were applied, in the order of the request.
+    /// Durable (P4).
     async fn advance(
         &self,
         owner: &str,
@@ -101,25 +100,27 @@ pub trait Deliveries: Send + Sync {
         transitions: &[Transition],
     ) -> Result<Vec<bool>>;
 
-    /// Closes settled rows, whoever holds them: their markers stand. Their slots are free again.
+    /// Closes settled rows, leased or not, and frees their slots. The caller has written their
+    /// markers.
     async fn close(&self, ids: &[DeliveryId]) -> Result<()>;
 
-    /// Lets open rows be claimed at once.
+    /// Makes these open rows claimable at once.
     async fn release(&self, which: &Waits<'_>) -> Result<()>;
 
-    /// Corrects rows, each delivery at most once in a call: a closed one that is unknown, or failed
-    /// and is tried again, and a pending one that is canceled. The answers are in the order of the
-    /// request. Durable before it returns.
+    /// Corrects rows, each at most once. A correction applies to a closed row that is unknown or
+    /// failed, or to a pending row that is to be canceled. Returns the outcomes in the order of the
+    /// request. Durable.
     async fn correct(
         &self,
         now: DateTime<Utc>,
         corrections: &[Correction],
     ) -> Result<Vec<Corrected>>;
 
-    /// These rows, in the order asked; `None` where none was opened, or it has been forgotten.
+    /// Returns these rows, in the order of the request; `None` if a row never existed or was
+    /// removed.
     async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>>;
 
-    /// These rows, newest first, at most `limit`.
+    /// Returns the selected rows, newest first.
     async fn find_deliveries(
         &self,
         filter: &DeliveryFilter<'_>,
@@ -127,7 +128,7 @@ pub trait Deliveries: Send + Sync {
     ) -> Result<Vec<Delivery>>;
 }
 
-/// What making these comes to, by the first of them.
+/// Describes these transitions in an error, by the first of them.
 pub(super) fn doing(transitions: &[Transition]) -> &'static str {
     match transitions.first() {
         Some(Transition::HandOver(_)) => "handing over deliveries",
@@ -138,7 +139,7 @@ pub(super) fn doing(transitions: &[Transition]) -> &'static str {
     }
 }
 
-/// What correcting these comes to, by the first of them.
+/// Describes these corrections in an error, by the first of them.
 pub(super) fn correcting(corrections: &[Correction]) -> &'static str {
     match corrections.first() {
         Some(Correction::Judge { .. }) => "judging deliveries",

@@ -1,35 +1,35 @@
-//! What can go wrong in a store: what it was doing, and the cause.
+//! The errors of stores.
 
 use crate::domain::Day;
 
-/// A store's answer.
+/// The result of a store method.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a store did not do what it was asked.
+/// Why a store method failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database could not be asked, or refused. Whether a write was applied is not known; all
-    /// verbs may be repeated.
+    /// The database could not be reached or rejected the operation. A write may have been applied;
+    /// all methods may be repeated.
     #[error("{doing}")]
     Database {
-        /// What it was doing, such as `reading deliveries`.
+        /// The operation, such as `reading deliveries`.
         doing: String,
-        /// What the database or its driver said.
+        /// Error of the database or its driver.
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// What stands in the store is not what tidings or an older writer could have written.
+    /// A record is not one that tidings or an older writer could have written.
     #[error("{what} in the store cannot be read: {why}")]
     Corrupt {
-        /// What cannot be read, with its id where it has one.
+        /// The unreadable record or field, with its id if it has one.
         what: String,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
-    /// Something else stands where this should go.
+    /// A different record is stored in the same place.
     #[error("{what} exists already and differs")]
     Conflict {
-        /// What exists already, such as a document of a day.
+        /// The existing record, such as a document of a day.
         what: String,
     },
     /// The stack holds pending events of another writer, and exported entries have no ids.
@@ -38,18 +38,18 @@ pub enum Error {
          {day} again after their next digest, or after `tidings flush {user}`"
     )]
     Pending {
-        /// Whose stack it is.
+        /// Owner of the stack.
         user: String,
-        /// Of which day.
+        /// Day of the stack.
         day: Day,
     },
-    /// This store cannot do that.
+    /// The store does not support the operation.
     #[error("{0}")]
     Unsupported(String),
 }
 
 impl Error {
-    /// A database error, with what was being done ("pushing onto stacks of 20140422").
+    /// Returns a database error; `doing` is such as "pushing onto stacks of 20140422".
     pub fn database(
         doing: impl Into<String>,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -60,13 +60,12 @@ impl Error {
         }
     }
 
-    /// Whether the database could not be asked or refused, rather than having something in it that
-    /// cannot be.
+    /// Returns whether the database failed or was unreachable, as opposed to holding invalid data.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Database { .. })
     }
 
-    /// What stands in the store and cannot be read, and why.
+    /// Returns the error for a record that cannot be read.
     pub fn corrupt(what: impl Into<String>, why: impl ToString) -> Self {
         Self::Corrupt {
             what: what.into(),

@@ -1,26 +1,23 @@
-//! Documents as canonical Extended JSON (version 2), one a line: how days are exported and
-//! restored.
+//! Converts documents to and from canonical Extended JSON v2, one per line, for exporting days.
 //!
-//! The rule: what was exported comes back byte for byte, in the order of its fields and with the
-//! types of its numbers. Each line is read back before it is believed; a document that Extended
-//! JSON cannot tell exactly (a field named `$oid`, a name that comes twice, text that is no UTF-8)
-//! is written as its bytes instead: `{"$tidings_bson":"…"}`, in base64. The BSON library reads all
-//! of it wherever it deserializes, but writes numbers in the relaxed form and some bytes as a list:
-//! so these are written here.
+//! A document survives byte for byte, with its field order and number types. [`to_line`] parses
+//! each line again. A document without an exact form (a field `$oid`, a duplicate name, invalid
+//! UTF-8) is written as base64: `{"$tidings_bson":"…"}`. The BSON library can parse all this, but
+//! writes numbers in relaxed form and some binaries as lists.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
 
-/// A document that cannot be written or read, and why.
+/// Why a document cannot be written or read.
 pub(super) type Unreadable = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Unreadable>;
 
-/// How a line begins that holds a document's bytes, and how it ends. No document of a collection is
-/// written so otherwise, as all of them have an `_id`.
+/// Start and end of a line with a document's bytes. No stored document is written like this,
+/// because each has an `_id`.
 const EXACT: (&str, &str) = ("{\"$tidings_bson\":\"", "\"}");
 
-/// The document on one line.
+/// Returns the document on one line.
 pub(super) fn to_line(document: &RawDocument) -> String {
     let bytes = document.as_bytes();
     let mut line = String::with_capacity(bytes.len() * 2);
@@ -31,7 +28,7 @@ pub(super) fn to_line(document: &RawDocument) -> String {
     format!("{}{}{}", EXACT.0, STANDARD.encode(bytes), EXACT.1)
 }
 
-/// The document of a line.
+/// Parses a line.
 pub(super) fn from_line(line: &str) -> Result<RawDocumentBuf> {
     let exact = line.strip_prefix(EXACT.0);
     if let Some(base64) = exact.and_then(|rest| rest.strip_suffix(EXACT.1)) {
@@ -41,9 +38,9 @@ pub(super) fn from_line(line: &str) -> Result<RawDocumentBuf> {
     Ok(RawDocumentBuf::try_from(&document)?)
 }
 
-/// The document with its `_id` in front, where MongoDB puts it.
+/// Moves `_id` to the front, where MongoDB stores it.
 pub(super) fn id_first(document: RawDocumentBuf) -> Result<RawDocumentBuf> {
-    // The length, the type of the first field, its name.
+    // The first 4 bytes are the length, the fifth is the type of the first field; its name follows.
     if document.as_bytes().get(5..9) == Some(b"_id\0") {
         return Ok(document);
     }
@@ -73,7 +70,7 @@ fn write_json(line: &mut String, value: &(impl serde::Serialize + ?Sized)) -> Re
     Ok(())
 }
 
-/// One value, to be shown.
+/// Formats a value for an error message.
 pub(super) fn shown(value: RawBsonRef<'_>) -> String {
     let mut line = String::new();
     match write_value(&mut line, value) {
@@ -82,7 +79,7 @@ pub(super) fn shown(value: RawBsonRef<'_>) -> String {
     }
 }
 
-/// One value, as it stands in the line of its document.
+/// Appends a value in the form that it has in a document's line.
 pub(super) fn write_value(line: &mut String, value: RawBsonRef<'_>) -> Result<()> {
     let wrapped = |name: &str, number: String| format!("{{\"{name}\":\"{number}\"}}");
     match value {

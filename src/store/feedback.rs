@@ -1,8 +1,8 @@
-//! What comes back after a mail has left, and who is not written to because of it: the traits.
+//! The interfaces for provider reports and for suppressed addresses.
 //!
-//! The rule: whatever a provider says comes late, more than once and in any order, so every verb
-//! here can be repeated, and of two that contradict each other the graver wins, whichever came
-//! first. Who decides what follows from it is [`crate::engine::feedback`].
+//! Providers report late, repeatedly and in any order. So each method is idempotent, and of two
+//! conflicting reports the more severe wins, regardless of order. [`crate::engine::feedback`]
+//! decides what follows from a report.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -13,27 +13,29 @@ use crate::domain::feedback::{Feedback, ReportCounts};
 use crate::domain::suppression::Suppression;
 use crate::domain::{Address, DeliveryId};
 
-/// Addresses that must not be written to. Addresses are compared folded ([`Address::folded`]),
-/// however they are asked for, and found in every form that an older program may have written them
-/// in ([`Address::spellings`]).
+/// Addresses that must not be emailed.
+///
+/// Addresses are compared in folded form ([`Address::folded`]). Lookups also find the spellings
+/// that an older version may have stored ([`Address::spellings`]).
 #[async_trait]
 pub trait Suppressions: Send + Sync {
-    /// Suppresses these addresses, durably. Where one is suppressed already, the graver news stands
-    /// ([`Suppression::outweighs`]), under any race; of two for one address in one call, too.
+    /// Suppresses these addresses, durably. If an address is already suppressed, or occurs twice in
+    /// the call, the more severe reason wins under any race ([`Suppression::outweighs`]).
     async fn suppress(&self, suppressions: &[Suppression]) -> Result<()>;
 
-    /// The suppressions of these addresses that are not lifted, in the order of the request. One
-    /// read, by index, for a page of users at once.
+    /// Returns the active suppressions of these addresses, in the order of the request. Costs one
+    /// indexed read for a whole page of users.
     async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>>;
 
-    /// A page of the list: ascending by address as it is written there, after this one, at most
-    /// `limit`.
+    /// Returns a page of active suppressions after this address, ordered by the stored address.
     async fn suppressions(&self, after: Option<&Address>, limit: usize)
     -> Result<Vec<Suppression>>;
 
-    /// Lets an address receive emails again, and forgets its soft bounces. Returns whether it was
-    /// suppressed. If so, the moment `at` is stored: [`Self::suppress`] ignores news up to it.
-    /// Lifts from before `expired` are forgotten.
+    /// Allows emails to an address again and removes its soft bounces. Returns whether it was
+    /// suppressed.
+    ///
+    /// If so, the time `at` is stored: [`Self::suppress`] ignores older reports. Lifts from before
+    /// `expired` are removed.
     async fn lift(
         &self,
         address: &Address,
@@ -41,13 +43,13 @@ pub trait Suppressions: Send + Sync {
         expired: DateTime<Utc>,
     ) -> Result<bool>;
 
-    /// Returns when these addresses were last lifted, in the order of the request. One read, by
-    /// index.
+    /// Returns when these addresses were last lifted, in the order of the request. Costs one
+    /// indexed read.
     async fn lifts(&self, addresses: &[Address]) -> Result<Vec<Option<DateTime<Utc>>>>;
 
-    /// Notes that the mail of this delivery was put off at `at`; a mail counts once, with the
-    /// earliest time it was noted with. Says how many mails to the address were put off at `since`
-    /// or later, and forgets those before.
+    /// Records a soft bounce of this delivery at `at`. Removes those from before `since`, and
+    /// returns how many deliveries to the address remain. A delivery counts once, at its earliest
+    /// recorded time.
     async fn soft_bounce(
         &self,
         address: &Address,
@@ -57,31 +59,34 @@ pub trait Suppressions: Send + Sync {
     ) -> Result<u64>;
 }
 
-/// What providers report of mails they took: kept on the rows of the ledger, beside their states,
-/// whatever these are.
+/// Provider reports on accepted emails. They are stored in the ledger rows, in addition to the
+/// state.
 #[async_trait]
 pub trait Feedbacks: Send + Sync {
-    /// Notes what became of mails. Where something is noted already, the worse stands
-    /// ([`Feedback::outweighs`]), under any race. What has no row is left out.
+    /// Records reports. If a row already has one, the worse wins under any race
+    /// ([`Feedback::outweighs`]). Ignores deliveries without a row.
     async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()>;
 
-    /// What became of the mails that were settled at `since` or later, counted exactly: the sent
-    /// ones, and those of unknown outcome of which something was heard. Costs a read of an index
-    /// over these rows.
+    /// Counts exactly what became of the emails that were settled at `since` or later. This
+    /// includes sent emails, and unknown ones that have a report. Costs a read of an index over
+    /// these rows.
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts>;
 
-    /// What became of the digests that were settled at `since` or later, counted exactly: by
-    /// cadence, period and state, ascending in that order. Costs a read of these rows, found by an
-    /// index.
+    /// Counts exactly how the digests ended that were settled at `since` or later. The counts are
+    /// by cadence, period and state, ascending in this order. Reads these rows, which an index
+    /// finds.
     async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>>;
 }
 
-/// What was seen lately, so that it is recognized when it comes again.
+/// Webhook ids and signature tokens that were seen recently, by which repeated and replayed reports
+/// are recognized.
 #[async_trait]
 pub trait SeenReports: Send + Sync {
-    /// Keeps a mark under each key until `until`, durably, where none stands that lasts beyond
-    /// `now`; says which mark stands under each, in the order asked. Of many who come with one key,
-    /// whoever asks is told the same. Forgets what is over.
+    /// Stores a mark under each key until `until`, durably, unless a mark is stored that has not
+    /// expired at `now`. Removes expired marks.
+    ///
+    /// Returns the mark that is now stored under each key, in the order of the request. Concurrent
+    /// callers with one key all get the same mark.
     async fn sight(
         &self,
         marks: &[(String, String)],
@@ -89,11 +94,12 @@ pub trait SeenReports: Send + Sync {
         until: DateTime<Utc>,
     ) -> Result<Vec<String>>;
 
-    /// Which marks stand under these keys at `now`, in the order asked.
+    /// Returns the marks under these keys that have not expired at `now`, in the order of the
+    /// request.
     async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Result<Vec<Option<String>>>;
 }
 
-/// The one that stands, of two pieces of news.
+/// Returns the more severe of two suppressions.
 pub(super) fn graver(one: Suppression, other: Suppression) -> Suppression {
     match other.outweighs(&one) {
         true => other,

@@ -1,36 +1,36 @@
-//! What people have seen, read and put away of their feeds: the trait.
+//! The interface for inboxes: the seen, read and archived marks of each user's feed.
 //!
-//! The rule: one small record a person, in the place of which another is put only where it is the
-//! one that was read. What a mark does to it is [`crate::domain::inbox`]'s to say.
+//! There is one small record per user, replaced by compare-and-set. [`crate::domain::inbox`]
+//! decides how a mark changes it.
 
 use async_trait::async_trait;
 
 use super::Result;
 use crate::domain::{Id, Inbox, PersonStacks, User, UserId, Window};
 
-/// All that a person's feed rests on but objects and what is said of events.
+/// The parts of a user's feed, except for objects and event details.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeedParts {
-    /// Their stacks in the window, of which there may be none.
+    /// Stacks in the window, possibly none.
     pub person: PersonStacks,
-    /// As [`Inboxes::inboxes`] tells it.
+    /// Inbox, as [`Inboxes::inboxes`] returns it.
     pub inbox: Option<Inbox>,
-    /// As [`Directory::users`](super::Directory::users) tells it.
+    /// User, as [`Directory::users`](super::Directory::users) returns it.
     pub user: Option<User>,
 }
 
-/// What people have seen, read and put away of their feeds.
+/// The seen, read and archived marks of feeds.
 #[async_trait]
 pub trait Inboxes: Send + Sync {
-    /// The records of these people, in the order asked. One that cannot be read is told in the log
-    /// and is as good as an empty one, which may be put in its place.
+    /// Returns the records of these users, in the order of the request. An unreadable record is
+    /// logged and returned as an empty one, which the caller may replace.
     async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>>;
 
-    /// What this person's feed rests on, all asked for together.
+    /// Reads all parts of this user's feed together.
     async fn feed(&self, window: Window, user: &UserId) -> Result<FeedParts>;
 
-    /// Puts a record, under this new revision, in the place of the one that was read (its
-    /// revision), or where none was read and none stands. Says whether it was put; the same call
-    /// may be repeated. Of two who read the same record and put different ones, one is told no.
+    /// Writes a record under this new revision if its own revision is the stored one, or if it has
+    /// none and none is stored. Returns whether it is stored under `revision`, so the call may be
+    /// repeated. Of two callers that change the same version, one gets `false`.
     async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool>;
 }

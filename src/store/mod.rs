@@ -1,9 +1,9 @@
-//! What is kept.
+//! The storage interface: one trait for each kind of record, implemented by [`mongo`] and
+//! [`sqlite`].
 //!
-//! The rule: stores keep, the domain decides. A verb is one read, one append or one
-//! compare-and-set, over many people at once where that matters; time and ids come in as arguments.
-//! What each verb promises stands at the traits below; the laws (`tests/all/store_laws`) hold both
-//! stores to it. Backends: [`mongo`], [`sqlite`].
+//! Stores keep records; the domain makes the decisions. A method is one read, one append or one
+//! compare-and-set, usually for many records at once. Callers pass in times and ids. The contract
+//! tests (`tests/all/store_laws`) hold both stores to the traits. Start with [`Stacks`].
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -44,7 +44,7 @@ pub use pokes::Pokes;
 pub use retention::{Forgettable, Retention};
 pub use retractions::Retractions;
 
-/// Everything that is kept, by meaning. One backend implements all of it.
+/// All storage traits together. Each backend implements all of them.
 pub trait Store:
     Stacks
     + Days
@@ -86,87 +86,94 @@ impl<T> Store for T where
 {
 }
 
-/// One push: these entries onto these people's stacks. Many people may share one list of entries.
+/// One push: entries to append to the stacks of users. Users may share a list of entries.
 #[derive(Debug, Default, Clone)]
 pub struct Pushes {
-    /// Distinct lists of entries; every event has an `i`.
+    /// Distinct lists of entries. Every event has an `i`.
     pub lists: Vec<Vec<Event>>,
-    /// Each person at most once, in ascending order, with the index of their list.
+    /// Each user at most once, in ascending order, with the index of the user's list.
     pub people: Vec<(UserId, usize)>,
 }
 
-/// What became of a push, by the order of its people: how many entries did not fit under the cap.
+/// The entries that a push did not store. Users are identified by their index in
+/// [`Pushes::people`].
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Pushed {
-    /// People (by index) of whose entries some were not stored, and which: indices into their list.
+    /// Users with entries that were not stored, and the indices of these entries in the user's
+    /// list.
     pub capped: Vec<(usize, Vec<usize>)>,
-    /// Those of them whose documents take no entries, and why.
+    /// The users among them whose documents cannot take entries, and why.
     pub bad: Vec<(usize, Defect)>,
 }
 
-/// A marker to be written at the ends of one person's stacks; stacks are named once in a call.
+/// A marker to append to a user's stacks. One call names each stack at most once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewMarker {
-    /// Markers `{flushed, n}`.
+    /// Markers `{flushed, n}`, one for each stack.
     Flushed {
-        /// Whose stacks.
+        /// Owner of the stacks.
         user: UserId,
-        /// The marker's id; one that stands already under it, with the same `n`, is not written
-        /// again.
+        /// Id of the marker. A stored marker with the same id and `n` is not written again.
         marker: Id,
         /// The stacks, and how many entries of each are covered.
         watermarks: Watermarks,
     },
-    /// What was mailed on its own, on the stack that tidings itself writes to.
+    /// A marker `{mailed, i}` for events that were emailed in a batch. It goes to the stack with
+    /// the text `_id`, which tidings itself writes.
     Mailed {
-        /// Whose stack.
+        /// Owner of the stack.
         user: UserId,
-        /// The day on which the events stand.
+        /// Day of the events.
         day: Day,
-        /// The entry; one that stands already is not written again.
+        /// The marker. It is not written again if it is already stored.
         mailed: Mailed,
     },
 }
 
-/// Whose stacks to read.
+/// The users whose stacks to read, in ascending order.
 #[derive(Debug, Clone)]
 pub enum People<'a> {
-    /// These people, wherever they are; ascending. Costs a look-up for each.
+    /// Scattered users. Costs one lookup for each.
     Each(&'a [UserId]),
-    /// These people, ascending, where most people between the first and the last are wanted. Costs
-    /// one sequential read of everything between.
+    /// Most of the users between the first and the last. Costs one sequential read of that range.
     Between(&'a [UserId]),
 }
 
-/// The heart: the day collections.
+/// The day collections.
 ///
-/// A document that cannot be dealt with is its owner's trouble only: it is told in the answer
-/// ([`Pushed::bad`], [`BadStack`]) or on its stack ([`crate::domain::Stack::defect`]), and
-/// everybody else is read, pushed to and given markers. One that is nobody's is passed over.
+/// A malformed document affects only its owner. It is reported in the result ([`Pushed::bad`],
+/// [`BadStack`]) or on its stack ([`crate::domain::Stack::defect`]), and all other users are
+/// processed. A document without a valid user id is skipped.
 #[async_trait]
 pub trait Stacks: Send + Sync {
-    /// What anybody was told stands before this was called, all reads show from now on: of stacks
-    /// and of everything else, by this handle. To be asked before something is dropped, skipped or
-    /// taken for absent that was not just written to; reads show in any case what this handle wrote
-    /// or saw before. A store that cannot say is away.
+    /// After this returns, all reads through this handle reflect every write that was acknowledged
+    /// to any client before the call. This applies to all records, not only to stacks.
+    ///
+    /// Call it before you drop, skip or treat as missing a record that this handle did not just
+    /// write. Without it, reads reflect only the writes that this handle made or has already seen.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Database`] if the store cannot confirm that it is up to date.
     async fn catch_up(&self) -> Result<()>;
 
-    /// Appends to each person's stack of that day, creating day and stack as needed.
+    /// Appends to each user's stack of that day. Creates the day and the stack as needed.
     ///
-    /// - Durable (P1): on return every entry stands, acknowledged by a majority on a replica set.
-    /// - Harmless again (P1, P2): an entry that already stands there (same `t`, `o` and `i`) is not
-    ///   added twice, so any part of a push can be repeated after a failure, by anybody, at the
-    ///   same time.
-    /// - Capped: a stack never grows past `cap` entries by a push. What does not fit is reported,
-    ///   not stored, and reported again when the push is repeated; the entries of a list that fit,
-    ///   in list order, are stored.
-    /// - Order: a list's entries stand in list order, and arrays only grow at their end.
+    /// - Durable (P1): when it returns, every entry is stored; on a replica set, by a majority.
+    /// - Idempotent (P1, P2): an entry that is already stored (same `t`, `o` and `i`) is not added
+    ///   again. Any process may repeat any part of a push, even concurrently.
+    /// - Capped: a push never grows a stack beyond `cap` entries. The entries of a list are stored
+    ///   in list order as far as they fit. The rest is reported, each time that the push is
+    ///   repeated.
+    /// - Ordered: the entries of a list keep their order, and arrays only grow at their end.
     async fn push(&self, day: Day, cap: usize, pushes: &Pushes) -> Result<Pushed>;
 
-    /// Everybody who has a stack in the window, in ascending order of user id, in chunks of about
-    /// `chunk` people; `after` excludes everybody up to and including that user. Memory is bounded
-    /// by the chunk, not by the number of people. Both forms of a person's documents come together.
-    /// People without entries may be left out.
+    /// Streams the stacks of all users in the window, ordered by user id, in chunks of about
+    /// `chunk` users.
+    ///
+    /// Starts after the user `after`, if given. All of a user's documents come in one item, whether
+    /// their `_id` is text or an ObjectId. Users without entries may be omitted. Memory is bounded
+    /// by the chunk.
     fn scan(
         &self,
         window: Window,
@@ -174,128 +181,135 @@ pub trait Stacks: Send + Sync {
         chunk: usize,
     ) -> BoxStream<'_, Result<Vec<PersonStacks>>>;
 
-    /// These people's stacks in the window, in the order asked; people without any have an empty
-    /// list of stacks.
+    /// Returns the stacks of these users in the window, in the order of the request. A user without
+    /// stacks has an empty list.
     async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>>;
 
-    /// Writes these at the ends of the stacks that still exist, each once. They are not subject to
-    /// the cap. The answer names the stacks that took none.
+    /// Appends each marker once to the stacks that exist, regardless of the cap. Returns the stacks
+    /// that could not take one.
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>>;
 }
 
-/// A document of a day, exactly as it stands, on one line: as canonical Extended JSON (MongoDB
-/// Extended JSON v2), or in a form of the store's own where that cannot tell it exactly.
+/// A document of a day on one line, byte-exact: canonical MongoDB Extended JSON v2, or a
+/// store-specific form if that is not exact.
 pub type RawStack = String;
 
-/// How a document that is restored meets what stands under its `_id`.
+/// How to restore a document whose `_id` is already in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meeting {
-    /// It must be the same.
+    /// The stored document must be identical.
     Same,
-    /// Its entries are appended to those of other writers, each once. Pending events of other
-    /// writers stay pending, unless all events of the day have expired.
+    /// Append the entries to those of other writers, each once. Pending events of other writers
+    /// stay pending, unless the day has expired.
     Append {
-        /// Whether no event of the day is emailed any more.
+        /// Whether all events of the day are too old to be emailed.
         is_expired: bool,
     },
 }
 
-/// The day collections as wholes: archiving and restoring.
+/// Whole days: archiving and restoring them.
 #[async_trait]
 pub trait Days: Send + Sync {
-    /// Which day collections there are, oldest first. How many documents one holds:
-    /// [`Counted::Stacks`].
+    /// Returns the days that have a collection, oldest first. [`Counted::Stacks`] counts their
+    /// documents.
     async fn days(&self) -> Result<Vec<Day>>;
 
-    /// Drops a day if its documents are exactly these; says whether it was dropped. What anybody
-    /// writes meanwhile is never lost: then it is not dropped, or a new day holds it. One at a time
-    /// for a day; whoever dies inside leaves work for [`Days::fix_day`].
+    /// Drops the day if `sum` matches its documents. Returns whether it did.
+    ///
+    /// A concurrent write is never lost: either the day stays, or a new collection for the day
+    /// holds the write. Only one caller at a time may drop a day. After a crash, [`Days::fix_day`]
+    /// finishes the work.
     async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool>;
 
-    /// Makes a day whole again that somebody died over dropping. Only for who has the day's lease.
+    /// Repairs a day after a crash in [`Days::drop_day`]. The caller must hold the day's lease.
     async fn fix_day(&self, day: Day) -> Result<()>;
 
-    /// All documents of a day exactly as they stand, in ascending order of `_id` (text before
-    /// ObjectIds), in chunks.
+    /// Streams all documents of the day, byte-exact, in chunks. They are ordered by `_id`, text
+    /// before ObjectIds.
     fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>>;
 
-    /// Restores documents as they were exported. An identical document is skipped. Where one
-    /// differs, its entries are appended ([`Meeting::Append`]), or it is an error
-    /// ([`Error::Conflict`]) that names it. It is also an error ([`Error::Pending`]) if a marker
-    /// would cover pending events, and exported entries have no ids.
+    /// Restores exported documents. Skips a document that is already stored unchanged.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] names a stored document that differs, unless its entries can be appended
+    /// ([`Meeting::Append`]). [`Error::Pending`] if a marker would cover pending events and
+    /// exported entries have no ids.
     async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()>;
 }
 
-/// What becomes of follows.
+/// A change of follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FollowChange {
-    /// They stand.
+    /// Add them.
     Follow,
-    /// They do not.
+    /// Remove them.
     Unfollow,
 }
 
-/// Which people.
+/// Selects users.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PeopleFilter<'a> {
-    /// All who have a record.
+    /// All users that have a record.
     All,
-    /// Those who follow this key.
+    /// The followers of this key.
     Follow(&'a FollowKey),
-    /// Those who live within `km` of the point.
+    /// The users within `km` of the point.
     Near {
-        /// The middle of the circle.
+        /// Center of the circle.
         point: Point,
-        /// Its radius.
+        /// Radius in kilometers.
         km: f64,
     },
-    /// Those whose record says one of each of these choices.
+    /// The users whose record matches these choices.
     Chose(&'a DueChoices),
-    /// Those whose record has this address, in upper or lower case.
+    /// The users with this address, ignoring case.
     Address(&'a Address),
 }
 
-/// How many addresses several records have, in upper or lower case.
+/// Statistics about addresses that occur in several user records, ignoring case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SharedAddresses {
-    /// The number of records with an address that were read.
+    /// Number of records read, only those with an address.
     pub read: u64,
-    /// The addresses that several of these records have.
+    /// Number of addresses that several of these records share.
     pub addresses: u64,
-    /// The records that have one of them.
+    /// Number of records with a shared address.
     pub users: u64,
-    /// The first of these records by id.
+    /// The lowest user id among the records with a shared address.
     pub first: Option<UserId>,
 }
 
-/// People and what they follow.
+/// Users and their follows.
 #[async_trait]
 pub trait Directory: Send + Sync {
-    /// Replaces each record if what stands is what was read (its revision), and creates it if it
-    /// was not read and none stands. The answer says which were put, in the order asked; each
-    /// person at most once. Of two who read the same record and put different ones, one is told no,
-    /// and has to read again: so nobody's change is lost. No may also be told where it was put and
-    /// an earlier answer was lost. A record that another program wrote has no revision and counts
-    /// as not read.
+    /// Writes each record if its revision is the stored one, or if it has none and no record is
+    /// stored. Each user occurs at most once. Returns which records were written, in the order of
+    /// the request.
+    ///
+    /// Of two callers that change the same version of a record, one gets `false` and has to read it
+    /// again. Thus no change is lost. May return `false` for a write that succeeded if its reply
+    /// was lost. A stored record of another program has no revision, and any record without one
+    /// replaces it.
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>>;
 
-    /// The records of these people, in the order asked. Ids that stand next to each other are as
-    /// cheap as one range.
+    /// Returns the records of these users, in the order of the request. Adjacent ids cost no more
+    /// than one range.
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>>;
 
-    /// Removes a user's record, follows and inbox, and sends a change notice; stacks and deliveries
-    /// stay until they are archived or forgotten. Returns whether there was a record.
+    /// Removes a user's record, follows and inbox, and sends a change notice. Stacks and deliveries
+    /// stay until they are archived or removed. Returns whether there was a record.
     async fn delete_user(&self, id: &UserId) -> Result<bool>;
 
-    /// Records, or forgets, that users follow keys; one that stands already is left alone, and one
-    /// that does not stand is no error.
+    /// Adds or removes follows. Adding an existing one or removing a missing one is no error.
     async fn change_follows(
         &self,
         change: FollowChange,
         follows: &[(FollowKey, UserId)],
     ) -> Result<()>;
 
-    /// Who these are, ascending, after this user, at most `limit`. Costs what it returns.
+    /// Returns the selected users in ascending order, starting after `after`. Costs what it
+    /// returns.
     async fn find_people(
         &self,
         filter: &PeopleFilter<'_>,
@@ -303,20 +317,21 @@ pub trait Directory: Send + Sync {
         limit: usize,
     ) -> Result<Vec<UserId>>;
 
-    /// The time zones that people's records say, each once. Costs what it returns.
+    /// Returns the distinct time zones in user records. Costs what it returns.
     async fn zones(&self) -> Result<Vec<Tz>>;
 
-    /// The locales in user records, each once. Reads every record.
+    /// Returns the distinct locales in user records. Reads every record.
     async fn locales(&self) -> Result<Vec<String>>;
 
-    /// Counts the addresses that several records have, among the first `limit` records in the order
-    /// of their addresses.
+    /// Counts addresses that several records share, among the first `limit` records in the order of
+    /// their addresses.
     async fn shared_addresses(&self, limit: usize) -> Result<SharedAddresses>;
 
-    /// Whether these stand, in the order asked; each is one look-up.
+    /// Returns whether each follow is stored, in the order of the request. Costs one lookup for
+    /// each.
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>>;
 
-    /// What this person follows, ascending, after this key, at most `limit`.
+    /// Returns the keys that the user follows, in ascending order, starting after `after`.
     async fn follows(
         &self,
         user: &UserId,
@@ -325,34 +340,35 @@ pub trait Directory: Send + Sync {
     ) -> Result<Vec<FollowKey>>;
 }
 
-/// What events are about.
+/// The objects that events refer to.
 #[async_trait]
 pub trait Objects: Send + Sync {
-    /// Creates or replaces these records.
+    /// Creates or replaces these records, and sends a change notice.
     async fn put_objects(&self, objects: &[Object]) -> Result<()>;
 
-    /// The records under these keys, in the order asked, whether notifiable or not. On MongoDB a
-    /// mapped model is read from the application's own collection; there an object that its filter
-    /// does not match comes back as not notifiable.
+    /// Returns the objects with these keys, in the order of the request, notifiable or not.
+    ///
+    /// On MongoDB a mapped model is read from the application's own collection. An object that does
+    /// not match the model's filter is returned as not notifiable.
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>>;
 }
 
-/// What became of an event that was handed in.
+/// The outcome of accepting an event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Accepted {
-    /// It is in the journal now.
+    /// It was added to the journal.
     New,
-    /// Its key is taken: this is the fan-out that has it.
+    /// Its key already exists: this is the stored fan-out.
     Known(Box<Fanout>),
 }
 
-/// How many fan-outs somebody leases at once.
+/// Limits on the number of fan-outs to lease at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtMost {
-    /// So many, whoever is meant.
+    /// Maximum number of fan-outs with audiences of any size.
     pub any: usize,
-    /// Of so many that stand behind them, the small ones up to the first that is not
-    /// ([`Audience::is_small`]).
+    /// Maximum number of further fan-outs, which must have small audiences
+    /// ([`Audience::is_small`]). The first large audience ends the list.
     ///
     /// [`Audience::is_small`]: crate::domain::Audience::is_small
     pub small: usize,
@@ -364,21 +380,21 @@ impl From<usize> for AtMost {
     }
 }
 
-/// What somebody leased of the journal.
+/// Leased fan-outs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Claimed {
     /// Oldest first.
     pub fanouts: Vec<Fanout>,
-    /// Those that nobody can fan out until somebody fixes them.
+    /// Leased as well, but unreadable. An operator has to fix them.
     pub bad: Vec<BadFanout>,
 }
 
-/// A fan-out whose record, or whose audience, cannot be read.
+/// A fan-out whose record or audience cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct BadFanout {
-    /// As the store shows it.
+    /// Its id, as stored.
     pub id: String,
-    /// What of it cannot be read.
+    /// The unreadable part, and why.
     pub reason: String,
 }
 
@@ -388,18 +404,21 @@ impl std::fmt::Display for BadFanout {
     }
 }
 
-/// The journal every accepted event goes through.
+/// The journal of accepted events.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Writes new entries, each one durable insert, and finds those whose key is taken. All answers
-    /// are in the order asked. The cost does not depend on the audience's size, but for writing
-    /// down people who are named; an entry stands with all of them, or not at all. Two entries with
-    /// one key in one call: the first is new, the second known.
+    /// Adds new events, each with one durable insert, and returns the stored fan-out for a known
+    /// key. The outcomes are in the order of the request.
+    ///
+    /// A fan-out is stored together with all users that it names, or not at all. The cost does not
+    /// depend on the size of the audience, except for writing these users. If two events of one
+    /// call share a key, the first is new and the second known.
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>>;
 
-    /// Leases so many pending fan-outs that nobody holds (or whose lease has run out by `now`) to
-    /// the owner, oldest first. Those that cannot be read are leased as well, so that they are in
-    /// nobody's way, and told.
+    /// Leases pending fan-outs that have no lease, or whose lease has expired by `now`: the oldest
+    /// first, up to `most`.
+    ///
+    /// Unreadable fan-outs are leased and reported as well, so that they do not block others.
     async fn claim_fanouts(
         &self,
         owner: &str,
@@ -408,8 +427,8 @@ pub trait Journal: Send + Sync {
         most: AtMost,
     ) -> Result<Claimed>;
 
-    /// Saves progress and extends the lease, for those that `owner` still holds; the answer says
-    /// which were saved, in the order asked. A fan-out that is done gives up its lease.
+    /// Saves progress and extends the lease of the fan-outs that `owner` still holds. Returns which
+    /// were saved, in the order of the request. Releases fan-outs that are done.
     async fn save_fanouts(
         &self,
         owner: &str,
@@ -417,59 +436,62 @@ pub trait Journal: Send + Sync {
         progress: &[(Id, Progress)],
     ) -> Result<Vec<bool>>;
 
-    /// Gives up whatever leases the owner still holds.
+    /// Releases all fan-outs of this owner.
     async fn release_fanouts(&self, owner: &str) -> Result<()>;
 
-    /// The fan-out of this id; `None` where the journal has none.
+    /// Returns the fan-out with this id, if it exists.
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>>;
 
-    /// What is said of the events of these fan-outs, in the order asked; `None` where nothing is,
-    /// or it cannot be read.
+    /// Returns the details of these events, in the order of the request; `None` if there are none
+    /// or they cannot be read.
     async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>>;
 
-    /// Removes this actor, and the text and data of their events, from the details of all events.
-    /// Reads every entry. Afterward a change notice invalidates what feeds have cached.
+    /// Removes this actor, and the text and data of the actor's events, from the details of all
+    /// events. Reads every entry. Afterward a change notice invalidates cached feeds.
     async fn forget_actor(&self, user: &UserId) -> Result<()>;
 
-    /// What the newest entries say happened, at most so many, newest first: the events of each that
-    /// can be read.
+    /// Returns the events of the newest `limit` fan-outs, newest first. Unreadable ones are
+    /// omitted.
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>>;
 
-    /// When the oldest of all events happened that are not fanned out to everybody yet.
+    /// Returns the time of the oldest event whose fan-out is pending.
     async fn oldest_pending(&self) -> Result<Option<DateTime<Utc>>>;
 
-    /// Days that still have pending fan-outs: not to be dropped. A fan-out whose day cannot be read
-    /// has none.
+    /// Returns the days that have pending fan-outs and must not be dropped. Ignores fan-outs with
+    /// an unreadable day.
     async fn busy_days(&self) -> Result<Vec<Day>>;
 }
 
-/// Who works on what, where only one should.
+/// Named leases, for work that only one process may do at a time.
 #[async_trait]
 pub trait Leases: Send + Sync {
-    /// Takes or extends the lease of that name, if nobody else holds it at `now`: one that lies
-    /// further ahead than it could last ([`crate::domain::lease`]) is nobody's, here and wherever
-    /// leases are asked about.
+    /// Acquires or extends the named lease, unless another owner holds it at `now`. Returns whether
+    /// it succeeded.
+    ///
+    /// A lease that ends later than any valid one can ([`crate::domain::lease`]) counts as free.
+    /// All other methods treat leases in the same way.
     async fn lease(&self, name: &str, lease: &Lease, now: DateTime<Utc>) -> Result<bool>;
 
-    /// Gives it up, if this owner holds it.
+    /// Releases the lease if this owner holds it.
     async fn unlease(&self, name: &str, owner: &str) -> Result<()>;
 }
 
-/// Small texts under a name that all processes share: that mails are held back and why, what the
-/// last run came to, the secret that links are signed with.
+/// Short texts by name that all processes share. Examples are pauses of email, the results of the
+/// last runs, and the secret that signs links.
 #[async_trait]
 pub trait Notes: Send + Sync {
-    /// The note of that name, as a majority has it.
+    /// Returns the note of this name. Majority read.
     async fn note(&self, name: &str) -> Result<Option<String>>;
 
-    /// The notes of these names, in their order, as a majority has them.
+    /// Returns the notes of these names, in the order of the request. Majority read.
     async fn notes_named(&self, names: &[String]) -> Result<Vec<Option<String>>>;
 
-    /// The notes whose names start with this, by name, as a majority has them.
+    /// Returns the notes whose names start with `prefix`, ordered by name. Majority read.
     async fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>>;
 
-    /// Puts a text in the place of what was read, where that still stands: `None` is no note, so
-    /// this writes, changes and forgets. Says whether anything was changed; no may also be told
-    /// where it was and an earlier answer was lost.
+    /// Replaces a note if `read` is its current text. `None` stands for no note, so this creates,
+    /// changes and deletes notes. Returns whether the note was changed.
+    ///
+    /// May return `false` for a change that succeeded if its reply was lost.
     async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool>;
 }

@@ -1,8 +1,7 @@
-//! News of what may have changed in feeds: the trait.
+//! The interface for change notices: hints that feeds may have changed.
 //!
-//! The rule: whoever pushes onto stacks, puts inboxes, objects or mutes pokes afterward, here in
-//! the stores, so that nobody can forget to. A poke may be lost, late or needless; whoever listens
-//! looks again now and then in any case.
+//! The stores send a notice after each change that feeds show, so callers cannot forget it. Notices
+//! may be lost, late or needless. Subscribers must also reload now and then.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -10,10 +9,12 @@ use futures::stream::BoxStream;
 use super::Result;
 use crate::domain::Poke;
 
-/// News of what may have changed in feeds, by any process that works with this store.
+/// Change notices of all processes that share this store.
 #[async_trait]
 pub trait Pokes: Send + Sync {
-    /// Listens. The first is [`Poke::All`]: from then on every poke comes, each once or more often.
-    /// An error, or the end, says that some may be missed: listen again.
+    /// Subscribes. The first notice is [`Poke::All`]; from then on every notice arrives at least
+    /// once.
+    ///
+    /// After an error or the end of the stream, notices may be missing: subscribe again.
     async fn pokes(&self) -> Result<BoxStream<'static, Result<Poke>>>;
 }

@@ -1,37 +1,38 @@
-//! What is removed once nobody needs it any more.
+//! The interface for removing old records.
 //!
-//! The rule: the oldest first and a little at a time, so that nobody waits for it. How long
-//! something is kept is for [`crate::engine::archive::clean`] to say.
+//! Each call removes a limited number of records, so that it does not block other work.
+//! [`crate::engine::archive::clean`] decides how long records are kept.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::Result;
 
-/// What grows old.
+/// Records that expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forgettable {
-    /// Closed rows of the ledger, by when they were settled. Those of unknown outcome stay:
-    /// somebody has to say what became of them.
+    /// Closed ledger rows, by the time they were settled. Rows of unknown outcome stay, because an
+    /// operator has to decide about them.
     Deliveries,
-    /// Filed batches, by when they were settled.
+    /// Filed batches, by the time they were settled.
     Batches,
-    /// What was written for events of before then that were never accepted, because their writer
-    /// died on the way. Nobody accepts events of that time any more.
+    /// Parts of events that were never accepted because their writer crashed. Events of that time
+    /// are no longer accepted. The limit counts events, the result counts parts, and there is no
+    /// order.
     Unaccepted,
-    /// What people have seen of their feeds, by when they marked anything last.
+    /// Inboxes, by the time of the last mark.
     Inboxes,
-    /// Journaled events that are fanned out, by when they happened, with what is said of them and
-    /// whom they were for. Their keys are free again.
+    /// Journaled events whose fan-out is done, by the time of the event, with their details and
+    /// audiences. Their keys become free.
     Events,
-    /// What was taken back, by up to when.
+    /// Retractions, by the moment up to which they apply.
     Retractions,
 }
 
-/// What is removed once nobody needs it any more.
+/// Removes old records.
 #[async_trait]
 pub trait Retention: Send + Sync {
-    /// Removes what is older than that, the oldest first, at most `limit` deliveries, batches,
-    /// inboxes or events; answers how many records went.
+    /// Removes records from before this moment, the oldest first, at most `limit`. Returns how many
+    /// were removed.
     async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64>;
 }

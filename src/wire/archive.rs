@@ -1,4 +1,4 @@
-//! What became of old days.
+//! The outcome of archiving old days.
 
 use std::path::PathBuf;
 
@@ -6,48 +6,48 @@ use serde::Serialize;
 
 use crate::domain::Day;
 
-/// What became of a day.
+/// The outcome for one day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DayReport {
-    /// The day, of UTC.
+    /// The day, in UTC.
     pub day: Day,
-    /// How many documents it held when the days were listed.
+    /// The number of documents when the days were listed.
     pub stacks: u64,
-    /// In JSON its fields stand beside the day's.
+    /// The outcome; flattened in JSON.
     #[serde(flatten)]
     pub fate: Fate,
 }
 
-/// Why a day stays, or that it is gone. In JSON, `fate` names it in snake case.
+/// Why a day was kept, or that it was dropped. In JSON, `fate` names the variant in snake case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "fate")]
 pub enum Fate {
-    /// In the window: it stays, whatever was asked.
+    /// The day is in the window, so it is kept even with `--force`.
     InWindow,
-    /// Younger than what is dropped.
+    /// The day is younger than the requested age.
     Young,
-    /// A fan-out still writes to it.
+    /// A fan-out still writes to the day.
     Busy,
-    /// So many people should have been mailed so many events.
+    /// The day has events that may still be emailed.
     Unmailed {
-        /// How many people are owed any of them.
+        /// The number of users with such events.
         people: u64,
-        /// How many events they are owed together.
+        /// The number of such events.
         events: u64,
     },
-    /// Another process archives or restores it.
+    /// Another process archives or restores the day, or has just archived it.
     Held,
-    /// Somebody wrote to it while it was archived: it stands, and goes the next time.
+    /// The day changed while it was archived. It is kept, and the next run archives it.
     Changed,
-    /// It could not be dealt with; it stands.
+    /// An error occurred, and the day is kept.
     Failed {
         /// The error and its causes, on one line.
         why: String,
     },
-    /// Dropped, or would be; with the file that holds it.
+    /// The day was dropped. In a dry run, it would be dropped.
     Dropped {
-        /// `None` if no export was asked for, or the day was empty. A rehearsal names the first
-        /// part, whether that stands already or not.
+        /// The exported file; `None` without an export or if the day was empty. A dry run names the
+        /// first part, even if that file already exists.
         file: Option<PathBuf>,
     },
 }

@@ -1,7 +1,6 @@
-//! A batch as it is shown: what it has gathered, when it closes, what became of it.
+//! Batches as the API and `--json` show them: contents, closing time and outcome.
 //!
-//! The rule: what is shown is what the record holds. Events that are counted and no longer kept are
-//! a number, as nobody knows what they are about.
+//! Events beyond the kept ones are only a number, because the record does not contain them.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -11,44 +10,44 @@ use crate::domain::{
     Batch, BatchState, Delivery, DeliveryId, DeliveryState, Event, EventType, Id, ObjectId, UserId,
 };
 
-/// A batch.
+/// A batch, with the titles of its objects.
 #[derive(Debug, Clone, Serialize)]
 pub struct BatchView {
-    /// Stays the same from opening to the end; the batch's delivery is `batch:<id>`.
+    /// The id, which never changes. The batch's delivery has the id `batch:<id>`.
     pub id: Id,
-    /// Whose batch it is.
+    /// The recipient.
     pub user: UserId,
-    /// As it is written: `type:Comment`, `key:acme`.
+    /// The key in text form: `type:Comment`, `key:acme`.
     pub key: String,
-    /// Whether it gathers, is being mailed, or is settled.
+    /// Whether the batch is open, closing, closed or canceled.
     pub state: BatchState,
-    /// What it has gathered, without its lead. In JSON these fields stand beside the others.
+    /// The events, without those of the lead; flattened in JSON.
     #[serde(flatten)]
     pub gathered: ContentsView,
-    /// What opened a leading batch and is mailed on its own.
+    /// The events that opened a leading batch. They are emailed at once, in an email of their own.
     pub lead: Option<LeadView>,
-    /// When the event joined that opened it.
+    /// When the first event joined.
     pub opened_at: DateTime<Utc>,
-    /// The latest moment at which an event joined; taking events out does not move it.
+    /// The latest time at which an event joined. Removing events does not change it.
     pub last_event_at: DateTime<Utc>,
-    /// When it is due; or when it began to close, if that was earlier.
+    /// When the batch is due. Once it closes, the time at which closing began, if that is earlier.
     pub closes_at: DateTime<Utc>,
-    /// When the quiet hours end that it waits for, if it does: `closes_at` then.
+    /// The end of the quiet hours that defer the batch, if any do. Then `closes_at` is the same.
     pub held_until: Option<DateTime<Utc>>,
     /// When it was closed or canceled; `None` before.
     pub settled_at: Option<DateTime<Utc>>,
-    /// Its mail, once there is one in the ledger.
+    /// The batch's delivery, once it exists.
     pub delivery: Option<DeliveryView>,
 }
 
 /// The events of a batch, or of its lead.
 #[derive(Debug, Clone, Serialize)]
 pub struct ContentsView {
-    /// How many events there are, also of those that are no longer kept.
+    /// The number of events, including those that are not kept.
     pub count: u64,
-    /// Those that are kept, in the order in which they joined.
+    /// The kept events, in the order of joining.
     pub items: Vec<ItemView>,
-    /// How many are counted and not kept.
+    /// The number of events that are counted but not kept.
     pub more: u64,
 }
 
@@ -58,46 +57,46 @@ pub struct ItemView {
     /// The event's type; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
-    /// What the event is about.
+    /// The id of the object.
     pub object: ObjectId,
-    /// The object's, if it has one.
+    /// The object's title, if it has one.
     pub title: Option<String>,
-    /// When it happened.
+    /// The time of the event.
     pub at: DateTime<Utc>,
 }
 
-/// Where the lead of a batch is. In JSON, `state` is `waiting` or `mailed`.
+/// The state of a batch's lead. In JSON, `state` is `waiting` or `mailed`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum LeadView {
-    /// A worker is to mail it.
+    /// The lead is not emailed yet.
     Waiting(ContentsView),
-    /// It is a batch of its own.
+    /// The lead has become a batch of its own.
     Mailed,
 }
 
-/// A batch's mail, as the ledger knows it.
+/// The delivery of a batch.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeliveryView {
-    /// `batch:` and the batch's id.
+    /// The id: `batch:` and the batch's id.
     pub id: DeliveryId,
-    /// How far the mail has come, or how it ended.
+    /// The state of the delivery.
     pub state: DeliveryState,
-    /// Why it ended so.
+    /// Why the delivery failed, was canceled, is unknown or waits.
     pub reason: Option<String>,
 }
 
-/// A page of them, newest first.
+/// A page of batches, newest first.
 #[derive(Debug, Serialize)]
 pub(crate) struct BatchPage {
     pub(crate) batches: Vec<BatchView>,
-    /// Ask `before` this for the next page, if there may be one.
+    /// The value of `before` for the next page, if there may be one.
     pub(crate) next: Option<Id>,
 }
 
 impl BatchView {
-    /// `title` says what the objects of events are called; `held_until`, when the quiet hours end
-    /// in which it would close.
+    /// Creates the view. `title` returns the title of an event's object. `held_until` is the end of
+    /// the quiet hours that defer the batch.
     pub(crate) fn of(
         batch: Batch,
         delivery: Option<Delivery>,
@@ -131,7 +130,7 @@ impl BatchView {
         }
     }
 
-    /// How many events are in it, those of a waiting lead as well.
+    /// Returns the number of events, including those of a waiting lead.
     pub fn events(&self) -> u64 {
         let lead = match &self.lead {
             Some(LeadView::Waiting(lead)) => lead.count,

@@ -1,4 +1,4 @@
-//! Mails, what became of them, and why some wait.
+//! Deliveries: their state and outcome, and why some wait.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -7,44 +7,44 @@ use crate::domain::{
     BrandName, Delivery, DeliveryId, DeliveryState, EventType, ObjectId, ReportKind, UserId,
 };
 
-/// A mail of the ledger.
+/// A delivery row.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeliveryRow {
-    /// Derived from what the mail is for: `digest:mara:weekly:2014-W17`, `batch:<id>`.
+    /// The id, derived from the source of the events: `digest:mara:weekly:2014-W17`, `batch:<id>`.
     pub id: DeliveryId,
-    /// Whom it is for.
+    /// The recipient.
     pub user: UserId,
-    /// How far it has come, or how it ended.
+    /// The state.
     pub state: DeliveryState,
-    /// How many events it told of.
+    /// The number of events in the email; set when it is first sent.
     pub items: u32,
-    /// How often it was to be handed over.
+    /// The number of attempts to send the email.
     pub attempts: u32,
-    /// The call it was handed over in last.
+    /// The reference of the last provider call.
     pub call: Option<String>,
-    /// For which brand that call was made, if that is one of the configuration.
+    /// The brand of that call; `None` if it is the default or not configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brand: Option<BrandName>,
-    /// When the row was opened, or opened again.
+    /// When the row was inserted, or reopened after a failure.
     pub created: DateTime<Utc>,
-    /// When it was handed over first in that call.
+    /// When that call was first made.
     pub tried: Option<DateTime<Utc>>,
-    /// Nobody takes it up before then.
+    /// The earliest time of the next attempt.
     pub not_before: Option<DateTime<Utc>>,
-    /// When it ended.
+    /// When the delivery ended.
     pub settled: Option<DateTime<Utc>>,
-    /// The provider's id of the mail.
+    /// The provider's id of the email.
     pub provider_id: Option<String>,
-    /// Why it failed, was canceled, is unknown or waits.
+    /// Why the delivery failed, was canceled, is unknown or waits.
     pub reason: Option<String>,
-    /// The worst that the provider has reported of it.
+    /// The worst report from the provider.
     pub feedback: Option<ReportKind>,
-    /// When the provider reported that.
+    /// When the reported event happened, according to the provider.
     pub feedback_at: Option<DateTime<Utc>>,
 }
 
 impl DeliveryRow {
-    /// The same with the brand of its call.
+    /// Sets the brand of the call, which `of` looks up by the call's reference.
     pub(crate) fn with_brand<'a>(self, of: impl FnOnce(&str) -> Option<&'a BrandName>) -> Self {
         let brand = self.call.as_deref().and_then(of).cloned();
         Self { brand, ..self }
@@ -73,105 +73,105 @@ impl From<Delivery> for DeliveryRow {
     }
 }
 
-/// An email in a list.
+/// A delivery in a list.
 #[derive(Debug, Serialize)]
 pub(crate) struct Listed {
     #[serde(flatten)]
     pub(crate) row: DeliveryRow,
-    /// The subject line, with objects as they are now; `None` if it cannot be built any more.
+    /// The subject line, with current object data; `None` if the email can no longer be built.
     pub(crate) subject: Option<String>,
 }
 
-/// All that is known of one mail.
+/// Everything known about one delivery.
 #[derive(Debug, Serialize)]
 pub struct Story {
-    /// The row as it was read. In JSON its fields stand beside the others.
+    /// The row; flattened in JSON.
     #[serde(flatten)]
     pub row: DeliveryRow,
-    /// The person's address, masked.
+    /// The user's current address, masked.
     pub to: Option<String>,
-    /// Which worker has it.
+    /// The worker that has leased the delivery.
     pub held_by: Option<String>,
-    /// Until when, at most.
+    /// When the lease expires.
     pub held_until: Option<DateTime<Utc>>,
-    /// Why it would not leave now, whatever it holds; only of mails that are not settled.
+    /// Why the user may not get this email now; `None` if they may, or if the delivery is settled.
     pub barred: Option<String>,
-    /// What it holds, as it was or would be, with objects as they are now.
+    /// The contents, as they were or would be sent, with current object data.
     pub mail: Option<Preview>,
-    /// Why there is nothing to show, for people to read.
+    /// Why the contents cannot be shown, for humans.
     pub no_mail: Option<String>,
 }
 
-/// What became of failed deliveries that were to be tried again.
+/// The outcome of retrying failed deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Retried {
-    /// So many are pending again.
+    /// The number of deliveries that are pending again.
     pub again: u64,
-    /// Another delivery of their people is open: there is room once it has ended.
+    /// Deliveries that cannot be retried until another delivery of the same user has ended.
     pub busy: Vec<DeliveryId>,
-    /// There is no such delivery, or it did not fail.
+    /// Deliveries that do not exist or have not failed.
     pub not_failed: Vec<DeliveryId>,
 }
 
-/// Mails that are begun and not settled.
+/// The unsettled deliveries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Waiting {
-    /// How many there are; if people are named, among the newest 10,000 of each state.
+    /// The number of deliveries. For selected users, only the newest 10,000 of each state count.
     pub mails: u64,
-    /// Those with most mails first.
+    /// The reasons, those with the most deliveries first.
     pub reasons: Vec<Reason>,
 }
 
-/// Why some of them wait.
+/// A reason why deliveries wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// What the row says, or what its state tells if it says nothing.
+    /// The reason in the row, or else the state in words.
     pub why: String,
-    /// How many wait for this reason, of those that were looked at.
+    /// The number of deliveries with this reason, among the newest 10,000 of each state.
     pub mails: u64,
-    /// When the first of them can be taken up again, if not now.
+    /// When the first of them can be claimed; `None` if one can be claimed now.
     pub until: Option<DateTime<Utc>>,
-    /// Which worker holds them until then, if one does.
+    /// The worker that has leased them until then, if one has.
     pub held_by: Option<String>,
 }
 
 impl Waiting {
-    /// Whether no mail waits.
+    /// Returns whether no delivery waits.
     pub fn is_empty(&self) -> bool {
         self.mails == 0
     }
 }
 
-/// What a mail holds.
+/// The contents of an email.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Preview {
     /// The subject line.
     pub subject: String,
-    /// The plain text part; links to stop mails lead nowhere.
+    /// The plain text part. Its unsubscribe links have no effect.
     pub text: String,
-    /// The HTML part; links to stop mails lead nowhere.
+    /// The HTML part. Its unsubscribe links have no effect.
     pub html: String,
-    /// What it shows, section by section.
+    /// The items that the email shows, section by section.
     pub items: Vec<Shown>,
-    /// How many more events it counts ("+N more").
+    /// The number of further events, which the email only counts ("+N more").
     pub more: u64,
 }
 
 impl Preview {
-    /// How many events it tells of, shown or counted.
+    /// Returns the number of events, shown or counted.
     pub fn events(&self) -> u64 {
         self.items.len() as u64 + self.more
     }
 }
 
-/// One thing that a mail shows.
+/// An item that an email shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shown {
     /// The event's type; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
-    /// What the event is about.
+    /// The id of the object.
     pub object: ObjectId,
-    /// The object's title now, if it has one.
+    /// The object's current title, if it has one.
     pub title: Option<String>,
 }

@@ -1,43 +1,43 @@
-//! What keeps mails from leaving or arriving, as `tidings doctor` found it.
+//! The findings of `tidings doctor` about the sending and the delivery of email.
 
 use serde::Serialize;
 
 use crate::domain::BrandName;
 
-/// How bad it is.
+/// The severity of a finding, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It is as it should be.
+    /// The check found no problem.
     Ok,
-    /// Nobody could be asked.
+    /// The check could not be made.
     Unchecked,
-    /// It works, and something speaks against leaving it so.
+    /// It works, but needs attention.
     Warning,
-    /// Mails do not leave, do not arrive, or break the mailbox providers' rules.
+    /// Emails are not sent, are not delivered, or violate the rules of mailbox providers.
     Error,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// A warning or an error has `advice`.
+    /// The severity. Warnings and errors have `advice`.
     pub verdict: Verdict,
-    /// What was looked at, such as `database` or an option's path.
+    /// The subject of the check, such as `database` or the path of an option.
     pub check: &'static str,
-    /// Of which brand, where it is not the default's.
+    /// The brand, unless it is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brand: Option<BrandName>,
-    /// What there is, or why nobody could be asked; for people to read.
+    /// The result, or why the check could not be made; for humans.
     pub found: String,
     /// What to do about it.
     pub advice: Option<String>,
 }
 
-/// All that was looked at.
+/// All findings of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis<'a> {
-    /// The worst of all.
+    /// The worst severity of all findings.
     pub(crate) verdict: Verdict,
     pub(crate) findings: &'a [Finding],
 }

@@ -1,4 +1,4 @@
-//! Events that were accepted, and how far they have come.
+//! Accepted events, their progress, and retractions.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -7,16 +7,16 @@ use super::trouble::{BadFanouts, BadStacks};
 use crate::domain::batch::TakenOut;
 use crate::domain::{Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId, ObjectKey};
 
-/// What became of a request.
+/// The answer to an accepted event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Receipt {
-    /// The event's fan-out.
+    /// The id of the event, which is also that of its fan-out.
     pub id: Id,
-    /// Whether it had been accepted before, under the same key.
+    /// Whether the event had already been accepted under the same key.
     pub known: bool,
 }
 
-/// An event that was accepted, and what of it is not known.
+/// An accepted event, with warnings about its unknown type, objects and users.
 #[derive(Debug, Serialize)]
 pub(crate) struct Accepted {
     #[serde(flatten)]
@@ -25,31 +25,31 @@ pub(crate) struct Accepted {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Events that were taken back.
+/// The result of a retraction.
 #[derive(Debug, Serialize)]
 pub struct Retracted {
-    /// What open batches lost.
+    /// The effect on open batches; flattened in JSON.
     #[serde(flatten)]
     pub out: TakenOut,
-    /// The objects that are meant, by their keys, in the order in which they were named.
+    /// The keys of the retracted objects, in the order of the request.
     pub objects: Vec<ObjectKey>,
-    /// What of it looks like a mistake; left out in JSON if nothing does.
+    /// Possible mistakes in the request; omitted from JSON if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// Many of them, in the order in which they were sent.
+/// Accepted events, in the order of the request.
 #[derive(Debug, Serialize)]
 pub(crate) struct AllAccepted {
     pub(crate) events: Vec<Accepted>,
 }
 
-/// The same of one event, and whom it has reached by now.
+/// An accepted event, and the progress of its fan-out so far.
 #[derive(Debug, Serialize)]
 pub(crate) struct Notified<'a> {
     #[serde(flatten)]
     pub(crate) receipt: Receipt,
-    /// Null where that was not found out.
+    /// `None` if it could not be read.
     pub(crate) state: Option<FanoutState>,
     #[serde(flatten)]
     pub(crate) counts: Option<Counts>,
@@ -61,7 +61,7 @@ pub(crate) struct Notified<'a> {
     pub(crate) warnings: Vec<String>,
 }
 
-/// How far an event has come. The cursor is a user's id, and not shown.
+/// The progress of an event. It omits the cursor, which is a user's id.
 #[derive(Debug, Serialize)]
 pub(crate) struct Progress {
     id: Id,

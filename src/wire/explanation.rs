@@ -1,4 +1,4 @@
-//! Why somebody did or did not get something.
+//! The answer of `tidings explain`: why a user did or did not get an event.
 
 use std::fmt;
 
@@ -15,66 +15,65 @@ use crate::domain::{
     BrandName, Day, DeliveryId, DeliveryState, EventType, Id, ObjectId, Position, UserId,
 };
 
-/// Everything that decides what a person gets.
+/// Everything that decides which emails a user gets.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
-    /// Whom it is about.
+    /// The user's id.
     pub user: UserId,
-    /// Whether there is a record of them; without one there is neither name nor address.
+    /// Whether the user has a record. Without one, there is no name and no address.
     pub known: bool,
-    /// What they are called.
+    /// The user's name.
     pub name: Option<String>,
-    /// Their address, masked.
+    /// The user's address, masked.
     pub email: Option<String>,
-    /// Under which brand they are mailed, where that is not the default.
+    /// The user's brand, unless it is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brand: Option<BrandView>,
-    /// In which locale their mails and pages are; `None` if there is no record of them.
+    /// The locale of the user's emails and pages; `None` if the user has no record.
     pub locale: Option<LocaleView>,
-    /// Fields of their record that this version cannot read. Defaults are used instead.
+    /// The fields of the record that this version cannot read. Defaults are used instead.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableField>,
-    /// Why no mail leaves to them, if none does.
+    /// Why the user may not be emailed, if so. Mandatory types can be an exception.
     pub unmailable: Option<String>,
-    /// What is known of their address, if it must not be written to.
+    /// The suppression of the user's address, if any.
     pub suppression: Option<SuppressionView>,
-    /// When they unsubscribed from everything.
+    /// When the user unsubscribed from everything.
     pub unsubscribed: Option<DateTime<Utc>>,
-    /// Types that they turned off: the route they chose is never. What is mandatory is not among
-    /// them.
+    /// The types that the user has turned off, without mandatory ones.
     pub turned_off: Vec<EventType>,
-    /// When their digests fall due; `None` if there is no record of them.
+    /// When the user's digests are due; `None` if the user has no record.
     pub digest: Option<DigestView>,
-    /// Newest first; of days before the window only what waits for a digest or expired.
+    /// The events, newest first. Of days before the window, only those that still wait or expired.
     pub events: Vec<Fate>,
-    /// Days on which their stack is full: later events of that day were not stored.
+    /// The days on which the user's stack is full. Further events of these days were not stored.
     pub full_days: Vec<Day>,
-    /// What gathers for them, or is being mailed.
+    /// The user's open and closing batches.
     pub batches: Vec<BatchView>,
-    /// Their latest mails, newest first, at most ten.
+    /// The latest deliveries, newest first, at most ten.
     pub deliveries: Vec<DeliveryRow>,
 }
 
-/// A person's brand.
+/// The brand of a user.
 #[derive(Debug, Serialize)]
 pub struct BrandView {
-    /// As the record says.
+    /// The brand in the user's record.
     pub name: BrandName,
-    /// Whether there is such a brand; while there is none, their mails wait.
+    /// Whether the brand is configured. Otherwise, the user's emails wait.
     pub configured: bool,
 }
 
-/// A person's locale.
+/// The locale of a user.
 #[derive(Debug, Serialize)]
 pub struct LocaleView {
-    /// As the record says, if it says any.
+    /// The locale in the user's record, if any.
     pub asked: Option<String>,
-    /// That of the catalog which their mails and pages are in.
+    /// The locale of the catalog that emails and pages use.
     pub used: String,
 }
 
 impl LocaleView {
-    /// Of somebody whose record says this, and who is spoken to in that.
+    /// Creates the view. An empty locale in the record counts as none.
     pub(crate) fn of(asked: Option<&str>, used: &str) -> Self {
         let asked = asked.filter(|asked| !asked.is_empty());
         Self {
@@ -84,7 +83,7 @@ impl LocaleView {
     }
 }
 
-/// `pt, for their pt-BR`; `en, as their record names no locale`.
+/// Prints `pt, for their pt-BR` or `en, as their record names no locale`.
 impl fmt::Display for LocaleView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let used = &self.used;
@@ -96,59 +95,59 @@ impl fmt::Display for LocaleView {
     }
 }
 
-/// When a person's digests fall due.
+/// When a user's digests are due.
 #[derive(Debug, Serialize)]
 pub struct DigestView {
-    /// Whoever chose it. In JSON its fields stand beside the others.
+    /// The user's schedule, or the default; flattened in JSON.
     #[serde(flatten)]
     pub schedule: ScheduleView,
-    /// The zone in which hour and weekday are meant.
+    /// The time zone of the schedule.
     pub tz: Tz,
-    /// When the next one is due: in the past if the next run mails it. `None` if none comes.
+    /// When the next digest is due; in the past if the next run sends it. `None` if there is none.
     pub next_due: Option<DateTime<Utc>>,
 }
 
-/// What will become, or became, of one event.
+/// The past or expected outcome of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fate {
-    /// Where it stands on their stacks; `id` in JSON.
+    /// The position on the user's stacks; `id` in JSON.
     #[serde(rename = "id")]
     pub position: Position,
     /// The event's type; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it is about.
+    /// The id of the object.
     pub object: ObjectId,
-    /// The object's title, or its key if it has none; `None` if there is no record of it.
+    /// The object's title, or its key if it has none; `None` if the object has no record.
     pub title: Option<String>,
-    /// When it happened.
+    /// The time of the event.
     pub at: DateTime<Utc>,
-    /// What decides about it, as things stand.
+    /// The reason for the outcome, as of now.
     pub why: Why,
-    /// Whether its type is mandatory: what the person chose does not count.
+    /// Whether the type is mandatory. Then the user's choices do not apply.
     pub mandatory: bool,
-    /// Whether feeds show its type.
+    /// Whether feeds show the type.
     pub in_feed: bool,
-    /// The batch it is in, if one is known.
+    /// The batch of the event, if one is known.
     pub batch: Option<InBatch>,
     /// The delivery that includes it and is not settled, or whose failure keeps it pending.
     pub delivery: Option<InDelivery>,
-    /// Who dealt with it: where a marker covers it, or where its batch's mail left.
+    /// What covers the event: a marker, or the sent email of its batch.
     pub covered: Option<By>,
 }
 
-/// What is known of the batch that an event is in.
+/// The batch of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InBatch {
-    /// The batch's id; its delivery is `batch:<id>`.
+    /// The id. The batch's delivery has the id `batch:<id>`.
     pub id: Id,
-    /// When the batch is due; or when it began to close, if that was earlier.
+    /// When the batch is due. Once it closes, the time at which closing began, if that is earlier.
     pub closes_at: DateTime<Utc>,
-    /// When the quiet hours end that it waits for, if it does: `closes_at` then.
+    /// The end of the quiet hours that defer the batch, if any do. Then `closes_at` is the same.
     pub held_until: Option<DateTime<Utc>>,
-    /// Why its mail ended as it did, if the ledger says.
+    /// The reason in the batch's delivery, if there is one.
     pub reason: Option<String>,
-    /// When its mail was settled, if it was.
+    /// When the delivery ended, if it has.
     pub settled: Option<DateTime<Utc>>,
 }
 
@@ -163,51 +162,51 @@ pub struct InDelivery {
     pub reason: String,
     /// The earliest time of the next attempt; `None` if nothing delays it.
     pub next_attempt: Option<DateTime<Utc>>,
-    /// The worker that holds it, until `next_attempt` at most.
+    /// The worker that has leased it, until `next_attempt` at most.
     pub held_by: Option<String>,
 }
 
-/// What decides, or decided, whether an event is mailed.
+/// Why an event is emailed, or is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// It was mailed in a batch, or on its own.
+    /// It was emailed, in a batch or alone.
     Mailed,
-    /// The same, but nobody knows whether the mail was taken.
+    /// The same, but the outcome of the email is unknown.
     MayBeMailed,
-    /// The mail of its batch left, and did not tell it.
+    /// The email of its batch was sent and excluded it.
     LeftOut,
-    /// It is in an open batch, which is to be mailed.
+    /// It is in an open batch.
     Gathering,
-    /// Its batch is being mailed.
+    /// Its batch is being emailed.
     Closing,
-    /// It was taken out of its batch.
+    /// It was removed from its batch.
     TakenOut,
-    /// Its batch was canceled, or its mail failed.
+    /// Its batch was canceled, or the email of its batch failed.
     NotMailed,
-    /// It is to be mailed in a batch or on its own, and no batch that it is in is known.
+    /// It is to be emailed in a batch or alone, but no batch that contains it is known.
     NoBatch,
-    /// A marker covers it: a digest told it or left it out, somebody flushed it, or an older writer
-    /// wrote the marker.
+    /// A marker covers it: of a digest that included or excluded it, of a flush, or of an older
+    /// writer.
     Covered,
-    /// The same event stands at an older place.
+    /// The same event is at an older position.
     Repeated,
-    /// It was taken back.
+    /// It was retracted.
     Retracted,
-    /// Its object is withdrawn or gone.
+    /// Its object was withdrawn.
     Withdrawn,
-    /// It was seen in the feed, and digests leave out what was (`digest.skip_seen`).
+    /// The user saw it in the feed, and digests exclude seen events (`digest.skip_seen`).
     Seen,
-    /// Nobody put a record of its object, and its type is not mailed without one.
+    /// Its object has no record, and its type is not emailed without one.
     UnknownObject,
-    /// The person muted what it is about.
+    /// The user has muted its subject.
     Muted,
-    /// The same, and they unmuted it later.
+    /// It happened before the user's mute of its subject ended.
     WasMuted,
-    /// The person's or the type's route is not the digest, or was chosen after it happened.
+    /// Its route is not the digest, or became the digest after it happened.
     NotForDigest,
-    /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and
-    /// `digest`.
+    /// It is pending, but the user gets no digests: see [`Explanation::unmailable`] and
+    /// [`Explanation::digest`].
     NoDigest,
     /// An open digest delivery includes it; see the event's `delivery`.
     InDelivery,
@@ -220,7 +219,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// For people to read; it follows the word "it".
+    /// Returns the reason in words that follow "it".
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Mailed => "was mailed in a batch",
@@ -249,71 +248,71 @@ impl Why {
     }
 }
 
-/// Who dealt with an event.
+/// What covers an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
 pub enum By {
-    /// A digest, whose marker covers the event, or the mail of its batch.
+    /// A digest, whose marker covers the event, or the email of its batch.
     Mail {
-        /// The mail's row in the ledger.
+        /// The id of the delivery.
         delivery: DeliveryId,
-        /// The state of that row now.
+        /// The current state of the delivery.
         state: DeliveryState,
-        /// When that mail was settled, or handed over.
+        /// When the delivery ended; otherwise, when its last call was first made.
         at: DateTime<Utc>,
-        /// Where in that mail the event is.
+        /// Where in the email the event is.
         place: Place,
-        /// Why the mail did not tell it, where it did not, as things stand.
+        /// Why the email excluded the event, if it did, as of now.
         left_out: Option<LeftOut>,
     },
-    /// Somebody who flushed: the marker has `n`, and its id is of no digest that the ledger has.
+    /// A flush: the marker has `n`, and no stored delivery has its id.
     Flush {
-        /// When, as the marker's id says.
+        /// The time in the marker's id.
         at: DateTime<Utc>,
     },
-    /// A marker that lacks `n` or an id: tidings writes both.
+    /// An older writer: the marker lacks `n` or an id. tidings writes both.
     OlderWriter {
-        /// When, if the marker has an id to say it.
+        /// The time in the marker's id, if it has one.
         at: Option<DateTime<Utc>>,
     },
 }
 
-/// Where in its mail an event is, as things stand.
+/// Where in its email an event is, as of now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// Among the items that the mail shows.
+    /// The email shows it as an item.
     Shown,
-    /// Among "+N more".
+    /// The email counts it in "+N more".
     Counted,
-    /// Not told: withdrawn, of another route, or told already.
+    /// The email excluded it.
     LeftOut,
-    /// It cannot be said any more.
+    /// It can no longer be determined.
     Unknown,
 }
 
-/// Why a mail did not tell an event that it dealt with.
+/// Why an email excluded an event that it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftOut {
-    /// It was taken back before the mail was made.
+    /// It was retracted before the email was built.
     Retracted,
-    /// Nobody put a record of its object, and its type is not mailed without one.
+    /// Its object has no record, and its type is not emailed without one.
     UnknownObject,
-    /// Its object is withdrawn.
+    /// Its object was withdrawn.
     Withdrawn,
-    /// They did not want its type in such a mail.
+    /// The user did not want its type in such an email.
     NotWanted,
-    /// They had muted what it is about.
+    /// The user had muted its subject.
     Muted,
-    /// They had seen it in the feed, and digests leave out what was (`digest.skip_seen`).
+    /// The user had seen it in the feed, and digests exclude seen events (`digest.skip_seen`).
     Seen,
-    /// The same event stands at an older place.
+    /// The same event is at an older position.
     Repeated,
 }
 
 impl LeftOut {
-    /// For people to read; a colon comes before it.
+    /// Returns the reason in words that follow a colon.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Retracted => "it was taken back",

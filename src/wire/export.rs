@@ -1,6 +1,6 @@
 //! Everything that tidings holds about one user.
 //!
-//! The rule (P8): unlike other answers it shows the address in full, so only operators get it.
+//! Unlike other answers, an export contains the address in full, so only operators get it (P8).
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -21,11 +21,11 @@ pub struct UserExport {
     pub at: DateTime<Utc>,
     /// The address of the record, in full.
     pub email: Option<String>,
-    /// The record, its address masked; `None` where there is none.
+    /// The record, with the address masked; `None` if there is none.
     pub(crate) record: Option<UserView>,
     /// All keys that the user follows.
     pub follows: Vec<FollowKey>,
-    /// All that the user has muted, also where the mute has ended.
+    /// The user's mutes, including those that have ended.
     pub(crate) mutes: Vec<MuteView>,
     /// The events on the user's stacks in the window, oldest first.
     pub events: Vec<ExportedEvent>,
@@ -33,29 +33,29 @@ pub struct UserExport {
     pub batches: Vec<BatchView>,
     /// Deliveries, newest first.
     pub deliveries: Vec<DeliveryRow>,
-    /// Why no email goes to the address, if none does.
+    /// The suppression of the address, if any.
     pub suppression: Option<SuppressionView>,
 }
 
 /// An event on a user's stack.
 #[derive(Debug, Serialize)]
 pub struct ExportedEvent {
-    /// Its position, as feeds name it.
+    /// The position, as in feeds.
     pub id: Position,
     /// The event's type; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
     /// The object's id.
     pub object: ObjectId,
-    /// The id of the accepted event; `None` where an older writer left none.
+    /// The id of the accepted event; `None` if an older writer stored none.
     pub event: Option<Id>,
-    /// When it happened.
+    /// The time of the event.
     pub happened: DateTime<Utc>,
     /// Its state in the feed.
     pub state: ItemState,
 }
 
-/// An address as its own user may see it.
+/// Returns an address in full, for an export.
 pub(crate) fn in_full(address: &Address) -> String {
     address.reveal().to_owned()
 }

@@ -1,4 +1,4 @@
-//! A page of a person's feed.
+//! Pages of a user's feed.
 
 use std::sync::Arc;
 
@@ -11,61 +11,61 @@ use crate::domain::group::{GroupKey, PageEnd};
 use crate::domain::inbox::{ItemState, StateFilter};
 use crate::domain::{Day, Details, EventType, Object, ObjectId, Position, UserId};
 
-/// A page.
+/// A page of items.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Page {
-    /// Newest first; what no longer applies is left out.
+    /// The items, newest first. Those that no longer apply are omitted.
     pub items: Vec<Item>,
-    /// Ask `before` this for the next page; `None` on the last one.
+    /// The value of `before` for the next page; `None` on the last page.
     pub next: Option<Position>,
-    /// How the feed as a whole stands; its fields are the page's in JSON.
+    /// The counts of the whole feed; flattened in JSON.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// A page of groups: of a day, of one type, about one thing.
+/// A page of groups: the items of one day, type and topic.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupPage {
-    /// Those with the newest items first.
+    /// The groups, those with the newest items first.
     pub groups: Vec<Group>,
-    /// Ask `before` this for the next page; `None` on the last one.
+    /// The value of `before` for the next page; `None` on the last page.
     pub next: Option<PageEnd>,
-    /// How the feed as a whole stands; its fields are the page's in JSON.
+    /// The counts of the whole feed; flattened in JSON.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// Items that are shown as one.
+/// Items of one day, type and topic, shown as one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
-    /// Where its newest item stands.
+    /// The position of the newest item.
     pub id: Position,
-    /// The day on which its items stand.
+    /// The day of the items.
     pub day: Day,
-    /// Their events' type; `type` in JSON.
+    /// The type of the events; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
-    /// What their objects are about: see [`crate::domain::about::key`].
+    /// The topic of the objects: see [`crate::domain::about::key`].
     pub about: String,
-    /// How many items it has.
+    /// The number of items.
     pub count: u64,
-    /// How many of these were not shown yet.
+    /// The number of items that were not shown yet.
     pub unseen: u64,
-    /// How many of these are to be opened still.
+    /// The number of items that were not opened yet.
     pub unread: u64,
-    /// When the newest of them happened.
+    /// The time of the newest event.
     pub at: DateTime<Utc>,
-    /// The newest of them, at most three.
+    /// The newest items, at most three.
     pub items: Vec<Item>,
-    /// Where all of them are listed.
+    /// The path that lists all items of the group.
     pub items_url: String,
 }
 
 impl Group {
-    /// Where the items of this group are listed, asked for in the same way.
+    /// Returns the path that lists the items of a group, with the filters of the request.
     pub fn items_url(user: &UserId, key: &GroupKey, asked: &Query, days: Option<u32>) -> String {
         let user: String = form_urlencoded::byte_serialize(user.as_str().as_bytes()).collect();
-        // A plus is a space in a query alone.
+        // A plus sign means a space in queries only.
         let path = format!("/v1/users/{}/feed?", user.replace('+', "%20"));
         let from = path.len();
         let mut url = form_urlencoded::Serializer::for_suffix(path, from);
@@ -85,44 +85,45 @@ impl Group {
     }
 }
 
-/// How a feed stands, whatever part of it was asked for.
+/// The counts of a whole feed, whichever part of it was requested.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Counts {
-    /// Items of the window that were not shown yet.
+    /// The number of items in the window that were not shown yet.
     pub unseen: u64,
-    /// Items that are to be opened still, shown or not.
+    /// The number of items that were not opened yet, shown or not.
     pub unread: u64,
-    /// Ask `after` this, later, for what is new; mark up to this what is shown.
+    /// The end of the feed. As `after`, it later selects newer items; as `to`, it limits marks to
+    /// the items so far.
     pub cursor: Cursor,
 }
 
-/// One thing that happened.
+/// An event in a feed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Item {
-    /// Where it stands on their stacks. It never changes.
+    /// The position on the user's stacks, which never changes.
     pub id: Position,
     /// The event's type; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
-    /// What it is about, by the id in the event.
+    /// The id of the object, as in the event.
     #[serde(skip)]
     pub object: ObjectId,
-    /// The record of what it is about; `object` in JSON.
+    /// The record of the object; `object` in JSON.
     #[serde(rename = "object", serialize_with = "shown")]
     pub about: Arc<Object>,
-    /// When it happened.
+    /// The time of the event.
     pub at: DateTime<Utc>,
-    /// How it stands with its reader.
+    /// The item's state for its reader.
     pub state: ItemState,
-    /// Whether a mail told it: a digest, or one of its own.
+    /// Whether an email included the event.
     pub mailed: bool,
-    /// What is said of the event: `text`, `data` and `reason` in JSON, each where it is known.
+    /// The details of the event; flattened in JSON, without unset ones.
     #[serde(flatten, serialize_with = "said")]
     pub details: Option<Arc<Details>>,
 }
 
 impl Item {
-    /// What happened, in a line: what it is about, and what was said.
+    /// Returns the item on one line: the label of its object, and the text of the event, if any.
     pub(crate) fn told(&self) -> String {
         let (label, details) = (self.about.label(), self.details.as_ref());
         match details.and_then(|details| details.text.as_deref()) {
@@ -131,7 +132,7 @@ impl Item {
         }
     }
 
-    /// The name of the event's actor, or else the author of its object, or else the actor's id.
+    /// Returns the name of the event's actor, else the author of its object, else the actor's id.
     pub(crate) fn by(&self) -> Option<&str> {
         let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
         let name = actor.and_then(|actor| actor.name.as_deref());

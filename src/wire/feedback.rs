@@ -1,23 +1,22 @@
-//! What became of what a provider reported.
+//! The outcome of the reports that a provider posts.
 
 use serde::Serialize;
 
-/// How many reports of one request came to what.
+/// The outcomes of the reports in one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Reported {
-    /// Noted on the mail they are about.
+    /// Reports that were recorded on their delivery.
     pub taken: u64,
-    /// Seen before.
+    /// Reports that were received before.
     pub duplicates: u64,
-    /// About mails that are not in the ledger, such as another application's.
+    /// Reports about emails that have no delivery here, such as another application's.
     pub not_ours: u64,
-    /// Of kinds that mean nothing here, such as opened mails.
+    /// Reports of kinds that have no meaning here, such as opened emails.
     pub ignored: u64,
-    /// Reports that do not have the documented form. The others were read all the same.
+    /// Reports that do not have the documented form. The others were processed.
     pub unreadable: u64,
-    /// Addresses that are not written to because of them.
+    /// Addresses that the reports suppress.
     pub suppressed: u64,
-    /// Reports that would suppress an address, if the person still had the one that the mail went
-    /// to.
+    /// Reports that would suppress an address that is no longer the user's.
     pub moved: u64,
 }

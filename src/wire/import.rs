@@ -1,4 +1,4 @@
-//! What became of a file that was brought in.
+//! The result of an import.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use serde::Serialize;
 use super::round::FannedOut;
 use crate::domain::ObjectKey;
 
-/// A line that could not be taken.
+/// A rejected line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BadLine {
-    /// Its number in the file, from 1; blank lines count.
+    /// The line number in the file, from 1. Blank lines count.
     pub line: u64,
-    /// Which of its fields is to blame, such as `digest.hour`; none where it is all of it.
+    /// The invalid field, such as `digest.hour`; `None` if the whole line is invalid.
     pub field: Option<String>,
-    /// What is wrong with it, for people to read.
+    /// The error, for humans.
     pub why: String,
 }
 
-/// `line 2, digest.hour: is …`.
+/// Prints `line 2, digest.hour: is …`.
 impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}", self.line)?;
@@ -29,30 +29,30 @@ impl fmt::Display for BadLine {
     }
 }
 
-/// What an import came to.
+/// The result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Lines that were taken, whether they changed anything or not.
+    /// The number of accepted lines, including those that changed nothing.
     pub taken: u64,
-    /// Lines that were left out; blank ones are neither.
+    /// The number of rejected lines. Blank lines are neither accepted nor rejected.
     pub bad: u64,
-    /// The first bad lines, at most as many as an import shows.
+    /// The first rejected lines, up to the limit of the import.
     pub bad_lines: Vec<BadLine>,
-    /// Objects whose ids name no model, if there were any.
+    /// The objects whose ids name no model, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_model: Option<WithoutModel>,
 }
 
-/// Objects without a model in their ids: only types without a model name them.
+/// Objects without a model in their ids. Only event types without a model can refer to them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WithoutModel {
-    /// How many were taken.
+    /// The number of such objects that were accepted.
     pub objects: u64,
     /// The first of them.
     pub such_as: ObjectKey,
 }
 
-/// What an import came to, and what fanning its events out did.
+/// The result of an import, and of fanning out its events.
 #[derive(Debug, Serialize)]
 pub(crate) struct Imported<'a> {
     #[serde(flatten)]

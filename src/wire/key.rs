@@ -1,28 +1,28 @@
 //! Server keys.
 //!
-//! The rule (P8): a key itself is in the answer to its making and nowhere else.
+//! Only the answer to the creation of a key contains the key itself (P8).
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::domain::{KeyName, Scope};
 
-/// A key that was created.
+/// A server key, without its secret.
 #[derive(Debug, Clone, Serialize)]
 pub struct KeyView {
-    /// What it is called.
+    /// The name of the key.
     pub name: KeyName,
-    /// What it may do.
+    /// The scope of the key.
     pub scope: Scope,
-    /// Since when.
+    /// When the key was created.
     pub created: DateTime<Utc>,
 }
 
-/// A key that was just made.
+/// A server key that was just created.
 #[derive(Serialize)]
 pub(crate) struct NewKeyView<'a> {
     pub(crate) name: &'a KeyName,
     pub(crate) scope: Scope,
-    /// The key itself.
+    /// The secret.
     pub(crate) key: &'a str,
 }

@@ -1,9 +1,9 @@
-//! What leaves the process as JSON, over HTTP and out of `--json`: one set of types.
+//! The types of all JSON that leaves the process: over HTTP, and as `--json` output.
 //!
-//! Each thing has one shape. The engine answers with these types, `http::api` sends them, `cli`
-//! prints them. `openapi.json` describes the bodies that go over HTTP, and tests check every answer
-//! against it. A value's own JSON (ids, days, states) is the domain's. One file a noun; start with
-//! [`event`] and [`feed`].
+//! Each thing has one shape. The engine returns these types, `http::api` sends them, and `cli`
+//! prints them. `openapi.json` describes the HTTP bodies, and tests check every answer against it.
+//! The domain defines the JSON of values such as ids, days and states. Start with [`event`] and
+//! [`feed`].
 
 use serde::Serialize;
 
@@ -34,28 +34,28 @@ pub mod trouble;
 pub mod unknown;
 pub mod user;
 
-/// What the API is, for programs: OpenAPI 3.1.
+/// The description of the API in OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");
 
-/// Many records were taken.
+/// The answer to an accepted list of records.
 #[derive(Debug, Serialize)]
 pub struct Taken {
-    /// How many: all that were sent.
+    /// The number of records: all that the request contained.
     pub taken: usize,
 }
 
-/// The process is alive, or can work.
+/// The answer of a health check that succeeded.
 #[derive(Debug, Serialize)]
 pub struct Health {
-    /// `ok`; anything else is a problem.
+    /// Always `ok`. A failure is a problem instead.
     pub status: &'static str,
 }
 
-/// What a person had pending was marked as dealt with.
+/// The result of flushing a user's pending events.
 #[derive(Debug, Serialize)]
 pub struct Flushed<'a> {
-    /// Whose events they were.
+    /// The user.
     pub user: &'a UserId,
-    /// How many events no digest tells of any more.
+    /// The number of events that were flushed. No digest includes them any more.
     pub flushed: u64,
 }

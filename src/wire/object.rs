@@ -1,11 +1,11 @@
-//! What events are about.
+//! The objects that events refer to.
 
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
 use crate::domain::{Json, Object, ObjectKey, Point};
 
-/// An object as it is shown, by itself and in feeds.
+/// An object, as the API returns it by itself and in feeds.
 #[derive(Debug, Serialize)]
 pub(crate) struct ObjectView<'a> {
     id: &'a ObjectKey,
@@ -35,7 +35,7 @@ impl<'a> From<&'a Object> for ObjectView<'a> {
     }
 }
 
-/// For fields that hold the object itself.
+/// Serializes a field that contains an object.
 pub(super) fn shown<S: Serializer>(
     object: &impl AsRef<Object>,
     serializer: S,

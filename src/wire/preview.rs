@@ -1,22 +1,22 @@
-//! What the page of `tidings preview` is told. No other server answers with these.
+//! The JSON of the page of `tidings preview`. Only its local server uses these types.
 
 use serde::Serialize;
 
-/// What there is to look at.
+/// The emails and pages of a preview.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Board {
-    /// Another one, another board.
+    /// The version of the templates.
     pub(crate) version: u64,
-    /// Which locale they are in; `None` for each person's own.
+    /// The locale of the sheets; `None` for each user's own.
     pub(crate) locale: Option<String>,
-    /// What a person's own is, in words, if they are one person's.
+    /// The user's own locale in words, if the preview is of an existing user.
     pub(crate) spoken: Option<String>,
-    /// The locales there are.
+    /// The locales that have a catalog.
     pub(crate) locales: Vec<Locale>,
     pub(crate) sheets: Vec<Sheet>,
-    /// Why there is nothing newer to look at; the sheets are those of before then.
+    /// The error that prevented a rebuild, if any. The sheets are then those from before it.
     pub(crate) trouble: Option<Trouble>,
-    /// What there is to know where there are no sheets of something.
+    /// Explains which kinds have no sheets.
     pub(crate) notes: Vec<String>,
 }
 
@@ -24,29 +24,29 @@ pub(crate) struct Board {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Locale {
     pub(crate) tag: String,
-    /// What it calls itself.
+    /// The name of the language in that language.
     pub(crate) name: String,
 }
 
-/// A mail or a page.
+/// An email or a page.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Sheet {
     pub(crate) kind: &'static str,
     pub(crate) name: String,
     pub(crate) subject: Option<String>,
     pub(crate) text: Option<String>,
-    /// Where its HTML is.
+    /// The URL of the HTML.
     pub(crate) html: String,
-    /// How large that is, in bytes.
+    /// The size of the HTML, in bytes.
     pub(crate) bytes: usize,
 }
 
-/// What is wrong.
+/// An error, with its place in a template.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Trouble {
     pub(crate) what: String,
-    /// The lines of the file where it is, with their numbers, if they are known.
+    /// The lines of the template around the error with their numbers; empty if unknown.
     pub(crate) lines: Vec<(usize, String)>,
-    /// Which of them it is.
+    /// The number of the line with the error, if known.
     pub(crate) line: Option<usize>,
 }

@@ -1,8 +1,8 @@
-//! What goes wrong, as problem details (RFC 9457).
+//! The body of an error, as RFC 9457 problem details.
 
 use serde::Serialize;
 
-/// Why a request was not done.
+/// Why a request failed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Details<'a> {
     pub(crate) r#type: &'static str,

@@ -1,4 +1,4 @@
-//! What a worker did in a round.
+//! The result of a worker's round.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use super::digest::{Report, Tally};
 use super::trouble::{BadFanouts, BadStacks};
 use crate::domain::{Counts, Pause};
 
-/// What a round did, or a part of it.
+/// The result of a round, or of a part of it.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Round {
-    /// What was fanned out.
+    /// The result of fanning out events.
     pub fanouts: FannedOut,
-    /// Batches that have ended.
+    /// The batches that ended.
     pub batches: Closed,
-    /// What became of mails that waited in the ledger, those of batches among them.
+    /// The outcomes of waiting deliveries, including those of batches.
     pub mails: Tally,
-    /// The run of digests; `None` if this worker did not look for any.
+    /// The digest run; `None` if this worker did not start one.
     pub digests: Option<Report>,
-    /// What was removed, as it was settled long ago.
+    /// The old records that were removed.
     pub forgotten: Forgotten,
-    /// Why no mail leaves, if none may.
+    /// Why sending is paused, if it is.
     pub paused: Option<Pause>,
-    /// Why nothing could be fanned out, where the rest was done all the same.
+    /// The error that ended the fan-out, if any. The rest of the round was done.
     #[serde(skip)]
     pub not_fanned_out: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl Round {
-    /// Whether nothing was done, so that the part may rest.
+    /// Returns whether nothing was done, so that the worker can rest.
     pub fn idle(&self) -> bool {
         self.fanouts.done == 0
             && self.batches == Closed::default()
@@ -40,24 +40,23 @@ impl Round {
     }
 }
 
-/// What one step did.
+/// The result of fanning out events.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct FannedOut {
-    /// Fan-outs that are finished now.
+    /// The number of fan-outs that were completed.
     pub done: u64,
-    /// What was added, by all that was fanned out: people, entries, entries without room.
+    /// The numbers of users and entries of all fan-outs, completed or not.
     pub counts: Counts,
-    /// Documents that took no entries. What should stand there is counted as not stored; it is in
-    /// batches all the same.
+    /// Documents that accept no entries. Their entries count as dropped, but still join batches.
     #[serde(skip_serializing_if = "BadStacks::is_empty")]
     pub bad_stacks: BadStacks,
-    /// Fan-outs that cannot be read: they stay pending until somebody fixes them.
+    /// Unreadable fan-outs, which stay pending until they are repaired.
     #[serde(skip_serializing_if = "BadFanouts::is_empty")]
     pub bad_fanouts: BadFanouts,
 }
 
 impl FannedOut {
-    /// Whether nothing had to be passed over.
+    /// Returns whether no document and no fan-out was skipped.
     pub fn is_whole(&self) -> bool {
         self.bad_stacks.is_empty() && self.bad_fanouts.is_empty()
     }
@@ -72,12 +71,12 @@ impl std::ops::AddAssign for FannedOut {
     }
 }
 
-/// What became of batches.
+/// The batches that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Closed {
-    /// Handed on to be mailed.
+    /// Batches for which a delivery was created.
     pub ended: u64,
-    /// There was nothing to mail, or nobody wanted it mailed.
+    /// Batches that were not emailed: no event was left, or the user wanted no email.
     pub canceled: u64,
 }
 
@@ -88,11 +87,11 @@ impl std::ops::AddAssign for Closed {
     }
 }
 
-/// What was forgotten.
+/// The old records that were removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Forgotten {
-    /// Rows of the ledger that were removed.
+    /// The number of deliveries.
     pub deliveries: u64,
-    /// Filed batches that were removed.
+    /// The number of filed batches.
     pub batches: u64,
 }

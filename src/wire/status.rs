@@ -1,4 +1,4 @@
-//! How things stand: what is waiting, what was mailed, which days there are.
+//! The answer of `tidings status`: pending work, recent outcomes and stored days.
 
 use std::collections::BTreeMap;
 
@@ -12,57 +12,57 @@ use crate::domain::user::UnreadableField;
 use crate::domain::{Day, DeliveryState, LastLook, Owed, Pause, Reason, ReportCounts, UserId};
 use crate::store::Schema;
 
-/// What an operator looks at first.
+/// The overview for an operator.
 #[derive(Debug, Serialize)]
 pub struct Status {
-    /// Where the store is, without its secrets.
+    /// The location of the store, without secrets.
     pub store: String,
-    /// How it is laid out.
+    /// The schema of the store.
     pub schema: Schema,
-    /// How many are pending, and how many are done.
+    /// The numbers of pending and completed fan-outs.
     pub fanouts: Backlog,
     /// The oldest day that a pending fan-out writes to.
     pub oldest_pending_day: Option<Day>,
-    /// How many gather, and how many are being mailed.
+    /// The numbers of open and closing batches.
     pub batches: BatchCounts,
-    /// How many mails there are in each state.
+    /// The number of deliveries in each state.
     pub deliveries: BTreeMap<DeliveryState, u64>,
     /// Events of batches whose email failed within the last seven days: only feeds show them.
     pub not_emailed: u64,
     /// The newest emails that failed within the last seven days, at most ten.
     pub failed: Vec<DeliveryRow>,
-    /// The newest of the mails of which nobody knows whether they were taken.
+    /// The newest deliveries whose outcome is unknown, at most ten.
     pub unknown: Vec<DeliveryRow>,
-    /// Why no mail leaves, if none may.
+    /// Why sending is paused, if it is.
     pub paused: Option<Pause>,
-    /// The latest activity of workers; `None` if none ever ran.
+    /// The latest activity of workers; `None` if none has ever run.
     pub worker: Option<WorkerActivity>,
-    /// The latest run of digests; `None` if there was none.
+    /// The latest digest run; `None` if there was none.
     pub digest: Option<DigestActivity>,
-    /// How long the provider took lately; `None` if no email was sent within the last day.
+    /// The latency of the provider; `None` if no email was sent within the last day.
     pub provider_latency: Option<Latency>,
-    /// Mails that are not settled, by why.
+    /// The unsettled deliveries, by reason.
     pub waiting: Waiting,
-    /// Of the last seven days.
+    /// The outcomes of the emails of the last seven days, as far as providers reported them.
     pub heard: ReportCounts,
-    /// Emails that left more than a day ago without a report of any email since, where reports are
-    /// expected.
+    /// Emails that were sent more than a day ago, if no recent email has a report although reports
+    /// are expected; otherwise 0.
     pub unreported: u64,
-    /// How many addresses no mail goes to, by reason.
+    /// The number of suppressed addresses, by reason.
     pub suppressed: BTreeMap<Reason, u64>,
-    /// What is not known of the events that were accepted lately.
+    /// Unknown types and objects of recently accepted events.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub not_known: Unknown,
-    /// What is owed of days that have left the window, and what was given up.
+    /// The backlog of days before the window, and the events that expired.
     pub older: OlderDays,
-    /// Users whose records have fields that this version cannot read.
+    /// The users whose records have fields that this version cannot read.
     #[serde(skip_serializing_if = "UnreadableUsers::is_empty")]
     pub unreadable: UnreadableUsers,
-    /// Oldest first.
+    /// The stored days, oldest first.
     pub days: Vec<DayView>,
 }
 
-/// The workers of all processes.
+/// The activity of the workers of all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct WorkerActivity {
     /// Whether one runs: it wrote a heartbeat within the last minute and has not stopped since.
@@ -71,21 +71,21 @@ pub struct WorkerActivity {
     pub seen: DateTime<Utc>,
 }
 
-/// A run of digests.
+/// A completed digest run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DigestActivity {
-    /// When it ended.
+    /// When the run ended.
     pub at: DateTime<Utc>,
-    /// Users whose digest was due.
+    /// The number of users whose digest was due.
     pub due: u64,
-    /// Emails that it sent.
+    /// The number of emails that were sent.
     pub sent: u64,
-    /// Emails that failed, or whose outcome is unknown.
+    /// The number of emails that failed or whose outcome is unknown.
     pub failed: u64,
 }
 
 impl DigestActivity {
-    /// What this run did, which ended then.
+    /// Summarizes a run that ended at `at`.
     pub fn of(report: &Report, at: DateTime<Utc>) -> Self {
         let mails = &report.mails;
         Self {
@@ -97,14 +97,14 @@ impl DigestActivity {
     }
 }
 
-/// Time between handing an email over and the provider's answer, in milliseconds.
+/// The time from a provider call to its answer, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Latency {
-    /// Emails it is taken from: the newest of the last day, at most 200.
+    /// The number of measured emails: the newest of the last day, at most 200.
     pub emails: u64,
-    /// Half of them took longer.
+    /// The median.
     pub median_ms: u64,
-    /// One in twenty took longer.
+    /// The 95th percentile.
     pub p95_ms: u64,
 }
 
@@ -122,20 +122,20 @@ pub struct UnreadableUsers {
 /// A user, and the unreadable fields of their record.
 #[derive(Debug, Serialize)]
 pub struct UnreadableUser {
-    /// Whose record it is.
+    /// The id of the user.
     pub user: UserId,
-    /// Each with the reason.
+    /// The fields, each with the reason.
     pub fields: Vec<UnreadableField>,
 }
 
 impl UnreadableUsers {
-    /// Whether all records that were read are readable.
+    /// Returns whether all records that were read are readable.
     pub fn is_empty(&self) -> bool {
         self.users == 0
     }
 
-    /// `2 users have fields that this version cannot read, and defaults are used: ada (tz), ben
-    /// (digest.cadence, locale)`.
+    /// Returns a sentence: `2 users have fields that this version cannot read, and defaults are
+    /// used: ada (tz), ben (digest.cadence, locale)`.
     pub(crate) fn sentence(&self) -> String {
         let mut named: Vec<String> = Vec::new();
         for UnreadableUser { user, fields } in &self.first {
@@ -153,54 +153,55 @@ impl UnreadableUsers {
     }
 }
 
-/// How much the journal holds.
+/// The size of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Backlog {
-    /// Accepted events that are to be fanned out, or are being.
+    /// The number of accepted events whose fan-out is not complete.
     pub pending: u64,
-    /// Those that everybody has; they stay in the journal.
+    /// The number of events whose fan-out is complete. The journal keeps them for some time.
     pub done: u64,
 }
 
-/// How many batches are not settled.
+/// The number of unsettled batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct BatchCounts {
-    /// They gather.
+    /// Batches that accept events.
     pub open: u64,
-    /// They have ended, and are being mailed.
+    /// Batches that are being emailed.
     pub closing: u64,
 }
 
-/// What is known of days before the window.
+/// The backlog and the expired events of days before the window.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct OlderDays {
-    /// What people were owed of them when a run last looked, if they were owed anything.
+    /// The backlog that the last full scan found, if any.
     pub owed: Option<LastLook>,
-    /// What was given up, by day.
+    /// The expired events, by day.
     pub given_up: BTreeMap<Day, Owed>,
     /// The part of `given_up` whose users could not be emailed.
     pub given_up_blocked: Owed,
 }
 
-/// A day that there is a collection of.
+/// A stored day.
 #[derive(Debug, Serialize)]
 pub struct DayView {
-    /// The day, of UTC.
+    /// The day, in UTC.
     pub day: Day,
-    /// How many people something happened to.
+    /// The number of documents, usually one per user.
     pub stacks: u64,
-    /// Whether feeds and digests read it.
+    /// Whether the day is in the window of feeds and digests.
     pub in_window: bool,
 }
 
 impl Status {
-    /// Whether an operator has to act: sending is paused, emails failed, or outcomes are unknown.
+    /// Returns whether an operator has to act: sending is paused, emails failed, or outcomes are
+    /// unknown.
     pub fn has_failures(&self) -> bool {
         self.paused.is_some() || !self.failed.is_empty() || !self.unknown.is_empty()
     }
 }
 
-/// All there is to say of a store that is not opened, as that would upgrade it.
+/// The status of a store that was not opened, because opening it would upgrade it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Unopened<'a> {
     pub(crate) store: String,

@@ -1,24 +1,24 @@
-//! Addresses that no mail goes to.
+//! Suppressed addresses, which get no email.
 //!
-//! The rule (P8): addresses are shown masked, unless an operator asks for them in full.
+//! Addresses are masked (P8), unless an operator requests them in full.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::domain::{Reason, Suppression};
 
-/// An address, and why it is suppressed.
+/// A suppressed address, and why it is suppressed.
 #[derive(Debug, Clone, Serialize)]
 pub struct SuppressionView {
-    /// Masked, unless an operator asked for it in full.
+    /// The address, masked unless an operator requested it in full.
     pub address: String,
-    /// The most serious reason that was heard.
+    /// The most severe reason so far.
     pub reason: Reason,
-    /// Since when.
+    /// When that reason was reported.
     pub at: DateTime<Utc>,
-    /// Who said so first, such as a provider's name.
+    /// The source of the report, such as a provider's name.
     pub source: String,
-    /// Codes, such as `550 5.1.1`.
+    /// The provider's code, such as `550 5.1.1`.
     pub detail: Option<String>,
 }
 
@@ -34,10 +34,10 @@ impl From<Suppression> for SuppressionView {
     }
 }
 
-/// A page of the list, by address.
+/// A page of suppressed addresses, in the order of the addresses.
 #[derive(Debug, Serialize)]
 pub(crate) struct SuppressionPage {
     pub(crate) suppressions: Vec<SuppressionView>,
-    /// Ask `after` this for the next page, if there may be one.
+    /// The value of `after` for the next page, if there may be one.
     pub(crate) next: Option<String>,
 }

@@ -1,8 +1,7 @@
-//! What stands in the store and cannot be used, as a run tells of it: documents of people, and
-//! fan-outs.
+//! Stored records that a run cannot use: day documents of users, and fan-outs.
 //!
-//! The rule: one person's document is their trouble only, and one fan-out's record its own. It is
-//! passed over, counted and named once a run, here and in the log, and everything else is done.
+//! A bad document affects only its user, and a bad fan-out only itself. The run skips it, counts
+//! it, logs it once, and continues with everything else.
 
 use std::fmt::Display;
 
@@ -11,21 +10,21 @@ use serde::Serialize;
 use crate::domain::BadStack;
 use crate::store::BadFanout;
 
-/// So many are named; of others only the number is kept.
+/// The maximum number of records in a report. Further ones are only counted.
 const NAMED: usize = 1_000;
 
-/// Documents that something could not be done with.
+/// Documents that could not be read or written.
 pub type BadStacks = Bad<BadStack>;
 
-/// Fan-outs that cannot be read, so that nobody can fan them out.
+/// Fan-outs that cannot be read, so they cannot be completed.
 pub type BadFanouts = Bad<BadFanout>;
 
-/// What a run met and passed over.
+/// The records that a run skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bad<T> {
-    /// How many there are, also of those that are not named.
+    /// The number of records, including those that are not listed.
     pub count: u64,
-    /// The first of them, in the order in which they were met.
+    /// The first records, in the order in which the run met them.
     pub first: Vec<T>,
 }
 
@@ -39,12 +38,12 @@ impl<T> Default for Bad<T> {
 }
 
 impl<T: Display + PartialEq> Bad<T> {
-    /// Whether nothing was passed over.
+    /// Returns whether nothing was skipped.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Notes each once, and logs it then.
+    /// Counts and logs each record once. A record that is not listed counts each time.
     pub fn note(&mut self, bad: impl IntoIterator<Item = T>) {
         for bad in bad {
             if self.first.contains(&bad) {

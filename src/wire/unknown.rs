@@ -1,5 +1,5 @@
-//! What of events is not known: types that nobody configured while others are, and objects that
-//! nobody put a record of.
+//! The unknown parts of events: types that are not configured while others are, and objects and
+//! users without a record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,25 +7,25 @@ use serde::Serialize;
 
 use crate::domain::{EventType, ObjectKey, Policies, UserId};
 
-/// How many names are told of many.
+/// The maximum number of names in a message.
 pub(crate) const NAMED: usize = 5;
 
-/// What is not known, of some events.
+/// The unknown types, objects and users of some events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Unknown {
-    /// Types that are not configured while others are, and how many events are of them.
+    /// Types that are not configured while others are, with the number of events of each.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub types: BTreeMap<EventType, u64>,
-    /// How many events are about objects that are not known, and are not mailed for it.
+    /// The number of events about unknown objects. These events are not emailed.
     #[serde(skip_serializing_if = "is_zero")]
     pub events: u64,
     /// The first of these objects.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub objects: BTreeSet<ObjectKey>,
-    /// The types of events that are about them.
+    /// The types of the events about these objects.
     #[serde(skip)]
     pub(crate) of: BTreeSet<EventType>,
-    /// Users that events name and that have no record.
+    /// Users without a record that events name.
     #[serde(skip)]
     pub(crate) users: BTreeSet<UserId>,
 }
@@ -35,12 +35,12 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Unknown {
-    /// Whether everything is known.
+    /// Returns whether nothing is unknown.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// A sentence for each, and what to do.
+    /// Returns a sentence for each problem, with advice.
     pub fn warnings(&self, policies: &Policies) -> Vec<String> {
         let mut warnings = Vec::new();
         for kind in self.types.keys().take(NAMED) {
@@ -69,7 +69,7 @@ impl Unknown {
         warnings
     }
 
-    /// `there is no record of zoe: …`, or of the first five and how many more.
+    /// Returns `there is no record of zoe: …`. Of many users, it names the first five.
     fn unknown_users(&self) -> Option<String> {
         let named = self.users.iter().take(NAMED).map(UserId::as_str);
         let named: Vec<&str> = named.collect();
@@ -88,7 +88,7 @@ impl Unknown {
         ))
     }
 
-    /// The same of what was taken back: perhaps something else was meant.
+    /// Returns the sentences for a retraction, whose type or object may be mistyped.
     pub(crate) fn doubts(&self, policies: &Policies) -> Vec<String> {
         let mut doubts = Vec::new();
         for kind in self.types.keys().take(NAMED) {

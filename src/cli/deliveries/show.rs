@@ -1,4 +1,4 @@
-//! `tidings deliveries show`: the story of one mail, what it says, and what the provider reported.
+//! `tidings deliveries show`: the history, content and provider report of an email.
 
 use clap::Args as Arguments;
 
@@ -16,7 +16,7 @@ use crate::wire::delivery::Story;
 pub(super) struct Show {
     /// The delivery, such as digest:mara:weekly:2014-W17
     id: String,
-    /// Answer in JSON, with the HTML part as well
+    /// Answer in JSON, including the HTML part
     #[arg(long)]
     json: bool,
 }
@@ -40,7 +40,7 @@ impl Show {
     }
 }
 
-/// How it came to be and what became of it, a line each.
+/// Returns the history of a delivery, one row per step.
 fn steps(story: &Story) -> Vec<(&'static str, String)> {
     let row = &story.row;
     let minute = |at: Option<chrono::DateTime<chrono::Utc>>| at.map(words::minute);
@@ -95,7 +95,7 @@ fn told(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     };
     screen.line(screen.ink(Ink::Faint, head))?;
     screen.line(screen.ink(Ink::Strong, format!("  {}", mail.subject)))?;
-    // A name that is isolated can be wrapped, so isolates are balanced in the whole text only.
+    // An isolated name can be wrapped, so its isolates may be balanced only across several lines.
     for line in harmless::lines(mail.text.trim_end()).lines() {
         screen.line(format!("  {line}").trim_end())?;
     }

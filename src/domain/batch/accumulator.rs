@@ -1,11 +1,9 @@
-//! An accumulator: what one person has of one key. At most one batch is open on it; what joined its
-//! earlier ones lately is remembered.
+//! Accumulators: the batches of one user and key, at most one of them open.
 //!
-//! The rule: an accumulator changes as a whole, by a compare-and-set of its store, so whatever
-//! happens here happens at one moment: there is one open batch, an event joins once, and what meets
-//! a batch that has ended opens the next. What ended stands in `ended` until somebody has filed it
-//! ([`crate::engine::batches`]); then it goes, and is remembered for [`MEMORY`], for what is
-//! fanned out again.
+//! An accumulator changes as a whole, by compare-and-set. So only one batch is open, an event joins
+//! once, and events that find the batch ended open the next one. A worker
+//! ([`crate::engine::batches`]) files ended batches: it stores them and opens their deliveries.
+//! Their fan-outs are then remembered for [`MEMORY`], to recognize repeated ones.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -14,60 +12,60 @@ use crate::domain::id::Id;
 use crate::domain::lease::Lease;
 use crate::domain::name::{EventType, ObjectId, UserId};
 
-/// How long an accumulator remembers what joined batches that were filed. An event is fanned
-/// out again within the length of a lease, or when whoever held it comes back to life.
+/// How long an accumulator remembers the fan-outs of filed batches. A fan-out is repeated within
+/// the duration of a lease, or later by a worker that had hung.
 pub const MEMORY: TimeDelta = TimeDelta::days(1);
-/// It remembers no more fan-outs than this beside those of the newest batch; the oldest are
-/// forgotten first.
+/// The number of remembered fan-outs after which older ones are forgotten. Fan-outs that were filed
+/// together are forgotten together.
 pub const MEMORIES: usize = 10_000;
-/// What is filed within this time is remembered as one.
+/// Batches that are filed within this time are remembered together.
 const TOGETHER: TimeDelta = TimeDelta::minutes(10);
-/// More batches that have ended than these are not left standing on an accumulator: whoever lets
-/// events join files them first.
+/// The number of ended batches above which workers that add events first file them.
 pub const MOST_ENDED: usize = 200;
-/// Of one accumulator, so much lies between two mails in the order in which mails leave: whoever
-/// has many waits behind whoever has one.
+/// The distance between two emails of an accumulator in the queue. It lets the emails of other
+/// accumulators go between them.
 const TURN: TimeDelta = TimeDelta::seconds(1);
 
-/// Which accumulator.
+/// The id of an accumulator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccumulatorId {
-    /// Whose batches these are.
+    /// The user.
     pub user: UserId,
-    /// What they are of; accumulators of one person differ in it alone.
+    /// The batch key, which distinguishes the accumulators of a user.
     pub key: BatchKey,
 }
 
-/// The fan-outs of a batch that was filed.
+/// The fan-outs of filed batches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memory {
-    /// When it was filed.
+    /// When the last of the batches was filed.
     pub at: DateTime<Utc>,
-    /// Their ids; ascending and each once, as they are searched.
+    /// The ids of the fan-outs, ascending and without duplicates, for binary search.
     pub joined: Vec<Id>,
 }
 
-/// What one person has of one key.
+/// The batches of one user and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accumulator {
-    /// Of whom and of what it is; it never changes.
+    /// The user and the key. They never change.
     pub id: AccumulatorId,
-    /// The batch that gathers; `None` until something joins after the last one ended.
+    /// The open batch; `None` if no event has joined since the last one ended.
     pub open: Option<Batch>,
-    /// Batches that have ended and are to be filed, in the order in which they ended.
+    /// Batches that have ended but are not filed yet, in the order in which they ended.
     pub ended: Vec<Batch>,
-    /// Oldest first.
+    /// The fan-outs of filed batches, oldest first.
     pub memories: Vec<Memory>,
-    /// The turn of the last mail that left from here.
+    /// The queue position of the last email.
     pub turn: Option<DateTime<Utc>>,
-    /// Who files what has ended.
+    /// The lease of the worker that files ended batches.
     pub lease: Option<Lease>,
-    /// As it was read; nothing for an accumulator that was not. The store sets it.
+    /// The revision that was read, for compare-and-set. `None` if there is no stored record. Only
+    /// the store sets it.
     pub revision: Option<Id>,
 }
 
 impl Accumulator {
-    /// An empty one, for a person and key of which no record stands.
+    /// Creates an accumulator without batches.
     pub fn new(id: AccumulatorId) -> Self {
         Self {
             id,
@@ -80,8 +78,9 @@ impl Accumulator {
         }
     }
 
-    /// Lets events join, fan-out by fan-out: all that one brings for this accumulator joins
-    /// together. `ids` makes the ids of batches that are opened. Says how many are new.
+    /// Adds events and returns the number of new ones. `ids` creates the ids of new batches.
+    ///
+    /// The events of a fan-out must be adjacent. They join as a unit.
     pub fn join(
         &mut self,
         items: &[Item],
@@ -120,7 +119,8 @@ impl Accumulator {
         added
     }
 
-    /// Whether this fan-out's events are in a batch of this accumulator, as far as it remembers.
+    /// Returns whether the events of this fan-out are in a batch of this accumulator, as far as it
+    /// remembers.
     pub fn has_joined(&self, fanout: Id) -> bool {
         let memories = self.memories.iter().map(|memory| &memory.joined);
         let ended = self.ended.iter().map(|batch| &batch.joined);
@@ -129,21 +129,22 @@ impl Accumulator {
         all.any(|joined| joined.binary_search(&fanout).is_ok())
     }
 
-    /// Puts the open batch away if it is not open any more.
+    /// Moves the open batch to `ended` unless it is still open, and cancels closing batches without
+    /// events.
     fn put_away(&mut self, at: DateTime<Utc>) {
         let over = |open: &Batch| open.state != BatchState::Open;
         if self.open.as_ref().is_some_and(over) {
             self.end_open();
         }
         for batch in &mut self.ended {
-            // What was mailed of it was its lead; one that has not left yet leaves first.
+            // Such a batch had only a lead. If the lead is still waiting, it is split off first.
             let is_empty = batch.contents.is_empty() && !batch.is_leading();
             if batch.state == BatchState::Closing && is_empty {
                 batch.state = BatchState::Canceled;
             }
             if batch.state == BatchState::Canceled && batch.settled.is_none() {
                 batch.settled = Some(at);
-                // There is nothing to wait for, and what ends after it must not wait either.
+                // Nothing is left to wait for, and later batches must not wait for this one either.
                 batch.closes_at = batch.closes_at.min(at);
             }
         }
@@ -153,7 +154,7 @@ impl Accumulator {
         self.ended.extend(self.open.take());
     }
 
-    /// When there is something to do: nothing for an empty accumulator.
+    /// Returns when a worker next has to act; `None` for an empty accumulator.
     pub fn due(&self) -> Option<DateTime<Utc>> {
         if let Some(first) = self.ended.first() {
             return Some(first.closes_at);
@@ -165,23 +166,25 @@ impl Accumulator {
         }
     }
 
-    /// The open batch that would close by now of its own accord.
+    /// Returns the open batch if its time to close has come.
     pub fn closing(&self, now: DateTime<Utc>) -> Option<&Batch> {
         self.open.as_ref().filter(|open| now >= open.closes_at)
     }
 
-    /// Defers the open batch until its user's quiet hours end: see [`crate::domain::Quiet`].
+    /// Delays closing of the open batch to the end of the user's quiet hours: see
+    /// [`crate::domain::Quiet`].
     pub fn defer(&mut self, until: DateTime<Utc>) {
         if let Some(open) = &mut self.open {
             open.defer(until);
         }
     }
 
-    /// Ends what is due, and forgets what is old enough. Answers whether anything changed.
+    /// Closes the batches that are due and forgets expired fan-outs. Returns whether anything
+    /// changed.
     pub fn advance(&mut self, now: DateTime<Utc>, mut ids: impl FnMut() -> Id) -> bool {
         let before = (self.ended.len(), self.memories.len());
         for mut batch in std::mem::take(&mut self.ended) {
-            // It became full, or was closed by hand, before its lead had left.
+            // The batch filled up or was closed manually while its lead was waiting.
             if batch.state == BatchState::Closing {
                 self.ended.extend(batch.split_lead(&mut ids, now));
             }
@@ -198,8 +201,8 @@ impl Accumulator {
         before != (self.ended.len(), self.memories.len())
     }
 
-    /// These have been filed: they go, and what joined them is remembered. What has ended here
-    /// under the id of one of them, with other events, stays. Answers whether anything changed.
+    /// Drops filed batches and remembers their fan-outs. An ended batch with the same id but other
+    /// events stays. Returns whether anything changed.
     pub fn forget_filed(&mut self, filed: &[Batch], now: DateTime<Utc>) -> bool {
         let was_filed = |batch: &Batch| filed.iter().any(|gone| gone.gathered_as(batch));
         let (gone, ended) = std::mem::take(&mut self.ended)
@@ -214,9 +217,9 @@ impl Accumulator {
         false
     }
 
-    /// Where a batch has ended here that was filed with other events than it has here, those that
-    /// were filed are remembered, and what it has beyond them becomes a batch of its own, under
-    /// this id. Answers whether anything changed.
+    /// Handles an ended batch that was filed with other events than it has here. The filed fan-outs
+    /// are remembered, and the other events become a batch with this id. Returns whether anything
+    /// changed.
     pub fn set_apart(&mut self, filed: &Batch, id: Id, now: DateTime<Utc>) -> bool {
         let other = |batch: &Batch| batch.id == filed.id && !batch.gathered_as(filed);
         let Some(place) = self.ended.iter().position(other) else {
@@ -232,7 +235,7 @@ impl Accumulator {
 
     fn remember(&mut self, joined: impl Iterator<Item = Id>, now: DateTime<Utc>) {
         let mut joined: Vec<Id> = joined.collect();
-        // What was filed shortly before is remembered together with it, for as long.
+        // Batches filed shortly before join this memory and expire with it.
         let shortly = |last: &mut Memory| now - last.at < TOGETHER && last.joined.len() < MEMORIES;
         if let Some(last) = self.memories.pop_if(shortly) {
             joined.extend(last.joined);
@@ -250,20 +253,20 @@ impl Accumulator {
         self.memories.drain(..self.memories.len() - keep);
     }
 
-    /// The turn of the next mail that leaves from here.
+    /// Assigns the queue position of the next email.
     pub fn next_turn(&mut self, now: DateTime<Utc>) -> DateTime<Utc> {
         let turn = self.turn.map_or(now, |last| now.max(last + TURN));
         self.turn = Some(turn);
         turn
     }
 
-    /// Whether nothing is left of it, so that its record can go.
+    /// Returns whether nothing is left, so that the record can be deleted.
     pub fn is_empty(&self) -> bool {
         self.open.is_none() && self.ended.is_empty() && self.memories.is_empty()
     }
 
-    /// Takes events out of the open batch that are withdrawn; those that happened up to a moment,
-    /// if one is given.
+    /// Removes the events of this type and these objects from the open batch. `up_to` limits them
+    /// to events that happened no later.
     pub fn take_out(
         &mut self,
         kind: &EventType,
@@ -277,16 +280,22 @@ impl Accumulator {
         out.unwrap_or_default()
     }
 
-    /// Ends the open batch now: it is mailed. `Err` says where this batch stands instead, if it is
-    /// here at all.
+    /// Closes the open batch now, so that it is emailed.
+    ///
+    /// # Errors
+    ///
+    /// Returns the batch's state if it has ended; `None` if it is not in this accumulator.
     pub fn close_now(&mut self, batch: Id, at: DateTime<Utc>) -> Result<(), Option<BatchState>> {
         self.open_batch(batch)?.close_now(at).map_err(Some)?;
         self.put_away(at);
         Ok(())
     }
 
-    /// Ends the open batch: it is not mailed. `Err` says where this batch stands instead, if it is
-    /// here at all.
+    /// Cancels the open batch, so that it is not emailed.
+    ///
+    /// # Errors
+    ///
+    /// Returns the batch's state if it has ended; `None` if it is not in this accumulator.
     pub fn cancel(&mut self, batch: Id, at: DateTime<Utc>) -> Result<(), Option<BatchState>> {
         self.open_batch(batch)?.cancel().map_err(Some)?;
         self.put_away(at);
@@ -301,7 +310,7 @@ impl Accumulator {
 }
 
 impl Batch {
-    /// How many events opened it, waiting as its lead or gathered.
+    /// Returns the number of events that opened the batch, in its lead or its contents.
     fn joined_events(&self) -> u64 {
         let lead = match &self.lead {
             super::Lead::Waiting { contents, .. } => contents.count,
@@ -310,7 +319,7 @@ impl Batch {
         lead + self.contents.count
     }
 
-    /// The lead as a batch of its own, which has closed; it is not given twice.
+    /// Returns the waiting lead as a closing batch of its own. A second call returns `None`.
     pub fn split_lead(&mut self, id: impl FnOnce() -> Id, now: DateTime<Utc>) -> Option<Self> {
         let super::Lead::Waiting { joined, .. } = &self.lead else {
             return None;

@@ -1,5 +1,4 @@
-//! What an accumulator promises: one open batch, an event joins once whatever became of its batch,
-//! and nothing is forgotten too early.
+//! Tests that an accumulator has one open batch, counts each event once, and remembers long enough.
 
 use proptest::prelude::*;
 
@@ -38,7 +37,7 @@ fn policy(window: i64) -> BatchPolicy {
     }
 }
 
-/// Ids of batches, from a thousand on.
+/// Returns a source of batch ids above 1,000.
 fn ids() -> impl FnMut() -> Id {
     let mut next = 1_000;
     move || {
@@ -365,7 +364,7 @@ proptest! {
                 Step::Advance => {
                     accumulator.advance(at(now), &mut ids);
                     prop_assert!(accumulator.open.as_ref().is_none_or(|open| !open.is_due(at(now))));
-                    // Nothing that waits to be mailed goes unseen.
+                    // No closing batch still has a waiting lead.
                     let waits = |batch: &Batch| batch.state == BatchState::Closing && batch.is_leading();
                     prop_assert!(!accumulator.ended.iter().any(waits));
                 }

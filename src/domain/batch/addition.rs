@@ -1,9 +1,9 @@
-//! The common case of joining: a batch is open, gathers by the same policy, and does not end by
-//! what comes.
+//! The common case of joining: an open batch with the same policy, which the new events do not
+//! close.
 //!
-//! The rule: under these conditions adding the events is all that joining does, so a store can do
-//! it in one step without reading the accumulator first. Where one of them does not hold,
-//! [`super::Accumulator::join`] decides; what both come to is the same.
+//! Under these conditions joining only appends events, so a store can do it in one update without
+//! reading the accumulator. Otherwise [`super::Accumulator::join`] decides. Both have the same
+//! result.
 
 use std::collections::HashSet;
 
@@ -13,32 +13,32 @@ use super::{Accumulator, BatchPolicy, Item, Keep, ROOM};
 use crate::domain::batch::BatchState;
 use crate::domain::id::Id;
 
-/// Events that are to be added to open batches, and what must hold of each.
+/// Events to append to open batches, and the conditions on each batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addition {
-    /// In the order in which they join; of each fan-out all that it brings.
+    /// The events in the order of joining. They include all events of each fan-out.
     pub items: Vec<Item>,
-    /// Their fan-outs, ascending; none of them may have joined before.
+    /// Their fan-outs, ascending. None of them may have joined before.
     pub fanouts: Vec<Id>,
-    /// The moment of joining.
+    /// The time of joining.
     pub at: DateTime<Utc>,
-    /// The batch gathers by the policy of this fingerprint.
+    /// The fingerprint of the batch's policy.
     pub policy: String,
-    /// Which of the batch's items stay kept once these are added.
+    /// Which events the batch keeps after the addition.
     pub keep: Keep,
-    /// It counts no more events than these.
+    /// The most events that the batch may have before the addition.
     pub count_to: Option<u64>,
-    /// No more fan-outs than these have joined it.
+    /// The most fan-outs that may have joined before the addition.
     pub joined_to: usize,
-    /// It was opened no earlier.
+    /// The earliest time at which the batch may have been opened.
     pub opened_from: Option<DateTime<Utc>>,
-    /// It closes no earlier from now on.
+    /// The earliest time at which the batch closes after the addition.
     pub closes_from: DateTime<Utc>,
 }
 
 impl Addition {
-    /// What may be added so, all by one policy; `None` where something else always follows from
-    /// joining.
+    /// Creates an addition of events with the same policy; `None` if joining always does more than
+    /// append.
     pub fn new(items: Vec<Item>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
         let mut fanouts: Vec<Id> = items.iter().map(|item| item.i).collect();
         fanouts.sort_unstable();
@@ -48,17 +48,17 @@ impl Addition {
             .iter()
             .map(|item| (item.i, &item.t, &item.o))
             .collect();
-        // What is brought twice is counted once, which is not done here.
+        // Duplicates count once, which an append cannot detect.
         if brought != fanouts.len() || distinct.len() != items.len() {
             return None;
         }
         let new = items.len() as u64;
-        // One that is full by then is to be closed.
+        // Events that fill the batch close it.
         let count_to = match policy.close_at {
             Some(full) => Some(full.get().checked_sub(new + 1)?),
             None => None,
         };
-        // What is held closes when that is over, whatever the formula says.
+        // Quiet hours override the time that the policy gives.
         if policy.is_immediate() || policy.held_until.is_some() || items.is_empty() {
             return None;
         }
@@ -79,7 +79,7 @@ impl Addition {
         })
     }
 
-    /// Whether all conditions hold of an accumulator.
+    /// Returns whether the accumulator meets all conditions.
     pub fn fits(&self, accumulator: &Accumulator) -> bool {
         let Some(open) = &accumulator.open else {
             return false;

@@ -1,5 +1,5 @@
-//! The designs people know, each as a worked case named after it. Times are minutes and seconds
-//! after the first event.
+//! Worked examples of common batch designs, each named after its design. Times are minutes and
+//! seconds after the first event.
 
 use std::num::NonZeroU64;
 
@@ -18,8 +18,8 @@ fn clock(minute: i64, second: i64) -> DateTime<Utc> {
     at(minute * 60 + second)
 }
 
-/// Polls each minute; what is due is closed. Answers the minute of the poll that closed it and how
-/// many events it held. An event that comes at the moment of a poll comes after it.
+/// Closes what is due once a minute. Returns the minute at which the batch closed, and its number
+/// of events. An event at the time of a poll arrives after it.
 fn polled_each_minute(policy: &BatchPolicy, events: &[DateTime<Utc>]) -> Option<(i64, u64)> {
     let mut batch = opened(&[comment(0, "a")], events[0], policy);
     let mut coming = events.iter().enumerate().skip(1).peekable();
@@ -40,14 +40,14 @@ fn a_four_minute_cool_down_polled_each_minute_without_a_longest_wait() {
 
     let alone = polled_each_minute(&policy, &[clock(0, 0)]);
     let late = polled_each_minute(&policy, &[clock(0, 20), clock(3, 50), clock(6, 10)]);
-    // Due at 4:20, but nobody looked before 4:45: it goes on.
+    // The batch is due at 4:20 but not polled before 4:45, so it stays open.
     let between = polled_each_minute(&policy, &[clock(0, 20), clock(4, 45)]);
     let steady: Vec<_> = (0..20).map(|n| clock(n * 3, 30)).collect();
 
     assert_eq!(alone, Some((4, 1)));
     assert_eq!(late, Some((11, 3)));
     assert_eq!(between, Some((9, 2)));
-    // It starves while something comes every three minutes.
+    // The batch never closes if an event arrives every three minutes.
     assert_eq!(polled_each_minute(&policy, &steady), None);
     assert!(
         policy
@@ -68,7 +68,7 @@ fn a_four_minute_cool_down_polled_each_minute_with_a_longest_wait() {
     let alone = polled_each_minute(&policy, &[clock(0, 0)]);
 
     assert_eq!(alone, Some((4, 1)));
-    // Opened at 0:30, so due at 15:30 and found at 16; 15:30 itself is the sixth.
+    // The batch opens at 0:30, is due at 15:30, and closes at 16. The event at 15:30 is the sixth.
     assert_eq!(polled_each_minute(&policy, &steady), Some((16, 6)));
     assert!(policy.doubts().is_empty());
 }
@@ -213,7 +213,7 @@ fn immediate_and_never_with_mute_and_unmute() {
         [5, 15].map(|minute| route(&muted, minute)),
         [Route::Never; 2]
     );
-    // What came while it was off is not mailed when it is on again.
+    // Events that arrived while it was off are not emailed later.
     assert_eq!(
         [5, 15, 25].map(|minute| route(&unmuted, minute)),
         [Route::Never, Route::Never, Route::Immediate]

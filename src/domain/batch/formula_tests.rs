@@ -1,4 +1,4 @@
-//! The formula against a plain re-statement of each named policy, second by second.
+//! Compares the formula with a simple model of each named policy, second by second.
 
 use chrono::TimeDelta;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::tests::{at, comment, opened};
 use super::*;
 
-/// Ascending seconds at which something comes; the first is 0.
+/// Ascending seconds at which events arrive; the first is 0.
 fn seconds() -> impl Strategy<Value = Vec<i64>> {
     prop::collection::vec(0..200i64, 0..20).prop_map(|gaps| {
         let mut now = 0;
@@ -27,7 +27,7 @@ fn policy(window: i64, cooldown: i64, max_wait: Option<i64>) -> BatchPolicy {
     }
 }
 
-/// The batch that these seconds open, with all that comes before it is due; and when that is, in
+/// Returns the batch that these seconds open, with the events before it is due, and that time in
 /// seconds.
 fn gather(policy: &BatchPolicy, seconds: &[i64]) -> (Batch, i64) {
     let item = |n: usize| [comment(n as u32, "a")];
@@ -42,8 +42,8 @@ fn gather(policy: &BatchPolicy, seconds: &[i64]) -> (Batch, i64) {
     (batch, closes)
 }
 
-/// The first second that ends a batch, by a rule of (seconds since it opened, seconds since
-/// something came), and what came before.
+/// Returns the first second that closes a batch, and the number of earlier events. `ends` gets the
+/// seconds since the batch was opened and since the last event.
 fn first_second(seconds: &[i64], ends: impl Fn(i64, i64) -> bool) -> (i64, u64) {
     let last = |now: i64| {
         seconds

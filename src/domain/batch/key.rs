@@ -1,8 +1,7 @@
-//! What a batch is of: events of one person and one key share it, others never do.
+//! Batch keys: events of one user and key share a batch.
 //!
-//! The rule: keys are compared as they are, byte by byte. Nothing is trimmed, folded or normalized,
-//! and a key that somebody chose is never taken for the name of a type, so nothing is merged by
-//! accident.
+//! Keys are compared byte by byte, without trimming, case folding or normalization. A chosen key is
+//! never equal to the name of a type, so no events are batched together by accident.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,27 +11,27 @@ use compact_str::CompactString;
 use crate::domain::brand::BrandName;
 use crate::domain::name::{EventType, Invalid};
 
-/// The longest key, in bytes.
+/// The longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 256;
 
 /// The key of a batch.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BatchKey {
-    /// Nobody chose one: the type's own.
+    /// The key of an event type, used if no other key was chosen.
     Type(EventType),
-    /// One that the request or the configuration chose; events of several types can share it.
+    /// A key from the request or the configuration. Events of several types can share it.
     Chosen(ChosenKey),
-    /// One of these of events of a brand: they share it with none of another.
+    /// A key for the events of one brand, which are separate from those of other brands.
     Branded(BrandName, Box<Self>),
 }
 
-/// A key that somebody chose: 1 to 256 bytes without control characters. `0`, `false`, `a.b`, `$x`
-/// and a space are keys.
+/// A key from the request or the configuration: 1 to 256 bytes without control characters. `0`,
+/// `false`, `a.b`, `$x` and a space are valid.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChosenKey(CompactString);
 
 impl ChosenKey {
-    /// Refuses what is empty, longer than [`MAX_KEY_BYTES`], or holds a control character.
+    /// Checks that the key is 1 to [`MAX_KEY_BYTES`] bytes without control characters.
     pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
         let text = text.as_ref();
         let why = if text.is_empty() {
@@ -47,7 +46,7 @@ impl ChosenKey {
         Err(Invalid::new("batch key", text.escape_debug(), why))
     }
 
-    /// The key as it was chosen, without the `key:` that it is written with.
+    /// Returns the key without the prefix `key:` of its stored form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -61,8 +60,8 @@ impl FromStr for ChosenKey {
     }
 }
 
-/// Text and nothing else: a number, `false` or `null` in its place is more often a mistake of the
-/// sender than a key, and would put into one batch what was not meant to meet.
+/// Accepts only strings. A number, `false` or `null` is more likely a mistake of the sender, and
+/// could put unrelated events into one batch.
 impl<'de> serde::Deserialize<'de> for ChosenKey {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Text)
@@ -71,7 +70,7 @@ impl<'de> serde::Deserialize<'de> for ChosenKey {
 
 struct Text;
 
-/// What is said of a value that could have been meant as a key.
+/// Returns the error for a value that may have been meant as a key.
 fn no_text<E: serde::de::Error>(value: impl fmt::Display) -> E {
     E::custom(format!(
         "batch key {value} is not text; if it is meant, write \"{value}\""
@@ -111,15 +110,14 @@ impl serde::de::Visitor<'_> for Text {
     }
 }
 
-/// Before a type's name, and before a chosen key, as they are written.
+/// The prefixes of type keys and chosen keys in stored form.
 const TYPE: &str = "type:";
 const CHOSEN: &str = "key:";
-/// Before a brand, another colon, and one of these.
+/// The prefix of branded keys. The brand, a colon and another key follow.
 const BRAND: &str = "brand:";
 
 impl BatchKey {
-    /// The key of an event: the request's, else the one its type is configured with, else the
-    /// type's own.
+    /// Returns the key of an event: the request's, else the configured one, else that of its type.
     pub fn of(
         kind: &EventType,
         requested: Option<&ChosenKey>,
@@ -131,7 +129,7 @@ impl BatchKey {
         }
     }
 
-    /// The same of events of this brand, if they have one.
+    /// Returns the key for events of this brand; unchanged without a brand.
     pub fn of_brand(self, brand: Option<&BrandName>) -> Self {
         match brand {
             Some(brand) => Self::Branded(brand.clone(), Box::new(self)),
@@ -139,7 +137,7 @@ impl BatchKey {
         }
     }
 
-    /// The brand of its events; `None` for that of their person.
+    /// Returns the brand of the events; `None` for the brand of the user.
     pub fn brand(&self) -> Option<&BrandName> {
         match self {
             Self::Branded(brand, _) => Some(brand),
@@ -147,7 +145,7 @@ impl BatchKey {
         }
     }
 
-    /// The type whose own it is, whatever its brand.
+    /// Returns the type if this is the key of a type, with or without a brand.
     pub fn kind(&self) -> Option<&EventType> {
         match self {
             Self::Type(kind) => Some(kind),
@@ -157,7 +155,8 @@ impl BatchKey {
     }
 }
 
-/// As it is stored and shown: `type:Comment`, `key:acme`, `brand:acme:type:Comment`.
+/// Formats the key as it is stored and shown: `type:Comment`, `key:acme`,
+/// `brand:acme:type:Comment`.
 impl fmt::Display for BatchKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -177,7 +176,7 @@ impl fmt::Debug for BatchKey {
 impl FromStr for BatchKey {
     type Err = Invalid;
 
-    /// What [`fmt::Display`] wrote.
+    /// Parses the form that [`fmt::Display`] writes.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         if let Some((brand, key)) = text.strip_prefix(BRAND).and_then(|of| of.split_once(':')) {
             return match key.parse()? {

@@ -1,8 +1,9 @@
-//! When a batch closes, and what it keeps: the one formula behind every kind of window.
+//! When a batch closes and which events it keeps.
 //!
-//! The rule: a batch closes at `min(opened_at + max_wait, max(opened_at + window, last_event_at +
-//! cooldown))`, and at once when it is full. A fixed window, a cool-down with a longest wait, an
-//! extension near the end and "at once" are values of it, not cases.
+//! A batch closes at
+//! `min(opened_at + max_wait, max(opened_at + window, last_event_at + cooldown))`, and at once when
+//! it is full. Fixed windows, cooldowns, extensions near the end and immediate emails are all
+//! settings of this formula.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -12,27 +13,27 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::name::Invalid;
 
-/// How batches of a type gather and close.
+/// The rules by which batches of a type close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchPolicy {
-    /// How long a batch gathers at least, from its opening on.
+    /// The shortest time that a batch stays open.
     pub window: TimeDelta,
-    /// How long nothing must have come before it closes.
+    /// The time without new events before a batch closes.
     pub cooldown: TimeDelta,
-    /// How long it gathers at most, whatever keeps coming; nothing for as long as the rest says.
+    /// The longest time that a batch stays open; `None` for no limit.
     pub max_wait: Option<TimeDelta>,
-    /// So many events close it at once.
+    /// The number of events that closes a batch at once.
     pub close_at: Option<NonZeroU64>,
-    /// Which events are kept to be shown; it bounds the length of the mail, not the total.
+    /// Which events are kept for display. It limits the length of the email, not the total.
     pub keep: Keep,
-    /// Whether what opens a batch is mailed at once, and only what follows is gathered.
+    /// Whether the events that open a batch are emailed at once, and only later ones are collected.
     pub leading: bool,
-    /// Until when nothing closes, as whoever the batch is for has quiet hours ([`super::Batch`]).
+    /// The end of the user's quiet hours, before which no batch closes ([`super::Batch`]).
     pub held_until: Option<DateTime<Utc>>,
 }
 
 impl BatchPolicy {
-    /// Nothing is gathered: each accepted event is a mail.
+    /// The policy that emails each event at once.
     pub const IMMEDIATE: Self = Self {
         window: TimeDelta::zero(),
         cooldown: TimeDelta::zero(),
@@ -43,8 +44,7 @@ impl BatchPolicy {
         held_until: None,
     };
 
-    /// When a batch closes that was opened and last joined at these moments, unless it is full
-    /// before.
+    /// Returns when a batch with these times closes, unless it fills up earlier.
     pub fn closes_at(
         &self,
         opened_at: DateTime<Utc>,
@@ -57,18 +57,18 @@ impl BatchPolicy {
         }
     }
 
-    /// Whether a batch of so many events closes at once.
+    /// Returns whether a batch with this number of events closes at once.
     pub fn is_full(&self, count: u64) -> bool {
         self.close_at.is_some_and(|full| count >= full.get())
     }
 
-    /// Whether nothing is gathered.
+    /// Returns whether each event is emailed at once.
     pub fn is_immediate(&self) -> bool {
         self.window.is_zero() && self.cooldown.is_zero()
     }
 
-    /// The policy for somebody who chose a window of their own. A longest wait shorter than it
-    /// would undo their choice, so it grows with it; all else stands.
+    /// Returns the policy for a user who chose a window. `max_wait` grows to at least that window,
+    /// or it would override the user's choice.
     pub fn for_window(self, window: Option<TimeDelta>) -> Self {
         let Some(window) = window else {
             return self;
@@ -80,7 +80,7 @@ impl BatchPolicy {
         }
     }
 
-    /// Text that only an equal policy has, for records.
+    /// Returns a text for records that identifies the policy. Quiet hours are not part of it.
     pub fn fingerprint(&self) -> String {
         let seconds = |time: TimeDelta| time.num_milliseconds();
         let longest = self.max_wait.map_or(-1, seconds);
@@ -93,7 +93,7 @@ impl BatchPolicy {
         )
     }
 
-    /// What of it can hardly be meant.
+    /// Returns the settings that are probably mistakes.
     pub fn doubts(&self) -> Vec<Doubt> {
         let shorter = |time: TimeDelta| self.max_wait.is_some_and(|longest| longest < time);
         let lone = self.close_at == NonZeroU64::new(1);
@@ -147,41 +147,41 @@ impl BatchPolicy {
     }
 }
 
-/// What can hardly be meant: the option, why, and what to do.
+/// A setting that is probably a mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doubt {
-    /// Its name within the section or type, such as `cooldown`.
+    /// The name within the section or type, such as `cooldown`.
     pub option: &'static str,
-    /// What is doubtful, as a clause that follows the option's name.
+    /// The reason, as a clause that follows the name.
     pub why: &'static str,
-    /// What to do about it, as a clause that stands alone.
+    /// A suggestion, as a clause of its own.
     pub advice: &'static str,
 }
 
-/// So long after, or the end of time.
+/// Adds a duration to a time. The result stops at the end of the calendar.
 fn after(at: DateTime<Utc>, time: TimeDelta) -> DateTime<Utc> {
     at.checked_add_signed(time)
         .unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
-/// Which events a batch keeps to show; the total counts the others.
+/// Which events a batch keeps for display. The total counts the others too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// The first so many, 1 to [`Keep::MOST`]; what comes later is only counted.
+    /// The first events, 1 to [`Keep::MOST`]; later ones are only counted.
     First(usize),
-    /// The last so many, 1 to [`Keep::MOST`]; each new one displaces the oldest.
+    /// The last events, 1 to [`Keep::MOST`]; each new one replaces the oldest.
     Last(usize),
 }
 
 impl Keep {
-    /// The most a batch can keep.
+    /// The most events that a batch can keep.
     pub const MOST: usize = 100;
 }
 
 impl FromStr for Keep {
     type Err = Invalid;
 
-    /// `first 10`, `last 10`; 1 to 100.
+    /// Parses `first 10` or `last 10`, with a number from 1 to 100.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let refuse = || Invalid::new("keep", text, "is not first or last and a number, 1 to 100");
         let (end, number) = text.split_once(' ').ok_or_else(refuse)?;

@@ -1,5 +1,4 @@
-//! What a batch promises whatever happens to it: each event once, exact totals, and clocks that do
-//! no harm.
+//! Tests that a batch counts each event once, has exact totals, and tolerates wrong clocks.
 
 use chrono::TimeDelta;
 use proptest::prelude::*;
@@ -199,7 +198,7 @@ fn an_operator_closes_or_cancels_only_what_is_open() {
     batch.close_now(at(10)).unwrap();
 
     assert!(batch.is_due(at(10)) && batch.closes_at == at(10));
-    // Also by a clock that has gone back since.
+    // It is due even if the clock has gone back since.
     assert!(batch.is_due(at(-10)));
     assert_eq!(batch.close_now(at(11)), Err(BatchState::Closing));
     assert_eq!(batch.cancel(), Err(BatchState::Closing));
@@ -239,7 +238,7 @@ fn times_at_the_end_of_time_do_not_overflow() {
     assert_eq!(five_minutes().closes_at(end, end), end);
 }
 
-/// What can be done to a batch.
+/// An action on a batch.
 #[derive(Debug, Clone)]
 enum Act {
     Join { fanout: u32, at: i64 },
@@ -274,7 +273,7 @@ pub(super) fn policies() -> impl Strategy<Value = BatchPolicy> {
 }
 
 proptest! {
-    /// A fan-out's object is its number modulo 5, so withdrawals meet several.
+    /// A fan-out's object is its number modulo 5, so that removals match several events.
     #[test]
     fn each_fanout_counts_once_and_no_clock_moves_a_closing_back_or_beyond_the_longest_wait(
         policy in policies(), acts in acts()

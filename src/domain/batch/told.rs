@@ -1,8 +1,8 @@
-//! Which of a batch's events its mail tells.
+//! Determines which events of a batch its email includes.
 //!
-//! The rule: while all kept events may be told, and are of different things, those that are only
-//! counted are taken for the same; otherwise the stacks say what else had joined, and nothing is
-//! merely counted.
+//! The kept events and the total suffice if all kept events may be included and have different
+//! objects. Events that were only counted are then assumed to be like them. Otherwise the stacks
+//! show all events that joined.
 
 use std::collections::HashSet;
 
@@ -11,20 +11,20 @@ use crate::domain::id::Id;
 use crate::domain::stack::PersonStacks;
 
 impl Batch {
-    /// Whether the kept events and their number say what the mail tells, where these of them may
-    /// be told; else [`Batch::all_of`] does.
+    /// Returns whether the kept events and the total suffice, given which events may be included.
+    /// If not, call [`Batch::all_of`].
     pub fn is_told_by_kept(&self, may_be_told: impl Fn(&Item) -> bool) -> bool {
         let items = &self.contents.items;
         if self.contents.more() == 0 {
             return true;
         }
-        // Where one thing is kept twice, those that are only counted may be that thing as well.
+        // If an object is kept twice, the events that are only counted may repeat it too.
         let things: HashSet<_> = items.iter().map(|item| (&item.t, &item.o)).collect();
         things.len() == items.len() && items.iter().all(may_be_told)
     }
 
-    /// What had joined it: what stands on these stacks, without what was taken out, and what is
-    /// kept. A day that is full has not stored all of it.
+    /// Returns all events that joined: those on the stacks that were not removed, and the kept
+    /// ones. Events that a full day did not store are missing, unless they were kept.
     pub fn all_of(&self, stacks: Option<&PersonStacks>) -> Vec<Item> {
         let own: HashSet<Id> = self.own_fanouts().collect();
         let taken: HashSet<&Item> = self.taken.iter().collect();

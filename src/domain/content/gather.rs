@@ -1,7 +1,7 @@
-//! What a batch's mail tells: what is kept of the batch and still applies, by what it is about.
+//! Builds the content of a batch's email: the kept events that still apply, grouped by topic.
 //!
-//! The rule (P6): each object of a type is told once, as of the last time; nothing left of what was
-//! kept means no mail. Decision 10 says what an object is about.
+//! Each object of a type appears once, at the time of its last event. If no kept event applies, no
+//! email is sent (P6). Decision 10 in `docs/decisions` defines the topic.
 
 use super::{Caps, Content, Grouping, Item, Told};
 use crate::domain::batch::{BatchKey, Item as Kept};
@@ -9,13 +9,14 @@ use crate::domain::event::Event;
 use crate::domain::name::EventType;
 use crate::domain::policy::Policies;
 
-/// How many sections a mail shows.
+/// The most sections that an email shows.
 const SECTIONS: usize = 20;
 
-/// Groups what is kept of a batch, in the order of joining, and `not_kept` more that are counted;
-/// `None` if nothing that is kept applies.
+/// Groups the kept events of a batch, given in the order of joining. `not_kept` more are only
+/// counted.
 ///
-/// `applies` gives what is told of an event, or `None` where its object no longer applies.
+/// `applies` returns the data to show for an event, or `None` if its object no longer applies. The
+/// result is `None` if no kept event applies.
 pub fn gather<T: Into<Told>>(
     key: &BatchKey,
     kept: &[Kept],
@@ -34,12 +35,13 @@ pub fn gather<T: Into<Told>>(
         section.total += not_kept;
     }
     content.sections.truncate(SECTIONS);
-    // Every section shows something, before one has more than its part.
+    // Every section shows at least one item before another gets more than its share.
     content.cut(Caps::default(), 1);
     Some(content)
 }
 
-/// Those that apply, each object of a type once: the last time it happened.
+/// Returns the events that apply, newest first. Each object of a type appears once, at the time of
+/// its last event.
 fn newest_first<T: Into<Told>>(
     kept: &[Kept],
     applies: impl Fn(&Event) -> Option<T>,

@@ -1,4 +1,4 @@
-//! Groups, people, order, caps and totals.
+//! Tests of groups, people, order, limits and totals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn start() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_153_600, 0).unwrap()
 }
 
-/// Events that joined a minute after each other.
+/// Returns events that joined one minute apart.
 fn kept(events: &[(&str, &str)]) -> Vec<Kept> {
     let item = |(minute, (t, o)): (i64, &(&str, &str))| Kept {
         i: Id::at(start() + TimeDelta::minutes(minute), [0; 8]),
@@ -50,7 +50,7 @@ fn object(id: &str, title: &str, by: &str) -> Object {
     }
 }
 
-/// The content of a batch of one's own key, in which these objects apply.
+/// Returns the content of a batch under a chosen key, in which these objects apply.
 fn gathered(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Option<Content> {
     let objects: BTreeMap<&str, &Object> = objects
         .iter()
@@ -64,7 +64,7 @@ fn gathered(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Optio
     })
 }
 
-/// Per group, how many items it has and who they are by.
+/// Returns the total and the people of each group.
 fn told(content: &Content) -> Vec<(u64, Option<Vec<&str>>)> {
     let groups = content.sections.iter().flat_map(|section| &section.groups);
     groups
@@ -111,7 +111,7 @@ fn what_several_people_did_to_one_thing_is_one_group_with_each_of_them_once() {
     assert_eq!(content.newest, start() + TimeDelta::minutes(3));
 }
 
-/// The content of a batch whose comments on one budget are by these actors, given as id and name.
+/// Returns the content of a batch of comments on one budget by these actors, given as id and name.
 fn commented_by(actors: &[(&str, Option<&str>)]) -> Content {
     let ids: Vec<String> = (0..actors.len()).map(|n| n.to_string()).collect();
     let ids: Vec<_> = ids.iter().map(|id| ("Comment", id.as_str())).collect();
@@ -172,7 +172,7 @@ fn what_an_object_says_it_is_about_groups_it_whatever_it_is_called() {
             "5",
             json!({"title": "Budget", "url": "https://a.example/c"}),
         ),
-        // These say nothing, so each is about itself.
+        // These state no topic, so each object is its own.
         about("6", json!("")),
         about("7", json!({"url": "https://a.example/b"})),
         about("8", json!(["Budget"])),
@@ -272,7 +272,7 @@ fn a_mail_of_one_thing_and_nothing_else_is_on_its_thread() {
     assert_eq!(of(&[("Comment", "1"), ("Comment", "3")], 0), None);
     assert_eq!(of(&[("Work", "5"), ("Work", "6")], 0), None);
     assert_eq!(of(&[("Comment", "1"), ("Work", "6")], 0), None);
-    // Nobody knows what they were about.
+    // The topic of the event that was not kept is unknown.
     assert_eq!(of(&comments, 1), None);
 }
 
@@ -395,7 +395,7 @@ proptest! {
     ) {
         let names: Vec<_> = events.iter().map(|(t, o)| (format!("T{t}"), o.to_string())).collect();
         let events: Vec<_> = names.iter().map(|(t, o)| (t.as_str(), o.as_str())).collect();
-        // Every seventh object is withdrawn; of every fifth nobody knows who did it.
+        // Every seventh object no longer applies, and every fifth has no author.
         let applies = |event: &Event| {
             let n: u8 = event.o.as_str().parse().unwrap();
             let by = if n.is_multiple_of(5) { "" } else { "Ada" };

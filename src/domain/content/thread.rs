@@ -1,14 +1,16 @@
-//! Which mails are on one thread: those of batches that tell of one thing and of nothing else.
+//! Determines which emails form a thread: those of batches with a single topic.
 //!
-//! The rule: what names a thread is said by the object's record, so it is the same for everybody
-//! and in every mail. Where a mail may tell of something else as well, it is on no thread.
+//! The topic comes from the object's record, so it is the same for every user and email. An email
+//! that may have other topics belongs to no thread.
 
 use super::{Content, Group};
 
 impl Content {
-    /// The name of the one thing that all of it is about: its address, or its title where it has
-    /// none, or the key of the object that stands for itself. `None` where it is about several, or
-    /// where something is counted that is not shown by its thing.
+    /// Returns the topic of all events: its URL, its title, or the key of an object that is its own
+    /// topic.
+    ///
+    /// `None` if there are several topics, or if events are counted without being shown in a
+    /// section.
     pub fn thread(&self) -> Option<&str> {
         let counted: u64 = self.sections.iter().map(|section| section.total).sum();
         if self.not_kept > 0 || counted != self.total {

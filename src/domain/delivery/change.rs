@@ -1,34 +1,33 @@
-//! What becomes of a row of the ledger: the transitions that its holder makes, and what is
-//! corrected once it is closed.
+//! Changes of deliveries: transitions by the worker that holds the lease, and later corrections.
 //!
-//! The rule: each is one compare-and-set. A transition is made only by who still holds the row; a
-//! correction only where the row is closed, and in the state that is corrected.
+//! Each change is one compare-and-set. A transition requires the caller's lease. A correction
+//! requires the state that it corrects.
 
 use chrono::{DateTime, Utc};
 
 use super::{Delivery, DeliveryId, DeliveryState};
 use crate::domain::{Lease, Watermarks};
 
-/// What its holder makes of an open delivery that is not settled.
+/// A change of an open delivery by the worker that leases it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transition {
-    /// It is `sending`, and held on to; an attempt is counted.
+    /// Sets the state to `sending`, keeps the lease and counts an attempt.
     HandOver(Handover),
-    /// From `sending` it is `pending` again, without its call and still held: it was surely not
-    /// taken.
+    /// Returns from `sending` to `pending` without a call and keeps the lease. The email was
+    /// certainly not accepted.
     Recall(DeliveryId),
-    /// It is held on to; a settled one as well.
+    /// Renews the lease, also of a settled delivery.
     Hold(DeliveryId),
-    /// It is let go, and nobody can claim it before its time.
+    /// Releases the lease. No worker can claim the delivery before its time.
     Defer(Deferral),
-    /// It is settled. It stays open: its markers are still to be written.
+    /// Settles the delivery. It stays open, because its markers are not written yet.
     Settle(Settlement),
-    /// It is settled and closed at once: its markers stand.
+    /// Settles and closes the delivery at once, because its markers are written.
     Conclude(Settlement),
 }
 
 impl Transition {
-    /// Which delivery it is of.
+    /// Returns the id of the delivery.
     pub fn id(&self) -> &DeliveryId {
         match self {
             Self::HandOver(Handover { id, .. })
@@ -41,50 +40,50 @@ impl Transition {
     }
 }
 
-/// A delivery that is about to be handed over.
+/// A delivery that is about to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handover {
-    /// Which delivery it is.
+    /// The id of the delivery.
     pub id: DeliveryId,
-    /// The reference of the call that it is handed over in.
+    /// The reference of the provider call that contains it.
     pub call: String,
-    /// How many events the mail tells of.
+    /// The number of events in the email.
     pub items: u32,
 }
 
-/// A delivery that waits, and for what.
+/// A delivery that waits for its next attempt or for its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deferral {
-    /// Which delivery waits.
+    /// The id of the delivery.
     pub id: DeliveryId,
-    /// `pending` for another attempt, `sending` while the outcome of the last one is still to be
-    /// found out.
+    /// `pending` before another attempt, `sending` while the outcome of the last one is unknown.
     pub state: DeliveryState,
-    /// Nobody takes it up before then.
+    /// The earliest time at which a worker may claim it.
     pub not_before: DateTime<Utc>,
-    /// Why it waits, for whoever reads the ledger; without an address.
+    /// Why it waits, without an address.
     pub reason: Option<String>,
-    /// Whether the last try used up one of `delivery.attempts`: the provider would not take the
-    /// mail and named no time to wait, or nobody could find out what became of the call and it is
-    /// sent again (`delivery.guarantee`). One that did not reach the provider uses up none, and
-    /// neither does one that it named a time for.
+    /// Whether the last attempt counts toward `delivery.attempts`.
+    ///
+    /// It counts if the provider rejected the email without naming a time to wait. It also counts
+    /// if the outcome is unknown and the email is sent again (`delivery.guarantee`). An attempt
+    /// that did not reach the provider does not count.
     pub spends_try: bool,
 }
 
-/// How a delivery ended.
+/// The end of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
-    /// Which delivery ended.
+    /// The id of the delivery.
     pub id: DeliveryId,
     /// One of the settled states.
     pub state: DeliveryState,
-    /// How many events the mail told of, or would have; 0 where none was built.
+    /// The number of events in the email; 0 if none was built.
     pub items: u32,
-    /// The provider's id of the mail; `None` where it took none or named none.
+    /// The provider's id of the email; `None` if it was not accepted or the provider gave none.
     pub provider_id: Option<String>,
-    /// Why it ended so, without an address; `None` where it was simply sent.
+    /// The reason, without an address; `None` if the email was sent.
     pub reason: Option<String>,
-    /// The kind of that reason, as metrics count it; `None` where it was sent.
+    /// The kind of reason for metrics; `None` if the email was sent.
     pub cause: Option<Cause>,
 }
 
@@ -95,16 +94,16 @@ pub enum Cause {
     NothingLeft,
     /// The user may not be emailed.
     Barred,
-    /// All attempts failed, up to their limit of number or time.
+    /// All attempts failed, up to the limit of their number or time.
     GivenUp,
-    /// The provider rejected it, or it cannot be rendered.
+    /// The provider rejected the email, or it cannot be rendered.
     Refused,
     /// The outcome is unknown.
     NoAnswer,
 }
 
 impl Cause {
-    /// The value of the label `cause` in metrics.
+    /// Returns the value of the label `cause` in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NothingLeft => "nothing_left",
@@ -117,8 +116,8 @@ impl Cause {
 }
 
 impl Settlement {
-    /// Returns the settlement of this row with the usual cause of its state. No provider named the
-    /// email.
+    /// Returns the settlement of this row, with the usual cause of the state and without a
+    /// provider's id.
     pub fn of(row: &Delivery, state: DeliveryState, items: u32, reason: Option<&str>) -> Self {
         let cause = match state {
             DeliveryState::Canceled => Some(Cause::Barred),
@@ -136,7 +135,7 @@ impl Settlement {
         }
     }
 
-    /// The same, after the last attempt. The cause of an unknown outcome stays.
+    /// Changes the cause of a failure to [`Cause::GivenUp`]. The cause of an unknown outcome stays.
     #[must_use]
     pub fn given_up(self) -> Self {
         let has_failed = self.state == DeliveryState::Failed;
@@ -149,21 +148,21 @@ impl Settlement {
     }
 }
 
-/// A delivery that failed and is to be tried again.
+/// A failed delivery that is to be tried again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reopening {
-    /// Which delivery is to be tried again.
+    /// The id of the delivery.
     pub id: DeliveryId,
-    /// Up to where it reaches now; what it covered before, if nothing is said.
+    /// The new watermarks; `None` keeps the old ones.
     pub watermarks: Option<Watermarks>,
-    /// Who tries it; nobody yet, if nothing is said.
+    /// The lease of the worker that tries it; `None` if no worker does yet.
     pub lease: Option<Lease>,
-    /// How often it was tried again by itself, this time included; 0 where a person wants it.
+    /// The number of automatic retries including this one; 0 if an operator asked for it.
     pub reopened: u32,
 }
 
 impl Reopening {
-    /// As it was, and nobody's yet.
+    /// Creates a reopening without new watermarks or a lease.
     pub fn of(id: DeliveryId) -> Self {
         Self {
             id,
@@ -174,41 +173,41 @@ impl Reopening {
     }
 }
 
-/// What somebody who knows says of an unknown delivery.
+/// An operator's statement about a delivery with an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was mailed.
+    /// The email was sent.
     Sent,
-    /// It was not: its events are to be mailed after all.
+    /// The email was not sent, so its events are still to be emailed.
     NotSent,
 }
 
-/// What is corrected of a delivery that its holder does not change.
+/// A change of a delivery by a caller without its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Correction {
-    /// Of an unknown one, by somebody who knows. One that was mailed is `sent`; one that was not is
-    /// `pending` and open again, nobody's.
+    /// Resolves an unknown outcome. A sent email becomes `sent`. One that was not sent becomes
+    /// `pending` and open again, without a lease.
     Judge {
-        /// Which delivery it is.
+        /// The id of the delivery.
         id: DeliveryId,
-        /// What they say.
+        /// The operator's statement.
         verdict: Verdict,
-        /// Why it is so; kept.
+        /// The reason, which is stored.
         reason: String,
     },
-    /// Of a failed one: it is as if it were new, with no tries spent, no call and no outcome.
+    /// Retries a failed delivery as if it were new: without attempts, call or outcome.
     Reopen(Reopening),
-    /// Of a pending one, leased or not: it is canceled and closed, so no worker can send it.
+    /// Cancels and closes a pending delivery, leased or not, so that no worker can send it.
     Cancel {
-        /// Which delivery it is.
+        /// The id of the delivery.
         id: DeliveryId,
-        /// Why it is not sent; without an address.
+        /// Why it is not sent, without an address.
         reason: String,
     },
 }
 
 impl Correction {
-    /// Which delivery it is of.
+    /// Returns the id of the delivery.
     pub fn id(&self) -> &DeliveryId {
         match self {
             Self::Judge { id, .. }
@@ -218,13 +217,13 @@ impl Correction {
     }
 }
 
-/// What became of a correction.
+/// The result of a correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Corrected {
-    /// The row says now what was asked for.
+    /// The row is as requested.
     Done,
-    /// There is no such row, or its state is another one, or it is not closed yet.
+    /// The row does not exist, is in another state, or is not closed yet.
     OtherState,
-    /// Another delivery of the person is open; once it is closed there is room.
+    /// Another delivery of the user is open. Try again when it is closed.
     Busy,
 }

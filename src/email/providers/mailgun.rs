@@ -1,9 +1,9 @@
-//! Mailgun: one content a call, with the variables of up to a thousand recipients.
+//! Mailgun: one content per call, with variables for up to 1,000 recipients.
 //!
-//! The rule (P2, P5): Mailgun shows every recipient all others unless each has variables, so each
-//! has. What looks like a variable in what a mail says is made to look different, so nobody's words
-//! are replaced. A call's `Message-Id` is made of its reference, and Mailgun can be asked by it
-//! what it took. `docs/decisions/0006-providers.md` says where its rules are written.
+//! Mailgun shows each recipient all others, unless each has variables, so each has (P8). Text that
+//! looks like a variable is broken up and never replaced. The reference of a call determines its
+//! `Message-Id`, by which Mailgun can be queried after a lost answer (P2, P5).
+//! `docs/decisions/0006-providers.md` cites the sources.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,24 +24,24 @@ use crate::email::{
     Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Place, Silence,
 };
 
-/// Where the API is.
+/// The base URL.
 pub(super) const URL: &str = "https://api.mailgun.net";
-/// Where it is for domains in the European Union.
+/// The base URL for domains in the European Union.
 pub(super) const URL_EU: &str = "https://api.eu.mailgun.net";
 
-/// The option that says which domain mails leave from, as it is named there.
+/// The option that names the sending domain at Mailgun.
 pub(super) const DOMAIN: &str = "mail.domain";
 
-/// The most recipients of a call.
+/// The maximum number of recipients in a call.
 const MOST: usize = 1000;
-/// How long to wait when the account has to be paid for.
+/// The wait after a 402: the account has unpaid bills.
 const UNPAID: Duration = Duration::from_secs(60 * 60);
-/// Events a page holds at most.
+/// The maximum number of events on a page.
 const PAGE: usize = 300;
-/// The most pages that are read for a call, which has an accepted event for each recipient.
+/// The maximum number of pages to read for a call, which has one accepted event for each recipient.
 const MOST_PAGES: usize = 2 + MOST / PAGE;
 
-/// A domain at Mailgun.
+/// A mailer for one Mailgun domain.
 pub(super) struct Mailgun {
     account: Account,
     api: Api,
@@ -66,7 +66,7 @@ struct Domain {
     sending_dns_records: Vec<DnsRecord>,
 }
 
-/// A record that the domain's owner puts into the DNS.
+/// A record that the domain's owner adds to the DNS.
 #[derive(Deserialize)]
 struct DnsRecord {
     #[serde(default)]
@@ -74,7 +74,7 @@ struct DnsRecord {
 }
 
 impl Domain {
-    /// The names of its keys.
+    /// Returns the DNS names of the domain's DKIM keys.
     fn dkim(self) -> Vec<String> {
         let names = self
             .sending_dns_records
@@ -119,8 +119,8 @@ struct EventHeaders {
 }
 
 impl Mailgun {
-    /// A mailer for this domain of the account. Fails where the key cannot stand in a header, the
-    /// sender cannot be written, or this machine has no certificates.
+    /// Creates a mailer. Fails if the key cannot be a header value, the sender's address is
+    /// invalid, or this machine has no root certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
             api: Api::new(&account, Proof::basic("api", &account.key)?)?,
@@ -130,12 +130,12 @@ impl Mailgun {
         })
     }
 
-    /// The id of the mails of a call, without the brackets.
+    /// Returns the `Message-Id` that all emails of a call have, without brackets.
     fn message_id(&self, reference: &str) -> String {
         format!("{reference}@{}", self.domain)
     }
 
-    /// The fields of the call that mails these letters, which have their content in common.
+    /// Returns the form fields of a call. The letters must have equal content.
     fn fields(&self, reference: &str, letters: &[Letter<'_>]) -> Vec<(String, String)> {
         let first = &letters[0];
         let content = &first.message.content;
@@ -176,7 +176,7 @@ impl Mailgun {
         fields
     }
 
-    /// The accepted events of a call, by our names for the deliveries.
+    /// Returns the deliveries' tags in the accepted events of a call.
     async fn accepted(&self, message_id: &str) -> Result<Vec<String>, Silence> {
         let events = format!("/v3/{}/events", self.domain);
         let asked = message_id.replace('@', "%40");
@@ -199,7 +199,7 @@ impl Mailgun {
             if read < PAGE {
                 return Ok(tags);
             }
-            // Only the page is taken from it, not where it is: our key goes nowhere else.
+            // Use only path and query of the URL, so that the key is never sent to another host.
             let next = page.paging.next.unwrap_or_default();
             let at = next.find(&events).ok_or_else(unreadable)?;
             path = next[at..].to_owned();
@@ -208,7 +208,7 @@ impl Mailgun {
     }
 }
 
-/// The delivery an event is of, if it is of this call.
+/// Returns the delivery's tag in an event. Fails if the event belongs to another call.
 fn tag_of(event: Event, message_id: &str) -> Result<String, String> {
     let id = event.message.headers.message_id;
     if id.trim_matches(['<', '>']) != message_id {
@@ -222,7 +222,7 @@ fn tag_of(event: Event, message_id: &str) -> Result<String, String> {
 
 const UNSUBSCRIBE: &str = "%recipient.unsubscribe%";
 
-/// What Mailgun fills each recipient's link in for.
+/// Returns the variable that Mailgun replaces with a recipient's link.
 fn variable(place: Place) -> &'static str {
     match place {
         Place::Unsubscribe => UNSUBSCRIBE,
@@ -243,7 +243,7 @@ fn variables(letter: &Letter<'_>) -> Value {
     variables
 }
 
-/// Fields as `multipart/form-data` (RFC 7578). The boundary is the same for the same fields.
+/// Encodes fields as `multipart/form-data` (RFC 7578). Equal fields have an equal boundary.
 fn form(reference: &str, fields: &[(String, String)]) -> Body {
     let mut boundary = format!("tidings-{reference}");
     while fields.iter().any(|(_, value)| value.contains(&boundary)) {
@@ -262,7 +262,7 @@ fn form(reference: &str, fields: &[(String, String)]) -> Body {
     }
 }
 
-/// A domain in lower case, if it is one.
+/// Returns the domain in lower case if it is valid.
 pub(super) fn domain(text: &str) -> Option<String> {
     let known = |b: u8| b.is_ascii_alphanumeric() || b"-.".contains(&b);
     let fits = !text.starts_with('.') && text.bytes().all(known);
@@ -303,7 +303,8 @@ impl Mailer for Mailgun {
             if tags.is_empty() {
                 return Found::NotTaken;
             }
-            // A call is taken as a whole, so this one was; its event has not been written yet.
+            // Mailgun accepts a call as a whole, so it accepted this email too. Its event is not
+            // listed yet.
             Found::Silent("Mailgun took the call, and does not list this mail yet".into())
         };
         deliveries.iter().map(found).collect()
@@ -356,14 +357,14 @@ fn said(answer: &Answer) -> String {
     }
 }
 
-/// What an answer means for the mails of its call.
+/// Returns the outcomes that an answer means for the emails of its call.
 fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     let reason = format!("Mailgun: {}", said(answer));
     let wait = answer.wait().or_else(|| wait_in(&reason));
     let outcome = match answer.status {
         200..300 => match answer.json::<Queued>() {
             Some(Queued { id }) if !id.is_empty() => Outcome::Accepted {
-                // Its events name it without the brackets.
+                // Reports name the id without brackets.
                 provider_id: id.trim_matches(['<', '>']).to_owned(),
             },
             _ => Outcome::Unknown {
@@ -381,7 +382,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
             reason,
             after: wait.max(Some(UNPAID)),
         },
-        // Some gateway's answer, not Mailgun's: behind it the call may have been made.
+        // A gateway answered. Mailgun may have accepted the call behind it.
         501.. => Outcome::Unknown { reason },
         300..=399 | 401 | 403 | 404 | 405 => Outcome::Stop { reason },
         _ => Outcome::Refused { reason },
@@ -389,7 +390,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     all(outcome, mails)
 }
 
-/// The wait that Mailgun writes into its message: "… try again after 30 seconds".
+/// Returns the wait that Mailgun names in its message: "… try again after 30 seconds".
 fn wait_in(text: &str) -> Option<Duration> {
     let (_, rest) = text.split_once("try again after ")?;
     let (number, unit) = rest.split_once(' ')?;

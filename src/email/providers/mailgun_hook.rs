@@ -1,9 +1,9 @@
-//! Mailgun: HMAC-SHA256 over timestamp and token, inside the body.
+//! Mailgun's reports: HMAC-SHA256 over timestamp and token, inside the body.
 //!
 //! The signature is verified while the body is scanned, before anything is built from it. It does
-//! **not** cover the event, so a token is bound to the first event it arrives with ([`Once`]).
-//! Mailgun retries for eight hours and does not document whether it signs anew, so a timestamp may
-//! be that old.
+//! **not** cover the event, so a token is bound to the first event that it arrives with ([`Once`]).
+//! Mailgun retries for eight hours. It does not document whether it signs each attempt anew, so a
+//! timestamp may be that old.
 
 use std::cell::Cell;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::email::hooks::{
     Once, Posted, Refused, Report, Verified, address, detail, failed, fresh, json, wrong_signature,
 };
 
-/// Eight hours of retries, and a margin.
+/// Mailgun retries for eight hours. The rest is a margin.
 const OLDEST: TimeDelta = TimeDelta::hours(12);
 
 #[derive(Deserialize)]
@@ -55,7 +55,7 @@ impl Signature {
     }
 }
 
-/// Finds the signature of a body and verifies it. A wrong one ends the scan: the rest of the body
+/// Finds and verifies the signature in a body. A wrong one ends the scan, so the rest of the body
 /// is not read.
 struct Verify<'a> {
     key: &'a [u8],
@@ -113,7 +113,7 @@ struct Event {
 struct Status {
     code: Option<i64>,
     enhanced_code: Option<String>,
-    /// The reply of the receiving server.
+    /// The reply of the recipient's server.
     message: Option<String>,
 }
 
@@ -147,7 +147,7 @@ pub(super) fn read(
     let signed = fresh(&signature.timestamp, now, OLDEST)?;
 
     let Body { event } = json(posted.body)?;
-    // Retries may write the same event in another order, so the digest is of the fields read here.
+    // A retry may order the fields differently, so the digest covers the fields that are read here.
     let with = Sha256::digest(serde_json::to_vec(&event).map_err(Refused::unreadable)?);
     let once = Once {
         token: signature.token,
@@ -168,7 +168,7 @@ fn report(event: &Event, now: DateTime<Utc>) -> Option<Report> {
     let news = match (event.event.as_str(), event.severity.as_deref()) {
         ("delivered", _) => ReportKind::Delivered,
         ("failed", Some("permanent")) => match reason {
-            // Mailgun did not try, as the address is on a list of its own.
+            // Mailgun did not try, because the address is on its suppression list.
             Some("suppress-bounce") => ReportKind::Bounced,
             Some("suppress-unsubscribe") => ReportKind::Unsubscribed,
             Some("suppress-complaint") => ReportKind::Complained,
@@ -194,7 +194,7 @@ fn report(event: &Event, now: DateTime<Utc>) -> Option<Report> {
         tag: event.user_variables["delivery"]
             .as_str()
             .and_then(|tag| tag.parse().ok()),
-        // As it stands in the header and in the answer to the call, and bare.
+        // With the brackets that the header has, and without.
         provider_ids: known_as.map_or_else(Vec::new, |id| vec![format!("<{id}>"), id.to_owned()]),
         recipient: address(event.recipient.as_deref()),
         at: at.unwrap_or(now).min(now),

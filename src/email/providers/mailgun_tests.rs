@@ -1,5 +1,5 @@
-//! Mailgun: the fields of a call, a test for each row of what its answers mean, and what its events
-//! say.
+//! Mailgun: the fields of a call, one test for each row of the outcome table, and the query for
+//! events.
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};

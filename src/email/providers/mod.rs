@@ -1,8 +1,8 @@
-//! The providers that are called over HTTP, and one table of what differs between them.
+//! The providers with an HTTP API, and one table of their differences.
 //!
-//! The rule: what is different at one provider is in its row, in the file that calls it, or in the
-//! file that reads what it posts; the rest of the program reads the row. So a new provider is two
-//! files, a row, and its options in `config.default.toml`. Start with [`PROVIDERS`].
+//! A difference is in the provider's row, in the file that calls it, or in the file that reads its
+//! reports. The rest of the program reads the row. A new provider needs two files, a row, and its
+//! options in `config.default.toml`. Start with [`PROVIDERS`].
 
 mod mailgun;
 mod mailgun_hook;
@@ -23,7 +23,7 @@ use super::Mailer;
 use super::hooks::{Locate, Read};
 use super::http::Account;
 
-/// All of them.
+/// All providers.
 pub static PROVIDERS: &[Provider] = &[
     Provider {
         name: "mailgun",
@@ -41,7 +41,7 @@ pub static PROVIDERS: &[Provider] = &[
         calls_per_second: 60,
         tags: 8,
         mailer: |account| Ok(Arc::new(mailgun::Mailgun::new(account)?)),
-        // Its envelope is of the domain that is named there.
+        // Mailgun's envelope sender is in this domain.
         bounces: Some(mailgun::DOMAIN),
         hook_key: HookKey::Secret("hooks.mailgun_key", |text| Ok(text.into())),
         hook: mailgun_hook::read,
@@ -143,106 +143,107 @@ pub static PROVIDERS: &[Provider] = &[
     },
 ];
 
-/// What differs at one provider.
+/// The properties of one provider.
 pub struct Provider {
-    /// Its name in `mail.provider`, in the path of its hook, `/hooks/mailgun`, and as the source of
-    /// suppressions.
+    /// The name in `mail.provider`, in the path of its hook (`/hooks/mailgun`), and as the source
+    /// of suppressions.
     pub name: &'static str,
-    /// What people call it.
+    /// The name for readers.
     pub title: &'static str,
-    /// The options of `[mail]` that it has beside those that all have.
+    /// The options of `[mail]` that only this provider has.
     pub options: &'static [MailOption],
-    /// The variables of the environment that its own tools read, and the options they stand in
-    /// for. Those of a group are taken together, and only where none of its options is set.
+    /// Environment variables that the provider's own tools read, with the options that they set. A
+    /// group is used only if none of its options is set.
     pub environment: &'static [&'static [(&'static str, &'static str)]],
-    /// Where its API is.
+    /// The base URLs of the API.
     pub regions: Regions,
-    /// How many calls a second it takes of everybody, at least 1; see docs/operations.md.
+    /// The calls per second that it accepts from every account, at least 1. See docs/operations.md.
     pub calls_per_second: u32,
-    /// The most tags that a mail has there.
+    /// The maximum number of tags on an email.
     pub tags: usize,
-    /// The mailer of an account. Fails where the key cannot stand in a header, the sender cannot be
-    /// written, or this machine has no certificates.
+    /// Creates the mailer of an account. Fails if the key cannot be a header value, the sender's
+    /// address is invalid, or this machine has no root certificates.
     pub mailer: fn(Account) -> Result<Arc<dyn Mailer>, String>,
-    /// The option that names the domain bounces go to; `None` where it is the provider's own.
+    /// The option that names the domain that receives bounces; `None` if the domain is the
+    /// provider's.
     pub bounces: Option<&'static str>,
-    /// What its reports are verified by.
+    /// The key that verifies its reports.
     pub hook_key: HookKey,
-    /// Verifies with that key what was posted, and reads what it says.
+    /// Verifies and reads a request to its hook.
     pub hook: Read,
-    /// Where the certificate is that verifies what was posted, if it is not the key alone that
-    /// does.
+    /// Returns the URL of the certificate that verifies a request, if the scheme needs one.
     pub certificate: Option<Locate>,
-    /// Whether it says of the JSON that it posts that it is plain text.
+    /// Whether it posts JSON with the content type `text/plain`.
     pub posts_text: bool,
-    /// Whether it never posts again what is answered by a status of 4xx, other than 429: see
+    /// Whether it does not retry a request that is answered by 4xx, except 429. See
     /// <https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html>.
     pub gives_up_on_4xx: bool,
 }
 
-/// An option of `[mail]` that a provider has for itself. Its value is shown, so it is no secret.
+/// An option of `[mail]` that only one provider has. Its value is displayed, so it is not a secret.
 pub struct MailOption {
     /// Section and name, such as `mail.domain`.
     pub path: &'static str,
-    /// What a value should be, as it is told of one that is wrong.
+    /// A description of valid values, for error messages.
     pub wanted: &'static str,
-    /// The value that a text means, if it means one.
+    /// Returns the value in its normal form, or `None` if it is invalid.
     pub parse: fn(&str) -> Option<String>,
-    /// What it means that the option is empty.
+    /// The meaning of an empty option.
     pub unset: Unset,
 }
 
-/// What it means that an option is empty.
+/// The meaning of an empty option.
 pub enum Unset {
-    /// This value.
+    /// The option has this default value.
     Means(&'static str),
-    /// A problem, told in these words.
+    /// The option is required. This is the error message.
     Lacks(&'static str),
 }
 
-/// Where a provider's API is, by where it keeps the account (`mail.region`).
+/// The base URLs of a provider's API, by `mail.region`.
 pub enum Regions {
-    /// There is one for all.
+    /// One for all regions.
     One(&'static str),
-    /// Each region has its own: names and addresses.
+    /// Names of regions, each with its URL.
     Each(&'static [(&'static str, &'static str)]),
-    /// What is wanted as the name of one, and its address, if there can be one of this name.
+    /// A description of valid names, and a function that returns the URL for a name, or `None` if
+    /// the name is invalid.
     Named(&'static str, fn(&str) -> Option<String>),
 }
 
-/// The options that hold what reports are verified by, by section and name, such as
-/// `hooks.mailgun_key`. Beside the last there is one that names a file instead, `…_file`.
+/// The options that hold the key for reports, by section and name, such as `hooks.mailgun_key`. The
+/// last one has a variant that names a file, `…_file`.
 pub enum HookKey {
-    /// A key that nobody may see.
+    /// A secret key.
     Secret(&'static str, ParseKey),
-    /// A key that anybody may see.
+    /// A public key.
     Public(&'static str, ParseKey),
-    /// A user and a password, which the operator chooses. The key is `user:password`.
+    /// User and password, which the operator chooses. The key is `user:password`.
     Login(&'static str, &'static str),
 }
 
-/// The key that a text means, or what is wrong with it.
+/// Returns the key in an option's value, or a description of valid values.
 pub type ParseKey = fn(&str) -> Result<Vec<u8>, &'static str>;
 
 impl Provider {
-    /// The provider of this name.
+    /// Returns the provider with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         PROVIDERS.iter().find(|provider| provider.name == name)
     }
 
-    /// Whether a variable of the environment is one that a provider's own tools read.
+    /// Returns whether any provider's tools read this environment variable.
     pub fn reads(variable: &str) -> bool {
         let groups = PROVIDERS.iter().flat_map(|provider| provider.environment);
         groups.copied().flatten().any(|(name, _)| *name == variable)
     }
 
-    /// The names of all, for people: `and` stands before the last.
+    /// Returns all names as a list for readers. `and` precedes the last.
     pub fn names(and: &str) -> String {
         let names: Vec<&str> = PROVIDERS.iter().map(|provider| provider.name).collect();
         list(&names, and)
     }
 
-    /// Where its API is in the region of this name, or why that is no region of its.
+    /// Returns the base URL in this region, or the reason why the provider has no such region.
     pub fn url_in(&self, region: &str) -> Result<String, String> {
         match self.regions {
             Regions::One(url) if region == "us" => Ok(url.to_owned()),
@@ -271,7 +272,7 @@ impl fmt::Debug for Provider {
 }
 
 impl HookKey {
-    /// The options in their order; a file can hold what the last of them holds.
+    /// Returns the two options, or the same one twice. A file can replace the last one.
     pub fn options(&self) -> (&'static str, &'static str) {
         match *self {
             Self::Secret(option, _) | Self::Public(option, _) => (option, option),
@@ -280,7 +281,7 @@ impl HookKey {
     }
 }
 
-/// Names as people list them: "us, eu or ap".
+/// Formats names as a list for readers: "us, eu or ap".
 fn list(names: &[&str], and: &str) -> String {
     match names.split_last() {
         Some((last, others)) if !others.is_empty() => {

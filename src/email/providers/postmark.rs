@@ -1,9 +1,9 @@
-//! Postmark: up to five hundred mails a call, each with an answer of its own.
+//! Postmark: up to 500 emails per call, each with an outcome of its own.
 //!
-//! The rule (P2, P5): a 200 says nothing yet; every mail's own error code does. A call whose answer
-//! was lost is not made again but asked about: mails carry the call's reference and their delivery
-//! as metadata, and the list of sent mails can be searched by it.
-//! `docs/decisions/0006-providers.md` says where its rules are written.
+//! A status of 200 accepts nothing; the error code of each email decides. After a lost answer the
+//! call is not repeated but queried (P2, P5). Each email carries the call's reference and its
+//! delivery as metadata, by which the list of sent emails can be searched.
+//! `docs/decisions/0006-providers.md` cites the sources.
 
 use std::collections::HashMap;
 
@@ -18,27 +18,28 @@ use crate::email::mime::tag;
 use crate::email::sign::Proof;
 use crate::email::{Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
 
-/// Where the API is.
+/// The base URL.
 pub(super) const URL: &str = "https://api.postmarkapp.com";
 
 /// The option that names the message stream.
 pub(super) const STREAM: &str = "mail.stream";
 
-/// The most mails of a call.
+/// The maximum number of emails in a call.
 const MOST: usize = 500;
-/// The most content of a call; Postmark takes 50 MB, and quoting makes it longer.
+/// The maximum size of the content of a call in bytes. Postmark accepts 50 MB, and JSON escapes
+/// enlarge the content.
 const MOST_BYTES: usize = 20_000_000;
 
-/// A Postmark server, as Postmark calls what a key belongs to.
+/// A mailer for one Postmark server, which is what an API token belongs to.
 pub(super) struct Postmark {
     account: Account,
     api: Api,
     from: String,
-    /// Digests belong in a broadcast stream.
+    /// The message stream. Digests belong in a broadcast stream.
     stream: String,
 }
 
-/// What Postmark says of one mail, or of a whole call.
+/// Postmark's answer for one email or for a whole call.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Word {
@@ -71,8 +72,8 @@ struct Server {
 }
 
 impl Postmark {
-    /// A mailer for this message stream. Fails where the key cannot stand in a header, the sender
-    /// cannot be written, or this machine has no certificates.
+    /// Creates a mailer. Fails if the key cannot be a header value, the sender's address is
+    /// invalid, or this machine has no root certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
             api: Api::new(
@@ -93,7 +94,7 @@ impl Postmark {
     fn mail(&self, reference: &str, letter: &Letter<'_>) -> Value {
         let sender = &self.account.sender;
         let content = letter.message.filled();
-        // Without the second, Postmark puts its own id in place of ours.
+        // Without this header, Postmark replaces our `Message-ID`.
         let keep = ("X-PM-KeepID".to_owned(), "true".to_owned());
         let headers: Vec<Value> = letter
             .all_headers(sender)
@@ -126,7 +127,7 @@ impl Postmark {
     }
 }
 
-/// The name of a message stream, if it is one.
+/// Returns the name of a message stream if it is valid.
 pub(super) fn stream(text: &str) -> Option<String> {
     let known = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
     text.bytes().all(known).then(|| text.to_owned())
@@ -188,7 +189,7 @@ impl Mailer for Postmark {
     }
 }
 
-/// What an answer means for the mails of its call.
+/// Returns the outcomes that an answer means for the emails of its call.
 fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     if (200..300).contains(&answer.status) {
         return match answer.json::<Vec<Value>>() {
@@ -209,7 +210,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
             reason,
             after: answer.wait(),
         },
-        // Some gateway's answer, not Postmark's: behind it the call may have been made.
+        // A gateway answered. Postmark may have accepted the call behind it.
         501.. => Outcome::Unknown { reason },
         422 => match word {
             Some(word) => meaning(&word, reason),
@@ -221,7 +222,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     all(outcome, mails)
 }
 
-/// What the word on one mail of a call means.
+/// Returns the outcome of one email, from its item in the answer.
 fn one(word: Value) -> Outcome {
     match serde_json::from_value::<Word>(word) {
         Ok(Word {
@@ -243,22 +244,22 @@ fn said(status: u16, word: &Word) -> String {
     ))
 }
 
-/// What a code other than 0 means.
+/// Returns the outcome that an error code other than 0 means.
 fn meaning(word: &Word, reason: String) -> Outcome {
     match word.error_code {
-        // Maintenance, and too many at once.
+        // Maintenance, and too many requests.
         100 | 429 => Outcome::TryLater {
             reason,
             after: None,
         },
         406 => Outcome::Undeliverable { reason },
-        // Token, sender signature, credits, account not approved or not allowed to send.
+        // Token, sender signature, credits, or an account that is not approved or may not send.
         10 | 400 | 401 | 405 | 412 | 413 => Outcome::Stop { reason },
         _ => Outcome::Refused { reason },
     }
 }
 
-/// What the list of sent mails says of some deliveries of a call.
+/// Interprets the list of sent emails for some deliveries of a call.
 fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Found> {
     let silent = |silence: Silence| vec![Found::Silent(silence); deliveries.len()];
     if answer.status != 200 {

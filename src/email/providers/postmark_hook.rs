@@ -1,9 +1,8 @@
-//! Postmark: no signature, but a user and a password in the hook's address, which come as basic
-//! authentication.
+//! Postmark's reports: no signature, but user and password in the hook's URL (basic
+//! authentication).
 //!
-//! The rule: only the password tells that it is Postmark, so it belongs to HTTPS and nowhere else.
-//! Nothing tells when a body was sent: what repeats is told by its event, and repeating changes
-//! nothing.
+//! Only the password proves that Postmark sent the request, so the hook needs HTTPS. There is no
+//! signed time. A repeated report is recognized by its id, and has no further effect.
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
@@ -32,7 +31,7 @@ struct Record {
     #[serde(default)]
     suppress_sending: bool,
     suppression_reason: Option<String>,
-    /// The reply of the receiving server.
+    /// The reply of the recipient's server.
     details: Option<String>,
     #[serde(default)]
     metadata: serde_json::Value,
@@ -90,16 +89,17 @@ fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {
     })
 }
 
-/// What Postmark's kinds of bounces mean; some are none. `details` is the server's reply.
+/// Returns the kind of report for a Postmark bounce type, or `None` if it reports no failure.
+/// `details` is the server's reply.
 fn bounced(kind: &str, inactive: bool, details: Option<&str>) -> Option<ReportKind> {
     let otherwise = match kind {
         "SpamComplaint" => return Some(ReportKind::Complained),
         "Unsubscribe" => return Some(ReportKind::Unsubscribed),
-        // Postmark judged the address itself, or its user did.
+        // Postmark, or its user, judged the address itself.
         "BadEmailAddress" | "ManuallyDeactivated" => return Some(ReportKind::Bounced),
-        // Automatic replies: a holiday, a new address, a challenge.
+        // Automatic replies: a vacation, a new address, a challenge.
         "AutoResponder" | "AddressChange" | "Subscribe" | "ChallengeVerification" => return None,
-        // Postmark goes on trying.
+        // Postmark continues to retry.
         "Transient" => return Some(ReportKind::Delayed),
         "Blocked"
         | "SpamNotification"

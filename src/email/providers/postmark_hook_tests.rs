@@ -1,5 +1,5 @@
-//! What Postmark's records mean, and who may post them. Forged and repeated ones over HTTP, of
-//! every provider: `tests/all/api/hooks`.
+//! The meaning of Postmark's records, and the login of its hook. `tests/all/api/hooks` tests forged
+//! and repeated reports of every provider over HTTP.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn now() -> DateTime<Utc> {
 
 const LOGIN: &[u8] = b"hook:a password";
 
-/// What Postmark's hook makes of a body: the one whose verification stands apart from it.
+/// Verifies and reads a body with the right login.
 fn postmark(body: serde_json::Value) -> Result<Verified, Refused> {
     let body = body.to_string();
     // "hook:a password"

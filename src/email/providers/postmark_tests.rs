@@ -1,5 +1,5 @@
-//! Postmark: the body of a call, a test for each row of what its answers mean, and what its list of
-//! sent mails says.
+//! Postmark: the body of a call, one test for each row of the outcome table, and the list of sent
+//! emails.
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
@@ -8,12 +8,12 @@ fn judged(status: u16, body: &str) -> String {
     kind(&judge(&answer(status, &[], body), 1)[0])
 }
 
-/// What is made of a code, said of one mail of a call.
+/// The outcome of a code in the item of one email.
 fn item(code: i64) -> String {
     judged(200, &format!(r#"[{{"ErrorCode":{code},"Message":"m"}}]"#))
 }
 
-/// What is made of a code, said of a whole call.
+/// The outcome of a code for a whole call.
 fn call(status: u16, code: i64) -> String {
     judged(status, &format!(r#"{{"ErrorCode":{code},"Message":"m"}}"#))
 }
@@ -99,7 +99,7 @@ fn a_token_a_signature_or_an_account_that_does_not_work_stops_the_sender() {
     assert_eq!(judged(404, ""), "stop");
 }
 
-/// What the list says of ada's and ben's mails.
+/// The results for the emails of ada and ben in this list.
 fn asked(body: &str) -> Vec<Found> {
     let deliveries = [mail("ada", "x").delivery, mail("ben", "x").delivery];
     found(&answer(200, &[], body), "ref-1", &deliveries)
@@ -148,7 +148,7 @@ fn an_answer_to_another_question_is_none() {
     assert!(silent(asked("<html>")));
     let deliveries = [mail("ada", "x").delivery];
     assert!(silent(found(&answer(401, &[], "{}"), "ref-1", &deliveries)));
-    // A list that goes on says nothing of whom it does not show.
+    // A list with more pages says nothing about the emails that it does not show.
     let part = format!(
         r#"{{"TotalCount":2,"Messages":[{}]}}"#,
         listed("ben", "ref-1")

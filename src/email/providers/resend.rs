@@ -1,8 +1,8 @@
-//! Resend: up to a hundred mails a call, all of them or none, under an idempotency key.
+//! Resend: up to 100 emails per call, all or none, with an idempotency key.
 //!
-//! The rule (P2, P5): the call's reference is its `Idempotency-Key`, and nothing in the body
-//! changes from one try to the next, so a call whose answer was lost is made again and mails
-//! nothing twice, for a day. `docs/decisions/0006-providers.md` says where its rules are written.
+//! The call's reference is its `Idempotency-Key`, and a repeated call has an equal body. So a call
+//! whose answer was lost can be repeated for a day without a second email (P2, P5).
+//! `docs/decisions/0006-providers.md` cites the sources.
 
 use std::time::Duration;
 
@@ -15,19 +15,20 @@ use crate::email::letter::{Call, Letter, Letters, cut, from};
 use crate::email::sign::Proof;
 use crate::email::{Certainty, Checked, Leave, Mailer, Message, Outcome};
 
-/// Where the API is.
+/// The base URL.
 pub(super) const URL: &str = "https://api.resend.com";
 
-/// The most mails of a call.
+/// The maximum number of emails in a call.
 const MOST: usize = 100;
-/// The most content of a call; Resend takes 40 MB, and quoting makes it longer.
+/// The maximum size of the content of a call in bytes. Resend accepts 40 MB, and JSON escapes
+/// enlarge the content.
 const MOST_BYTES: usize = 20_000_000;
-/// Keys are kept for 24 hours; an hour is left for slow clocks and slow calls.
+/// Resend keeps keys for 24 hours. An hour is left for wrong clocks and slow calls.
 const KEPT: Duration = Duration::from_secs(23 * 60 * 60);
-/// How long to wait when a quota is used up.
+/// The wait after a used-up quota.
 const QUOTA: Duration = Duration::from_secs(60 * 60);
 
-/// A Resend account.
+/// A mailer for one Resend account.
 pub(super) struct Resend {
     account: Account,
     api: Api,
@@ -55,7 +56,7 @@ struct Fault {
 #[derive(Deserialize)]
 struct Domains {
     data: Vec<Domain>,
-    /// Whether there are more than it lists at once.
+    /// Whether the list has more pages.
     #[serde(default)]
     has_more: bool,
 }
@@ -69,7 +70,7 @@ struct Domain {
     records: Vec<DnsRecord>,
 }
 
-/// A record that the domain's owner puts into the DNS.
+/// A record that the domain's owner adds to the DNS.
 #[derive(Deserialize)]
 struct DnsRecord {
     record: String,
@@ -77,8 +78,8 @@ struct DnsRecord {
 }
 
 impl Domain {
-    /// The names of its keys. Resend names records as the owner's DNS does, from any place below
-    /// the registered domain; the selector stands first in all of them.
+    /// Returns the DNS names of the domain's DKIM keys. Resend's record names are relative to the
+    /// registered domain or to one below it, but all of them start with the selector.
     fn dkim(&self) -> Vec<String> {
         let keys = self.records.iter().filter(|record| record.record == "DKIM");
         let selectors = keys.filter_map(|record| record.name.split_once("._domainkey"));
@@ -89,8 +90,8 @@ impl Domain {
 }
 
 impl Resend {
-    /// A mailer for this account. Fails where the key cannot stand in a header, the sender cannot
-    /// be written, or this machine has no certificates.
+    /// Creates a mailer. Fails if the key cannot be a header value, the sender's address is
+    /// invalid, or this machine has no root certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
             api: Api::new(&account, Proof::bearer(&account.key)?)?,
@@ -99,7 +100,7 @@ impl Resend {
         })
     }
 
-    /// Whether the sender's domain can be sent from, now that the key is known.
+    /// Checks the sender's domain, after the key was verified.
     async fn check_domain(&self, domains: Domains) -> Checked {
         let from = self.account.sender.from.domain();
         let Some(domain) = domains.data.into_iter().find(|domain| domain.name == from) else {
@@ -120,7 +121,7 @@ impl Resend {
                 "finish its DNS records at Resend",
             );
         }
-        // The list leaves the records out.
+        // The list does not include the records.
         let answer = answered(self.api.get(&format!("/domains/{}", domain.id)).await).ok();
         let whole = answer.and_then(|answer| answer.json::<Domain>());
         Checked::Ready {
@@ -195,7 +196,7 @@ impl Mailer for Resend {
                 Some(domains) => self.check_domain(domains).await,
                 None => unexpected("Resend", &said(&answer, &fault)),
             },
-            // A key that may do nothing but send says so to every other question.
+            // A key that may only send gets this error for every other request.
             (401 | 403, "restricted_api_key") => {
                 Checked::ready("Resend knows the key; it may only send, which is enough")
             }
@@ -226,7 +227,7 @@ fn said(answer: &Answer, fault: &Fault) -> String {
     ))
 }
 
-/// What an answer means for the mails of its call.
+/// Returns the outcomes that an answer means for the emails of its call.
 fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
     if (200..300).contains(&answer.status) {
         return match answer.json::<Taken>() {
@@ -249,12 +250,12 @@ fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
     let outcome = match (answer.status, fault.name.as_str()) {
         (429, "daily_quota_exceeded" | "monthly_quota_exceeded") => later(Some(QUOTA)),
         (429 | 500 | 503, _) => later(None),
-        // Some gateway's answer, not Resend's: behind it the call may have been made. Under its key
-        // it can be made again.
+        // A gateway answered. Resend may have accepted the call behind it, which can be repeated
+        // under its key.
         (501.., _) => Outcome::Unknown { reason },
-        // Another try of this call took the key with a body that is not this one: the call was
-        // made, and what it mailed is not known by any id but the key. (A reference stands for its
-        // deliveries, so these are the same people.)
+        // An earlier attempt used this key with another body, so Resend has accepted the call. It
+        // does not return the ids, so the key stands for them. A reference belongs to fixed
+        // deliveries, so the recipients are the same.
         (409, "invalid_idempotent_request") => Outcome::Accepted {
             provider_id: reference.to_owned(),
         },

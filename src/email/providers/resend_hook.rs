@@ -1,7 +1,7 @@
-//! Resend, which posts through Svix: HMAC-SHA256 over id, timestamp and body.
+//! Resend's reports, which Svix posts: HMAC-SHA256 over id, timestamp and body.
 //!
-//! The rule: every attempt is signed anew, so five minutes are enough for any of them. The id stays
-//! the same from attempt to attempt, and tells what repeats.
+//! Svix signs each attempt anew, so a timestamp may be only five minutes old. All attempts have the
+//! same id, which identifies repeated reports.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,9 +17,9 @@ use crate::email::hooks::{
     Posted, Refused, Report, Verified, address, detail, failed, fresh, json, wrong_signature,
 };
 
-/// What Svix's own libraries allow.
+/// The tolerance of Svix's own libraries.
 const OLDEST: TimeDelta = TimeDelta::minutes(5);
-/// A header has one signature, or a few while the key is changed.
+/// The maximum number of signatures to try. There are several while the key is rotated.
 const MOST_SIGNATURES: usize = 8;
 
 #[derive(Deserialize)]
@@ -48,7 +48,7 @@ struct Bounce {
     kind: Option<String>,
     #[serde(rename = "subType")]
     sub_kind: Option<String>,
-    /// The replies of the receiving server, one for each recipient.
+    /// The replies of the recipients' servers.
     #[serde(default, rename = "diagnosticCode")]
     replies: Value,
 }
@@ -66,7 +66,7 @@ struct Suppressed {
     reason: Option<String>,
 }
 
-/// The bytes that the part after `whsec_` stands for.
+/// Decodes the part after `whsec_`.
 pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
     let key = STANDARD.decode(text.trim_start_matches("whsec_")).ok();
     key.filter(|key| !key.is_empty())
@@ -110,7 +110,7 @@ fn report(id: &str, event: Event, now: DateTime<Utc>) -> Option<Report> {
             let replies = bounce.into_iter().flat_map(Bounce::replies).map(Some);
             failed(replies, by_type(kind.or(Some("Permanent")), sub_kind))
         }
-        // Resend did not try, as the address is on a list of its own.
+        // Resend did not try, because the address is on its suppression list.
         "email.suppressed" => match event.data.suppressed.as_ref() {
             Some(Suppressed {
                 reason: Some(reason),

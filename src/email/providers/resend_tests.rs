@@ -1,4 +1,4 @@
-//! Resend: the body of a call, and a test for each row of what its answers mean.
+//! Resend: the body of a call, and one test for each row of the outcome table.
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
@@ -79,7 +79,7 @@ fn what_may_pass_is_tried_later_when_resend_says() {
 fn a_quota_that_is_used_up_is_waited_for_long() {
     assert_eq!(fault(429, "daily_quota_exceeded"), "later, in 3600 s");
     assert_eq!(fault(429, "monthly_quota_exceeded"), "later, in 3600 s");
-    // The window in which calls are counted is another one.
+    // The end of the rate window does not shorten the wait after a used-up quota.
     let window = [("ratelimit-reset", "1")];
     let body = r#"{"name":"daily_quota_exceeded"}"#;
     assert_eq!(judged(429, &window, body), "later, in 3600 s");

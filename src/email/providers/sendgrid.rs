@@ -1,10 +1,9 @@
-//! SendGrid: one content a call, with up to a thousand personalizations of one recipient each.
+//! SendGrid: one content per call, with up to 1,000 personalizations of one recipient each.
 //!
-//! The rule (P2, P5, P7): the places of the content are filled in by substitution of words that the
-//! mail does not say, the headers and our names for the mail are each personalization's own. Nobody
-//! can ask SendGrid what it took, so what is not known stays unknown. Its own tracking and
-//! unsubscribing are turned off: links lead where they say, and the unsubscribe link is ours.
-//! `docs/decisions/0006-providers.md` says where its rules are written.
+//! Substitutions fill the placeholders; headers and our tags are in each personalization. SendGrid
+//! cannot be queried, so a lost answer stays unknown (P2, P5). Its tracking and its own
+//! unsubscribing are off: links are not rewritten, and the unsubscribe link is ours (P7).
+//! `docs/decisions/0006-providers.md` cites the sources.
 
 use std::time::Duration;
 
@@ -19,17 +18,17 @@ use crate::email::sign::Proof;
 use crate::email::variables::{in_html, in_text};
 use crate::email::{Certainty, Checked, Content, Leave, Mailer, Message, Outcome, Place};
 
-/// Where the API is.
+/// The base URL.
 pub(super) const URL: &str = "https://api.sendgrid.com";
-/// Where it is for accounts in the European Union.
+/// The base URL for accounts in the European Union.
 pub(super) const URL_EU: &str = "https://api.eu.sendgrid.com";
 
-/// The most recipients of a call.
+/// The maximum number of recipients in a call.
 const MOST: usize = 1000;
-/// How long to wait when SendGrid has blocked us for a while.
+/// The wait while SendGrid blocks the account.
 const BLOCKED: Duration = Duration::from_secs(60 * 60);
 
-/// A SendGrid account.
+/// A mailer for one SendGrid account.
 pub(super) struct SendGrid {
     account: Account,
     api: Api,
@@ -52,8 +51,8 @@ struct Scopes {
 }
 
 impl SendGrid {
-    /// A mailer for this account. Fails where the key cannot stand in a header, or this machine has
-    /// no certificates.
+    /// Creates a mailer. Fails if the key cannot be a header value, or this machine has no root
+    /// certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
             api: Api::new(&account, Proof::bearer(&account.key)?)?,
@@ -61,7 +60,7 @@ impl SendGrid {
         })
     }
 
-    /// The call that mails these letters, which have their content in common.
+    /// Returns the body of a call. The letters must have equal content.
     fn body(&self, reference: &str, letters: &[Letter<'_>]) -> Value {
         let sender = &self.account.sender;
         let first = &letters[0];
@@ -117,7 +116,7 @@ impl SendGrid {
         });
         if let Some(links) = &letter.message.personal {
             let of = |place| (keys.of_place(place).to_owned(), links.link(place).into());
-            // A link that nobody in the call has stands nowhere in it.
+            // Without a mute link, the content has no such placeholder.
             let has = |place: &Place| *place != Place::Mute || links.mute.is_some();
             let places = Place::ALL.into_iter().filter(has);
             let substitutions: Map<String, Value> = places.map(of).collect();
@@ -127,14 +126,14 @@ impl SendGrid {
     }
 }
 
-/// A name as SendGrid takes it: without what separates addresses.
+/// Returns a name without the characters that separate addresses.
 fn plain(name: &str) -> String {
     one_line(&name.replace([',', ';'], " "))
 }
 
-/// What SendGrid fills each recipient's links in for: words that nothing in the mail says. They
-/// look like links, as they stand where links are expected, and lead nowhere (RFC 2606). No two of
-/// them can overlap, as each has an `h` at its beginning only.
+/// The words that SendGrid replaces with each recipient's links. They look like links, because they
+/// are where a link is expected, and lead nowhere (RFC 2606). The email's text does not contain
+/// them. No two can overlap, as `h` occurs only at the start of each.
 struct Keys([String; Place::ALL.len()]);
 
 impl Keys {
@@ -224,11 +223,11 @@ fn said(answer: &Answer) -> String {
     words(&format!("{} {}", answer.status, errors.join("; ")))
 }
 
-/// What an answer means for the mails of its call.
+/// Returns the outcomes that an answer means for the emails of its call.
 fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     let reason = format!("SendGrid: {}", said(answer));
     let outcome = match (answer.status, answer.header("x-message-id")) {
-        // There is no body to read: the status and the id are the answer.
+        // The answer has no body; status and id are enough.
         (202, Some(id)) if !id.is_empty() => Outcome::Accepted {
             provider_id: id.to_owned(),
         },
@@ -242,12 +241,12 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
             reason,
             after: answer.wait(),
         },
-        // SendGrid's own words: it tried, and did not take it.
+        // SendGrid's own error: it tried and did not accept the call.
         (501.., _) if answer.json::<Faults>().is_some() => Outcome::TryLater {
             reason,
             after: answer.wait(),
         },
-        // Some gateway's answer, not SendGrid's: behind it the call may have been made.
+        // A gateway answered. SendGrid may have accepted the call behind it.
         (501.., _) => Outcome::Unknown { reason },
         (401 | 403, _) if for_a_while(&reason) => Outcome::TryLater {
             reason,
@@ -259,8 +258,8 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     all(outcome, mails)
 }
 
-/// Whether a 401 or 403 ends by itself: a block after too many bad requests, or the credits of a
-/// day or a month that are used up.
+/// Returns whether a 401 or 403 is temporary: a block after too many bad requests, or used-up daily
+/// or monthly credits.
 fn for_a_while(reason: &str) -> bool {
     let reason = reason.to_lowercase();
     ["temporar", "too many", "try again", "credits exceeded"]

@@ -1,8 +1,8 @@
-//! SendGrid: ECDSA over P-256 and SHA-256, of the timestamp and the body as it came.
+//! SendGrid's reports: ECDSA (P-256, SHA-256) over the timestamp and the original body.
 //!
-//! The rule: the bytes are verified, never JSON that was written again; the body ends in a line
-//! break of its own. SendGrid tries again for 24 hours, with events that may come several times:
-//! what repeats is told by its event, so a signature may be that old.
+//! The signature covers the bytes, including the final line break, so the body must not be parsed
+//! and rewritten first. SendGrid retries for 24 hours, so a signature may be that old. Repeated
+//! events are recognized by their ids.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,11 +16,11 @@ use crate::email::hooks::{
     Posted, Refused, Report, Verified, address, detail, failed, fresh, json, wrong_signature,
 };
 
-/// A day of retries, and a margin.
+/// SendGrid retries for a day. The rest is a margin.
 const OLDEST: TimeDelta = TimeDelta::hours(26);
 
-/// How a public key on P-256 begins (RFC 5480, DER): the algorithm, the curve, and 65 bytes of a
-/// point that is not compressed.
+/// The start of a P-256 public key in DER (RFC 5480): the algorithm, the curve, and the tag of an
+/// uncompressed point of 65 bytes.
 const P256: [u8; 27] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00, 0x04,
@@ -38,11 +38,11 @@ struct Event {
     status: Option<String>,
     reason: Option<String>,
     bounce_classification: Option<String>,
-    /// Our own argument, which comes back among SendGrid's fields.
+    /// Our custom argument, which SendGrid repeats among its own fields.
     delivery: Option<String>,
 }
 
-/// The point of the curve that the key is, uncompressed; the key is Base64 of DER.
+/// Returns the key as an uncompressed point. The text is the DER key in Base64.
 pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
     match STANDARD.decode(text) {
         Ok(der) if der.len() == P256.len() + 64 && der.starts_with(&P256) => {
@@ -105,14 +105,14 @@ fn report(event: Event, now: DateTime<Utc>) -> Option<Report> {
             };
             failed([event.status.as_deref(), reason], otherwise)
         }
-        // Not even tried, as SendGrid has a list of its own.
+        // SendGrid did not try, usually because the address is on its suppression list.
         "dropped" => dropped(reason.unwrap_or_default()),
         "spamreport" => ReportKind::Complained,
         "unsubscribe" | "group_unsubscribe" => ReportKind::Unsubscribed,
         _ => return None,
     };
     let known_as = event.sg_message_id.as_deref();
-    // What the call was answered with, and where it went from there.
+    // The part before the first dot is the id in the answer to the call.
     let known_as = known_as.and_then(|id| id.split('.').next());
     let at = DateTime::from_timestamp(event.timestamp, 0);
     Some(Report {
@@ -140,7 +140,7 @@ fn dropped(reason: &str) -> ReportKind {
     {
         ReportKind::Bounced
     } else {
-        // Because of the content, the headers or the account: the mailbox may be fine.
+        // The content, the headers or the account are at fault. The mailbox may be fine.
         ReportKind::Refused
     }
 }

@@ -1,4 +1,4 @@
-//! SendGrid: the body of a call, and a test for each row of what its answers mean.
+//! SendGrid: the body of a call, and one test for each row of the outcome table.
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
@@ -56,7 +56,7 @@ fn a_call_that_was_taken_has_one_id_for_all() {
 fn a_yes_that_cannot_be_read_is_unknown() {
     assert_eq!(judged(202, &[], ""), "unknown");
     assert_eq!(judged(202, &[("x-message-id", "")], ""), "unknown");
-    // What a proxy, or SendGrid's sandbox, says to mails that nobody gets.
+    // A proxy answers 200, and so does SendGrid's sandbox, which sends no email.
     assert_eq!(judged(200, &[("x-message-id", "s-1")], ""), "unknown");
 }
 

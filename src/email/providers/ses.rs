@@ -1,10 +1,9 @@
-//! Amazon SES, version 2 of its API: one mail a call, in fields, signed with an access key.
+//! Amazon SES, API version 2: one email per call, as separate fields, signed with an access key.
 //!
-//! The rule (P2, P5): SES knows no idempotency key and cannot be asked what it took, so a call
-//! whose answer was lost stays unknown; it holds one mail, so that no other is unknown with it.
-//! What an answer means is told by the name of its exception, then by its status.
-//! `docs/decisions/0006-providers.md` says where its rules are written, and why it is not called
-//! for many at once. [`super::ses_account`] is how the account is checked.
+//! SES has no idempotency key and cannot be queried, so a lost answer stays unknown (P2, P5). A
+//! call holds one email, so that no other is affected. The exception's name decides the outcome,
+//! and then the status. `docs/decisions/0006-providers.md` cites the sources, and explains why bulk
+//! calls are not used. [`super::ses_account`] checks the account.
 
 use std::time::Duration;
 
@@ -22,16 +21,17 @@ use crate::email::{Certainty, Checked, Leave, Mailer, Message, Outcome};
 
 /// The option that names the access key whose secret is `mail.key`.
 pub(super) const KEY_ID: &str = "mail.access_key_id";
-/// The option that names the configuration set of all mails.
+/// The option that names the configuration set of all emails.
 pub(super) const SET: &str = "mail.configuration_set";
 
-/// What a mail may hold of further headers, each of a name and a value that are so long together.
+/// The maximum number of additional headers, and the maximum length of one, name and value
+/// together.
 const MOST_HEADERS: usize = 15;
 const MOST_HEADER: usize = 996;
-/// How long to wait when a quota is used up: it is counted over the last 24 hours.
+/// The wait after a used-up quota, which SES counts over the last 24 hours.
 const QUOTA: Duration = Duration::from_secs(60 * 60);
 
-/// Names of exceptions that say that no mail will be taken until somebody does something.
+/// Exceptions after which no email is accepted until an operator acts.
 const STOPPING: [&str; 14] = [
     "AccountSuspendedException",
     "SendingPausedException",
@@ -49,7 +49,7 @@ const STOPPING: [&str; 14] = [
     "UnrecognizedClientException",
 ];
 
-/// An SES account in a region.
+/// A mailer for one SES account in one region.
 pub(super) struct Ses {
     pub account: Account,
     pub api: Api,
@@ -73,8 +73,8 @@ struct Fault {
 }
 
 impl Ses {
-    /// A mailer for this account. Fails where the session's token cannot stand in a header, the
-    /// sender cannot be written, or this machine has no certificates.
+    /// Creates a mailer. Fails if the session token cannot be a header value, the sender's address
+    /// is invalid, or this machine has no root certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
         let signer = Aws {
             id: account.option(KEY_ID),
@@ -96,7 +96,7 @@ impl Ses {
         })
     }
 
-    /// Whom a mail is for, as SES takes it, or why it does not take the mail.
+    /// Returns the recipient in ASCII, or the reason why SES does not accept the message.
     fn to(message: &Message) -> Result<String, String> {
         let headers = message.headers();
         if headers.len() > MOST_HEADERS {
@@ -204,17 +204,17 @@ impl Mailer for Ses {
     }
 }
 
-/// What is wrong, by the name of an exception and in words; both may be empty.
+/// Returns an exception's name and message. Both may be empty.
 fn fault(answer: &Answer) -> (String, String) {
     let Fault { kind, message } = answer.json().unwrap_or_default();
-    // In the header it may be followed by where it is described, in the body by its name space.
+    // A URL may follow the name in the header. A namespace may precede it in the body.
     let named = answer.header("x-amzn-errortype").unwrap_or(&kind);
     let named = named.split(':').next().unwrap_or_default();
     let named = named.rsplit('#').next().unwrap_or_default();
     (named.to_owned(), message)
 }
 
-/// Name, words and status of an answer, for people.
+/// Returns the exception's name, and a text for the ledger with status, name and message.
 pub(super) fn said(answer: &Answer) -> (String, String) {
     let (name, message) = fault(answer);
     let said = match name.is_empty() && message.is_empty() {
@@ -224,7 +224,7 @@ pub(super) fn said(answer: &Answer) -> (String, String) {
     (name, said)
 }
 
-/// What an answer means for the mail of its call.
+/// Returns the outcome that an answer means for the email of its call.
 fn judge(answer: &Answer, from: &Address) -> Outcome {
     if (200..300).contains(&answer.status) {
         return match answer.json::<Taken>() {
@@ -249,12 +249,12 @@ fn judge(answer: &Answer, from: &Address) -> Outcome {
             later(quota)
         }
         (_, "LimitExceededException") => later(Some(QUOTA)),
-        // Broken off before an answer: what became of the mail is not told.
+        // The request was aborted, so its effect is unknown.
         (408, _) | (_, "RequestAbortedException" | "RequestTimeoutException") => {
             Outcome::Unknown { reason }
         }
         (500 | 503, _) => later(None),
-        // Some gateway's answer, not SES's: behind it the call may have been made.
+        // A gateway answered. SES may have accepted the call behind it.
         (501.., _) => Outcome::Unknown { reason },
         (_, name) if STOPPING.contains(&name) => Outcome::Stop { reason },
         (_, "MessageRejected") if is_ours_unverified(&message, from) => Outcome::Stop { reason },
@@ -263,15 +263,15 @@ fn judge(answer: &Answer, from: &Address) -> Outcome {
     }
 }
 
-/// Whether it is the sender that SES has not verified: "Email address is not verified. The
-/// following identities failed the check in region EU-WEST-1: digest@art.example". In the sandbox
-/// it says the same of recipients, of whom each is another case.
+/// Returns whether the unverified identity is our sender: "Email address is not verified. The
+/// following identities failed the check in region EU-WEST-1: digest@art.example". In the sandbox,
+/// SES uses the same words for a recipient, which concerns only that email.
 fn is_ours_unverified(message: &str, from: &Address) -> bool {
     let message = message.to_lowercase();
     let Some((_, identities)) = message.rsplit_once(':') else {
         return false;
     };
-    // SES names it as the call did, in Punycode, or as it was registered.
+    // SES repeats the address as in the call, in Punycode, or as it was registered.
     let spellings = from.spellings();
     let is_ours = |identity: &str| {
         let names = |from: &Address| identity.contains(from.reveal()) || identity == from.domain();
@@ -280,20 +280,20 @@ fn is_ours_unverified(message: &str, from: &Address) -> bool {
     message.contains("not verified") && identities.split(',').map(str::trim).any(is_ours)
 }
 
-/// The id of an access key, if it is one.
+/// Returns the id of an access key if it is valid.
 pub(super) fn key_id(text: &str) -> Option<String> {
     let fits = (16..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric());
     fits.then(|| text.to_owned())
 }
 
-/// The name of a configuration set, if it is one.
+/// Returns the name of a configuration set if it is valid.
 pub(super) fn set(text: &str) -> Option<String> {
     let known = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
     let fits = text.len() <= 64 && text.bytes().all(known);
     fits.then(|| text.to_owned())
 }
 
-/// The domain of Amazon's services in a region of this name, if it can be one's: `eu-west-1`,
+/// Returns the domain of AWS in this region, if the name has the form of one: `eu-west-1`,
 /// `us-gov-east-1`.
 pub(super) fn domain_in(region: &str) -> Option<&'static str> {
     let parts: Vec<&str> = region.split('-').collect();
@@ -313,7 +313,7 @@ pub(super) fn domain_in(region: &str) -> Option<&'static str> {
     fits.then_some(domain)
 }
 
-/// Where the API is in a region.
+/// Returns the base URL in this region.
 pub(super) fn url(region: &str) -> Option<String> {
     domain_in(region).map(|domain| format!("https://email.{region}.{domain}"))
 }

@@ -1,8 +1,7 @@
-//! Whether an SES account would take mails: its key, its state, and the sender's identity.
+//! Checks an SES account: the key, the account's state, and the sender's identity.
 //!
-//! The rule: nothing is sent. A key that may only send is known by the name of what it is answered
-//! with, and is enough. What is verified may be the sender's domain, one above it, or the address
-//! alone.
+//! Nothing is sent. A key that may only send gets `AccessDeniedException` here, and is sufficient.
+//! The verified identity may be the sender's domain, a parent domain, or the address itself.
 
 use serde::Deserialize;
 
@@ -10,7 +9,7 @@ use super::ses::{Ses, said};
 use crate::email::Checked;
 use crate::email::http::{Answer, answered, heard, unexpected};
 
-/// The most identities that are asked about: a domain, those above it, and the address.
+/// The maximum number of identities to query: domain, parent domains and address.
 const MOST_ASKED: usize = 6;
 
 #[derive(Deserialize)]
@@ -58,7 +57,7 @@ impl Ses {
         let (name, said) = said(&answer);
         match (answer.status, answer.json::<State>()) {
             (200, Some(state)) => self.check_state(&state).await,
-            // It was verified whose the key is before it was seen that it may not ask.
+            // AWS authenticates the key before it denies access, so the key is valid.
             (400 | 403, _) if name == "AccessDeniedException" => Checked::ready(
                 "Amazon SES knows the key, which may not ask for more (ses:GetAccount)",
             ),
@@ -70,7 +69,7 @@ impl Ses {
         }
     }
 
-    /// Whether the account may send, now that the key is known.
+    /// Checks whether the account may send, after the key was verified.
     async fn check_state(&self, state: &State) -> Checked {
         let region = self.account.option("mail.region");
         if !state.sending_enabled || state.enforcement_status == "SHUTDOWN" {
@@ -120,7 +119,7 @@ impl Ses {
     }
 
     fn check_identity(&self, identity: &str, answer: &Answer, rate: &str) -> Checked {
-        // What is verified may be the whole address, which is not shown.
+        // The identity may be an address, which is not displayed.
         let shown = identity.rsplit('@').next().unwrap_or(identity);
         match (answer.status, answer.json::<Identity>()) {
             (200, Some(found)) if found.verified_for_sending_status => Checked::Ready {
@@ -145,7 +144,7 @@ impl Ses {
     }
 }
 
-/// What may be verified for a sender: the domain, those above it, and the address itself.
+/// Returns the identities that may be verified for a sender: domain, parent domains, address.
 fn identities(domain: &str, address: &str) -> Vec<String> {
     let labels: Vec<&str> = domain.split('.').collect();
     let domains = (0..labels.len().saturating_sub(1)).map(|from| labels[from..].join("."));

@@ -1,11 +1,9 @@
-//! Amazon SES, whose reports come through a topic of Amazon SNS: RSA over the parts of an envelope,
-//! by a key whose certificate SNS keeps.
+//! Amazon SES's reports, which arrive through an SNS topic: RSA over the parts of an envelope.
 //!
-//! The rule: SNS signs for whoever has an account, so a signature proves nothing unless it is our
-//! topic's: the topic is the key of this hook, and nothing is fetched for any other. The host of
-//! the certificate, and of what confirms the subscription, follows from the topic's region; an
-//! address that a body names is compared with it, never followed elsewhere. SNS tries for an hour
-//! at most and signs once, so what is signed may be that old.
+//! Anyone with an AWS account can get messages signed by SNS, so only our topic's count. The topic
+//! is the key of this hook. The hosts of the certificate, and of the page that confirms a
+//! subscription, follow from its region. A URL in a body is compared with them, never followed
+//! elsewhere. SNS signs once and retries for up to an hour.
 
 use std::fmt::Write as _;
 
@@ -26,12 +24,12 @@ use crate::email::hooks::{
     Place, Posted, Refused, Report, Verified, address, detail, failed, wrong_signature, young,
 };
 
-/// An hour of retries, and a margin.
+/// SNS retries for an hour. The rest is a margin.
 const OLDEST: TimeDelta = TimeDelta::hours(2);
-/// How the path of a certificate begins and ends, with digits between.
+/// Start and end of a certificate's path, with hexadecimal digits between.
 const CERTIFICATE: (&str, &str) = ("/SimpleNotificationService-", ".pem");
 
-/// What SNS posts.
+/// A request from SNS.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Envelope {
@@ -51,7 +49,7 @@ struct Envelope {
     subscribe: Option<String>,
 }
 
-/// A topic's name, `arn:aws:sns:REGION:ACCOUNT:NAME`, if it is one.
+/// Returns the name of a topic, `arn:aws:sns:REGION:ACCOUNT:NAME`, if it is valid.
 pub(super) fn topic(text: &str) -> Result<Vec<u8>, &'static str> {
     let parts: Vec<&str> = text.split(':').collect();
     let fits = match parts[..] {
@@ -71,7 +69,7 @@ pub(super) fn topic(text: &str) -> Result<Vec<u8>, &'static str> {
         .ok_or("is not the name of a topic: arn:aws:sns:REGION:ACCOUNT:NAME")
 }
 
-/// The host of SNS in the region of a topic.
+/// Returns the host of SNS in the topic's region.
 fn host(topic: &[u8]) -> Result<String, Refused> {
     let topic = std::str::from_utf8(topic).map_err(Refused::unreadable)?;
     let region = topic.split(':').nth(3).unwrap_or_default();
@@ -79,7 +77,7 @@ fn host(topic: &[u8]) -> Result<String, Refused> {
     Ok(format!("sns.{region}.{domain}"))
 }
 
-/// Where the certificate is: at the host of our topic's region, whatever the body says.
+/// Returns the URL of the certificate. The host always follows from our topic's region.
 pub(super) fn certificate(
     topic: &[u8],
     posted: &Posted<'_>,
@@ -125,7 +123,8 @@ pub(super) fn read(
 }
 
 impl Envelope {
-    /// What was posted, if it is of this topic and young enough to be worth verifying.
+    /// Parses a request. Fails if it names another topic or is too old, before any signature is
+    /// verified.
     fn of(topic: &[u8], body: &[u8], now: DateTime<Utc>) -> Result<Self, Refused> {
         let envelope: Self = serde_json::from_slice(body)
             .map_err(|error| Refused::unverified(format!("this is nothing of SNS's: {error}")))?;
@@ -140,7 +139,8 @@ impl Envelope {
         Ok(envelope)
     }
 
-    /// What SNS signs: names and values a line each, in the order of the names.
+    /// Returns the text that SNS signs: a line with each name and one with its value, sorted by
+    /// name.
     fn signed(&self) -> String {
         let is_news = self.kind == "Notification";
         let parts = [
@@ -156,7 +156,6 @@ impl Envelope {
         let mut signed = String::new();
         for (name, value) in parts {
             if let Some(value) = value {
-                // Writing to text cannot fail.
                 let _ = writeln!(signed, "{name}\n{value}");
             }
         }
@@ -195,7 +194,7 @@ impl Envelope {
             .map_err(|_| wrong_signature())
     }
 
-    /// What tells SNS that reports are wanted here. It is made of the token alone.
+    /// Returns the address that confirms the subscription. Only the token comes from the body.
     fn confirmation(&self, topic: &[u8]) -> Result<Place, Refused> {
         let token = self.token.as_deref().unwrap_or_default();
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_alphanumeric()) {
@@ -208,7 +207,7 @@ impl Envelope {
         })
     }
 
-    /// What is reported, if it is a report: SES writes to a topic in plain words when it is chosen.
+    /// Returns the URL that confirms the subscription. Only the token comes from the body.
     fn report(&self, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
         let Ok(event) = serde_json::from_str::<Value>(&self.message) else {
             return Ok(None);
@@ -219,8 +218,8 @@ impl Envelope {
     }
 }
 
-/// What SES says: the same as an event of a configuration set and as a notification of an identity,
-/// but for the name of its kind.
+/// A report of SES. Events of a configuration set and notifications of an identity differ only in
+/// the name of `event_type`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Event {
@@ -246,12 +245,12 @@ struct Mail {
     message_id: Option<String>,
     #[serde(default)]
     destination: Vec<String>,
-    /// Each has a list of values; only where the mail had a configuration set.
+    /// The email's tags, each with a list of values. Present only with a configuration set.
     #[serde(default)]
     tags: Value,
 }
 
-/// What is told of one kind of event; each has its own of these.
+/// The details of an event. Each kind of event has its own field of this type.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct Part {
@@ -270,7 +269,7 @@ struct Part {
     new_topic_preferences: Value,
 }
 
-/// What SES's types of bounces mean where no status is stated; Resend passes them on.
+/// Returns what a bounce type of SES means if no status is stated. Resend uses the same types.
 pub(super) fn by_type(kind: Option<&str>, sub_kind: Option<&str>) -> ReportKind {
     match (kind, sub_kind) {
         (_, Some("MessageTooLarge" | "ContentRejected" | "AttachmentRejected")) => {
@@ -282,7 +281,7 @@ pub(super) fn by_type(kind: Option<&str>, sub_kind: Option<&str>) -> ReportKind 
 }
 
 impl Part {
-    /// What each recipient's server stated in this field. Recipients without it are skipped.
+    /// Returns this field for each recipient that has it, as stated by the recipient's server.
     fn stated<'a>(&'a self, field: &'a str) -> impl Iterator<Item = &'a str> {
         let recipients = self.recipients.iter();
         recipients.filter_map(move |recipient| recipient[field].as_str())
@@ -299,7 +298,7 @@ impl Event {
                     (self.bounce.kind.as_deref(), self.bounce.sub_kind.as_deref());
                 let news = match sub_kind {
                     Some("UnsubscribedRecipient") => ReportKind::Unsubscribed,
-                    // SES did not try, as the address is on a list of its own.
+                    // SES did not try, because the address is on its suppression list.
                     Some("Suppressed" | "OnAccountSuppressionList") => ReportKind::Bounced,
                     _ => {
                         let stated = self.bounce.stated("status");
@@ -309,10 +308,10 @@ impl Event {
                 };
                 (news, self.bounce)
             }
-            // Somebody says that it was no spam.
+            // A recipient reported that the email was not spam.
             "Complaint" if self.complaint.kind.as_deref() == Some("not-spam") => return None,
             "Complaint" => (ReportKind::Complained, self.complaint),
-            // Because of the content: the mailbox may be fine.
+            // SES rejected the content. The mailbox may be fine.
             "Reject" => (ReportKind::Refused, Part::default()),
             "Subscription" if self.subscription.new_topic_preferences["unsubscribeAll"] == true => {
                 (ReportKind::Unsubscribed, self.subscription)

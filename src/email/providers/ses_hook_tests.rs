@@ -1,8 +1,8 @@
-//! What SNS signs, whose certificate it is, and what SES's events mean.
+//! The text that SNS signs, the checks of its certificate, and the meaning of SES's events.
 //!
-//! The rule: the signatures come from elsewhere. They were made with the key of the certificate in
-//! `tests/all/api/hooks` by Python's `cryptography` (`key.sign(text, PKCS1v15(), SHA1())`, and with
-//! `SHA256()`), over the text as Amazon documents it.
+//! The signatures were made by Python's `cryptography`, over the text as Amazon documents it:
+//! `key.sign(text, PKCS1v15(), SHA1())`, and with `SHA256()`. The key is the one of the certificate
+//! in `tests/all/api/hooks`.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn envelope(version: &str, signature: &str) -> Value {
     })
 }
 
-/// What the hook makes of a body at this time; the certificate is the right one.
+/// Verifies and reads a body at this time, with the right certificate.
 fn at(now: DateTime<Utc>, body: &Value) -> Result<Verified, Refused> {
     let body = body.to_string();
     let header = |_: &str| None;
@@ -52,7 +52,7 @@ fn at(now: DateTime<Utc>, body: &Value) -> Result<Verified, Refused> {
     read(TOPIC.as_bytes(), &posted(Some(pem)), now)
 }
 
-/// What is refused, and why.
+/// Returns the reason why the body is rejected.
 fn refused(body: &Value) -> String {
     match at(noon(), body) {
         Err(Refused::Unverified(why)) => why,
@@ -178,7 +178,7 @@ fn a_subscription_is_confirmed_at_our_topics_host_whatever_the_body_names() {
     assert!(refused(&body).contains("does not fit"));
 }
 
-/// What an event says: the news, and the details of it.
+/// Returns the kind and the details of the report in an event.
 fn said(event: Value) -> Option<(ReportKind, Option<String>)> {
     let event: Event = serde_json::from_value(event).unwrap();
     let report = event.report("1", noon())?;

@@ -1,4 +1,4 @@
-//! Amazon SES: the body of a call, and a test for each row of what its answers mean.
+//! Amazon SES: the body of a call, and one test for each row of the outcome table.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ fn headers_that_ses_does_not_take_are_not_tried() {
     };
     let many = |n: usize| (0..n).map(|n| (format!("X-{n}"), "1".to_owned())).collect();
 
-    // One more says that it is automatic, and two are the unsubscribing.
+    // `Auto-Submitted` is one more header, and unsubscribing two.
     assert!(with(many(12)).is_ok());
     assert!(with(many(13)).is_err());
     assert!(with(vec![("X-Long".into(), "x ".repeat(500))]).is_err());
@@ -153,7 +153,7 @@ fn what_somebody_must_see_to_stops_everything() {
     for status in [301, 307, 401, 403, 404, 405] {
         assert_eq!(judged(status, &[], ""), "stop", "{status}");
     }
-    // With what may follow the name, and with the name in the body.
+    // The name with a URL after it, and the name in the body.
     let named = "AccountSuspendedException:http://internal.amazon.com/coral/";
     assert_eq!(fault(400, named, "m"), "stop");
     let typed = r#"{"__type":"com.amazonaws.sesv2#SendingPausedException","message":"m"}"#;

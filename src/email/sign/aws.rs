@@ -1,9 +1,8 @@
-//! AWS Signature Version 4, as Amazon documents it: an HMAC over what is asked for, by a key that
-//! is made of the secret for one day, region and service.
+//! Signs requests with AWS Signature Version 4, as Amazon documents it.
 //!
-//! The rule: the signature covers the method, the path, the query, the host, the type and every
-//! byte of the body, and says when it was made, so that nobody can send another request with it.
-//! The secret itself is never sent.
+//! The signature is an HMAC with a key that is derived from the secret for one day, region and
+//! service. It covers method, path, query, host, content type, body and time, so it fits no other
+//! request. The secret itself is never sent.
 
 use std::fmt::Write as _;
 
@@ -20,20 +19,21 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DATE: &str = "x-amz-date";
 const SESSION: &str = "x-amz-security-token";
 
-/// An access key, and what its requests are for.
+/// An access key, and the service that it is used for.
 pub(in crate::email) struct Aws {
-    /// The id of the access key, which is shown with each request.
+    /// The id of the access key, which each request names.
     pub id: String,
     /// The secret of the access key.
     pub secret: Secret,
-    /// What goes with a key that is lent for a while.
+    /// The session token of a temporary key.
     pub session: Option<HeaderValue>,
     pub region: String,
     pub service: &'static str,
 }
 
 impl Aws {
-    /// A session's token as it is sent, or why it cannot be.
+    /// Returns a session token as a header value. Fails if it contains a character that no token
+    /// has.
     pub(in crate::email) fn session(token: &Secret) -> Result<HeaderValue, String> {
         let mut value = HeaderValue::from_str(token.expose())
             .map_err(|_| "mail.session_token holds a character that no token has".to_owned())?;
@@ -41,7 +41,7 @@ impl Aws {
         Ok(value)
     }
 
-    /// The hexadecimal signature of what was hashed, for a day.
+    /// Returns the signature of the string to sign, in hexadecimal digits. `day` is `YYYYMMDD`.
     fn signature(&self, day: &str, text: &str) -> String {
         let mut key = format!("AWS4{}", self.secret.expose()).into_bytes();
         for part in [day, &self.region, self.service, "aws4_request", text] {
@@ -57,7 +57,7 @@ impl Sign for Aws {
     fn sign(&self, request: &mut Request, body: &[u8], at: DateTime<Utc>) {
         let time = at.format("%Y%m%dT%H%M%SZ").to_string();
         let day = &time[..8];
-        // In the order of their names, as they are signed.
+        // Sorted by name, as the signature requires.
         let mut signed: Vec<(&str, String)> = Vec::new();
         if let Some(kind) = request.headers().get(CONTENT_TYPE) {
             let kind = String::from_utf8_lossy(kind.as_bytes());
@@ -90,7 +90,7 @@ impl Sign for Aws {
         );
 
         let headers = request.headers_mut();
-        // Digits, letters and the id of a key, which was checked when it was read.
+        // All parts are ASCII; the configuration has validated the key id.
         let value = |text: &str| HeaderValue::from_str(text).expect("it is printable ASCII");
         headers.insert(HeaderName::from_static(DATE), value(&time));
         if let Some(session) = &self.session {
@@ -100,7 +100,7 @@ impl Sign for Aws {
     }
 }
 
-/// The host as it is sent: with its port where that is not the usual one.
+/// Returns the `Host` header: with the port, unless it is the default port.
 fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
@@ -109,7 +109,7 @@ fn host(url: &Url) -> String {
     }
 }
 
-/// The parameters in the order of their names and values, each encoded once.
+/// Returns the parameters, sorted by name and value. Each is encoded once.
 fn query(url: &Url) -> String {
     let pairs = url.query_pairs();
     let mut pairs: Vec<(String, String)> = pairs
@@ -123,8 +123,8 @@ fn query(url: &Url) -> String {
     pairs.join("&")
 }
 
-/// Percent-encoded, but for what never needs it (RFC 3986, 2.3) and these. A path is encoded as it
-/// is sent, so what is encoded there already is encoded twice; Amazon wants that.
+/// Percent-encodes all bytes except unreserved characters (RFC 3986, section 2.3) and those in
+/// `but`. A path arrives encoded and is encoded again, as Amazon requires.
 fn encoded(text: &str, but: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,12 +1,6 @@
-//! Signatures as Amazon's own implementation makes them.
+//! Compares our signatures with those of Amazon's own implementation.
 //!
-//! The rule: the expected values come from elsewhere. They were made by `botocore` 1.44
-//! (`botocore.auth.SigV4Auth`, service `ses`, the key and the time of Amazon's published examples):
-//!
-//! ```python
-//! auth = SigV4Auth(Credentials("AKIDEXAMPLE", SECRET, token), "ses", region)
-//! auth.add_auth(AWSRequest(method, url, data=body, headers=headers))   # at 2015-08-30 12:36:00
-//! ```
+//! The expected values were made by `botocore` 1.44, as [`signed`] shows.
 
 use reqwest::Method;
 use reqwest::header::HeaderMap;
@@ -27,7 +21,13 @@ fn aws(region: &str, token: Option<&str>) -> Aws {
     }
 }
 
-/// The headers of a request once it is signed, with this body and its type.
+/// Returns the headers of a signed request with this body and content type. The same with
+/// `botocore`, with the key and the time of Amazon's published examples:
+///
+/// ```python
+/// auth = SigV4Auth(Credentials("AKIDEXAMPLE", SECRET, token), "ses", region)
+/// auth.add_auth(AWSRequest(method, url, data=body, headers=headers))   # at 2015-08-30 12:36:00
+/// ```
 fn signed(aws: &Aws, method: Method, url: &str, body: Option<(&str, &str)>) -> HeaderMap {
     let mut request = Request::new(method, url.parse().unwrap());
     if let Some((_, kind)) = body {

@@ -1,8 +1,8 @@
-//! Decides what a negative SMTP reply means: for the recipient, for the session, or for everything.
+//! Interprets negative SMTP replies: do they concern the recipient, the session, or all emails?
 //!
-//! Reads the reply code and the enhanced status (RFC 3463) that directly follows it. The words
-//! count where providers name a used-up sending limit or an unknown recipient in no other way;
-//! decision 6 cites them.
+//! This reads the reply code and the enhanced status (RFC 3463) that directly follows it. The words
+//! count only where providers have no other way to name a used-up sending limit or an unknown
+//! recipient. `docs/decisions/0006-providers.md` cites the sources.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::domain::{EnhancedStatus, FailureKind};
 /// A negative reply of the server.
 pub(super) struct Reply {
     code: u16,
-    /// The enhanced status at the start of the text, if its class is the code's.
+    /// The enhanced status at the start of the text, if its class matches the code.
     status: Option<EnhancedStatus>,
     /// The text in lower case.
     text: String,
@@ -27,29 +27,29 @@ pub(super) enum ReplyMeaning {
     SessionEnds,
     /// A sending limit of the account is used up.
     LimitReached,
-    /// The server takes nothing from this sender or login.
+    /// The server rejects this sender or login.
     SenderRefused,
-    /// This message may be taken later; others are not affected.
+    /// This message may be accepted later. Others are not affected.
     Deferred,
-    /// The address takes no email.
+    /// The address accepts no email.
     Undeliverable,
-    /// This message is refused for good.
+    /// This message is rejected for good.
     Refused,
 }
 
-/// The wait after a reply that names a used-up limit. Providers count by the hour or the day and do
-/// not say when a limit ends, so one email finds out.
+/// The wait after a used-up limit. Providers count by the hour or the day and do not name the end
+/// of a limit, so one email tries again after this time.
 const LIMIT_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// The wait after a temporary reply that names the sending rate, which Amazon SES counts by the
 /// second.
 const RATE_WAIT: Duration = Duration::from_secs(10);
 
-/// Limits of the sender: of an account at Google, of accounts and tenants at Exchange Online.
+/// Sending limits: of an account at Google, of accounts and tenants at Exchange Online.
 const LIMITS: [(u16, u16); 5] = [(4, 5), (1, 90), (7, 232), (7, 233), (7, 705)];
-/// The sender is invalid, may not use this address, or is blocked (Exchange Online).
+/// Statuses of a sender that is invalid, blocked, or may not use this address (Exchange Online).
 const SENDER: [(u16, u16); 6] = [(1, 7), (1, 8), (7, 60), (7, 501), (7, 502), (7, 503)];
-/// Words of a used-up sending limit.
+/// Words that name a used-up sending limit.
 const LIMIT_WORDS: [&str; 15] = [
     "sending limit",
     "sending quota",
@@ -68,15 +68,15 @@ const LIMIT_WORDS: [&str; 15] = [
     "too much mail",
 ];
 
-/// Microsoft's words for an unknown recipient. They count only beside a status that names no cause:
-/// other servers use the first ones also for refusals by policy.
+/// Microsoft's words for an unknown recipient. They count only with a status that names no cause,
+/// as other servers also use the first ones for refusals by policy.
 const UNKNOWN_RECIPIENT_WORDS: [&str; 2] = [
     "mailbox unavailable",
     "recipient address rejected: access denied",
 ];
 
 impl Reply {
-    /// The reply that this error reports, if the server gave one.
+    /// Returns the reply in this error, if the server sent one.
     pub(super) fn of(error: &SmtpError) -> Option<Self> {
         let code = u16::from(error.status()?);
         let text = error.source().map(ToString::to_string).unwrap_or_default();
@@ -103,12 +103,12 @@ impl Reply {
         self.parts().is_some_and(|parts| statuses.contains(&parts))
     }
 
-    /// Subject and detail of the status.
+    /// Returns subject and detail of the status.
     fn parts(&self) -> Option<(u16, u16)> {
         self.status.map(EnhancedStatus::subject_and_detail)
     }
 
-    /// Whether a sending limit of the account is used up. A mailbox's limits are not the account's.
+    /// Returns whether a sending limit of the account is used up. A mailbox's limits do not count.
     pub(super) fn names_sending_limit(&self) -> bool {
         let subject = self.parts().map_or(0, |(subject, _)| subject);
         let has_limit_word = !matches!(subject, 1 | 2) && self.has_limit_word();
@@ -122,7 +122,7 @@ impl Reply {
         self.has_status(&LIMITS) || is_policy || has_limit_word
     }
 
-    /// The wait after [`ReplyMeaning::LimitReached`].
+    /// Returns the wait after [`ReplyMeaning::LimitReached`].
     pub(super) fn limit_wait(&self) -> Duration {
         match self.is_temporary() && self.text.contains("sending rate") {
             true => RATE_WAIT,
@@ -134,7 +134,8 @@ impl Reply {
         LIMIT_WORDS.iter().any(|word| self.text.contains(word))
     }
 
-    /// Whether this session takes no more messages, though a new one may (RFC 3463, X.4.5.3).
+    /// Returns whether the session accepts no more messages, though a new one may. RFC 3463,
+    /// section 3.6, defines X.5.3 (too many recipients).
     pub(super) fn names_session_limit(&self) -> bool {
         self.parts() == Some((5, 3)) || self.text.contains("session")
     }
@@ -155,8 +156,8 @@ impl Reply {
         }
     }
 
-    /// Returns the failure that the status names. Where it names no cause, the recipient's domain
-    /// may have no route (5.4.4), or the words may name an unknown recipient.
+    /// Returns the failure that the status names. If it names no cause, 5.4.4 (no route to the
+    /// domain) and Microsoft's words for an unknown recipient mean a bad address.
     fn failure(&self) -> Option<FailureKind> {
         let status = self.status?;
         status.judge(&self.text).or_else(|| {

@@ -1,9 +1,9 @@
-//! The server keys that were created: made, listed, revoked, and recognized.
+//! Creates, lists and revokes server keys.
 //!
-//! The rule (P8): a key is shown once, when it is made; the store keeps its hash, in a note. A key
-//! is `tdg_<scope>_<43 characters>_<8 digits>`: 256 random bits need no slow hash, the prefix is
-//! for programs that look for leaked secrets, and the digits are a checksum, so that what was
-//! mistyped never reaches the store. Recognizing one is [`KeyRing`]'s.
+//! A key is `tdg_<scope>_<43 characters>_<8 hex digits>`. It is shown once, when it is created; the
+//! store has only its hash (P8). The random part has 256 bits, so a fast hash is enough. Scanners
+//! for leaked secrets find keys by the prefix. The last part is a checksum, so a mistyped key is
+//! rejected without a read. [`KeyRing`] recognizes keys.
 
 use std::sync::Arc;
 
@@ -21,11 +21,10 @@ mod ring;
 
 pub use ring::{Entry, KeyRing};
 
-/// What the names of the notes start with.
+/// The prefix of the names of the notes that store keys.
 const NOTES: &str = "key:";
-/// What every key starts with.
 const PREFIX: &str = "tdg_";
-/// Characters that stand for 32 random bytes.
+/// The length of 32 random bytes in base64.
 const RANDOM: usize = 43;
 
 /// Creates, lists and revokes server keys.
@@ -34,7 +33,11 @@ pub struct ServerKeys {
 }
 
 impl ServerKeys {
-    /// Makes a key of this name; the answer is the only time it is shown.
+    /// Creates a key with this name. The key cannot be read again later.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if a key with this name exists.
     pub async fn create(&self, name: &KeyName, scope: Scope) -> Result<Secret> {
         let key = made_up(scope)?;
         let record = KeyRecord {
@@ -52,7 +55,7 @@ impl ServerKeys {
         {
             return Ok(key);
         }
-        // An answer that was lost looks like a name that is taken.
+        // If the reply to the first write was lost, the note is our own.
         match self.context.store.note(&note).await? {
             Some(stands) if stands == text => Ok(key),
             _ => Err(Invalid::new(
@@ -64,7 +67,7 @@ impl ServerKeys {
         }
     }
 
-    /// The keys there are, by name.
+    /// Returns all keys, ordered by name.
     pub async fn list(&self) -> Result<Vec<KeyView>> {
         let view = |(name, record): (KeyName, KeyRecord)| KeyView {
             name,
@@ -75,11 +78,11 @@ impl ServerKeys {
         read.into_iter().map(|kept| Ok(view(kept?))).collect()
     }
 
-    /// Forgets the key of this name; says whether there was one.
+    /// Removes the key with this name. Returns whether it existed.
     pub async fn revoke(&self, name: &KeyName) -> Result<bool> {
         let note = note(name);
         let mut was_there = false;
-        // Again where it was made anew in between.
+        // Repeats if another process creates the key again at the same time.
         while let Some(stands) = self.context.store.note(&note).await? {
             was_there = true;
             self.context
@@ -95,12 +98,11 @@ fn note(name: &KeyName) -> String {
     format!("{NOTES}{name}")
 }
 
-/// What a key is compared by.
 fn hash(key: &[u8]) -> [u8; 32] {
     Sha256::digest(key).into()
 }
 
-/// All notes of keys; one that cannot be read is an error of its own.
+/// Reads all stored keys. A note that cannot be read is an error in the list.
 async fn read(notes: &dyn Notes) -> Result<Vec<std::result::Result<(KeyName, KeyRecord), Error>>> {
     let notes = notes.notes(NOTES).await?;
     let read = |(note, text): (String, String)| {
@@ -108,13 +110,13 @@ async fn read(notes: &dyn Notes) -> Result<Vec<std::result::Result<(KeyName, Key
         let record = serde_json::from_str(&text);
         record
             .map(|record| (name, record))
-            // Not what it says: there may be a hash in it.
+            // The text is not part of the error, because it may contain a hash.
             .map_err(|_| Error::corrupt(format!("the note {note:?}"), "it is no key's"))
     };
     Ok(notes.into_iter().map(read).collect())
 }
 
-/// A key nobody can guess: 32 bytes of the operating system's randomness.
+/// Generates a key from 32 random bytes of the operating system.
 fn made_up(scope: Scope) -> Result<Secret> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)
@@ -124,14 +126,14 @@ fn made_up(scope: Scope) -> Result<Secret> {
     Ok(Secret::new(format!("{key}_{sum}")))
 }
 
-/// Eight digits of a CRC-32.
+/// Returns the CRC-32 of a text as eight hex digits.
 fn checksum(text: &str) -> String {
     let mut crc = flate2::Crc::new();
     crc.update(text.as_bytes());
     format!("{:08x}", crc.sum())
 }
 
-/// Whether this can be a key that was created.
+/// Returns whether a text has the form of a created key and a correct checksum.
 fn is_well_formed(text: &str) -> bool {
     let Some((key, sum)) = text.rsplit_once('_') else {
         return false;

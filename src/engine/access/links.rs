@@ -1,10 +1,8 @@
-//! The links in mails by which people slow or stop them: what each mail carries, and whose a link
-//! is that comes back.
+//! Creates and verifies the links in emails: to unsubscribe, to mute and to the preferences.
 //!
-//! The rule (P7): a link names one person and what it ends by a [`token`], works for a year, and
-//! needs no login. A mail's link ends what the mail is about; the one to the preferences ends
-//! nothing by itself. Where no public address is configured mails carry none, as there is nowhere
-//! for them to lead.
+//! A link contains a [`token`] that names its user and its effect. It is valid for a year and needs
+//! no login (P7). The unsubscribe link of an email stops emails of its kind; the preferences link
+//! alone changes nothing. Without a public URL, emails have no links.
 
 use std::sync::Arc;
 
@@ -21,45 +19,46 @@ pub mod token;
 use token::Keys;
 pub use token::{Opened, Refused};
 
-/// Under which name the store keeps the secret that was made up.
+/// The note that stores the generated secret.
 const NOTE: &str = "link_secret";
 
-/// Makes and opens links. One for all of a process: it remembers its keys.
+/// Creates and opens links. A process has one, because it caches the keys.
 pub struct Links {
     pub(crate) notes: Arc<dyn Notes>,
-    /// Where the pages are, without a slash at its end.
+    /// The URL of the public pages, without a slash at the end.
     pub public_url: Option<String>,
-    /// Of which brand their mails are; `None` for the default.
+    /// The brand of the emails; `None` for the default.
     pub brand: Option<BrandName>,
-    /// What the configuration signs with; without it the store keeps a secret.
+    /// The configured secret. Without it, a secret is generated and stored.
     pub secret: Option<String>,
     keys: OnceCell<Keys>,
 }
 
-/// Two links to try the pages with: nobody's, so whatever is done with them changes nothing.
+/// Two links that test the public pages. They belong to no user, so using them changes nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// One as a mail has it, for a person who cannot exist.
+    /// A valid link for a user that cannot exist.
     pub genuine: String,
-    /// One that we did not make.
+    /// A link with a wrong proof.
     pub forged: String,
 }
 
-/// No person has this name: names are not empty.
+/// The id of no user, because ids are not empty.
 const NOBODY: &str = "";
 
-/// Makes links for one mail after the other.
+/// Creates the links of emails.
 #[derive(Debug)]
 pub struct Maker<'a> {
     public_url: &'a str,
     brand: Option<&'a BrandName>,
-    /// The address that the email goes to, for its one-click link.
+    /// The address of the email, which its links to unsubscribe and to mute contain.
     address: Option<&'a Address>,
     keys: &'a Keys,
 }
 
 impl Links {
-    /// Links that have not read their secret yet: whoever first needs it reads or makes it.
+    /// Creates an instance without keys. The first call that needs them loads or generates the
+    /// secret.
     pub fn new(notes: Arc<dyn Notes>, public_url: Option<String>, secret: Option<String>) -> Self {
         Self {
             notes,
@@ -70,13 +69,13 @@ impl Links {
         }
     }
 
-    /// The same for mails of this brand.
+    /// Sets the brand of the emails.
     pub fn of_brand(self, brand: BrandName) -> Self {
         let brand = Some(brand);
         Self { brand, ..self }
     }
 
-    /// What makes links, if they have somewhere to lead.
+    /// Returns the maker of links, or `None` without a public URL.
     pub async fn maker(&self) -> Result<Option<Maker<'_>>> {
         let Some(public_url) = &self.public_url else {
             return Ok(None);
@@ -91,21 +90,21 @@ impl Links {
         }))
     }
 
-    /// What the pages can be tried with from outside, if they have somewhere to be.
+    /// Returns links that test the public pages from outside, or `None` without a public URL.
     pub async fn probe(&self, now: DateTime<Utc>) -> Result<Option<Probe>> {
         let Some(maker) = self.maker().await? else {
             return Ok(None);
         };
         let nobody = UserId::stored(NOBODY);
         let genuine = page(maker.public_url, &maker.keys.seal(&nobody, &Stop::All, now));
-        // Of another secret: it looks alike, and its first proof fails.
+        // Only the proof is wrong, because it comes from another secret.
         let other = Keys::new(&made_up()?).seal(&nobody, &Stop::All, now);
         let forged = page(maker.public_url, &other);
         Ok(Some(Probe { genuine, forged }))
     }
 
-    /// What stands in for somebody's links in a mail that is only measured: as long as theirs, and
-    /// it opens nothing. Needs no secret, so none is made up for it.
+    /// Returns placeholders for a user's links, to measure an email. They have the length of real
+    /// links but open nothing. Needs no secret, so none is generated.
     pub fn stand_in(
         &self,
         user: &User,
@@ -121,7 +120,7 @@ impl Links {
         Some(personal(public_url, stop, mute, address, token))
     }
 
-    /// Whose link it is, and what it ends.
+    /// Verifies a token and returns its user and effect.
     pub async fn open(
         &self,
         token: &str,
@@ -130,14 +129,14 @@ impl Links {
         Ok(self.keys().await?.open(token, now))
     }
 
-    /// The token of the same mail of the same person that ends something else.
+    /// Returns a token of the same email with another effect.
     pub async fn instead(&self, opened: &Opened, stop: &Stop) -> Result<String> {
         let (brand, keys) = (opened.brand.as_ref(), self.keys().await?);
         let address = opened.address.as_ref();
         Ok(keys.seal_to(address, brand, &opened.user, stop, opened.issued))
     }
 
-    /// The same of a link that is made at this moment, on a page.
+    /// Returns a token with another effect that a page creates now. It contains no address.
     pub async fn now(&self, opened: &Opened, stop: &Stop, now: DateTime<Utc>) -> Result<String> {
         let (brand, keys) = (opened.brand.as_ref(), self.keys().await?);
         Ok(keys.seal_in(brand, &opened.user, stop, now))
@@ -146,7 +145,7 @@ impl Links {
     async fn keys(&self) -> Result<&Keys> {
         let read = async || match &self.secret {
             Some(secret) => Ok(Keys::new(secret)),
-            // The first secret that is noted is everybody's.
+            // The first stored secret wins, for all processes.
             None => loop {
                 if let Some(kept) = self.notes.note(NOTE).await? {
                     break Ok(Keys::new(&kept));
@@ -160,8 +159,8 @@ impl Links {
 }
 
 impl Maker<'_> {
-    /// The links of somebody's mail that was begun at that moment and can be stopped so, if it can,
-    /// or muted so.
+    /// Returns the links of an email to this user that was begun at `begun`. `stop` and `mute` are
+    /// the effects of the links to unsubscribe and to mute; `None` leaves a link out.
     pub fn personal(
         &self,
         user: &UserId,
@@ -175,8 +174,9 @@ impl Maker<'_> {
         personal(self.public_url, stop, mute, self.address, token)
     }
 
-    /// Makes links for an email to this address. Links to unsubscribe and to mute name it, so their
-    /// page can offer other records. An unsubscribe link also works after the user was deleted.
+    /// Creates links for an email to this address. The links to unsubscribe and to mute contain it,
+    /// so their page can offer other records. An unsubscribe link also works after the user was
+    /// deleted.
     pub fn to<'b>(&'b self, address: &'b Address) -> Maker<'b> {
         Maker {
             address: Some(address),
@@ -197,7 +197,7 @@ fn personal(
     token: impl Fn(&Stop, Option<&Address>) -> String,
 ) -> Personal {
     let link = |stop: &Stop| page(public_url, &token(stop, address));
-    // The page has all that can be chosen, whatever the mail was about.
+    // The preferences page offers all choices, so its token does not depend on the email.
     let choices = page(public_url, &token(&Stop::All, None));
     Personal {
         unsubscribe: stop.map(link),
@@ -206,7 +206,7 @@ fn personal(
     }
 }
 
-/// A secret nobody can guess: 32 bytes of the operating system's randomness.
+/// Generates a secret from 32 random bytes of the operating system.
 fn made_up() -> Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)

@@ -1,8 +1,9 @@
-//! User tokens: JWTs that an application signs, and that open one person's own things for a while.
+//! Verifies user tokens: JWTs that an application signs, each for one user and a limited time.
 //!
-//! The rule (P8): the key says the algorithm, never the token's header; who it is for (`sub`), for
-//! whom it was made (`aud`) and until when (`exp`, at most a day ahead) must be said; and time is
-//! the clock's that everybody asks. What is told of a token that is refused repeats nothing of it.
+//! The configured key determines the algorithm, not the token's header (P8). The claims `sub`,
+//! `aud` and `exp` are required, and `exp` is at most 24 hours ahead. Times are compared with the
+//! clock that the caller passes. Error messages do not quote the token. Start with
+//! [`Tokens::open`].
 
 use std::sync::Arc;
 
@@ -17,76 +18,76 @@ use crate::domain::{Invalid, Secret, TokenKey, UserId};
 
 mod crypto;
 
-/// How long a token may last.
+/// The longest validity of a token.
 pub const LONGEST: TimeDelta = TimeDelta::hours(24);
-/// How far clocks may be apart.
+/// The tolerated difference between the application's clock and ours.
 const LEEWAY: TimeDelta = TimeDelta::seconds(30);
 
-/// Verifies user tokens, and makes some for trying out.
+/// Verifies user tokens. Can also create them, for trials.
 #[derive(Clone)]
 pub struct Tokens {
     audience: String,
     keys: Arc<[TokenKey]>,
 }
 
-/// What a token opens.
+/// A verified token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// Whose it is.
+    /// The value of `sub`.
     pub user: UserId,
-    /// Until when.
+    /// The expiry time.
     pub until: DateTime<Utc>,
-    /// When it was issued; if it does not say, as early as it can have been.
+    /// When the token was issued. Without `iat`, it is the earliest possible time.
     pub issued: DateTime<Utc>,
 }
 
-/// Why a token opens nothing.
+/// The reasons why a token is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// There is nothing that it could be verified by.
+    /// No key is configured.
     #[error("user tokens are not configured here (tokens.keys), and this is not a server key")]
     Unconfigured,
-    /// Not one of three parts, with a header and claims that can be read.
+    /// The token does not have three parts, or its header or claims cannot be parsed.
     #[error("the token cannot be read: it must be a JWT with text as sub and numbers as times")]
     Unreadable,
-    /// It names no key of several.
+    /// The header names no key, and several are configured.
     #[error("the token's header names no key (kid), and several are configured")]
     WithoutKey,
-    /// It names a key that is not configured.
+    /// The header names a key that is not configured.
     #[error("the token's header names a key (kid) that is not configured")]
     UnknownKey,
-    /// Its header says another algorithm than the key's.
+    /// The algorithm in the header is not that of the key.
     #[error("the token's algorithm (alg) is not its key's: use {0}")]
     Algorithm(&'static str),
-    /// The signature is not the key's.
+    /// The signature is wrong.
     #[error("the token's signature is not its key's")]
     Signature,
-    /// A claim is left out.
+    /// A required claim is missing.
     #[error("the token lacks the claim {0:?}")]
     Lacks(String),
-    /// It was made for somebody else.
+    /// The token has another audience.
     #[error("the token's audience (aud) is not {0:?}")]
     Audience(String),
-    /// Its time is over.
+    /// The token has expired.
     #[error("the token has expired; ask the application for a new one")]
     Expired,
-    /// Its time has not come.
+    /// The token is not valid yet.
     #[error("the token is of the future (nbf, iat): compare the clocks")]
     Early,
-    /// It lasts too long.
+    /// The token is valid for longer than [`LONGEST`].
     #[error("the token lasts for more than {} hours (exp)", LONGEST.num_hours())]
     TooLong,
-    /// An earlier user had the id.
+    /// The token was issued to an earlier user with the same id.
     #[error(
         "the token was issued to an earlier user of this id; ask the application for a new one"
     )]
     EarlierUser,
-    /// No person can be called so.
+    /// The subject is not a valid user id.
     #[error("the token's subject (sub) is no user id: {0}")]
     Subject(String),
 }
 
-/// What a token claims. Times are seconds since 1970, and may have fractions (RFC 7519, 2).
+/// The claims of a token. Times are seconds since 1970 and may have fractions (RFC 7519, 2).
 #[derive(Debug, Deserialize)]
 struct Claims {
     sub: Option<String>,
@@ -96,7 +97,7 @@ struct Claims {
 }
 
 impl Tokens {
-    /// Tokens for this audience, signed with one of these keys.
+    /// Accepts tokens for this audience that are signed with one of these keys.
     pub fn new(audience: impl Into<String>, keys: Vec<TokenKey>) -> Self {
         crypto::install();
         Self {
@@ -105,18 +106,20 @@ impl Tokens {
         }
     }
 
-    /// Whether this looks like a token, and not like a key: three parts with dots between.
+    /// Returns whether a text has the form of a token, not that of a server key: three parts,
+    /// separated by dots.
     pub fn is_like_one(text: &str) -> bool {
         text.split('.').count() == 3
     }
 
-    /// Whose token it is, and until when.
+    /// Verifies a token at the time `now`.
     pub fn open(&self, token: &str, now: DateTime<Utc>) -> Result<Opened, Refused> {
         if self.keys.is_empty() {
             return Err(Refused::Unconfigured);
         }
         let header = jsonwebtoken::decode_header(token).map_err(|_| Refused::Unreadable)?;
-        // What must be understood and is not makes a token invalid (RFC 7515, 4.1.11).
+        // Critical header parameters that are not understood make a token invalid (RFC 7515,
+        // 4.1.11).
         if header.crit.is_some() {
             return Err(Refused::Unreadable);
         }
@@ -138,7 +141,7 @@ impl Tokens {
         let mut validation = Validation::new(algorithm);
         validation.set_required_spec_claims(&["exp", "sub", "aud"]);
         validation.set_audience(&[&self.audience]);
-        // The library asks the machine's clock.
+        // The library would compare with the system clock; `until` uses `now`.
         (validation.validate_exp, validation.validate_nbf) = (false, false);
         let decoded = jsonwebtoken::decode::<Claims>(token, &decoding, &validation);
         let claims = decoded
@@ -162,8 +165,12 @@ impl Tokens {
         })
     }
 
-    /// A token of this person's, signed with the first secret: for trying out. Valid for so long
-    /// from `now`, at most [`LONGEST`]. `None` where there is no secret to sign with.
+    /// Creates a token for a trial, signed with the first HS256 secret. It is valid from `now` for
+    /// `lasts`. Returns `None` if no secret is configured.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if `lasts` is not positive or exceeds [`LONGEST`].
     pub fn make(
         &self,
         user: &UserId,
@@ -209,7 +216,7 @@ fn name(material: &Material) -> &'static str {
     }
 }
 
-/// Until when it is valid, if it is now.
+/// Returns the expiry time of a token that is valid now.
 fn until(claims: &Claims, now: DateTime<Utc>) -> Result<DateTime<Utc>, Refused> {
     let seconds = |time: TimeDelta| time.as_seconds_f64();
     let (now, leeway, longest) = (

@@ -1,10 +1,8 @@
-//! Forgets what nobody needs any more: deliveries and batches that were settled long ago, and what
-//! a crash left of events that were never accepted, marks of feeds that are long over, and events
-//! that nobody is told any more, with what was taken back of them.
+//! Removes expired records of all kinds that [`Forgettable`] lists.
 //!
-//! The rule: a little at a time, so that nobody waits for it; and never what a promise rests on:
-//! the shortest time that can be configured is longer than a window and a period. What nobody knows
-//! the end of stays.
+//! Each step removes a few, so that other work is not blocked. Guarantees do not depend on removed
+//! records: the shortest retention is longer than a window and a digest period. Deliveries with an
+//! unknown outcome stay. Start with [`Cleaner::step`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,29 +13,28 @@ use crate::engine::Result;
 use crate::store::Forgettable;
 use crate::wire::round::Forgotten;
 
-/// How many of each are removed in one step.
+/// The most records of each kind that a step removes.
 const STEP: usize = 1_000;
-/// No event is accepted that is older, however long the window is configured to be: so nobody is
-/// about to accept one of before then. Nor is anything in a feed.
+/// The longest window that can be configured. Older events are not accepted and not in any feed.
 const LONGEST_WINDOW: TimeDelta = TimeDelta::days(62);
-/// How many events, whose audiences may be long.
+/// The most events that a step removes. Their audiences may be large.
 const EVENTS: usize = 50;
-/// How long it rests once there was nothing more.
+/// The rest after a step that left nothing to remove.
 const REST: TimeDelta = TimeDelta::hours(1);
 
-/// Removes what was settled longer ago than `keep`, a little a step.
+/// Removes expired records, a few per step.
 pub struct Cleaner {
     pub(crate) context: Arc<Context>,
-    /// How long settled deliveries and batches are remembered (`delivery.keep`).
+    /// How long settled deliveries and batches are kept (`delivery.keep`).
     pub keep: TimeDelta,
-    /// How long an event may be owed to somebody (`digest.max_age`).
+    /// The age up to which events may be emailed (`digest.max_age`).
     pub max_age: TimeDelta,
-    /// Nothing is looked for before then.
+    /// The end of the current rest.
     rests: Mutex<Option<DateTime<Utc>>>,
 }
 
 impl Cleaner {
-    /// A cleaner that does not rest yet: its first step looks for work at once.
+    /// Creates a cleaner whose first step looks for work at once.
     pub fn new(context: Arc<Context>, keep: TimeDelta, max_age: TimeDelta) -> Self {
         Self {
             context,
@@ -47,7 +44,7 @@ impl Cleaner {
         }
     }
 
-    /// Forgets a little of what is old enough, unless it rests.
+    /// Removes some expired records, unless the cleaner rests.
     pub async fn step(&self) -> Result<Forgotten> {
         let now = self.context.clock.now();
         let rests = *self.rests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,14 +66,14 @@ impl Cleaner {
         };
         let before = before.min(now - LONGEST_WINDOW);
         let unaccepted = forget(Forgettable::Unaccepted, before).await?;
-        // Nobody is told any more of what happened before then.
+        // Events from before this time are not emailed any more.
         let before = before.min(now - self.max_age - TimeDelta::days(1));
         let inboxes = forget(Forgettable::Inboxes, before).await?;
         let events = forget(Forgettable::Events, before).await?;
         let retractions = forget(Forgettable::Retractions, before).await?;
         let most = forgotten.deliveries.max(forgotten.batches);
         let most = most.max(unaccepted).max(inboxes).max(retractions);
-        // One that left something may have left several parts, which are counted.
+        // For unaccepted events the limit counts events, and the result counts their parts.
         let more = most >= STEP as u64 || events >= EVENTS as u64;
         let rests = (!more).then(|| now + REST);
         *self.rests.lock().unwrap_or_else(PoisonError::into_inner) = rests;

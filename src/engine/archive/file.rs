@@ -1,10 +1,8 @@
-//! An exported day: Zstandard-compressed NDJSON, one document a line, and a last line that vouches
-//! for them.
+//! Export files: zstd-compressed NDJSON with one document per line and a checksum in the last line.
 //!
-//! The rule (P9): it is written under a name of its own, read back, and gets its name only when it
-//! is complete and on disk. A day that stands again after it was exported becomes a part of its own
-//! beside the first (`notifications_20140422.2.ndjson.zst`): nothing that was exported is ever
-//! overwritten. `zstd -dc FILE | head -n -1 | sha256sum` gives the sum in the last line.
+//! A file gets its final name when it is complete, on disk and verified (P9). If a day exists again
+//! after its export, the next export is another part (`notifications_20140422.2.ndjson.zst`), so no
+//! export is overwritten. `zstd -dc FILE | head -n -1 | sha256sum` prints the checksum.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,18 +17,18 @@ use crate::engine::{Error, Result, Watcher};
 use crate::private;
 use crate::store::{self, DaySum, Days, Meeting, RawStack, Summing};
 
-/// What an exported day holds.
+/// The contents of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
-    /// The day whose documents these are.
+    /// The day of the documents.
     pub day: Day,
-    /// Which part of its day it is: the first, or what stood there when it was exported again.
+    /// The number of the part. It is above 1 if the day was exported before and then existed again.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     pub part: u32,
-    /// How many documents the file holds, one a line.
+    /// The number of documents.
     pub stacks: u64,
-    /// SHA-256 of all lines before, with their line ends, in hexadecimal.
+    /// SHA-256 of all lines before the last, with their line ends, in hexadecimal.
     pub sha256: String,
 }
 
@@ -48,22 +46,23 @@ impl Summary {
     }
 }
 
-/// The last line.
+/// The last line of an export.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Trailer {
     tidings: Summary,
 }
 
-/// Documents restored at once.
+/// The most documents that are restored at once.
 const CHUNK: usize = 1_000;
-/// As many bytes of documents are enough for one call, however few they are.
+/// The size in bytes at which a chunk is restored even if it has fewer documents.
 const CHUNK_BYTES: usize = 16 << 20;
-/// The longest line in bytes: a document of 16 MiB, whose every byte is written as six (`\u0001`),
-/// and its frame.
+/// The longest line in bytes: a document of 16 MiB with each byte written as six (`\u0001`), and
+/// its frame.
 const MAX_LINE: u64 = 100 << 20;
 
-/// `notifications_20140422.ndjson.zst` in this folder, or `notifications_20140422.2.ndjson.zst`.
+/// Returns the path of a part, such as `notifications_20140422.ndjson.zst` or
+/// `notifications_20140422.2.ndjson.zst`.
 pub(super) fn path(folder: &Path, day: Day, part: u32) -> PathBuf {
     let day = day.collection();
     folder.join(match part {
@@ -72,7 +71,8 @@ pub(super) fn path(folder: &Path, day: Day, part: u32) -> PathBuf {
     })
 }
 
-/// Which part a file's name says it is: so that parts can be restored in their order.
+/// Returns the number of the part that a file's name contains, so that parts can be restored in
+/// order.
 pub fn part_of(file: &Path) -> u32 {
     let name = file.file_name().and_then(|name| name.to_str());
     let part = name
@@ -81,7 +81,7 @@ pub fn part_of(file: &Path) -> u32 {
     part.unwrap_or(1)
 }
 
-/// What a day's documents come to.
+/// Returns the number and the checksum of a day's documents.
 pub(super) async fn sum(days: &dyn Days, day: Day) -> Result<DaySum> {
     let mut summing = Summing::default();
     let mut chunks = days.export_day(day);
@@ -91,28 +91,27 @@ pub(super) async fn sum(days: &dyn Days, day: Day) -> Result<DaySum> {
     Ok(summing.end())
 }
 
-/// A file that goes if it does not get another name: it is no export.
+/// A temporary file, which is removed unless it is renamed.
 struct Partial(PathBuf);
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // It may have its name by now; and if it cannot be removed, that changes nothing of what
-        // happened.
+        // The file may have been renamed. A failure to remove it does not affect the result.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// An export that has not got its name yet.
+/// An export under its temporary name.
 pub(super) struct Draft {
     partial: Partial,
     target: PathBuf,
     pub sum: DaySum,
-    /// Whether the target stands already, and holds the same.
+    /// Whether an earlier export with the same content has the final name.
     stands: bool,
 }
 
 impl Draft {
-    /// Exports a day and reads it back.
+    /// Exports a day and verifies the file.
     pub(super) async fn write(
         days: &dyn Days,
         day: Day,
@@ -143,7 +142,7 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Gives it its name, unless an export that says the same has it.
+    /// Renames the file, unless an earlier export has the same content.
     pub(super) fn publish(self, folder: &Path) -> Result<Published> {
         let failed = |cause| Error::file(format!("exporting to {}", self.target.display()), cause);
         if !self.stands {
@@ -164,14 +163,14 @@ impl Draft {
     }
 }
 
-/// An export under its name.
+/// An export under its final name.
 pub(super) struct Published {
     pub file: PathBuf,
     new: bool,
 }
 
 impl Published {
-    /// The day stays, and is not what was exported.
+    /// Removes the file if it is new, because the day has changed since and stays.
     pub(super) fn withdraw(self) -> Result<()> {
         if self.new { remove(&self.file) } else { Ok(()) }
     }
@@ -182,8 +181,8 @@ fn remove(file: &Path) -> Result<()> {
     fs::remove_file(file).map_err(failed)
 }
 
-/// Writes the partial file; says what it holds, which name it is to have, and whether the same
-/// stands there.
+/// Writes the temporary file. Returns its contents, its final name, and whether an equal export has
+/// that name.
 async fn write_lines(
     days: &dyn Days,
     day: Day,
@@ -258,8 +257,8 @@ pub(super) fn verify(file: &Path) -> Result<Summary> {
     Ok(tidings)
 }
 
-/// Restores the documents of a verified file. One that cannot be restored keeps no other out.
-/// `is_expired` says that no event of the day is emailed any more.
+/// Restores the documents of a verified file. A document that cannot be restored does not stop the
+/// others. `is_expired` tells whether all events of the day are too old to be emailed.
 ///
 /// # Errors
 ///
@@ -292,7 +291,7 @@ pub(super) async fn restore(
     refused.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Restores these documents. Where one is refused, restores the others and returns the errors.
+/// Restores these documents. If some are rejected, restores the others and returns the errors.
 pub(crate) async fn restore_lines(
     days: &dyn Days,
     day: Day,
@@ -320,7 +319,7 @@ fn lines(file: &Path) -> Result<Lines<impl BufRead + Send + use<>>> {
     Ok(Lines(BufReader::new(decoder)))
 }
 
-/// Lines of an export, none of which takes more memory than a document can need.
+/// The lines of an export. A line longer than [`MAX_LINE`] is an error, to bound memory.
 struct Lines<R>(R);
 
 impl<R: BufRead> Iterator for Lines<R> {

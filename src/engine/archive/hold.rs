@@ -1,8 +1,7 @@
-//! One day has one owner at a time.
+//! Ensures that only one process at a time archives or restores a day.
 //!
-//! The rule: whoever archives or restores a day has the lease `day:<day>` for as long as the work
-//! goes on, and stops when it is lost. Work and lease go on side by side: neither waits for the
-//! other.
+//! The process holds the lease `day:<day>` during the work, and stops when it loses the lease. Work
+//! and renewal run concurrently; neither waits for the other.
 
 use std::pin::pin;
 
@@ -13,11 +12,11 @@ use super::Archive;
 use crate::domain::{Day, Lease};
 use crate::engine::{Error, Result};
 
-/// How long a day belongs to a process that died. Living ones extend their lease every 20 seconds.
+/// How long the lease outlives a process that died. Live processes renew it every 20 seconds.
 const LEASE: TimeDelta = TimeDelta::minutes(1);
 
 impl Archive {
-    /// Does the work under the day's lease; nothing if somebody else has it.
+    /// Runs `work` under the day's lease; `None` if another process holds the lease.
     pub(super) async fn holding<T>(
         &self,
         day: Day,
@@ -37,7 +36,7 @@ impl Archive {
         Ok(Some(done))
     }
 
-    /// Extends the lease until that cannot be done any more; says why.
+    /// Renews the lease until that fails. Returns the failure.
     async fn keep(&self, name: &str, day: Day) -> Error {
         let third = (LEASE / 3).to_std().unwrap_or_default();
         loop {
@@ -50,7 +49,7 @@ impl Archive {
         }
     }
 
-    /// Whoever was suspended finds out here that somebody else has the day.
+    /// Checks that this process still holds the day, which it may have lost while suspended.
     pub(super) async fn still_ours(&self, day: Day) -> Result<()> {
         if self.take(&name(day), self.context.clock.now()).await? {
             Ok(())
@@ -59,8 +58,7 @@ impl Archive {
         }
     }
 
-    /// The moment at which a lease that is held now ends at the latest, unless its owner extends
-    /// it.
+    /// Returns the latest end of a lease that another process holds now, unless it is renewed.
     pub(super) fn free_at(&self) -> DateTime<Utc> {
         self.context.clock.now() + LEASE
     }
@@ -74,7 +72,7 @@ impl Archive {
     }
 }
 
-/// The lease of a day.
+/// Returns the name of the day's lease.
 pub(crate) fn name(day: Day) -> String {
     format!("day:{day}")
 }

@@ -1,7 +1,7 @@
-//! Looks into batches, and changes them by hand: close now, cancel, take events out.
+//! Shows batches, and changes open ones by hand: close, cancel, remove events.
 //!
-//! The rule: only an open batch can be changed; one that closes may be on its way already, and says
-//! so.
+//! Only an open batch can be changed. A closing one may already be on its way, so changing it is a
+//! conflict. Start with [`BatchService`].
 
 use std::sync::Arc;
 
@@ -17,30 +17,30 @@ use crate::engine::{Error, Result};
 use crate::store::{AccumulatorFilter, BatchFilter};
 use crate::wire::batch::BatchView;
 
-/// Accumulators changed at once.
+/// The most accumulators that are changed at once.
 const AT_ONCE: usize = 500;
 
-/// Looks into batches for people and applications, and changes open ones.
+/// Operations on batches for operators and applications.
 pub struct BatchService {
     /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
-    /// Where titles are looked up.
+    /// Source of object titles.
     pub catalog: CatalogSource,
-    /// Says whose batches wait.
+    /// Tells which batches wait for the end of quiet hours.
     pub quiet: QuietHours,
 }
 
-/// How an open batch is ended by hand.
+/// How to end an open batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It is mailed now.
+    /// Email it now.
     Close,
-    /// It is not mailed.
+    /// Do not email it.
     Cancel,
 }
 
 impl BatchService {
-    /// Batches, newest first; `before` goes on after an earlier answer.
+    /// Returns batches, newest first. `before` continues after the last batch of an earlier page.
     pub async fn list(
         &self,
         filter: &BatchFilter,
@@ -54,7 +54,7 @@ impl BatchService {
             .await?)
     }
 
-    /// One batch, whether open, ended or filed; `None` if there is none of this id.
+    /// Returns the batch with this id, whether open, ended or filed; `None` if there is none.
     pub async fn batch(&self, id: Id) -> Result<Option<Batch>> {
         if let Some(accumulator) = self.accumulator_of(id).await? {
             let mut here = accumulator.open.into_iter().chain(accumulator.ended);
@@ -65,7 +65,7 @@ impl BatchService {
         Ok(self.context.store.filed(&[id]).await?.pop().flatten())
     }
 
-    /// The same as people are shown them: with titles, and with what became of their mails.
+    /// Returns batches for display, with object titles and the outcomes of their emails.
     pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
         let mut catalog = self.catalog.of_mails();
         let kept = batches.iter().flat_map(Batch::kept).cloned();
@@ -81,19 +81,23 @@ impl BatchService {
             .collect())
     }
 
-    /// One batch as people are shown it: see [`Self::views`].
+    /// Returns one batch for display: see [`Self::views`].
     pub async fn view(&self, batch: Batch) -> Result<BatchView> {
         let mut views = self.views(vec![batch]).await?;
         Ok(views.remove(0))
     }
 
-    /// The accumulator on which this batch is open, or has just ended.
+    /// Returns the accumulator that contains this batch, as open or as ended but not filed.
     async fn accumulator_of(&self, id: Id) -> Result<Option<Accumulator>> {
         let of = AccumulatorFilter::Of(id);
         Ok(self.context.store.find_accumulators(&of, 1).await?.pop())
     }
 
-    /// Ends an open batch; nothing if there is none of that id. One that has ended is a conflict.
+    /// Ends an open batch and returns it; `None` if there is no batch with this id.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if the batch is not open any more.
     pub async fn end(&self, id: Id, how: End) -> Result<Option<Batch>> {
         loop {
             let Some(mut accumulator) = self.accumulator_of(id).await? else {
@@ -110,7 +114,7 @@ impl BatchService {
             match ended_so {
                 Ok(()) => {}
                 Err(Some(state)) => return Err(ended(id, state)),
-                // It left between the two looks.
+                // The batch was filed between two reads.
                 Err(None) => continue,
             }
             let batch = accumulator
@@ -129,8 +133,12 @@ impl BatchService {
         }
     }
 
-    /// Takes events of this type about these objects out of all open batches; as many objects as an
-    /// event can have. Where a moment is given, those that happened up to then.
+    /// Removes events of this type and these objects from all open batches. `up_to` limits them to
+    /// events that happened no later.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if there are no objects, or more than an event can have.
     pub async fn take_out(
         &self,
         kind: &EventType,
@@ -204,8 +212,8 @@ impl BatchService {
     }
 }
 
-/// Takes the leads that wait out of these batches, each as the mail of its own that it becomes: a
-/// batch under the id of the one that it opened.
+/// Splits the waiting leads off these batches. Each becomes a batch of its own, with the id of the
+/// batch that it opened.
 pub(crate) fn leads(batches: &mut [Batch], now: DateTime<Utc>) -> Vec<Batch> {
     let lead = |batch: &mut Batch| {
         let id = batch.id;

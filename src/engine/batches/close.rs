@@ -1,10 +1,9 @@
-//! Ends batches that are due, files them, and opens their deliveries.
+//! Ends due batches, files them, and opens their deliveries.
 //!
-//! The rule (P2, P4): a batch ends by a compare-and-set of its accumulator; then it is filed, then
-//! its delivery is opened, under ids that are its own, and only then does its accumulator forget
-//! it, by what was filed and not by its id. Whoever dies in between leaves an accumulator that is
-//! due, and all of it can be done again. Workers share the work by leases on accumulators; what
-//! they find depends on what is due.
+//! A batch ends by a compare-and-set of its accumulator. Then it is filed, and its delivery is
+//! opened under a derived id (P2, P4). Only then does the accumulator forget it, compared by its
+//! events. After a crash the accumulator is still due, and each step can be repeated. Workers share
+//! the work by leases on accumulators. Start with [`Closer::step`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,21 +18,21 @@ use crate::engine::crash;
 use crate::store::{AccumulatorFilter, Result};
 use crate::wire::round::Closed;
 
-/// Accumulators looked at in one step.
+/// The most accumulators that are processed in one step.
 const AT_ONCE: usize = 500;
 
-/// Ends batches that are due, files them and opens their deliveries. Any number may run at once.
+/// Ends due batches, files them and opens their deliveries. Several may run at once.
 pub struct Closer {
     /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
-    /// Says whose batches wait.
+    /// Defers batches in quiet hours.
     pub quiet: QuietHours,
-    /// How long others leave an accumulator alone whose batches are being filed (`fanout.lease`).
+    /// How long other workers skip an accumulator whose batches are being filed (`fanout.lease`).
     pub lease: TimeDelta,
 }
 
 impl Closer {
-    /// Ends what is due, in the order in which it fell due; `None` if there was nothing.
+    /// Ends batches that are due, the earliest first; `None` if none is due.
     pub async fn step(&self) -> Result<Option<Closed>> {
         let now = self.context.clock.now();
         let due = AccumulatorFilter::Due(now);
@@ -45,8 +44,7 @@ impl Closer {
         let mut held = Vec::with_capacity(due.len());
         for mut accumulator in due {
             accumulator.advance(now, || self.context.ids.next(now));
-            // One that is empty by now is removed, and where nothing is to be filed no lease is
-            // needed.
+            // Without ended batches there is nothing to file, so no lease is needed.
             accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
                 owner: self.context.owner.clone(),
                 until: now + self.lease,
@@ -66,7 +64,7 @@ impl Closer {
         self.file(held, now).await.map(Some)
     }
 
-    /// Steps until nothing is due, or until somebody wants it to stop.
+    /// Steps until no batch is due, or until the watcher asks to stop.
     pub async fn drain(&self, progress: &dyn crate::engine::Watcher) -> Result<Closed> {
         let mut all = Closed::default();
         while !progress.stopping()
@@ -77,8 +75,8 @@ impl Closer {
         Ok(all)
     }
 
-    /// Files what has ended on these accumulators, as they were put, opens its deliveries, and lets
-    /// the accumulators forget it.
+    /// Files the ended batches of accumulators that were just stored. Opens their deliveries, and
+    /// removes the batches from the accumulators.
     pub(super) async fn file(
         &self,
         mut accumulators: Vec<Accumulator>,
@@ -120,7 +118,7 @@ impl Closer {
         Ok(closed)
     }
 
-    /// A delivery for each filed batch that has something to mail, each in its turn.
+    /// Creates a delivery for each filed batch with events, each with its own queue position.
     fn rows(
         &self,
         accumulator: &mut Accumulator,
@@ -143,7 +141,7 @@ impl Closer {
         Delivery::new(id, user, occasion, self.context.ids.next(now), now)
     }
 
-    /// Takes what was filed out of its accumulators, whatever else happened to them meanwhile.
+    /// Removes filed batches from their accumulators, which may have changed meanwhile.
     async fn let_forget(
         &self,
         accumulators: Vec<Accumulator>,
@@ -181,14 +179,14 @@ impl Closer {
         .await
     }
 
-    /// Under the ids of these batches other events are filed than they have on their accumulators:
-    /// what they have beyond that is to be mailed as well.
+    /// Handles batches that were filed with other events than their accumulators contain. The
+    /// events that were not filed become batches of their own.
     async fn set_apart(&self, batches: Vec<Batch>, now: DateTime<Utc>) -> Result<()> {
         let ids: Vec<Id> = batches.iter().map(|batch| batch.id).collect();
         let filed = self.context.store.filed(&ids).await?;
         let filed: Vec<Batch> = filed.into_iter().flatten().collect();
-        // Whoever filed them may have died before their rows were opened, and their accumulators
-        // will not know them any more.
+        // The worker that filed them may have died before it opened their deliveries. Below, their
+        // accumulators forget them.
         let closing = filed
             .iter()
             .filter(|batch| batch.state == BatchState::Closing);
@@ -214,7 +212,8 @@ impl Closer {
         .await
     }
 
-    /// Changes accumulators as they are by now, until nobody else was quicker.
+    /// Changes accumulators by compare-and-set. Those that another process has changed are read and
+    /// changed again.
     async fn change(
         &self,
         mut ids: Vec<AccumulatorId>,

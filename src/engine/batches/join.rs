@@ -1,9 +1,9 @@
-//! Lets events join batches, many people at once.
+//! Adds events to batches, for many users at once.
 //!
-//! The rule: what joins open batches and changes nothing else is added in one step ([`Addition`]);
-//! where that cannot be, accumulators are read, changed and put in bulk, and those that somebody
-//! else changed meanwhile are read again. An event that joined before, whoever let it, changes
-//! nothing.
+//! Events that only join open batches are added in one update ([`Addition`]). Otherwise
+//! accumulators are read, changed and stored in bulk. Those that another process has changed
+//! meanwhile are read again. An event that has joined before changes nothing. Start with
+//! [`Joiner::join`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,39 +17,39 @@ use crate::domain::BatchPolicy;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, MOST_ENDED};
 use crate::store::Result;
 
-/// Accumulators put at once.
+/// The most accumulators that are stored at once.
 const AT_ONCE: usize = 1_000;
-/// One part is read while the other is put.
+/// The number of parts in progress: one is read while the other is stored.
 const IN_FLIGHT: usize = 2;
 
-/// Lets what fan-outs bring join the batches of their people.
+/// Adds the events of fan-outs to the batches of their users.
 pub struct Joiner {
-    /// Asked where more has ended on an accumulator than it should hold.
+    /// Files ended batches of accumulators that have too many.
     closer: Closer,
-    /// Whether most accumulators had an open batch, when some were last read. Only a hint: where
-    /// they have none, trying to add is in vain.
+    /// Whether most of the accumulators that were last read had an open batch. This is a hint:
+    /// without open batches, the single update is wasted work.
     mostly_open: AtomicBool,
 }
 
-/// What one fan-out brings for one accumulator.
+/// The events of one fan-out for one accumulator.
 #[derive(Debug, Clone)]
 pub struct Join {
-    /// Whose batch it is, and of which key.
+    /// The user and the key.
     pub accumulator: AccumulatorId,
-    /// All of one fan-out.
+    /// The events, all from one fan-out.
     pub items: Arc<[Item]>,
-    /// How a batch gathers that the items join or open.
+    /// The policy of the batch that the events join or open.
     pub policy: BatchPolicy,
 }
 
-/// All that is to join one accumulator.
+/// All events that are to join one accumulator.
 struct Arrivals {
     accumulator: AccumulatorId,
     joins: Vec<(Arc<[Item]>, BatchPolicy)>,
 }
 
 impl Arrivals {
-    /// Whether both bring the very same.
+    /// Returns whether both contain the same events and policies.
     fn brings_as(&self, other: &Self) -> bool {
         let mut pairs = self.joins.iter().zip(&other.joins);
         self.joins.len() == other.joins.len()
@@ -67,7 +67,7 @@ impl Arrivals {
 }
 
 impl Joiner {
-    /// It joins on the closer's store, by its clock.
+    /// Creates a joiner with the store and the clock of the closer.
     pub fn new(closer: Closer) -> Self {
         Self {
             closer,
@@ -75,7 +75,7 @@ impl Joiner {
         }
     }
 
-    /// Lets all of these join.
+    /// Adds all these events.
     pub async fn join(&self, joins: Vec<Join>) -> Result<()> {
         let mut places: HashMap<AccumulatorId, usize> = HashMap::with_capacity(joins.len());
         let mut arrivals: Vec<Arrivals> = Vec::new();
@@ -101,7 +101,7 @@ impl Joiner {
 
     async fn join_part(&self, arrivals: &[Arrivals]) -> Result<()> {
         let mut left: Vec<&Arrivals> = arrivals.iter().collect();
-        // Where one is refused another was let through, so it ends.
+        // A failed compare-and-set means that another process made progress, so the loop ends.
         while !left.is_empty() && !self.add(&left).await? {
             let ids: Vec<AccumulatorId> = left
                 .iter()
@@ -150,8 +150,9 @@ impl Joiner {
         Ok(())
     }
 
-    /// Adds where batches are open and nothing else follows; whether that was so for all of them.
-    /// Those who bring the same share what is to be added.
+    /// Adds the events in one update, if all batches are open and nothing else changes. Returns
+    /// whether that succeeded for all. Adjacent accumulators with the same events share an
+    /// addition.
     async fn add(&self, arrivals: &[&Arrivals]) -> Result<bool> {
         if !self.mostly_open.load(Ordering::Relaxed) {
             return Ok(false);

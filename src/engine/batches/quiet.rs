@@ -1,8 +1,8 @@
-//! Defers batches that are due in their user's quiet hours.
+//! Defers batches that are due in their user's quiet hours (P7).
 //!
-//! The rule (P7): the user's record is read just before a batch closes, so hours chosen while it
-//! was open count. A deferral that has ended is not repeated, however late the closer looks. A
-//! batch that an operator closes is not deferred, nor one that keeps a mandatory event.
+//! The user's record is read just before a batch closes, so changes made while it was open count. A
+//! deferral that has ended is not repeated, even if the closer is late. Batches that an operator
+//! closes are not deferred, nor are those whose kept events include a mandatory one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::domain::batch::Accumulator;
 use crate::domain::{Batch, BatchState, User, UserId};
 use crate::store::Result;
 
-/// Knows whose batches wait until when.
+/// Defers batches to the end of their users' quiet hours.
 #[derive(Clone)]
 pub struct QuietHours {
     context: Arc<Context>,
-    /// Of people who chose none.
+    /// Time zone of users who chose none.
     tz: Tz,
 }
 
 impl QuietHours {
-    /// The quiet hours of all users; `tz` is the zone of users who chose none.
+    /// Creates the quiet hours of all users. `tz` is the time zone of users who chose none.
     pub fn new(context: Arc<Context>, tz: Tz) -> Self {
         Self { context, tz }
     }
 
-    /// Defers the batches that are due now and whose users have quiet hours.
+    /// Defers the open batches that are due now and whose users have quiet hours.
     pub(super) async fn defer(
         &self,
         accumulators: &mut [Accumulator],
@@ -49,8 +49,8 @@ impl QuietHours {
         Ok(())
     }
 
-    /// When the quiet hours end in which these open batches would close, in their order; `None`
-    /// where they would close in none.
+    /// Returns when the quiet hours end in which these open batches would close, in the order of
+    /// the request. `None` for a batch that would close outside quiet hours.
     pub async fn held(
         &self,
         batches: &[Batch],
@@ -66,16 +66,16 @@ impl QuietHours {
         Ok(batches.iter().map(held).collect())
     }
 
-    /// When the quiet hours end that a batch has to wait for, if there are any.
+    /// Returns when the quiet hours end for which a batch has to wait, if it has to.
     fn until(&self, user: &User, batch: &Batch, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        // A waiting lead leaves at once, even if the rest is deferred.
+        // A waiting lead is emailed at once, even if the rest is deferred.
         let kinds = batch.contents.items.iter().map(|item| &item.t);
         let at = batch.asks_quiet_hours_at(now);
         let until = user.quiet_until(kinds, at, self.tz, &self.context.policies);
         until.filter(|until| *until > now)
     }
 
-    /// The records of those of these people who have quiet hours.
+    /// Returns the records of the users who have quiet hours.
     async fn people(&self, ids: Vec<UserId>) -> Result<HashMap<UserId, User>> {
         if ids.is_empty() {
             return Ok(HashMap::new());
@@ -86,7 +86,7 @@ impl QuietHours {
     }
 }
 
-/// Whose batches these are, each once.
+/// Returns the users of these batches, each once.
 fn whose<'a>(batches: impl Iterator<Item = &'a Batch>) -> Vec<UserId> {
     let mut ids: Vec<UserId> = batches.map(|batch| batch.user.clone()).collect();
     ids.sort_unstable();

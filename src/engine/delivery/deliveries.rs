@@ -1,7 +1,7 @@
-//! What the ledger holds, for people who look into it: lists, what nobody knows the end of, and the
-//! pause.
+//! Lists deliveries, settles unknown ones, retries failed ones, and resumes sending.
 //!
-//! The rule (P5): only a person who knows better ends an unknown delivery, and the row says so.
+//! Only an operator settles an unknown delivery, and the row records that (P5). Start with
+//! [`DeliveryService`].
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ mod waiting;
 
 pub(crate) use waiting::Wait;
 
-/// Shows the ledger, settles unknown deliveries, retries failed ones, and lets mails leave again.
+/// Operations on the ledger for operators.
 pub struct DeliveryService {
     pub(crate) context: Arc<Context>,
 }
 
-/// Which deliveries.
+/// Selects deliveries.
 #[derive(Debug, Clone, Default)]
 pub struct Only {
-    /// Only those in this state; `None` for all states.
+    /// The state; `None` for all states.
     pub state: Option<DeliveryState>,
-    /// Only this person's; `None` for everybody's.
+    /// The user; `None` for all users.
     pub user: Option<UserId>,
-    /// Only those opened, or opened again, in this span.
+    /// When the deliveries were opened or reopened.
     pub span: Span,
-    /// Only those of which the provider reported this; `None` for all.
+    /// The worst report from the provider; `None` for all.
     pub feedback: Option<ReportKind>,
 }
 
@@ -45,17 +45,17 @@ impl Only {
     }
 }
 
-/// Deliveries that are tried again at once.
+/// The most deliveries that are changed in one call.
 const AT_ONCE: usize = 1_000;
 
-/// Which unknown deliveries are to be settled together.
+/// Selects unknown deliveries to settle together.
 #[derive(Debug, Clone, Default)]
 pub struct Unknown {
-    /// Only those of this call.
+    /// The provider call; `None` for all.
     pub call: Option<String>,
-    /// Only those that were handed over at this moment, or later.
+    /// The earliest time of sending.
     pub since: Option<DateTime<Utc>>,
-    /// Only those that were handed over before then.
+    /// The end of the times of sending, exclusive.
     pub until: Option<DateTime<Utc>>,
 }
 
@@ -69,18 +69,19 @@ impl Unknown {
     }
 }
 
-/// What became of deliveries that were settled together.
+/// The result of settling deliveries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// They are what was said.
+    /// The number of settled deliveries.
     pub settled: u64,
-    /// Another delivery of the person is open: settle these when that one has ended.
+    /// The number of deliveries whose user has another open delivery. Settle them after that one
+    /// ends.
     pub busy: u64,
 }
 
-/// A person has no more mails than this of which anybody asks.
+/// The most deliveries of a user that are read.
 const A_PERSONS: usize = 10_000;
-/// Nor does anybody have more unknown ones than this.
+/// The most unknown deliveries that are read.
 const ALL: usize = 10_000_000;
 
 fn judge(id: &DeliveryId, verdict: Verdict) -> Correction {
@@ -96,7 +97,7 @@ fn judge(id: &DeliveryId, verdict: Verdict) -> Correction {
 }
 
 impl DeliveryService {
-    /// The newest deliveries, at most `limit`.
+    /// Returns the newest deliveries, at most `limit`.
     pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
         if let Some(user) = &only.user {
             let theirs = DeliveryFilter::User(user);
@@ -121,7 +122,7 @@ impl DeliveryService {
         Ok(rows)
     }
 
-    /// One delivery; `None` if there is none of this id.
+    /// Returns the delivery with this id, if it exists.
     pub async fn get(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
         let found = self
             .context
@@ -131,7 +132,7 @@ impl DeliveryService {
         Ok(found.into_iter().flatten().next())
     }
 
-    /// The unknown deliveries that these are, newest first.
+    /// Returns the selected unknown deliveries, newest first.
     pub async fn unknown(&self, which: &Unknown) -> Result<Vec<Delivery>> {
         let unknown = DeliveryFilter::State(DeliveryState::Unknown);
         let mut rows = self.context.store.find_deliveries(&unknown, ALL).await?;
@@ -139,8 +140,8 @@ impl DeliveryService {
         Ok(rows)
     }
 
-    /// Ends them all: they were mailed, or were not. One that somebody else ends meanwhile is
-    /// theirs.
+    /// Settles unknown deliveries: all were sent, or none was. Skips a delivery that has another
+    /// state by now.
     pub async fn settle_all(&self, rows: &[Delivery], verdict: Verdict) -> Result<Settled> {
         let (now, mut settled) = (self.context.clock.now(), Settled::default());
         for rows in rows.chunks(AT_ONCE) {
@@ -156,8 +157,12 @@ impl DeliveryService {
         Ok(settled)
     }
 
-    /// Ends an unknown delivery: it was mailed, or it was not and its events go into a mail after
-    /// all.
+    /// Settles an unknown delivery. If it was not sent, its events are emailed after all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if it does not exist, is not unknown, is not closed yet, or the user has
+    /// another open delivery.
     pub async fn settle(&self, id: &DeliveryId, verdict: Verdict) -> Result<()> {
         let now = self.context.clock.now();
         let judged = self
@@ -182,8 +187,7 @@ impl DeliveryService {
         }
     }
 
-    /// Lets these failed deliveries be tried again, as if they were new: the next run or a worker
-    /// takes them up.
+    /// Reopens these failed deliveries as if they were new. The next run or a worker sends them.
     pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
         let reopening = |id: &DeliveryId| Correction::Reopen(Reopening::of(id.clone()));
         let asked: Vec<Correction> = ids.iter().map(reopening).collect();
@@ -203,7 +207,7 @@ impl DeliveryService {
         Ok(retried)
     }
 
-    /// The same of all that failed, of one person if one is named.
+    /// Reopens all failed deliveries, of one user if given.
     pub async fn retry_all(&self, user: Option<&UserId>) -> Result<Retried> {
         let mut all = Retried::default();
         loop {
@@ -225,12 +229,12 @@ impl DeliveryService {
         }
     }
 
-    /// Why no mail leaves, if none may.
+    /// Returns the pause, if sending is paused.
     pub async fn pause(&self) -> Result<Option<Pause>> {
         Pause::standing(self.context.store.as_ref()).await
     }
 
-    /// Lets mails leave again, also those that were to wait; says what had stopped them.
+    /// Resumes sending, also of deferred emails. Returns the pause that ended.
     pub async fn resume(&self) -> Result<Option<Pause>> {
         let now = self.context.clock.now();
         let pause = Pause::lift(self.context.store.as_ref(), now).await?;

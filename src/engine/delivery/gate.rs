@@ -1,14 +1,9 @@
-//! Whether a call may be made now: so many a second, what the provider asks for, what goes wrong,
-//! the pause, and the limit an operator sets.
+//! Decides whether a provider call may start now.
 //!
-//! The rule: nothing is sent while the provider asks for patience, in any process ([`shared`]), or
-//! while mails are paused, until a person resumes ([`pause`]). Each call waits for its turn
-//! ([`pacer`]), and asks what all processes know once more right before it is made: what one hears
-//! meanwhile holds for those that wait. The operator's limit holds over all processes: whoever has
-//! the lease `pace` may send, and it lasts as long as the mails are to take. A process that stood
-//! still finds out by the wall clock and the monotonic clock before anything goes out: half a lease
-//! after it last had the store's word it has no leave any more, so that clocks of several machines
-//! need not agree to the second. Whoever takes over counts on it ([`super::retry`]).
+//! No process sends while the provider asks for a wait ([`shared`]) or while sending is paused
+//! ([`pause`]). Each call waits for its turn and for the rate limit ([`pacer`]), then reads the
+//! shared state again just before it starts. `delivery.mails_per_hour` applies to all processes:
+//! only the holder of the lease `pace` may send, for as long as its emails take at that rate.
 
 use std::sync::Arc;
 
@@ -28,38 +23,38 @@ mod shared;
 
 pub use pacer::{Pacer, Turn};
 
-/// Says whether a call may be made now.
+/// Decides whether calls may start at one provider account, for one brand.
 #[derive(Clone)]
 pub struct Gate {
     pub(crate) context: Arc<Context>,
-    /// The name of this process at this account, under which it holds leases.
+    /// Owner of the leases that this process takes for this account.
     pub owner: String,
-    /// The provider whose reports are expected, as a key verifies them.
+    /// The provider whose reports are expected, because a key to verify them is configured.
     pub reporter: Option<&'static str>,
-    /// The limits: mails an hour, leases, and the shares that stop everything.
+    /// Limits, lease durations and the shares of failures that pause sending.
     pub settings: Sending,
-    /// How the references of all calls begin that are made for this brand at the mailer's account.
+    /// Prefix of the references of all calls for this brand at the mailer's account.
     pub account_prefix: String,
-    /// What tells the account from others, whichever brands share it.
+    /// The provider account, which several brands may share.
     pub account: Account,
-    /// What holds calls back that this process knows of; shared by all that send in it.
+    /// Limits known to this process, shared by all its senders at the account.
     pub(crate) pacer: Arc<Pacer>,
 }
 
-/// Whether calls may be made now.
+/// Whether calls may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateState {
-    /// A call may be made at once.
+    /// A call may start now.
     Open,
-    /// Not before then: the provider or our own limit asks for patience.
+    /// No call may start before this time, because of the provider or `delivery.mails_per_hour`.
     ClosedUntil(DateTime<Utc>),
-    /// Not until somebody resumes.
+    /// No call may start until an operator resumes.
     Paused(Pause),
-    /// Not by this process, which is to end.
+    /// This process is shutting down and starts no more calls.
     Stopping,
 }
 
-/// Why a mail is held back, and until when if that is known.
+/// Why an email is deferred, and until when if that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Held {
     pub until: Option<DateTime<Utc>>,
@@ -74,7 +69,7 @@ impl From<String> for Held {
 }
 
 impl GateState {
-    /// Why a mail waits that this holds back.
+    /// Returns the reason and the time to store for an email that this state defers.
     pub(super) fn holds(&self) -> Held {
         match self {
             Self::Open => "it waits".to_owned().into(),
@@ -88,14 +83,14 @@ impl GateState {
     }
 }
 
-/// How soon the limit is asked again where another process has used it up.
+/// How soon to ask again for the lease `pace` while another process holds it.
 const ASK_AGAIN: TimeDelta = TimeDelta::seconds(5);
 
-/// The longest time between the checks of an email and the begin of its call (P6, P7).
+/// The longest time between the checks of an email and the start of its call (P6, P7).
 pub(super) const FRESH: TimeDelta = TimeDelta::seconds(2);
 
-/// How the references of all calls begin that are made at this mailer's account, for mails of this
-/// brand: whoever finds one later knows which brand it was made for.
+/// Returns the prefix of the references of all calls for this brand at the mailer's account. It
+/// identifies the brand of a call later.
 pub fn account_prefix(mailer: &dyn Mailer, brand: Option<&BrandName>) -> String {
     match brand {
         Some(brand) => prefix(&format!("{}\0{brand}", mailer.account())),
@@ -107,17 +102,17 @@ fn prefix(text: &str) -> String {
     hex::encode(&Sha256::digest(text)[..4]) + "-"
 }
 
-/// An account at a provider, as notes name it.
+/// A provider account, as named in notes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Account {
-    /// What stands for it.
+    /// A short hash that identifies the account.
     pub name: String,
-    /// Whether it is the one that is no brand's own.
+    /// Whether it is the default account, which belongs to no brand.
     pub is_default: bool,
 }
 
 impl Account {
-    /// The default's, at this mailer.
+    /// Returns the default account at this mailer.
     pub fn of_default(mailer: &dyn Mailer) -> Self {
         Self {
             name: account_prefix(mailer, None),
@@ -125,7 +120,7 @@ impl Account {
         }
     }
 
-    /// A brand's own, which this tells from any other.
+    /// Returns the account that `told_apart` identifies, for a brand with its own provider account.
     pub fn of_brand(told_apart: &str) -> Self {
         Self {
             name: prefix(told_apart),
@@ -135,13 +130,13 @@ impl Account {
 }
 
 impl Gate {
-    /// Waits for its turn to make calls; others wait until this is dropped, in the order in which
-    /// they came.
+    /// Waits for the exclusive right to make calls at this account. Tasks get it in the order in
+    /// which they asked. It ends when the [`Turn`] is dropped.
     pub async fn turn(&self) -> Turn {
         self.pacer.turn().await
     }
 
-    /// Whether anything may be begun at this moment.
+    /// Returns whether work on new rows may start. Also checks `delivery.mails_per_hour`.
     pub async fn before_chunk(&self) -> Result<GateState> {
         match self.before_call().await? {
             GateState::Open => {
@@ -159,7 +154,7 @@ impl Gate {
         }
     }
 
-    /// Checks right before a call that it may be made; `Err` says why not.
+    /// Checks that a call may start now. Returns the reason if it may not.
     pub(super) async fn before_send(&self, leave: &Leave) -> std::result::Result<(), Held> {
         if let Some(reason) = leave.withheld() {
             return Err(reason.into());
@@ -173,7 +168,8 @@ impl Gate {
         }
     }
 
-    /// How many rows are taken in hand together: under a limit, what may leave in a minute.
+    /// Returns the number of rows to process together: with `delivery.mails_per_hour`, at most the
+    /// emails of one minute.
     pub fn chunk(&self) -> usize {
         let chunk = self.settings.chunk;
         match self.settings.mails_per_hour as usize {
@@ -182,7 +178,8 @@ impl Gate {
         }
     }
 
-    /// Asks for leave to send so many mails; if there is none now, answers when to ask again.
+    /// Reserves the time in which this number of emails may be sent. Returns `None` on success, or
+    /// the time at which to ask again.
     pub(super) async fn pace(&self, mails: usize) -> Result<Option<DateTime<Utc>>> {
         let limit = i64::from(self.settings.mails_per_hour);
         if limit == 0 {
@@ -191,7 +188,7 @@ impl Gate {
         let now = self.context.clock.now();
         let until = now + TimeDelta::milliseconds(3_600_000 * mails as i64 / limit);
         let asked = self.pacer.asks();
-        // Each time as somebody else: the holder of a lease could extend it.
+        // Each request has its own owner, because the holder of a lease could extend it.
         let lease = Lease {
             owner: format!("{}-{asked}", self.owner),
             until,
@@ -206,8 +203,12 @@ impl Gate {
         Ok((!granted).then_some(next))
     }
 
-    /// Leave to hand over mails of a call that is first made at `tried`, and whose lease is about
-    /// to begin anew.
+    /// Returns the permit to send a call that was first made at `tried`. The leases of its rows are
+    /// about to be renewed.
+    ///
+    /// The permit ends half a lease from now, so the clocks of several machines may differ. It also
+    /// ends one lease after `tried`, because [`super::retry`] relies on that. It checks the wall
+    /// clock and the monotonic clock, so a process that was suspended notices it.
     pub(super) fn leave(&self, tried: DateTime<Utc>) -> Leave {
         let (now, lease) = (self.context.clock.now(), self.settings.lease);
         let until = (now + lease / 2).min(tried + lease);
@@ -224,7 +225,7 @@ impl Gate {
         })
     }
 
-    /// The same leave, which also ends when no call has begun soon after these checks.
+    /// Returns the same permit, which also becomes stale [`FRESH`] after the checks.
     pub(super) fn fresh(&self, leave: Leave, checked: DateTime<Utc>) -> Leave {
         let clock = self.context.clock.clone();
         Leave::new(move || match leave.standing() {

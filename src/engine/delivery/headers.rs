@@ -1,40 +1,40 @@
-//! Headers that say what a mail is: of which list, on which thread, and what Gmail counts it under.
+//! Email headers for lists, threads and feedback loops.
 //!
-//! The rule: they depend on what the mail tells and when, never on whom it is for, so that people
-//! who are told the same share a call; nothing in them names a person. A list's name and a thread's
-//! are the same for ever, as people filter by one and mail programs gather by the other.
-//! `docs/decisions/0021-headers.md` says why they are made so.
+//! They depend on the content and the time, never on the recipient, so users with equal content
+//! share a call. They contain no personal data. The names of lists and threads never change,
+//! because people filter by the former and mail programs group by the latter. See
+//! `docs/decisions/0021-headers.md`.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::{BrandName, Category, Content, Delivery, EventType, Occasion, Policies};
 
-/// What such headers are made of.
+/// The settings for these headers.
 #[derive(Debug, Clone)]
 pub struct Headers {
-    /// The domain in which lists and threads have their names, in ASCII.
+    /// The domain of list and thread names, in ASCII.
     pub list_domain: String,
-    /// The sender's part of `Feedback-ID`; without it mails have none.
+    /// The sender's part of `Feedback-ID`; `None` omits the header.
     pub feedback_id: Option<String>,
-    /// The brand whose lists and threads they are, apart from all others.
+    /// The brand, which has lists and threads of its own.
     pub brand: Option<BrandName>,
 }
 
-/// A header: its name and its value.
+/// The name and the value of a header.
 type Header = (String, String);
 
 /// The list of digests.
 const DIGEST: &str = "digest";
-/// The list of batches of several types, that is of no category either.
+/// The list of batches with several types that share no category.
 const MIXED: &str = "batch";
-/// The longest name of a list that stands as it is.
+/// The longest list name that is used unchanged.
 const NAME: usize = 60;
-/// How many bytes of a digest stand for a name that cannot stand itself, and for a thread.
+/// The number of hash bytes that make a changed list name unique, and that identify a thread.
 const SHORT: usize = 4;
 const LONG: usize = 20;
 
 impl Headers {
-    /// Those of a mail that tells this.
+    /// Returns the headers of an email with this content.
     pub fn of(&self, row: &Delivery, told: &Content, policies: &Policies) -> Vec<Header> {
         let list = self.list(&list_of(&row.occasion, told, policies));
         let feedback = self.feedback(row, told);
@@ -44,7 +44,7 @@ impl Headers {
             Occasion::Batch { .. } => told.thread(),
         };
         if let Some(thread) = thread {
-            // The mail that all of them seem to answer was never sent.
+            // No email has this id. It only groups the emails of the thread.
             let thread = match &self.brand {
                 Some(brand) => digits(&format!("{brand}\0{thread}"), LONG),
                 None => digits(thread, LONG),
@@ -56,13 +56,13 @@ impl Headers {
         headers
     }
 
-    /// Those of a mail that is only sent to be looked at: a digest's list, or that of batches.
+    /// Returns the headers of a test email: the list of digests, or of batches.
     pub fn of_test(&self, is_digest: bool) -> Vec<Header> {
         let name = if is_digest { DIGEST } else { MIXED };
         vec![self.list(name)]
     }
 
-    /// RFC 2919.
+    /// Returns the `List-Id` header (RFC 2919).
     fn list(&self, name: &str) -> Header {
         let domain = &self.list_domain;
         let id = match &self.brand {
@@ -72,14 +72,15 @@ impl Headers {
         ("List-Id".into(), id)
     }
 
-    /// What Gmail counts spam reports under: the run or the day, the kind of mail, and whose it is.
+    /// Returns the `Feedback-ID` header, under which Gmail counts spam reports: period or day,
+    /// cadence or event type, `digest` or `batch`, and the sender.
     fn feedback(&self, row: &Delivery, told: &Content) -> Option<Header> {
         let sender = self.feedback_id.as_ref()?;
         let of = match &row.occasion {
             Occasion::Digest { cadence, period } => format!("{period}:{cadence}:digest"),
             Occasion::Batch { .. } => {
                 let kind = told.only().map(EventType::as_str);
-                // A colon would part it, and what is not ASCII is no header.
+                // A colon separates the fields, and header values are ASCII.
                 let plain =
                     kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric()));
                 let day = row.created.date_naive();
@@ -90,8 +91,8 @@ impl Headers {
     }
 }
 
-/// The list a mail is of, by its name: a batch is of the category that all its types have, or else
-/// of its one type.
+/// Returns the name of the email's list. A batch belongs to the category that all its types share,
+/// or else to its only type.
 fn list_of(occasion: &Occasion, told: &Content, policies: &Policies) -> String {
     if let Occasion::Digest { .. } = occasion {
         return DIGEST.to_owned();
@@ -105,8 +106,8 @@ fn list_of(occasion: &Occasion, told: &Content, policies: &Policies) -> String {
     }
 }
 
-/// A name as the beginning of a list's: as it is where it can be, or else what can be read of it
-/// and digits that tell it from others.
+/// Returns the text as a list name. Invalid, reserved and long names are shortened to their valid
+/// characters, and a hash makes them unique.
 fn name(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let is_ours = [DIGEST, MIXED]
@@ -129,7 +130,7 @@ fn name(text: &str) -> String {
     }
 }
 
-/// So many bytes that stand for a text, in hexadecimal digits.
+/// Returns the first bytes of the text's SHA-256 in hexadecimal.
 fn digits(text: &str, bytes: usize) -> String {
     hex::encode(&Sha256::digest(text.as_bytes())[..bytes])
 }

@@ -1,12 +1,9 @@
-//! What becomes of rows in hand is written here, and nowhere else: claimed, handed over, held, let
-//! go, settled, closed.
+//! Writes the state of leased rows: claims, transitions, markers and closing.
 //!
-//! The rule (P2, P4): a lease is extended while the work it is for goes on, never instead of it. A
-//! row is closed once its markers stand. Of a digest that was taken they are written first, so that
-//! it is settled and closed in one; all others are settled first, as what nobody saw the end of is
-//! to be noted before anything else. What is written is also counted, in the run's [`RunTally`].
-//! Rows that nobody has in hand are opened, corrected and released by those who find what is due,
-//! and by an operator's commands.
+//! A row is closed after its markers are written (P2, P4). Accepted digests get their markers
+//! first, so one update settles and closes them. All other rows are settled first, because outcomes
+//! must be recorded soon. Each change is counted in the run's [`RunTally`]. Rows without a lease
+//! are opened, corrected and released elsewhere. Start with [`Ledger::conclude`].
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -28,22 +25,22 @@ use crate::store::Claim;
 mod close;
 mod suppress;
 
-/// How long stacks are waited for, at most, before it is noted what became of mails: who dies by
-/// then leaves mails in doubt.
+/// The longest time to write markers before outcomes are recorded. If the process dies first, the
+/// outcomes are unknown.
 const PROMPTLY: Duration = Duration::from_secs(5);
 
-/// Writes what becomes of rows.
+/// Writes the state of rows that this process has leased.
 #[derive(Clone)]
 pub struct Ledger {
     pub(crate) context: Arc<Context>,
-    /// How long a row is held after its lease was extended (`delivery.lease`).
+    /// How long a lease lasts when it is taken or renewed (`delivery.lease`).
     pub lease: TimeDelta,
-    /// What the run has taken in hand, and what became of it.
+    /// The deliveries that the run has processed, and their outcomes.
     pub tally: RunTally,
 }
 
 impl Ledger {
-    /// The ledger as this process writes it.
+    /// Creates a ledger with an empty tally.
     pub fn new(context: Arc<Context>, lease: TimeDelta) -> Self {
         Self {
             context,
@@ -52,7 +49,7 @@ impl Ledger {
         }
     }
 
-    /// Leases open rows to this process, from now on.
+    /// Leases open rows to this process and returns them.
     pub(super) async fn claim(
         &self,
         which: &Claim<'_>,
@@ -65,13 +62,13 @@ impl Ledger {
         Ok(claimed.await?)
     }
 
-    /// These rows as they are now, whoever has them in hand.
+    /// Returns the current rows, whether leased or not, in the order of `ids`.
     pub(super) async fn rows(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
         Ok(self.context.store.deliveries(ids).await?)
     }
 
-    /// Notes of rows that are ours that they are `sending`, in a call first made at `tried`, before
-    /// the provider hears of it; says which were noted.
+    /// Marks leased rows as `sending`, before the provider receives the call. `tried` is when the
+    /// call is first made. Returns which rows were marked.
     pub(super) async fn hand_over(
         &self,
         handovers: impl Iterator<Item = Handover>,
@@ -86,13 +83,13 @@ impl Ledger {
         Ok(noted.await?)
     }
 
-    /// Extends the leases of rows; says which are still ours.
+    /// Renews the leases of rows. Returns which are still leased to this process.
     pub(super) async fn hold(&self, ids: &[DeliveryId]) -> Result<Vec<bool>> {
         self.advance(ids.iter().cloned().map(Transition::Hold).collect())
             .await
     }
 
-    /// Makes these transitions of rows that are ours; says which were made.
+    /// Applies transitions to leased rows. Returns which were applied.
     pub(super) async fn advance(&self, transitions: Vec<Transition>) -> Result<Vec<bool>> {
         let now = self.context.clock.now();
         let until = now + self.lease;
@@ -103,8 +100,7 @@ impl Ledger {
         Ok(made.await?)
     }
 
-    /// Waits for what may take long, and extends the leases of these rows meanwhile; neither waits
-    /// for the other.
+    /// Runs `work` and renews the leases of these rows meanwhile. Neither waits for the other.
     pub(super) async fn holding<T>(&self, ids: &[DeliveryId], work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
@@ -112,8 +108,7 @@ impl Ledger {
                 Either::Left((done, _)) => return done,
                 Either::Right(_) => {}
             }
-            // What the provider says is worth waiting for, even where the store is away at the
-            // moment.
+            // The provider's answer matters even if the leases cannot be renewed now.
             match select(work.as_mut(), pin!(self.hold(ids))).await {
                 Either::Left((done, held)) => {
                     drop(held.await);
@@ -128,12 +123,12 @@ impl Ledger {
         (self.lease / 3).to_std().unwrap_or_default()
     }
 
-    /// How long the stacks may take before it is noted what became of mails.
+    /// Returns how long writing markers may take before outcomes are recorded.
     fn promptly(&self) -> Duration {
         self.third_of_lease().min(PROMPTLY)
     }
 
-    /// Those of the rows whose leases could be extended.
+    /// Renews the leases of these rows. Returns the rows that are still leased to this process.
     pub(super) async fn still_ours(&self, rows: Vec<Delivery>) -> Result<Vec<Delivery>> {
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         let held = self.hold(&ids).await?;
@@ -144,10 +139,11 @@ impl Ledger {
             .collect())
     }
 
-    /// Lets go of those that wait; marks, settles and closes the others, digests that were taken in
-    /// this order, all else settled first. Counts and answers what was done. What is settled must
-    /// be among `rows`, as its markers are written from there: a settlement of any other is not
-    /// made, and its row stays as it is.
+    /// Defers rows, or marks, settles and closes them. Counts and returns what was done.
+    ///
+    /// Accepted digests are marked before they are settled; all other rows are settled first.
+    /// Settlements of rows that are not in `rows` are ignored, because the markers are built from
+    /// these rows.
     pub(super) async fn conclude(
         &self,
         rows: &[&Delivery],
@@ -174,11 +170,11 @@ impl Ledger {
             .unzip();
         crash::point("before-settle");
         let ends = rows.iter().copied().zip(&settlements);
-        // Where markers could not be written, what became of the mails is noted all the same.
+        // Outcomes are recorded even if the markers cannot be written.
         let (marked, unmarked) = match timeout(self.promptly(), self.mark_taken(ends)).await {
             Ok(Ok(marked)) => (marked, None),
             Ok(Err(error)) => (HashSet::new(), Some(error)),
-            // They are marked again once it is noted, which must not wait for stacks.
+            // Timed out: the markers are written after the outcomes are recorded.
             Err(_) => (HashSet::new(), None),
         };
         let end = |end: &Settlement| match marked.contains(&end.id) {

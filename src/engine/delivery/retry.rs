@@ -1,10 +1,9 @@
-//! What each outcome means for its row: settled, or waiting, and for how long.
+//! Decides what each outcome means for its row: settled, or deferred until a certain time.
 //!
-//! The rule (P5): settings, attempt, outcome and time go in, a verdict comes out; nothing is read
-//! or written. What was surely not taken is tried again, later each time, until that is too often
-//! or too late. What may have been taken stays `sending` under its call's reference for as long as
-//! [`Certainty`] gives hope; from then on it is `unknown`, never guessed, unless the [`Guarantee`]
-//! is to send it again.
+//! Nothing is read or written here (P5). An email that was certainly not accepted is retried with
+//! growing delays, up to a number of attempts and an age. One that may have been accepted stays
+//! `sending` while [`Certainty`] allows to resolve it. Then it is `unknown`, or sent again if the
+//! [`Guarantee`] demands that. Start with [`Retry::weigh`].
 
 use std::time::Duration;
 
@@ -16,49 +15,48 @@ use crate::domain::lease::LONGEST_WAIT;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Sending, UserId};
 use crate::email::{Certainty, Outcome};
 
-/// Turns outcomes into what comes next.
+/// Decides what follows from outcomes.
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
-    /// Attempts, waits and the guarantee.
+    /// The limits of attempts, the delays and the guarantee.
     pub settings: Sending,
-    /// What can be found out of a call whose answer nobody saw.
+    /// How an unknown outcome can be resolved.
     pub certainty: Certainty,
 }
 
-/// Whether a call is made for the first time under its reference, or again.
+/// Whether a call is made for the first time under its reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attempt {
     First,
-    /// An earlier one may have been taken: only a definite answer ends it, and nothing starts anew.
+    /// An earlier call may have been accepted, so only a definite answer ends the attempt.
     Repeated,
 }
 
-/// Somebody whose address the provider takes nothing for any more.
+/// A recipient whose address the provider permanently rejects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undeliverable {
-    /// The mail that was not taken.
+    /// The rejected email.
     pub delivery: DeliveryId,
-    /// Whose address it is.
+    /// The recipient.
     pub user: UserId,
-    /// What the provider said.
+    /// The provider's words.
     pub reason: String,
 }
 
-/// What the outcomes of a call come to.
+/// The consequences of a call.
 #[derive(Debug, Default)]
 pub(super) struct Verdicts {
     pub settlements: Vec<Settlement>,
     pub deferrals: Vec<Deferral>,
-    /// By their place in the call: those to be sent alone, as it was refused as a whole.
+    /// Indices of the emails to send alone, because the call was rejected as a whole.
     pub alone: Vec<usize>,
-    /// Their addresses are suppressed: see [`super::ledger`].
+    /// Recipients whose addresses to suppress: see [`super::ledger`].
     pub undeliverable: Vec<Undeliverable>,
-    /// Nothing else will be taken either, until somebody fixes it.
+    /// Why no other email will be accepted until an operator acts.
     pub stop: Option<String>,
     /// The longest wait the provider asked for.
     pub after: Option<Duration>,
-    /// Whether nothing of the call is known to be taken, though nothing is known to be wrong with
-    /// the mails.
+    /// Whether no email is known to be accepted, and none is known to be at fault.
     pub none_taken: bool,
     /// Whether every email of the call was deferred for its recipient or its content. That is no
     /// sign of how much the provider accepts.
@@ -67,13 +65,13 @@ pub(super) struct Verdicts {
 
 /// No email waits longer than this between two attempts, on top of the provider's wait.
 const LONGEST: TimeDelta = TimeDelta::hours(1);
-/// No mail is tried again sooner, whatever the provider says.
+/// The shortest delay before a retry, even if the provider allows a shorter one.
 const SOONEST: TimeDelta = TimeDelta::seconds(1);
-/// How soon a call is made again whose outcome nobody saw.
+/// The shortest delay before a call with an unknown outcome is repeated.
 const REPEAT_AFTER: TimeDelta = TimeDelta::seconds(2);
 
 impl Retry {
-    /// What the outcomes of a call mean; `now` is when they came.
+    /// Decides what the outcomes of a call mean. `now` is when they arrived.
     pub(super) fn weigh(
         &self,
         mails: &[Mail],
@@ -86,7 +84,7 @@ impl Retry {
         let is_deferred = |outcome: &Outcome| matches!(outcome, Outcome::Deferred { .. });
         let all_deferred = !outcomes.is_empty() && outcomes.iter().all(is_deferred);
         let mut longest: Option<Duration> = None;
-        // A mailer that answers for too few leaves the rest unknown.
+        // A missing outcome is an unknown one.
         let unanswered = std::iter::repeat_with(|| Outcome::Unknown {
             reason: "the mailer did not answer for it".into(),
         });
@@ -98,7 +96,7 @@ impl Retry {
             let not_taken = DeliveryState::not_taken(mail.has_markers);
             match &outcome {
                 Outcome::TryLater { after, .. } => longest = longest.max(*after),
-                // One that could not be written was never shown to the provider.
+                // An unsendable email was not part of the call.
                 Outcome::Unknown { .. }
                 | Outcome::Unreachable { .. }
                 | Outcome::Unsendable { .. } => {}
@@ -109,7 +107,7 @@ impl Retry {
                     provider_id: Some(provider_id).filter(|id| !id.is_empty()),
                     ..ended(DeliveryState::Sent, None)
                 }),
-                // An earlier try may have had it in the call.
+                // The earlier call may have contained it.
                 Outcome::Unsendable { reason } if attempt == Attempt::Repeated => {
                     verdicts.doubt(self, mail, &reason, None, now);
                 }
@@ -121,7 +119,8 @@ impl Retry {
                 }
                 Outcome::RefusedTogether { reason } => match attempt {
                     Attempt::First => verdicts.alone.push(place),
-                    // Surely none was taken the first time either: it starts anew.
+                    // The earlier call was certainly not accepted either, so the email gets a new
+                    // attempt.
                     Attempt::Repeated => {
                         verdicts.deferrals.push(deferral(
                             row,
@@ -160,7 +159,7 @@ impl Retry {
                 Outcome::Withheld { reason } => {
                     let (state, reason) = match attempt {
                         Attempt::First => (DeliveryState::Pending, reason),
-                        // Why nobody knows its outcome is what matters, and still true.
+                        // The reason for the unknown outcome still applies.
                         Attempt::Repeated => {
                             let why = row.reason.clone().unwrap_or(reason);
                             (DeliveryState::Sending, why)
@@ -185,8 +184,8 @@ impl Retry {
         verdicts
     }
 
-    /// Why nobody can tell what became of a call, if nobody can: no answer was the provider's, and
-    /// it can neither be asked nor told again.
+    /// Returns why the outcome of a call is unknown, if there was no answer from the provider and
+    /// no way to resolve the outcome.
     pub(super) fn astray(&self, outcomes: &[Outcome]) -> Option<String> {
         let shown = outcomes.iter().filter(|outcome| outcome.is_shown());
         let mut reasons = shown.map(|outcome| match outcome {
@@ -198,7 +197,8 @@ impl Retry {
         (all && self.certainty == Certainty::Never).then(|| first.clone())
     }
 
-    /// What becomes of a row whose outcome will not be found out.
+    /// Decides the end of a row whose outcome cannot be found out: `unknown`, or another attempt
+    /// (`Err`) if `delivery.guarantee` demands it.
     pub(super) fn give_up(
         &self,
         row: &Delivery,
@@ -223,7 +223,7 @@ impl Retry {
         }
     }
 
-    /// Until when the outcome of a call first made then is looked for.
+    /// Returns until when to resolve the outcome of a call that was first made at `tried`.
     pub(super) fn hope(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
         let ours = self.settings.resolve_within;
         let within = match self.certainty {
@@ -237,26 +237,26 @@ impl Retry {
         tried + within
     }
 
-    /// From when on "never heard of it" is believed of a call first made then: whoever made it may
-    /// have stood still for as long as its lease, and the provider may take its time to learn of
-    /// it.
+    /// Returns when the answer "not accepted" starts to count, for a call that was first made at
+    /// `tried`. Its sender may have been suspended for as long as its lease, and the provider may
+    /// list emails late.
     pub(super) fn believed(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
         tried + self.settings.lease + self.settings.ask_until
     }
 
-    /// When an outcome nobody saw is looked for next: each time after twice as long.
+    /// Returns when to look for an unknown outcome next. The delay doubles each time.
     pub(super) fn next_look(&self, tried: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
         let least = match self.certainty {
             Certainty::Ask => self.settings.ask_after,
             Certainty::Repeat { .. } | Certainty::Never => REPEAT_AFTER,
         };
         let next = (now + (now - tried).clamp(least, LONGEST)).min(self.hope(tried));
-        // The first answer that counts, whatever it is.
+        // Look as soon as "not accepted" counts, because that answer is definite.
         let counts = self.believed(tried);
         if now < counts { next.min(counts) } else { next }
     }
 
-    /// Whether the last try was one too many, if it is counted.
+    /// Returns whether a limit is reached if the last attempt counts.
     fn too_often(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
         row.tries_spent + 1 >= self.settings.attempts || self.too_late(row, now)
     }
@@ -266,42 +266,42 @@ impl Retry {
     }
 
     /// Returns how long a row waits: `delivery.retry_after`, doubled by each attempt, plus up to
-    /// half of it, so that not everything comes back at once.
+    /// half of it, so that not everything is retried at once.
     ///
-    /// Where the provider names a wait, the row waits that long first. The provider's wait ends for
-    /// all emails at the same time, so another one is sent before this one: what looks like a limit
-    /// of the account may concern this recipient alone. A short wait of the provider is doubled in
-    /// place of `delivery.retry_after`.
+    /// If the provider names a wait, the row waits that long first. The provider's wait ends for
+    /// all emails at the same time, so another email is sent before this one: the limit may concern
+    /// this recipient alone. A short wait of the provider is doubled in place of
+    /// `delivery.retry_after`.
     fn back_off(&self, row: &Delivery, after: Option<Duration>) -> TimeDelta {
         let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
         let retry_after = self.settings.retry_after;
         let first = theirs.map_or(retry_after, |theirs| theirs.min(retry_after));
         let doubled = 1 << row.attempts.saturating_sub(1).min(16);
         let least = (first * doubled).min(LONGEST);
-        // What is drawn by the call is the same for all its mails: they can share one again.
+        // The extra delay depends on the call, so its emails can share a call again.
         let drawn = row.call.as_deref().map_or(0, |call| {
             call.bytes()
                 .fold(0, |sum: i32, byte| (sum * 31 + i32::from(byte)) % 1_000)
         });
         let ours = least + least * drawn / 2_000;
-        // A row that waits for longer looks like one that a wrong clock put off.
+        // The store ignores longer waits, because only a wrong clock writes them.
         (theirs.unwrap_or_default() + ours).clamp(SOONEST, LONGEST_WAIT)
     }
 }
 
-/// Why a mail was surely not taken.
+/// Why an email was certainly not accepted.
 enum Wait {
-    /// Nobody could be reached who might have taken it: only time ends that.
+    /// No connection. Retries end at the age limit, not after a number of attempts.
     Unreachable,
-    /// The recipient's server asks to try again later, as RFC 5321 (4.5.4.1) has senders do for
-    /// days: only time ends that.
+    /// The recipient's server asks for a retry later, which RFC 5321 (4.5.4.1) expects for days.
+    /// Retries end at the age limit.
     Deferred,
     /// The provider answered, and may have named a time to wait.
     NotNow(Option<Duration>),
 }
 
 impl Verdicts {
-    /// It was surely not taken: it waits, or has waited long enough.
+    /// Defers an email that was certainly not accepted, or fails it at a limit.
     fn wait_or_fail(
         &mut self,
         retry: &Retry,
@@ -313,7 +313,7 @@ impl Verdicts {
         let row = &mail.row;
         let (enough, after, spends_try) = match wait {
             Wait::Unreachable | Wait::Deferred => (retry.too_late(row, now), None, false),
-            // A provider that names a time means to take it then, however often that was.
+            // A provider that names a wait will accept the email later, so attempts do not count.
             Wait::NotNow(Some(after)) => (retry.too_late(row, now), Some(after), false),
             Wait::NotNow(None) => (retry.too_often(row, now), None, true),
         };
@@ -335,7 +335,7 @@ impl Verdicts {
         }
     }
 
-    /// It may have been taken: it is looked for while there is hope.
+    /// Defers an email that may have been accepted, while its outcome can be resolved.
     fn doubt(
         &mut self,
         retry: &Retry,

@@ -1,9 +1,8 @@
-//! The walk of a mail: claim, compose, send, conclude.
+//! Takes each delivery through its steps: claim, build, send, record the outcome.
 //!
-//! The rule (P2–P5): a row is ours by a lease, `sending` with the call's reference is durable
-//! before the provider hears of the mail, and the row stays open until its markers stand. The walk
-//! is `finish` → [`Compose`] → `make_calls` → [`Retry`] → [`Ledger`]; what nobody
-//! saw the end of goes to `resolve`.
+//! A row is leased, and durably `sending` with the call's reference, before the provider receives
+//! the email. It stays open until its markers are written (P2 to P5). The steps are `finish` →
+//! [`Compose`] → `make_calls` → [`Retry`] → [`Ledger`]; `resolve` handles calls without an answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,36 +28,36 @@ mod wait;
 
 pub use outlet::{Outlet, brand_of_call};
 
-/// Takes rows to their end.
+/// Sends the emails of deliveries and closes the rows.
 #[derive(Clone)]
 pub struct Sender {
-    /// Builds the mails of rows.
+    /// Builds the emails.
     pub compose: Compose,
-    /// Asked before every call.
+    /// Permits each call.
     pub gate: Gate,
-    /// Writes what became of rows.
+    /// Writes the outcomes.
     pub ledger: Ledger,
-    /// Says what an outcome means for its row.
+    /// Decides what an outcome means for its row.
     pub retry: Retry,
     pub(crate) mailer: Arc<dyn Mailer>,
-    /// Where the mails of brands go; all others are the default's.
+    /// The provider accounts of brands. Other emails use the default account.
     pub(crate) outlets: Arc<BTreeMap<BrandName, Outlet>>,
     pub(crate) context: Arc<Context>,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Some rows were claimed and worked on.
+    /// Some rows were claimed and processed.
     Worked,
-    /// There is nothing to claim.
+    /// No row can be claimed.
     Idle,
-    /// Nothing was claimed, as no mail may leave.
+    /// No row was claimed, because no email may be sent.
     Held(GateState),
 }
 
 impl Sender {
-    /// The same sender for a new run, whose tally is empty.
+    /// Returns this sender with an empty tally, for a new run.
     #[must_use]
     pub fn anew(&self) -> Self {
         let mut anew = self.clone();
@@ -66,7 +65,7 @@ impl Sender {
         anew
     }
 
-    /// Claims open rows that nobody works on, and finishes them.
+    /// Claims open rows without a lease and processes them.
     pub async fn step(&self) -> Result<Step> {
         let turn = self.gate.turn().await;
         match self.ready().await? {
@@ -85,7 +84,7 @@ impl Sender {
         Ok(Step::Worked)
     }
 
-    /// Steps until nothing is left to claim, or nothing may leave.
+    /// Steps until no row can be claimed or no email may be sent. Returns the last result.
     pub async fn drain(&self) -> Result<Step> {
         loop {
             match self.step().await? {
@@ -95,9 +94,11 @@ impl Sender {
         }
     }
 
-    /// Takes rows that this worker holds as far as they go now; ascending by user where they are
-    /// dense. Without a turn, which only `pending` rows can do without, it waits for one before
-    /// calls are made: what is built, canceled or put off until then is its own.
+    /// Processes rows that this worker has leased, as far as is possible now. `spread` is how close
+    /// together their users are.
+    ///
+    /// `turn` may be `None` only if all rows are `pending` or settled. Then the sender waits for a
+    /// turn before it makes calls, and builds and cancels emails without one.
     pub async fn finish(
         &self,
         rows: Vec<Delivery>,
@@ -110,7 +111,7 @@ impl Sender {
         let (sending, mut pending): (Vec<_>, Vec<_>) = rows
             .into_iter()
             .partition(|row| row.state == DeliveryState::Sending);
-        // Markers first: they depend on nobody.
+        // Markers first: they need no provider.
         self.ledger
             .close(settled.iter().map(|row| (row, row.state)))
             .await?;

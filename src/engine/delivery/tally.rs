@@ -1,8 +1,8 @@
-//! What became of deliveries: counts for people and scripts, and the tally of a run.
+//! Counts the outcomes of deliveries.
 //!
-//! The rule: nobody is counted twice and nobody is left out. A run has one tally, which its
-//! [`super::Ledger`] holds and writes. Every delivery that is taken in hand is noted there;
-//! whichever of them is not settled at the end is still waiting, and said so.
+//! A run has one tally, which its [`super::Ledger`] holds and updates. It records every delivery
+//! that the run processes and counts each exactly once. Those that are not settled at the end count
+//! as deferred. Start with [`RunTally`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,12 @@ use crate::domain::{BadStack, Delivery, DeliveryId, DeliveryState};
 use crate::wire::digest::Tally;
 
 impl Tally {
-    /// How many have ended, in whatever way.
+    /// Returns the number of settled deliveries.
     pub fn settled(&self) -> u64 {
         self.sent + self.failed + self.canceled + self.unknown
     }
 
-    /// Whether anything went wrong, or waits.
+    /// Returns whether any delivery failed, is unknown or is deferred.
     pub fn troubled(&self) -> bool {
         self.failed + self.unknown + self.deferred > 0
     }
@@ -67,15 +67,15 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-/// What was done with some rows, as the ledger has it.
+/// The outcomes of some rows, as written to the ledger.
 #[derive(Debug, Default)]
 pub(super) struct Concluded {
-    /// How many of those that failed say nothing of mails to come: their addresses take nothing any
-    /// more, or they failed before.
+    /// The number of failures that do not count toward `delivery.stop_share`: undeliverable
+    /// addresses, and deliveries that had failed before.
     pub excused: u64,
-    /// Whether the provider answered to the call these are of.
+    /// Whether the provider gave a definite answer to the call.
     pub answered: bool,
-    /// Why nobody can tell what became of that call, and nobody can be asked.
+    /// Why the outcome of the call is unknown, if it cannot be resolved.
     pub astray: Option<String>,
     pub settled: Vec<Settlement>,
     pub deferred: Vec<Deferral>,
@@ -84,18 +84,18 @@ pub(super) struct Concluded {
 #[derive(Debug)]
 struct Waiting {
     reason: Option<String>,
-    /// Nobody settles it before then, as far as this run has heard.
+    /// No process settles the delivery before this time, as far as the run knows.
     until: Option<DateTime<Utc>>,
 }
 
-/// Every delivery that a run has taken in hand, and what became of it. Its clones are one tally.
+/// The deliveries that a run has processed, and their outcomes. Clones share one tally.
 #[derive(Debug, Clone, Default)]
 pub struct RunTally(Arc<Mutex<Entries>>);
 
 #[derive(Debug, Default)]
 struct Entries {
     tally: Tally,
-    /// What is not settled, and what each waits for.
+    /// The unsettled deliveries.
     waiting: HashMap<DeliveryId, Waiting>,
     begun: u64,
 }
@@ -113,7 +113,7 @@ impl RunTally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What became of them up to now.
+    /// Returns the counts so far, with unsettled deliveries as deferred.
     pub fn so_far(&self) -> Tally {
         let entries = self.entries();
         let mut tally = Tally {
@@ -127,17 +127,17 @@ impl RunTally {
         tally
     }
 
-    /// How many deliveries were taken in hand.
+    /// Returns the number of deliveries that the run has started to process.
     pub fn begun(&self) -> u64 {
         self.entries().begun
     }
 
-    /// How many of them have ended, in whatever way.
+    /// Returns the number of settled deliveries.
     pub fn settled(&self) -> u64 {
         self.entries().tally.settled()
     }
 
-    /// Those that are not settled, as far as this run has heard, and may be by now.
+    /// Returns the unsettled deliveries that another process may have settled by `now`.
     pub(super) fn due(&self, now: DateTime<Utc>) -> Vec<DeliveryId> {
         let due = |waiting: &Waiting| waiting.until.is_none_or(|until| until <= now);
         let entries = self.entries();
@@ -145,23 +145,25 @@ impl RunTally {
         rows.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Nobody settles this one before then.
+    /// Records that no process settles this delivery before `until`.
     pub(super) fn postpone(&self, id: &DeliveryId, until: DateTime<Utc>) {
         if let Some(waiting) = self.entries().waiting.get_mut(id) {
             waiting.until = Some(until);
         }
     }
 
-    /// When the first of those that are not settled may be; nothing if there are none.
+    /// Returns the earliest time at which an unsettled delivery may be settled; `None` if there are
+    /// none.
     pub(super) fn next(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let entries = self.entries();
         let untils = entries.waiting.values();
         untils.map(|waiting| waiting.until.unwrap_or(now)).min()
     }
 
-    /// These were taken in hand, perhaps not for the first time. Of those that somebody else has
-    /// settled, only what was waited for is news. Says how many of the others were taken in hand
-    /// for the first time.
+    /// Records that the run processes these rows, perhaps again.
+    ///
+    /// A row that another process has settled counts only if the run was waiting for it. Returns
+    /// the number of unsettled rows that are new to the run.
     pub fn take_up(&self, rows: &[Delivery]) -> u64 {
         let mut entries = self.entries();
         let before = entries.begun;
@@ -181,12 +183,12 @@ impl RunTally {
         entries.begun - before
     }
 
-    /// These documents were passed over, or took no marker.
+    /// Counts documents that were skipped or could not take a marker.
     pub fn passed_over(&self, bad: impl IntoIterator<Item = BadStack>) {
         self.entries().tally.bad_stacks.note(bad);
     }
 
-    /// What was done here.
+    /// Records the outcomes that this run has written.
     pub(super) fn conclude(&self, settled: &[Settlement], deferred: &[Deferral]) {
         let mut entries = self.entries();
         for end in settled {

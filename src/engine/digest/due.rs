@@ -1,8 +1,7 @@
-//! When a person's next digest falls due, by their schedule and by what the ledger has of them.
+//! Computes when a user's next digest is due, from their schedule and the ledger.
 //!
-//! The rule: what is said here is what a run does: a period that had its mail is passed over, one
-//! that failed comes again when it is tried again. Nobody waits for longer than a period, in local
-//! dates, after the last mail.
+//! The result agrees with a run: it skips a period that already had a digest, and includes the
+//! retry of a failed one. After a digest, a user waits for at most one period in local dates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,15 +14,15 @@ use crate::domain::{Delivery, DeliveryId, Due, Schedule, User, UserId};
 use crate::engine::Result;
 use crate::store::Deliveries;
 
-/// Looks up when somebody's next digest falls due.
+/// Computes when a user's next digest is due.
 pub struct NextDigest {
     pub(crate) context: Arc<Context>,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
     pub schedule: Schedule,
 }
 
 impl NextDigest {
-    /// When it does if something happens now; `None` for who gets none.
+    /// Returns when an event that happens now would be in a digest; `None` if the user gets none.
     pub async fn of(&self, user: &User) -> Result<Option<DateTime<Utc>>> {
         let schedule = user.schedule(&self.schedule);
         let (deliveries, now) = (&*self.context.store, self.context.clock.now());
@@ -31,8 +30,8 @@ impl NextDigest {
     }
 }
 
-/// When the next digest goes to a person whose oldest event for it happened then: in the past,
-/// where it is due already and the next run mails it. `None` for who gets none.
+/// Returns when the next digest is due for a user whose oldest event for it happened at `oldest`. A
+/// time in the past means that the next run sends it. Returns `None` if the user gets no digest.
 pub async fn next(
     deliveries: &dyn Deliveries,
     user: &UserId,

@@ -1,6 +1,6 @@
-//! In which language and whose look mails are that are rehearsed.
+//! Counts the languages and brands of the emails in a dry run.
 //!
-//! The rule: whatever stands in the records, all are counted and a few locales are named.
+//! All emails are counted, but only a limited number of locales is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::engine::delivery::Compose;
 use crate::render::Catalogs;
 use crate::wire::digest::{OTHER_LOCALES, Report};
 
-/// So many locales are told by name.
+/// The most locales that are named.
 const NAMED: usize = 20;
 
 /// Counts an email to this user, of this brand.
@@ -32,7 +32,7 @@ pub(crate) fn count(
     }
 }
 
-/// Notes the messages of the email's types that the user's language lacks.
+/// Records the messages of the email's types that the user's language lacks.
 fn note_untranslated(
     untranslated: &mut BTreeMap<String, BTreeSet<String>>,
     catalogs: &Catalogs,
@@ -49,7 +49,7 @@ fn note_untranslated(
     }
 }
 
-/// Counts a mail to somebody whose locale has no catalog: it is in English.
+/// Counts an email to a user whose locale has no catalog. Such an email is in English.
 fn ask(locales: &mut BTreeMap<String, u64>, catalogs: &Catalogs, user: &User) {
     let asked = user.locale.as_deref().unwrap_or_default().trim();
     if asked.is_empty() || catalogs.nearest(asked).is_some() {

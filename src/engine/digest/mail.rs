@@ -1,9 +1,9 @@
-//! Mails what was found due, while the next people are being looked at.
+//! Sends due digests while the run reads the next users.
 //!
-//! The rule: nobody is in two chunks, so what is found of one does not rest on what becomes of
-//! another; and what was begun is seen through, whatever becomes of the search. Two chunks are
-//! mailed at a time: one is built while what became of the other is written down. Their calls are
-//! made in turn ([`Turn`](crate::engine::delivery::Turn)).
+//! No user is in two chunks, so chunks do not depend on each other. A chunk that was begun is
+//! finished, even if the scan fails. Two chunks are processed at a time: one is built while the
+//! outcome of the other is stored. Their provider calls are made in turn
+//! ([`Turn`](crate::engine::delivery::Turn)). Start with [`UnderWay::begin`].
 
 use std::pin::pin;
 
@@ -18,24 +18,24 @@ use crate::engine::delivery::{GateState, Sender, Spread};
 use crate::engine::{Result, Watcher, came_to, crash};
 use crate::wire::digest::Ended;
 
-/// What was found due, of people who were read together.
+/// The due digests of users that were read together.
 pub(super) struct FoundDue {
     pub rows: Vec<Opening>,
     pub spread: Spread,
 }
 
-/// Those of such rows that were not mailed.
+/// The rows that were not sent.
 #[derive(Default)]
 pub(super) struct NotMailed {
-    /// Somebody else has these.
+    /// Rows that another process has opened.
     pub busy: u64,
-    /// These were not begun with.
+    /// Rows that were not begun.
     pub held: u64,
-    /// Why no more is begun with.
+    /// The reason why no more rows are begun.
     pub ended: Option<Ended>,
 }
 
-/// Mails for a run.
+/// The context in which a run sends its chunks.
 pub(super) struct Mailing<'a> {
     pub digests: &'a Digests,
     pub request: &'a Request,
@@ -43,14 +43,14 @@ pub(super) struct Mailing<'a> {
     pub sender: &'a Sender,
 }
 
-/// Chunks that are being mailed, a few at a time.
+/// Chunks that are being sent.
 pub(super) struct UnderWay<'a> {
     mailing: &'a Mailing<'a>,
     going: FuturesUnordered<BoxFuture<'a, Result<NotMailed>>>,
     done: Vec<Result<NotMailed>>,
 }
 
-/// So many chunks are mailed at a time, unless an operator's limit is what they wait for.
+/// The number of chunks at a time, unless the operator limits the emails per hour.
 const AT_ONCE: usize = 2;
 
 impl<'a> UnderWay<'a> {
@@ -62,7 +62,7 @@ impl<'a> UnderWay<'a> {
         }
     }
 
-    /// Begins to mail these, a chunk each time that there is room; none after one has failed.
+    /// Begins to send these rows, a chunk whenever one fits. Begins none after a chunk has failed.
     pub(super) async fn begin(&mut self, found: FoundDue, ended: Option<&Ended>) {
         let gate = &self.mailing.sender.gate;
         let limited = gate.settings.mails_per_hour > 0;
@@ -85,7 +85,7 @@ impl<'a> UnderWay<'a> {
         }
     }
 
-    /// Does this while chunks are being mailed.
+    /// Runs `work` while chunks are being sent.
     pub(super) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         while !self.going.is_empty() {
@@ -97,15 +97,15 @@ impl<'a> UnderWay<'a> {
         work.await
     }
 
-    /// Sees all of them through, each chunk to its end.
+    /// Waits until all chunks are finished.
     pub(super) async fn finish(&mut self) {
         while let Some(mailed) = self.going.next().await {
             self.done.push(mailed);
         }
     }
 
-    /// What became of those that were mailed since this was last asked. Where one failed, the
-    /// others are seen through first.
+    /// Returns the results of the chunks that have ended since the last call. If one failed, waits
+    /// for the others first.
     pub(super) async fn done(&mut self) -> Result<Vec<NotMailed>> {
         if self.done.iter().any(Result::is_err) {
             self.finish().await;
@@ -115,8 +115,7 @@ impl<'a> UnderWay<'a> {
 }
 
 impl Mailing<'_> {
-    /// Opens the rows of a chunk and takes them as far as they go, unless the run has ended: then
-    /// it only says how many there would be.
+    /// Opens the rows of a chunk and sends them. If the run has ended, only counts them.
     async fn mail(
         &self,
         mut rows: Vec<Opening>,
@@ -130,7 +129,7 @@ impl Mailing<'_> {
             (None, None) => match sender.ready().await? {
                 GateState::Paused(pause) => Some(Ended::Paused(pause)),
                 GateState::Stopping => Some(Ended::Stopped),
-                // They are opened, and leave when they may.
+                // The rows are opened now and sent when the gate permits it.
                 GateState::Open | GateState::ClosedUntil(_) => None,
             },
         };
@@ -149,7 +148,7 @@ impl Mailing<'_> {
         let ours = self.digests.open(rows).await?;
         crash::point("after-open");
         others.busy = (all - ours.len()) as u64;
-        // In a task of its own, so that two chunks are built on two cores.
+        // A task of its own lets two chunks be built on two cores.
         let finishing = async move { sender.finish(ours, spread, None).await };
         came_to(tokio::spawn(finishing.boxed()).await)?;
         Ok(others)

@@ -1,6 +1,6 @@
-//! Counts the backlog of days that have left the window while a run reads its users.
+//! Counts the backlog of days before the window while a run reads its users.
 //!
-//! Only a run over all users may note the counts.
+//! Only a run over all users may store the counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,15 @@ use crate::engine::digest::owed::{OldDay, OwedDays, UserBacklog};
 use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::feedback::suppressions::Suppressed;
 
-/// What was counted.
 pub(super) struct Older {
-    /// The window begins there.
+    /// The first day of the window.
     pub from: Day,
     days: BTreeMap<Day, Backlog>,
-    /// Of these days a stack was passed over, so that what is owed of them is not known.
+    /// Days with a stack that could not be read. Their backlog is incomplete.
     passed_over: BTreeSet<Day>,
-    /// Each person once.
+    /// The total, with each user once.
     pub all: Backlog,
-    /// Whether not everybody was looked at.
+    /// Whether some users were not read.
     pub partly: bool,
 }
 
@@ -37,12 +36,11 @@ impl Older {
         }
     }
 
-    /// These stacks were passed over.
+    /// Records stacks that could not be read.
     pub(super) fn pass_over(&mut self, bad: &[BadStack]) {
         self.passed_over.extend(bad.iter().map(|stack| stack.day));
     }
 
-    /// One user's events of these days.
     fn add(&mut self, found: &UserBacklog<'_>) {
         self.add_part(&found.owed, |backlog| &mut backlog.owed);
         self.add_part(&found.blocked, |backlog| &mut backlog.blocked);
@@ -59,7 +57,7 @@ impl Older {
         }
     }
 
-    /// Counts what these people are owed of days before the window.
+    /// Counts the backlog of these users before the window.
     pub(super) async fn count(
         &mut self,
         owed: &OwedDays,
@@ -78,9 +76,8 @@ impl Older {
         Ok(())
     }
 
-    /// Notes what was owed of each of these days, now that everybody was looked at. A day of which
-    /// a stack was passed over is not noted: it is read again by the next run, until that stack is
-    /// repaired or too old.
+    /// Stores the backlog of each of these days after all users were read. A day with an unreadable
+    /// stack is omitted. The next run reads it again, until that stack is repaired or too old.
     pub(super) async fn note(
         &self,
         owed: &OwedDays,

@@ -1,4 +1,4 @@
-//! What is asked of a run of digests, and how its [`Report`] counts.
+//! The options of a digest run, and how its [`Report`] counts expired events.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -6,50 +6,50 @@ use crate::domain::{Cadence, Day, Share, UserId};
 use crate::engine::digest::owed::Expired;
 use crate::wire::digest::Report;
 
-/// Whose digests, and when.
+/// The options of a digest run.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// As if this were now.
+    /// The time of the run, now by default.
     pub at: Option<DateTime<Utc>>,
-    /// Only people on this cadence.
+    /// Only users with this cadence.
     pub cadence: Option<Cadence>,
-    /// Only these people.
+    /// Only these users.
     pub users: Option<Vec<UserId>>,
-    /// At most so many mails.
+    /// The most emails.
     pub limit: Option<u64>,
-    /// Only so many of all people, the same each time.
+    /// Only this share of all users, the same ones each time.
     pub sample: Option<Share>,
-    /// How long the run waits for deferred mails while none of them moves; without it they are left
-    /// to the next run.
+    /// How long the run waits for deferred emails while none of them makes progress. Without it,
+    /// the next run sends them.
     pub patience: Option<TimeDelta>,
-    /// By default a digest waits for its person's hour.
+    /// Whether digests wait for their user's hour; they do by default.
     pub timing: Timing,
-    /// By default mails are sent.
+    /// Whether emails are sent; they are by default.
     pub effect: Effect,
 }
 
-/// Whether people's hours are waited for.
+/// Whether digests wait for their user's hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Timing {
-    /// Only who had something pending when their hour came.
+    /// Only users who had pending events when their hour came.
     #[default]
     WhenDue,
-    /// Everybody who has something pending and got no mail in the period they are in.
+    /// All users with pending events who got no email in their current period.
     Now,
 }
 
-/// Whether a run mails, or only says what it would mail.
+/// Whether a run sends emails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effect {
-    /// Opens rows in the ledger and mails what is due.
+    /// Opens rows in the ledger and sends due digests.
     #[default]
     Send,
-    /// Says what would be sent and writes nothing.
+    /// A dry run: reports what would be sent and writes nothing.
     Rehearse,
 }
 
 impl Request {
-    /// Whether a run looks at everybody, so that it may note what is owed.
+    /// Returns whether a run reads all users, so that it may store their backlog.
     pub(super) fn reads_all(&self) -> bool {
         self.effect == Effect::Send && self.users.is_none()
     }

@@ -1,8 +1,7 @@
-//! Which row of the ledger each due digest is made under: a new one, or one of the same period that
-//! failed.
+//! Chooses the ledger row of each due digest: a new one, or a failed one of the same period.
 //!
-//! The rule (P2): a period has one row, which [`crate::domain::digest_row`] finds; whoever has one
-//! is left out unless it failed long enough ago.
+//! A period has one row (P2), which [`crate::domain::digest_row`] finds. Users who have one are
+//! excluded, unless it failed and its retry is due.
 
 use std::collections::HashMap;
 
@@ -15,17 +14,16 @@ use crate::domain::digest_row::{Place, Rows, tried_again};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Id, Occasion};
 use crate::engine::Result;
 
-/// A row that is about to be opened.
 #[derive(Clone)]
 pub(super) struct Opening {
     pub row: Delivery,
-    /// Whether it stands, and failed.
+    /// Whether the row already exists, as failed.
     again: bool,
 }
 
 impl Run<'_> {
-    /// Leaves out whoever has a row for this period, unless it failed long enough ago to be tried
-    /// again. A mail that only waits is waited for, as if this run had begun it.
+    /// Excludes users who have a row for this period, unless its retry is due. The run also waits
+    /// for existing rows that are pending, as for its own.
     pub(super) async fn still_to_open<'p>(
         &mut self,
         due: Vec<DuePerson<'p>>,
@@ -58,7 +56,7 @@ impl Run<'_> {
         Ok(left)
     }
 
-    /// This person has a row for the period already, which is tried again then, if it failed.
+    /// Counts a user who has a row for the period. `again` is the time of its retry, if it failed.
     fn stands(&mut self, row: &Delivery, again: Option<DateTime<Utc>>) {
         let (request, report) = (self.request, &mut self.report);
         let tally = &self.sender.ledger.tally;
@@ -70,7 +68,7 @@ impl Run<'_> {
         } else if request.effect == Effect::Send
             && (row.lease.is_none() || request.patience.is_some())
         {
-            // Whoever holds it may be dead: a run that waits sees that through as well.
+            // The leaseholder may be dead, so a run that waits also finishes such rows.
             report.left_over += tally.take_up(std::slice::from_ref(row));
         } else {
             report.due += 1;
@@ -78,7 +76,7 @@ impl Run<'_> {
         }
     }
 
-    /// The row to open, which nobody holds yet. Others of the run may have the same marker.
+    /// Returns the row to open, without a lease. Other rows of the run may have the same marker.
     pub(super) fn opening(&self, person: &DuePerson<'_>, marker: Id) -> Opening {
         let now = self.digests.context.clock.now();
         let occasion = Occasion::Digest {
@@ -102,7 +100,7 @@ impl Run<'_> {
                     attempts: failed.attempts,
                     reopened: match self.request.timing {
                         Timing::WhenDue => failed.reopened + 1,
-                        // Somebody wants it, as they have seen to the cause.
+                        // The operator asked for it, so the retries start over.
                         Timing::Now => 0,
                     },
                     due_on: failed.due_on,
@@ -115,7 +113,7 @@ impl Run<'_> {
 }
 
 impl Digests {
-    /// Opens new rows, and those again that failed; answers which are ours.
+    /// Opens new rows and reopens failed ones. Returns the rows that this process leased.
     pub(super) async fn open(&self, rows: Vec<Opening>) -> Result<Vec<Delivery>> {
         let (again, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|opening| opening.again);
         let rows = |openings: Vec<Opening>| openings.into_iter().map(|opening| opening.row);
@@ -141,7 +139,7 @@ impl Digests {
             let reopened = again.into_iter().zip(reopened);
             let done = reopened.filter(|(_, reopened)| *reopened == Corrected::Done);
             ours.extend(done.map(|(row, _)| row));
-            // Those that are dense come in the order of their people.
+            // A range of dense rows can be read at once only if their users are in order.
             ours.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         }
         Ok(ours)

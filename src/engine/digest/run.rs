@@ -1,4 +1,4 @@
-//! A run of digests: what it works with, what it has counted, and who is due.
+//! The state of a digest run: its dependencies, its counts and the due users.
 
 use std::sync::Arc;
 
@@ -22,37 +22,36 @@ use crate::wire::digest::Report;
 /// A digest that is due.
 #[derive(Debug, Clone, Copy)]
 pub struct Found<'a> {
-    /// The row of the ledger that the mail would be of.
+    /// The ledger row for it.
     pub id: &'a DeliveryId,
-    /// Whom it would go to.
+    /// The recipient.
     pub user: &'a User,
-    /// The person's cadence, which is not `never`.
+    /// The user's cadence, never `never`.
     pub cadence: Cadence,
-    /// The local date or ISO week that it is for.
+    /// The local date or ISO week of the digest.
     pub period: Period,
-    /// What it would tell: what is wanted and still applies.
+    /// The wanted events that still apply.
     pub content: &'a Content,
 }
 
-/// Runs of digests: who is due is found, and mailed or only shown.
+/// Runs digests: finds the due ones and sends or only shows them. Start with [`Digests::run`].
 pub struct Digests {
-    /// Takes the rows of due digests to their end.
+    /// Sends the due digests.
     pub sender: Sender,
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    /// Leaves out what was seen in the feed, where that is wanted.
+    /// Excludes events that were seen in the feed, if the user or the configuration wants that.
     pub skip_seen: SkipSeen,
-    /// Says which days before the window are read, and notes what is owed of them.
+    /// Knows which days before the window have a backlog, and stores its counts.
     pub owed: OwedDays,
-    /// How often everybody is looked at (`digest.full_look`).
+    /// The interval between full scans (`digest.full_look`).
     pub full_look: TimeDelta,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
     pub schedule: Schedule,
-    /// How many items a section and a mail show.
+    /// The most items in a section and in an email.
     pub caps: Caps,
 }
 
-/// Somebody whose digest is due.
 pub(super) struct DuePerson<'a> {
     pub user: User,
     pub stacks: &'a PersonStacks,
@@ -74,30 +73,29 @@ impl DuePerson<'_> {
     }
 }
 
-/// A run: what it is asked for, and all that it has learned and counted up to now.
+/// A run, with its options and its results so far.
 pub(super) struct Run<'a> {
     pub digests: &'a Digests,
     pub request: &'a Request,
     pub progress: &'a dyn Watcher,
-    /// The moment that digests are due by.
+    /// The time of the run.
     pub at: DateTime<Utc>,
-    /// Its tally says what became of the run's mails.
+    /// Its tally counts the outcomes of the run's emails.
     pub sender: Sender,
     pub report: Report,
-    /// Whether somebody who is due was passed over for a mail that is still open: an earlier one,
-    /// or this one, opened by somebody else.
+    /// Whether a due user was skipped because of an open email. It is an earlier digest, or this
+    /// one, opened by another process.
     pub passed_over: bool,
-    /// Whether what is found is shown to somebody.
+    /// Whether an [`Onlooker`](super::Onlooker) gets the digests.
     pub is_looked_on: bool,
     pub catalog: Catalog,
     pub older: Older,
 }
 
-/// The row that a digest is made under.
+/// The ledger row of a digest.
 pub(super) enum Row {
-    /// A new one.
     New(DeliveryId),
-    /// One that failed, and is tried again.
+    /// A failed row that is retried.
     Again(Box<Delivery>),
 }
 

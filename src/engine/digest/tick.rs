@@ -1,11 +1,9 @@
-//! What a worker does a tick: it mails the digests that have fallen due since the last one.
+//! The periodic step of a worker: sends the digests that became due since the last step.
 //!
-//! The rule: a tick looks only at people whose hour has come, by what they chose, from where
-//! earlier ticks were complete. How far that is is noted, so a tick that was missed or cut short is
-//! made up by whichever process comes next. An hour is not all that makes a digest due: an address
-//! is confirmed, an earlier hour is chosen, an object is published. So everybody is looked at as
-//! well: every `digest.full_look`, where there is no note, where the note lies in the future or was
-//! made under other defaults, and where very many fell due.
+//! A tick reads only users whose hour has come since the last complete tick. That time is stored in
+//! a note, so a later tick, of any process, makes up for one that was missed. Other causes make
+//! digests due as well, such as a confirmed address. So a full scan runs every `digest.full_look`,
+//! without a usable note ([`Ticks::read`]), and if too many users are due.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -18,18 +16,18 @@ use crate::engine::{Result, Watcher};
 use crate::store::{DeliveryFilter, PeopleFilter};
 use crate::wire::digest::{Ended, Report};
 
-/// People, and failed mails, that are asked for at once.
+/// The number of users or failed deliveries in one read.
 const PAGE: usize = 10_000;
-/// Where more people fall due, everybody is looked at: the ids of these are kept in memory.
+/// If more users are due, a full scan runs instead. Their ids are kept in memory.
 const MOST: usize = 200_000;
-/// Whoever fell due so shortly before a tick is looked at by the next one too: an event may say
-/// that it happened before the hour, and be accepted after it.
+/// Users who became due this shortly before a tick are read by the next one too. An event can have
+/// a time before the hour and be accepted after it.
 const SLACK: TimeDelta = TICK;
-/// What failed earlier than that is of a period that has passed.
+/// Digests that failed earlier belong to a past period.
 const LONGEST_PERIOD: TimeDelta = TimeDelta::days(8);
 
 impl Digests {
-    /// Mails what has fallen due since the last tick that was complete.
+    /// Sends the digests that became due since the last complete tick.
     pub async fn tick(&self, progress: &dyn Watcher) -> Result<Report> {
         let now = self.context.clock.now();
         let common = Common {
@@ -40,9 +38,10 @@ impl Digests {
         let ticks = read
             .as_deref()
             .and_then(|text| Ticks::read(text, &common, self.full_look, now));
-        // Whoever is not found is passed over until everybody is looked at.
+        // A user who is not found is skipped until the next full scan, so reads must be current.
         self.context.store.catch_up().await?;
-        // Asked before any stack is read: what happened before stands there by then.
+        // Read before any stack. The stacks then contain all events from before the oldest pending
+        // one.
         let pending = self.context.store.oldest_pending().await?;
         let known = pending.map_or(now, |pending| pending.min(now));
         let users = match &ticks {
@@ -59,23 +58,23 @@ impl Digests {
         let report = walked.report;
         if is_complete(&report) && !progress.stopping() {
             let (all, due) = match &ticks {
-                // They are too many to be looked at again.
+                // Too many users are due to read those within [`SLACK`] again.
                 Some(_) if looks_at_all => (now, known),
-                // They are looked at when it has ended.
+                // Users with an open email are read again when it has ended.
                 Some(ticks) if walked.passed_over => (ticks.all, ticks.due.min(known - SLACK)),
                 Some(ticks) => (ticks.all, known - SLACK),
-                // As far back as is noted at all.
+                // As far back as a note can be.
                 None if walked.passed_over => (now, DateTime::<Utc>::MIN_UTC),
                 None => (now, known - SLACK),
             };
             let ticks = Ticks {
-                // What takes longer than that is met by looking at everybody.
+                // A full scan covers longer delays.
                 due: due.max(all - self.full_look),
                 all,
                 common: common.told(),
             };
             let text = serde_json::to_string(&ticks).unwrap_or_default();
-            // Who was quicker has come as far.
+            // If the note has changed, another process has completed a tick at the same time.
             let noted = self
                 .context
                 .store
@@ -85,8 +84,8 @@ impl Digests {
         Ok(report)
     }
 
-    /// Who falls due between these moments, ascending, or is tried again; nothing where it may be
-    /// so many that everybody is looked at instead.
+    /// Returns the users who become due in this interval, or whose failed digest is retried. They
+    /// are in no particular order. Returns `None` if there are too many.
     pub async fn fallen_due(
         &self,
         common: &Common,
@@ -117,8 +116,8 @@ impl Digests {
         Ok(Some(found))
     }
 
-    /// Whose digest failed, and is tried again between these moments; nothing where so many failed
-    /// that not all are known.
+    /// Returns the users whose failed digest is retried in this interval. Returns `None` if too
+    /// many digests failed to read them all.
     async fn tried_again(
         &self,
         after: DateTime<Utc>,
@@ -137,7 +136,7 @@ impl Digests {
     }
 }
 
-/// Whether nobody was left out who was to be mailed.
+/// Returns whether the run sent all due digests that it could.
 fn is_complete(report: &Report) -> bool {
     let ended = report.ended.as_ref();
     let in_full = ended.is_none_or(|ended| matches!(ended, Ended::Settled));

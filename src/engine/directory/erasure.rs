@@ -1,8 +1,8 @@
-//! Erases users: their records, what waits for them, and their names.
+//! Erases users: their records, their unsent emails, and their names in events.
 //!
-//! The rule (P4, P8): a note that the erasure began is written first and completed last, so an
-//! erasure that was cut short is finished by repeating it, or by the creation of the next user of
-//! this id. Stacks keep the ids of events; the note hides them from every later reader.
+//! A note that the erasure has begun is written first and completed last (P4, P8). Repeating an
+//! interrupted erasure finishes it, and so does creating the next user with the id. Stacks keep
+//! their events; the note hides these from all later readers. Start with [`Eraser::erase`].
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::engine::feed::polls::Polls;
 use crate::engine::{Error, Result};
 use crate::store::{BatchFilter, DeliveryFilter, People};
 
-/// Batches and deliveries read at once.
+/// The number of batches in one read.
 const AT_ONCE: usize = 1_000;
-/// Why deliveries are canceled.
+/// The reason in canceled deliveries.
 const REASON: &str = "the user was deleted";
 
-/// Erases users, and says where the next users of their ids begin.
+/// Erases users, and computes the starts of later users with their ids.
 pub struct Eraser {
     pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
     pub(crate) polls: Arc<Polls>,
-    /// How many days before today feeds show (`window.days_back`).
+    /// The number of days before today in feeds (`window.days_back`).
     pub window_back: u32,
 }
 
 impl Eraser {
-    /// Erases a user; returns whether there was anything of theirs. Harmless again.
+    /// Erases a user. Returns whether any of their data existed. Can be repeated.
     pub async fn erase(&self, user: &UserId) -> Result<bool> {
         let name = start::note_name(user);
         let noted = starts::erasure(&*self.context.store, user).await?;
@@ -58,8 +58,8 @@ impl Eraser {
         Ok(true)
     }
 
-    /// Returns where new records of these ids begin, in their order; finishes erasures of earlier
-    /// users first. An id without an earlier user has no start.
+    /// Returns the starts of new records with these ids, in their order. Finishes interrupted
+    /// erasures first. An id without an earlier user has no start.
     pub(crate) async fn starts(&self, users: &[UserId]) -> Result<Vec<Option<Start>>> {
         let mut all = Vec::with_capacity(users.len());
         let noted = starts::erasures(&*self.context.store, users).await?;
@@ -78,7 +78,7 @@ impl Eraser {
         Ok(all)
     }
 
-    /// Replaces the note, also while another call erases the same user.
+    /// Replaces the note, even if another call erases the same user concurrently.
     async fn note(&self, name: &str, next: Erasure) -> Result<()> {
         let next = next.to_string();
         loop {
@@ -101,7 +101,7 @@ impl Eraser {
         Ok(found.into_iter().next())
     }
 
-    /// Returns whether anything of the user's is left that an erasure removes or hides.
+    /// Returns whether the user has data that an erasure removes or hides.
     async fn holds_any(&self, user: &UserId, noted: Option<Erasure>) -> Result<bool> {
         let one = std::slice::from_ref(user);
         self.context.store.catch_up().await?;
@@ -144,7 +144,8 @@ impl Eraser {
             }
             for batch in found {
                 match self.batches.end(batch.id, End::Cancel).await {
-                    // One that closed meanwhile has a delivery, or gets one, and is canceled there.
+                    // A batch that closed meanwhile has a delivery, or gets one. The delivery is
+                    // canceled instead.
                     Ok(_) | Err(Error::Conflict(_)) => {}
                     Err(error) => return Err(error),
                 }
@@ -161,8 +162,8 @@ impl Eraser {
         });
         let cancel: Vec<Correction> = cancel.collect();
         self.context.store.correct(now, &cancel).await?;
-        // Emails that are being sent go on, and the sender settles their batches. Canceled
-        // deliveries of an earlier or concurrent deletion may have left theirs.
+        // Emails that are being sent are finished, and the sender settles their batches. An earlier
+        // or concurrent erasure may have canceled deliveries without settling their batches.
         let rows = self.deliveries(user, DeliveryState::Canceled).await?;
         let batches = rows.iter().filter_map(|row| match row.occasion {
             Occasion::Batch { batch, .. } => Some((batch, BatchState::Canceled)),
@@ -173,7 +174,6 @@ impl Eraser {
         Ok(())
     }
 
-    /// Returns the deliveries of this user in this state.
     async fn deliveries(&self, user: &UserId, state: DeliveryState) -> Result<Vec<Delivery>> {
         let theirs = DeliveryFilter::User(user);
         let rows = self.context.store.find_deliveries(&theirs, usize::MAX);

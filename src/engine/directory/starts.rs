@@ -1,9 +1,8 @@
-//! Finds where a user begins whose id had belonged to a deleted user.
+//! Finds the start of a user whose id belonged to a deleted user.
 //!
-//! The rule (P8): the record says it; without a record the note of the deletion does. An answer is
-//! kept until a change notice names the user, and never for longer than `feed.fresh`.
-//!
-//! Begin with [`Starts::of`]; [`crate::domain::start`] defines starts.
+//! The user's record contains it; without a record, the note of the erasure does (P8). A result is
+//! cached until a change notice names the user, for at most `feed.fresh`. Start with
+//! [`Starts::of`]; [`crate::domain::start`] defines starts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +14,10 @@ use crate::engine::Result;
 use crate::engine::feed::polls::{GlanceOf, Polls, Whom};
 use crate::store::{self, Error, Notes};
 
-/// The most users whose starts are kept in memory.
+/// The most cached starts.
 const KEPT: usize = 16_384;
 
-/// Finds the starts of users, and keeps those that it found lately.
+/// Finds the starts of users and caches them.
 pub struct Starts {
     pub(crate) context: Arc<Context>,
     pub(crate) polls: Arc<Polls>,
@@ -26,7 +25,7 @@ pub struct Starts {
 }
 
 impl Starts {
-    /// Starts that nothing is known of yet.
+    /// Creates an empty cache.
     pub fn new(context: Arc<Context>, polls: Arc<Polls>) -> Self {
         let kept = Mutex::default();
         Self {
@@ -68,7 +67,7 @@ impl Starts {
     }
 }
 
-/// Returns the start of a user with this record, or without one.
+/// Returns the start of a user with this record, or of an id without one.
 pub async fn of(notes: &dyn Notes, user: &UserId, record: Option<&User>) -> Result<Option<Start>> {
     match record {
         Some(record) => Ok(record.start),
@@ -76,13 +75,13 @@ pub async fn of(notes: &dyn Notes, user: &UserId, record: Option<&User>) -> Resu
     }
 }
 
-/// Returns the note that an earlier user of this id was deleted.
+/// Returns the note about the erasure of an earlier user with this id.
 pub async fn erasure(notes: &dyn Notes, user: &UserId) -> Result<Option<Erasure>> {
     let note = notes.note(&start::note_name(user)).await?;
     Ok(note.as_deref().map(read).transpose()?)
 }
 
-/// The same for many ids, in their order.
+/// Returns these notes for many ids, in their order.
 pub async fn erasures(notes: &dyn Notes, users: &[UserId]) -> Result<Vec<Option<Erasure>>> {
     let names: Vec<String> = users.iter().map(start::note_name).collect();
     let found = notes.notes_named(&names).await?.into_iter();

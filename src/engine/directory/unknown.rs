@@ -1,9 +1,9 @@
-//! Finds what is unknown in events: types that are not configured while others are, and objects and
+//! Finds unknown names in events: types that are not configured while others are, and objects and
 //! users without a record.
 //!
-//! Such events are accepted unless `strict_types` refuses their type, because configuration and
-//! records may follow. Answers to callers, the dry run and `status` report them. An event about an
-//! unknown object is not emailed unless its type allows it (P6).
+//! Such events are accepted, unless `strict_types` rejects their type, because configuration and
+//! records may follow. Responses, the dry run and `status` report them. Events about unknown
+//! objects are not emailed unless their type allows it (P6).
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::engine::joint::{self, Joint};
 use crate::store;
 use crate::wire::unknown::{NAMED, Unknown};
 
-/// Of so many objects of one call it is asked whether they are known.
+/// The most objects, and the most users, of one call that are looked up.
 const ASKED: usize = 1_000;
-// Of whoever is looked up together nobody is left without an answer.
+// All requests that share a look-up fit into the limit.
 const _: () = assert!(joint::MOST * FEW_OBJECTS <= ASKED);
 
 impl Unknown {
-    /// Notes of an event what is not known of it; it must have been loaded.
+    /// Records what is unknown of an event, which must be in the catalog.
     pub fn note(&mut self, event: &Event, catalog: &Catalog, policies: &Policies) {
         if policies.is_stray(&event.t) {
             *self.types.entry(event.t.clone()).or_default() += 1;
@@ -37,7 +37,7 @@ impl Unknown {
     }
 }
 
-/// What one request names.
+/// The events and users of one request.
 #[derive(Debug, Clone)]
 pub struct Named {
     events: Vec<Event>,
@@ -57,19 +57,18 @@ impl From<&Request> for Named {
     }
 }
 
-/// Looks up what is known.
+/// Looks up whether names are known.
 #[derive(Clone)]
 pub struct Known {
     pub(crate) catalog: CatalogSource,
     pub(crate) context: Arc<Context>,
-    /// Short events that come at the same time are looked up together.
+    /// Combines concurrent short requests into one look-up.
     pub(crate) joint: Arc<Joint<Named, Unknown>>,
 }
 
 impl Known {
-    /// What is unknown in each of these requests, in their order: of the first thousand objects
-    /// and the first thousand users that they name. Short requests at the same time share one
-    /// look-up.
+    /// Returns the unknown names of each request, in the order of the requests. Checks the first
+    /// thousand objects and the first thousand users. Concurrent short requests share a look-up.
     pub async fn of(&self, requests: &[Named]) -> Result<Vec<Unknown>> {
         let [one] = requests else {
             return Ok(self.look_up(requests).await?);
@@ -113,7 +112,7 @@ impl Known {
         Ok(requests.iter().map(unknown).collect())
     }
 
-    /// What is not known of the last so many events that were accepted.
+    /// Returns the unknown names of the newest `fanouts` journal entries.
     pub async fn lately(&self, fanouts: usize) -> Result<Unknown> {
         let events: Vec<Event> = self
             .context

@@ -1,14 +1,14 @@
 //! Finds users whose stored record has fields that this version cannot read.
 //!
-//! Such a field has its default meanwhile ([`crate::domain::user::UnreadableField`]), so operators
-//! learn of it from `status`, `doctor` and `explain`.
+//! Such a field has its default for now ([`crate::domain::user::UnreadableField`]). `status`,
+//! `doctor` and `explain` report it to operators.
 
 use crate::store::{Directory, PeopleFilter, Result};
 use crate::wire::status::{UnreadableUser, UnreadableUsers};
 
-/// Users read at once.
+/// The number of users in one read.
 const PAGE: usize = 1_000;
-/// How many users are named; the others are counted.
+/// The most users that are named. All are counted.
 const NAMED: usize = 10;
 
 /// Reads the records of at most `most` users, in the order of their ids.

@@ -1,23 +1,23 @@
-//! Resolves audiences page by page, in the order of user ids.
+//! Reads audiences page by page, in the order of user ids.
 //!
-//! The rule: a page holds people after a cursor, ascending, each once; where the pages end,
-//! everybody has been named. So one id is a cursor that survives a crash, and audiences can be
-//! merged like sorted lists.
+//! A page contains users after a cursor, ascending, each once. The pages together contain all
+//! users. Therefore a cursor is one id that survives a crash, and audiences can be merged like
+//! sorted lists.
 
 use crate::domain::{Audience, FollowKey, Selector, UserId};
 use crate::store::{Directory, PeopleFilter, Result};
 
-/// Some people of an audience.
+/// A part of an audience.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Ascending; without those the audience leaves out.
+    /// The users, ascending, without those that the audience excludes.
     pub people: Vec<UserId>,
-    /// Where the next page begins; `None` if there is none. May lie behind the last of `people`,
-    /// where those after were left out.
+    /// Where the next page starts; `None` if this is the last. It may be beyond the last of
+    /// `people`, if later users are excluded.
     pub next: Option<UserId>,
 }
 
-/// The people of this audience after `after`, about `limit` of them.
+/// Returns about `limit` users of the audience after `after`.
 pub async fn page(
     directory: &dyn Directory,
     audience: &Audience,
@@ -50,8 +50,8 @@ fn full(people: Vec<UserId>, more: bool) -> Page {
     Page { people, next }
 }
 
-/// The followers of any of these keys: sorted pages of each, merged up to where every one of them
-/// is known.
+/// Returns the followers of any of these keys. Merges one page of each, up to the lowest end of a
+/// page that is not its key's last.
 async fn followers(
     directory: &dyn Directory,
     keys: &[FollowKey],

@@ -1,12 +1,9 @@
-//! Long audiences wait for company: events that keep coming to very many people are pushed
-//! together.
+//! Delays large audiences, so that events in quick succession are pushed together.
 //!
-//! The rule: to update somebody's stack costs the server nearly as much for one event as for ten.
-//! So where a long audience was begun a moment ago, what comes for long audiences is held until
-//! that moment has passed, or until they seem to come no more, and then goes together. The first of
-//! them waits for nothing, and nobody of a short audience ever waits. What is held is leased; once
-//! that is over, because its holder died or stood still, it is pending again, and whoever comes
-//! first claims it.
+//! Updating a stack costs the server nearly as much for one event as for ten. After a large
+//! audience has started, later ones wait for `fanout.linger` or until arrivals stop, and then start
+//! together. The first never waits, nor do small audiences. Waiting fan-outs are leased; if their
+//! process dies, they can be claimed when the leases expire.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,27 +11,29 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::Fanout;
 
-/// What a process holds, and when it began with a long audience last.
+/// The large audiences that a process delays.
 #[derive(Debug, Default)]
 pub struct Lingering(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
-    /// Each with the end of its lease.
+    /// The waiting fan-outs, each with the end of its lease.
     fanouts: Vec<(Fanout, DateTime<Utc>)>,
     begun: Option<DateTime<Utc>>,
-    /// How many have come since, and when the last of them did.
+    /// The number of arrivals since `begun`, and the time of the last.
     came: usize,
     last: Option<DateTime<Utc>>,
 }
 
-/// Of this part of the time they wait at least, before they seem to come no more.
+/// Arrivals can count as stopped only after `fanout.linger` divided by this.
 const QUIET: i32 = 5;
 
 impl Lingering {
-    /// What was held, if so many that came begin now: nothing was begun within this time, no more
-    /// have come for a while, or they are as many as go together. Nothing if they wait, or there
-    /// are none.
+    /// Returns the waiting fan-outs, if they start now together with `came` new ones. `None` if
+    /// they wait, or if there are none.
+    ///
+    /// They start if none has started within `linger`, if arrivals have stopped, or if there are
+    /// `most` of them.
     pub(super) fn begins(
         &self,
         came: usize,
@@ -57,7 +56,7 @@ impl Lingering {
         Some(all.map(|(fanout, _)| fanout).collect())
     }
 
-    /// These wait with what is held; they are leased until then.
+    /// Adds fan-outs to the waiting ones. They are leased until `until`.
     pub(super) fn hold(&self, came: impl Iterator<Item = Fanout>, until: DateTime<Utc>) {
         self.held()
             .fanouts
@@ -70,9 +69,9 @@ impl Lingering {
 }
 
 impl Held {
-    /// Whether company may still come.
+    /// Returns whether further fan-outs may arrive soon.
     fn waits(&self, linger: TimeDelta, now: DateTime<Utc>) -> bool {
-        // A clock that was put back lets nobody wait.
+        // After the clock was set back, nothing waits.
         let Some(begun) = self.begun.filter(|begun| *begun <= now) else {
             return false;
         };
@@ -130,16 +129,16 @@ mod tests {
         };
 
         assert!(begins(1, 0));
-        // They are 1 s apart, and after 2 s none has come.
+        // They arrive 1 s apart, so 2 s without an arrival end the wait.
         held(1, 10);
         held(1, 20);
         held(0, 39);
         assert!(begins(0, 40));
-        // They come quickly, and 1 s is the least.
+        // They arrive quickly, and 1 s is the shortest pause.
         held(3, 43);
         held(0, 52);
         assert!(begins(0, 53));
-        // They come slowly, and no wait is longer than 5 s.
+        // They arrive slowly, and no wait is longer than 5 s.
         held(1, 83);
         held(0, 102);
         assert!(begins(0, 103));

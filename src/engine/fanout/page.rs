@@ -1,7 +1,7 @@
-//! A page of fan-outs that walk their audiences together: who is served in it, and with what.
+//! Builds the pages of a group: which users get which entries.
 //!
-//! The rule: everybody up to where all of them know their people is served, each person by one
-//! push. Read [`super::super::fanout::audience`] for how people are found.
+//! A page covers all users up to the merge bound: the lowest id at which the read part of an
+//! audience ends. Each user gets one push. Start with [`Page::cut`]; [`audience`] reads the users.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use crate::domain::{BadStack, Counts, Day, Defect, Fanout, Progress, UserId};
 use crate::engine::fanout::audience;
 use crate::store::{Directory, Pushed, Pushes, Result};
 
-/// A fan-out on its way through its audience.
+/// A fan-out and its position in its audience.
 pub(super) struct Walk {
     pub fanout: Fanout,
-    /// People fetched and not yet served, ascending.
+    /// Users that were read and not pushed yet, ascending.
     pub people: Vec<UserId>,
-    /// Where the next page begins.
+    /// Where the next page of the audience starts.
     next: Option<UserId>,
     pub exhausted: bool,
-    /// Everybody up to here is served.
+    /// All users up to this one were pushed and counted.
     cursor: Option<UserId>,
-    /// What was counted since the last save.
+    /// The counts since the last save.
     pub unsaved: Counts,
 }
 
@@ -36,7 +36,7 @@ impl Walk {
         }
     }
 
-    /// Fetches pages until one has people in it, or there are no more.
+    /// Reads pages until one contains users, or until there are no more.
     pub(super) async fn fetch(&mut self, directory: &dyn Directory, limit: usize) -> Result<()> {
         while self.people.is_empty() && !self.exhausted {
             let audience::Page { people, next } =
@@ -54,7 +54,7 @@ impl Walk {
 
     pub(super) fn progress(&self) -> Progress {
         Progress {
-            // A finished one needs none; without it many are the same, and are saved together.
+            // A finished fan-out needs no cursor. Equal progress records are saved together.
             cursor: self.cursor.clone().filter(|_| !self.finished()),
             counts: self.fanout.progress.counts,
             done: self.finished(),
@@ -62,18 +62,19 @@ impl Walk {
     }
 }
 
-/// What is pushed between two saves: everybody up to where all walks know their people.
+/// The pushes between two saves of the cursors, for all users up to the merge bound.
 pub(super) struct Page {
     pub pushes: Pushes,
-    /// For each list, which walks its entries come from: (walk, entries).
+    /// For each list, the origin of its entries: (fan-out, number of entries).
     pub origins: Vec<Vec<(usize, usize)>>,
-    /// People served, by walk.
+    /// The number of users, by fan-out.
     served: Vec<u64>,
     frontier: Option<UserId>,
 }
 
 impl Page {
-    /// Takes off every walk the people up to the frontier, merged per person.
+    /// Takes the users up to the merge bound from each fan-out, and merges them into one push per
+    /// user.
     pub(super) fn cut(walks: &mut [Walk]) -> Self {
         let frontier = walks
             .iter()
@@ -87,7 +88,8 @@ impl Page {
             served.push(people.len() as u64);
             taken.extend(people.into_iter().map(|user| (user, index)));
         }
-        // Of ascending runs; of one person the walks stay in their order.
+        // The sort is stable, so a user's fan-outs stay in order. The input consists of ascending
+        // runs.
         taken.sort_by(|(user, _), (other, _)| user.cmp(other));
         let mut lists = Lists {
             walks,
@@ -117,7 +119,7 @@ impl Page {
         }
     }
 
-    /// Whose documents took no entries.
+    /// Returns the documents that could not take entries.
     pub(super) fn bad_stacks(&self, day: Day, pushed: &Pushed) -> Vec<BadStack> {
         let bad = |(person, reason): &(usize, Defect)| BadStack {
             user: self.pushes.people[*person].0.clone(),
@@ -127,7 +129,7 @@ impl Page {
         pushed.bad.iter().map(bad).collect()
     }
 
-    /// Notes on every walk what the push came to.
+    /// Adds the result of the push to each fan-out, and moves the cursors.
     pub(super) fn count(self, walks: &mut [Walk], pushed: &Pushed) {
         let mut capped = vec![0u64; walks.len()];
         for (person, entries) in &pushed.capped {
@@ -152,7 +154,7 @@ impl Page {
             };
             walk.unsaved += counts;
             walk.fanout.progress.counts += counts;
-            // Without a frontier every walk was taken to its end.
+            // Without a merge bound, every audience was read to its end.
             if let Some(frontier) = self
                 .frontier
                 .as_ref()
@@ -174,8 +176,7 @@ impl Walk {
     }
 }
 
-/// The distinct lists of entries of a page: one for every combination of walks that share a
-/// person.
+/// The distinct lists of entries of a page: one for each combination of fan-outs that share a user.
 struct Lists<'a> {
     walks: &'a [Walk],
     pushes: Pushes,

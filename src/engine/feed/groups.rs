@@ -1,7 +1,7 @@
-//! A feed in groups: what happened on a day, of one type, about one thing, is shown as one.
+//! Shows a feed in groups: the items of one day and type about one thing.
 //!
-//! The rule: a later page is cut from what stood when the first one was asked for, and counts are
-//! those of the feed as it stands, of items.
+//! Later pages are cut from the feed as it was for the first page. Counts are of items, in the
+//! current feed.
 
 use std::sync::Arc;
 
@@ -16,16 +16,19 @@ use crate::domain::{Object, PersonStacks, Window};
 use crate::engine::Result;
 use crate::wire::feed::{Group, GroupPage};
 
-/// How many of its items a group shows.
+/// The number of items that a group shows.
 const SHOWN: usize = 3;
 
 impl Feeds {
-    /// One page of groups, as many as items are asked for; a `limit` or `days` out of its range is
-    /// refused as invalid.
+    /// Returns a page of groups, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `limit` or `days` is out of range.
     pub async fn groups(&self, request: &Request) -> Result<Answer<GroupPage>> {
         let back = self.days_back(request.limit, request.days)?;
         let query = &request.query;
-        // Whoever goes on reading was shown what stands up to there.
+        // A cached window is enough for a later page, if it contains the items up to the cursor.
         let stood = query.stood.as_ref();
         let will_do =
             |person: &PersonStacks| (stood.is_some() || request.lately) && query.is_within(person);
@@ -37,7 +40,7 @@ impl Feeds {
         let cursor = stood.unwrap_or(&counts.cursor).clone();
         let mut asked = standing.person.within(&days);
         cursor.cut(&mut asked);
-        // Which groups are older is known when they are made.
+        // The end of the previous page applies to groups, not to items.
         let items = Query {
             before: None,
             ..query.clone()

@@ -1,8 +1,8 @@
-//! What people do to the items of their feeds: seen, read, put away.
+//! Marks items of a feed as seen, read or archived.
 //!
-//! The rule: a mark holds for what its reader was shown, told by a cursor or by ids, and for
-//! nothing that arrived since. It is computed on the record that stands, again and again until
-//! nobody came between. Every mark answers how the feed stands then, so that no client counts.
+//! A mark applies to items that the reader was shown, named by a cursor or by ids, never to later
+//! ones. It is applied to the current inbox and retried if another writer changed that first. Every
+//! call returns the new counts, so clients do not have to count. Start with [`Feeds::mark`].
 
 use serde::Deserialize;
 
@@ -17,43 +17,42 @@ use crate::engine::directory::fields;
 use crate::store;
 use crate::wire::feed::Counts;
 
-/// The most items that one call names.
+/// The most items in one call.
 pub const MAX_IDS: usize = 1_000;
-/// How often a record is read anew because somebody else put it meanwhile.
+/// The most attempts to write an inbox that other writers change concurrently.
 const ROUNDS: usize = 100;
 
-/// A mark as it is handed in: up to a cursor, or on items by their ids. No `null` stands for what
-/// is left out: a type that was lost on the way would mark all types.
+/// A request to mark items, up to a cursor or by their ids. `null` is rejected where a field may be
+/// absent: a type that was lost on the way would mark all types.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with mark and to or ids")]
 pub struct MarksInput {
-    /// What is done: `seen`, `read`, `unread`, `archive` or `restore`.
+    /// The mark: `seen`, `read`, `unread`, `archive` or `restore`.
     pub mark: Mark,
-    /// The cursor of an answer: everything up to what it showed.
+    /// The cursor of a response. Marks everything up to the items that it showed.
     #[serde(default, deserialize_with = "fields::parsed_if_given")]
     pub to: Option<Cursor>,
-    /// Only items of this type; only beside `to`.
+    /// Only items of this type; only with `to`.
     #[serde(rename = "type", default, deserialize_with = "fields::given")]
     pub kind: Option<EventType>,
-    /// Only items of types of this category; only beside `to`.
+    /// Only items of types in this category; only with `to`.
     #[serde(default, deserialize_with = "fields::parsed_if_given")]
     pub category: Option<Category>,
-    /// Only items that stand on this day; only beside `to`.
+    /// Only items of this day; only with `to`.
     #[serde(default, deserialize_with = "fields::parsed_if_given")]
     pub day: Option<Day>,
-    /// Only items whose objects are about this, as groups are; only beside `to`.
+    /// Only items whose objects are about this, as in groups; only with `to`.
     #[serde(default, deserialize_with = "fields::given")]
     pub about: Option<String>,
-    /// Items by their ids; those that stand nowhere any more are passed over. 1 to 1,000.
+    /// Items by their ids, 1 to 1,000. Ids of items that no longer exist are ignored.
     #[serde(default, deserialize_with = "fields::all_parsed_if_given")]
     pub ids: Option<Vec<Position>>,
 }
 
-/// Which items are meant.
 struct Meant {
-    /// As the record takes it.
+    /// In the form that the inbox expects.
     marked: Marked,
-    /// Only these of them, where that is asked: which they are is known once their objects are.
+    /// Restricts the items by day or object. Needs the loaded objects.
     part: Option<Query>,
 }
 
@@ -115,10 +114,10 @@ impl MarksInput {
 }
 
 impl Feeds {
-    /// Marks items of somebody's feed; how it stands then.
+    /// Marks items of a user's feed. Returns the counts after the change.
     pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<Counts> {
         let (mark, Meant { marked, part }) = input.meant(&self.context.policies)?;
-        // What they were shown, whichever process it was shown by.
+        // A cached window is enough if it contains the items, which any process may have shown.
         let shown = |person: &PersonStacks| match &marked {
             Marked::To(cursor, _) => cursor.is_within(person),
             Marked::Items(places) => places.iter().all(|place| person.holds(*place)),
@@ -138,11 +137,13 @@ impl Feeds {
                     .put_inbox(inbox, self.context.ids.next(now))
                     .await?
             } else {
-                // That nothing is to be done is believed only of what was read just now.
+                // If there is nothing to change, the inbox must be read again, because it may come
+                // from the cache.
                 round > 0
             };
             if done {
-                // Whoever polls this process next sees it, before the store tells.
+                // Polls of this process see the change at once, before the store's change notice
+                // arrives.
                 self.polls.hear(&Poke::people([user.as_str()]));
                 return Ok(self.counts_of(&standing).answer);
             }
@@ -153,7 +154,7 @@ impl Feeds {
     }
 }
 
-/// Where the items stand that are asked for, of those up to the cursor.
+/// Returns the positions of the requested items, up to the cursor.
 fn places(standing: &Standing, to: &Cursor, part: &Query) -> Vec<Position> {
     let mut shown = standing.person.clone();
     to.cut(&mut shown);

@@ -1,10 +1,9 @@
-//! Polls of what did not change, answered without asking the store.
+//! Caches the entity tags of feed responses, so that an unchanged poll does not read the store.
 //!
-//! The rule: an answer is known for as long as nobody was poked whom it is about: its reader, and
-//! the objects that it shows or counts. Counters stand for them, so a poke counts up and removes
-//! nothing, and what shares a counter is only looked at again. It is never believed for longer than
-//! `feed.fresh`, as not everybody who writes pokes, nor while pokes are not heard. What was poked
-//! while an answer was made is not kept.
+//! A tag is valid until a change notice names its user or an object that the page shows or counts.
+//! It ends with the UTC day, while notices are not received, and after `feed.fresh`, because
+//! external writers send none. Notices only increment counters; a shared counter costs an extra
+//! read. A response that overlaps with a notice is not cached. Start with [`Polls::is_unchanged`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -21,20 +20,20 @@ use crate::domain::{Day, ObjectKey, Poke, PokeKey, UserId};
 use crate::engine::byte_cache::ByteCache;
 use crate::store::Pokes;
 
-/// Counters of people, and of objects.
+/// The number of version counters for users, and for objects.
 const PEOPLE: usize = 1 << 16;
 const OBJECTS: usize = 1 << 12;
-/// An answer about more objects than this is looked at again whenever any object changes.
+/// A page about more objects than this is invalidated when any object changes.
 const FEW: usize = 128;
-/// The most bytes of all answers' tags.
+/// The most bytes of all cached tags.
 const ANSWERS: usize = 8 << 20;
-/// How long it rests before it listens again, where that broke.
+/// The delay before change notices are subscribed to again after an error.
 const REST: Duration = Duration::from_secs(1);
 
-/// What identifies an answer to somebody who has it: its entity tag.
+/// The entity tag of a response.
 pub type Tag = [u8; 16];
 
-/// What is known of answers, and who waits for news.
+/// The cached tags, the version counters, and the callers that wait for changes.
 pub struct Polls {
     clock: Arc<dyn Clock>,
     fresh: TimeDelta,
@@ -43,14 +42,14 @@ pub struct Polls {
     people: Box<[AtomicU32]>,
     objects: Box<[AtomicU32]>,
     any_object: AtomicU64,
-    /// How long the store took lately for an answer, in microseconds.
+    /// A moving average of the store's time per response, in microseconds.
     slowness: AtomicU64,
     hasher: RandomState,
     answers: ByteCache<Known>,
     waiting: Mutex<HashMap<PokeKey, Vec<Arc<Notify>>>>,
 }
 
-/// An answer that was given.
+/// A cached tag, with the versions before its response was computed.
 struct Known {
     tag: Tag,
     made: DateTime<Utc>,
@@ -59,13 +58,13 @@ struct Known {
     about: About,
 }
 
-/// The objects that an answer is about, and what their counters come to.
+/// The objects of a response, with the sum of their version counters.
 enum About {
     Few(Box<[u16]>, u64),
     Any(u64),
 }
 
-/// How everything stood before an answer was made.
+/// The versions to record before a user's response is computed.
 #[derive(Debug, Clone, Copy)]
 pub struct Glance {
     at: DateTime<Utc>,
@@ -74,16 +73,16 @@ pub struct Glance {
     any_object: u64,
 }
 
-/// Whom a poke may be about.
+/// A user or an object, as in a change notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whom {
-    /// A person.
+    /// A user.
     Person(PokeKey),
     /// An object.
     Object(PokeKey),
 }
 
-/// How a person, or an object, stood at a moment: the part of a glance that one read rests on.
+/// The version of one user or object, to record before it is read.
 #[derive(Debug, Clone, Copy)]
 pub struct GlanceOf {
     at: DateTime<Utc>,
@@ -91,7 +90,7 @@ pub struct GlanceOf {
     count: u32,
 }
 
-/// Somebody who waits for news of one person's feed.
+/// A subscription to changes of one user's feed.
 pub struct Waiting {
     polls: Arc<Polls>,
     key: PokeKey,
@@ -99,7 +98,7 @@ pub struct Waiting {
 }
 
 impl Glance {
-    /// The same, but for an answer that rests on what was read as long ago as then.
+    /// Returns these versions for a response that uses data read at `read`, if that is earlier.
     pub fn as_of(self, read: Option<DateTime<Utc>>) -> Self {
         let at = read.map_or(self.at, |read| read.min(self.at));
         Self { at, ..self }
@@ -107,14 +106,14 @@ impl Glance {
 }
 
 impl GlanceOf {
-    /// When that was.
+    /// Returns when the version was recorded.
     pub fn at(&self) -> DateTime<Utc> {
         self.at
     }
 }
 
 impl Polls {
-    /// Knows nothing yet.
+    /// Creates an empty cache.
     pub fn new(clock: Arc<dyn Clock>, fresh: TimeDelta) -> Self {
         let counters = |count: usize| (0..count).map(|_| AtomicU32::new(0)).collect();
         Self {
@@ -132,12 +131,12 @@ impl Polls {
         }
     }
 
-    /// For how long an answer is believed without news.
+    /// Returns how long a tag is valid without a change notice.
     pub fn fresh(&self) -> TimeDelta {
         self.fresh
     }
 
-    /// Listens until it is told to stop; goes on listening whatever breaks.
+    /// Receives change notices until `stop` is set. Subscribes again after an error.
     pub async fn listen(&self, pokes: &dyn Pokes, mut stop: watch::Receiver<bool>) {
         let hear = async {
             loop {
@@ -162,7 +161,7 @@ impl Polls {
         }
     }
 
-    /// Takes one piece of news.
+    /// Applies a change notice.
     pub fn hear(&self, poke: &Poke) {
         match poke {
             Poke::All => {
@@ -184,7 +183,7 @@ impl Polls {
                 }
             }
             Poke::Objects(keys) => {
-                // First, as `keep` looks at it last.
+                // Incremented before the objects, because `keep` reads it last.
                 self.any_object.fetch_add(1, Ordering::AcqRel);
                 for key in keys {
                     self.objects[place(*key, OBJECTS)].fetch_add(1, Ordering::AcqRel);
@@ -205,7 +204,7 @@ impl Polls {
         hears.then(|| self.all.load(Ordering::Acquire))
     }
 
-    /// How everything stands for this person; to be asked before an answer is made.
+    /// Returns the versions for this user. Must be called before the response is computed.
     pub fn glance(&self, user: &UserId) -> Glance {
         let person = place(PokeKey::of(user.as_str()), PEOPLE);
         Glance {
@@ -216,12 +215,13 @@ impl Polls {
         }
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> DateTime<Utc> {
         self.clock.now()
     }
 
-    /// How they stand now; to be asked before they are read. Nothing while pokes are not heard.
+    /// Returns the current version. Must be called before the data is read. `None` while change
+    /// notices are not received.
     pub fn glance_of(&self, whom: Whom, now: DateTime<Utc>) -> Option<GlanceOf> {
         self.hears.load(Ordering::Acquire).then(|| GlanceOf {
             at: now,
@@ -230,7 +230,7 @@ impl Polls {
         })
     }
 
-    /// Whether they stand as they did, as far as is known.
+    /// Returns whether the version is still current, as far as this process knows.
     pub fn holds(&self, glance: &GlanceOf, whom: Whom, now: DateTime<Utc>) -> bool {
         self.hears.load(Ordering::Acquire)
             && glance.all == self.all.load(Ordering::Acquire)
@@ -246,8 +246,8 @@ impl Polls {
         counter.load(Ordering::Acquire)
     }
 
-    /// Keeps that this question, asked by this person, has the answer of this tag, which is about
-    /// these objects.
+    /// Caches the tag of a user's response to `question`, which depends on these objects. `before`
+    /// has the versions from before the response was computed.
     pub fn keep(
         &self,
         user: &UserId,
@@ -287,7 +287,7 @@ impl Polls {
         self.answers.keep(name, known, bytes);
     }
 
-    /// Notes how long the store took for an answer.
+    /// Records how long the store took for a response.
     pub fn took(&self, time: Duration) {
         let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let ease = |slowness: u64| Some(slowness - slowness / 8 + time / 8);
@@ -296,8 +296,8 @@ impl Polls {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, ease);
     }
 
-    /// How long this person's reader is asked to wait between two polls, in seconds: the longer,
-    /// the slower the store is. People are spread over a fifth, so that they do not poll in step.
+    /// Returns how many seconds this user's client should wait between two polls. The slower the
+    /// store, the longer. Users are spread by ±10 %, so that they do not poll in step.
     pub fn interval(&self, user: &UserId) -> u32 {
         let base = match self.slowness.load(Ordering::Relaxed) / 1_000 {
             0..50 => 30,
@@ -309,7 +309,7 @@ impl Polls {
         base - tenth + PokeKey::of(user.as_str()).0 % (2 * tenth + 1)
     }
 
-    /// Whether this question has still the answer of one of these tags, as far as is known.
+    /// Returns the cached tag of this response, if it is still valid and `has` accepts it.
     pub fn is_unchanged(
         &self,
         user: &UserId,
@@ -334,7 +334,7 @@ impl Polls {
         })
     }
 
-    /// Waits for news of this person's feed.
+    /// Subscribes to changes of this user's feed.
     pub fn wait_for(self: &Arc<Self>, user: &UserId) -> Waiting {
         let (key, news) = (PokeKey::of(user.as_str()), Arc::new(Notify::new()));
         self.waiting()
@@ -370,7 +370,7 @@ fn place(key: PokeKey, count: usize) -> usize {
 }
 
 impl Waiting {
-    /// Until there is news; of several, once. News between two waits are not missed.
+    /// Waits for a change. Several changes wake it once. Changes between two waits are not missed.
     pub async fn news(&self) {
         self.news.notified().await;
     }

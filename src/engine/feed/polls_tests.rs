@@ -1,4 +1,4 @@
-//! What is known of answers, and when it is not believed any more.
+//! Tests which entity tags are cached, and when they become invalid.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -12,7 +12,7 @@ struct Case {
 }
 
 impl Case {
-    /// Ada has an answer about this object.
+    /// Caches a tag of Ada's that depends on this object.
     fn with(object: &str) -> Self {
         let clock = Arc::new(ManualClock::at("2014-04-22T12:00:00Z".parse().unwrap()));
         let polls = Arc::new(Polls::new(clock.clone(), TimeDelta::seconds(30)));

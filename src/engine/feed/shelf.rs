@@ -1,11 +1,9 @@
-//! What feeds have read lately, kept in memory: objects, what is said of events, and people's
-//! windows.
+//! The feed cache: objects, event details and users' windows that feeds read recently.
 //!
-//! The rule: what is on the shelf is believed for as long as nobody was poked whom it is about, and
-//! never for longer than `feed.fresh`, as [`super::polls`] believes answers; while pokes are not
-//! heard, nothing is. Only feeds ask here: mails ask the store. A window is taken from here for
-//! what names things that it holds, and where what was read lately will do ([`super`]). Each
-//! kind has a bounded number of bytes.
+//! An entry is valid until a change notice names its user or object, for at most `feed.fresh`, and
+//! only while notices are received ([`super::polls`]). Only feeds use it; emails read the store. A
+//! cached window serves requests that refer to items in it, or that accept recent data ([`super`]).
+//! Each kind of entry has a limit in bytes. Start with [`Shelf::reading`].
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -20,46 +18,46 @@ use crate::domain::{
 };
 use crate::engine::byte_cache::ByteCache;
 
-/// The most bytes of all objects, of all that is said of events, and of all windows.
+/// The most bytes of all objects, of all details, and of all windows.
 const OBJECTS: usize = 12 << 20;
 const DETAILS: usize = 4 << 20;
 const WINDOWS: usize = 12 << 20;
-/// Objects and details with more bytes of text are looked up each time.
+/// Objects and details with more bytes of text are not cached.
 const LARGE: usize = 2_048;
-/// The bytes of a muted subject, and of a reading besides its entries and mutes: its inbox, and the
-/// digests that may be added to it.
+/// The estimated bytes of a muted subject, and of a reading without its entries and mutes. The
+/// latter has an inbox and room for digests.
 const MUTE: usize = 256;
 const READING: usize = 1_024;
 
-/// What was found of an event's object.
+/// The state of an event's object.
 #[derive(Debug, Clone)]
 pub(crate) struct Looked {
     pub object: Option<Arc<Object>>,
-    /// Up to when events of this type about it are taken back.
+    /// The latest retraction of events of this type about the object.
     pub retracted: Option<Id>,
 }
 
-/// A person's window, and what they did to it, as they were read.
+/// A user's window and inbox, as they were read.
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
     pub window: Window,
     pub person: PersonStacks,
     pub inbox: Inbox,
-    /// What they muted.
+    /// The user's mutes.
     pub mutes: Mutes,
-    /// What may have been mailed of it, once somebody asked.
+    /// The digests that may have included events of the window, loaded on first use.
     pub digests: OnceCell<Digests>,
 }
 
-/// The digests that a window's markers are of.
+/// The digests that the markers in a window belong to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Digests {
-    /// The record of whom they went to.
+    /// The recipient's record.
     pub user: Option<User>,
     pub rows: Vec<Delivery>,
 }
 
-/// What feeds have read lately.
+/// The feed cache of a process.
 pub struct Shelf {
     polls: Arc<Polls>,
     hasher: RandomState,
@@ -69,7 +67,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// An empty one, which believes what these pokes let it.
+    /// Creates an empty cache whose entries are invalidated by `polls`.
     pub fn new(polls: Arc<Polls>) -> Self {
         Self {
             polls,
@@ -84,7 +82,8 @@ impl Shelf {
         self.polls.now()
     }
 
-    /// How an object stands; to be asked before it is read. Nothing while nothing may be kept.
+    /// Returns the version of an object. Must be called before the object is read. `None` if
+    /// nothing may be cached now.
     pub(crate) fn glance_of_object(&self, key: PokeKey, now: DateTime<Utc>) -> Option<GlanceOf> {
         self.polls.glance_of(Whom::Object(key), now)
     }
@@ -93,7 +92,7 @@ impl Shelf {
         self.hasher.hash_one((event.t.as_str(), event.o.as_str()))
     }
 
-    /// What is known of the event's object, and since when.
+    /// Returns the cached state of the event's object and when it was read, if it is valid.
     pub(crate) fn object(
         &self,
         event: &Event,
@@ -107,7 +106,7 @@ impl Shelf {
             })
     }
 
-    /// Keeps what was found of the event's object, which stood so before it was looked up.
+    /// Caches the state of the event's object, with its version from before the read.
     pub(crate) fn keep_object(
         &self,
         event: &Event,
@@ -124,7 +123,7 @@ impl Shelf {
         self.objects.keep(self.name(event), value, bytes);
     }
 
-    /// What is said of an event, where that is known: it changes only when a user is erased, which
+    /// Returns the cached details of an event. Details change only when a user is erased, which
     /// invalidates everything.
     pub(crate) fn details(&self, id: Id) -> Option<Option<Arc<Details>>> {
         let name = self.hasher.hash_one(id);
@@ -134,7 +133,7 @@ impl Shelf {
         })
     }
 
-    /// The state of all details; to be asked before they are read.
+    /// Returns the version of all details. Must be called before they are read.
     pub(crate) fn invalidations(&self) -> Option<u64> {
         self.polls.invalidations()
     }
@@ -148,13 +147,13 @@ impl Shelf {
         }
     }
 
-    /// How a person stands; to be asked before their window is read.
+    /// Returns the version of a user. Must be called before their window is read.
     pub(crate) fn glance_of_person(&self, user: &UserId) -> Option<GlanceOf> {
         let key = PokeKey::of(user.as_str());
         self.polls.glance_of(Whom::Person(key), self.now())
     }
 
-    /// Their window, as it was read last and stands still as far as is known; and when that was.
+    /// Returns the user's window if it is cached and valid, and when it was read.
     pub(crate) fn reading(
         &self,
         user: &UserId,
@@ -169,7 +168,7 @@ impl Shelf {
         })
     }
 
-    /// Keeps a window that was read, and stood so before.
+    /// Caches a window, with the user's version from before the read.
     pub(crate) fn keep_reading(&self, reading: Arc<Reading>, glance: GlanceOf) {
         let stacks = reading.person.stacks.iter();
         let entries = stacks.flat_map(|stack| &stack.entries);

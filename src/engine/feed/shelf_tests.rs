@@ -1,4 +1,4 @@
-//! What is on the shelf, and when it is not believed any more.
+//! Tests what the feed cache stores, and when its entries become invalid.
 
 use chrono::TimeDelta;
 
@@ -230,7 +230,6 @@ fn a_user_who_takes_the_room_of_many_puts_no_other_out() {
     assert_eq!(people, few);
 }
 
-/// So many subjects, muted.
 fn muted(subjects: usize) -> Mutes {
     let at = "2014-04-22T12:00:00Z".parse().unwrap();
     let mut mutes = Mutes::default();

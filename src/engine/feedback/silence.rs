@@ -1,15 +1,13 @@
-//! Whether the provider's reports arrive at all.
+//! Detects that the reports of the provider do not arrive.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::store::{Feedbacks, Result};
 
-/// Returns how many emails left more than a day ago without a report of any email since. Looks at
-/// the last two days, and then at a week, for digests that are sent weekly.
+/// Returns how many emails were sent more than a day ago without any report; 0 if reports arrive.
 ///
-/// # Errors
-///
-/// Fails where the store does.
+/// Checks the emails of the last two days, then those of a week, because some users get only weekly
+/// digests. One report of an email in that time is enough.
 pub(crate) async fn unreported<F: Feedbacks + ?Sized>(
     feedbacks: &F,
     now: DateTime<Utc>,

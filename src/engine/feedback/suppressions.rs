@@ -1,8 +1,7 @@
-//! Addresses that must not be written to: asked about whole pages of people, and kept by operators.
+//! Reads and manages the addresses that must not be emailed.
 //!
-//! The rule (P7): who may be mailed is asked of the person's record *and* of the list, in one read
-//! for everybody at hand ([`Suppressed::among`]). What providers report is added by
-//! [`super`].
+//! A user may be emailed if both their record and the suppressions permit it (P7). One read checks
+//! a page of users ([`Suppressed::among`]). [`super`] adds the suppressions that providers report.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,12 +17,12 @@ use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, momen
 use crate::engine::Result;
 use crate::store::Suppressions;
 
-/// What is known of the addresses of some people.
+/// The suppressed addresses of a set of users.
 #[derive(Debug, Default)]
 pub struct Suppressed(HashMap<Address, Suppression>);
 
 impl Suppressed {
-    /// Looks up the addresses of all these people at once.
+    /// Looks up the addresses of all these users in one read.
     pub async fn among<'a>(
         suppressions: &dyn Suppressions,
         people: impl IntoIterator<Item = &'a User>,
@@ -34,7 +33,7 @@ impl Suppressed {
         addresses.sort_unstable();
         addresses.dedup();
         let found = suppressions.suppressed(&addresses).await?;
-        // By what was asked for: an older program may have written the address in another form.
+        // Results are in the order of the request. Their address may have an older spelling.
         let found = addresses.into_iter().zip(found);
         Ok(Self(
             found
@@ -43,7 +42,7 @@ impl Suppressed {
         ))
     }
 
-    /// Why this person's address must not be written to, if so.
+    /// Returns the suppression of this user's address, if it has one.
     pub fn of(&self, user: &User) -> Option<&Suppression> {
         if self.0.is_empty() {
             return None;
@@ -51,7 +50,7 @@ impl Suppressed {
         self.0.get(&user.email.as_ref()?.folded())
     }
 
-    /// Where to write to, if anybody may: by the person's record and by the list.
+    /// Returns the address of a user who may be emailed, by their record and the suppressions.
     pub fn mailable<'a>(&self, user: &'a User) -> std::result::Result<&'a Address, Unmailable> {
         let address = user.mailable()?;
         match self.of(user) {
@@ -60,15 +59,19 @@ impl Suppressed {
         }
     }
 
-    /// When digests fall due for this person, and how much they tell, if any may be mailed to them.
+    /// Returns the schedule and the scope of this user's digests; `None` if they get none.
     pub fn digests(&self, user: &User, default: &Schedule) -> Option<(Schedule, EmailScope)> {
         let (schedule, wanted) = user.digests(default);
         let allowed = self.scope(user).ok()?;
         (schedule.cadence != Cadence::Never).then_some((schedule, allowed.min(wanted)))
     }
 
-    /// How much may be mailed to this person, if anything: where nothing but their own wish is
-    /// against it, what is mandatory.
+    /// Returns the scope of the emails that this user may get. If only the user's own choice
+    /// forbids emails, mandatory types remain.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the user may get no email at all.
     pub fn scope(&self, user: &User) -> std::result::Result<EmailScope, Unmailable> {
         let Err(why) = self.mailable(user) else {
             return Ok(EmailScope::All);
@@ -84,22 +87,22 @@ impl Suppressed {
     }
 }
 
-/// An address that somebody wants suppressed.
+/// A request to suppress an address.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SuppressionInput {
-    /// Kept and compared folded, so capitals do not matter.
+    /// The address. It is stored and compared in folded form.
     pub address: Address,
-    /// By hand, if nothing is said.
+    /// The reason; [`Reason::Manual`] by default.
     #[serde(default = "by_hand")]
     pub reason: Reason,
-    /// Since when, if not now; never later than now.
+    /// The start of the suppression. It is now by default, and never later.
     #[serde(default, deserialize_with = "moment::read_if_any")]
     pub at: Option<DateTime<Utc>>,
-    /// Who said so first, such as the provider whose list this is; the operator, if nothing is
-    /// said.
+    /// The origin, such as the name of the provider whose list is imported. The default is the
+    /// operator.
     pub source: Option<String>,
-    /// What the provider called it, such as `550 5.1.1`; 80 characters of it are kept.
+    /// The provider's description, such as `550 5.1.1`. At most 80 characters are stored.
     pub detail: Option<String>,
 }
 
@@ -108,7 +111,7 @@ fn by_hand() -> Reason {
 }
 
 impl SuppressionInput {
-    /// Suppressed from now on, by the operator's word.
+    /// A suppression by the operator, from now on.
     pub fn new(address: Address, reason: Reason) -> Self {
         Self {
             address,
@@ -120,16 +123,16 @@ impl SuppressionInput {
     }
 }
 
-/// How long a lift is stored. Providers retry a report for at most a day or so.
+/// How long a lift is stored. Providers retry a report for about a day.
 const REMEMBERED_LIFTS: TimeDelta = TimeDelta::days(90);
 
-/// Keeps the list of addresses that must not be written to.
+/// Manages the suppressed addresses.
 pub struct SuppressionService {
     pub(crate) context: Arc<Context>,
 }
 
 impl SuppressionService {
-    /// Suppresses these addresses. Graver news stays, and so does a lift later than `at`.
+    /// Suppresses these addresses. More severe reasons remain. A lift after `at` remains too.
     pub async fn add(&self, inputs: Vec<SuppressionInput>) -> Result<()> {
         let now = self.context.clock.now();
         let news = |input: SuppressionInput| {
@@ -144,19 +147,19 @@ impl SuppressionService {
         Ok(self.context.store.suppress(&news).await?)
     }
 
-    /// What is known of an address.
+    /// Returns the suppression of an address.
     pub async fn get(&self, address: &Address) -> Result<Option<Suppression>> {
         let asked = std::slice::from_ref(address);
         Ok(self.context.store.suppressed(asked).await?.pop().flatten())
     }
 
-    /// A page of the list, ascending by address, after this one.
+    /// Returns a page of suppressions after this address, in ascending order.
     pub async fn page(&self, after: Option<&Address>, limit: usize) -> Result<Vec<Suppression>> {
         Ok(self.context.store.suppressions(after, limit).await?)
     }
 
-    /// Lets an address receive emails again, and returns whether it was suppressed. Reports of
-    /// earlier events change nothing from now on.
+    /// Allows emails to an address again. Returns whether it was suppressed. Reports of earlier
+    /// events no longer have an effect.
     pub async fn lift(&self, address: &Address) -> Result<bool> {
         let now = self.context.clock.now();
         let expired = now - REMEMBERED_LIFTS;
@@ -164,7 +167,7 @@ impl SuppressionService {
     }
 }
 
-/// A name such as `mailgun`, whatever was given.
+/// Reduces a text to a short name such as `mailgun`.
 fn source(text: &str) -> String {
     let word = text.chars().filter(|c| c.is_ascii_alphanumeric());
     word.take(32).collect::<String>().to_lowercase()

@@ -1,8 +1,8 @@
-//! Accepts events: checked as a whole, then one durable journal entry each.
+//! Accepts events: checks a request as a whole, then writes one durable journal entry per event.
 //!
-//! The rule (P1, P10): what was accepted is in the journal and will reach everybody; what is wrong
-//! is refused before anything is written. Accepting costs the same for one follower and for a
-//! million: resolving them is [`crate::engine::fanout`]'s work.
+//! An accepted event reaches its whole audience (P1). An invalid event is rejected before anything
+//! is written (P10). The cost does not depend on the size of the audience, because
+//! [`crate::engine::fanout`] resolves it later. Start with [`Notify::accept`].
 
 use std::sync::Arc;
 
@@ -26,27 +26,27 @@ mod warnings;
 
 pub use warnings::Warnings;
 
-/// An event as its writer hands it in.
+/// A request to accept an event.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The event's type, configured or not.
+    /// The event type. It need not be configured.
     pub kind: EventType,
-    /// What it is about: 1 to 100 objects, each counted once.
+    /// The objects of the event, 1 to 100. Duplicates count once.
     pub objects: Vec<ObjectId>,
-    /// Whom it concerns.
+    /// The users that the event concerns.
     pub audience: Audience,
-    /// The same key is the same event, however often it is handed in.
+    /// The idempotency key. Requests with the same key are the same event.
     pub key: Option<String>,
-    /// What its batches are of, instead of the type or what is configured for it.
+    /// The key of its batches, instead of the type or the configured key.
     pub batch_key: Option<ChosenKey>,
-    /// What is said of it.
+    /// The actor, brand, text and data.
     pub details: Details,
-    /// When it happened, for events brought in later; now if left out. It decides the day.
+    /// When the event happened, now by default. It determines the day.
     pub at: Option<DateTime<Utc>>,
 }
 
 impl Request {
-    /// Whether it is short enough to go with others that come at the same time.
+    /// Returns whether the request is small enough to share a write with concurrent requests.
     fn is_short(&self) -> bool {
         let named = match &self.audience.to {
             Selector::Users(users) => users.len(),
@@ -55,7 +55,7 @@ impl Request {
         self.objects.len() <= FEW_OBJECTS && named + self.audience.except.len() <= FEW_PEOPLE
     }
 
-    /// What it says happened, without the id of its fan-out.
+    /// Returns one event per object, without the fan-out's id.
     pub fn events(&self) -> Vec<Event> {
         let event = |o: &ObjectId| Event {
             t: self.kind.clone(),
@@ -65,11 +65,10 @@ impl Request {
         self.objects.iter().map(event).collect()
     }
 
-    /// What the types of its fields cannot say: whether a fan-out can be made of it.
+    /// Checks everything that the types of the fields do not ensure.
     pub fn check(&self) -> std::result::Result<(), Invalid> {
         let at = self.at.unwrap_or(DateTime::UNIX_EPOCH);
-        // Ids hold no other, and an event of another day than its own would be shown and mailed as
-        // what it is not.
+        // An id has 32-bit seconds. Any other time would put the event on a wrong day.
         if !(0..=i64::from(u32::MAX)).contains(&at.timestamp()) {
             let why = "is not between 1970 and 2106";
             return Err(Invalid::new("time", at.to_rfc3339(), why));
@@ -81,9 +80,9 @@ impl Request {
     }
 }
 
-/// A request is accepted together with others if it is of at most so many objects.
+/// The most objects of a request that shares a write with concurrent requests.
 pub(crate) const FEW_OBJECTS: usize = 4;
-/// And names at most so many people.
+/// The most named and excluded users of such a request.
 const FEW_PEOPLE: usize = 100;
 
 /// The most requests in one call.
@@ -91,22 +90,24 @@ pub const MAX_REQUESTS: usize = 1_000;
 
 /// Accepts events into the journal.
 pub struct Notify {
-    /// The store, the clock and the other shared parts.
+    /// The store, the clock and other shared components.
     pub context: Arc<Context>,
-    /// Short events that come at the same time are accepted together.
+    /// Combines concurrent short requests into one write.
     pub joint: Arc<Joint<Fanout, Accepted>>,
-    /// How many days before today the window reaches: events can be of no day before it.
+    /// The number of days before today in the window. Earlier events are rejected.
     pub window_back: u32,
-    /// The brands that events can be of.
+    /// The brands that events can name.
     pub brands: Brands,
 }
 
 impl Notify {
-    /// Accepts all of these, or none where one cannot be. Answers in the order asked.
+    /// Accepts all these events, or none if one is invalid. Returns receipts in the order of the
+    /// request.
     ///
-    /// A key that was used before for a different event is a conflict ([`Error::Conflict`]); the
-    /// others of that call stand all the same, and handing in the call again is harmless where they
-    /// have keys.
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if a key was used before for a different event. The other events of the
+    /// call are accepted anyway. Repeating a call is safe for events with keys.
     pub async fn accept(&self, requests: Vec<Request>) -> Result<Vec<Receipt>> {
         for request in &requests {
             self.check(request)?;
@@ -114,8 +115,8 @@ impl Notify {
         self.accept_each(requests).await?.into_iter().collect()
     }
 
-    /// The same, with an answer of its own for each: one that cannot be accepted keeps none of the
-    /// others out, and a key that was used before for a different event is that event's conflict.
+    /// Accepts each event on its own and returns a result for each. An invalid event does not
+    /// affect the others, and a conflict concerns only its event.
     pub async fn accept_each(&self, requests: Vec<Request>) -> Result<Vec<Result<Receipt>>> {
         let now = self.context.clock.now();
         let is_short = matches!(&requests[..], [one] if one.is_short());
@@ -150,7 +151,7 @@ impl Notify {
         Ok(requests.into_iter().map(answer).collect())
     }
 
-    /// Whether this can be accepted now.
+    /// Returns an error if this event cannot be accepted now.
     pub fn check(&self, request: &Request) -> std::result::Result<(), Invalid> {
         self.in_time(request, self.context.clock.now())?;
         self.context.policies.check(&request.kind)?;
@@ -202,13 +203,13 @@ impl Notify {
         fanout.with_batch_key(batch_key).with_details(details)
     }
 
-    /// An event's fan-out, with how far it has come.
+    /// Returns an event's fan-out, with its progress.
     pub async fn find(&self, id: Id) -> Result<Option<Fanout>> {
         Ok(self.context.store.fanout(id).await?)
     }
 }
 
-/// Within the request that brought it, whoever's call it went with.
+/// Logs in the span of the original request, even if another request's call wrote the event.
 fn log(fanout: &Fanout, answer: &Accepted) {
     match answer {
         Accepted::New => tracing::debug!(event = %fanout.id, "an event was accepted"),
@@ -224,7 +225,7 @@ fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
             id: fanout.id,
             known: false,
         }),
-        // Its own id: it was sent twice.
+        // If the ids are equal, a retry inside the store found this request's own write.
         Accepted::Known(earlier) if earlier.same_request(fanout) => Ok(Receipt {
             id: earlier.id,
             known: earlier.id != fanout.id,
@@ -241,67 +242,68 @@ fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
 /// An event as JSON: `{"type": "ArtworkPublished", "objects": ["A00001"], "followers_of":
 /// ["artist:558"]}`.
 ///
-/// Exactly one of `to`, `followers_of` and `near` says whom it concerns. Where `null` would change
-/// whom an event concerns, or whether it is another, it is no way to leave a field out.
+/// Exactly one of `to`, `followers_of` and `near` names the audience. Fields that determine the
+/// audience or the identity of the event may be absent, but not `null`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventInput {
-    /// `type` in JSON, such as `ArtworkPublished`.
+    /// The event type, such as `ArtworkPublished`; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
-    /// 1 to 100 ids; one alone needs no list.
+    /// 1 to 100 object ids. A single id needs no list.
     #[serde(deserialize_with = "ids")]
     pub objects: Vec<ObjectId>,
-    /// These people, up to 100,000.
+    /// Up to 100,000 users.
     #[serde(default, deserialize_with = "some_ids")]
     pub to: Vec<UserId>,
-    /// Whoever follows any of these keys, up to 100.
+    /// Up to 100 keys. The audience is the followers of any of them.
     #[serde(default, deserialize_with = "some_ids")]
     pub followers_of: Vec<FollowKey>,
-    /// Whoever lives near a point.
+    /// A location. The audience is the users near it.
     #[serde(default, deserialize_with = "fields::named_if_given")]
     pub near: Option<NearInput>,
-    /// Whom to leave out, up to 10,000.
+    /// Up to 10,000 users to exclude.
     #[serde(default, deserialize_with = "ids")]
     pub except: Vec<UserId>,
-    /// 1 to 256 bytes. The same key is the same event, however often it is handed in.
+    /// The idempotency key, 1 to 256 bytes. Requests with the same key are the same event.
     #[serde(default, deserialize_with = "fields::given")]
     pub key: Option<String>,
-    /// What its batches are of, instead of the type or what is configured for it.
+    /// The key of its batches, instead of the type or the configured key.
     #[serde(default, deserialize_with = "fields::given")]
     pub batch_key: Option<ChosenKey>,
-    /// Who did it: an id, or an object with `id`, `name`, `url` and `image`. They are not told.
+    /// The actor: an id, or an object with `id`, `name`, `url` and `image`. Actors are not
+    /// notified.
     #[serde(default, deserialize_with = "fields::given")]
     pub actor: Option<ActorInput>,
-    /// Whether who did it is told as well, if the event concerns them.
+    /// Whether the actor is notified too, if they are in the audience.
     #[serde(default)]
     pub tell_actor: bool,
-    /// Of which brand its mails are, instead of each person's; its type must be `branded`.
+    /// The brand of its emails, instead of the user's. The event type must be `branded`.
     #[serde(default, deserialize_with = "fields::given")]
     pub brand: Option<BrandName>,
-    /// What was said or done, in plain words: up to 500 characters.
+    /// A description in plain text, up to 500 characters.
     #[serde(default)]
     pub text: Option<String>,
-    /// Whatever else the application's feed shows: up to 2 KiB of JSON.
+    /// Other data for the application's feed, up to 2 KiB of JSON.
     #[serde(default)]
     pub data: Json,
-    /// When it happened; now if left out. It decides the day.
+    /// When the event happened, now by default. It determines the day.
     #[serde(default, deserialize_with = "moment::read_if_any")]
     pub at: Option<DateTime<Utc>>,
 }
 
-/// Who did it.
+/// The actor of an event.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(
     untagged,
     expecting = "expected a user id, or an object with id, name, url and image"
 )]
 pub enum ActorInput {
-    /// Only who.
+    /// Only the id.
     Id(UserId),
-    /// The same as a number.
+    /// The id as a number.
     Number(i64),
-    /// With what is shown of them.
+    /// The id and the fields to show.
     Whole(#[serde(deserialize_with = "fields::named")] Actor),
 }
 
@@ -315,18 +317,22 @@ impl From<ActorInput> for Actor {
     }
 }
 
-/// Everybody who lives within a distance of a point.
+/// The users within a distance of a point.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with point and km")]
 pub struct NearInput {
     /// Longitude and latitude, in degrees.
     pub point: Point,
-    /// The distance in kilometers, above 0 and up to 20,100.
+    /// The distance in kilometers, above 0 and at most 20,100.
     pub km: f64,
 }
 
 impl EventInput {
-    /// The request, if exactly one audience is named and it is not too large.
+    /// Converts the input into a request.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if not exactly one audience is named, or if it is too large.
     pub fn into_request(self) -> std::result::Result<Request, Invalid> {
         let audience = match (self.to.is_empty(), self.followers_of.is_empty(), self.near) {
             (false, true, None) => Audience::users(self.to)?,
@@ -359,7 +365,7 @@ impl EventInput {
     }
 }
 
-/// One name or a list of at least one; each may be written as a number.
+/// Deserializes one name, or a list of at least one. Each may be a number.
 fn some_ids<'de, D, T>(deserializer: D) -> std::result::Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -374,7 +380,7 @@ where
     }
 }
 
-/// One name or a list of names; each may be written as a number.
+/// Deserializes one name, or a list of names. Each may be a number.
 pub fn ids<'de, D, T>(deserializer: D) -> std::result::Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,

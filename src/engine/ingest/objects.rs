@@ -1,8 +1,8 @@
-//! Keeps the records of what events are about, as the application says.
+//! Stores the objects that events refer to.
 //!
-//! The rule: a withdrawn object leaves a record that is not notifiable, because an object nobody
-//! has a record of may still be shown in feeds ([`crate::engine::eligibility::catalog`]). Models
-//! that live in the application's own collections are changed there, not here.
+//! A withdrawn object keeps a record with `notifiable: false`, because feeds may show an object
+//! without a record ([`crate::engine::eligibility::catalog`]). Objects of mapped models are in the
+//! application's own collections and cannot be changed here.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,15 +12,19 @@ use crate::domain::{Invalid, ModelName, Object, ObjectId, ObjectKey, Poke};
 use crate::engine::Result;
 use crate::engine::feed::polls::Polls;
 
-/// Keeps records of objects, except of models that the application keeps itself.
+/// Stores objects, except those of mapped models.
 pub struct ObjectService {
     pub(crate) context: Arc<Context>,
     pub(crate) polls: Arc<Polls>,
-    /// Models that are read from the application's own collections.
+    /// The models that are read from the application's own collections.
     pub mapped: HashSet<ModelName>,
 }
 
-/// The key of an object of a model. A model cannot hold the colon that ends it in a key.
+/// Returns the key of an object of a model.
+///
+/// # Errors
+///
+/// [`Invalid`] if the model contains a colon, which separates it from the id in the key.
 pub fn key_of(model: &ModelName, id: &ObjectId) -> std::result::Result<ObjectKey, Invalid> {
     if model.as_str().contains(':') {
         let why = "holds a colon, which ends the model in an object's key";
@@ -30,7 +34,7 @@ pub fn key_of(model: &ModelName, id: &ObjectId) -> std::result::Result<ObjectKey
 }
 
 impl ObjectService {
-    /// Creates or replaces these records. Where one key occurs twice, the last counts.
+    /// Creates or replaces these objects. If a key occurs twice, the last one wins.
     pub async fn put(&self, objects: Vec<Object>) -> Result<()> {
         for object in &objects {
             self.check(object)?;
@@ -38,17 +42,17 @@ impl ObjectService {
         self.keep(objects).await
     }
 
-    /// Keeps records that were checked. Where one key occurs twice, the last counts.
+    /// Stores objects that were checked. If a key occurs twice, the last one wins.
     pub(crate) async fn keep(&self, objects: Vec<Object>) -> Result<()> {
         let objects = last_of_each(objects);
         self.context.store.put_objects(&objects).await?;
-        // Whoever polls this process next sees it, before the store tells.
+        // Polls of this process see the change at once, before the store's change notice arrives.
         let names = objects.iter().map(|object| object.key.as_str());
         self.polls.hear(&Poke::objects(names));
         Ok(())
     }
 
-    /// Whether a record can be put.
+    /// Returns an error if an object cannot be stored.
     pub fn check(&self, object: &Object) -> std::result::Result<(), Invalid> {
         object.check()?;
         let model = object
@@ -64,7 +68,7 @@ impl ObjectService {
         }
     }
 
-    /// The record under this key, withdrawn or not; `None` if there is none.
+    /// Returns the object with this key, even if it was withdrawn.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Object>> {
         let found = self
             .context
@@ -74,13 +78,12 @@ impl ObjectService {
         Ok(found.into_iter().next().flatten())
     }
 
-    /// The records under these keys, in the order asked.
+    /// Returns the objects with these keys, in the order of the request.
     pub async fn many(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
         Ok(self.context.store.objects(keys).await?)
     }
 
-    /// Makes an object one that no longer applies, whether there was a record of it or not; nothing
-    /// else of it is kept.
+    /// Marks an object as withdrawn, even if it was unknown. Its other fields are removed.
     pub async fn withdraw(&self, key: ObjectKey) -> Result<()> {
         self.put(vec![Object {
             notifiable: false,
@@ -90,7 +93,7 @@ impl ObjectService {
     }
 }
 
-/// Where one key occurs twice, the last counts.
+/// Removes earlier duplicates of a key.
 fn last_of_each(objects: Vec<Object>) -> Vec<Object> {
     let mut seen = HashSet::new();
     let mut kept: Vec<Object> = objects

@@ -1,10 +1,9 @@
-//! Takes events back: whoever was told of them is told of them no more.
+//! Retracts events, so that feeds and emails no longer include them.
 //!
-//! The rule: one small record says it, however many people have the events, and it is written
-//! before anything else. Whatever shows, counts or mails events asks for it
-//! ([`crate::engine::eligibility::catalog`]): feeds, digests, batches, mails that have not left,
-//! and what is accepted and not fanned out yet. Open batches are changed as well, so that their
-//! totals are right; that is tidying up, and can be repeated.
+//! A retraction is one small record per object, written first and independent of the audience's
+//! size. Feeds, digests, batches, unsent emails and pending fan-outs check it
+//! ([`crate::engine::eligibility::catalog`]). Then the events are removed from open batches, to
+//! keep their totals exact; this step can be repeated.
 
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use crate::engine::feed::polls::Polls;
 use crate::wire::event::Retracted;
 use crate::wire::unknown::Unknown;
 
-/// Takes events back.
+/// Retracts events.
 pub struct Retract {
     pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
@@ -27,10 +26,11 @@ pub struct Retract {
 }
 
 impl Retract {
-    /// Takes back what happened up to now: events of this type about these objects, as many as an
-    /// event can have. Says which objects these are, what of them is not known, and what open
-    /// batches lost; who was told of them is not looked for. What happens to them later is told as
-    /// ever.
+    /// Retracts all earlier events of this type about these objects, 1 to 100. Later events about
+    /// them are not affected.
+    ///
+    /// Returns the keys of the objects, warnings about unknown ones, and what open batches lost.
+    /// Does not find out which users were notified before.
     pub async fn events(&self, kind: &EventType, objects: &[ObjectId]) -> Result<Retracted> {
         check_objects(objects.len())?;
         let objects: Vec<ObjectId> = objects
@@ -58,9 +58,9 @@ impl Retract {
         let keys: Vec<_> = events.iter().map(|event| catalog.key(event)).collect();
         let about = Poke::objects(keys.iter().map(|key| key.as_str()));
         self.context.store.retract(&retractions, &about).await?;
-        // Whoever polls this process next sees it, before the store tells.
+        // Polls of this process see the change at once, before the store's change notice arrives.
         self.polls.hear(&about);
-        // What joins meanwhile happened later.
+        // Events that join a batch after `at` are not part of the retraction.
         Ok(Retracted {
             out: self.batches.take_out(kind, &objects, Some(at)).await?,
             objects: keys,

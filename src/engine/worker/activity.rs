@@ -64,7 +64,7 @@ impl Activity {
         self.write(DIGEST, read.as_deref(), run).await
     }
 
-    /// Replaces a note, unless another process has changed it since: that one is as recent.
+    /// Replaces a note, unless another process has changed it since. That text is as recent.
     async fn write(&self, name: &str, read: Option<&str>, value: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(value).unwrap_or_default();
         self.context

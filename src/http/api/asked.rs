@@ -1,7 +1,7 @@
-//! Which route a request asks, as the table of routes writes it.
+//! The route of a request, as the route table writes it.
 //!
-//! The rule: the route says it itself. Finding the route's path again by the request's costs more
-//! than answering a poll does.
+//! The matched route records its own path. Looking it up again by the request's path would cost
+//! more than answering a poll.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,31 +10,31 @@ use std::rc::Rc;
 use actix_web::dev::ServiceRequest;
 use actix_web::{HttpMessage, HttpRequest};
 
-/// The path of the route that a request asks, once that is known; whoever keeps a copy learns it.
+/// The path of the matched route, once it is known. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Asked(Rc<Cell<Option<&'static str>>>);
 
 impl Asked {
-    /// Begins to follow a request.
+    /// Attaches an empty record to a request.
     pub(super) fn of(req: &ServiceRequest) -> Self {
         let asked = Self::default();
         req.extensions_mut().insert(asked.clone());
         asked
     }
 
-    /// It came to this route.
+    /// Records the matched route.
     pub(super) fn note(req: &ServiceRequest, path: &'static str) {
         if let Some(asked) = req.extensions().get::<Self>() {
             asked.0.set(Some(path));
         }
     }
 
-    /// The route, if it came to one of the table.
+    /// Returns the path of the route; `None` if no route of the table matched.
     pub(super) fn path(&self) -> Option<&'static str> {
         self.0.get()
     }
 
-    /// The same, by the request; its route is looked for where it is not of the table.
+    /// Returns the path of a request's route. Looks it up if the route is not in the table.
     pub(super) fn path_of(req: &HttpRequest) -> Option<Cow<'static, str>> {
         let noted = req.extensions().get::<Self>().and_then(Self::path);
         let found = || req.match_pattern().map(Cow::Owned);

@@ -1,7 +1,7 @@
 //! Identifies the caller: an application by its server key, or a user by a token.
 //!
-//! Every request under `/v1` needs one of the two (P8); [`super::guard`] decides what it opens. No
-//! key, no token and no wrong value of either is logged or repeated in an answer.
+//! Every request under `/v1` and `/metrics` needs a key or a token (P8). [`super::guard`] decides
+//! which routes it opens. Keys and tokens, valid or not, are never logged or returned.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::engine::access::keys::KeyRing;
 use crate::engine::access::tokens::Tokens;
 
-/// Identifies callers and limits their rates.
+/// Identifies callers and limits their request rates.
 pub(super) struct Door {
     ring: KeyRing,
     tokens: Tokens,
@@ -28,7 +28,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Returns the door of this process's API, with the configured key.
+    /// Creates the door of this process's API. `key` is the configured server key.
     pub(super) fn of(app: &App, key: &str) -> Self {
         let server = &app.config.server;
         Self {
@@ -65,7 +65,7 @@ impl Door {
     }
 }
 
-/// Passes requests of known callers within their rate limits.
+/// Admits requests of identified callers, within their rate limits.
 pub(super) async fn require<B: MessageBody>(
     door: web::Data<Door>,
     req: ServiceRequest,

@@ -1,7 +1,7 @@
-//! What gathers until it is mailed: to look at, to close now, to cancel.
+//! Batches: list, show, close now, cancel.
 //!
-//! The rule: only an open batch can be changed. One that closes may be on its way already, and says
-//! so.
+//! Only an open batch can be changed. The email of a closing batch may already have been sent, so
+//! a change is a conflict.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -16,11 +16,11 @@ use crate::engine::Error;
 use crate::engine::batches::{BatchFilter, End};
 use crate::wire::batch::BatchPage;
 
-/// Batches on a page unless asked otherwise, and at most.
+/// The default and the maximum number of batches on a page.
 const LIMIT: u32 = 20;
 const MAX_LIMIT: u32 = 200;
 
-/// The body of what needs none.
+/// The only body that these requests accept: an empty JSON object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}

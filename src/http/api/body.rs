@@ -1,7 +1,6 @@
-//! JSON bodies: read up to a limit, parsed into what is asked for, refused with the place of the
-//! mistake.
+//! Reads and parses JSON bodies, and reports the location of each error.
 //!
-//! The rule (P10): unknown fields are mistakes, and a list is taken whole or not at all.
+//! Unknown fields are errors. A list is accepted completely or not at all (P10).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,12 +25,12 @@ use crate::engine::ingest::notify::MAX_REQUESTS;
 pub(super) const LIMIT: usize = 1 << 20;
 /// The largest body of many records, in bytes.
 pub(super) const BULK_LIMIT: usize = 16 << 20;
-/// The most records in one call.
+/// The maximum number of records in one request.
 pub(super) const MAX_RECORDS: usize = MAX_REQUESTS;
 /// How long a body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reads the body, which is said to be JSON, up to `limit` bytes.
+/// Reads a JSON body of at most `limit` bytes. Rejects other content types.
 pub(super) async fn read(
     req: &HttpRequest,
     payload: Payload,
@@ -46,7 +45,7 @@ pub(super) async fn read(
     bytes(req, payload, limit).await
 }
 
-/// Reads the body, whatever it is said to be, up to `limit` bytes.
+/// Reads a body of any content type, of at most `limit` bytes. Rejects encoded bodies.
 pub(super) async fn bytes(
     req: &HttpRequest,
     payload: Payload,
@@ -79,11 +78,11 @@ pub(super) async fn bytes(
     }
 }
 
-/// A longer body is not parsed on a thread that answers others meanwhile, in bytes.
+/// The size from which a body is parsed on a blocking thread, in bytes.
 const LONG: usize = 64 << 10;
 
-/// Does what a body is for, as far as that is reading it: beside the threads that answer requests
-/// if it is long.
+/// Runs the parser of a body. A long body is parsed on a blocking thread, because parsing it would
+/// delay other requests.
 pub(super) async fn aside<T: Send + 'static>(
     body: Bytes,
     reading: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
@@ -97,13 +96,13 @@ pub(super) async fn aside<T: Send + 'static>(
     }
 }
 
-/// One record.
+/// Parses one record.
 pub(super) fn one<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     parse(body, "", PhantomData::<Record<T>>).map(|Record(record)| record)
 }
 
-/// Many records, as a list or under `field`: `[…]` or `{"events": […]}`. At least one, at most
-/// [`MAX_RECORDS`].
+/// Parses many records, as a list or under `field`: `[…]` or `{"events": […]}`. At least one, at
+/// most [`MAX_RECORDS`].
 pub(super) fn many<T: DeserializeOwned>(
     body: &[u8],
     field: &'static str,
@@ -117,7 +116,7 @@ pub(super) fn many<T: DeserializeOwned>(
     Ok(records)
 }
 
-/// Parses all of the body. A bare list counts as that field.
+/// Parses the whole body. Errors in a bare list are located under `field`.
 fn parse<'de, S: DeserializeSeed<'de>>(
     body: &'de [u8],
     field: &str,
@@ -142,7 +141,7 @@ fn parse<'de, S: DeserializeSeed<'de>>(
     Ok(value)
 }
 
-/// Whether this is the form for many records, rather than one.
+/// Returns whether the body has the form for many records.
 pub(super) fn is_many(body: &[u8], field: &str) -> bool {
     struct Holds<'a>(&'a str);
     impl<'de> Visitor<'de> for Holds<'_> {
@@ -162,14 +161,14 @@ pub(super) fn is_many(body: &[u8], field: &str) -> bool {
     }
     match body.trim_ascii_start().first() {
         Some(b'[') => true,
-        // What cannot be read is found out by whoever reads it as one record.
+        // An unreadable body counts as one record, whose parser reports the error.
         _ => serde_json::Deserializer::from_slice(body)
             .deserialize_map(Holds(field))
             .unwrap_or(false),
     }
 }
 
-/// A problem with the record at this place of the list.
+/// Creates the problem for the record at this index of a list.
 pub(super) fn of_record(field: &str, index: usize, why: Invalid) -> Problem {
     let part = match why.kind {
         Kind::Type => ".type",
@@ -195,7 +194,7 @@ fn problem(path: &str, error: &serde_json::Error) -> Problem {
     Problem::body(detail).at(place)
 }
 
-/// A record is an object: not its fields' values in a row, which would do for the derived code.
+/// A record that must be a JSON object. serde's derived code would also accept an array.
 struct Record<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Record<T> {
@@ -269,7 +268,7 @@ mod tests {
 
     use super::*;
 
-    /// On which thread a body of so many bytes is read.
+    /// Returns the thread that parses a body of this many bytes.
     async fn read_on(bytes: usize) -> ThreadId {
         let body = Bytes::from(vec![b' '; bytes]);
         aside(body, |_| Ok(thread::current().id())).await.unwrap()

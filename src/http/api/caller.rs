@@ -1,4 +1,4 @@
-//! Who sent a request.
+//! The sender of a request: an application or a user.
 
 use chrono::{DateTime, Utc};
 
@@ -7,23 +7,23 @@ use crate::app::App;
 use crate::domain::{KeyName, Scope, UserId};
 use crate::engine::access::tokens::{Opened, Refused};
 
-/// Who sent the request.
+/// The authenticated sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// An application.
+    /// An application with a server key.
     Key {
-        /// Its key's name; `None` is the configured key.
+        /// The name of the key; `None` for the configured key.
         name: Option<KeyName>,
         /// The scope of the key.
         scope: Scope,
     },
-    /// A user, by a token that their application signed.
+    /// A user, with a token that their application signed.
     Person {
-        /// The user of the token.
+        /// The user in the token.
         user: UserId,
-        /// When the token ends.
+        /// When the token expires.
         until: DateTime<Utc>,
-        /// When it was issued.
+        /// When the token was issued.
         issued: DateTime<Utc>,
     },
 }
@@ -42,7 +42,7 @@ impl Caller {
         }
     }
 
-    /// Rejects a token that was issued to an earlier user of its id.
+    /// Rejects a token that was issued to an earlier user with the same id.
     pub(super) async fn check_start(&self, app: &App) -> Result<(), Problem> {
         let Self::Person { user, issued, .. } = self else {
             return Ok(());

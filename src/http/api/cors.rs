@@ -17,15 +17,15 @@ use actix_web::{Error, web};
 use super::problem::{Code, Problem};
 use crate::app::App;
 
-/// The largest number of refused origins that one process logs.
+/// The maximum number of refused origins that one process logs.
 const MAX_LOGGED: usize = 100;
 /// The longest origin that is logged or repeated, in bytes: a host name has at most 253.
 const MAX_ORIGIN: usize = 300;
 
-/// For how long, in seconds, a browser remembers what it may do: as long as any does.
+/// How long a browser may cache the answer to a preflight, in seconds. Chromium allows no more.
 const REMEMBERED: usize = 7_200;
 
-/// What pages of these origins may do; `*` is any.
+/// Returns the CORS rules that admit pages of these origins; `*` admits all.
 pub(super) fn of(origins: &[String]) -> Cors {
     let cors = Cors::default()
         .allowed_methods(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
@@ -73,8 +73,8 @@ impl Refused {
     }
 }
 
-/// Refuses requests that a page of an unlisted origin cannot make, before a missing key is
-/// reported: the cause is the origin.
+/// Refuses requests of pages whose origin is not listed. Runs before authentication, so that the
+/// answer names the origin and not the missing key.
 pub(super) async fn refuse<B: MessageBody>(
     app: web::Data<App>,
     refused: web::Data<Refused>,

@@ -1,7 +1,7 @@
-//! Events come in here, and tell how far they have come.
+//! Accepts and retracts events, and reports the progress of their fan-out.
 //!
-//! The rule (P1, P10): a call is parsed and checked whole before [`crate::engine::ingest::notify`]
-//! hears of it; 202 means that what it holds is in the journal.
+//! A request is parsed and checked completely before [`crate::engine::ingest::notify`] sees it
+//! (P10). Status 202 means that all its events are in the journal (P1).
 
 use std::time::Duration;
 
@@ -23,17 +23,17 @@ use crate::wire::event::{Accepted, AllAccepted, Progress};
 
 const FIELD: &str = "events";
 
-/// How long an accepted event's writer waits to hear what of it is not known.
+/// The longest wait for the look-up of unknown objects and users after the events are accepted.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Accepts these, and says of each what is not known. They are accepted by then: that nothing can
-/// be said of them does not make them fail.
+/// Accepts events, and adds warnings about unknown types, objects and users. A failed look-up only
+/// loses the warnings, because the events are already accepted.
 async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Problem> {
     let named: Vec<Named> = requests.iter().map(Named::from).collect();
     let keyed = requests.iter().all(|request| request.key.is_some());
     let (notify, known) = (app.notify(), app.known());
     let accepting = notify.accept(requests).boxed();
-    // Asked at the same time, as each costs a round trip to the store.
+    // Runs concurrently, because each costs a round trip to the store.
     let asking = known.of(&named).boxed();
     let (accepted, asked) = match select(accepting, asking).await {
         Either::Left((accepted, asking)) => (accepted, Either::Left(asking)),
@@ -94,14 +94,14 @@ pub(super) async fn post(
     }
 }
 
-/// What a body holds.
+/// The events in a body.
 enum Sent {
     One(Box<Request>),
     Many(Vec<Request>),
 }
 
 impl Sent {
-    /// Reads and checks a body whose request had this key.
+    /// Parses and checks a body. `key` is the request's `Idempotency-Key`.
     fn read(notify: &Notify, body: &[u8], key: Option<String>) -> Result<Self, Problem> {
         if body::is_many(body, FIELD) {
             if key.is_some() {
@@ -146,7 +146,7 @@ pub(super) async fn get(
     Ok(HttpResponse::Ok().json(Progress::from(fanout)))
 }
 
-/// What is taken back.
+/// The body of a retraction.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Retraction {
@@ -171,8 +171,8 @@ pub(super) async fn retract(
 
 const KEY_LOCATION: &str = "header Idempotency-Key";
 
-/// The header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a quoted string, as
-/// the draft has it, or the bare key, as many clients send it.
+/// Parses the header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header). The draft
+/// requires a quoted string, but many clients send the bare key.
 fn idempotency_key(req: &HttpRequest) -> Result<Option<String>, Problem> {
     let mut values = req.headers().get_all("Idempotency-Key");
     let Some(value) = values.next() else {
@@ -191,7 +191,7 @@ fn idempotency_key(req: &HttpRequest) -> Result<Option<String>, Problem> {
     })
 }
 
-/// A string of structured fields (RFC 8941, 3.3.3), or what stands there without quotes.
+/// Parses a string of structured fields (RFC 8941, 3.3.3), or a bare key without quotes.
 fn unquoted(text: &str) -> Option<String> {
     let text = text.trim();
     let Some(rest) = text.strip_prefix('"') else {

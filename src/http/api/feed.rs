@@ -1,8 +1,8 @@
-//! A person's feed, made for polling, and what they did to its items.
+//! A user's feed for polling clients, and the marks that users set on its items.
 //!
-//! The rule: an unchanged page costs the reader an empty 304, and us, where it is known
-//! ([`crate::engine::feed::polls`]), no look at the store. The tag is the page's own digest, so
-//! that a withdrawn or renamed object is a change like any other.
+//! An unchanged poll gets an empty 304, without a read of the store if the feed cache knows the
+//! page ([`crate::engine::feed::polls`]). The entity tag is a hash of the page, so a withdrawn or
+//! renamed object changes it too.
 
 use std::str::FromStr;
 use std::time::Instant;
@@ -26,7 +26,7 @@ use crate::engine::feed::polls::Tag;
 use crate::engine::feed::{Answer, MarksInput, Request};
 use crate::metrics::FeedAnswer;
 
-/// Items on a page unless asked otherwise.
+/// The default number of items on a page.
 const LIMIT: u32 = 20;
 
 /// `GET /v1/users/{id}/feed`
@@ -83,16 +83,16 @@ fn asked(req: &HttpRequest, user: &UserId, query: &Query, app: &App) -> Result<R
     })
 }
 
-/// Whether what was read lately will do: pages of a browser are loaded again and again. Whoever
-/// has a key may have written what they now want to see, past us; and who names an answer may have
-/// it from another process, which knew more.
+/// Returns whether cached data may be used: only with a user token and without an entity tag.
+///
+/// The application expects to see its own writes, which may have bypassed this process. An entity
+/// tag may come from another process with newer data.
 fn lately(req: &HttpRequest) -> bool {
     let loads = !req.headers().contains_key(header::IF_NONE_MATCH);
     let extensions = req.extensions();
     loads && matches!(extensions.get::<Caller>(), Some(Caller::Person { .. }))
 }
 
-/// By what items are grouped.
 enum GroupBy {
     About,
 }
@@ -140,8 +140,8 @@ pub(super) async fn mark(
     Ok(HttpResponse::Ok().json(counts))
 }
 
-/// What is asked for again and again: empty where it is what the reader has, and not even made
-/// where that is known.
+/// Answers a poll with 304 if the client's entity tag is current. Skips `make`, which builds the
+/// answer, if the feed cache knows that.
 async fn polled(
     req: &HttpRequest,
     app: &App,
@@ -184,7 +184,7 @@ async fn polled(
     Ok(response.insert_header(ContentEncoding::Gzip).body(body))
 }
 
-/// With what every answer says that is polled for.
+/// Adds the headers that all answers to polls have.
 fn answered(
     mut response: HttpResponseBuilder,
     app: &App,
@@ -199,12 +199,12 @@ fn answered(
     response
 }
 
-/// Weak, as it stands for both encodings (RFC 9110, 8.8.3).
+/// Returns a weak tag, because it covers both content encodings (RFC 9110, 8.8.3).
 fn entity(tag: &Tag) -> EntityTag {
     EntityTag::new_weak(hex::encode(tag))
 }
 
-/// Which answers the reader has (RFC 9110, 13.1.2). A header that cannot be read names none.
+/// The tags in `If-None-Match` (RFC 9110, 13.1.2). An unreadable header has none.
 pub(super) struct Known(Option<IfNoneMatch>);
 
 impl Known {

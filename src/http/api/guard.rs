@@ -1,7 +1,7 @@
 //! Access rules of routes.
 //!
 //! The table of routes gives each route a guard. It runs before the handler, so no handler can
-//! forget it (P8). [`super::auth`] has identified the caller; without a caller, no route opens.
+//! forget it (P8). [`super::auth`] has identified the caller. Without one, only open routes run.
 
 use actix_web::body::{BoxBody, EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -35,7 +35,7 @@ pub struct Route {
     pub guard: Guard,
 }
 
-/// The words of the table of routes.
+/// The guards by their names in the route table.
 pub(super) mod words {
     use super::{Guard, Scope};
 
@@ -67,7 +67,7 @@ pub(super) mod words {
 }
 
 impl Guard {
-    /// The same guard, which a token of the user in the path opens as well.
+    /// Also admits a token of the user in the path.
     pub(super) const fn own(self) -> Self {
         Self { own: true, ..self }
     }

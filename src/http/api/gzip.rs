@@ -1,8 +1,7 @@
-//! Answers made smaller for those who take them so (RFC 9110, 12.5.3).
+//! Compresses responses for clients that accept it (RFC 9110, 12.5.3).
 //!
-//! The rule: what stands in both encodings under one tag has a weak tag (8.8.3), and says that it
-//! varies. Only what holds no secret beside somebody else's words is made smaller: the length of an
-//! answer would tell of it.
+//! A tag that covers both encodings must be weak (8.8.3), and the response needs `Vary`. Never
+//! compress a secret together with other users' text: the length would reveal it.
 
 use std::io::Write;
 
@@ -11,7 +10,7 @@ use actix_web::http::header::{AcceptEncoding, Encoding, Header};
 pub(super) use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Smaller bodies fit into one packet as they are.
+/// The smallest body that is compressed, in bytes. Smaller ones fit into one packet anyway.
 pub(super) const WORTHWHILE: usize = 1_200;
 
 pub(super) fn is_taken(req: &HttpRequest) -> bool {

@@ -1,5 +1,4 @@
-//! Whether this process is alive, and whether it can work: for load balancers and supervisors,
-//! without a key.
+//! Liveness and readiness checks for load balancers and supervisors. They need no key.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use super::problem::{Code, Problem};
 use crate::app::App;
 use crate::wire::Health;
 
-/// How long the store may take to answer.
+/// The longest time to wait for the store.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// `GET /healthz`

@@ -1,10 +1,8 @@
-//! A request whose body nobody read to its end ends its connection.
+//! Closes a connection if the body of its request was not read to the end.
 //!
-//! The rule: what comes of a chunked body after the answer has no end that anybody knows, so it is
-//! not waited for. The server ends a connection after its answer only where somebody still holds
-//! what is to come; a handler that is done lets go of it, so the answer's body holds it until the
-//! answer has left. Where the body was read to its end, nothing is left to come and the connection
-//! stays.
+//! If the payload is dropped before the response is sent, actix-web reads the rest of a chunked
+//! body, which can be endless. Handlers drop it when they return, so the response body keeps it
+//! alive. After a payload that was read to its end, the connection stays open.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -18,13 +16,13 @@ use actix_web::error::PayloadError;
 use actix_web::web::Bytes;
 use futures::Stream;
 
-/// What is to come of a request, shared by who reads it and who holds it.
+/// The payload of a request, shared by its reader and the response body.
 #[derive(Clone)]
 pub(super) struct Coming(Rc<RefCell<Payload>>);
 
 impl Coming {
-    /// Takes what is to come of a request into hand, and leaves the request a way to read it;
-    /// nothing where nothing is to come.
+    /// Takes the payload of a request, and leaves a stream that reads from it. Returns `None` if
+    /// there is no body.
     pub(super) fn of(req: &mut ServiceRequest) -> Option<Self> {
         let payload = match req.take_payload() {
             Payload::None => return None,
@@ -45,7 +43,7 @@ impl Stream for Coming {
     }
 }
 
-/// The body of an answer, and what is to come of its request.
+/// A response body that keeps the payload of its request alive.
 pub(super) struct Held<B> {
     pub body: B,
     #[expect(dead_code, reason = "it is held and not read")]

@@ -1,8 +1,8 @@
 //! Reports that email providers post: `POST /hooks/{provider}`.
 //!
-//! Not the server key but the provider's own signature authenticates a report (P8). No answer to a
-//! verified report ends the provider's retries unless the report is recorded. A wrong key or clock
-//! may be ours, so 401 is answered, which providers retry.
+//! A report is authenticated by the provider's signature, not by a server key (P8). A verified
+//! report gets a success only after it is recorded; until then, the provider retries. An unverified
+//! report gets 401, which is retried as well, because our key or clock may be wrong.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
@@ -38,7 +38,7 @@ pub(super) async fn post(
     Ok(HttpResponse::Ok().json(taken))
 }
 
-/// The answer to a verified report that has not one readable item, which the provider retries.
+/// Answers a verified report without a readable item, so that the provider retries it.
 fn unreadable(provider: &str, why: String, app: &App) -> Problem {
     app.metrics().unreadable_reports(1);
     tracing::warn!(provider, "a verified report cannot be read: {why}");

@@ -1,9 +1,7 @@
-//! How often anyone may ask.
+//! Rate limits per server key and per user, counted by each process.
 //!
-//! The rule: each server key, and each person whatever their tokens, has a measure of its own, so
-//! that nobody's haste is at another's cost. What is left is told with every answer, in the fields
-//! of [draft-ietf-httpapi-ratelimit-headers][draft]. Each process counts for itself, and forgets
-//! those who did not ask lately.
+//! All tokens of a user share one limit, so no client slows another down. Every answer reports the
+//! remaining requests in the fields of [draft-ietf-httpapi-ratelimit-headers][draft].
 //!
 //! [draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
 
@@ -22,45 +20,45 @@ use super::caller::Caller;
 use super::problem::Problem;
 use crate::domain::{KeyName, UserId};
 
-/// So many seconds' worth of requests may come at once.
+/// The size of a burst, in seconds of the average rate.
 const BURST: NonZeroU32 = NonZeroU32::new(6).expect("6 is not 0");
-/// After so many requests those are forgotten who did not ask lately.
+/// The number of requests after which idle callers are removed from memory.
 const SWEEP: u32 = 4_096;
 
-/// What everybody may ask, and has asked.
+/// The limits of all callers; `None` where requests are not limited.
 pub(super) struct Limits {
     keys: Option<Limit<Option<KeyName>>>,
     people: Option<Limit<UserId>>,
 }
 
-/// Of one kind of asker.
+/// The limit for one kind of caller.
 struct Limit<K: Hash + Eq + Clone> {
-    /// What the policy is called in headers.
+    /// The name of the policy in the headers.
     name: &'static str,
-    /// Whose haste it is, for people to read.
+    /// The caller, for error messages.
     who: &'static str,
     asked: RateLimiter<K, HashMapStateStore<K>, DefaultClock, StateInformationMiddleware>,
     quota: Quota,
     since_sweep: AtomicU32,
 }
 
-/// How somebody stands after asking.
+/// The state of a caller's limit after a request.
 pub(super) struct Standing {
     name: &'static str,
     who: &'static str,
-    /// How many requests the measure holds, and how long it takes to be full again.
+    /// The size of a burst in requests, and the time in which a used burst is refilled.
     quota: u32,
     window: Duration,
-    /// Requests that may be made at once.
+    /// The number of requests that remain in the burst.
     left: u32,
-    /// Until all of the measure is there again.
+    /// The time until the burst is full again.
     full_in: Duration,
-    /// How long to wait, where this request was one too many.
+    /// How long the caller has to wait, if this request exceeded the limit.
     wait: Option<Duration>,
 }
 
 impl Limits {
-    /// So many requests a second each, on average; as many as they like without a number.
+    /// Creates limits in requests per second. `None` means no limit.
     pub(super) fn new(of_key: Option<NonZeroU32>, of_person: Option<NonZeroU32>) -> Self {
         Self {
             keys: of_key.map(|rate| Limit::new("key", "this server key", rate)),
@@ -68,7 +66,7 @@ impl Limits {
         }
     }
 
-    /// Counts a request; nothing where there is no limit.
+    /// Counts a request. Returns `None` if the caller has no limit.
     pub(super) fn ask(&self, caller: &Caller) -> Option<Standing> {
         match caller {
             Caller::Key { name, .. } => Some(self.keys.as_ref()?.ask(name)),
@@ -113,7 +111,7 @@ impl<K: Hash + Eq + Clone> Limit<K> {
 }
 
 impl Standing {
-    /// What to answer, where it was one too many.
+    /// Returns the problem to answer with, if the request exceeded the limit.
     pub(super) fn problem(&self) -> Option<Problem> {
         let wait = seconds(self.wait?).max(1);
         let Self {
@@ -125,7 +123,7 @@ impl Standing {
         Some(Problem::too_many(detail, wait))
     }
 
-    /// Tells it in these headers.
+    /// Adds the `RateLimit` headers.
     pub(super) fn tell(&self, headers: &mut HeaderMap) {
         let (name, window, full_in) = (self.name, seconds(self.window), seconds(self.full_in));
         for (field, value) in [
@@ -144,7 +142,7 @@ impl Standing {
     }
 }
 
-/// Whole seconds, rounded up.
+/// Rounds up to whole seconds.
 fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }

@@ -1,8 +1,8 @@
-//! What Prometheus reads: to server keys beside the API, and without a key at an address of its own
-//! (`metrics.listen`), which is all that a worker serves.
+//! Serves the metrics for Prometheus: at `/metrics` of the API, and at `metrics.listen`.
 //!
-//! The rule: what is told names nobody ([`crate::metrics`]), and the answer comes soon, whatever
-//! the store does ([`crate::operate::scrape`]).
+//! The API's route needs a server key. The other address needs none, and is all that a worker
+//! serves. Metrics identify no user ([`crate::metrics`]). A slow store delays the answer by at most
+//! a second ([`crate::operate::scrape`]).
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -20,7 +20,7 @@ use super::uri::NoQuery;
 use crate::app::App;
 use crate::metrics::CONTENT_TYPE;
 
-/// Those who watch are few.
+/// The maximum number of connections. Few scrapers are expected.
 const CONNECTIONS: usize = 64;
 
 /// `GET /metrics`
@@ -41,16 +41,17 @@ fn is_in_use(error: &anyhow::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::AddrInUse)
 }
 
-/// The address of its own at which metrics are told, and not told yet.
+/// A metrics server that is bound to its address and does not serve yet.
 pub struct Watched {
-    /// Where; with the port that was chosen, where port 0 was asked for.
+    /// The bound address, with the actual port if port 0 was configured.
     pub addr: SocketAddr,
     listener: TcpListener,
     app: App,
 }
 
 impl Watched {
-    /// Takes the configured address, if one is and no other process has it. Needs a Tokio runtime.
+    /// Binds the configured address. Returns `None` if there is none or another process uses it.
+    /// Needs a Tokio runtime.
     pub fn bind(app: &App) -> anyhow::Result<Option<Self>> {
         let Some(wanted) = app.config.watch.metrics else {
             return Ok(None);
@@ -72,7 +73,7 @@ impl Watched {
         }))
     }
 
-    /// Tells metrics until `stop` turns true.
+    /// Serves metrics until `stop` becomes true or its sender is dropped.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let app = Data::new(self.app);
         let server = HttpServer::new(move || {
@@ -90,7 +91,7 @@ impl Watched {
             .keep_alive(KEEP_ALIVE)
             .shutdown_timeout(1)
             .shutdown_signal(async move {
-                // An error says that the sender is gone: a reason to stop as well.
+                // An error means that the sender is gone, which stops the server as well.
                 let _told = stop.wait_for(|stop| *stop).await;
             });
         let server = server.listen(self.listener).context("listening")?.run();

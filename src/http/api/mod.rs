@@ -1,9 +1,9 @@
-//! The HTTP face.
+//! The HTTP API: its server, its routes and their middleware.
 //!
-//! Each handler parses (`uri`, `body`), calls one use case, and returns its result in the types of
-//! [`crate::wire`]. Each error becomes a [`problem`]. The tables below list all routes. [`OPENAPI`]
-//! describes each route except those of the demo, and a test compares the two. Start with `events`
-//! and `feed`.
+//! A handler parses the request (`uri`, `body`), calls one use case, and returns a type of
+//! [`crate::wire`]. Every error becomes a [`problem`]. The tables below list all routes.
+//! [`OPENAPI`] describes them except those of the demo, and a test compares the two. Start with
+//! `events` and `feed`.
 
 use std::borrow::Cow;
 use std::net::{SocketAddr, TcpListener};
@@ -69,20 +69,20 @@ use socket::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE};
 pub use socket::{Listening, listen};
 use stream::Streams;
 
-/// How long a request may take in all.
+/// The longest time from a request to the start of its response.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
-/// How long requests in hand may take to end when the server is asked to stop.
+/// How long running requests may take to finish during a shutdown.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
-/// More threads than this do not help: the work is the store's.
+/// More threads than this do not help, because the store does most of the work.
 const MAX_THREADS: usize = 16;
 
-/// Paths with their methods: how they are registered, and what there is. Each method says who may
-/// ask it ([`Guard`]): the scope that a server key needs, and `own` where a user token opens it to
-/// the person in the path; or `open` to all.
+/// Lists routes and registers them. Each path has its methods, and each method its [`Guard`]: the
+/// scope that a server key needs, or `open` for all. `own` also admits a token of the user in the
+/// path.
 macro_rules! routes {
     ($register:ident, $list:ident under $prefix:literal:
      $($path:literal => {$($method:ident $scope:ident $($own:ident)?: $handler:path),*})*) => {
-        /// These routes, and who may ask them.
+        /// These routes and their guards.
         pub const $list: &[Route] = &[$($(Route {
             method: stringify!($method),
             path: concat!($prefix, $path),
@@ -109,7 +109,7 @@ macro_rules! routes {
     };
 }
 
-// Routes are tried in this order: those that are asked most come first.
+// Routes are matched in this order, so the most frequent ones come first.
 routes! {v1, V1_ROUTES under "/v1":
     "/users/{id}/feed" => {get read own: feed::page}
     "/users/{id}/feed/count" => {get read own: feed::count}
@@ -152,7 +152,7 @@ routes! {scraped, SCRAPED_ROUTES under "/metrics":
     "" => {get read: metrics::get}
 }
 
-// Only where a demo is served.
+// Registered only while a demo is served.
 routes! {demo_routes, DEMO_ROUTES under "":
     "/demo" => {get open: demo::page}
     "/demo/page.js" => {get open: demo::script}
@@ -168,11 +168,11 @@ routes! {demo_routes, DEMO_ROUTES under "":
 }
 
 mod methods {
-    //! Which requests a method's name in the table of routes stands for.
+    //! Maps the method names in the route table to actix-web's guards.
 
     use actix_web::guard::{self, Guard};
 
-    /// Whoever can get can ask for the head alone (RFC 9110, 9.3.2).
+    /// Matches HEAD as well (RFC 9110, 9.3.2).
     pub(super) fn get() -> impl Guard {
         guard::Any(guard::Get()).or(guard::Head())
     }
@@ -194,9 +194,9 @@ mod methods {
     }
 }
 
-/// A server that has its address and does not serve yet.
+/// A server that is bound to its address and does not serve yet.
 pub struct Bound {
-    /// Where it will be found; with the port that was chosen, where port 0 was asked for.
+    /// The bound address, with the actual port if port 0 was configured.
     pub addr: SocketAddr,
     listener: TcpListener,
     app: App,
@@ -204,8 +204,12 @@ pub struct Bound {
     demo: Option<Gallery>,
 }
 
-/// Takes the configured address. From then on connections wait until [`Bound::run`]. Needs a Tokio
+/// Binds the configured address. Connections wait until [`Bound::run`] accepts them. Needs a Tokio
 /// runtime.
+///
+/// # Errors
+///
+/// Fails if the server key is empty or the address cannot be bound.
 pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<Bound> {
     let key = checked(key.as_ref())?;
     Ok(listen(app.config.server.listen)?.bound(app, key))
@@ -221,7 +225,6 @@ fn checked(key: &str) -> anyhow::Result<&str> {
 }
 
 impl Listening {
-    /// The server that will be found here.
     fn bound(self, app: App, key: &str) -> Bound {
         Bound {
             addr: self.addr,
@@ -232,7 +235,7 @@ impl Listening {
         }
     }
 
-    /// The same with the pages of a demo, for this machine alone.
+    /// Creates a server that also serves the demo. Fails unless the address is a loopback address.
     pub fn demo(self, app: App, key: impl AsRef<str>, gallery: Gallery) -> anyhow::Result<Bound> {
         anyhow::ensure!(
             self.addr.ip().is_loopback(),
@@ -247,8 +250,8 @@ impl Listening {
 }
 
 impl Bound {
-    /// Serves until `stop` turns true (or nobody is left who could turn it); then accepts no more,
-    /// finishes what is in hand, and returns.
+    /// Serves until `stop` becomes true or its sender is dropped. Then it accepts no new
+    /// connections, finishes running requests, and returns.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let (app, door) = (Data::new(self.app), Data::new(self.door));
         let streams = Streams::new(app.config.feed.streams, stop.clone());
@@ -281,7 +284,7 @@ impl Bound {
                 .service(
                     web::scope("/v1")
                         .wrap(from_fn(auth::require))
-                        // Outermost, so that a page can read why it was refused.
+                        // Wraps authentication, so that pages can read its errors.
                         .wrap(Condition::new(!origins.is_empty(), cors::of(origins)))
                         .wrap(from_fn(cors::refuse))
                         .configure(v1)
@@ -305,7 +308,7 @@ impl Bound {
         .keep_alive(KEEP_ALIVE)
         .shutdown_timeout(STOP_PATIENCE.as_secs())
         .shutdown_signal(async move {
-            // An error says that the sender is gone: a reason to stop as well.
+            // An error means that the sender is gone, which stops the server as well.
             let _told = stop.wait_for(|stop| *stop).await;
         })
         .listen(self.listener)
@@ -317,7 +320,7 @@ impl Bound {
     }
 }
 
-/// Takes the configured address and serves until `stop` turns true.
+/// Binds the configured address and serves until `stop` becomes true.
 pub async fn serve(
     app: App,
     key: impl AsRef<str>,
@@ -326,9 +329,9 @@ pub async fn serve(
     bind(app, key)?.run(stop).await
 }
 
-/// Ends what takes too long, and logs and counts how requests end: by their route, as paths and
-/// queries name people. A body that nobody read to its end is not waited for ([`held`]), and no
-/// answer's type is to be guessed.
+/// Limits the time of a request, and logs and counts its outcome. The log contains the route but
+/// no path or query, because these contain user ids. Closes connections with an unread body
+/// ([`held`]), and disables content sniffing.
 async fn watch_over(
     mut req: ServiceRequest,
     next: Next<impl MessageBody + Unpin + 'static>,
@@ -344,7 +347,7 @@ async fn watch_over(
     let _entered = span.enter();
     let answer = answer.unwrap_or_else(|_| {
         let problem = Problem::timed_out(REQUEST_PATIENCE);
-        // Whether its events have keys is not known here.
+        // At this point it is unknown whether the events have keys.
         let of_events = method == Method::POST && asked.path() == Some("/v1/events");
         Err(match of_events {
             true => problem.without_keys().into(),
@@ -371,7 +374,7 @@ async fn watch_over(
                 .map(|cause| cause.0.clone())
         };
         let cause = cause.or_else(|| answer.as_ref().ok().and_then(of_page));
-        // What was told is all there is to say then.
+        // Without a cause, log the problem itself.
         let told = problem.map_or(String::new(), ToString::to_string);
         let cause = cause.unwrap_or(told);
         tracing::error!(%method, route = &*route, status, code, cause, "a request failed");
@@ -400,7 +403,7 @@ async fn watch_over(
     }
 }
 
-/// Browsers take an answer for what it says it is.
+/// Disables content sniffing in browsers.
 fn not_guessed(headers: &mut HeaderMap) {
     let value = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, value);

@@ -1,7 +1,7 @@
-//! What people muted: a thread, a document, what they follow.
+//! The subjects that a user has muted, such as threads, documents and followed keys.
 //!
-//! The rule (P10): a subject is any name, and need not be known: it may be what is to come. What a
-//! mute means is [`crate::domain::Mutes`]'s to say.
+//! A subject may be any name. Its object may be unknown, because the application can create it
+//! later. [`crate::domain::Mutes`] documents the effect of a mute.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};

@@ -1,7 +1,7 @@
-//! What events are about.
+//! The records of the objects that events refer to.
 //!
-//! The rule (P6): `DELETE` leaves a record that no longer applies, so that the object disappears
-//! from feeds and mails at once and for good.
+//! `DELETE` stores that the object is withdrawn, so it disappears from feeds and emails at once and
+//! stays away until it is put again (P6).
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -17,7 +17,7 @@ use crate::domain::{Json, ModelName, Object, ObjectId, ObjectKey, Point, moment}
 use crate::engine::ingest::objects::key_of;
 use crate::wire::object::ObjectView;
 
-/// An object whose key is in the path.
+/// The body that replaces the object in the path.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ObjectInput {

@@ -1,9 +1,9 @@
-//! The server of `tidings preview`: mails and pages as the templates make them, made again as soon
-//! as a template is saved.
+//! The server of `tidings preview`: shows emails and pages, and rebuilds them when a template is
+//! saved.
 //!
-//! The rule: it is for who sits at this machine. It listens on loopback, and every request names it
-//! by a loopback name ([`super::demo::local`]). It shows and changes nothing. What cannot be made
-//! is told in place, beside what could be made last.
+//! Only users of this machine can reach it: it listens on loopback, and requests must name a
+//! loopback host ([`super::demo::local`]). It changes nothing. If something cannot be built, it
+//! shows the error beside the last result.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -31,7 +31,7 @@ const PAGE: &str = include_str!("preview/page.html");
 const SCRIPT: &str = include_str!("preview/page.js");
 const STYLE: &str = include_str!("preview/page.css");
 
-/// As a mail program shows a mail: pictures, and nothing that runs or is sent.
+/// Restricts an email as email programs do: images are allowed, scripts and forms are not.
 const OF_SHEET: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
                         sandbox; frame-ancestors 'self'";
 const OF_PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -39,31 +39,31 @@ const OF_PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; 
                        frame-ancestors 'none'; require-trusted-types-for 'script'; \
                        trusted-types 'none'";
 
-/// Whose mails are shown.
+/// The recipient of the emails.
 pub enum Of {
-    /// Nobody's: things that do not exist.
+    /// A fictional user, with fictional objects.
     Nobody,
-    /// Somebody's: what they would get now.
+    /// An existing user, with the emails that they would get now.
     Somebody(Box<OfPerson>, UserId),
 }
 
-/// What is shown, and of what it is made.
+/// The contents of a preview.
 pub struct Showing {
-    /// Makes mails and pages.
+    /// Builds emails and pages.
     pub preview: Preview,
-    /// Whose they are.
+    /// The recipient.
     pub of: Of,
-    /// Which kinds of them.
+    /// The kinds of emails and pages to show.
     pub kinds: Vec<Kind>,
-    /// In which locale; that of each person, if in none.
+    /// The locale; `None` for each user's own.
     pub locale: Option<String>,
-    /// Which locale somebody's own is, in words.
+    /// The recipient's own locale in words, for an existing user.
     pub spoken: Option<String>,
-    /// The time.
+    /// The source of the current time.
     pub clock: Arc<dyn Clock>,
 }
 
-/// What was made last.
+/// The last result for one locale.
 #[derive(Default)]
 struct Made {
     version: u64,
@@ -71,12 +71,12 @@ struct Made {
     board: Board,
 }
 
-/// All that was made, and the catalogs that could be read last.
+/// The last results, and the last catalogs that could be read.
 #[derive(Default)]
 struct Shelf {
     version: u64,
     catalogs: Option<Catalogs>,
-    /// By the locale; those there are, and none.
+    /// The results by locale; `None` is each user's own.
     made: HashMap<Option<String>, Made>,
 }
 
@@ -86,7 +86,7 @@ struct Desk {
     shelf: Mutex<Shelf>,
 }
 
-/// What is shown of something that somebody has nothing of.
+/// Explains why a user has no email or page of this kind.
 fn note(kind: Kind, user: &UserId) -> String {
     match kind {
         Kind::Digest => format!(
@@ -99,7 +99,7 @@ fn note(kind: Kind, user: &UserId) -> String {
 }
 
 impl Showing {
-    /// The brand of whoever it is that is shown.
+    /// Returns the brand of the recipient; `None` for the default brand.
     pub async fn brand(&self) -> anyhow::Result<Option<BrandName>> {
         match &self.of {
             Of::Nobody => Ok(None),
@@ -110,8 +110,8 @@ impl Showing {
         }
     }
 
-    /// What is to be seen now, and what there is nothing of. Pictures of invented things are looked
-    /// for below this address. In this locale, or each person's own.
+    /// Builds the emails and pages in this locale, or in each user's own. Also explains which kinds
+    /// are missing. `pictures` is the base URL of the pictures of fictional objects.
     pub async fn sheets(
         &self,
         pictures: Option<&str>,
@@ -142,14 +142,14 @@ impl Showing {
 }
 
 impl Desk {
-    /// What there is to look at: made again if a template was saved since.
+    /// Returns the overview of all sheets. Rebuilds them if a template was saved since.
     async fn board(&self, asked: Option<&str>) -> Board {
         let version = version(self.showing.preview.templates.as_deref());
         let mut shelf = self.shelf.lock().await;
         let shelf = &mut *shelf;
         if shelf.version != version {
             shelf.version = version;
-            // A catalog that is broken is told where sheets are made of it.
+            // Building the sheets reports a broken catalog.
             if let Ok(catalogs) = self.showing.preview.catalogs() {
                 shelf.catalogs = Some(catalogs);
             }
@@ -203,7 +203,7 @@ impl Desk {
     }
 }
 
-/// What stands for each person's own locale.
+/// The path segment for each user's own locale.
 const OWN: &str = "own";
 
 fn shown_of(n: usize, version: u64, locale: Option<&str>, sheet: &Sheet) -> Shown {
@@ -218,7 +218,7 @@ fn shown_of(n: usize, version: u64, locale: Option<&str>, sheet: &Sheet) -> Show
     }
 }
 
-/// Another one once a file below this folder was saved, made or removed; never 0.
+/// Returns a version that changes if a file in the folder is saved, created or removed; never 0.
 fn version(folder: Option<&Path>) -> u64 {
     let mut files = Vec::new();
     if let Some(folder) = folder {
@@ -231,11 +231,11 @@ fn version(folder: Option<&Path>) -> u64 {
         let seen = seen.map(|file| (file.len(), file.modified().ok()));
         (file, seen).hash(&mut hasher);
     }
-    // JavaScript knows no larger whole numbers.
+    // JavaScript represents integers exactly up to 53 bits only.
     (hasher.finish() >> 12).max(1)
 }
 
-/// The files below a folder; what cannot be read is none.
+/// Lists the files in a folder and its subfolders. Skips unreadable folders.
 fn list(folder: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
@@ -249,7 +249,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 impl Listening {
-    /// Shows this until `stop` turns true, for this machine alone.
+    /// Serves the preview until `stop` becomes true. Fails unless the address is loopback.
     pub async fn show(
         self,
         showing: Showing,
@@ -280,7 +280,7 @@ impl Listening {
         .disable_signals()
         .shutdown_timeout(1)
         .shutdown_signal(async move {
-            // An error says that the sender is gone: a reason to stop as well.
+            // An error means that the sender is gone, which stops the server as well.
             let _told = stop.wait_for(|stop| *stop).await;
         })
         .listen(self.listener)
@@ -311,7 +311,7 @@ async fn style() -> HttpResponse {
     answer("text/css; charset=utf-8", OF_PAGE, STYLE)
 }
 
-/// Which locale is looked at; the one that was started with, where none is named.
+/// The requested locale. Without one, the locale of the command line applies.
 #[derive(serde::Deserialize)]
 struct Which {
     locale: Option<String>,

@@ -1,8 +1,7 @@
-//! What goes wrong, as RFC 9457 problem details: what, which value, what to do, and a code for
-//! programs.
+//! Errors as RFC 9457 problem details: which field, which value, what to do, and a stable code.
 //!
-//! The rule (P10): a code never changes its meaning; `docs/api.md` explains each, and a test
-//! compares. What goes wrong inside is logged with its causes and told to nobody outside.
+//! A code never changes its meaning (P10). `docs/api.md` explains each code, and a test compares
+//! the two. The causes of internal errors are logged and never sent to clients.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::wire::problem::Details;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $name:literal, $status:ident;)*) => {
-        /// Why a request was not done.
+        /// Why a request failed.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Code {$($(#[$doc])* $code,)*}
 
@@ -24,12 +23,12 @@ macro_rules! codes {
             /// Every code, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$code,)*];
 
-            /// The code as clients read it, in snake case.
+            /// Returns the code as clients read it, in snake case.
             pub fn as_str(self) -> &'static str {
                 match self {$(Self::$code => $name,)*}
             }
 
-            /// The HTTP status that goes with it.
+            /// Returns the HTTP status of the code.
             pub fn status(self) -> StatusCode {
                 match self {$(Self::$code => StatusCode::$status,)*}
             }
@@ -38,89 +37,90 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The body is not JSON, or not what is asked for.
+    /// The body is not JSON, or its content is invalid.
     InvalidBody = "invalid_body", BAD_REQUEST;
-    /// A query parameter, a part of the path or a header is not known or not what is asked for.
+    /// A query parameter, path segment or header is unknown or invalid.
     InvalidParameter = "invalid_parameter", BAD_REQUEST;
-    /// The key or token is missing, wrong or over.
+    /// The key or token is missing, invalid, revoked or expired.
     Unauthorized = "unauthorized", UNAUTHORIZED;
-    /// A report is not the provider's, or too old.
+    /// The provider's signature of a report is missing or invalid, or the report is too old.
     Unverified = "unverified", UNAUTHORIZED;
-    /// The key's scope, or the token, does not open this.
+    /// The key, the token or the origin of the page does not permit the request.
     Forbidden = "forbidden", FORBIDDEN;
-    /// There is no such path.
+    /// No route has this path.
     NotFound = "not_found", NOT_FOUND;
     /// No event has this id.
     UnknownEvent = "unknown_event", NOT_FOUND;
-    /// There is no record of this person.
+    /// The user has no record.
     UnknownUser = "unknown_user", NOT_FOUND;
-    /// There is no record of this object.
+    /// The object has no record.
     UnknownObject = "unknown_object", NOT_FOUND;
     /// No batch has this id.
     UnknownBatch = "unknown_batch", NOT_FOUND;
     /// No provider has this name.
     UnknownProvider = "unknown_provider", NOT_FOUND;
-    /// There is no key to verify this provider's reports by.
+    /// No key is configured that verifies this provider's reports.
     HookNotConfigured = "hook_not_configured", NOT_FOUND;
     /// The address is not suppressed.
     NotSuppressed = "not_suppressed", NOT_FOUND;
-    /// The path cannot be asked with this method.
+    /// The path does not support the method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED;
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT;
-    /// The batch closes or has ended: nothing can be changed about it.
+    /// The batch is closing or has ended, so it cannot be changed.
     BatchEnded = "batch_ended", CONFLICT;
-    /// An event with this key was accepted, and was another one.
+    /// A different event was accepted with this key.
     IdempotencyKeyReused = "idempotency_key_reused", CONFLICT;
-    /// The body is longer than what is taken.
+    /// The body exceeds the size limit.
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE;
-    /// A value is larger than what is kept.
+    /// A value exceeds a limit.
     LimitExceeded = "limit_exceeded", PAYLOAD_TOO_LARGE;
-    /// An event is of a moment at which none can be accepted now.
+    /// Events of this time are not accepted now.
     TimeOutOfRange = "time_out_of_range", UNPROCESSABLE_ENTITY;
-    /// An event's type is not configured, and `strict_types` refuses it.
+    /// The event type is not configured, and `strict_types` is on.
     UnknownType = "unknown_type", UNPROCESSABLE_ENTITY;
-    /// As many streams are open as are served.
+    /// The maximum number of streams is open.
     TooManyStreams = "too_many_streams", TOO_MANY_REQUESTS;
-    /// The body is not said to be JSON.
+    /// The body is not declared as JSON, or is encoded.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
-    /// The key, or the person's tokens, made too many requests.
+    /// The key, or the user's tokens together, exceeded the rate limit.
     TooManyRequests = "too_many_requests", TOO_MANY_REQUESTS;
-    /// A fault of ours; the log says which.
+    /// An internal error. The log contains the cause.
     Internal = "internal", INTERNAL_SERVER_ERROR;
-    /// The database does not answer; asking again later helps.
+    /// The store does not answer. The client can retry later.
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE;
-    /// What a report is verified by cannot be had from its provider; it can be posted again.
+    /// The provider cannot be reached to verify or confirm a report. It can post the report again.
     ProviderUnavailable = "provider_unavailable", SERVICE_UNAVAILABLE;
-    /// The database took too long; asking again may help.
+    /// The request took too long, and may have taken effect.
     TimedOut = "timed_out", SERVICE_UNAVAILABLE;
 }
 
-/// What is said of a request whose end nobody saw …
+/// Tells clients that a failed request may have taken effect.
 const REPEATABLE: &str =
     "whether something was changed is not known, and the request can be repeated";
-/// … and of one with events that have no key.
+/// Tells them the same about events without a key.
 const NOT_REPEATABLE: &str = "whether something was accepted is not known, \
     and an event without a key that is sent again is another event";
 
-/// A request that was not done, and why.
+/// A failed request, and why it failed.
 #[derive(Debug)]
 pub struct Problem {
-    /// What clients can act on.
+    /// The code for programs.
     pub code: Code,
     detail: String,
-    /// Where in the request, such as `query parameter limit` or `events[12].at (line 3, column 7)`.
+    /// The location in the request, such as `query parameter limit` or `events[12].at (line 3,
+    /// column 7)`.
     location: Option<String>,
-    /// What the path can be asked with, for a wrong method.
+    /// The methods that the path supports, for the header `Allow`.
     allow: Option<String>,
-    /// In how many seconds it may be asked again.
+    /// The number of seconds after which the client may retry.
     retry_after: Option<u64>,
-    /// What went wrong inside, for the log alone.
+    /// The internal cause, which is logged and never sent.
     pub cause: Option<String>,
 }
 
 impl Problem {
-    /// A problem of this kind; `detail` is for people to read.
+    /// Creates a problem; `detail` is for humans.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
             code,
@@ -132,7 +132,7 @@ impl Problem {
         }
     }
 
-    /// Says where in the request it is.
+    /// Adds the location in the request.
     pub fn at(self, location: impl Into<String>) -> Self {
         Self {
             location: Some(location.into()),
@@ -140,17 +140,17 @@ impl Problem {
         }
     }
 
-    /// Something in the body.
+    /// Creates a problem with the body.
     pub fn body(detail: impl Into<String>) -> Self {
         Self::new(Code::InvalidBody, detail)
     }
 
-    /// Something in a query parameter, the path or a header.
+    /// Creates a problem with a query parameter, path segment or header.
     pub fn parameter(location: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(Code::InvalidParameter, detail).at(location)
     }
 
-    /// The path exists, and not with this method; `allow` lists those it has.
+    /// Creates the problem for an unsupported method. `allow` lists the methods of the path.
     pub fn method_not_allowed(method: &str, allow: String) -> Self {
         let detail = format!("{method} does not work here; use {allow}");
         Self {
@@ -159,7 +159,7 @@ impl Problem {
         }
     }
 
-    /// More requests than may be made; in so many seconds another may.
+    /// Creates the problem for too many requests. `retry_after` is in seconds.
     pub fn too_many(detail: impl Into<String>, retry_after: u64) -> Self {
         Self {
             retry_after: Some(retry_after),
@@ -167,7 +167,7 @@ impl Problem {
         }
     }
 
-    /// The same of events of which not all have a key: sent again, these are other events.
+    /// Warns that events without a key would be accepted twice if the request is repeated.
     pub fn without_keys(self) -> Self {
         match self.code {
             Code::StoreUnavailable | Code::TimedOut => Self {
@@ -178,13 +178,13 @@ impl Problem {
         }
     }
 
-    /// Nobody waited for its end.
+    /// Creates the problem for a request that exceeded the time limit.
     pub fn timed_out(patience: Duration) -> Self {
         let detail = format!("the request took longer than {patience:?}; {REPEATABLE}");
         Self::new(Code::TimedOut, detail)
     }
 
-    /// Work beside the request was stopped.
+    /// Creates the problem for a request whose work on another thread was stopped.
     pub fn stopped(cause: &(dyn std::error::Error + 'static)) -> Self {
         Self::inside(
             Code::Internal,
@@ -253,8 +253,8 @@ impl ResponseError for Problem {
     fn error_response(&self) -> HttpResponse {
         let status = self.status_code();
         let details = Details {
-            // "about:blank" says that the title is the status's own phrase (RFC 9457, 4.2.1);
-            // programs read the code.
+            // "about:blank" means that the title is the status phrase (RFC 9457, 4.2.1).
+            // Programs read the code.
             r#type: "about:blank",
             title: status.canonical_reason().unwrap_or_default(),
             status: status.as_u16(),

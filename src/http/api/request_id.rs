@@ -1,7 +1,7 @@
-//! What a request is called in the log and by whoever asked it (`X-Request-Id`).
+//! The id of a request in the log and in the header `X-Request-Id`.
 //!
-//! The rule: what somebody sends is taken only where it can be an id. It stands in logs, which name
-//! nobody, so that an address is none.
+//! A client may choose an id of letters, digits and `-_.:/+=`. Any other id is replaced, so that no
+//! email address gets into the log (P8).
 
 use actix_web::dev::ServiceRequest;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -9,14 +9,13 @@ use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use crate::domain::Id;
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
-/// Longer ones are not taken.
+/// The longest accepted id, in bytes.
 const LONGEST: usize = 64;
 
-/// A request's id.
 pub(super) struct RequestId(HeaderValue);
 
 impl RequestId {
-    /// The one that it brought, or a new one.
+    /// Takes the id from the request, or else from `made`.
     pub(super) fn of(req: &ServiceRequest, made: impl FnOnce() -> Option<Id>) -> Self {
         let brought = req.headers().get(HEADER).filter(|id| is_one(id.as_bytes()));
         let id = brought.cloned().or_else(|| {
@@ -26,7 +25,7 @@ impl RequestId {
         Self(id.unwrap_or_else(|| HeaderValue::from_static("none")))
     }
 
-    /// Says it to whoever asked.
+    /// Adds the response header.
     pub(super) fn answer(&self, headers: &mut HeaderMap) {
         headers.insert(HEADER, self.0.clone());
     }

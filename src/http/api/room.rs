@@ -1,29 +1,27 @@
-//! How many connections a server takes at once.
+//! Limits the number of connections by the number of files that the process may open.
 //!
-//! The rule: fewer than it may have files open, so that the database, its logs and the next
-//! connection always find room. Those that are too many wait to be accepted, and the time-outs of
-//! the others make room for them.
+//! The store, the log and outgoing emails always get descriptors. Further connections wait to be
+//! accepted until others end or time out.
 
-/// Descriptors that are not for connections at least: the store's, the log's, those of mails on
-/// their way.
+/// The minimum number of descriptors for other uses: the store, the log and outgoing emails.
 const OTHERS: usize = 64;
-/// Connections at most, whatever a process may have open.
+/// The maximum number of connections, for any number of descriptors.
 const MOST: usize = 25_000;
-/// And at least.
+/// The minimum number of connections.
 const FEWEST: usize = 16;
 
-/// So many connections at once, of a process that may have so many descriptors.
+/// Returns the number of connections for a process with this many descriptors.
 fn of(descriptors: Option<usize>) -> usize {
     let left = descriptors.map(|all| (all - all / 4).saturating_sub(OTHERS));
     left.unwrap_or(MOST).clamp(FEWEST, MOST)
 }
 
-/// How many connections each of so many threads takes.
+/// Returns the number of connections for each of these threads.
 pub(super) fn for_each_of(threads: usize) -> usize {
     (of(descriptors()) / threads.max(1)).max(1)
 }
 
-/// How many descriptors this process may have; only Linux says so in a file.
+/// Returns the limit of open files. `None` on systems other than Linux, or if there is none.
 fn descriptors() -> Option<usize> {
     if !cfg!(target_os = "linux") {
         return None;
@@ -31,7 +29,7 @@ fn descriptors() -> Option<usize> {
     limit_in(&std::fs::read_to_string("/proc/self/limits").ok()?)
 }
 
-/// The soft limit in what Linux says of a process's limits; none if there is none.
+/// Parses the soft limit in `/proc/self/limits`; `None` if it is unlimited.
 fn limit_in(limits: &str) -> Option<usize> {
     let mut lines = limits.lines();
     let line = lines.find_map(|line| line.strip_prefix("Max open files"))?;

@@ -1,4 +1,4 @@
-//! Answers that several routes give.
+//! Answers that several routes share.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -8,19 +8,19 @@ use crate::app::App;
 use crate::domain::UserId;
 use crate::wire::Taken;
 
-/// No route has this path.
+/// Answers a request for an unknown path.
 pub(super) async fn not_found(app: Data<App>) -> Result<HttpResponse, Problem> {
     let path = app.config.server.public_path();
     let detail = format!("there is nothing here; {path}/openapi.json lists what there is");
     Err(Problem::new(Code::NotFound, detail))
 }
 
-/// The answer to many records that were taken.
+/// Answers a list of records that was accepted.
 pub(super) fn taken(count: usize) -> HttpResponse {
     HttpResponse::Ok().json(Taken { taken: count })
 }
 
-/// There is no record of this user.
+/// Creates the problem for a user without a record.
 pub(super) fn unknown(id: &UserId) -> Problem {
     Problem::new(
         Code::UnknownUser,

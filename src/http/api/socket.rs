@@ -1,4 +1,4 @@
-//! Listening for connections, and how long their clients may take.
+//! Listens for connections, and limits how long clients may take.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -9,21 +9,21 @@ use anyhow::Context;
 pub(super) const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection is kept open for a next request.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// How long a client whose connection ends may go on sending before it is cut.
+/// How long a client may keep sending while its connection is being closed.
 pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
-/// How long a client may leave sent bytes unread before its connection is closed. Streams too.
+/// How long a client may leave sent bytes unread before its connection is closed, also on streams.
 const UNREAD_PATIENCE: Duration = Duration::from_secs(30);
-/// Connections that may wait to be accepted.
+/// The number of connections that can wait to be accepted.
 const BACKLOG: u32 = 1_024;
 
-/// A bound address. Connections queue until a server accepts them.
+/// A bound address. Connections wait until a server accepts them.
 pub struct Listening {
-    /// With the port that was chosen, where port 0 was asked for.
+    /// The bound address, with the actual port if port 0 was requested.
     pub addr: SocketAddr,
     pub(super) listener: TcpListener,
 }
 
-/// Takes an address. Needs a Tokio runtime.
+/// Binds an address. Needs a Tokio runtime.
 pub fn listen(wanted: SocketAddr) -> anyhow::Result<Listening> {
     let listener = socket(wanted).with_context(|| format!("listening on {wanted}"))?;
     let addr = listener.local_addr();
@@ -38,9 +38,9 @@ fn socket(wanted: SocketAddr) -> std::io::Result<TcpListener> {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
     };
-    // A restart need not wait until the old process's connections are forgotten.
+    // Binds while connections of the previous process are in TIME_WAIT.
     socket.set_reuseaddr(true)?;
-    // Accepted connections inherit it. Other systems have no such option.
+    // Accepted connections inherit it. Only Linux has this option.
     #[cfg(target_os = "linux")]
     socket2::SockRef::from(&socket).set_tcp_user_timeout(Some(UNREAD_PATIENCE))?;
     socket.bind(wanted)?;

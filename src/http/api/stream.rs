@@ -1,8 +1,8 @@
 //! A user's feed counts as a stream of server-sent events.
 //!
-//! Each event holds the current counts, with the cursor as its id, so a client resumes without a
-//! log. A stream reads the counts after a change notice for its user, and every 30 seconds at a
-//! moment of its own. `feed.streams` bounds the streams, [`OF_ONE`] those of one user, and
+//! Each event contains the current counts and the cursor as its id, so a client can resume without
+//! a log. A stream reads the counts after a change notice for its user, and every 30 seconds at an
+//! offset of its own. `feed.streams` limits the streams, [`OF_ONE`] those of one user, and
 //! [`LOOKS`] and [`ROUNDS`] the concurrent reads. Start with [`Live::next`].
 
 use std::collections::{HashMap, VecDeque};
@@ -24,9 +24,9 @@ use crate::app::App;
 use crate::domain::{PokeKey, UserId};
 use crate::engine::feed::polls::Waiting;
 
-/// The largest number of streams per user and process. One more ends the oldest.
+/// The maximum number of streams per user and process. One more ends the oldest.
 const OF_ONE: usize = 5;
-/// Concurrent reads of feeds that may have changed, and of feeds without a change notice.
+/// The maximum numbers of concurrent reads: after change notices, and without one.
 const LOOKS: usize = 16;
 const ROUNDS: usize = 4;
 /// The longest silence of a stream: a comment follows. Proxies cut silent connections, some after
@@ -177,13 +177,14 @@ pub(super) async fn stream(
     Ok(response.streaming(Box::pin(said)))
 }
 
-/// This user's offset within [`LATEST`], so that streams that open together do not read together.
+/// Returns this user's offset within [`LATEST`], so that streams do not all read at once.
 fn moment(user: &UserId) -> Duration {
     let among = LATEST.as_millis() as u32;
     Duration::from_millis(u64::from(PokeKey::of(user.as_str()).0 % among))
 }
 
-/// The longest lifetime: that of the token. A key may be revoked, so its streams end earlier.
+/// Returns the longest lifetime: until the token expires. A key may be revoked, so its streams end
+/// earlier.
 fn lasts(req: &HttpRequest, app: &App) -> Duration {
     match req.extensions().get::<Caller>() {
         Some(Caller::Person { until, .. }) => (*until - app.context.clock.now())
@@ -236,8 +237,8 @@ impl Live {
         }
     }
 
-    /// Returns whether its token was issued to an earlier user of the id. While the store is away
-    /// the stream says nothing, so it stays open.
+    /// Returns whether its token was issued to an earlier user of the id. Returns `false` while the
+    /// store does not answer, so that the stream stays open; it then sends no counts.
     async fn is_of_earlier_user(&self) -> bool {
         let Some(caller) = &self.caller else {
             return false;

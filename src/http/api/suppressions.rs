@@ -1,6 +1,6 @@
-//! Addresses that no mail goes to.
+//! Suppressed addresses, which get no email.
 //!
-//! The rule (P8): addresses are shown masked, here as everywhere; whoever asks about one names it.
+//! Answers mask addresses (P8). Requests for a single address contain it in full.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};

@@ -1,8 +1,8 @@
-//! What a request's URI says: names in the path, parameters in the query.
+//! Parses the path segments and the query parameters of requests.
 //!
-//! The rule (P8, P10): a value is decoded once, strictly, and is a plain value ever after;
-//! `limit[$ne]=1` is a parameter nobody knows, not a condition. What is not known, given twice or
-//! not well-formed is refused by its name.
+//! A value is decoded once and strictly, and is never more than a value (P8): `limit[$ne]=1` is an
+//! unknown parameter, not a condition. Unknown, repeated and malformed parameters are rejected by
+//! name (P10).
 
 use std::future::{Ready, ready};
 use std::str::FromStr;
@@ -14,8 +14,8 @@ use super::asked::Asked;
 use super::problem::Problem;
 use crate::domain::Invalid;
 
-/// The part of the path that the route calls `{name}`. It may hold any character that was
-/// percent-encoded, slashes too.
+/// Parses the path segment that the route calls `{name}`. It may contain any percent-encoded
+/// character, including slashes.
 pub(super) fn segment<T: FromStr<Err = Invalid>>(
     req: &HttpRequest,
     name: &str,
@@ -28,7 +28,7 @@ pub(super) fn segment<T: FromStr<Err = Invalid>>(
         .map_err(|invalid: Invalid| Problem::parameter(location(), invalid.to_string()))
 }
 
-/// As it came, for the router's own decoding takes what is not UTF-8 for something else.
+/// Returns the segment undecoded, because the router's decoder changes invalid UTF-8.
 fn raw_segment<'a>(req: &'a HttpRequest, name: &str) -> Option<&'a str> {
     let pattern = Asked::path_of(req)?;
     let is_it = |part: &str| {
@@ -40,7 +40,7 @@ fn raw_segment<'a>(req: &'a HttpRequest, name: &str) -> Option<&'a str> {
     req.uri().path().split('/').nth(index)
 }
 
-/// Percent-decoded UTF-8, if that is what it is.
+/// Decodes percent-encoded UTF-8; `None` if it is malformed.
 fn decode(raw: &str, plus_is_space: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(raw.len());
     let mut rest = raw.bytes();
@@ -58,12 +58,12 @@ fn decode(raw: &str, plus_is_space: bool) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The parameters of a query, all of them known.
+/// The parameters of a query. The route supports all of them.
 #[derive(Debug)]
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads the query; only these parameters are known, each at most once.
+    /// Parses the query. Each parameter must be in `known` and occur at most once.
     pub(super) fn of(req: &HttpRequest, known: &[&str]) -> Result<Self, Problem> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in req
@@ -93,7 +93,7 @@ impl Query {
         Ok(Self(pairs))
     }
 
-    /// A parameter's value, if it was given.
+    /// Parses the value of a parameter; `None` if it is absent.
     pub(super) fn get<T: FromStr<Err = Invalid>>(
         &self,
         name: &'static str,
@@ -103,7 +103,7 @@ impl Query {
             .transpose()
     }
 
-    /// A number, written in digits.
+    /// Parses a number in decimal digits; `None` if the parameter is absent.
     pub(super) fn number(&self, name: &'static str) -> Result<Option<u32>, Problem> {
         let read = |text: &str| {
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -118,8 +118,8 @@ impl Query {
         self.text(name).map(read).transpose()
     }
 
-    /// How many records a page has, by the parameter `limit`: 100 unless asked otherwise, at most
-    /// 1,000.
+    /// Returns the number of records per page from the parameter `limit`: 1 to 1,000, by default
+    /// 100.
     pub(super) fn page_limit(&self) -> Result<usize, Problem> {
         let limit = self.number("limit")?.unwrap_or(100);
         if !(1..=1_000).contains(&limit) {
@@ -129,19 +129,19 @@ impl Query {
         Ok(limit as usize)
     }
 
-    /// A parameter's value as it is, if it was given.
+    /// Returns the value of a parameter as text; `None` if it is absent.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 }
 
-/// A parameter's value that will not do.
+/// Creates the problem for an invalid parameter value.
 pub(super) fn refuse(name: &str, invalid: &Invalid) -> Problem {
     Problem::parameter(format!("query parameter {name}"), invalid.to_string())
 }
 
-/// For routes that take no parameters: any is refused.
+/// An extractor for routes without parameters. Rejects every parameter.
 pub(super) struct NoQuery;
 
 impl FromRequest for NoQuery {

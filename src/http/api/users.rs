@@ -1,7 +1,7 @@
-//! People, what they chose, and what they follow.
+//! Users, their preferences and their follows.
 //!
-//! The rule (P8): a record is shown with its address masked. What replacing a record means is
-//! [`crate::engine::directory::people`]'s to say.
+//! Answers mask addresses (P8). [`crate::engine::directory::people`] documents what a new record
+//! replaces.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};

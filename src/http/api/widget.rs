@@ -1,6 +1,6 @@
 //! `GET /widget.js`: the element that shows a feed on a page, as one ES module.
 //!
-//! It holds no data of users, so any page of any origin may load it. Browsers revalidate it by its
+//! It contains no user data, so any page of any origin may load it. Browsers revalidate it by its
 //! entity tag, so it is never stale. `docs/widget.md` documents the element.
 
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ static WIDGET: LazyLock<String> =
     LazyLock::new(|| small(include_str!("../../../widget/widget.js")));
 
 /// Removes indentation, comment lines, spaces around punctuation outside quotes, and line breaks
-/// that end no statement. The style sheet is the only text with line breaks; they are removed too.
+/// that end no statement. Line breaks in quotes are removed too; only the style sheet has any.
 fn small(source: &str) -> String {
     let lines = source.lines().map(str::trim_start);
     let lines = lines.filter(|line| !line.starts_with("//"));
@@ -45,7 +45,7 @@ fn small(source: &str) -> String {
 static GZIPPED: LazyLock<Vec<u8>> =
     LazyLock::new(|| gzipped(WIDGET.as_bytes(), Compression::best()));
 
-/// Weak, as it stands for both encodings (RFC 9110, 8.8.3).
+/// A weak tag, because it covers both content encodings (RFC 9110, 8.8.3).
 static TAG: LazyLock<EntityTag> =
     LazyLock::new(|| EntityTag::new_weak(hex::encode(&Sha256::digest(WIDGET.as_bytes())[..16])));
 

@@ -11,7 +11,6 @@ use crate::domain::{BrandName, User};
 use crate::engine::access::links::Opened;
 use crate::render::Pages;
 
-/// The language and the brand of the answer.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     locale: Option<String>,
@@ -20,7 +19,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Takes the language from the browser's headers.
+    /// Selects the language from the browser's headers.
     pub(super) fn of(req: &HttpRequest, app: &App) -> Self {
         let header = req.headers().get(ACCEPT_LANGUAGE);
         let header = header.and_then(|header| header.to_str().ok());
@@ -30,7 +29,7 @@ impl Asked {
         }
     }
 
-    /// Takes the language from the user's record, if it is available.
+    /// Selects the language of the user's record, if it is available.
     pub(super) fn by(&mut self, user: &User, app: &App) {
         let locale = user.locale.as_deref();
         let known = locale.filter(|own| self.pages(app).catalogs().nearest(own).is_some());
@@ -39,12 +38,12 @@ impl Asked {
         }
     }
 
-    /// Takes the brand from the link.
+    /// Selects the brand of the link.
     pub(super) fn from(&mut self, opened: &Opened) {
         self.brand.clone_from(&opened.brand);
     }
 
-    /// The pages of the brand.
+    /// Returns the pages of the brand.
     pub(super) fn pages<'a>(&self, app: &'a App) -> &'a Pages {
         app.pages_of(self.brand.as_ref())
     }

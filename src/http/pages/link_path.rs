@@ -1,6 +1,6 @@
 //! The path of a link in an email.
 
-/// The part of a path that says whose link it is.
+/// The path parameter with the link's token.
 #[derive(serde::Deserialize)]
 pub(super) struct LinkPath {
     pub(super) token: String,

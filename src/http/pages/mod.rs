@@ -31,7 +31,8 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("post", "/u/{token}/preferences"),
 ];
 
-/// The same followed by punctuation, which programs that find links in text may add.
+/// The path of the preferences, followed by punctuation. Programs that detect links in text may
+/// include it.
 const PUNCTUATED: &str = "/u/{token}/{end:preferences[.,;:!?)\\]>'\"]+}";
 
 /// Registers the pages.

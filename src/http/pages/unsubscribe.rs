@@ -23,7 +23,7 @@ use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::render::Page;
 use crate::render::pages::{Others, Stopping, Tokens};
 
-/// The user of a link and its scope.
+/// Returns the user and the scope of a link.
 pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
     let opened = app.links().open(token, app.context.clock.now()).await?;
     opened.map_err(Failure::Link)
@@ -36,7 +36,7 @@ pub(super) async fn holder(app: &App, opened: &Opened) -> Result<Option<User>, F
     Ok(user.filter(is_theirs))
 }
 
-/// The tokens of the email that holds the link.
+/// Returns the page's tokens: the link's own, and tokens that stop digests and all emails.
 pub(super) async fn tokens(app: &App, own: &str, opened: &Opened) -> Result<Tokens, Failure> {
     let links = app.links();
     Ok(Tokens {
@@ -46,7 +46,7 @@ pub(super) async fn tokens(app: &App, own: &str, opened: &Opened) -> Result<Toke
     })
 }
 
-/// The part of the scope that can be ended, or the reason why all of it is mandatory.
+/// Returns the part of the scope that can be ended. Fails if all of it is mandatory.
 fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
     let Stop::Types(kinds) = stop else {
         return Ok(stop.clone());
@@ -159,7 +159,7 @@ impl Found {
         })
     }
 
-    /// What the page says about other records with the address.
+    /// Returns the statement of the page about other records with the address.
     fn others(&self) -> Others {
         match self.others_left {
             Some(true) => Others::Offered,
@@ -169,7 +169,8 @@ impl Found {
     }
 }
 
-/// Whether other records are left to stop. Logs an error and returns `None` if they cannot be read.
+/// Returns whether other records are left to stop. Logs an error and returns `None` if they cannot
+/// be read.
 async fn others_left(app: &App, opened: &Opened, user: &User, stop: &Stop) -> Option<bool> {
     match others(app, opened, user, stop, 1).await {
         Ok(others) => Some(others.is_some_and(|others| !others.is_empty())),

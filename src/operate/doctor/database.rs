@@ -1,8 +1,7 @@
-//! The database: can it be reached and written to, is it as it should be, and what stands in it
-//! that keeps mails from leaving.
+//! Checks the database: whether it is reachable, writable and configured as it should be, and
+//! whether stored data prevents emails.
 //!
-//! The rule: one note is written and taken away again, to know that it can be; nothing else is
-//! changed.
+//! Nothing is changed, except that a note is written and removed as a test.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, duration};
 use crate::engine::directory::unreadable;
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
-/// What to do where a database cannot be reached.
+/// The advice for a database that cannot be reached.
 pub const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
 
 const DATABASE: &str = "database";
@@ -32,23 +31,23 @@ const DAYS: &str = "days";
 const USERS: &str = "users";
 const ADDRESSES: &str = "addresses";
 
-/// The oldest MongoDB that will do.
+/// The oldest supported version of MongoDB.
 const OLDEST: u32 = 6;
-/// With fewer members one that is lost stops all writing.
+/// With fewer members, the loss of one stops all writes.
 const ENOUGH: usize = 3;
-/// Clocks that differ by more are not kept by anything.
+/// If clocks differ by more, at least one is not synchronized.
 const ODD: TimeDelta = TimeDelta::seconds(2);
-/// By more, what one machine holds is free to another while it works.
+/// If clocks differ by more, a lease of one machine looks expired to another.
 const HARMFUL: TimeDelta = TimeDelta::seconds(30);
-/// What is said of a clock that cannot be compared.
+/// The finding if the clocks cannot be compared.
 const UNTOLD: &str = "the database does not say what time it has";
-/// So many of the mails that wait are looked at, the newest.
+/// The most pending emails that are read, newest first.
 const LOOKED_AT: usize = 10_000;
-/// How many users' records are read to find unreadable fields, and to count shared addresses.
+/// The most users that are read for unreadable fields and for shared addresses.
 const RECORDS: usize = 100_000;
-/// So many of the open batches are looked at, the newest.
+/// The most open batches that are read, newest first.
 const BATCHES: usize = 1_000;
-/// The note that is written and taken away.
+/// The note that is written and removed.
 const NOTE: &str = "doctor";
 
 impl Doctor {
@@ -108,8 +107,8 @@ impl Doctor {
         findings
     }
 
-    /// Only where mails wait, or batches gather, for brands that are not configured. People of such
-    /// a brand are found when a mail of theirs waits: nothing lists them by it.
+    /// Reports emails and batches that wait for brands that are not configured. Users with such a
+    /// brand are only found by their pending emails, because there is no index by brand.
     async fn brands_missed(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         let open = BatchFilter {
             state: Some(BatchState::Open),
@@ -141,7 +140,7 @@ impl Doctor {
         }))
     }
 
-    /// Only where days are older than `archive.keep`, so that `archive` would drop them.
+    /// Reports days older than `archive.keep`, which `archive` would drop.
     async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         let oldest_kept = Day::of(self.clock.now() - self.archive_keep);
         let mut days = store.days().await?;
@@ -164,7 +163,7 @@ impl Doctor {
         )))
     }
 
-    /// What a question to the store comes to; one that fails is an error.
+    /// Runs a check on the store, with a time limit. A failed read is an error finding.
     async fn asked(
         &self,
         check: &'static str,
@@ -179,7 +178,7 @@ impl Doctor {
     }
 }
 
-/// Without a database nothing that stands in it can be looked at.
+/// Without a database, its other checks are `unchecked`.
 fn unreached(finding: Finding) -> Vec<Finding> {
     let others = [SCHEMA, INDEXES, WRITING, SENDING, UNKNOWN];
     let others = others.into_iter().filter(|check| *check != finding.check);
@@ -199,7 +198,7 @@ async fn schema(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
 }
 
 impl Finding {
-    /// A store that an earlier version wrote is not as this one needs it yet.
+    /// The finding for a store that must be upgraded.
     pub fn upgrade(schema: &Schema) -> Self {
         let Schema {
             version,
@@ -228,7 +227,7 @@ async fn indexes(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
 }
 
 async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
-    // What a visit left that did not come to its end is taken away with ours.
+    // Also removes the note of a check that was interrupted.
     let left = store.note(NOTE).await?;
     let text = Some("may be forgotten");
     let written = store.swap_note(NOTE, left.as_deref(), text).await?;
@@ -279,7 +278,7 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     ))
 }
 
-/// Only where a record has fields that this version cannot read.
+/// Reports records with fields that this version cannot read.
 async fn users(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     let found = unreadable::find(store.as_ref(), RECORDS).await?;
     Ok((!found.is_empty()).then(|| {
@@ -291,7 +290,7 @@ async fn users(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     }))
 }
 
-/// Only where several records share an address.
+/// Reports addresses that several records share.
 async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     let shared = store.shared_addresses(RECORDS).await?;
     let bound = match shared.read < RECORDS as u64 {
@@ -315,7 +314,7 @@ async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     )))
 }
 
-/// How many mails wait, of each brand that they wait for.
+/// Counts the emails that wait for each brand that is not configured.
 async fn awaited(store: &Arc<dyn Store>) -> Result<BTreeMap<BrandName, u64>, Error> {
     let pending = DeliveryFilter::State(DeliveryState::Pending);
     let rows = store.find_deliveries(&pending, LOOKED_AT).await?;
@@ -383,9 +382,9 @@ fn judge_topology(topology: Topology) -> Finding {
     }
 }
 
-/// The answer was made between the two moments, so only what lies outside of them is a difference.
+/// The database answered between `before` and `after`, so only times outside them differ.
 fn judge_clock(before: DateTime<Utc>, told: DateTime<Utc>, after: DateTime<Utc>) -> Finding {
-    // The server tells whole milliseconds.
+    // The server's time has whole milliseconds.
     let before = before.trunc_subsecs(3);
     let (by, which) = match () {
         () if told < before => (before - told, "behind"),
@@ -449,7 +448,7 @@ mod tests {
             (13, Verdict::Warning),
             (41, Verdict::Error),
         ] {
-            // The answer took ten seconds.
+            // The reply took ten seconds.
             assert_eq!(
                 judge_clock(at(0), at(told), at(10)).verdict,
                 expected,

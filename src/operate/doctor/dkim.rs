@@ -1,7 +1,7 @@
-//! DKIM (RFC 6376): whether the key that mails are signed with is where receivers look for it.
+//! Checks DKIM (RFC 6376): whether receivers find the key that emails are signed with.
 //!
-//! The rule: where a provider signs, the key is not compared with anything, as only the signer has
-//! its other half; where we do, it is. Pure: who asks is [`super::sender`].
+//! If the provider signs, only the presence of a key is checked, because its private key is unknown
+//! here. Our own key is compared. These are pure functions; [`super::sender`] does the look-ups.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,12 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use super::{Finding, Verdict};
 
 pub(super) const DKIM: &str = "DKIM";
-/// An RSA key of 1,024 bits, which RFC 8301, section 3.2, has as the least, takes so many bytes; of
-/// 2,048 bits twice that.
+/// The bytes of RSA keys with 1,024 bits, the minimum of RFC 8301, section 3.2, and with 2,048
+/// bits.
 const LEAST_BYTES: usize = 128;
 const GOOD_BYTES: usize = 256;
 
-/// Judges what stands under a key's name.
+/// Checks the texts under a key's name.
 pub(super) fn judge(name: &str, texts: &[String]) -> Finding {
     let mut keys = texts.iter().filter_map(|text| Key::read(text));
     let publish = "publish the key there that the provider names";
@@ -33,7 +33,7 @@ pub(super) fn judge(name: &str, texts: &[String]) -> Finding {
     }
 }
 
-/// Judges what stands under the name of a key that we sign with ourselves, whose record is this.
+/// Checks the texts under the name of our own key, whose expected record is `record`.
 pub(super) fn judge_own(name: &str, texts: &[String], record: &str) -> Finding {
     let found = judge(name, texts);
     let publish = format!("publish this text there: {record}");
@@ -54,8 +54,7 @@ pub(super) fn judge_own(name: &str, texts: &[String], record: &str) -> Finding {
     }
 }
 
-/// Where nobody could be asked about our own key, what is to stand under its name is said all the
-/// same: it is ours to publish.
+/// Adds the record to publish if our own key could not be looked up.
 pub(super) fn or_to_publish(found: Finding, name: &str, record: &str) -> Finding {
     match found.verdict {
         Verdict::Unchecked => {
@@ -85,12 +84,12 @@ fn judge_key(name: &str, key: &Key, publish: &str) -> Finding {
 
 struct Key {
     is_rsa: bool,
-    /// The key itself, if it can be read.
+    /// The decoded key, if it is valid Base64.
     bytes: Option<Vec<u8>>,
 }
 
 impl Key {
-    /// A key record: tags, of which `p` is the key itself (section 3.6.1).
+    /// Parses a key record, a list of tags. The tag `p` is the key (section 3.6.1).
     fn read(text: &str) -> Option<Self> {
         let tags = text.split(';').filter_map(|tag| tag.split_once('='));
         let tags: Vec<_> = tags
@@ -111,8 +110,8 @@ impl Key {
         })
     }
 
-    /// Whether both are one key; one of RSA may stand there with its algorithm before its numbers
-    /// or without.
+    /// Returns whether both are the same key. An RSA key may be stored with its algorithm
+    /// identifier or without.
     fn is_same(&self, other: &Self) -> bool {
         let (Some(one), Some(other_one)) = (&self.bytes, &other.bytes) else {
             return false;

@@ -1,13 +1,13 @@
-//! DMARC (RFC 7489): what a domain asks receivers to do with mails that fail both SPF and DKIM.
+//! Checks DMARC (RFC 7489): the policy for emails that fail both SPF and DKIM.
 //!
-//! The rule: the sender's own record counts, or else the first that stands further up; where the
-//! organization's domain begins, no list has to say. Pure: who asks is [`super::sender`].
+//! The record of the sender's domain applies, or else the first one of a parent domain. So no list
+//! of public suffixes is needed. These are pure functions; [`super::sender`] does the look-ups.
 
 use super::Finding;
 
 pub(super) const DMARC: &str = "DMARC";
 
-/// Where a record may stand for mails of this domain: there, and at each domain above it down to
+/// Returns the domains that may have a record for this one: itself and its parents with at least
 /// two labels.
 pub(super) fn places(domain: &str) -> Vec<String> {
     let labels: Vec<&str> = domain.split('.').collect();
@@ -15,7 +15,7 @@ pub(super) fn places(domain: &str) -> Vec<String> {
     (0..=last).map(|from| labels[from..].join(".")).collect()
 }
 
-/// Those of a name's texts that are DMARC records.
+/// Returns the DMARC records among the texts of a name.
 pub(super) fn records(texts: &[String]) -> Vec<&str> {
     let is_record = |text: &&str| {
         let version = text.split(';').next().unwrap_or_default();
@@ -28,7 +28,7 @@ pub(super) fn records(texts: &[String]) -> Vec<&str> {
         .collect()
 }
 
-/// Judges the records of the place that has any; none if no place has. `domain` is the sender's.
+/// Checks the records of the first domain that has any. `domain` is the sender's.
 pub(super) fn judge(domain: &str, found: Option<(&str, &[&str])>) -> Finding {
     let Some((place, records)) = found else {
         return Finding::error(
@@ -55,7 +55,7 @@ pub(super) fn judge(domain: &str, found: Option<(&str, &[&str])>) -> Finding {
         tags.find(|(name, _)| *name == wanted)
             .map(|(_, value)| value)
     };
-    // A record further up may ask for something else below it.
+    // A parent's record may have another policy for subdomains.
     let below = (place != domain).then(|| tag("sp")).flatten();
     match below.or_else(|| tag("p")).as_deref() {
         Some("reject" | "quarantine") => Finding::ok(DMARC, format!("_dmarc.{place}: {record}")),

@@ -1,7 +1,7 @@
-//! Files of ours that others on this machine can read.
+//! Finds files of this instance that other users of the machine can read.
 //!
-//! The rule (P8): whatever is made now is its owner's alone ([`crate::private`]), so what is found
-//! here an older program or a person left open.
+//! New files are private (P8, [`crate::private`]). Open ones come from an older version or an
+//! operator.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use crate::private;
 const FILES: &str = "files";
 
 impl Setup {
-    /// What others can read of these files and folders, if anything.
+    /// Reports which of these files and folders other users can read.
     pub(super) fn files(&self) -> Option<Finding> {
         let what = "where addresses stand, and what links are signed with";
         warning(&self.files, private::open_to_others, ["700", "600"], what)
     }
 
-    /// Which files with secrets everybody can read, if any.
+    /// Reports which files with secrets everyone can read.
     pub(super) fn secret_files(&self) -> Option<Finding> {
         let open = private::open_to_everybody;
         warning(
@@ -29,7 +29,7 @@ impl Setup {
     }
 }
 
-/// A warning of those files that are open, with what closes a folder and a file.
+/// Warns about open files. `folder` and `file` are the modes that close them.
 fn warning(
     files: &[PathBuf],
     open: impl Fn(&Path) -> Option<String>,

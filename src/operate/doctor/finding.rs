@@ -1,12 +1,11 @@
-//! What was found, and how bad it is.
+//! Constructs findings of each severity.
 //!
-//! The rule: whatever is not well says what to do; what could not be looked at is said to be so,
-//! and is never taken for well.
+//! A warning or an error always has advice. A check that could not run is `unchecked`, never `ok`.
 
 use crate::wire::doctor::{Finding, Verdict};
 
 impl Finding {
-    /// All is well: there is nothing to do.
+    /// All is well.
     pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Ok,
@@ -17,7 +16,7 @@ impl Finding {
         }
     }
 
-    /// Nobody could be asked, for this reason.
+    /// The check could not run, for this reason.
     pub fn unchecked(check: &'static str, why: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Unchecked,
@@ -25,7 +24,7 @@ impl Finding {
         }
     }
 
-    /// It works; what speaks against leaving it so, and what to do.
+    /// It works, but should be changed.
     pub fn warning(
         check: &'static str,
         found: impl Into<String>,
@@ -38,7 +37,7 @@ impl Finding {
         }
     }
 
-    /// Mails do not leave, do not arrive, or break rules; why, and what to do.
+    /// Emails are not sent or not delivered, or break rules.
     pub fn error(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Error,
@@ -47,12 +46,12 @@ impl Finding {
     }
 }
 
-/// An error and its causes on one line.
+/// Formats an error and its causes on one line.
 pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut told: Vec<String> = Vec::new();
     for cause in causes.map(ToString::to_string) {
-        // Some errors repeat what their cause says.
+        // Some messages already contain that of their cause.
         if told.last().is_none_or(|before| !before.contains(&cause)) {
             told.push(cause);
         }

@@ -1,10 +1,9 @@
-//! Whether mails will leave and arrive, found out before any does.
+//! Checks whether emails will be sent and delivered, before any is sent.
 //!
-//! The rule: nothing is sent, and of what is written only the secret of links stays, which the
-//! first mail would make. Each file looks at one kind of thing: a thin part asks, and a pure part
-//! judges what was answered. Every look has a time-out, those that do not wait for each other go on
-//! at once, and whoever cannot be asked is `unchecked`. [`setup`] is what is configured; begin
-//! there.
+//! Sends nothing. Writes only the secret of links, which the first email would generate too. Each
+//! file checks one subject: a thin part queries, and a pure part evaluates. Checks run
+//! concurrently, each with a time limit; without an answer, a check is `unchecked`. Start with
+//! [`Doctor::run`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,61 +39,61 @@ use crate::engine::access::links::Links;
 use crate::wire::doctor::{Finding, Verdict};
 use finding::chain;
 
-/// How it looks.
+/// The options of the doctor.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
-    /// How long each thing may take to answer.
+    /// The time limit of each check.
     pub timeout: Duration,
-    /// Whether the provider, the DNS and the public pages are asked.
+    /// Whether the provider, the DNS and the public pages are queried.
     pub outside: Outside,
-    /// Who is asked for names; those whom this machine asks, if nobody is named.
+    /// The name server to query; by default, those of this machine.
     pub nameserver: Option<SocketAddr>,
 }
 
-/// What lies beyond this machine and its database.
+/// Whether the doctor queries anything outside this machine and its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outside {
-    /// They are asked, each within the time-out.
+    /// Query it, each part with the time limit.
     Look,
-    /// They are left alone; what depends on them is `unchecked`.
+    /// Do not query it. Checks that need it are `unchecked`.
     Leave,
 }
 
-/// A part that may not be there, and why it is not.
+/// A component, or the reason why it is unavailable.
 pub type Part<T> = Result<T, String>;
 
-/// Looks a configuration over, and what it names.
+/// Checks a configuration and the services it names.
 pub struct Doctor {
-    /// What is configured.
+    /// The configuration.
     pub setup: Setup,
-    /// How long answers are waited for, and who is asked.
+    /// The options.
     pub look: Look,
-    /// Or what is wrong with it.
+    /// The store, or the finding about it.
     pub store: Result<Arc<dyn Store>, Finding>,
-    /// Asked whether it would take mails; it is given none.
+    /// The provider. It is checked but gets no emails.
     pub mailer: Part<Arc<dyn Mailer>>,
-    /// Makes the mails by which templates are judged.
+    /// Renders sample emails to check the templates.
     pub renderer: Part<Renderer>,
-    /// Those of the store.
+    /// Makes links with the store's secret; `None` without a store.
     pub links: Option<Arc<Links>>,
-    /// Asks the DNS about the sender's domain.
+    /// Queries the DNS about the sender's domain.
     pub names: Part<Names>,
-    /// Reaches the public pages as the world does.
+    /// Requests the public pages as an outside client does.
     pub web: Part<Web>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// How old a day is at least before `archive` drops it.
+    /// The age at which `archive` drops a day.
     pub archive_keep: TimeDelta,
-    /// Whether its folder of templates is the default's.
+    /// Whether this brand uses the templates of the default brand.
     pub shares_templates: bool,
-    /// The same for each brand, of which only what is its own is told.
+    /// The doctor of each brand, which checks only what a brand configures itself.
     pub brands: Vec<(BrandName, Doctor)>,
 }
 
-/// What is said of what is left alone.
+/// The finding for checks that `--offline` skips.
 const LEFT: &str = "left alone, as --offline was said";
 
 impl Doctor {
-    /// Everything that was found, in the order in which it is read.
+    /// Returns all findings, in the order in which they are shown.
     pub async fn run(&self) -> Vec<Finding> {
         let (database, mail, public) =
             futures::join!(self.database(), self.mail(), self.public_face());
@@ -120,7 +119,7 @@ impl Doctor {
         findings
     }
 
-    /// What is found of a brand: its sender, its provider, its pages and its templates.
+    /// Checks a brand: its sender, provider, pages and templates.
     async fn of_brand(&self, default: &[Finding]) -> Vec<Finding> {
         let (mail, public) = futures::join!(self.mail(), self.public_face());
         let mut findings = self.setup.judge_brand();
@@ -130,7 +129,7 @@ impl Doctor {
         findings
     }
 
-    /// The provider, and what the DNS says of the sender's domain.
+    /// Checks the provider and the DNS records of the sender's domain.
     async fn mail(&self) -> Vec<Finding> {
         let keys = async {
             let (provider, names) = self.provider().await;
@@ -140,7 +139,7 @@ impl Doctor {
         [vec![provider, spf], dkim, vec![dmarc]].concat()
     }
 
-    /// What it comes to, or that it took too long.
+    /// Waits for a result for at most the time limit. Then calls `late` with the reason.
     async fn within<T>(
         &self,
         looking: impl Future<Output = T>,

@@ -1,4 +1,4 @@
-//! The provider: does it know the key? It is asked, and sent nothing.
+//! Checks that the provider accepts the API key. Nothing is sent.
 
 use super::{Departure, Doctor, Finding, LEFT, Outside};
 use crate::email::Checked;
@@ -6,7 +6,7 @@ use crate::email::Checked;
 const PROVIDER: &str = "provider";
 
 impl Doctor {
-    /// What the provider says of us, and under which names it says its keys stand.
+    /// Returns the finding, and the DNS names of the DKIM keys that the provider reports.
     pub(super) async fn provider(&self) -> (Finding, Vec<String>) {
         let mailer = match &self.mailer {
             Ok(mailer) => mailer,

@@ -1,9 +1,8 @@
-//! Our pages as the world reaches them, and the one click of RFC 8058 as a mailbox provider makes
-//! it.
+//! Checks the public pages from outside, and one-click unsubscribe (RFC 8058) as a mailbox provider
+//! uses it.
 //!
-//! The rule: the click is made with the link of a person who cannot exist, so nobody is
-//! unsubscribed by it; and with one that is not ours, as a page that says yes to everything would
-//! pass otherwise.
+//! The test link belongs to a user that cannot exist, so it unsubscribes no one. A forged link is
+//! tested too, because a page that accepts every request would otherwise pass.
 
 use super::{Doctor, Finding, LEFT, Outside, chain};
 use crate::operate::probe::Heard;
@@ -11,7 +10,7 @@ use crate::operate::probe::Heard;
 const PAGES: &str = "public pages";
 const ONE_CLICK: &str = "one-click";
 
-/// What a mailbox provider posts.
+/// The body that mailbox providers post.
 const CLICK: &str = "List-Unsubscribe=One-Click";
 
 impl Doctor {
@@ -54,7 +53,7 @@ impl Doctor {
     }
 }
 
-/// What there is to say where nothing was answered.
+/// The finding for a request without a response.
 fn unanswered(check: &'static str, heard: Heard) -> Finding {
     match heard {
         Heard::Refused { reason } => Finding::error(
@@ -99,7 +98,7 @@ fn judge_page(url: &str, heard: Heard) -> Finding {
     }
 }
 
-/// Judges the answers to a click on a link of ours, and on one that is not.
+/// Compares the responses to a valid link and to a forged one.
 fn judge_click(genuine: Heard, forged: &Heard) -> Finding {
     let Heard::Answered {
         status, location, ..

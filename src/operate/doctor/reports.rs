@@ -1,6 +1,6 @@
-//! Whether the provider's reports arrive, and whether receivers refuse the sender.
+//! Checks that the provider's reports arrive, and whether receivers refuse the sender.
 //!
-//! Only looked at where a key verifies the reports. A finding appears only if something is wrong.
+//! Only if a key is configured to verify the reports. There is no finding if all is well.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::store::{Error, Store};
 pub(super) const REPORTS: &str = "reports";
 
 impl Doctor {
-    /// Warns about emails without any report, and about refused ones of the last day.
+    /// Warns if emails have no reports, or if any were refused in the last day.
     pub(super) async fn reports(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         let Departure::Provider {
             name,

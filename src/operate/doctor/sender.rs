@@ -1,8 +1,6 @@
-//! What the DNS says of the sender's domain: the thin part, which looks up what [`spf`], [`dkim`]
-//! and [`dmarc`] judge.
+//! Looks up the DNS records of the sender's domain, which [`spf`], [`dkim`] and [`dmarc`] check.
 //!
-//! The rule: a name server that cannot say makes a look `unchecked`; only what it did say is
-//! judged.
+//! If a name server does not answer, the check is `unchecked`.
 
 use super::dkim::{self, DKIM};
 use super::dmarc::{self, DMARC};
@@ -19,8 +17,8 @@ impl Doctor {
         self.asking(DMARC, |names| self.look_at_dmarc(names)).await
     }
 
-    /// Looks at the key that mails are signed with here, at those that the provider named, or else
-    /// at the one that is configured.
+    /// Checks the key that this instance signs with. Otherwise checks those that the provider
+    /// named, or else the configured one.
     pub(super) async fn dkim(&self, named: &[String]) -> Vec<Finding> {
         if let Some((place, record)) = &self.setup.dkim {
             let look = |names| self.look_at_own_key(names, place, record);
@@ -48,7 +46,7 @@ impl Doctor {
         futures::future::join_all(looks).await
     }
 
-    /// Why the DNS is not asked at all, if it is not.
+    /// Returns why the DNS is not queried, if it is not.
     fn unasked(&self) -> Option<&'static str> {
         match (self.look.outside, &self.setup.departure) {
             (Outside::Leave, _) => Some(LEFT),
@@ -117,7 +115,7 @@ impl Doctor {
     }
 }
 
-/// Follows a record to all that it brings in, no further than is allowed.
+/// Counts the look-ups of a record and all records it includes. Stops above the limit.
 async fn cost(names: &Names, record: &spf::Record) -> Result<Cost, String> {
     let mut lookups = record.lookups;
     let mut open = record.brings.clone();

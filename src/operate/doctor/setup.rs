@@ -1,6 +1,6 @@
-//! What is configured, and what of it should not be left so where mails go to people.
+//! Checks the configuration for settings that are unsuitable in production.
 //!
-//! The rule: an outbox is for trying things out, so with it nothing is worse than a warning.
+//! An outbox is for trials, so with it no finding is worse than a warning.
 
 use std::path::PathBuf;
 
@@ -8,56 +8,55 @@ use super::{Finding, Verdict};
 use crate::domain::{Address, EventType};
 use crate::render::Stray;
 
-/// The facts of the configuration. It holds no secret.
+/// The parts of the configuration that are checked. It contains no secret.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The file that was read.
+    /// The configuration file that was read.
     pub file: Option<PathBuf>,
-    /// What `mail.provider` makes of mails.
+    /// How emails are sent (`mail.provider`).
     pub departure: Departure,
     /// The sender's address (`mail.from`).
     pub from: Address,
-    /// Where people reach our pages; `None` if unset, and then mails carry no links.
+    /// The URL of the public pages; `None` if unset, and then emails have no links.
     pub public_url: Option<String>,
-    /// Whether `server.key` is set; otherwise `serve` makes one up at each start.
+    /// Whether `server.key` is set. Otherwise `serve` generates one at each start.
     pub has_server_key: bool,
-    /// Whether `server.link_secret` is set; otherwise the store keeps one.
+    /// Whether `server.link_secret` is set. Otherwise the store has a generated one.
     pub has_link_secret: bool,
-    /// Whether mails carry the sender's postal address (`site.postal_address`).
+    /// Whether emails contain the sender's postal address (`site.postal_address`).
     pub has_postal_address: bool,
-    /// Whether mails carry a `Feedback-ID` (`site.feedback_id`).
+    /// Whether emails have a `Feedback-ID` header (`site.feedback_id`).
     pub has_feedback_id: bool,
-    /// What the sender's mails are signed with, where the provider does not say.
+    /// The configured DKIM selector, for providers that do not report theirs.
     pub dkim_selector: Option<String>,
-    /// What mails are signed with here, if they are: its name in the DNS, and the record that
-    /// belongs there.
+    /// The DNS name and the expected record of our own DKIM key, if this instance signs emails.
     pub dkim: Option<(String, String)>,
-    /// The most items of a mail.
+    /// The most items in an email.
     pub items: usize,
-    /// Files among the templates that nothing is made of.
+    /// Files in the templates folder with names that no template has.
     pub strays: Vec<Stray>,
-    /// The types with configured words, and whether these include a phrase.
+    /// The types with configured wording, and whether it includes a phrase.
     pub worded: Vec<(EventType, bool)>,
-    /// Files and folders that should be their owner's alone, whether they are there or not.
+    /// Files and folders that only their owner should be able to access. They may be missing.
     pub files: Vec<PathBuf>,
-    /// Files that hold secrets, which a service may read through its group.
+    /// Files with secrets, which a service may read through its group.
     pub secret_files: Vec<PathBuf>,
-    /// What of it is valid and can hardly be meant, and what to do.
+    /// Valid settings that are probably mistakes, each with advice.
     pub doubts: Vec<(String, String)>,
 }
 
-/// How mails leave.
+/// How emails are sent.
 #[derive(Debug, Clone)]
 pub enum Departure {
     /// As files in a folder.
     Outbox,
-    /// By the API of a provider, or by a relay.
+    /// Through the API of a provider or a relay.
     Provider {
-        /// As people call it.
+        /// The provider's name as shown to people.
         name: &'static str,
-        /// The domain that bounces go to, if it is the sender's and not the provider's own.
+        /// The domain for bounces, if it is the sender's and not the provider's own.
         bounces: Option<String>,
-        /// What its reports can be verified by, if it makes any.
+        /// Whether the provider's reports can be verified.
         hook: Hook,
     },
 }
@@ -65,11 +64,11 @@ pub enum Departure {
 /// Whether the provider's reports of bounces and complaints can be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
-    /// The key that verifies them is set.
+    /// The key that verifies them is configured.
     Verified,
-    /// The option that holds the key is empty.
+    /// This option, which sets the key, is empty.
     Lacks(&'static str),
-    /// It makes none.
+    /// The provider posts no reports.
     None,
 }
 
@@ -109,7 +108,7 @@ impl Setup {
         findings
     }
 
-    /// What of it a brand can have of its own.
+    /// Checks the settings that a brand can have of its own.
     pub(super) fn judge_brand(&self) -> Vec<Finding> {
         let mut findings = self.sending();
         findings.extend(self.links().into_iter().take(1));
@@ -204,7 +203,7 @@ mod tests {
         }
     }
 
-    /// What is not well: verdict and check.
+    /// Returns the severity and check of each finding that is not `Ok`.
     fn amiss(setup: &Setup) -> Vec<(Verdict, &'static str)> {
         let findings = setup.judge().into_iter();
         let amiss = findings.filter(|finding| finding.verdict != Verdict::Ok);

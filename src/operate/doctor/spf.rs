@@ -1,27 +1,27 @@
-//! SPF (RFC 7208): which machines may send for a domain, as far as its record can be judged without
-//! a mail.
+//! Checks SPF (RFC 7208), which lists the hosts that may send for a domain.
 //!
-//! The rule: exactly one record, which does not let everybody in, and which asks the DNS at most
-//! ten times (sections 4.5 and 4.6.4). Pure: who asks is [`super::sender`].
+//! There must be exactly one record. It must not permit everyone, and it may need at most ten DNS
+//! look-ups (sections 4.5 and 4.6.4). These are pure functions; [`super::sender`] does the
+//! look-ups.
 
 use super::Finding;
 
 pub(super) const SPF: &str = "SPF";
-/// So many look-ups a record may cost in all.
+/// The most look-ups of a record, with those that it includes.
 pub(super) const MOST_LOOKUPS: usize = 10;
 
-/// A record, as far as it matters here.
+/// The parts of a record that are checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Record {
-    /// What becomes of everybody it does not name: the sign before `all`, if that is there.
+    /// The qualifier of `all`, for all other senders, if there is one.
     pub all: Option<char>,
-    /// How many of its own terms ask the DNS.
+    /// The number of its own terms that need a look-up.
     pub lookups: usize,
-    /// Whose records it brings in.
+    /// The domains whose records it includes.
     pub brings: Vec<String>,
 }
 
-/// Those of a name's texts that are SPF records.
+/// Returns the SPF records among the texts of a name.
 pub(super) fn records(texts: &[String]) -> Vec<&str> {
     let is_record = |text: &&str| {
         let version = text.split(' ').next().unwrap_or_default();
@@ -34,7 +34,6 @@ pub(super) fn records(texts: &[String]) -> Vec<&str> {
         .collect()
 }
 
-/// Reads a record's terms.
 pub(super) fn read(record: &str) -> Record {
     let (mut read, mut redirect) = (Record::default(), None);
     for term in record.split_whitespace().skip(1) {
@@ -55,34 +54,34 @@ pub(super) fn read(record: &str) -> Record {
             _ => {}
         }
     }
-    // Whoever has an `all` goes nowhere else (section 6.1).
+    // With `all`, a redirect is ignored (section 6.1).
     if let (None, Some(redirect)) = (read.all, redirect) {
         read.lookups += 1;
         read.brings.push(redirect);
     }
-    // What depends on the mail's sender cannot be followed without one.
+    // Macros depend on the sender of an email, so they cannot be followed here.
     read.brings.retain(|domain| !domain.contains('%'));
     read
 }
 
-/// What all records together come to.
+/// The total cost of a record and those that it includes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Cost {
     Lookups(usize),
-    /// A record brings this one in, and there is not exactly one.
+    /// A record includes this domain, which does not have exactly one record.
     Broken(String),
 }
 
-/// Whose record it is that is judged.
+/// Where bounces go. Their domain's record counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bounces {
-    /// Bounces go to this domain: mailbox providers ask for its record.
+    /// To the checked domain.
     Here,
-    /// They go to the provider's own domain, whose record counts.
+    /// To the provider's own domain.
     Elsewhere,
 }
 
-/// Judges a domain that has not one record.
+/// The finding for a domain without exactly one record.
 pub(super) fn judge_absent(domain: &str, records: usize, bounces: Bounces) -> Finding {
     let advice = "publish the record that the provider names, and no other that begins with v=spf1";
     match (records, bounces) {
@@ -105,7 +104,7 @@ pub(super) fn judge_absent(domain: &str, records: usize, bounces: Bounces) -> Fi
     }
 }
 
-/// Judges the one record of a domain.
+/// The finding for a domain's only record.
 pub(super) fn judge(domain: &str, text: &str, record: &Record, cost: &Cost) -> Finding {
     let lookups = match cost {
         Cost::Broken(brought) => {

@@ -1,4 +1,4 @@
-//! The templates: can mails be made of them, and how heavy do those become?
+//! Checks that the templates can be rendered, and how large the emails are.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ const TEMPLATES: &str = "templates";
 const SIZE: &str = "size of mails";
 pub(super) const LANGUAGES: &str = "languages";
 
-/// Where Gmail cuts a mail off.
+/// The size at which Gmail clips an email, in bytes.
 const CLIPPED: usize = 102_000;
 
 impl Doctor {
-    /// Of a brand's templates, what is not found of the default's too where they are the same.
+    /// Returns the findings about a brand's templates. Leaves out those that the default brand has
+    /// too, if both use the same templates.
     pub(super) fn brand_templates(&self, default: &[Finding]) -> Vec<Finding> {
         let is_told = |finding: &Finding| {
             let is_it = |of: &Finding| of.check == finding.check && of.verdict == finding.verdict;
@@ -36,7 +37,7 @@ impl Doctor {
         findings
     }
 
-    /// The configured headings and phrases that a language of users lacks.
+    /// Warns about configured headings and phrases that lack a translation into a user's language.
     pub(super) async fn untranslated(
         &self,
         store: &Arc<dyn Store>,
@@ -83,7 +84,7 @@ fn judge(renderer: &Part<Renderer>, items: usize) -> Vec<Finding> {
     }
 }
 
-/// A language of the folder's own that is not all said.
+/// The finding for an incomplete translation in the templates folder.
 fn gap(gap: &Gap) -> Finding {
     const NAMED: usize = 3;
     let (lacks, first) = (gap.missing.len(), gap.missing.iter().take(NAMED));
@@ -102,7 +103,7 @@ fn gap(gap: &Gap) -> Finding {
     )
 }
 
-/// A file that nothing is made of: whoever wrote it thinks otherwise.
+/// The finding for a file with a name that no template has.
 fn stray(stray: &Stray) -> Finding {
     let advice = match &stray.nearest {
         Some(nearest) => format!("rename it to {nearest}, if that is meant"),
@@ -115,7 +116,7 @@ fn stray(stray: &Stray) -> Finding {
     Finding::warning(TEMPLATES, found, advice)
 }
 
-/// Mails by the folder of their templates.
+/// Checks that no part of an email is empty. `mails` are sizes by template folder.
 fn judge_parts(mails: &[(String, Weight)]) -> Finding {
     let parts = mails.iter().flat_map(|(folder, weight)| {
         [
@@ -166,7 +167,8 @@ mod tests {
     use super::*;
     use crate::render::Site;
 
-    /// Verdicts on a digest of 40 items where these templates take the place of the built-in ones.
+    /// Returns the severities for a digest of 40 items with these templates instead of the built-in
+    /// ones.
     fn verdicts(files: &[(&str, String)]) -> Vec<Verdict> {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
@@ -189,7 +191,7 @@ mod tests {
             .collect()
     }
 
-    /// HTML with so many bytes for each item.
+    /// Returns a template with this number of bytes for each item.
     fn html(bytes: usize) -> String {
         let each = "x".repeat(bytes);
         format!(

@@ -2,22 +2,22 @@
 
 use crate::domain::{Content, Occasion, User};
 
-/// What can be looked at.
+/// The kinds of previews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Mails of digests.
+    /// Digest emails.
     Digest,
-    /// Mails of batches.
+    /// Batch emails.
     Batch,
-    /// The pages that people reach from their mails.
+    /// The public pages that emails link to.
     Page,
 }
 
 impl Kind {
-    /// All of them, in the order in which they are shown.
+    /// All kinds, in the order in which they are shown.
     pub const ALL: [Self; 3] = [Self::Digest, Self::Batch, Self::Page];
 
-    /// The name in the command line, in names of files and on the page.
+    /// Returns the name on the command line, in file names and on the page.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Digest => "digest",
@@ -27,21 +27,21 @@ impl Kind {
     }
 }
 
-/// A mail that is not rendered yet.
+/// An email before rendering.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// What it shows, in a few words.
+    /// A short description.
     pub name: String,
-    /// Whom it is for.
+    /// The recipient.
     pub user: User,
-    /// What it tells.
+    /// The content.
     pub content: Content,
-    /// Whether it is a digest or of a batch.
+    /// The digest or batch of the email.
     pub occasion: Occasion,
 }
 
 impl Draft {
-    /// Of which kind it is.
+    /// Returns the kind of the preview.
     pub fn kind(&self) -> Kind {
         match self.occasion {
             Occasion::Digest { .. } => Kind::Digest,

@@ -1,8 +1,7 @@
-//! Mails of things that do not exist, of the types that are configured.
+//! Creates sample emails of the configured types, with invented content.
 //!
-//! The rule: they are put together as real ones are, by [`assemble`] and [`gather`], so that what
-//! is shown of a type is what its mails will look like. Where no type of a kind is configured, one
-//! is made up.
+//! They are built like real emails, by [`assemble`] and [`gather`], so they look the same. If no
+//! type of a route is configured, a sample type is used.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use crate::domain::{
     ObjectKey, Occasion, Policies, Policy, Position, Route, StackId, Subject, User, UserId,
 };
 
-/// What happened to whom, and what was said of it.
+/// Titles, authors and texts.
 const THINGS: [(&str, &str, &str); 6] = [
     (
         "Winter light on the canal",
@@ -50,13 +49,13 @@ const THINGS: [(&str, &str, &str); 6] = [
     ),
     ("Untitled (blue)", "Mei Tanaka", "Can we have it by Friday?"),
 ];
-/// Whom the reader follows.
+/// The name of the artist that the reader follows.
 pub(super) const FOLLOWED: &str = "Ines Tavoro";
-/// What comments are about.
+/// The title that comments refer to.
 const ABOUT: &str = "Budget";
-/// What is told takes place so much later.
+/// The time from now to the invented event dates.
 const TAKES_PLACE: TimeDelta = TimeDelta::days(9);
-/// So many types are shown at most.
+/// The most types that are shown.
 const TYPES: usize = 4;
 
 pub(super) fn reader() -> User {
@@ -84,13 +83,13 @@ pub(super) fn drafts(
     drafts
 }
 
-/// Where pictures are, and when it is.
+/// The base URL of pictures, and the current time.
 struct World<'a> {
     pictures: Option<&'a str>,
     now: DateTime<Utc>,
 }
 
-/// The configured types that go this way, the first few; one that is made up where there is none.
+/// Returns the first configured types whose route matches, or else a sample type.
 fn kinds(
     policies: &Policies,
     goes: impl Fn(Route) -> bool,
@@ -159,7 +158,8 @@ impl World<'_> {
         drafts.into_iter().filter_map(draft).collect()
     }
 
-    /// Of each type that is mailed so: of one event, and of many.
+    /// Returns drafts for each type that is emailed outside the digest: of one event, several and
+    /// many.
     fn batches(&self, policies: &Policies) -> Vec<Draft> {
         let made_up = Policy {
             heading: Some("New comments".into()),
@@ -206,7 +206,7 @@ impl World<'_> {
         Event { t, o, i: None }
     }
 
-    /// The object of an event, which takes place then, and what is said of it.
+    /// Returns the invented object of an event, with the date `at`, and its details.
     fn told(&self, event: &Event, at: Option<DateTime<Utc>>) -> Told {
         let n: usize = event.o.as_str().parse().unwrap_or_default();
         let (title, by, text) = THINGS[n % THINGS.len()];
@@ -218,7 +218,7 @@ impl World<'_> {
             image: self.pictures.map(picture),
             by: Some(by.to_owned()),
             at,
-            // What comments are about; types without a phrase do not ask.
+            // Comments refer to it; types without a phrase ignore it.
             data: about(),
             ..Object::bare(ObjectKey::stored(event.o.as_str()))
         };
@@ -237,7 +237,6 @@ impl World<'_> {
     }
 }
 
-/// What the reader follows.
 fn followed() -> Vec<Followed> {
     vec![Followed {
         key: FollowKey::stored("artist:7"),
@@ -246,7 +245,6 @@ fn followed() -> Vec<Followed> {
     }]
 }
 
-/// What comments say that they are about.
 fn about() -> Json {
     let about = [("title", ABOUT), ("url", "https://example.org/budget")];
     Value::from_iter([("about", Value::from_iter(about))]).into()

@@ -1,8 +1,8 @@
-//! What somebody would be mailed now, and whose pages they would see.
+//! Finds the emails that a user would get now.
 //!
-//! The rule: it is found as a run finds it ([`Digests::rehearse`], as if their hour had come), and
-//! as mails of batches are made ([`Compose::prospects`]); only read. Who may not be mailed is shown
-//! nothing, and why.
+//! Digests come from a dry run, as if the user's hour had come ([`Digests::rehearse`]). Batches
+//! come from [`Compose::prospects`]. Nothing is written. A user who may not be emailed has no
+//! drafts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::engine::digest::{Digests, Found, Onlooker, Request, Timing};
 use crate::engine::{Result, Silent};
 use crate::wire::unknown::Unknown;
 
-/// How many of a person's batches that gather are shown, and of those that have closed.
+/// The most open batches of a user that are shown, and the most closing ones.
 const BATCHES: usize = 20;
 
-/// Finds what one person would be mailed.
+/// Finds the emails that one user would get.
 pub struct OfPerson {
-    /// Whose walk it is.
+    /// Finds the user's digest.
     pub digests: Digests,
-    /// Shows the batches that are open.
+    /// Finds the user's batches.
     pub batches: BatchService,
-    /// Makes their mails.
+    /// Builds the emails of batches.
     pub compose: Compose,
     pub(crate) context: Arc<Context>,
-    /// Whose look their mails are shown in: mails of another brand are left out.
+    /// The brand of the preview. Batches of other brands are excluded.
     pub brand: Option<BrandName>,
 }
 
-/// Keeps what would be mailed.
+/// Collects the drafts of a dry run.
 #[derive(Default)]
 struct Caught(Vec<Draft>);
 
@@ -53,13 +53,13 @@ impl Onlooker for Caught {
 }
 
 impl OfPerson {
-    /// Their record; nothing where there is none.
+    /// Returns the user's record, if there is one.
     pub async fn reader(&self, user: &UserId) -> Result<Option<Reader>> {
         Ok(self.user(user).await?.map(|user| Reader { user }))
     }
 
-    /// The mails they would get now: the digest of their period, and one of each batch that is not
-    /// mailed yet.
+    /// Returns the emails that the user would get now: the digest of their period, and one per
+    /// unsent batch.
     pub async fn drafts(&self, user: &UserId) -> Result<Vec<Draft>> {
         let request = Request {
             users: Some(vec![user.clone()]),
@@ -96,7 +96,7 @@ impl OfPerson {
             let brand = batch.key.brand().or(user.brand.as_ref());
             brand == self.brand.as_ref()
         });
-        // One that closed between the two looks is in both.
+        // A batch that closed between the two reads is in both.
         batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
         batches.dedup_by_key(|batch| batch.id);
         let leads = leads(&mut batches, self.digests.context.clock.now());

@@ -1,4 +1,4 @@
-//! What is shown before anybody gets it.
+//! Tests the previews of emails and pages.
 
 use std::collections::BTreeSet;
 

@@ -1,19 +1,19 @@
-//! What is wrong with a template, as whoever writes it sees it: the file's own lines beside it.
+//! Explains template errors to their author, with the lines of the file.
 
 use crate::render::Error;
 use crate::wire::preview::Trouble;
 
-/// So many lines before and after the one that is wrong are shown.
+/// The number of lines shown before and after the wrong one.
 const AROUND: usize = 2;
 
-/// What is wrong, with the lines where it is, if it is a template's fault.
+/// Describes an error. Includes the lines around it if it is in a template file.
 pub(crate) fn trouble(error: &anyhow::Error) -> Trouble {
     let at = match error.downcast_ref::<Error>() {
         Some(Error::Template { file, line, .. }) => line.0.map(|line| (file, line)),
         _ => None,
     };
     let lines = at.and_then(|(file, line)| {
-        // A built-in template is no file, and cannot be edited either.
+        // A built-in template is not a file, and its lines cannot be edited.
         let text = std::fs::read_to_string(file).ok()?;
         let first = line.saturating_sub(AROUND);
         let numbered = (1..).zip(text.lines());

@@ -1,7 +1,7 @@
-//! What the world sees of us: names in the DNS, and our pages as somebody outside reaches them.
+//! Queries the outside view of this instance: its DNS records and its public pages.
 //!
-//! The rule: it looks and judges nothing; every look has a time-out; and "the world says no" is
-//! never mixed up with "nobody could be asked". [`crate::operate::doctor`] is who asks.
+//! Results are not evaluated here; [`crate::operate::doctor`] does that. Every query has a time
+//! limit. A negative answer is never confused with a failed query.
 
 mod names;
 mod web;

@@ -1,8 +1,7 @@
-//! Texts in the DNS.
+//! Looks up TXT records.
 //!
-//! The rule: names are looked up as they stand, from the root, without the search list of this
-//! machine. A name that does not exist has no texts, if whoever says so knows the world; a server
-//! that cannot say is an error.
+//! Names are absolute: the search list of this machine is not used. A name that does not exist has
+//! no records, if the server can resolve public names at all. A failed query is an error.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,14 +11,14 @@ use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfi
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
 
-/// Who knows names.
+/// A DNS resolver.
 pub struct Names(TokioResolver);
 
-/// How often a server is asked that says nothing, after the first time.
+/// The number of retries after a query without an answer.
 const AGAIN: usize = 1;
 
 impl Names {
-    /// Asks this server, or those that this machine asks. Each question may take so long.
+    /// Uses this server, or those of this machine. `timeout` limits a look-up with its retries.
     pub fn new(server: Option<SocketAddr>, timeout: Duration) -> Result<Self, String> {
         let mut builder = match server {
             Some(server) => {
@@ -40,7 +39,7 @@ impl Names {
         Ok(Self(resolver))
     }
 
-    /// The texts under a name, each as one.
+    /// Returns the TXT records of a name, each joined to one text.
     pub async fn texts(&self, name: &str) -> Result<Vec<String>, String> {
         match self.0.txt_lookup(format!("{name}.")).await {
             Ok(found) => {
@@ -58,8 +57,8 @@ impl Names {
         }
     }
 
-    /// Whether those who say that there is nothing can tell: networks that are shut off have
-    /// servers that know nobody.
+    /// Confirms that a name has no records. A server in an isolated network claims this for every
+    /// name, so the top-level domain must resolve.
     async fn know_the_world(&self, name: &str) -> Result<Vec<String>, String> {
         let top = name.rsplit('.').next().unwrap_or(name);
         match self.0.soa_lookup(format!("{top}.")).await {

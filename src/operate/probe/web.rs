@@ -1,8 +1,7 @@
-//! Our own pages, asked for over the network as a mailbox provider does: no cookie, no login, no
-//! redirect followed.
+//! Requests the public pages as a mailbox provider does: without cookies, login or redirects.
 //!
-//! The rule: an answer is handed on as it came; that nobody listens, and that a certificate is not
-//! to be trusted, are told from silence.
+//! Responses are returned unchanged. A refused connection and an untrusted certificate are
+//! distinguished from a missing response.
 
 use std::error::Error;
 use std::io;
@@ -11,46 +10,46 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, RequestBuilder, redirect};
 
-/// Who asks.
+/// The HTTP client.
 pub struct Web(Client);
 
-/// What came of asking.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// It answered, whatever with.
+    /// A response, with any status.
     Answered {
         /// The HTTP status.
         status: u16,
-        /// Where it wants to be asked instead.
+        /// The target of a redirect.
         location: Option<String>,
-        /// As much as was read of it.
+        /// The start of the body, at most [`MOST_BYTES`] and the rest of a chunk.
         body: String,
     },
-    /// The machine is there, and nothing listens.
+    /// The host refused the connection.
     Refused {
-        /// What went wrong, for people to read.
+        /// The error message.
         reason: String,
     },
-    /// The connection is not to be trusted: whose certificate is it?
+    /// The TLS connection failed, usually because of the certificate.
     Untrusted {
-        /// What went wrong, for people to read.
+        /// The error message.
         reason: String,
     },
-    /// Nothing was heard.
+    /// There was no response.
     Silent {
-        /// What went wrong, for people to read.
+        /// The error message.
         reason: String,
     },
 }
 
-/// So much of an answer is read.
+/// The number of bytes of a body after which reading stops.
 const MOST_BYTES: usize = 64 * 1024;
 
 impl Web {
-    /// Each question may take so long. Fails where this machine has no certificates to compare
-    /// with.
+    /// Creates a client with this time limit for each request. Fails if no client can be created,
+    /// such as without root certificates.
     pub fn new(timeout: Duration) -> Result<Self, String> {
-        // Whoever came first has chosen one, which is as good.
+        // An error means that a provider was installed before, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
@@ -61,12 +60,12 @@ impl Web {
         Ok(Self(client))
     }
 
-    /// Asks for a page by GET; follows no redirect.
+    /// Requests a page. Does not follow redirects.
     pub async fn get(&self, url: &str) -> Heard {
         hear(self.0.get(url)).await
     }
 
-    /// Sends a form.
+    /// Posts a form.
     pub async fn post(&self, url: &str, form: &'static str) -> Heard {
         let kind = "application/x-www-form-urlencoded";
         hear(self.0.post(url).header(CONTENT_TYPE, kind).body(form)).await
@@ -76,7 +75,7 @@ impl Web {
 async fn hear(request: RequestBuilder) -> Heard {
     let mut response = match request.send().await {
         Ok(response) => response,
-        // The address may hold a token.
+        // The URL may contain a token.
         Err(error) => return silence(&error.without_url()),
     };
     let status = response.status().as_u16();
@@ -103,7 +102,7 @@ fn silence(error: &(dyn Error + 'static)) -> Heard {
         let io = cause.downcast_ref::<io::Error>();
         is_refused |= io.is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused);
         is_untrusted |= cause.is::<rustls::Error>();
-        // What an I/O error is made of is not among its causes.
+        // `source` skips the error that an I/O error wraps.
         next = match io.and_then(io::Error::get_ref) {
             Some(inner) => Some(inner),
             None => cause.source(),

@@ -1,8 +1,8 @@
-//! Catalogs that a folder of templates brings, read and checked.
+//! Reads and checks the catalogs of a templates folder.
 //!
-//! The rule: whatever is wrong with a file is told with its path and line, before anything is made
-//! of it. A message is one that English has, or says what a type is called, or is for templates of
-//! the folder's own (`own-…`); it uses no variable that the English one has not.
+//! Errors name the file and, if known, the line. A catalog may contain the messages of the English
+//! one, messages for event types (`type-…`), and messages for the folder's own templates (`own-…`).
+//! Only the latter may use other variables than the built-in templates supply. Start with [`own`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -19,10 +19,10 @@ use super::super::bundle::{BUILT_IN, ENGLISH};
 use super::super::error::{Error, Line};
 use crate::domain::locale::tag;
 
-/// The variables of each message, and of its attributes (`message.attribute`).
+/// The variables of each message and each attribute (`message.attribute`).
 pub(in crate::render) type Messages = BTreeMap<String, BTreeSet<String>>;
 
-/// What the English catalog has.
+/// The messages of the English catalog.
 pub(super) static KNOWN: LazyLock<Messages> = LazyLock::new(|| {
     let english = BUILT_IN.iter().find(|(tag, _)| *tag == ENGLISH);
     let text = english.map_or("", |(_, text)| text);
@@ -31,7 +31,7 @@ pub(super) static KNOWN: LazyLock<Messages> = LazyLock::new(|| {
     }
 });
 
-/// What can be said of a type, and by which variables.
+/// The messages of an event type, with the variables of each.
 const OF_TYPES: [(&str, &[&str]); 6] = [
     ("", &[]),
     (".new", &["count"]),
@@ -41,14 +41,14 @@ const OF_TYPES: [(&str, &[&str]); 6] = [
     (".reason", &[]),
 ];
 
-/// A catalog of a folder of templates.
+/// A catalog of the templates folder.
 pub(super) struct Own {
-    /// The name of its file, such as `pt-BR.ftl`.
+    /// The file name, such as `pt-BR.ftl`.
     pub file: String,
     pub resource: Arc<FluentResource>,
 }
 
-/// The catalogs of a folder of templates, by their locales.
+/// Reads the catalogs of a templates folder, by locale.
 pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Own>, Error> {
     let folder = templates.join("locales");
     let unreadable = |cause| Error::Folder {
@@ -98,7 +98,7 @@ fn wrong(path: &Path, line: Option<usize>, why: String) -> Error {
     }
 }
 
-/// Reads a catalog, and refuses what could not be said.
+/// Parses a catalog and checks that its messages can be formatted.
 fn read(path: &Path, text: String) -> Result<FluentResource, Error> {
     let line = |at: usize| {
         Some(
@@ -161,7 +161,7 @@ fn read(path: &Path, text: String) -> Result<FluentResource, Error> {
     Ok(resource)
 }
 
-/// Whether there is such a message, with these variables.
+/// Checks that a message exists, and that it may use these variables.
 fn allowed(name: &str, variables: &BTreeSet<&str>) -> Result<(), String> {
     let of_type = || {
         let name = name.strip_prefix("type-")?;
@@ -191,7 +191,7 @@ fn allowed(name: &str, variables: &BTreeSet<&str>) -> Result<(), String> {
     }
 }
 
-/// Messages that are no words: what strftime or the C library must know.
+/// Checks messages that are settings, not words: date formats, the calendar and the text direction.
 fn dates(name: &str, pattern: &Pattern<&str>) -> Result<(), String> {
     let text = || match pattern.elements.as_slice() {
         [PatternElement::TextElement { value }] => Ok(value.trim()),
@@ -222,7 +222,7 @@ fn dates(name: &str, pattern: &Pattern<&str>) -> Result<(), String> {
     }
 }
 
-/// All messages of a catalog, with the variables they use.
+/// Returns the messages of a catalog, with the variables they use.
 pub(in crate::render) fn messages(resource: &FluentResource) -> Messages {
     let mut messages = Messages::new();
     for entry in resource.entries() {
@@ -239,7 +239,7 @@ pub(in crate::render) fn messages(resource: &FluentResource) -> Messages {
     messages
 }
 
-/// The value of a message and its attributes, by their names.
+/// Returns the value of a message and its attributes, by name.
 fn patterns<'a>(message: &'a Message<&'a str>) -> Vec<(String, &'a Pattern<&'a str>)> {
     let id = message.id.name;
     let value = message.value.iter().map(|value| (id.to_owned(), value));
@@ -248,7 +248,7 @@ fn patterns<'a>(message: &'a Message<&'a str>) -> Vec<(String, &'a Pattern<&'a s
     value.chain(attributes).collect()
 }
 
-/// What a pattern uses.
+/// The names that a pattern refers to.
 #[derive(Default)]
 struct Uses<'a> {
     variables: BTreeSet<&'a str>,

@@ -1,29 +1,28 @@
-//! What the languages of a folder's own leave to English.
+//! Finds the messages that appear in English because the folder's catalogs lack them.
 //!
-//! The rule: a language that we have a catalog of has no gaps, as ours says what the folder's
-//! leaves out.
+//! A language with a built-in catalog has no gaps, because that catalog supplies the missing
+//! messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::bundle::{OURS, truncated};
 use super::file::{self, Own};
 
-/// What a folder's catalog of a language that we have none of leaves to English.
+/// The missing messages of a catalog whose language has no built-in catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// The file of the catalog, as it is called in its folder.
+    /// The file name in the `locales` folder.
     pub file: String,
     /// The locale of the catalog.
     pub locale: String,
-    /// The messages it has not, nor one that it falls back to.
+    /// The messages that neither it nor a fallback of its language has.
     pub missing: Vec<String>,
-    /// How many messages there are.
+    /// The number of messages in the English catalog.
     pub of: usize,
 }
 
-/// The gaps of these catalogs of a folder.
 pub(super) fn find(own: &BTreeMap<String, Own>) -> Vec<Gap> {
-    /// Left out where words run from left to right.
+    /// Optional: the default is left to right.
     const DIRECTION: &str = "direction";
     let is_ours = |tag: &String| OURS.iter().any(|(ours, _)| ours == tag);
     let theirs = own
@@ -63,7 +62,7 @@ mod tests {
             ("sv.ftl", all.as_str()),
             ("sv-FI.ftl", "see-online = Se den\n"),
             ("DA.ftl", "own-hello = Hej\n"),
-            // What these leave out, ours say.
+            // Built-in catalogs supply the messages that these two lack.
             ("de.ftl", "see-online = Ansehen\n"),
             ("pt-PT.ftl", "see-online = Ver\n"),
         ] {

@@ -1,7 +1,7 @@
-//! What the preferences page sees: everything that can be chosen, and how it is.
+//! The data of the preferences page: all choices, and their current values.
 //!
-//! The rule: what is offered is what a form may hold; what is mandatory is shown, locked, with the
-//! reason.
+//! A submitted form may contain only the offered options. Mandatory types are shown locked, with
+//! their reason. Start with [`PreferencesView`].
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,23 @@ use super::stopping::{PersonView, ScheduleView, TYPE_FIELD, name};
 use crate::domain::mute::Title;
 use crate::domain::{Cadence, Category, EventType, Policies, Quiet, Route, Schedule, User};
 
-/// Everything the page sees.
+/// The variables of the preferences page.
 #[derive(Serialize)]
 pub(super) struct PreferencesView {
     #[serde(flatten)]
     person: PersonView,
     links: LinksView,
     saved: bool,
-    /// As it holds now.
+    /// The current schedule.
     schedule: ScheduleView,
     cadences: Vec<OptionView>,
     weekdays: Vec<OptionView>,
     hours: Vec<OptionView>,
     zones: Vec<RegionView>,
-    /// Their quiet hours, if they have any.
+    /// The quiet hours, if the user has any.
     quiet: Option<Quiet>,
     groups: Vec<GroupView>,
-    /// What is muted, by name.
+    /// The muted subjects, by name.
     mutes: Vec<MuteView>,
     #[serde(skip)]
     zone: chrono_tz::Tz,
@@ -40,7 +40,7 @@ pub(super) struct PreferencesView {
 
 #[derive(Serialize)]
 struct LinksView {
-    /// Everything is ended there.
+    /// Unsubscribes from everything.
     unsubscribe: String,
     preferences: String,
 }
@@ -87,7 +87,7 @@ impl PreferencesView {
         }
     }
 
-    /// With whether it was just saved, and when the next digest falls due.
+    /// Sets whether the choices were just saved, and the time of the next digest.
     pub(super) fn with(mut self, saved: bool, next: Option<DateTime<Utc>>, voice: &Voice) -> Self {
         self.saved = saved;
         let next = next.filter(|_| self.wants_mail);
@@ -120,24 +120,24 @@ pub(super) struct RegionView {
     pub options: Vec<OptionView>,
 }
 
-/// The types of a category.
+/// The types of one category.
 #[derive(Serialize)]
 struct GroupView {
-    /// `None` for types of no category.
+    /// `None` for types without a category.
     category: Option<String>,
     types: Vec<TypeView>,
 }
 
-/// What is muted.
+/// A muted subject.
 #[derive(Serialize)]
 struct MuteView {
     /// The value of the form field that unmutes it.
     subject: String,
-    /// What people call it, or the subject where that is not known.
+    /// The title, or the subject key if it has no title.
     name: String,
-    /// The day on which it ends by itself.
+    /// The day on which the mute expires.
     until: Option<String>,
-    /// The moment, by ISO 8601 in UTC.
+    /// The time at which the mute expires, in ISO 8601, UTC.
     until_at: Option<String>,
 }
 
@@ -146,9 +146,9 @@ struct TypeView {
     /// The name of the form field.
     field: String,
     heading: String,
-    /// Where there is a choice.
+    /// The routes to choose from; empty if the type is locked.
     options: Vec<OptionView>,
-    /// Where there is none.
+    /// Set if the type is mandatory.
     locked: Option<LockView>,
 }
 
@@ -158,7 +158,7 @@ struct LockView {
     reason: String,
 }
 
-/// Places by region, each by its name; and the chosen zone, whatever kind of name it has.
+/// Returns the time zones by region, and the chosen zone even if it belongs to no region.
 pub(super) fn zones(chosen: chrono_tz::Tz) -> Vec<RegionView> {
     const REGIONS: [&str; 9] = [
         "Africa",
@@ -192,7 +192,7 @@ fn groups(user: &User, policies: &Policies, kinds: &[&EventType], voice: &Voice)
     let groups = policies.by_category(kinds).into_iter();
     let group = |(category, kinds): (Option<&Category>, Vec<&EventType>)| GroupView {
         category: category.map(|category| {
-            // The first of them that the catalog says it of says it of all.
+            // The first translation found among the types applies to the whole category.
             let said = kinds.iter().find_map(|kind| voice.category(kind));
             said.unwrap_or_else(|| category.as_str().to_owned())
         }),
@@ -219,7 +219,7 @@ fn mutes(user: &User, tz: chrono_tz::Tz, voice: &Voice) -> Vec<MuteView> {
     mutes
 }
 
-/// It can go where it goes by default, where it goes now, into the digest, or nowhere; unless it is
+/// Offers the default route, the current route, the digest and no email, unless the type is
 /// mandatory.
 fn shown(user: &User, policies: &Policies, kind: &EventType, voice: &Voice) -> TypeView {
     let policy = policies.of(kind);

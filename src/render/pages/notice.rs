@@ -1,34 +1,34 @@
-//! Pages that only say something: what went otherwise than somebody expected, and what to do.
+//! Pages that only show a message: why a request had no effect, and what to do.
 //!
-//! The rule: each has its message in the catalogs, so that it is said in the language of whoever
-//! sees it. What only programs send wrongly is told in English within it.
+//! Each has a message in the catalogs, in the language of its reader. Details of errors that only
+//! programs cause are in English.
 
 use serde::Serialize;
 
 use super::super::voice::{Filled, Medium, Voice};
 
-/// What a page says.
+/// The message of a page.
 #[derive(Debug, Clone, Copy)]
 pub enum Notice<'a> {
-    /// A link is not whole, or none of ours.
+    /// A link is incomplete or has an invalid signature.
     Forged,
     /// A link has expired.
     Expired,
-    /// There is no record of whoever a link is of.
+    /// The user of a link has no record.
     Gone,
-    /// They do not follow what a link would end.
+    /// The user does not follow the key that the link would end.
     NotFollowed,
-    /// What a link ended once cannot be turned off any more; why.
+    /// The link is for a type that has become mandatory; the reason.
     Mandatory(&'a str),
-    /// What was sent cannot be read; why, as a sentence.
+    /// The request body cannot be read; the cause, as a sentence.
     Form(&'a str),
-    /// This method does not work here.
+    /// The HTTP method is not allowed here.
     Method(&'a str),
-    /// What was sent cannot be chosen; what and why.
+    /// A choice is invalid; the value and the cause.
     Choice(&'a str),
     /// The form of the preferences page has only one of the two times of the quiet hours.
     QuietHours,
-    /// It could not be done.
+    /// An internal error.
     Inside,
 }
 

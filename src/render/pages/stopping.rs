@@ -1,8 +1,9 @@
-//! What the pages behind a mail's link see: what it ends, what else can be ended, how it is undone,
-//! and what still comes.
+//! The data of the pages behind an email's stop links: what ends, what else can, and how to undo
+//! it.
 //!
-//! The rule: what still comes is said plainly, so that nobody ends more than they want to for not
-//! knowing. What is undone is a form of the preferences page, and means what saving that page does.
+//! A page lists the emails that will still arrive, so that users do not stop more than they want.
+//! Undo is a form of the preferences page, with the same effect as saving it. Start with
+//! [`StopView`].
 
 use chrono::{DateTime, Utc, Weekday};
 use serde::Serialize;
@@ -12,50 +13,50 @@ use super::super::view::iso;
 use super::super::voice::Voice;
 use crate::domain::{Cadence, EventType, Policies, Route, Schedule, Stop, User};
 
-/// The name of the form field that chooses a type's route is this and the type.
+/// The prefix of the form field that chooses a type's route. The type follows.
 pub const TYPE_FIELD: &str = "type.";
-/// The form field that names what is to be unmuted; it stands alone.
+/// The form field with the subject to unmute. A form with it has no other fields.
 pub const UNMUTE_FIELD: &str = "unmute";
 
-/// What a link ends, and whose mails it is about.
+/// A link's effect, and the user whom it affects.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopping<'a> {
-    /// Whose mails it is about.
+    /// The user.
     pub user: &'a User,
-    /// What it ends.
+    /// The effect of the link.
     pub stop: &'a Stop,
-    /// The signed tokens of which relative links are made.
+    /// The signed tokens for relative links.
     pub tokens: &'a Tokens,
-    /// What holds where they chose nothing.
+    /// The schedule of users who chose none.
     pub default: &'a Schedule,
-    /// What types there are: some may be mailed all the same.
+    /// The configured types. Mandatory ones are emailed even after unsubscribing.
     pub policies: &'a Policies,
-    /// What it is called, where it ends a follow.
+    /// The name of the follow, if the link ends one.
     pub name: Option<&'a str>,
-    /// Whether what was ended has just been undone.
+    /// Whether the stop was just undone.
     pub again: bool,
 }
 
-/// What a page says of other records with the address of its user. It names none of them.
+/// The page's message about other records with the user's address. It identifies none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Others {
-    /// Nothing: none are left to stop, or they cannot be read.
+    /// No message: there are none to stop, or they cannot be read.
     Silent,
-    /// There are some, and a button ends the same for them.
+    /// There are some, and a button stops the same for them.
     Offered,
-    /// The same was just ended for them, and none are left.
+    /// The same was just stopped for them, and none are left.
     Ended,
 }
 
-/// The tokens of one mail.
+/// The tokens of one email.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tokens {
-    /// The one of the page: it ends what its mail was about.
+    /// The token of this page, with the effect of its link.
     pub own: String,
-    /// The one that ends the digest.
+    /// The token that stops the digest.
     pub digest: String,
-    /// The one that ends everything.
+    /// The token that stops all email.
     pub all: String,
 }
 
@@ -65,30 +66,30 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-/// Whose mails a page is about.
+/// The user of a page.
 #[derive(Serialize)]
 pub(super) struct PersonView {
-    /// Masked.
+    /// The masked address.
     address: Option<String>,
-    /// The day on which they unsubscribed.
+    /// The day on which the user unsubscribed.
     unsubscribed: Option<String>,
-    /// The moment, by ISO 8601 in UTC.
+    /// The time at which the user unsubscribed, in ISO 8601, UTC.
     unsubscribed_at: Option<String>,
-    /// Whether no mail leaves for a reason that is not theirs to change here.
+    /// Whether no email is sent for another reason: suppressed, unconfirmed or no address.
     stopped: bool,
-    /// The headings of what is mailed to them all the same.
+    /// The headings of the mandatory types, which are emailed in any case.
     kept: Vec<String>,
     coming: ComingView,
 }
 
-/// What is mailed to them, and what they turned off.
+/// The emails that will arrive, and the types that are turned off.
 #[derive(Serialize)]
 struct ComingView {
-    /// When digests come, if they do.
+    /// The schedule of digests, if the user gets any.
     digest: Option<ScheduleView>,
-    /// The headings of what comes as it happens.
+    /// The headings of the types that are emailed outside the digest.
     alone: Vec<String>,
-    /// The headings of what they turned off.
+    /// The headings of the types that the user turned off.
     off: Vec<String>,
 }
 
@@ -98,9 +99,9 @@ pub(super) struct ScheduleView {
     weekday: String,
     hour: String,
     tz: &'static str,
-    /// The day and the hour of the next digest, in that zone.
+    /// The date and time of the next digest, in that zone.
     pub next: Option<String>,
-    /// The moment, by ISO 8601 in UTC.
+    /// The same in ISO 8601, UTC.
     pub next_at: Option<String>,
 }
 
@@ -157,36 +158,35 @@ impl PersonView {
     }
 }
 
-/// What the pages behind a link see.
+/// The variables of the pages behind a stop link.
 #[derive(Serialize)]
 pub(super) struct StopView {
     #[serde(flatten)]
     person: PersonView,
     links: LinksView,
     ends: EndsView,
-    /// What a form to the preferences page brings back; nothing where that is not known.
+    /// The fields of the undo form; empty if the previous choice is unknown.
     undo: Vec<FieldView>,
-    /// Whether that is what they had.
+    /// Whether the undo form restores the previous choice.
     undo_known: bool,
-    /// Whether what was ended has just been undone on this page.
+    /// Whether the stop was just undone on this page.
     again: bool,
-    /// What is said of other records with the address.
+    /// The message about other records with the address.
     others: Others,
 }
 
-/// Where the forms and links of a page lead.
+/// The targets of the forms and links of a page.
 #[derive(Serialize)]
 struct LinksView {
-    /// What the page is about is ended there.
+    /// Applies the effect of this page's link.
     unsubscribe: String,
     preferences: String,
-    /// The digest is ended there, if that is something else and comes.
+    /// Stops the digest, if the user gets one and the link has another effect.
     digest: Option<String>,
-    /// Everything is ended there, if anything comes.
+    /// Stops all email, if the user is subscribed and the link has another effect.
     all: Option<String>,
 }
 
-/// A field of a form.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct FieldView {
     name: String,
@@ -232,8 +232,8 @@ impl StopView {
     }
 }
 
-/// What brings back what was ended: what they had before, or, where nobody knows any more, what
-/// mailed them what the link is of; and whether it is what they had.
+/// Returns the fields that undo a stop, and whether they restore the previous choice. If the
+/// previous record is unknown, the fields turn emails like the original one back on.
 fn undo(stopping: Stopping<'_>, before: Option<&User>) -> (Vec<FieldView>, bool) {
     let Stopping {
         user,
@@ -260,7 +260,7 @@ fn undo(stopping: Stopping<'_>, before: Option<&User>) -> (Vec<FieldView>, bool)
     }
     let mut fields = Vec::new();
     if let Stop::Follow(_) = stop {
-        // Their choices have nothing of it: the page's own link brings it back.
+        // Choices do not include follows: the page's own link restores this one.
         return (fields, true);
     }
     if let Some(before) = before {

@@ -1,10 +1,8 @@
-//! Events that join open batches where these stand, unread: what is asked of accumulators, and what
-//! is done to them. [`super::batches`] has the verbs.
+//! Adds events to open batches without reading them. [`super::batches`] has the methods.
 //!
-//! The rule: to plan a statement costs the server more than adding an event does, so one statement
-//! is of many accumulators. Who was met is told by the count alone: one that is sent again meets
-//! fewer, and is then looked at. A router of a sharded cluster counts what names many otherwise, so
-//! there each accumulator is named alone.
+//! Planning a statement costs the server more than adding an event, so one statement names many
+//! accumulators. If it matches too few, as after a resend, the accumulators are read. A router
+//! counts such statements differently, so on a sharded cluster each accumulator gets its own.
 
 use bson::{Bson, Document, doc};
 
@@ -17,15 +15,15 @@ pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
     doc! {"u": id.user.as_str(), "k": id.key.to_string()}
 }
 
-/// Accumulators of one statement that are all added the same.
+/// Accumulators per statement if all get the same items.
 const SAME: usize = 200;
-/// Accumulators of one statement that each looks up what is its own: among all of them.
+/// Accumulators per statement if each looks up its own items in a table of all.
 const OWN: usize = 50;
-/// Items of such a statement, unless one accumulator is added more.
+/// Items per statement with such a table, unless a single accumulator gets more.
 const OWN_ITEMS: usize = 2_000;
 
-/// Statements of an update that add to these accumulators, as few as may be; one for each, where a
-/// router is asked. `revision` is what they leave.
+/// Returns as few update statements for these accumulators as possible, or one each if the client
+/// is connected to a router. Each accumulator gets the new `revision`.
 pub(super) fn statements(
     accumulators: &[(AccumulatorId, usize)],
     additions: &[Addition],
@@ -87,7 +85,7 @@ fn together(
     statements
 }
 
-/// Whether two differ in nothing but which items they add.
+/// Returns whether two additions differ only in their items.
 fn are_alike(one: &Addition, other: &Addition) -> bool {
     let without = |of: &Addition| Addition {
         items: Vec::new(),
@@ -99,7 +97,8 @@ fn are_alike(one: &Addition, other: &Addition) -> bool {
         && without(one) == without(other)
 }
 
-/// What `Addition::fits` asks of accumulators, of which none of these fan-outs may have joined.
+/// Returns a filter with the conditions of `Addition::fits`. None of these fan-outs may have
+/// joined.
 fn query(which: Document, fanouts: Vec<Bson>, addition: &Addition) -> Document {
     let mut query = doc! {
         "_id": which,
@@ -123,7 +122,7 @@ fn query(which: Document, fanouts: Vec<Bson>, addition: &Addition) -> Document {
     query
 }
 
-/// Which end of a list is kept, as the server counts.
+/// Returns the `$slice` argument for the end of the list that is kept.
 fn slice(addition: &Addition) -> i64 {
     match addition.keep {
         Keep::First(most) => most as i64,
@@ -131,12 +130,12 @@ fn slice(addition: &Addition) -> i64 {
     }
 }
 
-/// A statement for many. Without the hint the server may walk an index of what is asked.
+/// Returns a statement for many. Without the hint, the server may use an index on a filtered field.
 fn many(q: Document, u: impl Into<Bson>) -> Document {
     doc! {"q": q, "u": u.into(), "multi": true, "hint": {"_id": 1}}
 }
 
-/// Adds the same to all of these.
+/// Adds the same items to all of these accumulators.
 fn of_all(ids: &[Document], addition: &Addition, revision: Id) -> Document {
     let query = query(doc! {"$in": ids}, oids(&addition.fanouts), addition);
     many(query, pushed(addition, revision))
@@ -158,8 +157,8 @@ fn pushed(addition: &Addition, revision: Id) -> Document {
     }
 }
 
-/// Adds to each of these what is its own. Asked is that no fan-out of any has joined: where that is
-/// not so the accumulators are read, as where nothing fits.
+/// Adds individual items to each accumulator. The filter skips an accumulator if any of all these
+/// fan-outs has joined it. The accumulators are then read, as after any other mismatch.
 fn of_each(whose: &[(Document, &Addition)], revision: Id) -> Document {
     let (_, addition) = whose[0];
     let ids: Vec<Document> = whose.iter().map(|(id, _)| id.clone()).collect();
@@ -203,7 +202,7 @@ mod tests {
     use crate::domain::{BatchKey, BatchPolicy, ObjectId, UserId};
     use chrono::{DateTime, TimeDelta};
 
-    /// A router tells of a statement what it counts only where one document is named.
+    /// A router's counts are reliable only for statements that name one document.
     #[test]
     fn where_a_router_is_asked_each_is_named_by_a_statement_of_its_own() {
         let id = |n: u8| Id::from_bytes([n; 12]);

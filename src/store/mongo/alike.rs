@@ -1,9 +1,8 @@
-//! Conditional updates of many records: one statement for all that are changed alike.
+//! Updates many records conditionally, with one statement for all that have the same change.
 //!
-//! The rule: to plan a statement costs the server twice what changing a document does. So records
-//! that are changed alike are named together in one statement; what is each record's own is looked
-//! up there in a table, by its `_id`. Whether a change was made is told by the revision that it
-//! left, never by a count that a lost answer may have taken along: a statement may be sent again.
+//! Planning a statement costs the server twice as much as changing a document. So records with the
+//! same change share a statement, which takes individual values from a table by `_id`. A repeated
+//! statement may match fewer records; then their revisions show which changes were made.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,26 +14,26 @@ use super::Mongo;
 use super::bulk::Verb;
 use crate::store::Result;
 
-/// Records of one statement. A command that is too slow goes again in smaller parts, but no part is
-/// smaller than a statement.
+/// Records per statement. A slow command is sent again in smaller parts, but never less than one
+/// statement.
 const TOGETHER: usize = 200;
 
-/// What is changed of one record, if it is found as it should be.
+/// A change to a record that matches a condition.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Change {
-    /// How it should be found.
+    /// The condition on the record.
     pub when: Document,
     pub set: Document,
     pub unset: Document,
-    /// Added to what stands there.
+    /// Added to the stored values.
     pub add: Document,
-    /// Set as well; to something else for each record.
+    /// Also set, but with individual values for each record.
     pub own: Document,
 }
 
 impl Mongo {
-    /// Changes these records, each if it is found as it should be; tells which were changed, in
-    /// order. Each change has to set `stamp` to the revision it is given.
+    /// Changes each record that matches its condition. Returns which were changed, in the order of
+    /// the items. Each change has to set `stamp` to the given revision.
     pub(super) async fn change_each<T: Sync>(
         &self,
         doing: &str,
@@ -54,7 +53,8 @@ impl Mongo {
         if outcome.n == items.len() as u64 {
             return Ok(vec![true; items.len()]);
         }
-        // Some conditions did not hold, or an answer was lost: the revisions tell.
+        // Some conditions did not hold, or a reply was lost. The revisions show which changes were
+        // made.
         let ids: Vec<&Bson> = changes.iter().map(|(id, _)| id).collect();
         let filter = doc! {"_id": {"$in": &ids}, "stamp": revision};
         let (order, all) = (Document::new(), usize::MAX);
@@ -67,7 +67,7 @@ impl Mongo {
     }
 }
 
-/// Statements of an update that make these changes, as few as there are different ones.
+/// Returns the update statements for these changes, one for each distinct change.
 pub(super) fn statements(doing: &str, changes: &[(Bson, Change)]) -> Result<Vec<Document>> {
     let (mut kinds, mut groups) = (HashMap::new(), Vec::<Vec<&(Bson, Change)>>::new());
     for one in changes {
@@ -91,7 +91,7 @@ pub(super) fn statements(doing: &str, changes: &[(Bson, Change)]) -> Result<Vec<
     Ok(parts.filter_map(statement).collect())
 }
 
-/// One statement for records that are changed alike.
+/// Returns one statement for records with the same change.
 fn statement(alike: &[&(Bson, Change)]) -> Option<Document> {
     let (id, first) = alike.first()?;
     let (mut q, mut set) = (first.when.clone(), first.set.clone());
@@ -119,18 +119,18 @@ fn statement(alike: &[&(Bson, Change)]) -> Option<Document> {
         return Some(doc! {"q": q, "u": u});
     }
     q.insert("_id", doc! {"$in": ids});
-    // Without it the server may walk an index of what stands in `when`.
+    // Without the hint, the server may use an index on a field of `when`.
     Some(doc! {"q": q, "u": u, "multi": true, "hint": {"_id": 1}})
 }
 
-/// The operators of an update that have something to do.
+/// Returns the update operators that have any fields.
 pub(super) fn operators<const N: usize>(all: [(&str, Document); N]) -> Document {
     let used = all.into_iter().filter(|(_, fields)| !fields.is_empty());
     used.map(|(operator, fields)| (operator.to_owned(), Bson::from(fields)))
         .collect()
 }
 
-/// The same where something is looked up: only stages can.
+/// Returns the update as a pipeline, because only pipeline stages can look up values.
 fn pipeline(set: Document, tables: Document, change: &Change) -> Vec<Document> {
     let literal = |(field, value): (String, Bson)| (field, doc! {"$literal": value}.into());
     let mut fields: Document = set.into_iter().map(literal).collect();

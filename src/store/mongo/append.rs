@@ -1,33 +1,34 @@
-//! What adding entries to a stack is: a condition and an update, so that it happens once.
+//! Encodes the addition of entries to a stack as a filter and an update that take effect once.
 //!
-//! The rule: a statement says itself what a stack must be like, so it may be sent again, by
-//! anybody; and it costs in proportion to what it adds. Sent by [`super::push`].
+//! The filter states which stack the update applies to, so any process may send a statement again.
+//! Its cost is proportional to the entries it adds. [`super::push`] sends the statements.
 
 use std::collections::{BTreeSet, HashSet};
 
 use super::encode::Writer;
 use crate::domain::{Entry, Event, Id};
 
-/// Lists up to here are short: comparing them costs less than finding out whether they stand.
+/// The maximum length of a short list. Comparing it with the stack costs less than finding out
+/// whether the stack has entries of its fan-outs.
 pub(super) const SHORT: usize = 4;
 
-/// Adding a list: the same for everybody who gets it, so it is encoded once.
+/// The statement that adds a list. It is encoded once for all users who get the list.
 pub(super) struct Statement {
-    /// What must be so of a stack beside its `_id`, as the fields of a document.
+    /// The filter on the stack, besides its `_id`, as encoded fields.
     pub condition: Vec<u8>,
-    /// Whether it fits under the cap at all.
+    /// Whether the list fits under the cap at all.
     pub fits: bool,
-    /// How many entries it adds.
+    /// The number of entries it adds.
     pub count: usize,
-    /// See [`super::bulk`].
+    /// The weight of the statement, see [`super::bulk`].
     pub weight: u64,
     pub update: Vec<u8>,
-    /// The entries alone, as an array.
+    /// The entries as an encoded array.
     pub entries: Vec<u8>,
 }
 
 impl Statement {
-    /// Adds a whole list where there is room for it: to anybody, any number of times.
+    /// Adds a whole list if there is room for it. Applies to any user, and can be repeated.
     pub(super) fn new(list: &[Event], cap: usize) -> Self {
         let (count, entries) = encode(list);
         let standing = cap.saturating_sub(count);
@@ -46,7 +47,7 @@ impl Statement {
             condition.close();
             condition.close();
         }
-        // Entries that the server moves or compares, if the stack is as long as it may be.
+        // The entries that the server moves or compares if the stack has reached the cap.
         let touched = if is_short { cap * count } else { cap + count };
         Self {
             condition: condition.finish().into_bytes(),
@@ -58,7 +59,7 @@ impl Statement {
         }
     }
 
-    /// Appends to a stack that is exactly so long. None has no entries either.
+    /// Appends to a stack of exactly this length. A missing stack has length 0.
     pub(super) fn at(length: usize, list: &[Event]) -> Self {
         let (count, entries) = encode(list);
         let mut condition = Writer::new();
@@ -79,7 +80,7 @@ impl Statement {
     }
 }
 
-/// How many entries a list has, each once, and they as an array.
+/// Returns the number of distinct entries, and the entries as an encoded array.
 fn encode(list: &[Event]) -> (usize, Vec<u8>) {
     let mut once = HashSet::with_capacity(list.len());
     let mut entries = Writer::new();
@@ -91,7 +92,7 @@ fn encode(list: &[Event]) -> (usize, Vec<u8>) {
     (count, entries.finish().into_bytes())
 }
 
-/// `{operator: {events: {$each: entries}}}`.
+/// Encodes `{operator: {events: {$each: entries}}}`.
 fn update(operator: &str, entries: &[u8]) -> Vec<u8> {
     let mut update = Writer::new();
     update.document(operator);
@@ -100,14 +101,14 @@ fn update(operator: &str, entries: &[u8]) -> Vec<u8> {
     update.finish().into_bytes()
 }
 
-/// What is still to be done for one person.
+/// The remaining work for one user.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// How long the stack is.
+    /// The current length of the stack.
     pub length: usize,
-    /// What is missing and fits.
+    /// Missing entries that fit.
     pub add: Vec<Event>,
-    /// What is missing and does not fit, by its place in the list.
+    /// Missing entries that do not fit, as indices into the list.
     pub capped: Vec<usize>,
 }
 
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(plan, expected);
     }
 
-    /// What a stack must be like, as MongoDB's shell shows it.
+    /// Returns the filter as MongoDB's shell shows it.
     fn condition(statement: &Statement) -> String {
         bson::deserialize_from_slice::<bson::Document>(&statement.condition)
             .unwrap()

@@ -1,10 +1,9 @@
-//! How a day leaves: set aside in one step, compared, and dropped or put back.
+//! Drops a day: renames its collection, compares it, and drops it or renames it back.
 //!
-//! The rule: from the moment a day is set aside under another name nobody writes to it, and
-//! whatever comes for that day makes a new collection. What stands aside is compared with what was
-//! expected, to the byte. Whoever dies in between leaves a collection aside, which is put back
-//! before anybody works on that day again. Each attempt has a name of its own, so that one that was
-//! slow drops nothing of another.
+//! Writers cannot reach the renamed collection; new entries for the day create a new one. The
+//! content must match the expected sum to the byte. After a crash, `fix_day` renames the collection
+//! back before other work on the day. Each attempt has its own name, so a slow one cannot drop
+//! another's.
 
 use bson::oid::ObjectId;
 use bson::{Document, RawDocumentBuf, doc};
@@ -19,24 +18,24 @@ use super::stacks::NAMESPACE_EXISTS;
 use crate::domain::Day;
 use crate::store::{DaySum, Error, Result, extjson};
 
-/// What stands before the name of a day that is set aside; its attempt stands behind it.
+/// The name prefix of a day that is being dropped. A suffix identifies the attempt.
 pub(super) const ASIDE: &str = "leaving_";
 
-/// The server's code for a collection that is not there.
+/// Server error code: the collection does not exist.
 const NAMESPACE_NOT_FOUND: i32 = 26;
 
-/// The names of whatever is set aside of this day.
+/// Returns a pattern for the names of this day's renamed collections.
 pub(super) fn asides_of(day: Day) -> String {
     format!("^{ASIDE}{}_[0-9a-f]{{24}}$", day.collection())
 }
 
-/// What became of a new name.
+/// The result of a rename.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Renamed {
     Yes,
-    /// There is nothing under the old name.
+    /// There is no collection with the old name.
     Nothing,
-    /// Something stands under the new name.
+    /// There already is a collection with the new name.
     Taken,
 }
 
@@ -45,7 +44,7 @@ impl Mongo {
         let name = day.collection();
         let aside = format!("{ASIDE}{name}_{}", ObjectId::new());
         self.forget(day);
-        // Where it is taken, or its source is gone, an earlier attempt was not heard of.
+        // If the name is taken or the source is missing, an earlier attempt may have succeeded.
         let renamed = self.rename(&name, &aside).await?;
         if renamed == Renamed::Nothing && !self.stands(&aside).await? {
             return Ok(sum.stacks == 0);
@@ -58,8 +57,9 @@ impl Mongo {
         Ok(true)
     }
 
-    /// Gives what was set aside its name back. Where a new day stands by now, what was set aside
-    /// goes before what is new, document by document, each once, whoever dies in between.
+    /// Renames a collection back. If the day has a new collection by now, the old entries go before
+    /// the new ones, document by document. It can be repeated after a crash: each entry is added
+    /// only once.
     pub(super) async fn put_back(&self, day: Day, aside: &str) -> Result<()> {
         self.forget(day);
         if self.rename(aside, &day.collection()).await? != Renamed::Taken {
@@ -79,7 +79,7 @@ impl Mongo {
         self.drop_collection(aside).await
     }
 
-    /// Puts the entries of these documents before those that stand, unless they are there.
+    /// Puts the entries of these documents before the stored ones, unless they already come first.
     async fn put_before(
         &self,
         day: Day,
@@ -131,7 +131,6 @@ impl Mongo {
         update.await?.complete(&doing).map(drop)
     }
 
-    /// Gives a collection another name.
     async fn rename(&self, from: &str, to: &str) -> Result<Renamed> {
         let db = self.0.db.name();
         let command = doc! {
@@ -160,7 +159,7 @@ impl Mongo {
         Ok(!self.collections(&format!("^{name}$")).await?.is_empty())
     }
 
-    /// The names of collections that are like this.
+    /// Returns the names of the collections that match a pattern, without views.
     pub(super) async fn collections(&self, pattern: &str) -> Result<Vec<String>> {
         let filter = doc! {"name": {"$regex": pattern}, "type": {"$ne": "view"}};
         let listed = self.patiently("listing day collections", || self.listed(filter.clone()));
@@ -177,7 +176,8 @@ impl Mongo {
     }
 }
 
-/// These entries, and behind them those that stand, unless these come first already.
+/// Writes an expression that puts these entries before the stored ones, unless the stored ones
+/// already start with them.
 fn merged(writer: &mut Writer, events: Field<'_>, count: usize) {
     let standing = |writer: &mut Writer, name: usize| {
         writer.document(name);

@@ -1,8 +1,8 @@
-//! Long audiences: so many named people that they do not fit into their fan-out's document.
+//! Stores long audiences: named users that do not fit into the fan-out's document.
 //!
-//! The rule (P1): the parts stand, on a majority, before the fan-out that counts them, so a fan-out
-//! that can be found has all of them. What a crash leaves without a fan-out was never accepted:
-//! nobody reads it, and in time it is forgotten.
+//! All parts are written, to a majority, before the fan-out that counts them, so a stored fan-out
+//! has all its parts (P1). A crash may leave parts without a fan-out. Their event was never
+//! accepted: they are not read, and are removed later.
 
 use std::collections::HashMap;
 
@@ -19,12 +19,13 @@ use crate::store::record::fields::Oid;
 use crate::store::record::read_fields;
 use crate::store::{Error, Result};
 
-/// A document holds about so many bytes of people; one with more has parts. A command takes 8 MB.
+/// The approximate number of bytes of users per document. A longer audience has several parts. A
+/// command takes 8 MB.
 const PART: usize = 6 << 20;
-/// What a person takes beside their id: type, place in the list, length and ends.
+/// The bytes that a user takes besides the id: type, array index, length and terminators.
 const EACH: usize = 14;
 
-/// The people of a fan-out cut into parts; none where they fit into its own document.
+/// Splits a fan-out's users into parts. Returns none if they fit into its own document.
 pub(super) fn parts(fanout: &Fanout) -> Vec<&[UserId]> {
     let Selector::Users(users) = &fanout.audience.to else {
         return Vec::new();
@@ -48,7 +49,7 @@ fn part_id(fanout: Bson, n: usize) -> Bson {
     Bson::Document(doc! {"f": fanout, "n": n as i32})
 }
 
-/// Some people, and whose.
+/// Some of the users of a fan-out.
 #[derive(Deserialize)]
 struct Part {
     #[serde(rename = "_id")]
@@ -62,7 +63,7 @@ struct PartId {
 }
 
 impl Mongo {
-    /// Writes the parts of these fan-outs, before the fan-outs themselves. Harmless again.
+    /// Writes the parts of these fan-outs, before the fan-outs themselves. Can be repeated.
     pub(super) async fn put_audiences<'a>(
         &self,
         doing: &str,
@@ -78,12 +79,12 @@ impl Mongo {
         let encoded = encode(doing, records)?;
         let all = (0..encoded.len()).collect();
         let written = self.write_some(doing, Verb::Insert, AUDIENCES, &encoded, all);
-        // One that stands already is this one, sent again.
+        // A duplicate is the same part, sent again.
         written.await?.duplicates(doing)?;
         Ok(())
     }
 
-    /// Takes back the parts of fan-outs that were not accepted.
+    /// Removes the parts of fan-outs that were not accepted.
     pub(super) async fn drop_audiences(&self, doing: &str, fanouts: &[Id]) -> Result<()> {
         if fanouts.is_empty() {
             return Ok(());
@@ -108,8 +109,8 @@ impl Mongo {
         .await
     }
 
-    /// Gives these fan-outs their people: `counted` says how many parts each has. Answers whose
-    /// people are not all there.
+    /// Adds the users to these fan-outs. `counted` has the number of parts of each. Returns the
+    /// fan-outs with missing parts.
     pub(super) async fn fill_audiences(
         &self,
         doing: &str,
@@ -134,7 +135,7 @@ impl Mongo {
                     *parts += 1;
                     all.extend(part.users.into_iter().map(UserId::stored));
                 }
-                // As good as none: it is missing below.
+                // An unreadable part counts as missing.
                 Err(error) => tracing::warn!(%error, "a part of an audience is passed over"),
             }
         }
@@ -158,8 +159,7 @@ impl Mongo {
         Ok(lost)
     }
 
-    /// Removes parts that were written for events of before then and never accepted; answers how
-    /// many went.
+    /// Removes parts of events from before this time that were never accepted. Returns how many.
     pub(super) async fn forget_audiences(
         &self,
         before: DateTime<Utc>,
@@ -167,7 +167,7 @@ impl Mongo {
     ) -> Result<u64> {
         let doing = "looking for audiences that were never accepted";
         let end = doc! {"f": oid(Id::at(before, [0; 8])), "n": 0};
-        // That none was accepted is believed.
+        // Parts are deleted if their fan-out is missing, so reads must be current.
         self.caught_up().await?;
         let pipeline = vec![
             doc! {"$match": {"_id": {"$lt": end}}},

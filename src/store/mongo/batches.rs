@@ -1,8 +1,7 @@
-//! Accumulators and batches: reading and putting them many at a time.
+//! Stores accumulators and batches, many at a time.
 //!
-//! The rule: an accumulator is replaced only where its revision is the one that was read, and gets
-//! a new one; the same statement may be sent again, as it knows its own revision. So nobody's
-//! change is lost and nothing happens twice.
+//! An accumulator is replaced only if it still has the revision that was read, and gets a new one.
+//! A repeated statement recognizes its own revision. So no change is lost, and none happens twice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -46,7 +45,8 @@ impl Batches for Mongo {
         accumulators: &[Accumulator],
         revision: Id,
     ) -> Result<Vec<bool>> {
-        // Of one that is named twice the second would meet what the first one put.
+        // If an accumulator is named twice, the second statement would replace the first one's
+        // result.
         let mut named = HashSet::with_capacity(accumulators.len());
         let first = (0..accumulators.len()).filter(|place| named.insert(&accumulators[*place].id));
         let (gone, left): (Vec<usize>, Vec<usize>) =
@@ -86,7 +86,8 @@ impl Batches for Mongo {
                 (due, doc! {"due": 1})
             }
             AccumulatorFilter::Of(batch) => {
-                // That there is none is believed.
+                // The caller concludes that a missing batch does not exist, so the read must be
+                // current.
                 self.caught_up().await?;
                 let here = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
                 (here, Document::new())
@@ -96,7 +97,8 @@ impl Batches for Mongo {
                 objects,
                 after,
             } => {
-                // Whoever is not found keeps what is withdrawn.
+                // An accumulator that is missed keeps the retracted event, so the read must be
+                // current.
                 self.caught_up().await?;
                 (holding(kind, objects, after), doc! {"_id": 1})
             }
@@ -104,8 +106,8 @@ impl Batches for Mongo {
         let doing = "looking for accumulators";
         let order = in_order(order, limit);
         let mut found = self.accumulators_of(doing, &filter, order).await?;
-        // An index is walked while others move what they find in it: an accumulator may be met
-        // where it was and where it is.
+        // Concurrent writes move accumulators within the index during the scan, so one may be found
+        // twice.
         let mut met = HashSet::with_capacity(found.len());
         found.retain(|accumulator| met.insert(accumulator.id.clone()));
         Ok(found)
@@ -160,10 +162,10 @@ impl Batches for Mongo {
     ) -> Result<Vec<Batch>> {
         let (wanted, open) = (filter.state, BatchState::Open);
         let mut found = Vec::new();
-        // In the order in which a batch goes, so that none is missed that moves meanwhile.
+        // Searches in the order in which batches move, so that none is missed.
         for (field, asked) in [
             ("open.id", wanted.is_none_or(|state| state == open)),
-            // Between leaving its accumulator and being filed: a moment.
+            // A batch that has ended is here for a moment, until it is filed.
             ("ended.id", wanted != Some(open)),
         ] {
             if asked {
@@ -195,7 +197,7 @@ impl Batches for Mongo {
     }
 }
 
-/// Those that hold such an event, with what their indexes are of, and what they are in.
+/// Selects accumulators with such an event. Checking `part` makes the partial indexes usable.
 fn holding(kind: &EventType, objects: &[ObjectId], after: Option<&AccumulatorId>) -> Document {
     let names: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
     let holding = |items: &str, part: &str| {
@@ -228,7 +230,7 @@ impl Mongo {
             .await
     }
 
-    /// Accumulators that have this field, with the newest first.
+    /// Returns accumulators that have this field, newest first.
     async fn accumulators_with(
         &self,
         field: &str,
@@ -266,7 +268,7 @@ impl Mongo {
         let doing = "putting accumulators";
         let replace = |place: &usize| {
             let accumulator = &accumulators[*place];
-            // With the new revision it was put by an attempt whose answer was lost.
+            // With the new revision, it was written by an attempt whose reply was lost.
             let revisions = match accumulator.revision {
                 Some(read) => Bson::from(doc! {"$in": [oid(read), oid(revision)]}),
                 None => oid(revision),
@@ -274,7 +276,7 @@ impl Mongo {
             Write {
                 q: doc! {"_id": accumulator_id(&accumulator.id), "stamp": revisions},
                 u: AccumulatorRecord::document(accumulator, revision),
-                // Where none was read none must stand: a duplicate says that one does.
+                // If none was read, none may exist. A duplicate shows that one does.
                 upsert: accumulator.revision.is_none(),
             }
         };
@@ -328,7 +330,7 @@ impl Mongo {
         Ok(())
     }
 
-    /// The `_id`s of the accumulators that match.
+    /// Returns the `_id`s of the matching accumulators.
     async fn names(&self, doing: &str, filter: &Document) -> Result<HashSet<String>> {
         let (order, all) = (Document::new(), usize::MAX);
         let ids = self

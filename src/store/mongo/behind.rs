@@ -1,6 +1,6 @@
-//! How a document comes back where one stands under its `_id`.
+//! Restores a document whose `_id` is already stored.
 //!
-//! It has to be the same, or its entries are appended once (see [`entries_to_append`]).
+//! The documents must be equal, or each entry is appended once (see [`entries_to_append`]).
 
 use std::collections::HashSet;
 
@@ -56,7 +56,7 @@ impl Mongo {
                 let entries = ours.iter().map(|entry| moved(entry, |n| n + from));
                 entries.eq(before[from..from + ours.len()].iter().cloned())
             };
-            // It was exported again with what stood there before.
+            // This may be a later export: the stored entries, followed by new ones.
             if ours.starts_with(&before) {
                 let new = &ours[before.len()..];
                 if self.append(day, document, before.len(), new).await? {
@@ -94,7 +94,7 @@ impl Mongo {
         Ok(found.into_iter().next())
     }
 
-    /// Appends to a stack that is still so long; says whether it was.
+    /// Appends to a stack if it still has this length. Returns whether it did.
     async fn append(
         &self,
         day: Day,
@@ -137,7 +137,8 @@ impl Mongo {
             writer.close();
         });
         let appended = appended.await?;
-        // What was sent twice may have been done the first time: the next look tells.
+        // If the command was sent twice, the first attempt may have succeeded. The next comparison
+        // shows it.
         let done = appended.n == 1 && !appended.resent;
         appended.complete(&doing).map(|_| done)
     }
@@ -162,7 +163,7 @@ fn conflict(day: Day, document: &RawDocumentBuf) -> Error {
     Error::Conflict { what }
 }
 
-/// The entries, if `events` is a list, and everything else by its name.
+/// The entries, if `events` is a list, and all other fields by name.
 type Parts = (Option<Vec<Entry>>, Vec<(Vec<u8>, Entry)>);
 
 fn parts(document: &RawDocumentBuf) -> Parts {
@@ -178,7 +179,7 @@ fn parts(document: &RawDocumentBuf) -> Parts {
     (events, rest)
 }
 
-/// The entry's fields, if it is a document.
+/// Returns the entry's fields, if it is a document.
 fn fields((kind, value): &Entry) -> Option<Elements<'_>> {
     let entry = Field {
         kind: *kind,
@@ -188,8 +189,8 @@ fn fields((kind, value): &Entry) -> Option<Elements<'_>> {
     entry.is_document().then(|| Elements::of(value))
 }
 
-/// The identity of an entry: a marker's id, or all of its bytes. An event without an id has none:
-/// it may occur twice.
+/// Returns the identity of an entry: a marker's id, or all of its bytes. An event or a marker
+/// without an id has none: it may occur twice.
 fn name_of(entry: &Entry) -> Option<&[u8]> {
     match decode::element(entry.0, &entry.1) {
         domain::Entry::Marker(Marker { id: Some(_), .. }) => {
@@ -201,7 +202,8 @@ fn name_of(entry: &Entry) -> Option<&[u8]> {
     }
 }
 
-/// The entries to append to `before`, so that it has `ours` once; `None` if that is refused.
+/// Returns the entries to append to `before`, so that it has `ours` once; `None` if that is
+/// refused.
 fn new_behind(before: &[Entry], ours: &[Entry], is_expired: bool) -> Option<Vec<Entry>> {
     let standing: HashSet<&[u8]> = before.iter().filter_map(name_of).collect();
     let decoded = |(kind, value): &Entry| decode::element(*kind, value);
@@ -227,8 +229,8 @@ fn new_behind(before: &[Entry], ours: &[Entry], is_expired: bool) -> Option<Vec<
     Some(append.map(entry).collect())
 }
 
-/// The entry as it is elsewhere in a list: a marker that covered so many entries covers those
-/// there.
+/// Returns the entry for another position in a list. A marker that covered `n` entries covers
+/// `covers(n)` there.
 fn moved(entry: &Entry, covers: impl Fn(usize) -> usize) -> Entry {
     let (kind, value) = entry;
     if !matches!(decode::element(*kind, value), domain::Entry::Marker(_)) {

@@ -1,12 +1,9 @@
-//! Many writes as few commands: raw `update`, `insert` and `delete` commands of a thousand
-//! statements, two in flight.
+//! Sends many writes as few raw commands of up to a thousand statements, two in flight.
 //!
-//! The rule: a statement may be sent twice. A command that may or may not have been applied is sent
-//! again as a whole, and what its statements met the second time is told with that in mind
-//! (`resent`). A command answers `ok` even where statements or the write concern failed: both lists
-//! are read. Statements are unordered; who needs the outcome of each asks by its index. The server
-//! ends a command before we give it up, so nothing runs twice; one that was too slow goes again in
-//! halves.
+//! A command with an unknown outcome is sent again as a whole, so every statement must be
+//! repeatable; `resent` marks the affected results. Statements are unordered. A reply that is `ok`
+//! may contain write errors or a write concern error. The server stops a slow command before the
+//! client gives up; it is then sent again in halves. Start with [`Mongo::write`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,27 +20,26 @@ use super::patience::{Failure, if_soon, limit};
 use super::{MAJORITY, Mongo};
 use crate::domain::Defect;
 
-/// What the statements of a command may weigh together, unless it is one alone: see
-/// [`Mongo::bulk_weighed`].
+/// The maximum total weight of a command with several statements: see [`Mongo::bulk_weighed`].
 pub(super) const WEIGHT: u64 = 2_000_000;
-/// Commands end here unless a single statement is longer; beyond 16 MB the server would hang up.
+/// The size at which a command ends, unless a single statement is larger.
 const BYTES: usize = 8 << 20;
-/// What a command can hold at most: MongoDB's largest document.
+/// The maximum size of a command, which is that of a MongoDB document.
 const LIMIT: usize = 16 << 20;
-/// One is encoded and on its way while the other is being done.
+/// Commands in flight: one is encoded and sent while the server executes the other.
 const IN_FLIGHT: usize = 2;
 
-/// The server's code for a unique key that is taken.
+/// Server error code: a unique key already exists.
 pub(super) const DUPLICATE: i32 = 11000;
 
-/// Which command.
+/// The kind of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
-    /// A statement is `{q, u, …}`.
+    /// Statements are `{q, u, …}`.
     Update,
-    /// A statement is the document.
+    /// Statements are documents.
     Insert,
-    /// A statement is `{q, limit}`.
+    /// Statements are `{q, limit}`.
     Delete,
 }
 
@@ -57,16 +53,16 @@ impl Verb {
     }
 }
 
-/// A statement of an update.
+/// An update statement.
 #[derive(Serialize)]
 pub(super) struct Write<U> {
     pub q: Document,
     pub u: U,
-    /// Whether what is not there is made.
+    /// Whether to create a missing document.
     pub upsert: bool,
 }
 
-/// A statement of a deletion, of one document.
+/// A statement that deletes one document.
 #[derive(Serialize)]
 pub(super) struct Delete<Q> {
     q: Q,
@@ -79,7 +75,7 @@ impl<Q> Delete<Q> {
     }
 }
 
-/// Statements as bytes.
+/// Encodes statements as BSON.
 pub(super) fn encode(
     doing: &str,
     statements: impl IntoIterator<Item: Serialize>,
@@ -88,27 +84,27 @@ pub(super) fn encode(
     statements.map(|one| write_bson(doing, &one)).collect()
 }
 
-/// Statements for one collection, by their index.
+/// The statements for each collection, by their index.
 pub(super) type Targets = Vec<(String, Vec<usize>)>;
 
-/// What became of all statements.
+/// The combined result of all statements.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// How many documents were matched, inserted or deleted, by the last attempt of each command.
+    /// The number of documents matched, inserted or deleted by the last attempt of each command.
     pub n: u64,
-    /// How many of them an upsert created.
+    /// The number of these that an upsert created.
     pub created: usize,
     /// Whether any command was sent more than once.
     pub resent: bool,
-    /// What the server refused.
+    /// The statements that the server rejected.
     pub refused: Vec<Refused>,
 }
 
-/// A statement that was refused.
+/// A rejected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
     pub item: usize,
-    /// Whether an earlier attempt at the same statement may have been applied.
+    /// Whether an earlier attempt at the statement may have been applied.
     pub resent: bool,
     pub failure: Failure,
 }
@@ -120,7 +116,7 @@ impl Refused {
 }
 
 impl Outcome {
-    /// Nothing was refused, or an error that says the first reason.
+    /// Returns an error if any statement was rejected.
     pub(super) fn complete(self, doing: &str) -> Result<Self> {
         match self.refused.first() {
             None => Ok(self),
@@ -128,7 +124,7 @@ impl Outcome {
         }
     }
 
-    /// Only duplicates were refused, and these are the statements; or an error.
+    /// Returns the rejected statements if all are duplicates, and otherwise an error.
     pub(super) fn duplicates(self, doing: &str) -> Result<Vec<Refused>> {
         match self.refused.iter().find(|refused| !refused.duplicate()) {
             None => Ok(self.refused),
@@ -137,17 +133,17 @@ impl Outcome {
     }
 }
 
-/// How the server names the key that a stack stands under.
+/// The beginning of the server's description of a duplicate `_id`.
 const OUR_KEY: &str = "dup key: { _id:";
 
-/// What is wrong with a document, where it is to blame for the failure.
+/// Returns the document's defect, if that caused the failure.
 pub(super) fn defect(failure: &Failure) -> Option<Defect> {
     let no_list = ["non-array", "must be an array"];
     match failure.code? {
         2 if no_list.iter().any(|words| failure.why.contains(words)) => Some(Defect::NoList),
         10334 | 17419 | 17420 => Some(Defect::NoRoom),
         121 => Some(Defect::Refused),
-        // A key that is not ours: somebody made a unique index.
+        // Another key: an operator created a unique index.
         DUPLICATE if failure.why.contains("dup key") && !failure.why.contains(OUR_KEY) => {
             Some(Defect::Refused)
         }
@@ -184,7 +180,7 @@ impl Mongo {
         self.bulk(doing, verb, targets, write).await
     }
 
-    /// Updates by `_id` that also make what is not there.
+    /// Sends updates by `_id` that create missing documents.
     pub(super) async fn upsert(
         &self,
         doing: &str,
@@ -199,12 +195,12 @@ impl Mongo {
         if met.is_empty() {
             return Ok(());
         }
-        // Somebody else created these at the same moment: now they stand, and are met.
+        // Other processes created these documents at the same moment. Now the updates match.
         let written = self.write_some(doing, verb, collection, &encoded, met);
         written.await?.complete(doing).map(drop)
     }
 
-    /// Sends statements, each written by `encode` into the open document of its place.
+    /// Sends statements. `encode` writes each one into a document that is open already.
     pub(super) async fn bulk(
         &self,
         doing: &str,
@@ -215,9 +211,9 @@ impl Mongo {
         self.bulk_weighed(doing, verb, targets, |_| 1, encode).await
     }
 
-    /// The same where some statements are much dearer than others: each weighs about as many list
-    /// entries as the server may have to move or compare for it. A command's weight is a second's
-    /// work.
+    /// Like [`Mongo::bulk`], for statements of different cost. A weight is the approximate number
+    /// of list entries that the server has to move or compare. It can process [`WEIGHT`] in about a
+    /// second.
     pub(super) async fn bulk_weighed(
         &self,
         doing: &str,
@@ -287,7 +283,7 @@ impl Mongo {
     }
 }
 
-/// What a command answered, by the index of its statements.
+/// The reply to a command. Statements are given by their index.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     n: u64,
@@ -296,7 +292,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// A failure that passes is one of the whole command.
+    /// Reads a reply. A transient failure of one statement is a failure of the whole command.
     fn read(reply: &Document) -> std::result::Result<Self, Failure> {
         let failure = |document: &Document| {
             let code = document.get_i32("code").unwrap_or_default();
@@ -327,35 +323,35 @@ impl Answer {
 struct Command {
     collection: String,
     body: RawDocumentBuf,
-    /// Which item each statement is of.
+    /// The item of each statement.
     items: Vec<usize>,
-    /// Whether some of it may have been done before.
+    /// Whether an earlier command may have applied some of the statements.
     resent: bool,
 }
 
-/// Why a command came to nothing, or to part of what it should.
+/// Why a command failed.
 enum Unsent {
     Failed(Error),
-    /// The server ended it at its limit.
+    /// The server stopped it at its time limit, and may have applied some statements.
     TooSlow(Command),
 }
 
-/// Items of one collection.
+/// The statements for one collection.
 struct Target {
     collection: String,
     items: Vec<usize>,
-    /// How many of these are done.
+    /// The number of items that are in commands already.
     done: usize,
     resent: bool,
 }
 
-/// Encodes commands one by one, when they are needed.
+/// Encodes commands one at a time, when they are needed.
 struct Commands<W, F> {
     verb: Verb,
     targets: VecDeque<Target>,
-    /// How many statements a command holds at most.
+    /// The maximum number of statements per command.
     statements: usize,
-    /// What the server may take for one.
+    /// The server's time limit for a command; 0 for none.
     limit: Duration,
     weigh: W,
     encode: F,
@@ -379,7 +375,7 @@ impl<W: Fn(usize) -> u64, F: Fn(&mut Writer, usize)> Commands<W, F> {
         }
     }
 
-    /// Has this one go again in two, and no larger one after it.
+    /// Queues a command again in two halves, and makes no later command larger than a half.
     fn halve(&mut self, command: Command) {
         let half = command.items.len().div_ceil(2);
         self.statements = self.statements.min(half).max(1);

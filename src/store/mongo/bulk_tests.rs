@@ -1,10 +1,10 @@
-//! Tests of [`super`]: how statements become commands, and what an answer says.
+//! Tests how statements become commands, and how replies are read.
 
 use bson::doc;
 
 use super::*;
 
-/// Inserts of numbers, with a text of so many bytes.
+/// Returns inserts of numbers, each with a text of `bytes` bytes.
 fn numbered<W: Fn(usize) -> u64>(
     targets: Targets,
     weigh: W,

@@ -1,6 +1,6 @@
-//! What the server says of itself, and how much it holds.
+//! Reports the server's version, topology and time, and counts documents.
 //!
-//! The rule: of the server only what every user may ask (`hello`, `buildInfo`), and of the primary.
+//! It only uses commands that every user may run (`hello`, `buildInfo`), on the primary.
 
 use async_trait::async_trait;
 use bson::{Document, doc};
@@ -14,7 +14,7 @@ use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, Mongo, SUPPRESSIONS};
 use crate::domain::{BatchState, FanoutState};
 use crate::store::{Counted, Diagnostics, Engine, Outstanding, Result, Schema, Server, Topology};
 
-/// What is counted at the same time.
+/// The number of counts that run at the same time.
 const COUNTED: usize = 2;
 
 impl Mongo {
@@ -52,7 +52,7 @@ impl Mongo {
         Ok(count)
     }
 
-    /// How many batches have ended and are not filed yet: those of a moment.
+    /// Counts batches that have ended and are not filed yet, a state that lasts a moment.
     async fn ended_batches(&self) -> Result<u64> {
         let options = FindOptions::builder().projection(doc! {"ended.id": 1});
         let ended = doc! {"ended.id": {"$exists": true}};
@@ -65,7 +65,7 @@ impl Mongo {
 }
 
 impl Mongo {
-    /// Whether a router stands between us and the servers, as before a sharded cluster.
+    /// Returns whether the client is connected to a router, as in a sharded cluster.
     pub(super) async fn is_routed(&self) -> Result<bool> {
         let ask = || async {
             let hello = self.tell("greeting the server", "hello").await?;
@@ -108,7 +108,7 @@ impl Diagnostics for Mongo {
     }
 }
 
-/// What stands in front of a server may leave it out.
+/// Returns the server's time, which a proxy may omit.
 fn time(hello: &Document) -> Option<DateTime<Utc>> {
     let at = hello.get_datetime("localTime").ok()?;
     DateTime::from_timestamp_millis(at.timestamp_millis())

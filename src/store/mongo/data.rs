@@ -1,6 +1,6 @@
-//! JSON that is passed through, as a document and back: text to BSON in one pass, without a tree.
+//! Converts pass-through JSON to BSON in one pass, without a tree in between, and back.
 //!
-//! People query `data` in the database, so it is a document. JSON that a document cannot hold
+//! `data` is stored as a document so that operators can query it. JSON that a document cannot hold
 //! exactly stays text: see [`write()`].
 
 use std::collections::HashSet;
@@ -14,8 +14,8 @@ use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use super::encode::{Key, Writer};
 use crate::domain::Json;
 
-/// Writes JSON as a field. Returns `false`, and writes nothing, where BSON would return it changed:
-/// numbers beyond 64 bits with a sign, and names that repeat, hold NUL or start with a dollar sign.
+/// Writes JSON as a field. Returns `false` and writes nothing if BSON would change the value: an
+/// integer above `i64::MAX`, or field names that repeat, contain NUL or start with a dollar sign.
 pub(super) fn write(writer: &mut Writer, name: &str, json: &Json) -> bool {
     let start = writer.len();
     let mut text = serde_json::Deserializer::from_str(json.text());
@@ -30,14 +30,14 @@ pub(super) fn write(writer: &mut Writer, name: &str, json: &Json) -> bool {
     written
 }
 
-/// Reads a field as JSON. Values that JSON does not have become Extended JSON.
+/// Reads a field as JSON. Types that JSON lacks become Extended JSON.
 pub(super) fn read(value: RawBsonRef<'_>) -> Json {
     let text = serde_json::to_string(&value);
     let json = text.and_then(|text| serde_json::from_str(&text));
     json.unwrap_or_default()
 }
 
-/// Writes the value that it reads under a name.
+/// Writes the value that it deserializes under a name.
 struct Field<'a, K> {
     writer: &'a mut Writer,
     name: K,

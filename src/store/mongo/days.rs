@@ -1,8 +1,7 @@
-//! Days as wholes: listing, dropping, exporting and restoring them.
+//! Lists, drops, exports and restores whole days.
 //!
-//! The rule: a day leaves and comes back exactly as it stands, whoever wrote it and whatever is in
-//! it. How it leaves is in [`super::aside`], how it comes back beside what stands in
-//! [`super::behind`].
+//! A day is exported and restored exactly as it is, including documents of other writers.
+//! [`super::aside`] drops a day. [`super::behind`] merges a restored document with a stored one.
 
 use async_trait::async_trait;
 use bson::{Bson, Document, RawDocumentBuf, doc};
@@ -19,18 +18,18 @@ use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::store::{DaySum, Days, Error, Meeting, RawStack, Result, Summing, extjson};
 
-/// Documents a chunk of an export.
+/// Documents per chunk of an export.
 const CHUNK: u32 = 1_000;
-/// Documents that are compared at the same time.
+/// The number of documents that are compared at the same time.
 const CHECKED: usize = 8;
-/// What MongoDB 6.0 answers in place of a duplicate where it cannot say which: of an `_id` that is
-/// a number with a fraction, in a clustered collection.
+/// MongoDB 6.0 reports a duplicate with this error code if the `_id` is a number with a fraction in
+/// a clustered collection.
 const UNSPEAKABLE: i32 = 50810;
 
 #[async_trait]
 impl Days for Mongo {
     async fn days(&self) -> Result<Vec<Day>> {
-        // Also of what somebody died over dropping.
+        // Includes days whose drop was interrupted.
         let pattern = format!("^({ASIDE})?{COLLECTION_PREFIX}[0-9]{{8}}(_[0-9a-f]{{24}})?$");
         let names = self.collections(&pattern).await?;
         let day = |name: &String| {
@@ -73,7 +72,7 @@ impl Days for Mongo {
 }
 
 impl Mongo {
-    /// Counts by reading: what the server keeps as a count may be wrong after a crash.
+    /// Counts by reading the documents: the server's metadata may be wrong after a crash.
     pub(super) async fn count_stacks(&self, day: Day) -> Result<u64> {
         let doing = format!("counting the stacks of {day}");
         let mut names = self.collections(&asides_of(day)).await?;
@@ -85,7 +84,7 @@ impl Mongo {
         Ok(stacks)
     }
 
-    /// Inserts documents into a day; tells under whose `_id` something stands.
+    /// Inserts documents into a day. Returns the items whose `_id` is already stored.
     pub(super) async fn insert_into(
         &self,
         day: Day,
@@ -104,7 +103,7 @@ impl Mongo {
         taken.collect()
     }
 
-    /// All documents of a collection of a day, in the order of their `_id`s, as lines.
+    /// Streams all documents of a day's collection as lines, in `_id` order.
     pub(super) fn lines(&self, day: Day, name: String) -> BoxStream<'_, Result<Vec<RawStack>>> {
         let reader = LineReader {
             store: self,
@@ -138,15 +137,16 @@ impl Mongo {
     }
 }
 
-/// Reads a day's documents as lines. Opens a lost cursor again behind the last document.
+/// Reads a day's documents as lines. Reopens a lost cursor after the last document.
 struct LineReader<'a> {
     store: &'a Mongo,
     doing: String,
     name: String,
     cursor: Option<Batches>,
-    /// Finds the documents that were not read yet; `None` if the last `_id` cannot be compared.
+    /// A filter for the documents that were not read yet; `None` if the last `_id` cannot be
+    /// compared.
     rest: Option<Document>,
-    /// How often the cursor was opened again since it last returned a document.
+    /// The number of times the cursor was reopened since it last returned a document.
     reopened: u32,
 }
 

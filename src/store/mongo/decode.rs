@@ -1,14 +1,13 @@
-//! Reads stacks from raw BSON: the client's main cost when a window of many people is read.
+//! Reads stacks from raw BSON, which is the client's main cost when it reads many users.
 //!
-//! The rule: every element of `events` becomes exactly one [`Entry`], whatever it is, because
-//! positions count them all. Nothing is copied but what is kept: `t`, `o`, `i`, `flushed` and `n`.
-//! The other direction is [`super::encode`].
+//! Every element of `events` becomes exactly one [`Entry`], because positions count all elements.
+//! Only the fields of events and markers are copied. [`super::encode`] writes entries.
 
 use crate::domain::{
     Defect, Entry, Event, EventType, Form, Id, Mailed, Marker, ObjectId, Stack, StackId, UserId,
 };
 
-/// The bytes are no BSON.
+/// The bytes are not valid BSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed BSON")]
 pub(super) struct Malformed;
@@ -48,7 +47,7 @@ pub(super) struct Field<'a> {
     pub value: &'a [u8],
 }
 
-/// The fields of a document or array, as far as they can be read.
+/// The fields of a document or array, up to the first one that cannot be read.
 pub(super) struct Elements<'a>(Fields<'a>);
 
 impl<'a> Elements<'a> {
@@ -112,20 +111,20 @@ fn int(bytes: &[u8]) -> Result<i32> {
     Ok(i32::from_le_bytes(*bytes))
 }
 
-/// The length of something that begins with a count of its bytes, to which `more` are added.
+/// Returns the length of a value that starts with a byte count. The count excludes `more` bytes.
 fn counted(bytes: &[u8], more: usize) -> Result<usize> {
     let count = usize::try_from(int(bytes)?).map_err(|_| Malformed)?;
     count.checked_add(more).ok_or(Malformed)
 }
 
-/// Where the text ends that begins here and ends at a NUL.
+/// Returns the position of the NUL that ends the text.
 fn cstring(bytes: &[u8]) -> Result<usize> {
     bytes.iter().position(|byte| *byte == 0).ok_or(Malformed)
 }
 
 impl<'a> Field<'a> {
-    /// `None` for anything but text, and for text that is not UTF-8: one bad document must not
-    /// spoil everybody's digest.
+    /// Returns `None` for other types, and for text that is not UTF-8: one bad document must not
+    /// break the digests of other users.
     fn text(self) -> Option<&'a str> {
         match self.value {
             [_, _, _, _, text @ .., 0] if self.kind == STRING => std::str::from_utf8(text).ok(),
@@ -146,7 +145,7 @@ impl<'a> Field<'a> {
         self.kind == DOCUMENT
     }
 
-    /// A count, whichever number type a writer chose; what is below 0 is 0.
+    /// Reads a count from any number type. Negative numbers become 0.
     pub(super) fn count(self) -> Option<u32> {
         let clamp = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
         match self.kind {
@@ -155,7 +154,7 @@ impl<'a> Field<'a> {
                 .value
                 .first_chunk()
                 .map(|n| clamp(i64::from_le_bytes(*n))),
-            // `as` saturates, and takes what is no number for 0.
+            // `as` saturates, and converts NaN to 0.
             DOUBLE => self
                 .value
                 .first_chunk()
@@ -165,19 +164,19 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The largest document that MongoDB keeps.
+/// MongoDB's maximum document size.
 const LARGEST: usize = 16 << 20;
-/// A document this near to it is taken for full: markers have to fit, and what others push
-/// meanwhile.
+/// A document this close to the maximum is full: this leaves room for markers and concurrent
+/// pushes.
 const SPARE: usize = 64 << 10;
 
-/// A document of a day, of which only the `_id` has been looked at.
+/// A document of a day. Only its `_id` has been read.
 pub(super) struct RawStack<'a> {
     pub user: Owner<'a>,
     document: &'a [u8],
 }
 
-/// Whose stack it is, as the document spells it.
+/// The owner of a stack, in the document's spelling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner<'a> {
     Text(&'a str),
@@ -201,7 +200,7 @@ impl Owner<'_> {
 }
 
 impl<'a> RawStack<'a> {
-    /// `None` if the `_id` is neither text nor an ObjectId: then it is nobody's.
+    /// Returns `None` if the `_id` is neither text nor an ObjectId. The stack has no owner then.
     pub(super) fn read(document: &'a [u8]) -> Result<Option<Self>> {
         let mut fields = Fields::of(document)?;
         while let Some(field) = fields.next()? {
@@ -214,7 +213,7 @@ impl<'a> RawStack<'a> {
         Ok(None)
     }
 
-    /// Everything in `events`, in its place; and what is wrong with the document, if anything is.
+    /// Returns all elements of `events` in order, and the document's defect if it has one.
     pub(super) fn stack(&self, id: StackId) -> Stack {
         let (entries, defect) = match self.entries() {
             Ok(Some(entries)) if self.document.len() + SPARE > LARGEST => {
@@ -231,7 +230,7 @@ impl<'a> RawStack<'a> {
         }
     }
 
-    /// `None` if `events` is something else than a list; without `events` there are none.
+    /// Returns `None` if `events` is not a list. A missing `events` is an empty list.
     fn entries(&self) -> Result<Option<Vec<Entry>>> {
         let mut fields = Fields::of(self.document)?;
         while let Some(field) = fields.next()? {
@@ -245,7 +244,7 @@ impl<'a> RawStack<'a> {
         Ok(Some(Vec::new()))
     }
 
-    /// The number in a field that a query put beside ours.
+    /// Returns a number from a field that a query added.
     pub(super) fn number(&self, name: &str) -> Result<Option<u32>> {
         let mut fields = Fields::of(self.document)?;
         while let Some(field) = fields.next()? {
@@ -257,10 +256,10 @@ impl<'a> RawStack<'a> {
     }
 }
 
-/// An event of ours takes about 70 bytes: a good first guess at how many there are.
+/// The approximate size of an event, to guess the number of entries.
 const EVENT_BYTES: usize = 70;
 
-/// One element of `events`; what cannot be read holds its place.
+/// Decodes one element of `events`. An unreadable one still takes up its position.
 pub(super) fn element(kind: u8, value: &[u8]) -> Entry {
     match kind {
         DOCUMENT => entry(value).unwrap_or(Entry::Other),
@@ -310,7 +309,7 @@ fn entry(document: &[u8]) -> Result<Entry> {
     })
 }
 
-/// The ids in an array, if it holds nothing else.
+/// Returns the ids in an array; `None` if it has any other element.
 fn ids(array: &[u8]) -> Result<Option<Vec<Id>>> {
     let (mut ids, mut elements) = (Vec::new(), Fields::of(array)?);
     while let Some(element) = elements.next()? {

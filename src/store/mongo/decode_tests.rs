@@ -1,4 +1,4 @@
-//! Stacks as older writers, other hands and broken disks may have left them.
+//! Tests with stacks of older writers and other programs, and with corrupt bytes.
 
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, doc};
@@ -179,7 +179,7 @@ fn bytes_that_are_no_bson_are_an_error_and_nothing_worse() {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
             let mut broken = whole.clone();
             broken[at] = value;
-            // Any answer will do, as long as there is one.
+            // Any result is fine, as long as there is no panic.
             drop(all(&broken));
         }
     }

@@ -1,8 +1,8 @@
-//! The ledger of every mail.
+//! The ledger, with one row per email.
 //!
-//! The rule: two unique keys carry P2: the row's id, and the slot, which a row has only while it is
-//! open. Every change of state is a conditional write that leaves its revision
-//! ([`super::leases`]), so a change that was done is never done or denied a second time.
+//! Two unique keys guarantee P2: the row's id, and the slot, which only open rows have. Every state
+//! change is a conditional write that leaves its revision ([`super::leases`]). So a repeated change
+//! is neither made twice nor reported as failed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +24,7 @@ use crate::store::deliveries::{correcting, doing};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
-/// Rows that are corrected at the same time.
+/// The number of rows that are corrected at the same time.
 const CORRECTED: usize = 8;
 
 #[async_trait]
@@ -38,7 +38,7 @@ impl Deliveries for Mongo {
         for refused in &refused {
             opened[refused.item] = false;
         }
-        // Refused when it was sent again: it may be our own row that is in the way.
+        // If the insert was sent twice, it may have conflicted with its own row.
         let doubtful: Vec<usize> = refused
             .iter()
             .filter(|refused| refused.resent)
@@ -66,9 +66,9 @@ impl Deliveries for Mongo {
     ) -> Result<Vec<Delivery>> {
         let (rows, limit) = match *which {
             Claim::Free { now, limit } => {
-                // Every open row has a lease, if only one that is over; no closed row has.
+                // Every open row has a lease, even if it has expired. No closed row has one.
                 let over = doc! {"lease.until": {"$lte": date(now)}};
-                // Nobody holds on for so long, and nothing waits for so long.
+                // No lease and no wait can end this late, so these rows are free.
                 let unbelieved = doc! {"lease.until": {"$gt": date(furthest(now))}, "$or": [
                     {"lease.owner": {"$exists": true}},
                     {"lease.until": {"$gt": date(furthest_wait(now))}},
@@ -113,7 +113,7 @@ impl Deliveries for Mongo {
                 Transition::HandOver(Handover { call, items, .. }) => {
                     // Another task of its owner may have claimed and handed it over meanwhile.
                     when.insert("state", DeliveryState::Pending.as_str());
-                    // What was counted is not counted again when the command is.
+                    // A repeated command must not count the attempt again.
                     when.insert("stamp", doc! {"$ne": revision});
                     set.insert("state", DeliveryState::Sending.as_str());
                     set.insert("lease.until", date(until));
@@ -134,11 +134,11 @@ impl Deliveries for Mongo {
                 }
                 Transition::Defer(deferral) => {
                     set.insert("state", deferral.state.as_str());
-                    // A lease of nobody's: it keeps everybody off until then, and no release ends
-                    // it early.
+                    // A lease without an owner blocks claims until then, and the release of an
+                    // owner's leases does not end it.
                     set.insert("lease", doc! {"until": date(deferral.not_before)});
                     put(set, "reason", deferral.reason.as_deref());
-                    // Who let go holds it no more, so nothing is counted twice.
+                    // The owner loses the lease here, so a repeated command counts nothing.
                     if deferral.spends_try {
                         add.insert("refusals", 1);
                     }
@@ -149,7 +149,7 @@ impl Deliveries for Mongo {
                     own.insert("items", i64::from(settlement.items));
                     put(own, "provider_id", settlement.provider_id.as_deref());
                     put(set, "reason", settlement.reason.as_deref());
-                    // Why it waited is no reason any more.
+                    // The reason for an earlier deferral no longer applies.
                     if settlement.reason.is_none() {
                         unset.insert("reason", "");
                     }
@@ -186,7 +186,7 @@ impl Deliveries for Mongo {
 
     async fn release(&self, which: &Waits<'_>) -> Result<()> {
         let rows = match *which {
-            // The first condition is for the index: it holds open rows only.
+            // The first condition makes the sparse index usable, which has open rows only.
             Waits::Held(owner) => {
                 let ever = date(DateTime::UNIX_EPOCH);
                 doc! {"lease.until": {"$gte": ever}, "lease.owner": owner}
@@ -225,7 +225,7 @@ impl Deliveries for Mongo {
         let answer = |(place, answer): (usize, Corrected)| answers[place] = answer;
         at_once(CORRECTED, 0..corrections.len(), correct, answer).await?;
         if answers.contains(&Corrected::Done) {
-            // Mails are built of what is read now, as after a claim.
+            // Emails are built from the next reads, as after a claim, so these must be current.
             self.caught_up().await?;
         }
         Ok(answers)
@@ -242,7 +242,7 @@ impl Deliveries for Mongo {
         limit: usize,
     ) -> Result<Vec<Delivery>> {
         let found = self.newest(filter, limit).await?;
-        // That a report is of no mail is believed.
+        // The caller treats a report without a row as unknown, so the read must be current.
         let missing = match filter {
             DeliveryFilter::Tags(tags) => found.len() < tags.len(),
             DeliveryFilter::ProviderIds(ids) => {
@@ -259,7 +259,7 @@ impl Deliveries for Mongo {
     }
 }
 
-/// Rows that are not settled and that this owner holds.
+/// Selects rows that are not settled and that this owner has leased.
 fn held(owner: &str) -> Document {
     let open = [
         DeliveryState::Pending.as_str(),
@@ -268,7 +268,7 @@ fn held(owner: &str) -> Document {
     doc! {"slot": {"$exists": true}, "state": {"$in": open.as_slice()}, "lease.owner": owner}
 }
 
-/// What only open rows have.
+/// The fields that only open rows have.
 fn open() -> Document {
     doc! {"slot": "", "lease": ""}
 }
@@ -322,7 +322,7 @@ impl Mongo {
         };
         set.insert("stamp", revision);
         let update = alike::operators([("$set", set), ("$unset", unset)]);
-        // With its own revision it was corrected by an attempt whose answer was lost.
+        // With its own revision, it was corrected by an attempt whose reply was lost.
         let is_open = from == pending;
         let before = doc! {"state": from.as_str(), "slot": {"$exists": is_open}};
         let which = [before, doc! {"stamp": revision}];

@@ -1,8 +1,8 @@
-//! People and what they follow.
+//! Users and their follows.
 //!
-//! An unreadable field of a user gets its default and is named: see
-//! [`crate::store::record::fallback`].
-//! A follow is all `_id`, `{k, u}`, so who follows a key is a range of the index.
+//! An unreadable field of a user gets its default and is reported: see
+//! [`crate::store::record::fallback`]. A follow consists only of its `_id`, `{k, u}`, so the
+//! followers of a key are a range of the index.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,11 +28,11 @@ use crate::store::record::user::UserRecord;
 use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
 use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, SharedAddresses};
 
-/// So many follows are looked up in one request.
+/// Follows per lookup request.
 const FOLLOWS_AT_ONCE: usize = 1_000;
 
 impl Mongo {
-    /// The values of a field in user records, each once.
+    /// Returns the distinct values of a field in user records.
     async fn distinct_of_users(&self, field: &str, doing: &'static str) -> Result<Vec<Bson>> {
         let limit = limit(self.0.options.attempt);
         self.patiently(doing, || {
@@ -60,14 +60,14 @@ impl Directory for Mongo {
             Write {
                 q: doc! {"_id": user.id.as_str(), "rev": rev},
                 u: record.clone(),
-                // Of a record that was read and is gone, nothing may come back.
+                // A record that was deleted since it was read must not be recreated.
                 upsert: unread,
             }
         };
         let statements = users.iter().zip(&records).map(put);
         let put = self.write(doing, Verb::Update, USERS, statements).await?;
         let (n, refused) = (put.n, put.duplicates(doing)?);
-        // Feeds count muted items as read, and show nothing from before a start.
+        // Feeds count muted items as read, and omit events from before `start`.
         let changes_feed = |user: &&User| !user.mutes.is_empty() || user.start.is_some();
         let changed = users.iter().filter(changes_feed);
         let changed: Vec<&str> = changed.map(|user| user.id.as_str()).collect();
@@ -94,7 +94,7 @@ impl Directory for Mongo {
     }
 
     async fn delete_user(&self, id: &UserId) -> Result<bool> {
-        // Asked first: a deletion that is repeated after a lost answer no longer knows.
+        // Checked first: a deletion that is repeated after a lost reply finds nothing.
         let stood = self.users_known(id).await?;
         self.patiently("deleting a user", || {
             let (users, follows) = (self.collection(USERS), self.collection(FOLLOWS));
@@ -140,7 +140,7 @@ impl Directory for Mongo {
     ) -> Result<Vec<UserId>> {
         match *filter {
             PeopleFilter::All => {
-                // Numbers, which others may have written, are no ids.
+                // Numbers, which other programs may have written, are not user ids.
                 let from = after.map_or(doc! {"$gte": ""}, |after| doc! {"$gt": after.as_str()});
                 let filter = doc! {"_id": from};
                 let found = self.page("listing users", USERS, &filter, limit).await?;
@@ -183,7 +183,7 @@ impl Directory for Mongo {
 
     async fn zones(&self) -> Result<Vec<Tz>> {
         let found = self.distinct_of_users("tz", "reading the time zones of users");
-        // Names that are no zone here are left out.
+        // Names that this version does not know are omitted.
         let zone = |name: &Bson| name.as_str()?.parse().ok();
         Ok(found.await?.iter().filter_map(zone).collect())
     }
@@ -198,7 +198,7 @@ impl Directory for Mongo {
         let shared = |value: Bson| doc! {"$cond": [{"$gt": ["$users", 1]}, value, 0]};
         let first = doc! {"$cond": [{"$gt": ["$users", 1]}, "$first", null]};
         let pipeline = vec![
-            // Text only: the range excludes absent addresses, so that the index has all of it.
+            // The range matches text only, which excludes absent addresses, so the index suffices.
             doc! {"$match": {"email": {"$gte": ""}}},
             doc! {"$sort": {"email": 1}},
             doc! {"$limit": limit as i64},
@@ -276,7 +276,7 @@ impl Directory for Mongo {
     }
 }
 
-/// Key and user of a follow's `_id`.
+/// Returns the key and the user in a follow's `_id`.
 fn names(id: &Bson) -> Option<(&str, &str)> {
     let id = id.as_document()?;
     Some((id.get_str("k").ok()?, id.get_str("u").ok()?))
@@ -289,7 +289,7 @@ impl Mongo {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>> {
-        // Documents compare field by field, so these are all of one key; `{}` stands after every
+        // Documents compare field by field, so the range has one key only. `{}` sorts after all
         // text.
         let (key, after) = (key.as_str(), after.map_or("", UserId::as_str));
         let filter = doc! {"_id": {"$gt": {"k": key, "u": after}, "$lt": {"k": key, "u": {}}}};
@@ -319,7 +319,7 @@ impl Mongo {
             true => {
                 doc! {"loc": {"$geoWithin": {"$centerSphere": [[point.lng(), point.lat()], radius]}}}
             }
-            // The whole Earth: everybody who is anywhere.
+            // The whole Earth: all users with a location.
             false => doc! {"loc": {"$exists": true, "$ne": null}},
         };
         if let Some(after) = after {
@@ -335,7 +335,7 @@ impl Mongo {
             .collect()
     }
 
-    /// What these people's records are known by now.
+    /// Returns the stored revisions of these users.
     async fn revisions(&self, users: &[User]) -> Result<HashMap<UserId, i64>> {
         let ids: Vec<&str> = users.iter().map(|user| user.id.as_str()).collect();
         let filter = doc! {"_id": {"$in": ids}};
@@ -358,7 +358,7 @@ impl Mongo {
             .is_empty())
     }
 
-    /// `_id`s in ascending order.
+    /// Returns `_id`s in ascending order.
     async fn page(
         &self,
         doing: &str,
@@ -372,7 +372,7 @@ impl Mongo {
     }
 }
 
-/// A user's record. Fields that this version cannot read get their defaults and are named.
+/// Decodes a user. Fields that this version cannot read get their defaults and are reported.
 pub(super) fn known(raw: &RawDocument) -> Option<User> {
     let error = match read_bson::<UserRecord>(raw) {
         Ok(user) => return Some(user),
@@ -390,8 +390,8 @@ pub(super) fn known(raw: &RawDocument) -> Option<User> {
     Some(User { unreadable, ..user })
 }
 
-/// People whose records say this. Whoever chose nothing has no such field, which to the server is
-/// as if it were null.
+/// Selects users who made these choices. The server treats an absent field as null, so null selects
+/// users without a choice.
 fn chose(choices: &DueChoices) -> Document {
     let cadences = choices
         .cadences
@@ -410,23 +410,23 @@ fn chose(choices: &DueChoices) -> Document {
     }
 }
 
-/// A record and what it is known by: its content. So whoever writes the same again, as after an
-/// answer that was lost, finds that it stands.
+/// Encodes a user with a revision that is a hash of the content. So a write that is repeated after
+/// a lost reply finds its own revision.
 pub(super) fn revised(doing: &str, user: &User) -> Result<(RawDocumentBuf, i64)> {
     let mut record = write_bson(doing, &UserRecord::keep(user))?;
     let hash = Sha256::digest(record.as_bytes());
     let mut rev = [0; 8];
     rev.copy_from_slice(&hash[..8]);
-    // Never what stands for no revision.
+    // Never the value that means no revision.
     let rev = i64::from_le_bytes(rev) | 1;
     record.append(cstr!("rev"), rev);
     Ok((record, rev))
 }
 
-/// Ids a batch.
+/// Ids per batch.
 const PAGE: u32 = 10_000;
 
-/// All of it is its `_id`.
+/// A follow, which consists only of its `_id`.
 #[derive(Serialize)]
 pub(super) struct Follow<'a> {
     #[serde(rename = "_id")]

@@ -1,9 +1,8 @@
-//! Writes BSON straight into bytes: for the statements of a push, of which there are thousands a
-//! command.
+//! Writes BSON directly into bytes, for pushes with thousands of statements per command.
 //!
-//! The rule: fields stand in the order in which they are written, always. `$addToSet` takes `{t, o,
-//! i}` and `{i, o, t}` for different entries, so there is one function for each kind of entry. The
-//! other direction is [`super::decode`].
+//! Fields keep the order in which they are written. `$addToSet` treats `{t, o, i}` and `{i, o, t}`
+//! as different entries, so each kind of entry has exactly one function. [`super::decode`] reads
+//! entries.
 
 use bson::RawDocumentBuf;
 use bson::spec::ElementType;
@@ -11,10 +10,10 @@ use bson::spec::ElementType;
 use super::decode::Field;
 use crate::domain::{Event, Id, Mailed};
 
-/// More statements a command are no faster.
+/// The maximum number of statements per command. More are not faster.
 pub(super) const STATEMENTS: usize = 1_000;
 
-/// The name of a field, or an array's index.
+/// A field name or an array index.
 pub(super) trait Key {
     fn write(self, to: &mut Vec<u8>);
 }
@@ -52,11 +51,11 @@ impl Key for usize {
     }
 }
 
-/// A document being written.
+/// A document that is being written.
 #[derive(Debug)]
 pub(super) struct Writer {
     bytes: Vec<u8>,
-    /// Where the documents begin that are not closed yet; the outermost first.
+    /// The start positions of the documents that are not closed yet, outermost first.
     open: Vec<usize>,
 }
 
@@ -80,13 +79,13 @@ impl Writer {
         key.write(&mut self.bytes);
     }
 
-    /// Opens a document; what follows belongs to it until [`Writer::close`].
+    /// Opens a document. Later fields belong to it until [`Writer::close`].
     pub(super) fn document(&mut self, key: impl Key) {
         self.field(ElementType::EmbeddedDocument, key);
         self.begin();
     }
 
-    /// Opens an array; its fields are named by their index.
+    /// Opens an array. Its fields are named by their index.
     pub(super) fn array(&mut self, key: impl Key) {
         self.field(ElementType::Array, key);
         self.begin();
@@ -131,39 +130,39 @@ impl Writer {
         self.value(key, ElementType::Double, &value.to_le_bytes());
     }
 
-    /// A value of this type, by its bytes.
+    /// Writes a value of this type from its bytes.
     pub(super) fn value(&mut self, key: impl Key, kind: ElementType, bytes: &[u8]) {
         self.field(kind, key);
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The value of another document's field, whatever it is.
+    /// Copies a field's value of any type from another document.
     pub(super) fn element(&mut self, key: impl Key, field: Field<'_>) {
         self.bytes.push(field.kind);
         key.write(&mut self.bytes);
         self.bytes.extend_from_slice(field.value);
     }
 
-    /// A whole document that is encoded already.
+    /// Writes a document that is encoded already.
     pub(super) fn encoded(&mut self, key: impl Key, document: &[u8]) {
         self.field(ElementType::EmbeddedDocument, key);
         self.bytes.extend_from_slice(document);
     }
 
-    /// A whole array that is encoded already.
+    /// Writes an array that is encoded already.
     pub(super) fn encoded_array(&mut self, key: impl Key, array: &[u8]) {
         self.field(ElementType::Array, key);
         self.bytes.extend_from_slice(array);
     }
 
-    /// The fields of a whole document, into the one that is open.
+    /// Copies the fields of an encoded document into the open one.
     pub(super) fn fields(&mut self, document: &[u8]) {
         if let [_, _, _, _, fields @ .., 0] = document {
             self.bytes.extend_from_slice(fields);
         }
     }
 
-    /// `{t, o, i}`, as every event of ours stands in the database.
+    /// Writes `{t, o, i}`, the only form of events that tidings writes.
     pub(super) fn event(&mut self, key: impl Key, event: &Event) {
         self.document(key);
         self.text("t", event.t.as_str());
@@ -174,7 +173,7 @@ impl Writer {
         self.close();
     }
 
-    /// `{flushed, n}`, as every marker of ours stands in the database.
+    /// Writes `{flushed, n}`, the only form of these markers that tidings writes.
     pub(super) fn marker(&mut self, key: impl Key, id: Id, n: u32) {
         self.document(key);
         self.id("flushed", id);
@@ -197,18 +196,18 @@ impl Writer {
         self.close();
     }
 
-    /// How many bytes there are so far.
+    /// Returns the number of bytes so far.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes back all that was written since there were `len` bytes.
+    /// Removes everything after the first `len` bytes.
     pub(super) fn take_back_to(&mut self, len: usize) {
         self.bytes.truncate(len);
         self.open.retain(|start| *start < len);
     }
 
-    /// Closes whatever is open.
+    /// Closes all open documents and returns the result.
     pub(super) fn finish(mut self) -> RawDocumentBuf {
         while !self.open.is_empty() {
             self.close();

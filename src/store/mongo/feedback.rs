@@ -1,7 +1,7 @@
-//! What providers report of mails, on the ledger's rows.
+//! Stores provider reports on emails, in the rows of the ledger.
 //!
-//! The rule: a report never touches what the sender goes by (state, lease, revision), so both can
-//! write to a row at the same moment.
+//! A report never changes the fields that the sender relies on (state, lease, revision), so both
+//! can write to a row at the same time.
 
 use async_trait::async_trait;
 use bson::{RawDocumentBuf, doc};
@@ -17,7 +17,7 @@ use crate::store::record::fields::Count;
 use crate::store::record::{needs, read_fields};
 use crate::store::{Error, Feedbacks, Result};
 
-/// So many mails of one kind.
+/// The number of emails of one kind.
 #[derive(Deserialize)]
 struct Counted {
     #[serde(rename = "_id")]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bson::Timestamp;
 
-/// The highest cluster time that was met: seconds, and a count within them.
+/// The highest cluster time seen so far: seconds in the upper half, an increment in the lower one.
 #[derive(Debug, Default)]
 pub(super) struct Floor(AtomicU64);
 
@@ -14,7 +14,7 @@ impl Floor {
         self.0.fetch_max(packed, Ordering::AcqRel);
     }
 
-    /// Nothing for a server that stands alone: it has no such time, and nobody to lag behind.
+    /// Returns `None` for a standalone server: it reports no cluster time and has no stale members.
     pub(super) fn time(&self) -> Option<Timestamp> {
         let packed = self.0.load(Ordering::Acquire);
         (packed > 0).then_some(Timestamp {

@@ -1,12 +1,9 @@
-//! How new a read is: as new as everything this process has seen or been told, and, after
-//! [`Mongo::caught_up`], as everything that was acknowledged to anybody.
+//! Makes reads reflect all data this process has seen, and after [`Mongo::caught_up`] every
+//! acknowledged write.
 //!
-//! The rule: read concern "majority" says that what is read stays; it does not say that it is the
-//! latest. A new primary answers from what it knew as a secondary until it has learned what a
-//! majority has, and an old one that does not know of the new one goes on answering. So every read
-//! here carries the highest cluster time that this process has met (`afterClusterTime`), and a
-//! server that has not come so far waits, or fails as if it were away. Every answer raises that
-//! time. See decision 11.
+//! Read concern "majority" does not guarantee current data: after an election, both the old and the
+//! new primary may return old data. So every read carries the highest cluster time seen, and a
+//! server that lags behind it waits or fails. See decision 11.
 
 use bson::{Bson, Document, doc};
 use futures::stream::{self, BoxStream};
@@ -22,12 +19,11 @@ use super::{CATCH_UPS, Mongo};
 use crate::store::Result;
 
 impl Mongo {
-    /// Raises what reads show to everything that was acknowledged to anybody before this was
-    /// called.
+    /// Makes later reads reflect every write that was acknowledged to any client before this call.
     ///
-    /// Only who is the primary can have a write of its own acknowledged by a majority, and whatever
-    /// a majority acknowledged before is older than that write. One that changes nothing would not
-    /// do: an old primary could acknowledge it alone.
+    /// Only the current primary can get its own write acknowledged by a majority, and every earlier
+    /// acknowledged write precedes that write. The write has to change something: an old primary
+    /// could acknowledge a write without effect on its own.
     pub(super) async fn caught_up(&self) -> Result<()> {
         let write = Write {
             q: doc! {"_id": "all"},
@@ -38,8 +34,9 @@ impl Mongo {
         self.upsert(doing, CATCH_UPS, [write]).await
     }
 
-    /// What a write was answered that a majority acknowledged: reads after it show it. A server
-    /// says when the write was; a router only says how far the server had come.
+    /// Takes the cluster time from the reply to a majority write, so that later reads reflect the
+    /// write. A server reports the time of the write; a router only reports the server's latest
+    /// time.
     pub(super) fn heard(&self, reply: &Document) {
         let written = reply.get_document("opTime");
         let written = written.and_then(|written| written.get_timestamp("ts"));
@@ -48,7 +45,7 @@ impl Mongo {
         }
     }
 
-    /// For a read that shows all that was met so far.
+    /// Starts a session for a read that reflects all data seen so far.
     async fn session(&self) -> std::result::Result<ClientSession, Failure> {
         let mut session = self
             .0
@@ -68,7 +65,7 @@ impl Mongo {
         }
     }
 
-    /// All that is found.
+    /// Returns all results of a query.
     pub(super) async fn all_of<T: DeserializeOwned + Send + Sync>(
         &self,
         find: Find<'_, T>,
@@ -80,8 +77,8 @@ impl Mongo {
         Ok(all)
     }
 
-    /// The same for a find that asks for the latest there is, whether a majority has it or not:
-    /// others need not wait for that.
+    /// Returns all results of a query with read concern "local". It does not raise the cluster
+    /// time, because later reads need not wait until a majority has the data.
     pub(super) async fn latest_of<T: DeserializeOwned + Send + Sync>(
         &self,
         find: Find<'_, T>,
@@ -91,7 +88,7 @@ impl Mongo {
         Ok(found.stream(&mut session).try_collect().await?)
     }
 
-    /// All that an aggregation comes to.
+    /// Returns all results of an aggregation on a collection.
     pub(super) async fn all_from<T: DeserializeOwned + Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -100,7 +97,7 @@ impl Mongo {
         self.all_that(collection.aggregate(pipeline)).await
     }
 
-    /// All that an aggregation comes to, of a collection or of none.
+    /// Returns all results of an aggregation on a collection or on the database.
     pub(super) async fn all_that<T: DeserializeOwned + Send + Sync>(
         &self,
         aggregate: Aggregate<'_>,
@@ -114,7 +111,6 @@ impl Mongo {
         Ok(all)
     }
 
-    /// How many documents are found.
     pub(super) async fn count_of(
         &self,
         count: CountDocuments<'_>,
@@ -125,7 +121,6 @@ impl Mongo {
         Ok(found)
     }
 
-    /// Which values are found.
     pub(super) async fn values_of(
         &self,
         distinct: Distinct<'_>,
@@ -136,7 +131,7 @@ impl Mongo {
         Ok(found)
     }
 
-    /// What is found, as it comes over the wire.
+    /// Returns a query's results as raw batches.
     pub(super) async fn batches_of<T: Send + Sync>(
         &self,
         find: Find<'_, T>,
@@ -151,8 +146,9 @@ impl Mongo {
         Ok(stream::try_unfold((cursor, session), next).boxed())
     }
 
-    /// What is found, and what is written from then on, for a find that asks for the latest there
-    /// is. How far the server has come says nothing of what a majority has.
+    /// Returns the results of a query with read concern "local", then documents as they are
+    /// written. It does not raise the cluster time, because the server's time says nothing about a
+    /// majority.
     pub(super) async fn followed<T: DeserializeOwned + Send + Sync + 'static>(
         &self,
         find: Find<'_, T>,
@@ -166,7 +162,7 @@ impl Mongo {
         Ok(stream::try_unfold((cursor, session), next).boxed())
     }
 
-    /// The collections whose names are these, as the primary knows them.
+    /// Lists the collections that match a filter, as the primary knows them.
     pub(super) async fn listed(
         &self,
         filter: Document,

@@ -1,8 +1,8 @@
-//! What people have seen, read and put away of their feeds: one document a person.
+//! Stores the feed items that users have seen, read and archived: one document per user.
 //!
-//! The rule: a record is replaced only where its stamp is the one that was read, and gets a new
-//! one; the same statement may be sent again, as it knows its own. So what many people mark at once
-//! goes in one command ([`super::joint`]).
+//! A record is replaced only if it still has the stamp that was read, and gets a new one. A
+//! repeated statement recognizes its own stamp. Concurrent writes share a command
+//! ([`super::joint`]).
 
 use std::collections::HashMap;
 
@@ -42,7 +42,7 @@ impl Inboxes for Mongo {
 
     async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
         let doing = "putting what somebody has seen";
-        // With the new stamp it was put by an attempt whose answer was lost.
+        // With the new stamp, it was written by an attempt whose reply was lost.
         let stamps = match inbox.revision {
             Some(read) => Bson::from(doc! {"$in": [oid(read), oid(revision)]}),
             None => oid(revision),
@@ -54,7 +54,7 @@ impl Inboxes for Mongo {
         let put = Write {
             q: doc! {"_id": inbox.user.as_str(), "stamp": stamps},
             u: InboxRecord::keep(&put),
-            // Where none was read none must stand: a duplicate says that one does.
+            // If none was read, none may exist. A duplicate shows that one does.
             upsert: inbox.revision.is_none(),
         };
         let put = write_bson(doing, &put)?;
@@ -66,7 +66,7 @@ impl Inboxes for Mongo {
             let (n, is_one) = (outcome.n, puts.len() == 1);
             let refused = match is_one {
                 true => outcome.duplicates(doing)?,
-                // Each finds out about its own.
+                // Each caller checks its own record.
                 false => outcome.refused,
             };
             let are_put = refused.is_empty() && n == puts.len() as u64;
@@ -80,7 +80,7 @@ impl Inboxes for Mongo {
     }
 }
 
-/// A record that stands; nothing where even whose it is cannot be read.
+/// Decodes an inbox. An unreadable one counts as empty; `None` if even its user is unreadable.
 pub(super) fn inbox(doing: &str, raw: &RawDocument) -> Option<Inbox> {
     let error = match read_bson::<InboxRecord>(raw) {
         Ok(inbox) => return Some(inbox),

@@ -1,7 +1,7 @@
-//! The indexes beside `_id`: which there are to be, and how they come to be there.
+//! The indexes besides `_id`, and how they are created.
 //!
-//! The rule: each serves a question of a verb, named where that is not plain; day collections have
-//! none. An index is known by its fields and options, not by its name.
+//! Each index serves a query of a store method, which a comment names if it is not obvious. Day
+//! collections have no secondary index. Indexes are compared by their content, not by name.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use super::{
 use crate::domain::Day;
 use crate::store::Result;
 
-/// The server's code where a collection does not exist.
+/// Server error code: the collection does not exist.
 const NAMESPACE_NOT_FOUND: i32 = 26;
-/// And where an index does not.
+/// Server error code: the index does not exist.
 const INDEX_NOT_FOUND: i32 = 27;
-/// How long building an index may take: a collection of millions takes minutes.
+/// The time limit for building an index: a collection of millions takes minutes.
 const BUILDING: Duration = Duration::from_secs(3_600);
 
 /// Compares text without regard to case.
@@ -31,7 +31,7 @@ pub(super) fn any_case() -> Collation {
     Collation::builder().locale("en").strength(strength).build()
 }
 
-/// The indexes of each collection that has any.
+/// Returns the indexes of each collection that has any.
 fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
     let index = |keys: Document, options: IndexOptions| {
         IndexModel::builder().keys(keys).options(options).build()
@@ -64,13 +64,13 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
             USERS,
             vec![
                 index(doc! {"loc": "2dsphere"}, plain()),
-                // Records that share an address.
+                // Finds records that share an address.
                 index(
                     doc! {"email": 1},
                     IndexOptions::builder().collation(any_case()).build(),
                 ),
-                // Whose digests fall due in an hour, in the order of ids, and which zones there
-                // are.
+                // Finds users whose digest is due in an hour, in `_id` order, and lists the time
+                // zones.
                 index(
                     doc! {"tz": 1, "digest.hour": 1, "digest.cadence": 1, "digest.weekday": 1, "_id": 1},
                     plain(),
@@ -82,7 +82,7 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
             FANOUTS,
             vec![
                 index(doc! {"key": 1}, unique()),
-                // With the day, so that busy days can be told from the index alone.
+                // Includes the day, so that the index alone answers which days are busy.
                 index(doc! {"state": 1, "_id": 1, "day": 1}, plain()),
             ],
         ),
@@ -118,7 +118,7 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
                 index(doc! {"user": 1, "created": -1}, plain()),
                 index(doc! {"state": 1, "created": -1, "_id": -1}, plain()),
                 index(doc! {"call": 1}, of_open()),
-                // For what providers report: which mail it is of, and how many came to what.
+                // For provider reports: to find the delivery, and to count outcomes.
                 index(doc! {"tag": 1}, sparse()),
                 index(doc! {"provider_id": 1}, sparse()),
                 index(
@@ -133,15 +133,15 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
     ]
 }
 
-/// Indexes that earlier versions made, and nothing uses any more.
+/// Returns indexes that earlier versions created and that are no longer used.
 fn obsolete() -> [(&'static str, IndexModel); 1] {
     let plain = |keys: Document| IndexModel::builder().keys(keys).build();
-    // Since schema 1 it has the time of creation as well.
+    // Replaced by an index that continues with `created` and `_id`.
     [(DELIVERIES, plain(doc! {"state": 1}))]
 }
 
 impl Mongo {
-    /// Whether the database holds nothing of ours, and no days that others wrote.
+    /// Returns whether the database has no collections of tidings and no days of other writers.
     pub async fn is_bare(&self) -> Result<bool> {
         let names = self.patiently("looking for collections", || {
             let db = self.database().clone();
@@ -153,8 +153,8 @@ impl Mongo {
         Ok(!names.await?.iter().any(is_ours))
     }
 
-    /// Creates the indexes that are missing. One with the same fields that somebody else made
-    /// otherwise stays beside ours.
+    /// Creates the missing indexes. If another program created one on the same fields with other
+    /// options, that index stays.
     pub(super) async fn create_indexes(&self) -> Result<()> {
         for (collection, indexes) in wanted() {
             let standing = self.standing(collection).await?;
@@ -177,7 +177,7 @@ impl Mongo {
         Ok(())
     }
 
-    /// Drops the indexes that earlier versions made and nothing uses any more.
+    /// Drops the indexes that earlier versions created and that are no longer used.
     pub(super) async fn drop_obsolete_indexes(&self) -> Result<()> {
         for (collection, obsolete) in obsolete() {
             let standing = self.standing(collection).await?;
@@ -200,7 +200,7 @@ impl Mongo {
         Ok(())
     }
 
-    /// Indexes that are not there, or are there with other options: `deliveries(slot)`.
+    /// Returns indexes that do not exist, or exist with other options, such as `deliveries(slot)`.
     pub(super) async fn missing(&self) -> Result<Vec<String>> {
         let mut missing = Vec::new();
         for (collection, indexes) in wanted() {
@@ -232,7 +232,8 @@ impl Mongo {
     }
 }
 
-/// Whether two indexes hold the same documents in the same order, whatever they are called.
+/// Returns whether two indexes have the same keys, uniqueness, sparseness and partial filter. Names
+/// and collations are not compared.
 fn is_same(one: &IndexModel, other: &IndexModel) -> bool {
     let flag = |index: &IndexModel, which: fn(&IndexOptions) -> Option<bool>| {
         index.options.as_ref().and_then(which).unwrap_or(false)
@@ -247,8 +248,8 @@ fn is_same(one: &IndexModel, other: &IndexModel) -> bool {
         && partial(one) == partial(other)
 }
 
-/// The index under a name that none of those that stand has: MongoDB makes it up of the fields
-/// alone.
+/// Gives the index an unused name. MongoDB derives the default name from the fields alone, so an
+/// index on the same fields with other options may have it.
 fn beside(mut wanted: IndexModel, standing: &[IndexModel]) -> IndexModel {
     let made_up: Vec<String> = shape(&wanted.keys)
         .into_iter()
@@ -270,7 +271,7 @@ fn name(index: &IndexModel) -> Option<&str> {
     index.options.as_ref()?.name.as_deref()
 }
 
-/// Keys as they can be compared: shells write numbers as doubles.
+/// Returns the keys in a comparable form: shells write numbers as doubles.
 fn shape(keys: &Document) -> Vec<(String, String)> {
     let of = |value: &Bson| match value {
         Bson::Double(number) => (*number as i64).to_string(),

@@ -1,10 +1,9 @@
-//! Compare-and-set writes that come at the same time are sent at once: one command for all.
+//! Coalesces concurrent compare-and-set writes: while a command is in flight, statements wait.
 //!
-//! The rule: while a command is under way, what comes waits and goes with the next, so that all
-//! wait for a majority once; as `engine::joint` does for calls. Of one key a command has one
-//! statement; whoever waits behind one that was done is told that theirs was not, and looks again.
-//! A statement may be sent twice: if a caller does not learn the outcome (the writer was canceled,
-//! or only some were done), it writes alone.
+//! A command has one statement per key. If it succeeds, waiting statements for the same key fail,
+//! because they compare with a replaced revision. A caller whose outcome is unknown writes alone,
+//! so a statement may be sent twice. This happens if the writer was canceled, or if only some were
+//! done.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +13,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::encode::STATEMENTS;
 use crate::store::{Error, Result};
 
-/// Those who write something of one kind.
+/// The statements of one kind that wait to be written.
 #[derive(Default)]
 pub(super) struct Joint<T> {
     waiting: Mutex<VecDeque<Waiting<T>>>,
@@ -28,8 +27,8 @@ struct Waiting<T> {
 }
 
 impl<T: Clone> Joint<T> {
-    /// Writes a statement, with what else waits; whether it was done. `write` says whether all of
-    /// the statements that it is given by their keys were done.
+    /// Writes a statement together with other waiting ones, and returns whether it was done.
+    /// `write` returns whether all of the given statements, with their keys, were done.
     pub(super) async fn write<F>(
         &self,
         key: &str,
@@ -54,7 +53,7 @@ impl<T: Clone> Joint<T> {
                 },
                 turn = self.turn.lock() => turn,
             };
-            // Whoever had the turn before may have written it just now.
+            // The previous holder of the lock may have written this statement.
             match told.try_recv() {
                 Ok(told) => return told,
                 Err(TryRecvError::Closed) => break,
@@ -74,20 +73,20 @@ impl<T: Clone> Joint<T> {
                     Err(Error::Database { doing, cause }) => {
                         Err(Error::database(doing.as_str(), cause.to_string()))
                     }
-                    // Each finds out about its own.
+                    // Each caller checks its own statement.
                     Ok(_) | Err(_) => continue,
                 };
-                // Who was given up meanwhile does not listen.
+                // A canceled caller has dropped its receiver.
                 drop(waiting.told.send(told));
             }
-            // Only now, as whoever has it next asks what they were told.
+            // Unlock only now: the next holder checks first whether it has a result.
             drop(turn);
         }
         write(vec![(key.to_owned(), statement)]).await
     }
 
-    /// Tells those who wait with a key of which something was done just now that theirs was not: it
-    /// compares with what is gone, unless it was made in this very moment.
+    /// Fails waiting statements for the keys that were just written: they compare with a replaced
+    /// revision. A caller that has just read the new revision fails too, and reads again.
     fn come_too_late_for(&self, done: &[Waiting<T>]) {
         let keys: HashSet<&str> = done.iter().map(|of| of.key.as_str()).collect();
         let mut waiting = self.open();
@@ -103,7 +102,7 @@ impl<T: Clone> Joint<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first that waits of each key, but for those that were given up.
+    /// Takes the first waiting statement of each key. Drops those of canceled callers.
     fn take(&self) -> Vec<Waiting<T>> {
         let mut waiting = self.open();
         let (mut taken, mut keys, mut left) = (Vec::new(), HashSet::new(), VecDeque::new());

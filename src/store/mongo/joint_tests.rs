@@ -1,4 +1,4 @@
-//! Who waits goes with the next; who does not learn the outcome does it alone.
+//! Tests that waiting statements share a command, and that a caller without a result writes alone.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +8,7 @@ use futures::future::join_all;
 
 use super::*;
 
-/// What was asked to be written, command by command. Each waits until it is told how it ends.
+/// Records the statements of each command. A command waits until the test sends its result.
 #[derive(Default)]
 struct Server {
     commands: Mutex<Vec<Vec<&'static str>>>,
@@ -16,7 +16,7 @@ struct Server {
 }
 
 impl Server {
-    /// How the next command ends that has no end yet.
+    /// Returns a sender for the result of the next command without one.
     fn next(&self) -> Sender<Result<bool>> {
         let (tell, end) = channel();
         self.ends.lock().unwrap().push_back(end);
@@ -80,7 +80,7 @@ async fn of_one_key_a_command_has_one_statement() {
     }
     let done = all.await.into_iter().map(Result::unwrap);
 
-    // What the second of ada's compares with is gone.
+    // The second statement for `ada` compares with a replaced revision.
     assert_eq!(done.collect::<Vec<_>>(), [true, true, false, true]);
     assert_eq!(server.commands(), [vec!["x1"], vec!["a1", "b1"]]);
 }
@@ -117,7 +117,7 @@ async fn where_only_some_were_done_each_finds_out_about_its_own() {
     ada.send(Ok(false)).unwrap();
     let done = all.await.into_iter().map(Result::unwrap);
 
-    // The first was alone, so it knows; of the last two one was done, when both asked again.
+    // The first was alone, so its result is final. Of the last two, one succeeded on its own.
     assert_eq!(done.collect::<Vec<_>>(), [false, false, true]);
     let commands = server.commands();
     assert_eq!(commands[..2], [vec!["x"], vec!["ada", "ben"]]);

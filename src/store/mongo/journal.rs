@@ -1,8 +1,8 @@
 //! The journal of accepted events.
 //!
-//! The rule: accepting is one durable insert, and the unique key decides who was first. Where a
-//! write is conditional, each statement leaves the revision of its call in the document, so that
-//! after a lost answer a read tells what was done.
+//! Accepting an event is one durable insert, and the unique key decides which of several requests
+//! is first. Each conditional write leaves a revision in the document. After a lost reply, a read
+//! of the revision shows whether the write took effect.
 
 use std::collections::{HashMap, HashSet};
 
@@ -43,7 +43,7 @@ impl Journal for Mongo {
             .await?;
         let inserted = self.write_some(doing, Verb::Insert, FANOUTS, &encoded, first);
         let refused = inserted.await?.duplicates(doing)?;
-        // Refused when it was sent again: then it may be our own that is in the way.
+        // If the insert was sent twice, it may have conflicted with its own document.
         let doubtful: HashSet<usize> = refused
             .iter()
             .filter(|refused| refused.resent)
@@ -211,7 +211,7 @@ impl Journal for Mongo {
     }
 
     async fn busy_days(&self) -> Result<Vec<Day>> {
-        // All from the index: see `prepare`.
+        // The index on `state` covers this query.
         let pipeline = vec![
             doc! {"$match": {"state": PENDING}},
             doc! {"$project": {"_id": 0, "day": 1}},
@@ -230,7 +230,7 @@ impl Journal for Mongo {
     }
 }
 
-/// So many entries are looked at together, for how many people they name.
+/// The number of entries that are read at once to find small audiences.
 const LOOKED_AT: usize = 128;
 pub(super) const PENDING: &str = "pending";
 pub(super) const DONE: &str = "done";
@@ -246,8 +246,8 @@ impl Mongo {
         Ok(fanouts.map(|fanout| (fanout.key.clone(), fanout)).collect())
     }
 
-    /// The oldest of those that are free, and the small ones behind them up to the first that is
-    /// not. Whoever is named is in the entry, which may be long: few are read at a time.
+    /// Returns the oldest free fan-outs, and the small ones after them up to the first that is not
+    /// small. An entry contains its named users and may be long, so only a few are read at a time.
     async fn free_fanouts(&self, doing: &str, free: &Document, most: AtMost) -> Result<Vec<Bson>> {
         let order = doc! {"_id": 1};
         let mut ids = self
@@ -256,7 +256,7 @@ impl Mongo {
         if ids.len() < most.any {
             return Ok(ids);
         }
-        // Others may have written something that is no list.
+        // Other programs may have written a value that is not a list.
         let few = |field: &str, otherwise: bool| {
             let few = doc! {"$lte": [{"$size": field}, SMALL as i32]};
             doc! {"$cond": [{"$isArray": field}, few, otherwise]}
@@ -286,7 +286,8 @@ impl Mongo {
         Ok(ids)
     }
 
-    /// These fan-outs with all their people, of which some may be in so many parts.
+    /// Adds the users that are stored in parts to these fan-outs. Each comes with its number of
+    /// parts.
     async fn fanouts_of(
         &self,
         doing: &str,
@@ -303,7 +304,7 @@ impl Mongo {
         }
     }
 
-    /// The same of those that can be read, and why the others cannot be.
+    /// Decodes claimed records, and reports those whose record or audience cannot be read.
     async fn claimed_of(&self, doing: &str, records: &[RawDocumentBuf]) -> Result<Claimed> {
         let (mut claimed, mut counted) = (Claimed::default(), HashMap::new());
         for raw in records {
@@ -330,7 +331,7 @@ impl Mongo {
     }
 }
 
-/// What was read, or nothing where it cannot be: one bad record must not hide all others.
+/// Returns `None` for an unreadable record, so that it does not hide all others.
 fn if_readable<T>(read: Result<T>) -> Option<T> {
     read.inspect_err(|error| tracing::warn!(%error, "a fan-out is passed over"))
         .ok()
@@ -343,7 +344,7 @@ struct Group {
 }
 
 fn counts_of(counts: Counts) -> Document {
-    // BSON's integers are signed; nobody counts that far.
+    // BSON integers are signed. No count gets that far.
     let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     doc! {"people": count(counts.people), "pushed": count(counts.pushed), "capped": count(counts.capped)}
 }

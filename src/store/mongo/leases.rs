@@ -1,8 +1,7 @@
-//! Leases: who works on what. Named ones, and those that fan-outs and deliveries carry.
+//! Leases: named ones, and those on fan-outs and deliveries.
 //!
-//! The rule: a lease is taken by a conditional write, so there is no moment between looking and
-//! taking. Whether a conditional write happened is told by the revision it left, never by a count
-//! that a lost answer may have taken along.
+//! One conditional write takes a lease, so there is no gap between check and write. On fan-outs and
+//! deliveries it leaves a revision, which shows whether it took effect even if the reply was lost.
 
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
@@ -36,7 +35,7 @@ impl Leases for Mongo {
             async move {
                 match leases.update_one(free, take).upsert(true).await {
                     Ok(_) => Ok(true),
-                    // It stands, and is somebody else's.
+                    // Another owner has the lease.
                     Err(error) => match Failure::from(error) {
                         failure if failure.code == Some(DUPLICATE) => Ok(false),
                         failure => Err(failure),
@@ -57,12 +56,12 @@ impl Leases for Mongo {
     }
 }
 
-/// How often to look again when others were quicker to all that was free.
+/// How often to search again if other workers claimed all the free records first.
 const ROUNDS: usize = 5;
 
 impl Mongo {
-    /// Leases up to `limit` records that are free, in this order: finds some, takes them if they
-    /// are still free, and reads what was taken.
+    /// Leases up to `limit` free records in this order: finds some, takes those that are still
+    /// free, and reads them.
     pub(super) async fn claim_records<R: Record>(
         &self,
         doing: &str,
@@ -78,7 +77,7 @@ impl Mongo {
         records::<R>(doing, &claimed.await?).collect()
     }
 
-    /// The same of those that `find` finds, as they stand, whether they can be read or not.
+    /// Leases the records that `find` returns, and returns them undecoded, even unreadable ones.
     pub(super) async fn claim_raw<F: Future<Output = Result<Vec<Bson>>>>(
         &self,
         doing: &str,

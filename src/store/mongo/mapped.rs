@@ -1,8 +1,8 @@
-//! Models that live in the application's own collections: read there, never written.
+//! Reads models that live in the application's own collections. It never writes to them.
 //!
-//! The rule: the application's filter says what is still notifiable, and the database evaluates it.
-//! An id from an event is only ever compared as a value (`$in`), as text, ObjectId or number, so it
-//! cannot become an operator.
+//! The application's filter decides which objects are still notifiable, and the database evaluates
+//! it. An id from an event is only compared as a value (`$in`): text, ObjectId or number. So it
+//! cannot become a query operator.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +23,7 @@ impl Mapping {
         self.id.as_deref().unwrap_or("_id")
     }
 
-    /// The fields that must be read.
+    /// Returns the fields to read.
     fn projection(&self) -> Document {
         let links = [&self.url, &self.image].into_iter().flatten();
         let links = links.flat_map(|link| match link.contains('{') {
@@ -35,7 +35,7 @@ impl Mapping {
         let mut paths: Vec<&str> = links.chain(plain).chain([self.id(), "_id"]).collect();
         paths.sort_unstable();
         paths.dedup();
-        // MongoDB refuses a path beside its own beginning.
+        // MongoDB rejects a path next to a prefix of it.
         let covered = |path: &str| {
             let mut starts = path.match_indices('.').map(|(at, _)| &path[..at]);
             starts.any(|start| paths.binary_search(&start).is_ok())
@@ -55,7 +55,7 @@ impl Mapping {
                 true => fill(link, record)?,
                 false => text_of(at_path(record, link)?)?,
             };
-            // It ends up in emails, so anything else is dropped.
+            // The link ends up in emails, so an unsafe one is dropped.
             link::check(&link).is_ok().then_some(link)
         };
         Object {
@@ -78,8 +78,8 @@ impl Mapping {
 }
 
 impl Mongo {
-    /// The records under these keys, all of the mapping's model; those that are missing are left
-    /// out.
+    /// Returns the records under these keys, which all belong to the mapping's model. Missing
+    /// records are omitted.
     pub(super) async fn mapped(
         &self,
         mapping: &Mapping,
@@ -138,7 +138,8 @@ impl Mongo {
             Some(name) => self.0.client.database(name),
             None => self.0.db.clone(),
         };
-        // The latest there is: a withdrawal counts from the moment it is written.
+        // Reads the latest data without waiting for a majority: a withdrawal counts once it is
+        // written.
         let options = FindOptions::builder()
             .projection(projection)
             .read_concern(ReadConcern::local())
@@ -158,7 +159,7 @@ impl Mongo {
     }
 }
 
-/// The values that an id in an event may stand for.
+/// Returns the BSON values that an id from an event may match.
 fn spellings(id: &str) -> impl Iterator<Item = Bson> {
     let oid = Id::from_hex(id).map(|id| Bson::ObjectId(Oid::from_bytes(id.bytes())));
     let number = id
@@ -171,7 +172,7 @@ fn spellings(id: &str) -> impl Iterator<Item = Bson> {
         .chain(number.map(Bson::Int64))
 }
 
-/// The value at the end of a path; of a list on the way, the first element.
+/// Returns the value at a path. If there is an array on the way, its first element is used.
 fn at_path<'a>(record: &'a Document, path: &str) -> Option<&'a Bson> {
     let (field, rest) = match path.split_once('.') {
         Some((field, rest)) => (field, Some(rest)),
@@ -213,13 +214,13 @@ fn time_of(value: &Bson) -> Option<DateTime<Utc>> {
     }
 }
 
-/// What stands in braces.
+/// Returns the names in braces.
 fn placeholders(template: &str) -> impl Iterator<Item = &str> {
     let parts = template.split('{').skip(1);
     parts.filter_map(|part| part.split_once('}').map(|(field, _)| field))
 }
 
-/// The template with its fields filled in, percent-encoded; `None` if one is missing.
+/// Fills the template with percent-encoded field values; `None` if a value is missing.
 fn fill(template: &str, record: &Document) -> Option<String> {
     let (start, rest) = template.split_once('{')?;
     let mut filled = start.to_owned();

@@ -2,29 +2,29 @@
 
 use bson::Document;
 
-/// Where a model's records are, and which of their fields say what. Fields may be paths
+/// The location of a model's records, and the meaning of their fields. A field may be a path
 /// (`artist.name`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mapping {
     /// The collection's name.
     pub collection: String,
-    /// Another database than the store's.
+    /// The database, if it is not the store's own.
     pub database: Option<String>,
-    /// Which field holds the id that events name; `_id` unless given.
+    /// The field with the id that events refer to; `_id` by default.
     pub id: Option<String>,
-    /// What a record must match for people still to be told of it; empty: all do.
+    /// The filter that a record must match to be notifiable. An empty filter matches all.
     pub filter: Document,
-    /// Which field is the title.
+    /// The title field.
     pub title: Option<String>,
-    /// A field, or a template such as `https://example.org/artwork/{slug}` whose fields are
-    /// percent-encoded.
+    /// A field, or a template such as `https://example.org/artwork/{slug}`. Values in a template
+    /// are percent-encoded.
     pub url: Option<String>,
     /// A field, or a template as for `url`.
     pub image: Option<String>,
-    /// Which field is the by-line.
+    /// The byline field.
     pub by: Option<String>,
-    /// Which field is the object's moment: a date, or text as in RFC 3339.
+    /// The field with the object's date and time: a date, or text in RFC 3339 format.
     pub at: Option<String>,
-    /// A GeoJSON point or `[longitude, latitude]`.
+    /// The field with a GeoJSON point or `[longitude, latitude]`.
     pub place: Option<String>,
 }

@@ -1,9 +1,8 @@
-//! Markers of what was mailed, written at the ends of stacks.
+//! Appends markers of emailed events to stacks.
 //!
-//! The rule: an entry is added as a whole value with `$addToSet`, so any statement may be sent
-//! again, by anybody. [`super::neighbors`] whose entries are the same are named in one statement. A
-//! document that takes no entry ends such a statement: then each of its people gets one of their
-//! own, which tells whose it is.
+//! Markers are added with `$addToSet`, so any process may send a statement again. Users with
+//! adjacent ids and the same marker share a statement ([`super::neighbors`]). If a document cannot
+//! take the marker, that statement fails; then each of its users gets a statement of their own.
 
 use std::collections::HashMap;
 
@@ -17,10 +16,10 @@ use crate::domain::{BadStack, Day, Form, Id, Mailed, StackId, UserId};
 use crate::store::{Error, NewMarker, Result};
 
 const DOING: &str = "marking stacks";
-/// How many of these questions are asked at the same time.
+/// The number of groups that are checked at the same time.
 const ASKED: usize = 4;
 
-/// What is written at the end of a stack.
+/// An entry to append to a stack.
 enum Entry<'a> {
     Marker(Id, u32),
     Mailed(&'a Mailed),
@@ -63,7 +62,7 @@ impl Mongo {
         outcome.await?.bad_stacks(of_whom)
     }
 
-    /// Entries that are the same, of people who stand close together, as many as a statement takes.
+    /// Groups equal markers of users with adjacent ids. A group is at most as large as a statement.
     async fn neighbors(&self, entries: &[Statement<'_>]) -> Result<Vec<Vec<usize>>> {
         let mut same: HashMap<(StackId, Id, u32), Vec<usize>> = HashMap::new();
         for (item, (stack, _, entry)) in entries.iter().enumerate() {
@@ -100,7 +99,8 @@ impl Mongo {
         Ok(close.then_some(number))
     }
 
-    /// Appends these with a statement for each list; tells which have to be appended alone.
+    /// Appends with one statement per group. Returns the entries that need a statement of their
+    /// own.
     async fn append_to_neighbors(
         &self,
         entries: &[Statement<'_>],
@@ -163,7 +163,7 @@ fn entries_of(marker: &NewMarker) -> Vec<Statement<'_>> {
             marker,
             watermarks,
         } => {
-            // Who has no such form has no such stack.
+            // A user who cannot have such an id has no such stack.
             let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
             let standing = watermarks.iter().filter(|(stack, _)| has(*stack));
             let entry = |(stack, n): &(StackId, u32)| (*stack, user, Entry::Marker(*marker, *n));
@@ -175,7 +175,7 @@ fn entries_of(marker: &NewMarker) -> Vec<Statement<'_>> {
     }
 }
 
-/// Those that are wanted of entries that are sorted by their days, by their collections.
+/// Groups the wanted entries by collection. The entries are sorted by day.
 fn of_days(sorted: &[Statement<'_>], wanted: impl Fn(usize) -> bool) -> Targets {
     let mut start = 0;
     let target = |of_day: &[Statement<'_>]| {
@@ -189,7 +189,8 @@ fn of_days(sorted: &[Statement<'_>], wanted: impl Fn(usize) -> bool) -> Targets 
 }
 
 impl Outcome {
-    /// The stacks that took nothing, if nothing else was refused.
+    /// Returns the stacks that took no marker, or an error if a statement failed for another
+    /// reason.
     fn bad_stacks<'a>(self, of: impl Fn(usize) -> (&'a UserId, Day)) -> Result<Vec<BadStack>> {
         let bad = |refused: Refused| match defect(&refused.failure) {
             Some(reason) => {

@@ -1,11 +1,8 @@
-//! MongoDB, the store for production: one collection a day for the stacks, one each for everything
-//! else.
+//! The MongoDB store, for production: one collection per day for the stacks, one each for the rest.
 //!
-//! The rule: every write is acknowledged by a majority, every read sees only what a majority has
-//! and nothing older than what was met before ([`fresh`]), and every verb can be repeated, so a
-//! lost connection or a change of primary is waited out here ([`patience`]). Many writes go as raw
-//! commands of a thousand statements ([`bulk`]); stacks are read by merging sorted cursors
-//! ([`scan`]). Start with [`stacks`].
+//! A majority acknowledges every write. Reads return majority-committed data that is never older
+//! than data this process has seen ([`fresh`]). Every method can be repeated, so lost connections
+//! and elections are waited out here ([`patience`]). Start with [`stacks`].
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -71,18 +68,17 @@ mod windows;
 pub use mapping::Mapping;
 pub use schema::VERSION as SCHEMA;
 
-/// The database when the connection string names none.
+/// The database that is used if the connection string names none.
 pub const DEFAULT_DATABASE: &str = "tidings";
 
-/// What can be chosen beside the connection string.
+/// Options besides the connection string.
 #[derive(Debug, Clone)]
 pub struct MongoOptions {
-    /// How long a verb goes on trying while the database is away or elects a primary, all in all.
+    /// The total time for which a method keeps trying while the database is unavailable.
     pub patience: Duration,
-    /// How long one attempt may take before it is given up and made again.
+    /// The time limit of one attempt. After it, the attempt is repeated.
     pub attempt: Duration,
-    /// How long the driver looks for a server that can be asked, unless the connection string says
-    /// otherwise.
+    /// The driver's server selection timeout, unless the connection string sets one.
     pub selection: Duration,
     /// Models that are read from the application's own collections instead of `objects`.
     pub mapped: HashMap<ModelName, Mapping>,
@@ -99,9 +95,9 @@ impl Default for MongoOptions {
     }
 }
 
-/// How long a majority may take to acknowledge before the write is sent again.
+/// The `wtimeout` of a write: how long to wait for a majority before the write is sent again.
 const MAJORITY: Duration = Duration::from_secs(10);
-/// Connections: a scan alone has two cursors a day, all reading ahead.
+/// The maximum number of connections. One scan alone has two cursors per day, all reading ahead.
 const POOL: u32 = 64;
 
 /// The store in a MongoDB database. Clones share their connections.
@@ -112,44 +108,44 @@ struct Shared {
     client: Client,
     db: Database,
     options: MongoOptions,
-    /// What is known of day collections. Hints only: a day that was dropped or made anew behind our
-    /// back is still written and read correctly.
+    /// Facts about day collections. They are hints only: a day that another process dropped or
+    /// recreated is still written and read correctly.
     days: Mutex<HashMap<Day, Known>>,
-    /// How new reads have to be.
+    /// The cluster time that reads must have reached.
     floor: Floor,
-    /// Puts of inboxes that come at the same time.
+    /// Coalesces concurrent inbox writes.
     inboxes: Joint<RawDocumentBuf>,
-    /// Whether a router is asked, once that was found out.
+    /// Whether the client is connected to a router (`mongos`), once detected.
     routed: OnceCell<bool>,
 }
 
-/// What is known of a day collection that stands.
+/// Facts about an existing day collection.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     layout: Layout,
-    /// Whether most people pushed to last had no stack there yet.
+    /// Whether most users of the last push had no stack there yet.
     mostly_new: bool,
-    /// Whether nearly all of them had one, with room in it.
+    /// Whether nearly all of them had one with room in it.
     mostly_standing: bool,
 }
 
-/// How a day collection is laid out.
+/// The storage layout of a day collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    /// Documents stand in the order of `_id`: scans are sequential, but MongoDB 6.0 answers `$in`
-    /// by reading everything.
+    /// Documents are stored in `_id` order. Scans are sequential, but on MongoDB 6.0 a `$in` query
+    /// reads the whole collection.
     Clustered,
-    /// As older writers made them.
+    /// The default layout, which older writers created.
     Ordinary,
 }
 
-/// What of a connection string is nobody's business, or may be: user and password, what stands
-/// where a port should, and all values of parameters. The longest come first: others may be parts
-/// of them.
+/// Returns the parts of a connection string that may be secret: user, password, text in place of a
+/// port, and the values of all parameters. The longest come first, because others may be parts of
+/// them.
 fn secrets(url: &str) -> Vec<&str> {
     let (_, rest) = url.split_once("://").unwrap_or(("", url));
-    // A password may hold any sign that nobody encoded, and the driver repeats what stands between
-    // two.
+    // A password may contain unencoded separators, and the driver's messages repeat the text
+    // between two of them.
     let before = rest.rsplit_once('@').map_or("", |(before, _)| before);
     let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
     let (user, hosts) = place.rsplit_once('@').unwrap_or(("", place));
@@ -172,15 +168,15 @@ fn secrets(url: &str) -> Vec<&str> {
     all
 }
 
-/// At which a connection string is cut.
+/// The separators of a connection string.
 const SIGNS: [char; 7] = [':', '/', '?', '@', '&', '=', ','];
 
 impl Mongo {
-    /// Sets a client up for this connection string. The database is the one in its path, or
-    /// [`DEFAULT_DATABASE`]. Nothing is sent yet: see [`Mongo::prepare`].
+    /// Creates a client for this connection string. The database is the one in its path, or
+    /// [`DEFAULT_DATABASE`]. This sends nothing yet: see [`Mongo::prepare`].
     pub async fn connect(url: &str, options: MongoOptions) -> Result<Self> {
         let refused = |error: mongodb::error::Error| {
-            // The driver repeats what it cannot read, which may be a password.
+            // The driver's message repeats text that it cannot parse, which may be a password.
             let told = secrets(url)
                 .into_iter()
                 .fold(error.kind.to_string(), |told, secret| {
@@ -223,7 +219,7 @@ impl Mongo {
         })))
     }
 
-    /// The database that holds everything.
+    /// Returns the database that holds all collections.
     pub fn database(&self) -> &Database {
         &self.0.db
     }
@@ -232,7 +228,7 @@ impl Mongo {
         self.0.db.collection(name)
     }
 
-    /// What a step comes to, see [`patience`].
+    /// Runs a step until it succeeds or time runs out, see [`patience`].
     async fn patiently<T, F>(&self, doing: &str, step: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = std::result::Result<T, patience::Failure>>,
@@ -243,7 +239,7 @@ impl Mongo {
         patience::patiently(patience, attempt, doing, step).await
     }
 
-    /// All records a query finds. For answers that fit into memory.
+    /// Returns all records that a query finds. For results that fit into memory.
     async fn find_records<R: Record>(
         &self,
         doing: &str,
@@ -255,7 +251,7 @@ impl Mongo {
         records::<R>(doing, &found).collect()
     }
 
-    /// All documents a query finds. For answers that fit into memory.
+    /// Returns all documents that a query finds. For results that fit into memory.
     async fn find_all(
         &self,
         doing: &str,
@@ -267,7 +263,7 @@ impl Mongo {
         Ok(readable(doing, &found))
     }
 
-    /// The `_id`s of at most so many that a query finds, in this order.
+    /// Returns the `_id`s of at most `limit` matching documents, in this order.
     async fn find_ids(
         &self,
         doing: &str,
@@ -282,8 +278,8 @@ impl Mongo {
         Ok(found.into_iter().filter_map(id).collect())
     }
 
-    /// The documents as they stand, whether they can be read or not; none where the limit is 0,
-    /// which to the server is no limit.
+    /// Returns the documents undecoded, so that unreadable ones are included. A limit of 0 returns
+    /// none, although the server treats it as no limit.
     async fn find_raw(
         &self,
         doing: &str,
@@ -306,7 +302,7 @@ impl Mongo {
         .await
     }
 
-    /// What an aggregation comes to. For answers that fit into memory.
+    /// Returns the results of an aggregation. For results that fit into memory.
     async fn aggregate(
         &self,
         doing: &str,
@@ -321,7 +317,7 @@ impl Mongo {
         .await
     }
 
-    /// How many documents match, by reading them.
+    /// Counts the matching documents by reading them.
     async fn matching(&self, doing: &str, collection: &str, filter: &Document) -> Result<u64> {
         let limit = patience::limit(self.0.options.attempt);
         self.patiently(doing, || {
@@ -350,8 +346,8 @@ impl Mongo {
     }
 }
 
-/// Those of the documents that can be read. One whose text is not UTF-8 is as good as none, and
-/// keeps nobody from the others.
+/// Decodes documents. One that cannot be decoded, such as one with text that is not UTF-8, is
+/// skipped so that the others can still be read.
 fn readable(doing: &str, found: &[RawDocumentBuf]) -> Vec<Document> {
     let found = found.iter();
     found.filter_map(|raw| document(doing, raw)).collect()
@@ -365,7 +361,8 @@ fn document(doing: &str, raw: &RawDocument) -> Option<Document> {
     said.ok()
 }
 
-/// Those of the same that are documents, as records; or what is wrong with one.
+/// Decodes records. Skips documents that are not valid BSON; a valid document that is not a valid
+/// record is an error.
 fn records<R: Record>(
     doing: &str,
     found: &[RawDocumentBuf],
@@ -377,7 +374,7 @@ fn records<R: Record>(
     found.iter().filter_map(read)
 }
 
-/// Asks for each of these, so many at a time, and hands the answers on as they come.
+/// Calls `ask` for each item, at most `limit` at a time, and passes on the results as they arrive.
 async fn at_once<T, F: Future<Output = Result<T>>>(
     limit: usize,
     items: impl IntoIterator<Item = usize>,

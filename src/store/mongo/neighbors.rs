@@ -1,12 +1,9 @@
-//! People who stand close together on a day, named in one statement.
+//! Builds statements that each name many users with adjacent ids on one day.
 //!
-//! The rule: to name many people in one statement costs the server a half to a third of what a
-//! statement for each would. On a clustered collection `$in` alone would read all of it (MongoDB
-//! 6.0), so such a statement reads from the first to the last, and is used only where few others
-//! stand in between. On an ordinary one each is looked up, however far apart they stand; a day that
-//! was made anew behind our back, clustered now, is read slowly, but with the right result. A
-//! router of a sharded cluster sends what names many to all shards, so there each is named alone,
-//! here and in [`super::additions`].
+//! One such statement costs the server a half to a third as much as one per user. On MongoDB 6.0,
+//! `$in` alone reads a whole clustered collection. So the statement also names the range of ids, if
+//! few other users are in it. A router sends such a statement to all shards, so on a sharded
+//! cluster each user gets a separate statement, here and in [`super::additions`].
 
 use bson::{Bson, Document, doc};
 
@@ -14,15 +11,15 @@ use super::Mongo;
 use super::patience::{if_soon, limit};
 use crate::store::Result;
 
-/// From so many people on it pays to ask how close together they stand.
+/// The number of users from which it pays to find out how close together their ids are.
 pub(super) const MANY: usize = 32;
-/// People of one statement.
+/// Users per statement.
 pub(super) const TOGETHER: usize = 250;
-/// Documents that are read for each that is written to, at most: passing one by costs a thirtieth
-/// of a statement.
+/// The maximum number of documents read for each one written. To skip one costs a thirtieth of a
+/// statement.
 const PASSED_BY: usize = 8;
 
-/// From the first of these sorted ids to the last.
+/// Returns the range from the first of these sorted ids to the last.
 fn range(sorted: &[Bson]) -> Vec<Document> {
     let ends = sorted.first().zip(sorted.last());
     ends.map_or_else(Vec::new, |(first, last)| {
@@ -30,7 +27,7 @@ fn range(sorted: &[Bson]) -> Vec<Document> {
     })
 }
 
-/// These sorted ids, and nobody in between.
+/// Matches these sorted ids, and reads only the range between them.
 pub(super) fn between(sorted: &[Bson]) -> Document {
     let mut which = range(sorted);
     which.push(doc! {"_id": {"$in": sorted}});
@@ -38,8 +35,8 @@ pub(super) fn between(sorted: &[Bson]) -> Document {
 }
 
 impl Mongo {
-    /// Whether few others stand between the first of these sorted ids and the last. Of many, those
-    /// in the middle are asked about first: where they are strewn, so are most.
+    /// Returns whether few other documents are between the first and the last of these sorted ids.
+    /// It checks the middle of a long list first: if its ids are far apart, most others are too.
     pub(super) async fn stand_close(
         &self,
         doing: &str,
@@ -56,7 +53,7 @@ impl Mongo {
         self.has_few_between(doing, collection, sorted).await
     }
 
-    /// The same, all of them at once. A server that takes too long to say so counts too many.
+    /// Checks the whole range. Returns `false` if the server takes too long to count.
     async fn has_few_between(
         &self,
         doing: &str,
@@ -77,7 +74,7 @@ impl Mongo {
         Ok(standing.await?.is_some_and(|standing| standing <= most))
     }
 
-    /// The `_id`s that a query finds; nothing where the server takes too long to say.
+    /// Returns the `_id`s that a query finds; `None` if the server takes too long.
     pub(super) async fn ids_if_soon(
         &self,
         doing: &str,

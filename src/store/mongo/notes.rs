@@ -1,7 +1,6 @@
-//! Small texts under a name: one document each, `{_id, text}`.
+//! Stores small named texts: one document each, `{_id, text}`.
 //!
-//! The rule: which note is kept is decided by `_id`, so whoever comes second reads what the first
-//! one wrote.
+//! The unique `_id` decides which of two new notes is stored; the other writer then reads it.
 
 use std::collections::HashMap;
 
@@ -71,7 +70,7 @@ impl Notes for Mongo {
     }
 }
 
-/// A note's name and text.
+/// Returns a note's name and text.
 fn note(doing: &str, note: &RawDocument) -> Result<(String, String)> {
     let name = note.get_str("_id").map_err(|error| {
         Error::database(doing, format!("a note's name cannot be read: {error}"))

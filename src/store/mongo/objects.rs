@@ -1,9 +1,8 @@
-//! What events are about: our own `objects`, and models that live in the application's collections
+//! Objects: the store's own `objects`, and models in the application's collections
 //! ([`super::mapped`]).
 //!
-//! The rule: `data` is the application's and comes back exactly. It is kept as a document, so that
-//! people can query it, unless it holds what a document cannot: then it is kept as JSON text in
-//! `data_json`.
+//! `data` is returned exactly as written. It is stored as a document, so that operators can query
+//! it. If a document cannot hold it exactly, it is stored as JSON text in `data_json`.
 
 use std::collections::HashMap;
 
@@ -67,7 +66,7 @@ impl Objects for Mongo {
     }
 }
 
-/// One bad record must not keep everybody's mail: it applies to nobody.
+/// Decodes an object. An unreadable one is not notifiable, and does not affect other emails.
 fn readable_object(raw: &RawDocumentBuf) -> Option<Object> {
     object_of(raw)
         .map_err(|error| tracing::warn!(%error, "an object cannot be read, and does not apply"))
@@ -117,8 +116,8 @@ pub(super) fn record_of(object: &Object) -> RawDocumentBuf {
     writer.finish()
 }
 
-/// What cannot be read is left out, so that one bad record does not spoil everybody's mail; whether
-/// it is notifiable cannot be left out, and is then denied.
+/// Decodes an object. Unreadable fields are omitted, so that one bad record does not block all
+/// emails. An unreadable `notifiable` means no.
 pub(super) fn object_of(record: &RawDocument) -> Result<Object> {
     let corrupt = |error: &dyn std::fmt::Display| Error::corrupt("an object", error);
     let mut object = Object::bare(ObjectKey::stored(""));

@@ -1,7 +1,7 @@
-//! What is still to be done: how many of each, and since when.
+//! Counts outstanding work, and finds how long it has been waiting.
 //!
-//! The rule: each question is answered by an index alone, and none counts further than it is asked
-//! to, so that whoever watches costs little while a backlog grows.
+//! Each query uses an index alone and counts up to a limit, so monitoring stays cheap while a
+//! backlog grows.
 
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
@@ -48,7 +48,7 @@ impl Mongo {
         })
     }
 
-    /// How many match, and what the lowest says in this field.
+    /// Returns the number of matches, and the lowest time in this field.
     async fn pile(
         &self,
         collection: &str,
@@ -78,7 +78,7 @@ impl Mongo {
     }
 }
 
-/// Ids of fan-outs hold when their events happened.
+/// Returns the time in a value. The id of a fan-out contains the time of its event.
 fn moment(value: &Bson) -> Option<DateTime<Utc>> {
     let at = match value {
         Bson::ObjectId(id) => id.timestamp(),

@@ -1,8 +1,8 @@
-//! Waiting out a database that is away: which failures pass, and how long to go on.
+//! Waits while the database is unavailable: which failures are transient, and how long to retry.
 //!
-//! The rule: only steps that may be repeated go through here, as a failed attempt may have been
-//! applied. What does not pass by itself is an error at once; what does is tried again with
-//! growing, jittered pauses until patience runs out.
+//! A failed attempt may have been applied, so only repeatable steps go through here. A permanent
+//! failure is returned at once. A transient one is retried with growing, jittered pauses until the
+//! time is up. Start with [`patiently`].
 
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
@@ -12,19 +12,18 @@ use mongodb::error::{Error as DriverError, ErrorKind, WriteFailure};
 
 use super::super::{Error, Result};
 
-/// Why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub(super) struct Failure {
-    /// The server's code, where it answered.
+    /// The server's error code, if it replied.
     pub code: Option<i32>,
     pub why: String,
-    /// Whether trying again may help.
+    /// Whether the failure is transient, so that a retry may help.
     pub passing: bool,
 }
 
 impl Failure {
-    /// What the server said of a command, a statement or a write concern.
+    /// Returns the failure of a command, a statement or a write concern.
     pub(super) fn answered(code: i32, why: &str) -> Self {
         Self {
             code: Some(code),
@@ -42,16 +41,16 @@ impl Failure {
     }
 }
 
-/// MaxTimeMSExpired: the server ended it by itself, at the limit that it was given.
+/// `MaxTimeMSExpired`: the server stopped the operation at its time limit.
 const TOO_SLOW: i32 = 50;
 
-/// What a server may take for an attempt, so that it ends before the attempt is given up and made
-/// again.
+/// Returns the server's time limit for an attempt. It is shorter than the client's, so that the
+/// server has stopped before the attempt is repeated.
 pub(super) fn limit(attempt: Duration) -> Duration {
     (attempt - attempt / 10).max(Duration::from_millis(1))
 }
 
-/// What was answered; nothing where the server took too long, as it would if asked the same again.
+/// Returns `None` if the server reached its time limit: a repetition would reach it again.
 pub(super) fn if_soon<T>(
     answer: std::result::Result<T, Failure>,
 ) -> std::result::Result<Option<T>, Failure> {
@@ -61,9 +60,10 @@ pub(super) fn if_soon<T>(
     }
 }
 
-/// What a server answers while it stops, steps down, elects, or cannot reach the others (the
-/// driver's retryable codes); that a majority did not acknowledge in time; and that a cursor is
-/// gone, because its reader took his time or its server is another now.
+/// Transient error codes. The server returns most of them while it shuts down, steps down, elects a
+/// primary or cannot reach other members (the driver's retryable codes). Others mean that a
+/// majority did not acknowledge in time, or that a slow reader or a change of server has lost a
+/// cursor.
 const PASSING: [i32; 22] = [
     6,  // HostUnreachable
     7,  // HostNotFound
@@ -77,7 +77,7 @@ const PASSING: [i32; 22] = [
     175,   // QueryPlanKilled
     189,   // PrimarySteppedDown
     237,   // CursorKilled
-    246,   // SnapshotUnavailable: a collection is newer than what is read
+    246,   // SnapshotUnavailable: a collection is newer than the read
     262,   // ExceededTimeLimit
     9001,  // SocketException
     10107, // NotWritablePrimary
@@ -127,7 +127,7 @@ impl From<DriverError> for Failure {
     }
 }
 
-/// That no server can be asked, in a sentence: the driver tells all it knows of each.
+/// Shortens the driver's long description of the topology to one sentence.
 fn away(message: &str) -> String {
     let mut servers = Vec::new();
     for server in message.split("Address: ").skip(1) {
@@ -158,7 +158,7 @@ fn away(message: &str) -> String {
     }
 }
 
-/// The beginning of a reason.
+/// Returns the beginning of a reason.
 fn brief(why: &str) -> String {
     const MOST: usize = 80;
     match why.char_indices().nth(MOST) {
@@ -167,7 +167,7 @@ fn brief(why: &str) -> String {
     }
 }
 
-/// The server quotes documents in some of its messages: whatever may be an address is masked.
+/// Masks email addresses: some server messages quote documents.
 fn discreet(text: &str) -> String {
     text.split_inclusive([' ', '"', '\'', ','])
         .map(|word| match word.find('@') {
@@ -177,8 +177,8 @@ fn discreet(text: &str) -> String {
         .collect()
 }
 
-/// Repeats a step until it succeeds, fails for good, or `patience` is over; each attempt has a
-/// limit of its own.
+/// Repeats a step until it succeeds, fails permanently, or `patience` is over. Each attempt may
+/// take at most `attempt`.
 pub(super) async fn patiently<T, F>(
     patience: Duration,
     attempt: Duration,
@@ -209,7 +209,7 @@ where
         .map_err(|failure| Error::database(doing, failure))
 }
 
-/// Pauses between attempts: from 25 ms, doubling, to 2 s; each between half and the whole of that.
+/// Pauses between attempts: from 25 ms, doubling up to 2 s, each jittered down to at least half.
 #[derive(Debug, Default)]
 struct Pauses(u32);
 
@@ -217,7 +217,7 @@ impl Pauses {
     fn next(&mut self) -> Duration {
         let longest = Duration::from_millis(25 << self.0.min(7)).min(Duration::from_secs(2));
         self.0 += 1;
-        // A hasher's random keys are all the randomness that jitter needs.
+        // A hasher's random keys are random enough for jitter.
         let share = RandomState::new().hash_one(self.0) % 512;
         longest.mul_f64(0.5 + share as f64 / 1024.0)
     }

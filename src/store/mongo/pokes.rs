@@ -1,9 +1,8 @@
-//! News of what may have changed in feeds: documents of a capped collection that every process
-//! follows.
+//! Change notices for feeds: documents in a capped collection that every process tails.
 //!
-//! The rule: a poke is written after what it tells of is acknowledged, and must not cost more than
-//! a moment: it waits for no majority, and one that cannot be written is let go of. Following it
-//! costs the server a fraction of what a change stream does, which pays for the whole oplog.
+//! A notice is written after its change is acknowledged, and must cost no more than a moment. So it
+//! waits for no majority, and a notice that cannot be written is dropped. Tailing costs the server
+//! a fraction of a change stream, which reads the whole oplog.
 
 use std::time::Duration;
 
@@ -20,21 +19,20 @@ use super::{Mongo, POKES};
 use crate::domain::Poke;
 use crate::store::{Error, Pokes, Result};
 
-/// How much is remembered, in bytes: some thousand pages of fan-outs.
+/// The size of the collection in bytes: room for the notices of some thousand pages of fan-outs.
 const BYTES: u64 = 64 << 20;
-/// The server's code where a collection exists already.
+/// Server error code: the collection already exists.
 const NAMESPACE_EXISTS: i32 = 48;
-/// How long a server waits for news before it answers that there is none.
+/// How long the server waits for new notices before it returns none.
 const AWAIT: Duration = Duration::from_secs(1);
-/// What was written so many seconds ago is not listened to again; clocks differ by less.
+/// How far in the past a reader starts, in seconds. Clocks differ by less than this.
 const PAST: i64 = 600;
-/// How long writing a poke may take.
+/// The time limit for writing a notice.
 const MOMENT: Duration = Duration::from_secs(2);
 
 impl Mongo {
-    /// Makes the collection ready to be followed: it is capped, and holds a document, without which
-    /// it cannot be. What stands is left alone. Nobody needs it to work: without it processes
-    /// notice later what others changed.
+    /// Prepares the collection for tailable cursors, which need it to be capped and not empty. A
+    /// failure is only logged: without notices, processes see each other's changes later.
     pub(super) async fn prepare_pokes(&self) {
         let ready = self.patiently("creating the collection of pokes", || {
             let db = self.database().clone();
@@ -68,7 +66,7 @@ impl Mongo {
         }
     }
 
-    /// Tells everybody who listens.
+    /// Sends a change notice to all processes. A failure is only logged.
     pub(super) async fn poke(&self, poke: Poke) {
         let (about, keys) = poke.kept();
         let at_once = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
@@ -100,7 +98,7 @@ impl Pokes for Mongo {
         let pokes = self
             .database()
             .collection_with_options::<RawDocumentBuf>(POKES, latest);
-        // How an id begins: with its second.
+        // An ObjectId starts with its time in seconds.
         let now = ObjectId::new().timestamp().timestamp_millis() / 1_000;
         let second = u32::try_from(now - PAST).unwrap_or_default();
         let [a, b, c, d] = second.to_be_bytes();

@@ -1,14 +1,9 @@
-//! Pushing: entries onto the stacks of one day, as many people a command as the server likes.
+//! Appends entries to the stacks of one day, with many users per command. See [`Push::run`].
 //!
-//! The rule: any statement may be sent again, by anybody, and costs in proportion to what it adds.
-//! A short list is added as whole values with `$addToSet`. A long one would be compared with all
-//! that stands, entry by entry, so it is appended where nothing of its fan-outs stands yet. The cap
-//! is a filter too. Whom a filter leaves out is looked at alone, and what is missing is appended if
-//! the stack is still as long as it was seen. While most people have no stack yet, stacks are
-//! inserted, which costs the server a tenth of an upsert; whoever has one is then pushed to. While
-//! nearly all have one, people who stand close together ([`super::neighbors`]) and get the same are
-//! named in one statement; where it met fewer than it named, those who lack some of it are looked
-//! up, and pushed to alone.
+//! Any process may send a statement again; its filter enforces the cap. Short lists use
+//! `$addToSet`. A long list would need too many comparisons, so it is appended, and only if the
+//! stack has no entries of its fan-outs. Other stacks are read one by one, and get their missing
+//! entries.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,30 +22,32 @@ use super::{Known, Layout, Mongo, at_once};
 use crate::domain::{Day, Defect, Event, Stack, StackId, UserId};
 use crate::store::{Error, Pushed, Pushes, Result};
 
-/// How many stacks are looked at one by one at the same time.
+/// The number of stacks that are read one by one at the same time.
 const LOOKS: usize = 8;
-/// How many waves are on their way at the same time.
+/// The number of write batches in flight.
 const WAVES: usize = 2;
 
-/// One push on its way.
+/// A push in progress.
 pub(super) struct Push<'a> {
     doing: String,
     store: &'a Mongo,
     day: Day,
     cap: usize,
     pushes: &'a Pushes,
-    /// Adding each of the lists.
+    /// The statement for each list.
     lists: Vec<Statement>,
-    /// Whether most people pushed to last had no stack yet.
+    /// Whether most users of the last write batch had no stack yet. Then stacks are inserted first,
+    /// which costs the server a tenth of an upsert.
     mostly_new: AtomicBool,
-    /// Whether nearly all people pushed to last had a stack with room in it.
+    /// Whether nearly all of them had a stack with room. Then users with adjacent ids share
+    /// statements, see [`super::neighbors`].
     mostly_standing: AtomicBool,
-    /// Whose document cannot take entries, whatever we do.
+    /// Users, by index, whose documents cannot take entries.
     bad: Mutex<BTreeMap<usize, Defect>>,
 }
 
 impl<'a> Push<'a> {
-    /// Makes everything ready, the day as well.
+    /// Creates the day if necessary, and encodes the statements.
     pub(super) async fn new(
         store: &'a Mongo,
         day: Day,
@@ -85,7 +82,8 @@ impl<'a> Push<'a> {
         let wave = |wave: usize| self.wave(waves[wave]);
         at_once(WAVES, 0..waves.len(), wave, |part| refused.extend(part)).await?;
         if !refused.is_empty() {
-            // Most of these met somebody who was creating the same stack: that is over now.
+            // Most of these collided with another process that was creating the same stack. By now
+            // it exists.
             refused.sort_unstable();
             left.extend(self.add(&refused, |item| self.list(item)).await?.0);
         }
@@ -105,13 +103,14 @@ impl<'a> Push<'a> {
         &self.lists[self.pushes.people[item].1]
     }
 
-    /// Pushes these people's whole lists, and tells for whom that could not be done: somebody else
-    /// created the stack at the same moment, or it has no room for the whole list.
+    /// Pushes whole lists to these users, and returns the users who did not get them. Either
+    /// another process created the stack at the same moment, or the stack does not match the
+    /// filter.
     async fn wave(&self, people: &[usize]) -> Result<Vec<usize>> {
         let inserted;
         let standing = if self.mostly_new.load(Ordering::Relaxed) {
             inserted = self.insert(people).await?;
-            // Up to a third: beyond that, finding out is dearer than what it saves.
+            // Above a third, failed inserts cost more than the successful ones save.
             let mostly_new = inserted.len() * 3 <= people.len();
             self.mostly_new.store(mostly_new, Ordering::Relaxed);
             &inserted[..]
@@ -130,15 +129,16 @@ impl<'a> Push<'a> {
             let mostly_new = created * 3 >= people.len() * 2;
             self.mostly_new.store(mostly_new, Ordering::Relaxed);
         }
-        // Beyond a twentieth, finding out who was left out is dearer than what it saves.
+        // Above a twentieth, finding the users that shared statements missed costs more than they
+        // save.
         let mostly_standing = (created + refused.len()) * 20 <= standing.len();
         self.mostly_standing
             .store(mostly_standing, Ordering::Relaxed);
         Ok(refused)
     }
 
-    /// Adds to people who get the same and stand close together, by few statements; tells who is
-    /// left, to each of whom it has to be added alone.
+    /// Adds to users who get the same list and have adjacent ids, with few statements. Returns the
+    /// users who still need a statement of their own.
     async fn add_to_neighbors(&self, people: &[usize]) -> Result<Vec<usize>> {
         let Some(known) = self.store.known(self.day) else {
             return Ok(people.to_vec());
@@ -150,7 +150,7 @@ impl<'a> Push<'a> {
         }
         let (mut left, mut parts) = (Vec::new(), Vec::new());
         for (list, group) in same {
-            // A statement is no longer than a command may be.
+            // A statement must not weigh more than a whole command may.
             let most = (WEIGHT / self.lists[list].weight.max(1)) as usize;
             let most = most.min(TOGETHER);
             let pays = group.len() >= MANY && most >= MANY && !self.store.is_routed().await?;
@@ -172,6 +172,8 @@ impl<'a> Push<'a> {
         people.iter().map(id).collect()
     }
 
+    /// An ordinary collection looks up each id, however far apart they are. If the day was
+    /// recreated as a clustered one, the statement is slow but correct.
     async fn is_close(&self, people: &[usize], layout: Layout) -> Result<bool> {
         match layout {
             Layout::Ordinary => Ok(true),
@@ -182,7 +184,8 @@ impl<'a> Push<'a> {
         }
     }
 
-    /// Adds to each part of these by a statement; tells who has not got all of it.
+    /// Adds to each group with one statement. Returns the users whose stacks lack some of the
+    /// entries.
     async fn add_between(&self, parts: &[Vec<usize>]) -> Result<Vec<usize>> {
         let queries = parts.iter().map(|people| between(&self.ids(people)));
         let queries = encode(&self.doing, queries)?;
@@ -202,7 +205,7 @@ impl<'a> Push<'a> {
             .bulk_weighed(&self.doing, Verb::Update, targets, weigh, write);
         let outcome = written.await?;
         for refused in &outcome.refused {
-            // A document that takes no entries ends its statement.
+            // A document that cannot take entries ends its whole statement.
             if defect(&refused.failure).is_none() {
                 return Err(Error::database(&self.doing, refused.failure.clone()));
             }
@@ -211,7 +214,7 @@ impl<'a> Push<'a> {
         if outcome.refused.is_empty() && outcome.n == all {
             return Ok(Vec::new());
         }
-        // Some have no stack, or no room; or a statement that was sent again found its own entries.
+        // Some stacks are missing or full, or a repeated statement found its own entries.
         let mut left = Vec::new();
         for part in parts {
             left.extend(self.without_all(part).await?);
@@ -219,8 +222,8 @@ impl<'a> Push<'a> {
         Ok(left)
     }
 
-    /// Those of these people, who all get the same, on whose stacks some of it does not stand; all
-    /// of them, where the server takes too long to say so.
+    /// Returns those of these users, who all get the same list, whose stacks lack some of its
+    /// entries. If the server takes too long, returns all of them.
     async fn without_all(&self, people: &[usize]) -> Result<Vec<usize>> {
         let list = &self.pushes.lists[self.pushes.people[people[0]].1];
         let entry = |event: &Event| {
@@ -231,13 +234,13 @@ impl<'a> Push<'a> {
         let all: Vec<Document> = list.iter().map(entry).collect();
         let mut query = between(&self.ids(people));
         if list.len() > SHORT {
-            // Each entry that stands is looked at once, however many are asked for.
+            // This compares each stored entry once, for a list of any length.
             let holds = doc! {"$setIsSubset": [{"$literal": all}, "$events"]};
             let is_list = doc! {"$isArray": "$events"};
             query.insert("$expr", doc! {"$cond": [is_list, holds, false]});
         } else {
             query.insert("events", doc! {"$all": all});
-            // One entry in the place of a list is no list.
+            // A single entry in place of a list must not match.
             query.insert("events.0", doc! {"$exists": true});
         }
         let name = self.day.collection();
@@ -250,7 +253,7 @@ impl<'a> Push<'a> {
         Ok(people.iter().copied().filter(|item| !has(item)).collect())
     }
 
-    /// Gives these people a stack that holds their list, and tells who had one.
+    /// Creates stacks with these users' lists. Returns the users who already had one.
     async fn insert(&self, people: &[usize]) -> Result<Vec<usize>> {
         let encode = |writer: &mut Writer, item: usize| {
             writer.text("_id", self.pushes.people[item].0.as_str());
@@ -260,8 +263,8 @@ impl<'a> Push<'a> {
         self.refused(self.send(Verb::Insert, people, weigh, encode).await?)
     }
 
-    /// Adds to these people's stacks, creating them as needed; tells whose have no room, or were
-    /// being created by somebody else, and how many were created.
+    /// Adds to these users' stacks and creates missing ones. Returns the number of created stacks,
+    /// and the users whose statements failed on an existing stack.
     async fn add<'s>(
         &self,
         people: &[usize],
@@ -295,9 +298,9 @@ impl<'a> Push<'a> {
             .await
     }
 
-    /// Whose statements met a stack that stands, in the order of ids, as neighbors are told by the
-    /// first and the last of them. A document that takes no entries spoils its owner's day only: it
-    /// is noted, and reported as full.
+    /// Returns the items whose statements failed on an existing stack, in ascending order, as
+    /// [`super::neighbors`] needs them. A document that cannot take entries affects only its owner:
+    /// it is recorded, and reported as full.
     fn refused(&self, mut outcome: Outcome) -> Result<Vec<usize>> {
         outcome.refused.retain(|refused| {
             let defect = defect(&refused.failure);
@@ -320,9 +323,9 @@ impl<'a> Push<'a> {
         self.bad().insert(item, defect);
     }
 
-    /// Looks at each of these stacks, adds what is missing as far as there is room, and looks again
-    /// until nothing is left to add. Others may push meanwhile: then a look more is needed, and as
-    /// a stack can only grow up to the cap, it ends.
+    /// Reads each of these stacks and adds its missing entries while there is room, until none is
+    /// left to add. Concurrent pushes cause more rounds. It ends, because a stack only grows up to
+    /// the cap.
     async fn one_by_one(&self, mut people: Vec<usize>) -> Result<Pushed> {
         let mut capped = Vec::new();
         while !people.is_empty() {
@@ -342,7 +345,7 @@ impl<'a> Push<'a> {
                 let place = additions.binary_search_by_key(&item, |(item, _)| *item);
                 &additions[place.expect("every item has an addition")].1
             };
-            // A duplicate here is a stack that grew since we looked: the next look tells.
+            // A duplicate means that the stack grew since it was read. The next round sees that.
             self.add(&people, addition).await?;
             let bad = self.bad();
             people.retain(|item| !bad.contains_key(item));
@@ -354,7 +357,7 @@ impl<'a> Push<'a> {
         Ok(Pushed { capped, bad })
     }
 
-    /// Finds out what is still to be done for one person.
+    /// Reads a user's stack and plans what to add.
     async fn look(&self, item: usize) -> Result<(usize, Plan)> {
         let (user, list) = &self.pushes.people[item];
         let stack = self.store.stack(self.day, user).await?;
@@ -368,7 +371,7 @@ impl<'a> Push<'a> {
 }
 
 impl Mongo {
-    /// What stands on the stack that we write to.
+    /// Reads the stack that tidings writes to, which has a text `_id`.
     async fn stack(&self, day: Day, user: &UserId) -> Result<Stack> {
         let id = StackId::of(day);
         let doing = format!("reading a stack of {day}");

@@ -1,6 +1,6 @@
-//! What is removed once nobody needs it any more.
+//! Removes records whose retention period has passed.
 //!
-//! The rule: what is found to be old is deleted only if it is old still.
+//! A record that was found to be old is deleted only if it is still old.
 
 use async_trait::async_trait;
 use bson::{Document, doc};
@@ -40,8 +40,7 @@ impl Retention for Mongo {
 }
 
 impl Mongo {
-    /// Removes `limit` of these records, those with the earliest of these times before others; says
-    /// how many went.
+    /// Removes up to `limit` of these records, earliest first. Returns how many.
     async fn forget_oldest(
         &self,
         collection: &str,

@@ -1,6 +1,6 @@
-//! What was taken back: one document a (type, object), `{_id: "type\0object", at}`.
+//! Stores retractions: one document per type and object, `{_id: "type\0object", at}`.
 //!
-//! The rule: `at` only grows, whoever writes first.
+//! `at` only grows, in any order of writes.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ struct Kept {
     at: Oid,
 }
 
-/// No name holds a NUL.
+/// Returns the `_id` of a retraction. Types and object ids contain no NUL.
 pub(super) fn name(t: &EventType, o: &ObjectId) -> String {
     format!("{t}\0{o}")
 }

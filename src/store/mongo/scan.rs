@@ -1,11 +1,8 @@
-//! Reading the window of many people: a merge of cursors, one for each day and form of `_id`, all
-//! in the order of user ids.
+//! Reads the stacks of many users: merges one cursor per day and form of `_id`, by user id.
 //!
-//! The rule: memory is bounded by batches and pieces, not by people or by how long their stacks
-//! are. Each cursor reads ahead in a task of its own, which decodes a batch piece by piece, while
-//! the merge takes from all of them, so server and client work at the same time. A cursor that is
-//! lost (a new primary, a reader who took his time) is opened again behind the last document it
-//! gave. Few people: see [`super::windows`].
+//! Memory is bounded by batches and pieces, not by the number of users or the length of their
+//! stacks. Each cursor reads ahead in its own task, so that server and client work at the same
+//! time. A lost cursor is reopened after its last document. For few users, see [`super::windows`].
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -25,22 +22,22 @@ use super::patience::Failure;
 use crate::domain::{Form, Id, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::{Error, Result};
 
-/// Documents a batch; it ends at 16 MB in any case.
+/// Documents per batch. The server also ends a batch at 16 MB.
 const BATCH: u32 = 500;
-/// A piece of a batch ends with the document that brings it to so many entries. Decoded, entries
-/// take about as much memory as on the wire.
+/// The number of entries that ends a piece of a batch. Decoded entries take about as much memory as
+/// on the wire.
 const PIECE: usize = 10_000;
-/// Pieces decoded ahead of the merge, for each cursor.
+/// The number of pieces that each cursor decodes ahead of the merge.
 const AHEAD: usize = 1;
-/// A chunk of people ends early where they have more entries than so many each, on average.
+/// The average number of entries per user above which a chunk ends early.
 const ENTRIES_EACH: usize = 50;
-/// How often a cursor is opened again without having given anything new.
+/// How often a cursor may be reopened without returning anything new.
 pub(super) const REOPENED: u32 = 5;
 
-/// A cursor's batches.
+/// The batches of a cursor.
 pub(super) type Batches = BoxStream<'static, mongodb::error::Result<RawBatch>>;
 
-/// Which users, by the text of their ids.
+/// A range of users, by the text of their ids.
 #[derive(Debug, Clone)]
 pub(super) struct Range {
     pub from: Bound<UserId>,
@@ -48,7 +45,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// The filter for documents of this form; `None` if there can be none.
+    /// Returns the filter for documents of this form; `None` if none can match.
     fn filter(&self, form: Form) -> Option<Document> {
         let mut id = Document::new();
         match form {
@@ -80,7 +77,7 @@ impl Range {
     }
 }
 
-/// A person's document of one day.
+/// A user's document of one day.
 struct Found {
     user: UserId,
     stack: Stack,
@@ -112,7 +109,8 @@ impl Mongo {
         self.merge(window, range, None, chunk)
     }
 
-    /// Everybody in the range, or only those wanted, ascending.
+    /// Streams the users in the range in ascending order; only the wanted ones if `wanted` is
+    /// given.
     pub(super) fn merge(
         &self,
         window: Window,
@@ -129,7 +127,7 @@ impl Mongo {
                 .map(|id| Source::start(self.clone(), id, range.clone(), wanted.clone()))
                 .collect()
         };
-        // Nothing is asked before somebody reads the stream.
+        // Nothing is read before the stream is polled.
         let sources = stream::once(async move { Ok(start()) });
         sources
             .map_ok(move |sources: Vec<Source>| {
@@ -143,7 +141,7 @@ impl Mongo {
     }
 }
 
-/// The next people from all sources, at most `chunk`.
+/// Returns the next users from all sources, at most `chunk`.
 async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<PersonStacks>> {
     let mut people = Vec::with_capacity(chunk.min(10_000));
     let mut entries = 0;
@@ -169,10 +167,10 @@ async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<PersonStacks>>
     Ok(people)
 }
 
-/// One cursor's documents, in order.
+/// The documents of one cursor, in order.
 struct Source {
     ready: std::vec::IntoIter<Found>,
-    /// What was read ahead; ends when everything was read.
+    /// Pieces that were read ahead. The channel closes after the last one.
     ahead: mpsc::Receiver<Result<Vec<Found>>>,
 }
 
@@ -187,13 +185,13 @@ impl Source {
             wanted,
             give,
         };
-        // Ends by itself: at the end, at an error, or when nobody listens any more.
+        // The task ends at the end of the data, at an error, or when the receiver is dropped.
         tokio::spawn(reader.run());
         let ready = Vec::new().into_iter();
         Self { ready, ahead }
     }
 
-    /// Makes sure that something is ready, unless there is nothing any more.
+    /// Waits until a document is ready or the cursor has ended.
     async fn fill(&mut self) -> Result<()> {
         while self.ready.as_slice().is_empty() {
             match self.ahead.recv().await {
@@ -222,7 +220,7 @@ struct Reader {
 impl Reader {
     async fn run(mut self) {
         if let Err(error) = self.read().await {
-            // Nobody listens any more: then nobody needs to know.
+            // Without a receiver, the error does not matter.
             drop(self.give.send(Err(error)).await);
         }
     }
@@ -285,7 +283,7 @@ impl<'a> Decoding<'a> {
         Ok(Self { documents })
     }
 
-    /// What the next piece holds of those wanted, and the last user in it; `None` at the end.
+    /// Returns the wanted stacks of the next piece and its last user; `None` at the end.
     fn piece(
         &mut self,
         id: StackId,
@@ -303,7 +301,7 @@ impl<'a> Decoding<'a> {
             let Some(document) = document.value().ok().and_then(|value| value.as_document()) else {
                 return Err(corrupt());
             };
-            // Whose it is cannot be read: it is nobody's.
+            // Without a readable owner, the document is skipped.
             let Ok(Some(stack)) = RawStack::read(document.as_bytes()) else {
                 continue;
             };
@@ -320,7 +318,7 @@ impl<'a> Decoding<'a> {
     }
 }
 
-/// Ascending users, asked about in ascending order.
+/// Sorted users. Lookups must be in ascending order as well.
 struct Wanted<'a>(&'a [UserId]);
 
 impl<'a> Wanted<'a> {
@@ -329,7 +327,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn has(&mut self, user: &UserId) -> bool {
-        // Galloping: the next one wanted is usually near.
+        // Galloping search: the next wanted user is usually near.
         let mut step = 1;
         while self.0.get(step).is_some_and(|next| next < user) {
             step *= 2;

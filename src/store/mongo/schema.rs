@@ -1,10 +1,8 @@
-//! Which schema a database has, and what brings an earlier one up to date.
+//! Upgrades databases of earlier versions to the current schema. Start with [`Mongo::prepare`].
 //!
-//! The rule: every step can be cut short anywhere, repeated, and taken while processes of earlier
-//! versions work with the same database; indexes that are new come first, and those that nothing
-//! needs any more go last. Readers know both what a step finds and what it leaves, as whoever only
-//! looks takes none. The note `schema` says how far a database is, and which programs can still
-//! work with it.
+//! Every step can be interrupted, repeated, and run while earlier versions use the database. New
+//! indexes come first; obsolete ones are dropped last. Readers understand both schemas, because
+//! read-only commands do not upgrade. The note `schema` stores which programs can use the database.
 
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
@@ -17,30 +15,30 @@ use crate::store::{Error, Notes, Result, Schema};
 
 /// The schema that databases are upgraded to.
 pub const VERSION: u32 = 2;
-/// The oldest schema whose programs can work with a database of this one.
+/// The oldest schema version whose programs can use a database of this version.
 const FOR: u32 = 1;
 
 const NOTE: &str = "schema";
 
-/// What each step does, the one from schema 1 first.
+/// Describes each step; the first one upgrades schema 1.
 const STEPS: [&str; VERSION as usize - 1] = [
     "gives earlier deliveries the tag that providers name them by; drops the index deliveries(state)",
 ];
 
-/// Documents changed at once.
+/// The number of documents that are updated at once.
 const CHUNK: usize = 1_000;
 
-/// What the note says.
+/// The content of the note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Standing {
     version: u32,
-    /// Programs that know this schema, or a newer one, can work with the database.
+    /// Programs with this schema version or a newer one can use the database.
     #[serde(rename = "for")]
     least: u32,
 }
 
 impl Standing {
-    /// Of databases whose programs wrote no note.
+    /// The schema of a database without a note.
     const FIRST: Self = Self {
         version: 1,
         least: 1,
@@ -52,7 +50,7 @@ impl Standing {
 }
 
 impl Mongo {
-    /// Which schema the database has. One that needs a newer program is an error.
+    /// Returns the schema of the database. It is an error if the database needs a newer program.
     pub async fn schema(&self) -> Result<Schema> {
         let standing = self.standing_schema().await?.unwrap_or(Standing::FIRST);
         let done = standing.version.saturating_sub(1) as usize;
@@ -80,8 +78,8 @@ impl Mongo {
         Ok(Some(standing))
     }
 
-    /// Creates the indexes that are missing, and brings what an earlier version wrote up to date.
-    /// Harmless again, and while others work.
+    /// Creates missing indexes and upgrades data from earlier versions. Safe to repeat, and to run
+    /// while other processes work.
     pub async fn prepare(&self) -> Result<()> {
         let standing = self.standing_schema().await?;
         self.create_indexes().await?;
@@ -95,13 +93,13 @@ impl Mongo {
         self.drop_obsolete_indexes().await?;
         let present = serde_json::to_string(&Standing::PRESENT).unwrap_or_default();
         let read = Notes::note(self, NOTE).await?;
-        // Who was quicker wrote the same, or is newer.
+        // A faster process wrote the same schema, or a newer one.
         let written = self.swap_note(NOTE, read.as_deref(), Some(&present));
         written.await.map(drop)
     }
 
-    /// Gives each delivery that has none its tag. All are walked over, in the order of their ids,
-    /// as none has an index of what it lacks.
+    /// Adds the tag to deliveries that lack one. Reads all of them in `_id` order, because no index
+    /// covers a missing field.
     async fn tag_deliveries(&self) -> Result<()> {
         let doing = "giving deliveries their tags";
         let mut after = Bson::MinKey;
@@ -142,7 +140,7 @@ impl Mongo {
     }
 }
 
-/// The statement that gives a delivery its tag.
+/// Returns the statement that adds the tag to a delivery.
 fn tagging(row: &Document) -> Option<Document> {
     let id = row.get_str("_id").ok()?;
     let tag = DeliveryId::stored(id).tag();

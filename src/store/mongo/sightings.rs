@@ -1,8 +1,7 @@
-//! What was seen lately: one document a key, `{_id, mark, until}`.
+//! Stores recently seen webhook ids: one document per key, `{_id, mark, until}`.
 //!
-//! The rule: a key that is taken refuses the upsert, so the first mark stands. What is over is
-//! deleted by whoever comes next, by the time they are given, and not by an index of the server,
-//! which would ask its own clock.
+//! A key that is already stored rejects the upsert, so the first mark stays. The next caller
+//! deletes expired keys by the time it was given. A TTL index would use the server's clock.
 
 use std::collections::HashMap;
 
@@ -50,7 +49,7 @@ impl SeenReports for Mongo {
         };
         let statements = marks.iter().map(statement);
         let kept = self.write(doing, Verb::Update, SIGHTINGS, statements);
-        // Those that are refused stand already; perhaps they are our own, sent twice.
+        // Rejected keys are stored already, perhaps by an earlier attempt of this command.
         kept.await?.duplicates(doing)?;
         let keys: Vec<String> = marks.iter().map(|(key, _)| key.clone()).collect();
         let standing = self.sighted(&keys, now).await?.into_iter();

@@ -1,7 +1,7 @@
-//! The heart: day collections, written by [`super::push`] and [`super::markers`], read by
-//! [`super::scan`] and [`super::windows`].
+//! Implements [`Stacks`] on day collections. [`super::push`] and [`super::markers`] write them;
+//! [`super::scan`] and [`super::windows`] read them.
 //!
-//! The rule: day collections are made before their first push, clustered by `_id`.
+//! A day collection is created before its first push, clustered by `_id`.
 
 use async_trait::async_trait;
 use bson::doc;
@@ -51,8 +51,8 @@ impl Stacks for Mongo {
 }
 
 impl Mongo {
-    /// Makes a day collection before anything is written to it, so that it is clustered. One that
-    /// stands already stays as it is.
+    /// Creates a clustered day collection before the first write to it. An existing one keeps its
+    /// layout.
     pub(super) async fn create_day(&self, day: Day) -> Result<()> {
         if self.known(day).is_some() {
             return Ok(());
@@ -88,5 +88,5 @@ impl Mongo {
     }
 }
 
-/// The server's code for a collection that stands already.
+/// Server error code: the collection already exists.
 pub(super) const NAMESPACE_EXISTS: i32 = 48;

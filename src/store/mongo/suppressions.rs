@@ -1,8 +1,8 @@
-//! Addresses that must not be written to: one document each, `{_id: <address, folded>, reason, at,
-//! source, detail, lifted}`.
+//! Stores suppressed addresses: one document each,
+//! `{_id: <folded address>, reason, at, source, detail, lifted}`.
 //!
-//! The rule: which of two pieces of news stands is decided by the server, in the one statement that
-//! writes, so no race can let the lighter one win.
+//! The statement that writes also decides on the server whether the new suppression replaces the
+//! stored one. So a race cannot let the less severe reason win.
 
 use std::collections::HashMap;
 
@@ -70,7 +70,7 @@ impl Suppressions for Mongo {
         let keyed = |found: Suppression| (found.address.clone(), found);
         let found = found.into_iter().filter(|stored| !stored.is_lifted());
         let found: HashMap<Address, Suppression> = found.map(keyed).collect();
-        // The gravest of what is known, however an older program wrote the address.
+        // The most severe one, for all spellings that earlier versions may have stored.
         let gravest = |spellings: &Vec<Address>| {
             let known = spellings.iter().filter_map(|spelling| found.get(spelling));
             known.cloned().reduce(graver)
@@ -103,7 +103,7 @@ impl Suppressions for Mongo {
         let stored = self.suppressed(std::slice::from_ref(address)).await?.pop();
         let stored = stored.flatten();
         if let Some(stored) = &stored {
-            // Suppressed anew since that read, the address stays suppressed.
+            // If the address was suppressed again since that read, it stays suppressed.
             let lifted = doc! {"lifted": date(at.max(stored.at))};
             let record = literal(doing, stored)?;
             let write = Write {
@@ -181,7 +181,7 @@ impl Suppressions for Mongo {
     }
 }
 
-/// A suppression as an expression. A dollar in it is no field's name.
+/// Encodes a suppression as an expression, in which a dollar sign does not start a field path.
 fn literal(doing: &'static str, suppression: &Suppression) -> Result<Document> {
     let record = write_bson(doing, &SuppressionRecord::keep(suppression))?;
     let record = Document::try_from(record).map_err(|error| Error::corrupt(doing, error))?;
@@ -193,8 +193,8 @@ pub(super) fn not_lifted() -> Document {
     doc! {"$or": [{"lifted": {"$exists": false}}, {"$expr": {"$gt": ["$at", "$lifted"]}}]}
 }
 
-/// All soft bounces of an address: documents compare field by field, and `{}` stands after every
-/// text.
+/// Selects the soft bounces of an address. Documents compare field by field, and `{}` sorts after
+/// all text.
 fn of_address(address: &Address) -> Document {
     let address = address.reveal();
     doc! {"_id": {"$gte": {"a": address, "d": ""}, "$lt": {"a": address, "d": Bson::Document(Document::new())}}}

@@ -1,4 +1,4 @@
-//! Values that queries and updates are made of.
+//! Helpers that build values and options for queries and updates.
 
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, doc};
@@ -7,7 +7,7 @@ use mongodb::options::FindOptions;
 
 use crate::domain::{Id, Lease};
 
-/// A time, in whole milliseconds.
+/// Converts a time to whole milliseconds.
 pub(super) fn date(time: DateTime<Utc>) -> Bson {
     Bson::DateTime(bson::DateTime::from_millis(time.timestamp_millis()))
 }
@@ -16,7 +16,7 @@ pub(super) fn oid(id: Id) -> Bson {
     Bson::ObjectId(Oid::from_bytes(id.bytes()))
 }
 
-/// At most so many, in this order.
+/// Returns options for at most `limit` documents in this order.
 pub(super) fn in_order(order: Document, limit: usize) -> FindOptions {
     FindOptions::builder()
         .sort(order)
@@ -24,14 +24,14 @@ pub(super) fn in_order(order: Document, limit: usize) -> FindOptions {
         .build()
 }
 
-/// The `_id`s of at most so many, in this order.
+/// Returns options for the `_id`s of at most `limit` documents in this order.
 pub(super) fn ids_in_order(order: Document, limit: usize) -> FindOptions {
     let mut options = in_order(order, limit);
     options.projection = Some(doc! {"_id": 1});
     options
 }
 
-/// A lease that nobody holds has ended before time began.
+/// Encodes a lease. A missing one becomes a lease that ended at the Unix epoch.
 pub(super) fn lease(lease: Option<&Lease>) -> Bson {
     match lease {
         Some(lease) => doc! {"owner": &lease.owner, "until": date(lease.until)}.into(),
@@ -39,7 +39,7 @@ pub(super) fn lease(lease: Option<&Lease>) -> Bson {
     }
 }
 
-/// Puts a field where there is something to put.
+/// Inserts the field if there is a value.
 pub(super) fn put(document: &mut Document, field: &str, value: Option<impl Into<Bson>>) {
     if let Some(value) = value {
         document.insert(field, value);

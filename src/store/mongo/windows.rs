@@ -1,10 +1,8 @@
-//! Reading the window of people who are named: few of them by look-ups, most of a range by reading
-//! the range.
+//! Reads the stacks of given users: a few of them by lookups, most of a range by reading the range.
 //!
-//! The rule: `$in` on the `_id` of a clustered collection reads all of it (MongoDB 6.0), so there
-//! people are asked for by equality: one command a person unites their days, or, with many people,
-//! one a day looks each of them up, by text only where nobody stands there otherwise. On ordinary
-//! collections, which older writers made, `$in` is the fastest there is.
+//! On MongoDB 6.0, `$in` on the `_id` of a clustered collection reads all of it. There, users are
+//! looked up by equality: a few users with one command each, many with one command per day. On
+//! ordinary collections, which older writers created, `$in` is fastest.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -23,15 +21,15 @@ use super::{INBOXES, Known, Layout, Mongo, USERS, at_once};
 use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::{FeedParts, Result};
 
-/// From how many people on it pays to find out how the days are laid out.
+/// The number of users from which it pays to find out how the days are stored.
 const MANY: usize = 16;
-/// How many people are asked about at the same time.
+/// The number of single users that are looked up at the same time.
 const AT_ONCE: usize = 8;
-/// How many days of many people are asked about at the same time.
+/// The number of days on which many users are looked up at the same time.
 const DAYS_AT_ONCE: usize = 4;
-/// People of one command.
+/// Users per command.
 const IDS: usize = 1_000;
-/// People a chunk while a range is read.
+/// Users per chunk while a range is read.
 const CHUNK: usize = 1_000;
 
 impl Mongo {
@@ -72,7 +70,7 @@ impl Mongo {
         let layouts = self.layouts(&window).await?;
         let chunks: Vec<&[UserId]> = people.chunks(IDS).collect();
         let days: Vec<Day> = window.days().collect();
-        // Days that are in no list do not exist.
+        // Days that are not listed do not exist.
         let known = days
             .iter()
             .filter_map(|day| Some((*day, *layouts.get(day)?)));
@@ -90,14 +88,14 @@ impl Mongo {
         Ok(found.in_order(people))
     }
 
-    /// One person's stacks of these days, by one command.
+    /// Reads a user's stacks of these days with one command.
     async fn look_up(&self, days: &[Day], user: &UserId) -> Result<Vec<(UserId, Stack)>> {
         let doing = "reading a person's stacks";
         let documents = self.united(doing, branches(days, user)).await?;
         Ok(stacks(days, &documents).collect())
     }
 
-    /// What a person's feed rests on, by one command.
+    /// Reads all data for a user's feed with one command.
     pub(super) async fn feed_parts(&self, window: &Window, user: &UserId) -> Result<FeedParts> {
         let (doing, days): (_, Vec<Day>) = ("reading a feed", window.days().collect());
         let record = |collection: &str| {
@@ -109,7 +107,8 @@ impl Mongo {
         let branches = branches(&days, user).chain(records);
         let documents = self.united(doing, branches).await?;
         let record = |collection: &str| {
-            // What has an `_id` is a stack, whatever another program wrote beside its events.
+            // Stacks have an `_id`, and wrapped records do not. Another program may have added
+            // fields to a stack.
             let is_wrapped = |found: &&RawDocumentBuf| matches!(found.get("_id"), Ok(None));
             let mut wrapped = documents.iter().filter(is_wrapped);
             wrapped.find_map(|document| document.get_document(collection).ok())
@@ -123,7 +122,7 @@ impl Mongo {
         })
     }
 
-    /// What all of these branches find, by one command.
+    /// Returns the results of all branches, with one command.
     async fn united(
         &self,
         doing: &str,
@@ -138,7 +137,7 @@ impl Mongo {
         self.aggregate(doing, &first, pipeline).await
     }
 
-    /// Many people's stacks of one day.
+    /// Reads many users' stacks of one day.
     async fn look_up_all(
         &self,
         day: Day,
@@ -165,8 +164,9 @@ impl Mongo {
         Ok(documents.iter().filter_map(read).collect())
     }
 
-    /// Whether anybody stands on this day by an ObjectId, where one of these people could: looking
-    /// for nobody costs as much as looking for somebody. They stand behind all text.
+    /// Returns whether any stack of this day has an ObjectId as `_id`, if one of these users could
+    /// have such a stack. This saves lookups: one that finds nothing costs as much as any other.
+    /// ObjectIds sort after all text.
     async fn has_legacy(&self, doing: &str, day: Day, people: &[UserId]) -> Result<bool> {
         if people.iter().all(|user| user.legacy().is_none()) {
             return Ok(false);
@@ -177,14 +177,14 @@ impl Mongo {
         Ok(!found.await?.is_empty())
     }
 
-    /// The documents with these ids, each looked up by equality.
+    /// Looks up each of these ids by equality.
     async fn each_of(
         &self,
         doing: &str,
         collection: &str,
         ids: impl Iterator<Item = Bson>,
     ) -> Result<Vec<RawDocumentBuf>> {
-        // An id may begin with `$`, which here would be a field's name.
+        // An id may start with `$`, which would make it a field path here.
         let ids: Vec<Document> = ids.map(|id| doc! {"_id": {"$literal": id}}).collect();
         let same = doc! {
             "from": collection, "localField": "_id", "foreignField": "_id", "as": "stack",
@@ -202,7 +202,7 @@ impl Mongo {
         .await
     }
 
-    /// How the days of a window are laid out, as far as they exist. Asked once for each day.
+    /// Returns the layouts of the window's existing days. Lists only days without a known layout.
     pub(super) async fn layouts(&self, window: &Window) -> Result<HashMap<Day, Layout>> {
         let unknown: Vec<String> = window
             .days()
@@ -238,7 +238,7 @@ impl Mongo {
     }
 }
 
-/// Finds a person's stack of each of these days, and says of each which of them it is.
+/// Returns pipelines that read a user's stack of each day and add the index of the day.
 fn branches(days: &[Day], user: &UserId) -> impl Iterator<Item = (String, Vec<Document>)> {
     days.iter().enumerate().flat_map(|(index, day)| {
         let branch = move |id: Bson| {
@@ -250,7 +250,7 @@ fn branches(days: &[Day], user: &UserId) -> impl Iterator<Item = (String, Vec<Do
     })
 }
 
-/// The stacks that these branches found.
+/// Decodes the stacks that [`branches`] found.
 fn stacks(days: &[Day], documents: &[RawDocumentBuf]) -> impl Iterator<Item = (UserId, Stack)> {
     let day = |stack: &RawStack<'_>| {
         let index = stack.number("day").ok().flatten()?;
@@ -260,7 +260,7 @@ fn stacks(days: &[Day], documents: &[RawDocumentBuf]) -> impl Iterator<Item = (U
     documents.filter_map(move |document| read(document, day))
 }
 
-/// How a person's `_id` may be spelled: as an ObjectId, where it can be one, and as text.
+/// Returns the possible spellings of a user's `_id`: as an ObjectId if it can be one, and as text.
 fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
     let legacy = user
         .legacy()
@@ -268,7 +268,7 @@ fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
     legacy.into_iter().chain([Bson::String(user.to_string())])
 }
 
-/// `None` where it is nobody's.
+/// Returns `None` if the document has no readable owner.
 fn read(
     document: &RawDocumentBuf,
     day: impl Fn(&RawStack<'_>) -> Option<Day>,
@@ -281,7 +281,7 @@ fn read(
     Some((stack.user.user(), stack.stack(id)))
 }
 
-/// Stacks by person, in whatever order they come.
+/// Stacks by user.
 #[derive(Default)]
 struct Found(HashMap<UserId, Vec<Stack>>);
 

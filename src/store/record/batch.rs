@@ -1,8 +1,8 @@
-//! Accumulators and batches.
+//! Records of accumulators and batches.
 //!
-//! The rule: an open batch is in its accumulator, `{_id: {u, k}, open, ended, memories, …}`, and
-//! one that left in `batches`, in the same shape under its own `_id`. What was added last is last,
-//! as in memory. In JSON what a batch gathered is apart (`contents`), and an item is a list.
+//! An accumulator `{_id: {u, k}, open, ended, memories, …}` contains its open batch. A batch that
+//! left it ("filed") is in `batches`, in the same shape with an `_id` of its own. In JSON the
+//! events of a batch are in a field of their own (`contents`), and an item is a list.
 
 use chrono::DateTime;
 use compact_str::CompactString;
@@ -14,20 +14,20 @@ use crate::domain::batch::{Accumulator, AccumulatorId, Contents, Item, Lead, Mem
 use crate::domain::{Batch, BatchKey, BatchState, Id, UserId};
 
 listed! {
-    /// An event that is kept.
+    /// An event that a batch keeps.
     ItemRecord { i: Oid, t: CompactString, o: CompactString } [t, o, i]
 }
 
 by_field!(ItemRecord of Item { i, t, o });
 
 listed! {
-    /// When something was filed, and what had joined it.
+    /// The fan-outs of a filed batch, and when it was filed.
     MemoryRecord { at: Time, joined: Oids } [at, joined]
 }
 
 by_field!(MemoryRecord of Memory { at, joined });
 
-/// What a batch, or its lead, gathered.
+/// The events of a batch, or of its lead.
 #[derive(Serialize, Deserialize)]
 pub(in crate::store) struct Gathered {
     count: Count<u64>,
@@ -45,20 +45,21 @@ impl Gathered {
     }
 }
 
-/// A list that is only written where something is in it.
+/// Converts a list; `None` if it is empty.
 fn filled<T, A: As<T>>(list: &Vec<T>) -> Option<Vec<A>> {
     (!list.is_empty()).then(|| As::keep(list))
 }
 
 record! {
-    /// See [`Batch`]. Whose it is and where it stands may be said around it.
+    /// See [`Batch`]. The id, user and key of a batch in an accumulator may be in the enclosing
+    /// record.
     BatchRecord of Batch {
         opened_at = "opened": Time, last_event_at = "last": Time, closes_at = "closes": Time,
         policy: String;
         settled: Time
     }
     extra(batch) {
-        // Of one that was filed.
+        // Only in filed batches.
         filed = "_id": Oid = None,
         user: CompactString = None,
         key: Text<BatchKey> = None,
@@ -68,13 +69,13 @@ record! {
         count: Count<u64> = Some(Count(batch.contents.count)),
         items: Vec<ItemRecord> = Some(As::keep(&batch.contents.items)),
         joined: Oids = Some(As::keep(&batch.joined)),
-        // In JSON, these three.
+        // `contents` exists only in JSON, in place of the three fields above.
         contents: Gathered = None,
         lead: Gathered = match &batch.lead {
             Lead::Waiting { contents, joined } => Some(Gathered::of(contents, joined)),
             Lead::None | Lead::Mailed { .. } => None,
         },
-        // What its lead took along that is a batch of its own by now.
+        // Fan-outs of a lead that has become a batch of its own.
         led: Oids = match &batch.lead {
             Lead::Mailed { joined } => Some(As::keep(joined)),
             Lead::None | Lead::Waiting { .. } => None,
@@ -86,7 +87,7 @@ record! {
         user: needs("user", record.user)?.told()?,
         key: needs("key", record.key)?.0,
         state: needs("state", record.state)?,
-        // Older writers leave it out.
+        // Older writers omit it.
         deferred: record.deferred.unwrap_or(false),
         lead: match (record.lead, record.led) {
             (Some(lead), _) => Lead::Waiting {
@@ -104,7 +105,7 @@ record! {
             items: record.items.unwrap_or_default().told()?,
         },
         joined: {
-            // What was added to an open batch is last.
+            // Additions to an open batch are appended, so the stored list may be unsorted.
             let mut joined: Vec<Id> = needs("joined", record.joined)?.0;
             joined.sort_unstable();
             joined
@@ -114,7 +115,7 @@ record! {
 }
 
 impl BatchRecord {
-    /// For BSON, under its own `_id`.
+    /// Returns the record as a document with an `_id` of its own.
     pub(in crate::store) fn filed(batch: &Batch) -> Self {
         Self {
             filed: Some(Oid(batch.id)),
@@ -125,7 +126,7 @@ impl BatchRecord {
         }
     }
 
-    /// What it gathered is apart in JSON.
+    /// Moves the events to `contents`, as in JSON.
     fn apart(self, batch: &Batch) -> Self {
         Self {
             contents: Some(Gathered::of(&batch.contents, &batch.joined)),
@@ -136,12 +137,12 @@ impl BatchRecord {
         }
     }
 
-    /// For columns.
+    /// Returns the record for columns.
     pub(in crate::store) fn row(batch: &Batch) -> Self {
         Self::filed(batch).apart(batch)
     }
 
-    /// The batch of this accumulator.
+    /// Converts a batch that is embedded in this accumulator.
     fn batch_of(mut self, id: &AccumulatorId) -> Result<Batch, String> {
         self.user = Some(As::keep(&id.user));
         self.key = Some(As::keep(&id.key));
@@ -210,10 +211,11 @@ impl AccumulatorIdRecord {
 }
 
 impl AccumulatorRecord {
-    /// For a document: all of it but its `_id`, as it is put under this revision.
+    /// Returns the record as a document without its `_id`, with this revision.
     pub(in crate::store) fn document(accumulator: &Accumulator, revision: Id) -> Self {
         let record = Self::keep(accumulator);
-        // Nobody's has ended before time began: then one range of an index tells who is free.
+        // A free accumulator gets a lease that ended in 1970, so one index range finds all free
+        // ones.
         let nobodys = LeaseRecord::until(DateTime::UNIX_EPOCH);
         Self {
             stamp: Some(Oid(revision)),
@@ -222,7 +224,7 @@ impl AccumulatorRecord {
         }
     }
 
-    /// The same for columns.
+    /// Returns the record for columns, with this revision.
     pub(in crate::store) fn row(accumulator: &Accumulator, revision: Id) -> Self {
         let batch = |batch: &Batch| BatchRecord::keep(batch).apart(batch);
         Self {

@@ -1,4 +1,4 @@
-//! How accumulators and batches are written and read.
+//! Tests of the records of accumulators and batches.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use serde_json::json;
@@ -90,7 +90,7 @@ fn whole() -> Accumulator {
     }
 }
 
-/// With its `_id`, which an upsert takes from its query.
+/// Returns the document with its `_id`, which an upsert takes from its query.
 fn standing(accumulator: &Accumulator) -> Document {
     let document = AccumulatorRecord::document(accumulator, id(4));
     let mut document = Document::try_from(write_bson("testing", &document).unwrap()).unwrap();

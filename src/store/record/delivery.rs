@@ -1,7 +1,7 @@
-//! A row of the ledger.
+//! The record of a delivery: a row of the ledger.
 //!
-//! The rule: a lease that names nobody keeps everybody off until it ends; one that ended before
-//! time began is none. What a row occupies while it is open each store says in its own way.
+//! A lease without an owner means that the row is deferred until it ends; one that ends in 1970
+//! means that the row is free. Each store has its own way to keep the slots of open rows unique.
 
 use chrono::{DateTime, NaiveDate};
 use compact_str::CompactString;
@@ -67,7 +67,7 @@ record! {
 }
 
 impl DeliveryRecord {
-    /// On MongoDB only an open row has a slot and a lease.
+    /// Returns the record for MongoDB, where only an open row has a slot and a lease.
     pub(in crate::store) fn document(delivery: &Delivery) -> Self {
         let nobodys = || LeaseRecord::until(DateTime::UNIX_EPOCH);
         let record = Self::keep(delivery);
@@ -78,7 +78,7 @@ impl DeliveryRecord {
         }
     }
 
-    /// On SQLite all have a slot, and `open` says what it means.
+    /// Returns the record for SQLite, where every row has a slot. It is taken if `open` is set.
     pub(in crate::store) fn row(delivery: &Delivery) -> Self {
         Self {
             slot: Some(delivery.slot()),
@@ -95,7 +95,7 @@ record! {
 }
 
 listed! {
-    /// Up to where a mail reaches on a stack.
+    /// The number of entries of a stack that an email covers.
     CoverRecord { s: Text<StackId>, n: Count<u32> } [s, n]
 }
 

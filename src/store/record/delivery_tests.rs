@@ -1,4 +1,4 @@
-//! How rows of the ledger are written and read.
+//! Tests of delivery records.
 
 use bson::Document;
 

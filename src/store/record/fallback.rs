@@ -1,7 +1,7 @@
-//! Reads records with fields that this version cannot read, such as those of a newer version.
+//! Reads records that have fields that this version cannot read, such as those of a newer version.
 //!
-//! An unreadable field gets its default and is named. Where the default would send or show more,
-//! the careful value is used: an unreadable `suppressed` or `unsubscribed` counts as set (P7), and
+//! An unreadable field gets its default and is reported. If the default would send or show more, it
+//! gets a restrictive value. An unreadable `suppressed` or `unsubscribed` counts as set (P7), and
 //! an unreadable `start` hides all events (P8). Start with [`read_with_defaults`].
 
 use bson::{Bson, Document, RawDeserializer, RawDocument, RawDocumentBuf};
@@ -13,24 +13,24 @@ use crate::domain::user::UnreadableField;
 
 const EPOCH: bson::DateTime = bson::DateTime::from_millis(0);
 
-/// A tree of fields, as JSON or BSON.
+/// A tree of fields, in JSON or BSON.
 pub(in crate::store) trait Tree: Sized {
-    /// The value of this field or list element.
+    /// Returns the value of this field or list element.
     fn child(&mut self, segment: &Segment) -> Option<&mut Self>;
 
-    /// Removes this field or list element.
+    /// Removes and returns this field or list element.
     fn take(&mut self, segment: &Segment) -> Option<Self>;
 
     /// Sets a field.
     fn set(&mut self, field: &str, value: Self);
 
-    /// The first moment of 1970.
+    /// Returns the first moment of 1970.
     fn epoch() -> Self;
 
-    /// This text as a value.
+    /// Converts a text to a value.
     fn of_text(text: &str) -> Self;
 
-    /// The text of a field.
+    /// Returns the text of a field.
     fn text(&self, field: &str) -> Option<String>;
 }
 
@@ -87,10 +87,10 @@ tree!(Bson: Bson::Document, Bson::Array, Bson::String, Bson::DateTime(EPOCH));
 
 /// A start in the year 2106. See [`crate::domain::start::Start`].
 const HIDES_ALL: &str = "0 ffffffffffffffffffffffff 0 0";
-/// Fields whose parts are replaced one by one.
+/// Fields whose parts are replaced one at a time.
 const NESTED: [&str; 3] = ["digest", "types", "mutes"];
 
-/// Names a field whose bytes cannot be read.
+/// Reports a field whose bytes cannot be read, and sets its restrictive value, if it has one.
 pub(in crate::store) fn note(
     field: &str,
     why: impl ToString,
@@ -104,7 +104,7 @@ pub(in crate::store) fn note(
     unreadable.push(UnreadableField { field, why });
 }
 
-/// The value of a field that must not get its default.
+/// Returns the restrictive value of a field; `None` if the field gets its default.
 pub(in crate::store) fn careful<T: Tree>(field: &str) -> Option<T> {
     match field {
         "suppressed" | "unsubscribed" => Some(T::epoch()),
@@ -113,7 +113,7 @@ pub(in crate::store) fn careful<T: Tree>(field: &str) -> Option<T> {
     }
 }
 
-/// Reads a document as far as this version can: unreadable fields get their defaults.
+/// Reads a document as far as this version can. Unreadable fields get their defaults.
 pub(in crate::store) fn read_bson_with_defaults<R: Record>(
     raw: &RawDocument,
     unreadable: &mut Vec<UnreadableField>,
@@ -142,8 +142,8 @@ pub(in crate::store) fn read_bson_with_defaults<R: Record>(
     })
 }
 
-/// Reads a record; the fields that `parse` rejects are replaced by defaults and added to
-/// `unreadable`. Returns `None` where that does not help, as for an unreadable id.
+/// Reads a record. Fields that `parse` rejects are replaced by their defaults and added to
+/// `unreadable`. Returns `None` if this does not help, as with an unreadable id.
 pub(in crate::store) fn read_with_defaults<R: Record, T: Tree>(
     mut fields: T,
     unreadable: &mut Vec<UnreadableField>,
@@ -168,7 +168,7 @@ pub(in crate::store) fn read_with_defaults<R: Record, T: Tree>(
     }
 }
 
-/// Replaces the field at this path by its default; returns what to call it.
+/// Replaces the field at this path by its default, and returns its name.
 fn replace<T: Tree>(fields: &mut T, path: &Path) -> Option<String> {
     let mut segments = path.iter();
     let first = segments.next()?;

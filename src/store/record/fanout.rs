@@ -1,7 +1,8 @@
-//! An entry of the journal.
+//! The record of a fan-out: an entry of the journal.
 //!
-//! The rule: an audience that does not fit is apart. MongoDB counts the parts that hold its people,
-//! SQLite keeps all audiences in a table of their own: whoever reads fills it in.
+//! An audience that is too large for the record is stored separately. On MongoDB the record holds
+//! the number of its parts; on SQLite all audiences are in a table of their own. The reader adds
+//! them.
 
 use compact_str::CompactString;
 
@@ -14,7 +15,7 @@ use crate::domain::{
 };
 
 record! {
-    /// See [`Fanout`]; with an audience that is apart, unless it is put in.
+    /// See [`Fanout`]. Contains the audience only if [`FanoutRecord::whole`] created it.
     FanoutRecord of Fanout {
         id = "_id": Oid, key: String, kind = "type": CompactString, objects: Vec<CompactString>,
         day: Day, at: Time, state: FanoutState;
@@ -40,8 +41,8 @@ record! {
 }
 
 record! {
-    /// What is said of an event. Whatever the application's feed shows is JSON as text: it may have
-    /// names that no document takes.
+    /// The details of an event. `data` is JSON text, because it may contain field names that are
+    /// invalid in documents.
     DetailsRecord of Details as "the details of an event" {
         ;
         actor: ActorRecord, brand: CompactString, text: String, reason: String
@@ -76,10 +77,10 @@ record! {
     odd(record) {}
 }
 
-/// Who is meant, one of these.
+/// An audience. Exactly one field is set.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
 pub(in crate::store) struct AudienceRecord {
-    /// In how many documents the people are that are named.
+    /// Number of documents that hold the named users.
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<Count<i32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +108,8 @@ impl As<ChosenKey> for String {
 }
 
 impl FanoutRecord {
-    /// With its audience, whose people are in so many parts, or in none but the record itself.
+    /// Returns the record with its audience. If `parts` is above 0, the users are in that number of
+    /// documents, and the record contains only the number.
     pub(in crate::store) fn whole(fanout: &Fanout, parts: usize) -> Self {
         let mut audience = AudienceRecord::default();
         match &fanout.audience.to {
@@ -128,7 +130,7 @@ impl FanoutRecord {
 }
 
 impl AudienceRecord {
-    /// Nobody, where its people are in parts.
+    /// Returns no users if they are stored in parts.
     fn selector(self) -> Result<Selector, String> {
         if self.parts.is_some() {
             return Ok(Selector::Users(Vec::new()));
@@ -147,7 +149,7 @@ impl AudienceRecord {
 
 impl Record for FanoutRecord {
     const WHAT: &'static str = "fan-out";
-    /// And in how many parts its people are.
+    /// The fan-out, and the number of parts that hold its users.
     type Value = (Fanout, Option<usize>);
 
     fn value(self) -> Result<Self::Value, String> {
@@ -157,7 +159,7 @@ impl Record for FanoutRecord {
     }
 }
 
-/// What a fan-out says happened.
+/// The events of a fan-out.
 #[derive(serde::Deserialize)]
 pub(in crate::store) struct EventsRecord {
     #[serde(rename = "_id")]
@@ -180,7 +182,7 @@ impl Record for EventsRecord {
     }
 }
 
-/// A fan-out, read for its details alone.
+/// The details of a fan-out.
 #[derive(serde::Deserialize)]
 pub(in crate::store) struct DetailsOf {
     #[serde(rename = "_id")]

@@ -1,4 +1,4 @@
-//! How entries of the journal are written and read.
+//! Tests of fan-out records.
 
 use bson::{Document, RawDocumentBuf, doc};
 use chrono::DateTime;
@@ -8,7 +8,7 @@ use super::*;
 use crate::domain::{FollowKey, Id, Lease, ObjectId, Point, UserId};
 use crate::store::record::{read_bson, write_bson};
 
-/// As it is read again.
+/// Writes and reads a fan-out.
 fn again(fanout: &Fanout) -> Fanout {
     let document = write_bson("testing", &FanoutRecord::whole(fanout, 0)).unwrap();
     read_bson::<FanoutRecord>(&document).unwrap().0
@@ -55,7 +55,7 @@ fn a_fan_out_is_read_as_written() {
     }
 }
 
-/// One that is held, and has come some way.
+/// Returns a leased fan-out with some progress.
 fn held(audience: Audience) -> Fanout {
     let at = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
     let objects = vec![ObjectId::stored("1"), ObjectId::stored("0")];

@@ -1,8 +1,8 @@
-//! How single values are written in records.
+//! The stored form of single values.
 //!
-//! The rule: where people may read the format, as JSON and columns, a time is whole milliseconds
-//! and an id its digits; in BSON they are a date and an ObjectId. What older programs and other
-//! hands wrote is read: numbers of any type, and places as GeoJSON or as a pair.
+//! In human-readable formats (JSON and columns) a time is whole milliseconds and an id its
+//! hexadecimal digits. In BSON they are a date and an ObjectId. Forms of older versions and other
+//! programs are read, too: numbers of any type, and places as GeoJSON or as a pair.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -21,7 +21,7 @@ use crate::domain::{
     FanoutState, FollowKey, Id, Lease, ObjectId, Point, Reason, ReportKind, Route, UserId,
 };
 
-/// A value of one BSON type.
+/// Deserializes a value of one BSON type.
 pub(super) fn typed<'de, T, D: Deserializer<'de>>(
     from: D,
     read: impl Fn(RawBsonRef<'de>) -> Option<T>,
@@ -56,7 +56,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// An id of ours.
+/// An [`Id`].
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Oid(pub Id);
 
@@ -79,9 +79,9 @@ impl<'de> Deserialize<'de> for Oid {
     }
 }
 
-/// Ids of ours. In JSON they are one text, the digits of each after those of the last: they are
-/// read and written with every change of what holds them, and there may be thousands. A list of
-/// texts, as older programs wrote them, is read too.
+/// A list of ids. In JSON it is one string of concatenated hexadecimal ids, because it can hold
+/// thousands and is rewritten with every change. The list of strings of older versions is read as
+/// well.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Oids(pub Vec<Id>);
 
@@ -140,7 +140,7 @@ impl As<Vec<Id>> for Oids {
     }
 }
 
-/// What has a form as text.
+/// A value in its text form.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Text<T>(pub T);
 
@@ -157,7 +157,7 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
     }
 }
 
-/// A count, of whichever number type.
+/// A count. Reads every number type.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::store) struct Count<T>(pub T);
 
@@ -177,7 +177,7 @@ impl<'de, T: TryFrom<u64>> Deserialize<'de> for Count<T> {
     }
 }
 
-/// A place: GeoJSON in BSON, longitude and latitude by name elsewhere.
+/// A place: GeoJSON in BSON, otherwise `{lng, lat}`.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Place(pub Point);
 
@@ -219,7 +219,7 @@ impl<'de> Deserialize<'de> for Place {
     }
 }
 
-/// A GeoJSON point or a bare `[longitude, latitude]`.
+/// Parses a GeoJSON point or a bare `[longitude, latitude]`.
 pub(in crate::store) fn place(value: &Bson) -> Option<Point> {
     let pair = match value {
         Bson::Array(pair) => pair,
@@ -238,7 +238,7 @@ pub(in crate::store) fn place(value: &Bson) -> Option<Point> {
     }
 }
 
-/// Who works on something; without an owner, a time that keeps everybody off until then.
+/// A lease. Without an owner, it is a time before which no worker may claim the record.
 #[derive(Serialize, Deserialize)]
 pub(in crate::store) struct LeaseRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -247,7 +247,7 @@ pub(in crate::store) struct LeaseRecord {
 }
 
 impl LeaseRecord {
-    /// One of nobody's.
+    /// Returns a lease without an owner.
     pub(in crate::store) fn until(time: DateTime<Utc>) -> Self {
         Self {
             owner: None,
@@ -256,14 +256,14 @@ impl LeaseRecord {
     }
 }
 
-/// A form in which values are written.
+/// A stored form of values of type `T`.
 pub(in crate::store) trait As<T>: Sized {
     fn keep(value: &T) -> Self;
 
-    /// The value; or which field is wrong, and how.
+    /// Converts back to the value. The error names the wrong field and the defect.
     fn told(self) -> Result<T, String>;
 
-    /// The same, where what is written may say that there is none.
+    /// Converts back to the value, for forms that can represent an absent one.
     fn told_if(self) -> Result<Option<T>, String> {
         self.told().map(Some)
     }
@@ -309,7 +309,7 @@ impl As<Lease> for LeaseRecord {
     }
 }
 
-/// Forms by how a value is put into them and taken out again.
+/// Implements `As` for each form, by a function that writes it and one that reads it.
 macro_rules! forms {
     ($($value:ty as $form:ty: $keep:expr, $told:expr;)*) => {$(
         impl As<$value> for $form {
@@ -338,14 +338,14 @@ forms! {
     FollowKey as CompactString: |name| name.as_str().into(), FollowKey::stored;
     DeliveryId as String: |id| id.to_string(), DeliveryId::stored;
     u64 as Count<u64>: |n| Count(*n), |n| n.0;
-    // Absent in records of before they were noted.
+    // These fields are missing in records of older versions.
     u64 as Option<Count<u64>>: |n| Some(Count(*n)), |n| n.unwrap_or_default().0;
     u32 as Option<Count<u32>>: |n| Some(Count(*n)), |n| n.unwrap_or_default().0;
     bool as Option<bool>: |yes| Some(*yes), |yes| yes.unwrap_or_default();
     String as String: String::clone, |text| text;
 }
 
-/// What is its own form.
+/// Values that are their own stored form.
 macro_rules! own_forms {
     ($($value:ty),*) => { forms! { $($value as $value: |value| *value, |value| value;)* } };
 }
@@ -354,7 +354,7 @@ own_forms! {
     Cadence, DeliveryState, FanoutState, BatchState, ReportKind, Reason, Route, Day, NaiveDate, Tz
 }
 
-/// The time that a date is.
+/// Returns the time of a BSON date.
 pub(super) fn date(value: RawBsonRef<'_>) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp_millis(value.as_datetime()?.timestamp_millis())
 }

@@ -1,8 +1,7 @@
-//! What a person has seen, read and put away of their feed.
+//! The record of an inbox.
 //!
-//! The rule: stack by stack, under the names that cursors know stacks by; sets of entries are bits,
-//! as bytes in BSON and in hexadecimal digits elsewhere. A stack whose name says nothing is
-//! nobody's and is left out.
+//! Marks are stored per stack, under the name that cursors use for it. A set of entries is a bit
+//! set: bytes in BSON, hexadecimal digits elsewhere. Stacks with an invalid name are ignored.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! Records: how each kept thing is written and read, said once for both stores.
+//! The stored form of each record, defined once for both stores.
 //!
-//! The rule: a record is a document on MongoDB. On SQLite it is a row, whose columns are its fields
-//! ([`super::sqlite`]), or JSON in a column. What is missing or `null` is absent; what is there and
-//! cannot be read is [`Error::Corrupt`], which names the field, and never a default unless the
-//! record says so. How times, ids and places are written is said in [`fields`].
+//! On MongoDB a record is a document. On SQLite it is a row with its fields as columns
+//! ([`super::sqlite`]), or JSON in a column. A missing or `null` field is absent. An unreadable one
+//! is [`Error::Corrupt`], which names the field, and never gets a default unless the record says
+//! so. [`fields`] defines the form of times, ids and places.
 
 use bson::{RawBsonRef, RawDeserializer, RawDocument, RawDocumentBuf};
 use serde::de::DeserializeOwned;
@@ -13,9 +13,11 @@ use super::extjson::shown;
 use super::{Error, Result};
 use crate::domain::Address;
 
-/// Declares a record of a value: which of its fields is written under which name, in which form.
-/// Those behind `;` may be absent. `extra` are what the value does not have, `odd` what the record
-/// does not have. `as` is what to call it in an error.
+/// Declares the record type of a domain value and its conversions.
+///
+/// Fields before `;` are required, those after it are optional; `= "key"` gives the stored name.
+/// `extra` fields exist only in the record, with an expression that computes them. `odd` fields are
+/// computed from the record when the value is read. `as` names the record in errors.
 macro_rules! record {
     (
         $(#[$doc:meta])* $name:ident of $value:ident $(as $what:literal)? {
@@ -71,8 +73,8 @@ macro_rules! record {
     };
 }
 
-/// Declares what JSON has as a list of its fields, and BSON by their names, in the order that is
-/// said last.
+/// Declares a record that is a list in JSON and a map in BSON. The last list is the field order in
+/// BSON.
 macro_rules! listed {
     (
         $(#[$doc:meta])* $name:ident { $($field:ident: $form:ty),* }
@@ -98,7 +100,7 @@ macro_rules! listed {
     };
 }
 
-/// Says that a record has the fields of its value, and no others.
+/// Converts between a record and a value that have the same fields.
 macro_rules! by_field {
     ($name:ident of $value:ident { $($field:ident),* }) => {
         impl As<$value> for $name {
@@ -125,23 +127,23 @@ pub(super) mod user;
 
 pub(super) use fallback::read_bson_with_defaults;
 
-/// A kept thing as it is written.
+/// The stored form of a value.
 pub(super) trait Record: DeserializeOwned {
-    /// What to call it in an error.
+    /// Name of the record in errors.
     const WHAT: &'static str;
-    /// What it is a record of.
+    /// The domain type.
     type Value;
 
-    /// What it says; or which of its fields is wrong, and how.
+    /// Converts to the domain value. The error names the wrong field and the defect.
     fn value(self) -> std::result::Result<Self::Value, String>;
 }
 
-/// The field must be there.
+/// Requires a field to be present.
 pub(super) fn needs<T>(field: &str, value: Option<T>) -> std::result::Result<T, String> {
     value.ok_or_else(|| format!("{field} is missing"))
 }
 
-/// What a field says; what is wrong with it is told with its name.
+/// Prefixes the error of a field with its name.
 pub(super) fn of<T>(
     field: &str,
     told: std::result::Result<T, String>,
@@ -149,7 +151,7 @@ pub(super) fn of<T>(
     told.map_err(|why| format!("{field}: {why}"))
 }
 
-/// At most 80 characters of a reason, which may repeat a value that is somebody's secret (P8).
+/// Cuts a reason to 80 characters, because it may repeat a secret value (P8).
 fn cut(why: String) -> String {
     match why.char_indices().nth(80) {
         Some((end, _)) => format!("{}…", &why[..end]),
@@ -157,7 +159,8 @@ fn cut(why: String) -> String {
     }
 }
 
-/// Reads fields; `what` says whose they are in an error, `shown` what the store calls one of them.
+/// Deserializes a record. In errors, `what` names the record and `shown` maps a field's path to the
+/// store's name for it.
 pub(super) fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
     what: impl Fn() -> String,
@@ -173,14 +176,14 @@ pub(super) fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     })
 }
 
-/// What a record says; `what` says whose it is in an error.
+/// Converts a record to its value. In errors, `what` names the record.
 pub(super) fn value_of<R: Record>(record: R, what: impl Fn() -> String) -> Result<R::Value> {
     record
         .value()
         .map_err(|why| Error::corrupt(what(), cut(why)))
 }
 
-/// Reads fields of a document.
+/// Deserializes a document.
 pub(super) fn read_fields<T: DeserializeOwned>(what: &str, raw: &RawDocument) -> Result<T> {
     let what = || format!("{what} {}", shown_id(raw));
     let corrupt = |error| Error::corrupt(what(), error);
@@ -192,13 +195,13 @@ pub(super) fn read_fields<T: DeserializeOwned>(what: &str, raw: &RawDocument) ->
     read(from, what, str::to_owned, why)
 }
 
-/// Reads a document.
+/// Reads a document as a domain value.
 pub(super) fn read_bson<R: Record>(raw: &RawDocument) -> Result<R::Value> {
     let record: R = read_fields(R::WHAT, raw)?;
     value_of(record, || format!("{} {}", R::WHAT, shown_id(raw)))
 }
 
-/// The `_id` of a document that may be anybody's.
+/// Formats the `_id` of a document of any writer.
 pub(super) fn shown_id(raw: &RawDocument) -> String {
     match raw.get("_id").ok().flatten() {
         Some(RawBsonRef::ObjectId(id)) => id.to_string(),
@@ -208,12 +211,12 @@ pub(super) fn shown_id(raw: &RawDocument) -> String {
     }
 }
 
-/// An id that is text; masked where it is an address (P8).
+/// Formats a text id. Masks it if it is an address (P8).
 pub(super) fn shown_text(id: &str) -> String {
     Address::stored(id).map_or_else(|_| id.to_owned(), |address| address.to_string())
 }
 
-/// A record as a document.
+/// Serializes a record to a document.
 pub(super) fn write_bson(doing: &str, record: &impl Serialize) -> Result<RawDocumentBuf> {
     bson::serialize_to_raw_document_buf(record)
         .map_err(|error| Error::Unsupported(format!("{doing}: {error}")))

@@ -1,7 +1,7 @@
-//! What a person muted.
+//! The record of a user's mutes.
 //!
-//! The rule: in BSON subjects are values in a list, not field names, so they may hold dots and
-//! dollars; in JSON they are names, each with `[at, until, title]`, of which the last two may be
+//! In BSON it is a list with the subjects as values, because they may contain dots and dollar
+//! signs. In JSON it is a map from subject to `[at, until, title]`; `until` and `title` may be
 //! `null`.
 
 use std::fmt;
@@ -15,10 +15,10 @@ use super::needs;
 use crate::domain::mute::Title;
 use crate::domain::{Mute, Mutes, Subject};
 
-/// See [`Mutes`]; there is no record of none.
+/// See [`Mutes`]. Users without mutes have no such record.
 pub(in crate::store) struct MutesRecord(pub Mutes);
 
-/// One of them: the fields in the order in which JSON has them.
+/// One mute. The order of the fields is the order of the JSON list.
 #[derive(Serialize, Deserialize)]
 struct MuteRecord {
     at: Time,
@@ -26,7 +26,7 @@ struct MuteRecord {
     until: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     title: Option<String>,
-    /// Of what, in a list.
+    /// Subject; only in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     s: Option<CompactString>,
 }
@@ -90,7 +90,7 @@ impl<'de> Visitor<'de> for MutesVisitor {
         Ok(MutesRecord(Mutes::stored(mutes)))
     }
 
-    /// Other hands may have written documents so, too.
+    /// Other programs may also write documents in this form.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MutesRecord, A::Error> {
         let mut mutes = Vec::new();
         while let Some((subject, mute)) = map.next_entry::<CompactString, MuteRecord>()? {

@@ -1,4 +1,4 @@
-//! An address that must not be written to.
+//! The record of a suppressed address.
 
 use super::fields::{As, Time};
 use super::of;
@@ -15,7 +15,7 @@ record! {
 }
 
 impl SuppressionRecord {
-    /// With the address as it was read, however an older program wrote it.
+    /// Returns a record that keeps the spelling of the address, instead of its folded form.
     pub(in crate::store) fn exactly(suppression: &Suppression) -> Self {
         Self {
             address: suppression.address.reveal().to_owned(),
@@ -24,7 +24,7 @@ impl SuppressionRecord {
     }
 }
 
-/// Folded.
+/// The stored form of an address is the folded one.
 impl As<Address> for String {
     fn keep(address: &Address) -> Self {
         address.folded().reveal().to_owned()

@@ -1,8 +1,8 @@
-//! A user.
+//! The record of a user.
 //!
-//! [`super::fallback`] gives unreadable fields their defaults and names them. In BSON event types
-//! are values in a list, not field names, so they may hold dots and dollars; in JSON they are
-//! names, each with `[route, since]` or `[route, since, window]`.
+//! [`super::fallback`] gives unreadable fields their defaults and reports them. In BSON, type
+//! preferences are a list with the event types as values, because these may contain dots and dollar
+//! signs. In JSON they are a map to `[route, since]` or `[route, since, window]`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +37,7 @@ record! {
         quiet: Quiet = user.quiet,
         start: Start = user.start,
         suppressed: Since = user.suppressed.map(|since| Since(Some(since))),
-        // Each store has its own.
+        // Each store sets it.
         rev: i64 = None,
     }
     odd(record) {
@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for Hour {
     }
 }
 
-/// In small letters in BSON.
+/// A weekday, in lower case in BSON.
 #[derive(Deserialize)]
 pub(in crate::store) struct DayOfWeek(Weekday);
 
@@ -92,8 +92,8 @@ impl Serialize for DayOfWeek {
     }
 }
 
-/// What is no address cannot be written to, which in a document, that others may write too, is all
-/// there is to know about it.
+/// An email address. In BSON, which other programs may write, an invalid address reads as none; in
+/// JSON it is an error.
 pub(in crate::store) struct Email(Option<Address>);
 
 impl Serialize for Email {
@@ -112,7 +112,7 @@ impl<'de> Deserialize<'de> for Email {
     }
 }
 
-/// Whoever is suppressed without a date is suppressed since ever.
+/// When a user was suppressed. In BSON it may be a boolean; `true` reads as 1970.
 pub(in crate::store) struct Since(Option<DateTime<Utc>>);
 
 impl Serialize for Since {
@@ -134,10 +134,10 @@ impl<'de> Deserialize<'de> for Since {
     }
 }
 
-/// What somebody chose of types.
+/// Preferences by event type.
 pub(in crate::store) struct Types(BTreeMap<EventType, TypePreference>);
 
-/// One of these: the fields in the order in which JSON has them.
+/// One preference. The order of the fields is the order of the JSON list.
 #[derive(Deserialize)]
 struct ChoiceRecord {
     route: Route,
@@ -145,12 +145,12 @@ struct ChoiceRecord {
     since: Option<Time>,
     #[serde(default)]
     window: Option<Gathering>,
-    /// Of which type, in a list.
+    /// Event type; only in lists.
     #[serde(default)]
     t: Option<CompactString>,
 }
 
-/// A window of somebody's own.
+/// A batch window that the user chose.
 struct Gathering(TimeDelta);
 
 impl<'de> Deserialize<'de> for Gathering {
@@ -160,7 +160,7 @@ impl<'de> Deserialize<'de> for Gathering {
     }
 }
 
-/// A choice of a type, about to be written.
+/// A preference to be serialized.
 struct Choice<'a>(&'a EventType, &'a TypePreference);
 
 impl Serialize for Choice<'_> {
@@ -218,7 +218,7 @@ impl<'de> Visitor<'de> for TypesVisitor {
         Ok(Types(types))
     }
 
-    /// Other hands may have written documents so, too.
+    /// Other programs may also write documents in this form.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Types, A::Error> {
         let mut types = BTreeMap::new();
         while let Some((kind, choice)) = map.next_entry::<CompactString, ChoiceRecord>()? {

@@ -1,4 +1,4 @@
-//! How people are written and read.
+//! Tests of user records.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::TimeDelta;

@@ -1,8 +1,8 @@
-//! The results of work on a connection, and why it stops.
+//! The result of work on a connection, and its errors.
 
 use crate::store::Error;
 
-/// Why a piece of work on a connection stopped.
+/// Why work on a connection failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     Sqlite(rusqlite::Error),
@@ -22,12 +22,12 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// Whether another process was in the way.
+    /// Returns whether the database was locked by another process.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Sqlite(cause) if cause.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy))
     }
 
-    /// Whether something stands there that cannot be read, rather than that nothing could be asked.
+    /// Returns whether stored data cannot be read, as opposed to a failed query.
     pub(super) fn is_unreadable(&self) -> bool {
         use rusqlite::Error::{FromSqlConversionFailure, InvalidColumnType, Utf8Error};
         match self {
@@ -39,7 +39,7 @@ impl Failure {
         }
     }
 
-    /// What it is, for people.
+    /// Returns the message of the error.
     pub(super) fn told(&self) -> String {
         match self {
             Self::Store(error) => error.to_string(),
@@ -55,8 +55,7 @@ impl Failure {
     }
 }
 
-/// What was found, or nothing where it cannot be read: one bad row must not keep everybody else's
-/// mail.
+/// Returns `None` for an unreadable record: one bad row must not block the emails of other users.
 pub(super) fn readable<T>(found: Answer<Option<T>>) -> Answer<Option<T>> {
     found.or_else(|failure| {
         if !failure.is_unreadable() {
@@ -68,5 +67,5 @@ pub(super) fn readable<T>(found: Answer<Option<T>>) -> Answer<Option<T>> {
     })
 }
 
-/// What a piece of work on a connection gives.
+/// The result of work on a connection.
 pub(super) type Answer<T> = std::result::Result<T, Failure>;

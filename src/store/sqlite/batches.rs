@@ -1,8 +1,7 @@
-//! Accumulators and batches: a row each; what stands in them is JSON, and what they are found by
-//! are columns.
+//! Accumulators and batches, one row each: JSON, with columns for the searchable fields.
 //!
-//! The rule: an accumulator is replaced only where its revision is the one that was read, in one
-//! transaction with the rows it is found by.
+//! An accumulator is replaced only if its revision is unchanged. The rows that index its batches
+//! and objects change in the same transaction.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -52,7 +51,7 @@ impl Batches for Sqlite {
             .await
     }
 
-    /// Undone: reading an accumulator costs no more here than looking whether it has to be read.
+    /// Always declines: here reading an accumulator costs no more than checking its conditions.
     async fn add_to_open(
         &self,
         _accumulators: &[(AccumulatorId, usize)],
@@ -166,7 +165,7 @@ fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -
     Ok(true)
 }
 
-/// Puts an accumulator under this revision, whatever stands; an empty one is none.
+/// Replaces an accumulator regardless of its revision. Removes it if it is empty.
 pub(super) fn write(
     transaction: &Transaction<'_>,
     accumulator: &Accumulator,
@@ -201,7 +200,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The accumulators that meet a condition.
+/// Returns the accumulators that match a condition.
 fn accumulators(
     transaction: &Transaction<'_>,
     condition: &str,
@@ -210,7 +209,7 @@ fn accumulators(
     ACCUMULATORS.find::<AccumulatorRecord>(transaction, condition, values)
 }
 
-/// The filed batches that meet a condition.
+/// Returns the filed batches that match a condition.
 fn filed(
     transaction: &Transaction<'_>,
     condition: &str,
@@ -219,7 +218,7 @@ fn filed(
     FILED.find::<BatchRecord>(transaction, condition, values)
 }
 
-/// Conditions on columns that accumulators and filed batches both have, with their values.
+/// Returns conditions on the columns that accumulators and filed batches share, and their values.
 fn conditions(filter: &BatchFilter, id: &str, before: Option<Id>) -> (Vec<String>, Vec<Value>) {
     let asked = [
         (

@@ -1,7 +1,6 @@
-//! How values stand in columns: times, ids, JSON; and what is said of a value that cannot be read.
+//! Conversions between values and columns: times, ids and JSON.
 //!
-//! The rule: what is not there is `NULL` and `None`; what is there and cannot be read is
-//! [`Error::Corrupt`], never a default.
+//! An absent value is `NULL` and `None`. An unreadable one is [`Error::Corrupt`], never a default.
 
 use std::str::FromStr;
 
@@ -15,18 +14,17 @@ use super::answer::Answer;
 use crate::domain::{Form, Id, Point, UserId};
 use crate::store::Error;
 
-/// A time as it is kept: whole milliseconds.
+/// Returns the stored form of a time: whole milliseconds.
 pub(super) fn millis(time: DateTime<Utc>) -> i64 {
     time.timestamp_millis()
 }
 
-/// JSON text of a value of ours.
+/// Serializes a value as JSON.
 pub(super) fn to_json(value: &impl Serialize) -> Answer<String> {
     serde_json::to_string(value).map_err(|cause| Error::database("writing JSON", cause).into())
 }
 
-/// How a stack's row is found: by text or, where an older writer used an ObjectId, by its twelve
-/// bytes.
+/// The id of a stack's row: text or, if an older writer used an ObjectId, its twelve bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowId {
     Text(UserId),
@@ -34,7 +32,7 @@ pub(super) enum RowId {
 }
 
 impl RowId {
-    /// The row of that form of the person; `None` for an ObjectId that the person's id cannot be.
+    /// Returns the id of the user's row of that form; `None` if the user id cannot be an ObjectId.
     pub(super) fn of(user: &UserId, form: Form) -> Option<Self> {
         match form {
             Form::Text => Some(Self::Text(user.clone())),
@@ -59,7 +57,7 @@ impl ToSql for RowId {
     }
 }
 
-/// A row whose columns are read by name, the first being its id, with what to call it in an error.
+/// A row whose columns are read by name. Its first column is the id; `what` names it in errors.
 pub(super) struct Record<'a> {
     pub what: &'static str,
     pub row: &'a Row<'a>,
@@ -79,14 +77,14 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Text that is parsed.
+    /// Parses a text column.
     pub(super) fn parsed<T: FromStr<Err: ToString>>(&self, column: &'static str) -> Answer<T> {
         self.text(column)?
             .parse()
             .or_else(|why: T::Err| self.corrupt(column, why.to_string()))
     }
 
-    /// The value that a piece of JSON says.
+    /// Deserializes a JSON column.
     pub(super) fn json<T: DeserializeOwned>(&self, column: &'static str) -> Answer<T> {
         serde_json::from_str(self.text(column)?).or_else(|why| self.corrupt(column, why))
     }
@@ -106,7 +104,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The place in the columns `lng` and `lat`, if there is one.
+    /// Returns the place in the columns `lng` and `lat`, if they are set.
     pub(super) fn place(&self) -> Answer<Option<Point>> {
         match (self.get("lng")?, self.get("lat")?) {
             (Some(lng), Some(lat)) => Point::new(lng, lat)

@@ -1,8 +1,8 @@
-//! Records as rows: which field of a record is in which column.
+//! Maps the fields of records to columns.
 //!
-//! The rule: a column has its field's name, or says the field's path behind `=`. Text that is JSON
-//! is marked `:json`, a number that is a flag `:flag`, and JSON of all other fields `:rest`. What
-//! is missing is `NULL`; a column that no field has is the caller's to fill.
+//! A column has the name of its field, or gives the path of the field after `=`. `:json` marks JSON
+//! text, `:flag` a number that is a boolean, and `:rest` the JSON of all other fields. Missing
+//! fields are `NULL`. If a column has no field in the record, the caller sets it.
 
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Row, Transaction, params_from_iter};
@@ -19,11 +19,11 @@ use crate::store::record::{Record, read, shown_text, value_of};
 /// A table whose rows are records.
 pub(super) struct Table {
     pub name: &'static str,
-    /// The first is the record's id.
+    /// Specifications of the columns. The first column is the record's id.
     pub columns: &'static str,
 }
 
-/// A column, and where its value is in the record.
+/// A column, and the path of its value in the record.
 struct Column {
     name: &'static str,
     path: &'static str,
@@ -39,15 +39,15 @@ enum Form {
     Rest,
 }
 
-/// What becomes of a row that has what must be unique.
+/// How an insert handles a conflict with an existing row.
 pub(super) enum Met {
     Replaced,
     Kept,
-    /// Kept where it has the same in this column; what clashes elsewhere is an error.
+    /// Keeps the existing row if the conflict is in this column; any other conflict is an error.
     KeptBy(&'static str),
 }
 
-/// A record's fields, by name.
+/// The fields of a record, by name.
 pub(super) type Fields = Map<String, Value>;
 
 impl Table {
@@ -65,7 +65,7 @@ impl Table {
         })
     }
 
-    /// Writes a row; says how many were written.
+    /// Inserts a row. Returns the number of rows written.
     pub(super) fn insert(
         &self,
         transaction: &Transaction<'_>,
@@ -93,14 +93,14 @@ impl Table {
         Ok(insert.execute(params_from_iter(values))?)
     }
 
-    /// Those that have no column.
+    /// Returns the fields that have no column.
     fn rest(&self, fields: &Fields) -> Fields {
         let mut rest = fields.clone();
         rest.retain(|field, _| self.columns().all(|column| column.path != field));
         rest
     }
 
-    /// The fields of a row; `on_bad` says what becomes of a column that cannot be read.
+    /// Reads the fields of a row. `on_bad` handles columns that cannot be read.
     fn fields(
         &self,
         row: &Row<'_>,
@@ -126,7 +126,7 @@ impl Table {
     }
 
     /// Reads a record as far as this version can: unreadable fields get their defaults. Returns
-    /// `None` where that does not help.
+    /// `None` if that does not help.
     pub(super) fn read_with_defaults<R: Record>(
         &self,
         row: &Row<'_>,
@@ -145,7 +145,7 @@ impl Table {
         Ok(read)
     }
 
-    /// The record of a row, with what of it is in no column.
+    /// Reads the record of a row. `rest` holds the fields that are not in columns.
     pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Answer<R::Value> {
         let id: String = row.get(0).unwrap_or_default();
         let what = || format!("{} {}", R::WHAT, shown_text(&id));
@@ -163,7 +163,7 @@ impl Table {
         Ok(value_of(record, what)?)
     }
 
-    /// The rows that meet a condition.
+    /// Returns the records of the rows that match a condition.
     pub(super) fn find<R: Record>(
         &self,
         transaction: &Transaction<'_>,
@@ -180,7 +180,7 @@ impl Table {
     }
 }
 
-/// The fields of a record.
+/// Serializes a record to fields.
 pub(super) fn fields(record: &impl Serialize) -> Answer<Fields> {
     let error = |cause| Error::database("writing a row", cause);
     match serde_json::to_value(record).map_err(error)? {
@@ -208,7 +208,7 @@ impl Column {
         })
     }
 
-    /// What a column says, or what is wrong with it.
+    /// Converts a column to a field. The error is the defect.
     fn value(&self, value: ValueRef<'_>) -> Result<Option<Value>, String> {
         Ok(Some(match (value, &self.form) {
             (ValueRef::Null, _) => return Ok(None),

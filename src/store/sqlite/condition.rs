@@ -1,5 +1,4 @@
-//! What the file says of itself, and how much it holds. It has no clock: whoever opens it brings
-//! one.
+//! Diagnostics of the file. It has no clock of its own.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -29,7 +28,7 @@ impl Diagnostics for Sqlite {
     }
 
     async fn schema(&self) -> Result<Schema> {
-        // Opening brought it up to date.
+        // Opening the file has already upgraded it.
         Ok(upgrade::schema(upgrade::VERSION))
     }
 
@@ -95,7 +94,7 @@ fn count(transaction: &Transaction<'_>, what: Counted) -> Answer<u64> {
     Ok(count.unsigned_abs())
 }
 
-/// What is still to be done; an index answers each question.
+/// Returns the work still to be done. An index answers each query.
 fn outstanding(
     transaction: &Transaction<'_>,
     now: DateTime<Utc>,

@@ -1,11 +1,9 @@
-//! Connections to the file: one that writes, a few that read, all of them used on blocking threads
-//! only.
+//! Connections to the file: one for writing and a few for reading, used only on blocking threads.
 //!
-//! The rule: within a process writers queue here, in order, and not at the file's lock, which is
-//! unfair; between processes they wait for that lock up to [`PATIENCE`]. Readers wait for nobody
-//! (WAL). Whoever asked never holds a place in the queue, nor the connection: a task of its own
-//! does. Otherwise a caller that is handed the turn while it waits for something else would keep
-//! everybody waiting, itself perhaps among them.
+//! Writers of one process queue here in order, because the lock of the file is unfair. Processes
+//! wait up to [`PATIENCE`] for each other's lock. Readers never wait for writers (WAL). Each
+//! operation runs in a task of its own, which holds the connection or the place in the queue.
+//! Therefore a caller that is no longer polled does not block others.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,19 +18,19 @@ use super::schema;
 use crate::private;
 use crate::store::{Error, Result, Schema};
 
-/// How long to wait for another process's transaction.
+/// How long to wait for a transaction of another process.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait before a file is opened again that another process is just making, or closing.
+/// How long to wait before opening a file again that another process is creating or closing.
 const MOMENT: Duration = Duration::from_millis(20);
-/// How many reads run at once. More would only take memory from each other: they all wait for one
-/// disk.
+/// Maximum number of concurrent reads. More would only compete for memory, because all of them wait
+/// for one disk.
 const READERS: usize = 4;
-/// The page caches of the writer and of each reader, in mebibytes. They fill up and stay full. The
+/// Page caches of the writer and of each reader, in MiB. They fill up and stay full. The operating
 /// system caches the file as well.
 const WRITER_CACHE: i64 = 16;
 const READER_CACHE: i64 = 4;
-/// Statements kept prepared by each connection: some for each day of a window, and one or two for
-/// every verb.
+/// Number of prepared statements to cache per connection: some for each day of a window, and one or
+/// two for each method.
 const STATEMENTS: usize = 128;
 
 #[derive(Debug)]
@@ -54,8 +52,8 @@ impl Connections {
         })
     }
 
-    /// Does the work in a transaction of its own, which stands, durably, if the work succeeds, and
-    /// never was if it does not.
+    /// Runs `work` in a transaction, which is committed durably if it succeeds and rolled back if
+    /// not.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         doing: impl Into<String>,
@@ -72,7 +70,7 @@ impl Connections {
         .await
     }
 
-    /// Does the work on one snapshot of the store.
+    /// Runs `work` on one snapshot of the store.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         doing: impl Into<String>,
@@ -99,9 +97,10 @@ impl Connections {
     }
 }
 
-/// Waits for the turn, and does the work where it may block, in a task of its own: it goes on
-/// however long nobody asks for the answer. If nobody wants it any more, what has begun runs to its
-/// end, and what waits for its turn is not begun.
+/// Waits for the turn and then runs the blocking work, in a task of its own. It proceeds even if
+/// the caller is not polled.
+///
+/// If the caller drops the future, running work completes, but waiting work is not started.
 async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
     doing: impl Into<String>,
     turn: impl Future<Output = Turn> + Send + 'static,
@@ -122,13 +121,13 @@ async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
     }
 }
 
-/// In tests of slow disks a commit takes so many milliseconds more; what is released does not know
-/// this.
+/// Delays each commit by `TIDINGS_SLOW_COMMITS` milliseconds, to simulate a slow disk in tests.
+/// Does nothing in release builds.
 #[cfg(debug_assertions)]
 fn slow_disk() {
     let slow = std::env::var("TIDINGS_SLOW_COMMITS").ok();
     if let Some(millis) = slow.and_then(|millis| millis.parse().ok()) {
-        // It is on a blocking thread, and is to hold it as a disk does.
+        // This runs on a blocking thread and must block it, as a disk does.
         std::thread::park_timeout(Duration::from_millis(millis));
     }
 }
@@ -137,7 +136,7 @@ fn slow_disk() {
 #[inline(always)]
 fn slow_disk() {}
 
-/// A task that is not gone on with when nobody waits for it any more.
+/// Aborts its task when it is dropped.
 struct WhileWanted<T>(JoinHandle<T>);
 
 impl<T> Drop for WhileWanted<T> {
@@ -146,7 +145,7 @@ impl<T> Drop for WhileWanted<T> {
     }
 }
 
-/// Runs it where it may block. It runs to its end even if nobody waits for the answer any more.
+/// Runs `work` on a blocking thread. It completes even if the caller drops the future.
 async fn blocking<T: Send + 'static>(
     doing: impl Into<String>,
     work: impl FnOnce() -> Answer<T> + Send + 'static,
@@ -157,8 +156,8 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A file changes to write-ahead logging, and its last user tidies up, under a lock that SQLite
-/// itself does not wait for.
+/// Opens the writer, and retries while the file is locked. SQLite's busy timeout does not apply
+/// when a file switches to WAL, or when its last user closes it.
 async fn open_patiently(path: &Path) -> Result<Connection> {
     let mut waited = Duration::ZERO;
     loop {
@@ -180,23 +179,24 @@ async fn open_patiently(path: &Path) -> Result<Connection> {
 }
 
 fn open_writer(path: &Path) -> Answer<Connection> {
-    // SQLite would create it with the umask's mode, also behind a dangling link. Its log and index
-    // get the mode of the file. If it cannot be created, SQLite says why.
+    // SQLite would create the file with the mode of the umask, even at the target of a dangling
+    // link. The log and its index get the mode of the file. If this fails, opening the file reports
+    // the cause.
     let _ = private::options().create(true).truncate(false).open(path);
     let mut connection = connect(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     )?;
     schema::prepare(&mut connection, path)?;
-    // Every commit is on the disk before it is acknowledged (P1), not only every checkpoint.
+    // Sync every commit before it is acknowledged (P1), not only at checkpoints.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", kibibytes(WRITER_CACHE))?;
-    // What a long read kept from being checkpointed is given back to the disk afterward.
+    // A long read can delay checkpoints and make the log grow. This shrinks it afterward.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     Ok(connection)
 }
 
-/// Which schema the file has.
+/// Returns the schema of the file without upgrading it.
 pub(super) async fn schema_of(path: PathBuf) -> Result<Schema> {
     let look = move || {
         let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -212,7 +212,7 @@ fn open_reader(path: &Path) -> Answer<Connection> {
     Ok(connection)
 }
 
-/// A path is a path: no URI, no name that means memory.
+/// Opens the file. Making the path absolute keeps SQLite from reading it as a URI or as `:memory:`.
 fn connect(path: &Path, how: OpenFlags) -> Answer<Connection> {
     let path = std::path::absolute(path).map_err(|cause| {
         let doing = format!("finding {}", path.display());
@@ -224,7 +224,7 @@ fn connect(path: &Path, how: OpenFlags) -> Answer<Connection> {
     Ok(connection)
 }
 
-/// A cache's size as SQLite wants it: kibibytes, below zero, as above zero it would be pages.
+/// Converts a cache size for SQLite: negative numbers are KiB, positive ones pages.
 fn kibibytes(mebibytes: i64) -> i64 {
     -1024 * mebibytes
 }

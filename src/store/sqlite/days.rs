@@ -1,9 +1,9 @@
-//! Days as wholes: listing, dropping, exporting and restoring them.
+//! Whole days: listing, dropping, exporting and restoring them.
 //!
-//! The rule: a day leaves and comes back exactly as it stands: it is compared while others write,
-//! and dropped in a transaction that finds it as it was compared. A row that no document can tell
-//! leaves as its columns ([`super::odd_rows`]). A document that holds what only a MongoDB can keep
-//! is refused rather than shortened.
+//! A day is exported and restored byte for byte. Before a drop, it is compared without blocking
+//! writers, and the drop checks that it has not changed since. A row that has no exact document is
+//! exported as its columns ([`super::odd_rows`]). A document that only MongoDB can store exactly is
+//! rejected.
 
 use async_trait::async_trait;
 use bson::{Bson, Document, RawArrayBuf};
@@ -20,7 +20,7 @@ use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Id, UserId};
 use crate::store::{DaySum, Days, Error, Meeting, RawStack, Result, Summing, extjson};
 
-/// Documents a chunk of an export.
+/// Number of documents in a chunk of an export.
 const CHUNK: usize = 1_000;
 
 #[async_trait]
@@ -34,7 +34,7 @@ impl Days for Sqlite {
             let compare = move |transaction: &Transaction<'_>| {
                 Ok((sum_of(transaction, day)?, Extent::of(transaction, day)?))
             };
-            // It takes as long as reading the whole day, and keeps nobody from writing.
+            // This takes as long as reading the whole day, but does not block writers.
             let comparing = self
                 .connections
                 .read(format!("comparing {day}"), compare)
@@ -55,11 +55,11 @@ impl Days for Sqlite {
             if self.connections.write(doing, drop).await? {
                 return Ok(true);
             }
-            // Somebody wrote in between: what stands now is compared again.
+            // Another process wrote in the meantime: compare again.
         }
     }
 
-    /// A day goes in one transaction: there is nothing to fix.
+    /// Does nothing, because a day is dropped in one transaction.
     async fn fix_day(&self, _: Day) -> Result<()> {
         Ok(())
     }
@@ -92,11 +92,11 @@ impl Days for Sqlite {
     }
 }
 
-/// By what a day is known to be as it was a moment ago, without its rows being read.
+/// Detects changes of a day without reading its rows.
 ///
-/// Rows are never changed but at their ends, so whatever is pushed, marked or put behind makes a
-/// day longer, and what is restored adds rows. A day that was dropped and made anew in between may
-/// be as long: then the schema has changed.
+/// Rows only grow, so each push, marker or append makes the day longer, and restoring adds rows. If
+/// the day is dropped and created again in between, its length may be the same, but the schema
+/// version has changed.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     schema: i64,
@@ -108,7 +108,8 @@ impl Extent {
     fn of(transaction: &Transaction<'_>, day: Day) -> Answer<Self> {
         let schema = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
         let (rows, bytes) = match has_day(transaction, day)? {
-            // The length stands at the head of a row; `length` would read all of it.
+            // `octet_length` reads the length from the row header. `length` would read the whole
+            // text.
             true => {
                 let sql = "SELECT count(*), coalesce(sum(octet_length(events)), 0) FROM";
                 let sql = format!("{sql} {}", day.collection());
@@ -124,7 +125,7 @@ impl Extent {
     }
 }
 
-/// What a day's documents come to.
+/// Computes the checksum of a day's documents.
 fn sum_of(transaction: &Transaction<'_>, day: Day) -> Answer<DaySum> {
     let (mut summing, mut position) = (Summing::default(), Position::Start);
     while let Some((lines, next)) = export(transaction, day, position)? {
@@ -134,14 +135,14 @@ fn sum_of(transaction: &Transaction<'_>, day: Day) -> Answer<DaySum> {
     Ok(summing.end())
 }
 
-/// How far an export has come.
+/// The position of an export.
 enum Position {
     Start,
     After(Column),
     End,
 }
 
-/// All days that have a table, oldest first.
+/// Returns all days that have a table, oldest first.
 pub(super) fn days(transaction: &Transaction<'_>) -> Answer<Vec<Day>> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name";
     let mut tables = transaction.prepare_cached(sql)?;
@@ -161,7 +162,7 @@ pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Answer<bool> {
         .exists([day.collection()])?)
 }
 
-/// Creates the day's table, unless it stands already.
+/// Creates the day's table, unless it exists.
 pub(super) fn create_day(transaction: &Transaction<'_>, day: Day) -> Answer<()> {
     if !has_day(transaction, day)? {
         transaction.execute_batch(&schema::day_table(day))?;
@@ -169,7 +170,7 @@ pub(super) fn create_day(transaction: &Transaction<'_>, day: Day) -> Answer<()> 
     Ok(())
 }
 
-/// The id in a row's first column.
+/// Reads the id in a row's first column.
 pub(super) fn row_id(value: ValueRef<'_>, day: Day) -> Answer<RowId> {
     let corrupt =
         |why: &str| Err(Error::corrupt(format!("the id of a stack of {day}"), why).into());
@@ -186,7 +187,7 @@ pub(super) fn row_id(value: ValueRef<'_>, day: Day) -> Answer<RowId> {
     }
 }
 
-/// The next chunk of lines, and how far it reaches; none if the day ends here.
+/// Returns the next chunk of lines, and the position after it; `None` at the end of the day.
 fn export(
     transaction: &Transaction<'_>,
     day: Day,
@@ -194,7 +195,7 @@ fn export(
 ) -> Answer<Option<(Vec<RawStack>, Position)>> {
     let (condition, after) = match position {
         Position::Start if !has_day(transaction, day)? => return Ok(None),
-        // Nothing is below this.
+        // No id sorts before this.
         Position::Start => (">=", Column::LEAST),
         Position::After(last) => (">", last),
         Position::End => return Ok(None),
@@ -217,7 +218,7 @@ fn export(
     })
 }
 
-/// A row as a document, if it comes back as it is; else as its columns.
+/// Returns a row as a document, if that is exact; otherwise as its columns.
 fn line(row: &Row<'_>, day: Day) -> Answer<RawStack> {
     if let Ok(id) = row_id(row.get_ref(0)?, day)
         && let (ValueRef::Integer(n), Ok(events)) = (row.get_ref(1)?, row.get_ref(2)?.as_str())
@@ -231,7 +232,7 @@ fn line(row: &Row<'_>, day: Day) -> Answer<RawStack> {
     Ok(OddRow::of(row)?.line())
 }
 
-/// The document that a row stands for.
+/// Returns the document of a row.
 fn document(id: &RowId, events: &str) -> String {
     let mut line = String::with_capacity(events.len() + 64);
     line.push_str("{\"_id\":");
@@ -250,7 +251,7 @@ fn document(id: &RowId, events: &str) -> String {
     line
 }
 
-/// A document as a row keeps it.
+/// The columns of a document's row.
 struct Stored {
     id: RowId,
     n: i64,
@@ -302,8 +303,8 @@ fn conflict(user: impl std::fmt::Display, day: Day) -> Error {
     Error::Conflict { what }
 }
 
-/// Reads a line of an export, and writes its entries anew, so that however it is spelled it is one
-/// and the same here.
+/// Reads a line of an export. It writes the entries in canonical form, so that all spellings of a
+/// document become the same row.
 fn read(day: Day, line: &str) -> Result<Stored> {
     let corrupt = |why: extjson::Unreadable| Error::corrupt(format!("a line of {day}"), why);
     let raw = extjson::from_line(line).map_err(corrupt)?;
@@ -345,7 +346,7 @@ fn read(day: Day, line: &str) -> Result<Stored> {
         events.push('\n');
     }
     let stored = Stored { id, n, events };
-    // What Extended JSON cannot tell exactly, lines cannot either.
+    // If Extended JSON has no exact form of an entry, the text form has none either.
     let again = extjson::from_line(&document_of(&stored)).map_err(corrupt)?;
     let exact = raw.get_array("events").ok().map(|events| events.as_bytes())
         == again

@@ -1,5 +1,5 @@
-//! The ledger: a row for each mail ([`super::delivery_row`]). A partial unique index keeps one open
-//! row a slot.
+//! The ledger: one row for each email ([`super::delivery_row`]). A partial unique index allows one
+//! open row per slot.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -16,9 +16,10 @@ use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, Tag};
 use crate::store::deliveries::{correcting, doing};
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
-/// Who can be claimed: whose lease is over at `?1`, or lies further ahead than a lease can (`?3`),
-/// or any wait (`?4`). The `+` keeps it from walking over all that is open in the order of slots,
-/// to find the few that are free.
+/// Selects claimable rows. Their lease or wait has expired at `?1`, or ends later than any valid
+/// lease (`?3`) or wait (`?4`).
+///
+/// The `+` keeps SQLite from scanning all open rows in slot order to find the few claimable ones.
 pub(super) const FREE: &str = "SELECT id FROM (
         SELECT id, +slot AS slot FROM deliveries WHERE open AND coalesce(until, 0) <= ?1
         UNION ALL
@@ -26,11 +27,11 @@ pub(super) const FREE: &str = "SELECT id FROM (
         WHERE open AND coalesce(until, 0) > ?3 AND (owner IS NOT NULL OR until > ?4)
     ) ORDER BY slot LIMIT ?2";
 
-/// The rows of the call `?1`, whoever holds them.
+/// Selects the rows of the call `?1`, leased or not.
 const OF_CALL: &str =
     "SELECT id FROM deliveries WHERE call = ?1 AND open AND state = 'sending' ORDER BY slot";
 
-/// What makes a row a closed one.
+/// Closes a row.
 const CLOSED: &str = "open = 0, owner = NULL, until = NULL";
 
 #[async_trait]
@@ -89,7 +90,8 @@ impl Deliveries for Sqlite {
             let made = match transition {
                 Transition::HandOver(Handover { call, items, .. }) => prepare(
                     "state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5, items = ?6",
-                    // Another task of its owner may have claimed and handed it over meanwhile.
+                    // Another task of the owner may have claimed it and handed it over in the
+                    // meantime.
                     "state = 'pending'",
                 )?
                 .execute((id, &owner, until, call, now, items))?,
@@ -98,8 +100,8 @@ impl Deliveries for Sqlite {
                         .execute((id, &owner))?
                 }
                 Transition::Hold(_) => prepare("until = ?3", "true")?.execute((id, &owner, until))?,
-                // A lease that is nobody's: it keeps everybody off until then, and no release ends
-                // it early.
+                // A lease without an owner: no worker can claim the row until then, and releasing
+                // the owner's leases does not end it.
                 Transition::Defer(deferral) => prepare(
                     "state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason), refusals = refusals + ?6",
                     unsettled,
@@ -244,7 +246,7 @@ fn correct(
     now: DateTime<Utc>,
     correction: &Correction,
 ) -> Answer<Corrected> {
-    // Ignored where another open row has the slot.
+    // `OR IGNORE` covers the case that another open row has the slot.
     let (from, corrected) = match correction {
         Correction::Judge {
             id,

@@ -1,4 +1,4 @@
-//! A row of the ledger, as the table `deliveries` has it.
+//! Rows of the table `deliveries`.
 
 use rusqlite::Transaction;
 
@@ -16,18 +16,18 @@ pub(super) const DELIVERIES: Table = Table {
         tried tag feedback=feedback.news feedback_at=feedback.at due_on refusals reopened",
 };
 
-/// How far a mail reaches, as it is kept.
+/// Returns the stored form of watermarks.
 pub(super) fn watermarks(watermarks: &Watermarks) -> Answer<String> {
     to_json(&Vec::<CoverRecord>::keep(watermarks))
 }
 
-/// Adds the row, unless its id or its slot is taken; says whether it did.
+/// Adds the row, unless its id or its slot is taken. Returns whether it was added.
 pub(super) fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
     let fields = fields(&DeliveryRecord::row(row))?;
     Ok(DELIVERIES.insert(transaction, Met::Kept, &fields)? == 1)
 }
 
-/// The rows that meet a condition.
+/// Returns the rows that match a condition.
 pub(super) fn rows(
     transaction: &Transaction<'_>,
     condition: &str,

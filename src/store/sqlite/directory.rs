@@ -1,4 +1,4 @@
-//! People and what they follow. Who lives where is asked in [`super::near`].
+//! Users and their follows. [`super::near`] finds users by their place.
 
 use async_trait::async_trait;
 use chrono_tz::Tz;
@@ -141,7 +141,7 @@ impl Directory for Sqlite {
 
     async fn zones(&self) -> Result<Vec<Tz>> {
         let look = |transaction: &Transaction<'_>| {
-            // From each to the next: the index is not read whole.
+            // Jumps from each zone to the next one, instead of reading the whole index.
             let sql = "WITH RECURSIVE zones(tz) AS (
                     SELECT min(tz) FROM users
                     UNION ALL
@@ -154,7 +154,7 @@ impl Directory for Sqlite {
         };
         let doing = "looking which time zones there are";
         let names = self.connections.read(doing, look).await?;
-        // Who has another is nobody we know.
+        // Zones that this version does not know are skipped.
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
@@ -228,8 +228,10 @@ impl Directory for Sqlite {
     }
 }
 
-/// Who chose this, ascending, after this user, at most `limit`: each combination is a range of the
-/// index in the order of ids, of which no more is read than is answered.
+/// Returns the users with these choices, in ascending order after `after`, at most `limit`.
+///
+/// Each combination is a range of an index, in id order. No more of it is read than can be
+/// returned.
 fn chose(
     transaction: &Transaction<'_>,
     choices: &DueChoices,
@@ -261,7 +263,8 @@ fn chose(
     Ok(found)
 }
 
-/// The first column of what is selected, ascending, after this one; `of` is the third value.
+/// Returns the first column of a query, in ascending order after `after`. `of` is its third
+/// parameter.
 fn names(
     transaction: &Transaction<'_>,
     selected: &str,
@@ -302,7 +305,7 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
     Ok(true)
 }
 
-/// Puts a record under this revision, whatever stands.
+/// Replaces a record regardless of its revision.
 pub(super) fn write(transaction: &Transaction<'_>, user: &User, rev: i64) -> Answer<()> {
     let mut fields = fields(&UserRecord::keep(user))?;
     fields.insert("rev".to_owned(), rev.into());

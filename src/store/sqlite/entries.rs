@@ -1,9 +1,8 @@
-//! How entries stand in a day table: one a line, each as canonical Extended JSON, so that appending
-//! is appending text.
+//! The text form of entries in a day table: one per line as canonical Extended JSON.
 //!
-//! The rule: every line is exactly one [`Entry`], whatever it is, because positions count them all.
-//! What we write ourselves is read by hand; anything else by a JSON parser, with the same meaning
-//! as on MongoDB.
+//! An append to the stack is an append to the text. Every line is exactly one [`Entry`], because
+//! positions count lines. Lines in our own spelling have a fast parser; others go through a JSON
+//! parser, with the same meaning as on MongoDB.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,7 +14,7 @@ use serde_json::Value;
 use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
 use crate::store::behind::{Append, Exported, entries_to_append};
 
-/// Appends the event's line.
+/// Appends an event's line.
 pub(super) fn write_event(lines: &mut String, event: &Event) {
     lines.push_str("{\"t\":");
     write_text(lines, event.t.as_str());
@@ -27,7 +26,7 @@ pub(super) fn write_event(lines: &mut String, event: &Event) {
     lines.push_str("}\n");
 }
 
-/// The marker's line.
+/// Returns a marker's line.
 pub(super) fn marker_line(id: Id, n: u32) -> String {
     let kind = if i32::try_from(n).is_ok() {
         "$numberInt"
@@ -37,7 +36,7 @@ pub(super) fn marker_line(id: Id, n: u32) -> String {
     format!("{{\"flushed\":{{\"$oid\":\"{id}\"}},\"n\":{{\"{kind}\":\"{n}\"}}}}\n")
 }
 
-/// The line of what was mailed on its own.
+/// Returns the line of a marker `{mailed, i}`.
 pub(super) fn mailed_line(mailed: &Mailed) -> String {
     let ids: Vec<String> = mailed
         .fanouts
@@ -51,12 +50,13 @@ pub(super) fn mailed_line(mailed: &Mailed) -> String {
     )
 }
 
-/// Appends text as JSON has it: control characters are escaped, so it stays on its line.
+/// Appends text as JSON. Control characters are escaped, so it stays on one line.
 pub(super) fn write_text(lines: &mut String, text: &str) {
     lines.push_str(&serde_json::to_string(text).expect("text is JSON"));
 }
 
-/// What a row keeps its lines in: text, unless other hands or a broken disk made it something else.
+/// Returns the bytes of a row's lines. Tampering or a damaged disk may have changed the type of the
+/// column.
 pub(super) fn bytes(value: ValueRef<'_>) -> &[u8] {
     match value {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
@@ -64,7 +64,7 @@ pub(super) fn bytes(value: ValueRef<'_>) -> &[u8] {
     }
 }
 
-/// The lines one by one; `None` where one is not UTF-8: it holds its place.
+/// Splits the lines; `None` for a line that is not UTF-8, which still counts as an entry.
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = Option<&str>> {
     let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let lines = (!bytes.is_empty()).then(|| lines.split(|byte| *byte == b'\n'));
@@ -72,11 +72,11 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = Option<&str>> {
     lines.map(|line| std::str::from_utf8(line).ok())
 }
 
-/// The entries of these lines, in order.
+/// Reads the entries of these lines.
 pub(super) fn read(bytes: &[u8]) -> Vec<Entry> {
-    // A line of ours takes about 75 bytes.
+    // Our lines take about 75 bytes.
     let mut entries = Vec::with_capacity(1 + bytes.len() / 75);
-    // Looked at as a whole, which is quicker, where all of it is UTF-8.
+    // Checking the whole text for UTF-8 at once is faster.
     match std::str::from_utf8(bytes) {
         Ok(text) => entries.extend(text.lines().map(read_line)),
         Err(_) => entries.extend(lines(bytes).map(|line| line.map_or(Entry::Other, read_line))),
@@ -84,20 +84,20 @@ pub(super) fn read(bytes: &[u8]) -> Vec<Entry> {
     entries
 }
 
-/// What one line says.
+/// Reads one line.
 pub(super) fn read_line(line: &str) -> Entry {
     match our_event(line) {
         Some(event) => Entry::Event(event),
         None => match serde_json::from_str(line) {
             Ok(Value::Object(fields)) => read_fields(&fields),
-            // Whatever it is, it is no event, and one bad line must not spoil everybody's digest.
+            // Anything else is not an event. One bad line must not stop the digests of all users.
             Ok(_) | Err(_) => Entry::Other,
         },
     }
 }
 
-/// The lines to append to `standing`, so that it has the entries of an exported stack once (see
-/// [`entries_to_append`]); `None` if that is refused.
+/// Returns the lines to append to the stored ones, so that each entry of an exported stack is there
+/// once (see [`entries_to_append`]). Returns `None` if that cannot be done.
 pub(super) fn behind(standing: &str, ours: &str, is_expired: bool) -> Option<String> {
     if let Some(new) = ours.strip_prefix(standing) {
         return Some(new.to_owned());
@@ -132,8 +132,8 @@ pub(super) fn behind(standing: &str, ours: &str, is_expired: bool) -> Option<Str
     Some(lines)
 }
 
-/// The identity of an entry: a marker's id, or the whole line. An event without an id has none: it
-/// may occur twice.
+/// Returns the identity of an entry: a marker's id, or otherwise the whole line. An event without
+/// an id has no identity, because it may occur twice.
 fn name_of(line: &str) -> Option<Cow<'_, str>> {
     match read_line(line) {
         Entry::Marker(Marker { id: Some(id), .. }) => Some(Cow::Owned(id.to_string())),
@@ -144,7 +144,8 @@ fn name_of(line: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The line as it is elsewhere in a list: a marker that covered so many entries covers those there.
+/// Returns the line for another place in a list. `covers` maps the number of entries that a marker
+/// covers.
 fn moved(line: &str, covers: impl Fn(usize) -> usize) -> Cow<'_, str> {
     match read_line(line) {
         Entry::Marker(Marker {
@@ -158,8 +159,8 @@ fn moved(line: &str, covers: impl Fn(usize) -> usize) -> Cow<'_, str> {
     }
 }
 
-/// The `i` of an event as we write it, without reading the rest. `None` says nothing: the line has
-/// to be read.
+/// Returns the `i` of an event in our own spelling, without parsing the rest. If the result is
+/// `None`, the line has to be parsed.
 pub(super) fn our_id(line: &str) -> Option<Id> {
     const ID: &str = "\"i\":{\"$oid\":\"";
     let end = line.strip_suffix("\"}}")?;
@@ -171,7 +172,7 @@ pub(super) fn our_id(line: &str) -> Option<Id> {
     }
 }
 
-/// An event spelled as we spell them, without escapes in its names.
+/// Parses an event in our own spelling, without escapes in its names.
 fn our_event(line: &str) -> Option<Event> {
     let (t, rest) = plain_text(line.strip_prefix("{\"t\":\"")?)?;
     let (o, rest) = plain_text(rest.strip_prefix(",\"o\":\"")?)?;
@@ -189,7 +190,7 @@ fn our_event(line: &str) -> Option<Event> {
     })
 }
 
-/// The text up to the next quotation mark, and what follows that; `None` if it holds an escape.
+/// Splits at the next quotation mark; `None` if there is none, or an escape comes first.
 fn plain_text(text: &str) -> Option<(&str, &str)> {
     let end = text
         .bytes()
@@ -232,7 +233,7 @@ fn object_id(value: &Value) -> Option<Id> {
     Id::from_hex(value.get("$oid")?.as_str()?)
 }
 
-/// A count, whichever number type a writer chose; what is below 0 is 0.
+/// Reads a count of any number type. Negative numbers read as 0.
 fn count(value: &Value) -> Option<u32> {
     let number = |name: &str| value.get(name).and_then(Value::as_str);
     let whole = || {
@@ -244,7 +245,7 @@ fn count(value: &Value) -> Option<u32> {
     let double = || number("$numberDouble")?.parse::<f64>().ok();
     match whole() {
         Some(n) => Some(u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
-        // `as` saturates, and takes what is no number for 0.
+        // `as` saturates, and converts NaN to 0.
         None => double().map(|n| n as u32),
     }
 }

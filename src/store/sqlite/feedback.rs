@@ -1,4 +1,4 @@
-//! What providers report of mails, on the ledger's rows.
+//! Provider reports on emails, stored in the ledger rows.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

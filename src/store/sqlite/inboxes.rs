@@ -1,4 +1,4 @@
-//! What people have seen, read and put away of their feeds: one row a person.
+//! Inboxes: one row for each user.
 
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Transaction};
@@ -61,7 +61,7 @@ fn find(transaction: &Transaction<'_>, user: &UserId) -> Answer<Option<Inbox>> {
     }
 }
 
-/// As which the standing record was put; nothing where there is none, or its stamp is none.
+/// Returns the revision of the stored record; `None` if there is no record or no valid revision.
 fn stamp(transaction: &Transaction<'_>, user: &UserId) -> Answer<Option<Id>> {
     let mut standing = transaction.prepare_cached("SELECT stamp FROM inboxes WHERE user = ?1")?;
     let stamp: Option<String> = standing

@@ -1,7 +1,7 @@
-//! The journal: a row for each accepted event, unique by key, claimed oldest first.
+//! The journal: one row for each accepted event, unique by key and claimed oldest first.
 //!
-//! The rule: what a fan-out is never changes and lies in `audiences`; how far it has come is small
-//! and lies in `fanouts`.
+//! The immutable part of a fan-out is in `audiences` and `details`. Its progress is in `fanouts`,
+//! so that saving it rewrites only a small row.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -26,7 +26,7 @@ const FANOUTS: Table = Table {
         pushed=counts.pushed capped=counts.capped owner=lease.owner until=lease.until",
 };
 
-/// What of a fan-out and its audience says what happened.
+/// The columns that describe the events of a fan-out.
 const EVENTS: Table = Table {
     name: "fanouts JOIN audiences ON fanout = id",
     columns: "id=_id type objects:json",
@@ -196,7 +196,7 @@ fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
     Ok(Accepted::New)
 }
 
-/// Puts a fan-out, whatever stands under its id.
+/// Replaces the fan-out with this id.
 pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()> {
     let record = fields(&FanoutRecord::keep(fanout))?;
     FANOUTS.insert(transaction, Met::Replaced, &record)?;
@@ -210,7 +210,7 @@ pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()
     write_apart(transaction, fanout)
 }
 
-/// What of a fan-out is in tables of its own.
+/// Writes the audience and details of a fan-out.
 fn write_apart(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()> {
     let sql = "INSERT INTO audiences (fanout, objects, audience) VALUES (?1, ?2, ?3)";
     let (objects, audience) = (to_json(&fanout.objects)?, to_json(&fanout.audience)?);
@@ -254,10 +254,10 @@ fn save(
     Ok(saved == 1)
 }
 
-/// The JSON of an audience that is small is no longer, whatever its ids.
+/// Maximum length of the JSON of a small audience, for ids of any length.
 const SMALL_BYTES: i64 = 64 << 10;
 
-/// The oldest of those that are free, and the small ones behind them up to the first that is not.
+/// Selects the oldest claimable fan-outs, followed by small ones up to the first that is not small.
 fn free_fanouts(
     transaction: &Transaction<'_>,
     now: DateTime<Utc>,
@@ -275,7 +275,7 @@ fn free_fanouts(
     while let Some(row) = free.next()? {
         if ids.len() >= most.any {
             let audience: Option<String> = row.get(1)?;
-            // One that cannot be read is told of when it is among the oldest.
+            // An unreadable audience is reported when its fan-out is among the oldest.
             let audience = audience.and_then(|json| serde_json::from_str::<Audience>(&json).ok());
             if !audience.is_some_and(|audience| audience.is_small()) {
                 break;
@@ -286,7 +286,7 @@ fn free_fanouts(
     Ok(ids)
 }
 
-/// The fan-out with this text in this unique column.
+/// Returns the fan-out with this text in a unique column.
 fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Answer<Option<Fanout>> {
     let sql = format!(
         "SELECT fanouts.*, objects, audience, details
@@ -314,7 +314,7 @@ pub(super) fn read(row: &Row<'_>) -> Answer<Fanout> {
     })
 }
 
-/// What a row says of an event, if it says anything.
+/// Returns the details of an event, if it has any.
 fn details_of(row: &Row<'_>) -> Answer<Option<Details>> {
     let what = "fan-out";
     let record = Record { what, row };

@@ -1,4 +1,4 @@
-//! Who works on what, where only one should: one row a name.
+//! Named leases: one row for each name.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

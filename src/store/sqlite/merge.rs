@@ -1,8 +1,8 @@
-//! Reads the day tables of a window side by side, in the order of user ids.
+//! Merges the day tables of a window by user id.
 //!
-//! The rule: every table is read in its own order, so the disk is read in sequence, and what is in
-//! memory is one row of each table and the people asked for. Where a day holds both text ids and
-//! ObjectIds it is read as two, as the latter sort by themselves.
+//! Each table is read in its own order, so disk reads are sequential. Memory holds one row of each
+//! table and the result. Rows with text ids and rows with ObjectIds sort separately, so a day that
+//! has both is read as two sources. Start with [`read`].
 
 use rusqlite::{CachedStatement, Rows, Transaction};
 
@@ -11,18 +11,18 @@ use super::codec::RowId;
 use super::{days, entries};
 use crate::domain::{Day, Form, Id, PersonStacks, Stack, StackId, UserId, Window};
 
-/// Which people to read.
+/// The users to read.
 #[derive(Debug, Clone)]
 pub(super) enum Range {
     All,
-    /// Whoever comes after this one.
+    /// Users after this one.
     After(UserId),
-    /// Only these, ascending, and reading everybody between the first and the last of them.
+    /// Only these users, ascending. Reads all rows from the first to the last of them.
     Among(Vec<UserId>),
 }
 
 impl Range {
-    /// Nobody before this one is wanted; whether that one itself is.
+    /// Returns the first user of the range, and whether it is included.
     fn start(&self) -> Option<(&UserId, bool)> {
         match self {
             Self::All => None,
@@ -47,7 +47,8 @@ impl Range {
     }
 }
 
-/// The first people of the range who have a stack in the window, ascending, at most `limit`.
+/// Returns the first `limit` users of the range that have a stack in the window, in ascending
+/// order.
 pub(super) fn read(
     transaction: &Transaction<'_>,
     window: &Window,
@@ -59,7 +60,7 @@ pub(super) fn read(
         .into_iter()
         .filter(|day| window.contains(*day))
     {
-        // In this order a person's stacks come out in the order of their ids.
+        // This is the order in which a user's stacks are returned.
         for form in [Form::ObjectId, Form::Text] {
             let stack = StackId { day, form };
             let Some((sql, start)) = query(transaction, stack, range)? else {
@@ -92,7 +93,7 @@ pub(super) fn read(
     Ok(found)
 }
 
-/// One day's rows of one form, with the next of them in hand.
+/// The rows of one day and form, and the next of them.
 struct Source<'a> {
     stack: StackId,
     rows: Rows<'a>,
@@ -116,10 +117,10 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Takes the next row of the range in hand.
+    /// Reads the next row of the range.
     fn advance(&mut self, range: &Range) -> Answer<()> {
         while let Some(row) = self.rows.next()? {
-            // One that is no id is nobody's.
+            // A row without a valid id belongs to no user.
             let Ok(id) = days::row_id(row.get_ref(0)?, self.stack.day) else {
                 continue;
             };
@@ -134,10 +135,10 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Where a source begins and, where that is known, ends.
+/// The first and, if known, the last id of a source.
 type Bounds = (RowId, Option<RowId>);
 
-/// How to read one day's rows of one form; `None` where there are none in the range.
+/// Returns the query for the rows of one day and form; `None` if there are none in the range.
 fn query(
     transaction: &Transaction<'_>,
     stack: StackId,
@@ -153,7 +154,7 @@ fn query(
             let from = if with_it { "id >= ?1" } else { "id > ?1" };
             let start = RowId::Text(start.clone());
             match range.end() {
-                // Any text is below any bytes.
+                // All text sorts before all bytes.
                 None => Some((ordered(&format!("{from} AND id < x''")), (start, None))),
                 Some(end) => {
                     let end = RowId::Text(end.clone());
@@ -182,7 +183,8 @@ fn query(
     })
 }
 
-/// Whether older writers left documents under ObjectIds: one look at the end of the table.
+/// Returns whether older writers left rows under ObjectIds. Costs one lookup at the end of the
+/// table.
 fn has_object_ids(transaction: &Transaction<'_>, day: Day) -> Answer<bool> {
     let sql = format!("SELECT 1 FROM {} WHERE id >= x'' LIMIT 1", day.collection());
     Ok(transaction.prepare_cached(&sql)?.exists([])?)

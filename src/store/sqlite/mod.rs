@@ -1,9 +1,8 @@
-//! SQLite: the embedded store, for one machine. A real store, not a mock: durable, and shared by
-//! several processes.
+//! The SQLite store: durable storage in one file, for one machine and any number of its processes.
 //!
-//! The rule: every write is one `BEGIN IMMEDIATE` transaction, or a few that may each be repeated;
-//! every read is one snapshot; none is held over an await. Begin with [`stacks`] for the day
-//! tables; [`schema`] shows all the others, and [`connections`] how they are reached.
+//! Every write is one `BEGIN IMMEDIATE` transaction, or a few that may each be repeated. Every read
+//! is one snapshot. No transaction is held across an await. Start with [`stacks`] for the day
+//! tables, [`schema`] for the other tables, and [`connections`] for how they are accessed.
 
 mod answer;
 mod batches;
@@ -46,18 +45,23 @@ use rusqlite::Transaction;
 
 use super::{Result, Schema};
 
-/// The schema that files are upgraded to.
+/// The schema version that files are upgraded to.
 pub const SCHEMA: u32 = upgrade::VERSION.unsigned_abs();
 
-/// A store in one file (and two beside it while it is open: the write-ahead log and its index).
+/// A store in one file. While it is open, SQLite keeps two more beside it: the write-ahead log and
+/// its index.
 #[derive(Debug, Clone)]
 pub struct Sqlite {
     connections: Arc<Connections>,
 }
 
 impl Sqlite {
-    /// Opens the file, and creates it and its tables as needed. A file of another program, or of a
-    /// newer tidings, is refused and left as it is.
+    /// Opens the file, and creates it and its tables as needed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`](super::Error::Unsupported) if the file belongs to another program or
+    /// to a newer tidings. Such a file is not changed.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         let connections = Connections::open(path.as_ref().to_owned()).await?;
         Ok(Self {
@@ -65,13 +69,13 @@ impl Sqlite {
         })
     }
 
-    /// Which schema a file has, without opening it for anything else, which would bring it up to
-    /// date.
+    /// Returns the schema of a file without upgrading it.
     pub async fn schema_of(path: impl AsRef<Path>) -> Result<Schema> {
         connections::schema_of(path.as_ref().to_owned()).await
     }
 
-    /// One change for each of these, in one transaction; the answers are in their order.
+    /// Applies one change for each item, in one transaction. Returns the results in the order of
+    /// the items.
     async fn change_each<T: Clone + Send + Sync + 'static, A: Send + 'static>(
         &self,
         doing: &str,
@@ -84,7 +88,8 @@ impl Sqlite {
         }
     }
 
-    /// One look for each of these, in one snapshot; the answers are in their order.
+    /// Runs one query for each item, in one snapshot. Returns the results in the order of the
+    /// items.
     async fn read_each<T: Clone + Send + Sync + 'static, A: Send + 'static>(
         &self,
         doing: &str,
@@ -98,7 +103,7 @@ impl Sqlite {
     }
 }
 
-/// The work for all of these, if there are any.
+/// Combines the work for all items; `None` if there are none.
 fn each<T: Clone, A, F: Fn(&Transaction<'_>, &T) -> Answer<A>>(
     items: &[T],
     one: F,

@@ -1,9 +1,8 @@
-//! Who lives near a point: a grid over the Earth, and the exact distance for whoever is in its
-//! squares.
+//! Finds the users near a point, by a grid over the Earth and the exact distance.
 //!
-//! The rule: squares only narrow the search, [`Point::distance_km`] decides. Each square lists its
-//! people by id, so a page is a merge of those lists and costs what it returns, as long as the
-//! squares fit the circle; where they would be too many, all people are read in order.
+//! Grid cells only narrow the search; [`Point::distance_km`] decides. Each cell lists its users by
+//! id, so a page is a merge of these lists and costs what it returns. If a circle touches more than
+//! [`MOST`] cells, all users are read in id order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,17 +14,17 @@ use super::codec::Record;
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{Point, UserId};
 
-/// Squares a degree: half a degree is 56 km from south to north.
+/// Cells per degree. Half a degree is 56 km from south to north.
 const PER_DEGREE: f64 = 2.0;
-/// Squares around the Earth.
+/// Cells around the Earth.
 const COLUMNS: i64 = 720;
-/// More squares than this are not merged: each is a cursor of its own, and opening it costs as much
-/// as reading some 30 people.
+/// Maximum number of cells to merge. Each is a cursor, and opening one costs as much as reading
+/// about 30 users.
 const MOST: usize = 1_000;
-/// What rounding may cost the outline of a circle, in degrees: a tenth of a millimetre.
+/// Margin for rounding errors in the outline of a circle, in degrees: a tenth of a millimeter.
 const SLACK: f64 = 1e-9;
 
-/// The square that a place lies in.
+/// Returns the cell of a place.
 pub(super) fn cell(place: Point) -> i64 {
     row(place.lat()) * COLUMNS + column(place.lng()).rem_euclid(COLUMNS)
 }
@@ -38,7 +37,8 @@ fn column(lng: f64) -> i64 {
     ((lng + 180.0) * PER_DEGREE).floor() as i64
 }
 
-/// All squares that a circle touches, and perhaps some more; `None` if they are too many.
+/// Returns all cells that a circle touches, and possibly a few more; `None` if there are more than
+/// [`MOST`].
 fn cells(center: Point, km: f64) -> Option<Vec<i64>> {
     let angle = km / EARTH_RADIUS_KM;
     let reach = angle.to_degrees() + SLACK;
@@ -46,7 +46,7 @@ fn cells(center: Point, km: f64) -> Option<Vec<i64>> {
         (center.lat() - reach).max(-90.0),
         (center.lat() + reach).min(90.0),
     );
-    // Where the circle is widest; a circle that holds a pole has all longitudes.
+    // The width at the widest latitude. A circle that contains a pole spans all longitudes.
     let width = if south > -90.0 && north < 90.0 {
         (angle.sin() / center.lat().to_radians().cos())
             .min(1.0)
@@ -67,7 +67,7 @@ fn cells(center: Point, km: f64) -> Option<Vec<i64>> {
     Some((south..=north).flat_map(squares).collect())
 }
 
-/// Who lives within the circle, ascending, after this user, at most `limit`.
+/// Returns the users within the circle in ascending order, starting after `after`, at most `limit`.
 pub(super) fn find(
     transaction: &Transaction<'_>,
     center: Point,
@@ -114,7 +114,7 @@ pub(super) fn find(
     Ok(found)
 }
 
-/// The people of a square, by id.
+/// The users of a cell, by id.
 struct List<'a>(Rows<'a>);
 
 impl<'a> List<'a> {
@@ -122,7 +122,7 @@ impl<'a> List<'a> {
         Ok(Self(statement.query((from, cell))?))
     }
 
-    /// The next of them who lives inside.
+    /// Returns the next user within the circle.
     fn next(&mut self, inside: impl Fn(Point) -> bool) -> Answer<Option<UserId>> {
         while let Some(row) = self.0.next()? {
             if place(row)?.is_some_and(&inside) {
@@ -171,7 +171,7 @@ mod tests {
             bearing in 0.0..std::f64::consts::TAU,
             share in 0.0..=1.0_f64,
         ) {
-            // A point at a share of the distance, in that direction (the direct problem on a
+            // The point at a share of the distance in that direction (the direct problem on a
             // sphere).
             let (angle, from) = (share * km / EARTH_RADIUS_KM, lat.to_radians());
             let to = (from.sin() * angle.cos() + from.cos() * angle.sin() * bearing.cos()).clamp(-1.0, 1.0).asin();

@@ -1,4 +1,4 @@
-//! Small texts under a name: one row each.
+//! Notes: one row for each name.
 
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Transaction};

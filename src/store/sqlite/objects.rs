@@ -1,5 +1,4 @@
-//! What events are about: one row a record. Mapped models live in the application's MongoDB, and so
-//! only there.
+//! Objects: one row each. Mapped models are in the application's MongoDB and exist only there.
 
 use async_trait::async_trait;
 use rusqlite::{Row, Transaction};
@@ -30,7 +29,8 @@ impl Objects for Sqlite {
 
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
         let find = |transaction: &Transaction<'_>, key: &ObjectKey| match find(transaction, key) {
-            // One bad record must not keep everybody's mail: it applies to nobody.
+            // One unreadable record must not block the emails of all users, so it counts as not
+            // notifiable.
             Err(failure) if failure.is_unreadable() => {
                 let error = failure.while_doing("reading an object");
                 tracing::warn!(%error, "an object cannot be read, and does not apply");

@@ -1,9 +1,8 @@
-//! Rows of a day that no document can tell: their id is none, or their text is not what it should
-//! be.
+//! Rows of a day that have no exact document: the id is invalid, or the text is malformed.
 //!
-//! The rule: they leave and come back as their columns, to the byte:
-//! `{"$tidings_row":["text:<base64>", "integer:3", "text:<base64>"]}`. Only a SQLite store takes
-//! them back.
+//! They are exported and restored as their columns, byte for byte:
+//! `{"$tidings_row":["text:<base64>", "integer:3", "text:<base64>"]}`. Only a SQLite store restores
+//! them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,26 +11,26 @@ use rusqlite::{Row, ToSql, Transaction};
 
 use super::answer::Answer;
 
-/// How such a line begins, and how it ends.
+/// Start and end of such a line.
 const FORM: (&str, &str) = ("{\"$tidings_row\":", "}");
 
-/// What stands in a column.
+/// The value of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Column {
     Integer(i64),
     Real(f64),
-    /// Perhaps not UTF-8.
+    /// Not necessarily UTF-8.
     Text(Vec<u8>),
     Blob(Vec<u8>),
 }
 
 impl Column {
-    /// What no id is below.
+    /// A value that sorts before every id.
     pub(super) const LEAST: Self = Self::Real(f64::NEG_INFINITY);
 
     pub(super) fn of(value: ValueRef<'_>) -> Self {
         match value {
-            // No column of ours is NULL.
+            // Our columns are never NULL.
             ValueRef::Null => Self::Blob(Vec::new()),
             ValueRef::Integer(n) => Self::Integer(n),
             ValueRef::Real(n) => Self::Real(n),
@@ -40,7 +39,7 @@ impl Column {
         }
     }
 
-    /// Its type and value, as text.
+    /// Returns the type and value as text.
     pub(super) fn spelled(&self) -> String {
         match self {
             Self::Integer(n) => format!("integer:{n}"),
@@ -50,7 +49,7 @@ impl Column {
         }
     }
 
-    /// What is spelled so.
+    /// Parses the text that [`Self::spelled`] returns.
     pub(super) fn read(spelled: &str) -> Option<Self> {
         let (kind, value) = spelled.split_once(':')?;
         let bytes = || STANDARD.decode(value).ok();
@@ -91,7 +90,7 @@ impl OddRow {
         format!("{}[{}]{}", FORM.0, columns.join(","), FORM.1)
     }
 
-    /// The row of such a line; `None` if it is a document.
+    /// Parses such a line; `None` if the line is a document.
     pub(super) fn read(line: &str) -> Option<Result<Self, &'static str>> {
         let columns = line.strip_prefix(FORM.0)?.strip_suffix(FORM.1)?;
         let columns: Option<[String; 3]> = serde_json::from_str(columns).ok();
@@ -102,7 +101,7 @@ impl OddRow {
         Some(row.ok_or("it has not the three columns of a row"))
     }
 
-    /// Whether the row stands now, as it is.
+    /// Inserts the row. Returns whether exactly this row is now stored.
     pub(super) fn restore(&self, transaction: &Transaction<'_>, table: &str) -> Answer<bool> {
         let insert = format!("INSERT INTO {table} VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING");
         let [id, n, events] = &self.0;

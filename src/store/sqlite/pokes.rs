@@ -1,7 +1,8 @@
-//! News of what may have changed in feeds: rows that other processes look for.
+//! Change notices: rows that other processes poll for.
 //!
-//! The rule: a poke is a part of the transaction that changes something, so whoever sees it sees
-//! that as well. Looking costs less than a wake-up does, so it is done ten times a second.
+//! A notice is written in the transaction that makes the change, so a reader of the notice also
+//! sees the change. Polling costs less than a wake-up between processes, so it runs ten times a
+//! second.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,12 +17,12 @@ use super::answer::Answer;
 use crate::domain::Poke;
 use crate::store::{Pokes, Result};
 
-/// So many of the newest stand.
+/// Number of notices to keep. The oldest are removed.
 const KEPT: i64 = 1_000;
-/// How long there is between two looks.
+/// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where somebody is who listens.
+/// The state of a subscription.
 struct Listener {
     store: Sqlite,
     last: i64,
@@ -57,7 +58,7 @@ impl Pokes for Sqlite {
     }
 }
 
-/// What was told since, and up to where.
+/// Returns the notices after `last` in order, and the id of the newest.
 fn since(transaction: &Transaction<'_>, last: i64) -> Answer<(i64, Vec<Poke>)> {
     let sql = "SELECT id, about, keys FROM pokes WHERE id > ?1 ORDER BY id";
     let mut statement = transaction.prepare_cached(sql)?;
@@ -65,7 +66,7 @@ fn since(transaction: &Transaction<'_>, last: i64) -> Answer<(i64, Vec<Poke>)> {
     while let Some(row) = rows.next()? {
         let (id, about, keys): (i64, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if newest == last && id > last + 1 {
-            // Those between are gone already.
+            // The notices in between have already been removed.
             heard.push(Poke::All);
         }
         newest = id;
@@ -74,7 +75,7 @@ fn since(transaction: &Transaction<'_>, last: i64) -> Answer<(i64, Vec<Poke>)> {
     Ok((newest, heard))
 }
 
-/// Tells everybody who listens, once the transaction stands.
+/// Adds a notice, which subscribers see once the transaction commits.
 pub(super) fn poke(transaction: &Transaction<'_>, poke: &Poke) -> Answer<()> {
     let (about, keys) = poke.kept();
     let sql = "INSERT INTO pokes (about, keys) VALUES (?1, ?2)";

@@ -1,4 +1,4 @@
-//! What is removed once nobody needs it any more.
+//! Removes old records.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -34,7 +34,8 @@ impl Retention for Sqlite {
                      (SELECT type, object FROM retractions WHERE at < ?1 ORDER BY at LIMIT ?2)"
             }
             Forgettable::Events => return self.forget_events(before, limit).await,
-            // An event and its audience are accepted in one transaction here.
+            // SQLite writes an event and its audience in one transaction, so there are no
+            // leftovers.
             Forgettable::Unaccepted => return Ok(0),
         };
         let before: Sql = match what {
@@ -52,7 +53,7 @@ impl Retention for Sqlite {
 }
 
 impl Sqlite {
-    /// Removes the oldest events that are fanned out, with all that is kept of them.
+    /// Removes the oldest events whose fan-out is done, with their audiences and details.
     async fn forget_events(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
         let before = Id::at(before, [0; 8]).to_string();
         let forget = move |transaction: &Transaction<'_>| -> Answer<u64> {

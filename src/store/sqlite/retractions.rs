@@ -1,6 +1,4 @@
-//! What was taken back: one row a (type, object).
-//!
-//! The rule: `at` only grows, whoever writes first.
+//! Retractions: one row for each type and object. `at` only grows, under any race.
 
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Transaction};

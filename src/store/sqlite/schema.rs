@@ -1,10 +1,9 @@
-//! The tables, and how a file becomes ours.
+//! The tables, and how a file is created or upgraded.
 //!
-//! The rule: a file of an earlier version is brought up to date when it is opened, in one
-//! transaction, by the steps of [`super::upgrade`]; a newer one is refused. Names are those of the
-//! MongoDB collections. Times are milliseconds since 1970, as MongoDB keeps them; ids of fan-outs
-//! and markers are their 24 hexadecimal digits. Day tables come and go with their days: see
-//! [`day_table`].
+//! Opening a file upgrades an earlier schema in one transaction, with the steps of
+//! [`super::upgrade`], and rejects a newer one. Tables are named after the MongoDB collections.
+//! Times are milliseconds since 1970; ids of fan-outs and markers are 24 hexadecimal digits. Day
+//! tables come and go with their days: see [`day_table`].
 
 use std::path::Path;
 
@@ -15,16 +14,16 @@ use super::upgrade::{self, VERSION};
 use crate::domain::Day;
 use crate::store::{Error, Schema};
 
-/// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
+/// "tdng": identifies the file as ours in its header, for other programs and for `file`.
 const APPLICATION: i32 = 0x7464_6E67;
 
-/// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter
-/// of that, and costs three to five times as much from then on: here that is a day of 88 events,
-/// with the default of 4 KiB one of 11.
+/// Page size: 32 KiB. A row of a `WITHOUT ROWID` table spills to overflow pages if it exceeds a
+/// quarter of a page. From then on it costs three to five times as much. That is a day of 88
+/// events; with the default of 4 KiB it would be 11.
 const PAGE_BYTES: i32 = 32 * 1024;
 
-/// All of them. What stands already is left alone, so it completes a file of any version once its
-/// columns are up to date.
+/// All tables except day tables. Existing ones are not changed, so this completes a file of any
+/// version once its columns have been upgraded.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS users (
     id           TEXT PRIMARY KEY NOT NULL,
@@ -251,13 +250,15 @@ CREATE TABLE IF NOT EXISTS notes (
 ) WITHOUT ROWID;
 ";
 
-/// The table of one day. `id` is text, or twelve bytes where an older writer used an ObjectId;
-/// SQLite sorts text before bytes as BSON sorts text before ObjectIds. `events` holds an entry a
-/// line (see [`super::entries`]), `n` how many.
+/// Returns the SQL that creates a day's table.
 ///
-/// It is kept in the order of ids (`WITHOUT ROWID`), as digests read it. An index beside a table in
-/// the order of arrival costs as much to write, and two to four times as much to read where
-/// people's first events arrive in any order.
+/// `id` is text, or twelve bytes if an older writer used an ObjectId. SQLite sorts text before
+/// bytes, as BSON sorts text before ObjectIds. `events` holds one entry per line (see
+/// [`super::entries`]), and `n` the number of entries.
+///
+/// Rows are stored in id order (`WITHOUT ROWID`), in which digests read them. A rowid table with an
+/// index costs as much to write. If users arrive in random order, it costs two to four times as
+/// much to read.
 pub(super) fn day_table(day: Day) -> String {
     format!(
         "CREATE TABLE {} (id PRIMARY KEY NOT NULL, n INTEGER NOT NULL, events TEXT NOT NULL) WITHOUT ROWID",
@@ -265,20 +266,20 @@ pub(super) fn day_table(day: Day) -> String {
     )
 }
 
-/// Makes the file ours: creates what is missing, and refuses what belongs to somebody else.
+/// Creates or upgrades the file, and rejects files of other programs.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
     let state = state(&connection.transaction()?, path)?;
     if state == State::Empty {
-        // It can only be chosen before there are any pages, and not within a transaction.
+        // The page size can only be set in an empty file, outside of a transaction.
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     }
-    // The file remembers it, but a copy that somebody made of it need not.
+    // WAL mode is stored in the file, but a copy made by `VACUUM INTO` loses it.
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     if state == State::Current {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
+    // Another process may have created or upgraded it in the meantime.
     match self::state(&transaction, path)? {
         State::Current => {}
         State::Empty => transaction.execute_batch(TABLES)?,
@@ -299,7 +300,7 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
     Ok(())
 }
 
-/// Which schema a file has.
+/// Returns the schema of a file.
 pub(super) fn of(connection: &mut Connection, path: &Path) -> Answer<Schema> {
     let version = match state(&connection.transaction()?, path)? {
         State::Old(version) => version,
@@ -308,17 +309,17 @@ pub(super) fn of(connection: &mut Connection, path: &Path) -> Answer<Schema> {
     Ok(upgrade::schema(version))
 }
 
-/// What a file is to us.
+/// The state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It has nothing in it yet.
+    /// Has no content yet.
     Empty,
-    /// A version with this schema wrote it.
+    /// Has this earlier schema.
     Old(i32),
     Current,
 }
 
-/// The indexes that stand, each as `deliveries(deliveries_by_tag)`.
+/// Returns the existing indexes, each as `deliveries(deliveries_by_tag)`.
 pub(super) fn indexes(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let listed = "SELECT tbl_name || '(' || name || ')' FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY 1";
     let mut query = connection.prepare(listed)?;
@@ -326,15 +327,15 @@ pub(super) fn indexes(connection: &Connection) -> rusqlite::Result<Vec<String>> 
     names.collect()
 }
 
-/// The indexes of a file as it is made.
+/// Returns the indexes of a newly created file.
 pub(super) fn wanted_indexes() -> rusqlite::Result<Vec<String>> {
     let made = Connection::open_in_memory()?;
     made.execute_batch(TABLES)?;
     indexes(&made)
 }
 
-/// What the file is; one that is none of ours is an error. In a transaction, as all that is asked
-/// here must be of one moment.
+/// Returns the state of the file, or an error if it is not ours. Requires a transaction, so that
+/// all queries see one snapshot.
 fn state(transaction: &Transaction<'_>, path: &Path) -> Answer<State> {
     let number = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);
@@ -426,7 +427,7 @@ mod tests {
         );
     }
 
-    /// Tables and columns, by name.
+    /// Returns the columns of all tables, sorted by name.
     fn shape(connection: &Connection) -> Vec<(String, String, String, bool)> {
         let sql = "SELECT t.name, c.name, c.type, c.\"notnull\"
                    FROM sqlite_schema t, pragma_table_info(t.name) c
@@ -438,7 +439,7 @@ mod tests {
         rows.unwrap().collect::<rusqlite::Result<_>>().unwrap()
     }
 
-    /// Indexes, as they were written.
+    /// Returns the SQL of all indexes.
     fn index_texts(connection: &Connection) -> Vec<String> {
         let sql =
             "SELECT sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY 1";

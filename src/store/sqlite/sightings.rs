@@ -1,4 +1,4 @@
-//! What was seen lately: one row a key, until it is over.
+//! Recently seen webhook ids: one row for each key, until it expires.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -31,7 +31,7 @@ impl SeenReports for Sqlite {
             let mut standing = Vec::with_capacity(marks.len());
             for (key, mark) in marks {
                 keep.execute((&key, &mark, millis(until)))?;
-                // What is over before it begins is not there to be found.
+                // If `until` has already passed, the new mark is not found.
                 standing.push(find(transaction, &key, now)?.unwrap_or(mark));
             }
             Ok(standing)

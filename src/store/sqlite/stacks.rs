@@ -1,8 +1,8 @@
-//! The heart: a person's stack of a day is one row, and pushing appends to it.
+//! The day tables: a user's stack of one day is one row, and a push appends to it.
 //!
-//! The rule: what stands is looked at in the transaction that appends, so repeating is harmless and
-//! the cap is exact. All people of a day are written in the order of their ids, which is the order
-//! of the table.
+//! The transaction that appends also reads the stored entries, so repeating a push is harmless and
+//! the cap is exact. Users are written in id order, which is the order of the table. Start with
+//! [`push`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,12 +24,13 @@ use crate::domain::{
 };
 use crate::store::{NewMarker, People, Pushed, Pushes, Result, Stacks};
 
-/// People or markers a transaction: below a tenth of a second, so that others get their turn.
+/// Maximum number of users or markers in one transaction, which takes less than 0.1 s. Then other
+/// writers get their turn.
 const AT_ONCE: usize = 10_000;
 
 #[async_trait]
 impl Stacks for Sqlite {
-    /// Every read begins a transaction of its own, which shows all that was committed before.
+    /// Does nothing: each read starts a transaction, which sees all earlier commits.
     async fn catch_up(&self) -> Result<()> {
         Ok(())
     }
@@ -101,7 +102,7 @@ impl Stacks for Sqlite {
         }
     }
 
-    /// A row takes a line more whatever stands in it.
+    /// Always returns an empty list, because a row can always take another line.
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
         self.append_once(markers.iter().flat_map(Todo::of).collect())
             .await
@@ -110,9 +111,9 @@ impl Stacks for Sqlite {
 }
 
 impl Sqlite {
-    /// Writes entries at the ends of the stacks that still exist, each once.
+    /// Appends each entry once to the stacks that exist.
     async fn append_once(&self, mut todo: Vec<Todo>) -> Result<()> {
-        // By day and then by id: that is how the tables lie on the disk.
+        // The order in which the tables are stored on disk.
         todo.sort_by(|a, b| (a.day, &a.row).cmp(&(b.day, &b.row)));
         for part in todo.chunks(AT_ONCE) {
             let part = part.to_vec();
@@ -126,13 +127,13 @@ impl Sqlite {
     }
 }
 
-/// A list of entries, ready to be written.
+/// A list of entries, prepared for writing.
 struct List {
     events: Vec<Event>,
     lines: Vec<String>,
-    /// The places of its entries, of equal ones only the first.
+    /// Indices of the entries without duplicates.
     distinct: Vec<usize>,
-    /// All distinct lines in a row: what a new stack gets.
+    /// The lines of all distinct entries, for a new stack.
     whole: String,
     ids: HashSet<Option<Id>>,
 }
@@ -160,11 +161,11 @@ impl List {
         }
     }
 
-    /// Those of its entries that do not stand among these lines.
+    /// Returns the indices of the distinct entries that are not among these stored lines.
     fn missing_in(&self, standing: &[u8]) -> Vec<usize> {
         let mut missing = self.distinct.clone();
         for line in entries::lines(standing).flatten() {
-            // Nearly every line is an event of another fan-out, and shows that at its end.
+            // Nearly every line is an event of another fan-out, which its last characters show.
             if entries::our_id(line).is_some_and(|id| !self.ids.contains(&Some(id))) {
                 continue;
             }
@@ -175,7 +176,7 @@ impl List {
         missing
     }
 
-    /// Where all entries stand in the list that are equal to one of these.
+    /// Returns the indices of all entries that equal one of these, duplicates included.
     fn places_of(&self, distinct: &[usize]) -> Vec<usize> {
         let among = |event: &Event| distinct.iter().any(|n| self.events[*n] == *event);
         (0..self.events.len())
@@ -184,7 +185,7 @@ impl List {
     }
 }
 
-/// The statements that change the rows of one day.
+/// The statements that read and write the rows of one day.
 struct DayRows<'a> {
     insert: CachedStatement<'a>,
     find: CachedStatement<'a>,
@@ -206,12 +207,12 @@ impl<'a> DayRows<'a> {
         })
     }
 
-    /// Whether this person had no row and has one now, with these lines.
+    /// Adds a row with these lines, unless the user has one. Returns whether it was added.
     fn insert(&mut self, id: &RowId, count: usize, lines: &str) -> Answer<bool> {
         Ok(self.insert.execute((id, count as i64, lines))? == 1)
     }
 
-    /// What `look` sees in a row: how many entries it has, and their lines.
+    /// Applies `look` to a row: to its number of entries and their lines.
     fn find<T>(&mut self, id: &RowId, look: impl FnOnce(usize, &[u8]) -> T) -> Answer<Option<T>> {
         let mut rows = self.find.query([id])?;
         let Some(row) = rows.next()? else {
@@ -231,7 +232,8 @@ impl<'a> DayRows<'a> {
     }
 }
 
-/// Pushes, and tells what did not fit: the person's place and the places in their list.
+/// Pushes the entries of these users. Returns the entries that did not fit: the index of the user,
+/// and the indices in the user's list.
 fn push(
     transaction: &Transaction<'_>,
     day: Day,
@@ -248,8 +250,8 @@ fn push(
     }
     days::create_day(transaction, day)?;
     let mut rows = DayRows::of(transaction, day)?;
-    // People who have a stack, and people who have none, come in runs: what the last one was, the
-    // next one is tried as.
+    // Users with and without a stack tend to come in runs, so each attempt assumes the result of
+    // the last.
     let mut fresh = true;
     for (place, (user, list)) in people.iter().enumerate() {
         let (id, list) = (RowId::Text(user.clone()), &lists[*list]);
@@ -278,7 +280,7 @@ fn push(
     Ok(capped)
 }
 
-/// One look-up for each person, day and form.
+/// Looks up each user, day and form.
 pub(super) fn each(
     transaction: &Transaction<'_>,
     window: &Window,
@@ -310,7 +312,7 @@ pub(super) fn each(
     Ok(found)
 }
 
-/// One reading of everything from the first to the last of them.
+/// Reads the range from the first to the last user in one pass.
 fn between(
     transaction: &Transaction<'_>,
     window: &Window,
@@ -335,7 +337,7 @@ fn between(
     Ok(people.into_iter().map(answer).collect())
 }
 
-/// One entry that is to stand on one row.
+/// An entry to be appended to a row, unless it is already there.
 #[derive(Debug, Clone)]
 struct Todo {
     day: Day,
@@ -353,8 +355,7 @@ impl Todo {
                 watermarks,
             } => {
                 let entry = |(stack, n): &(StackId, u32)| {
-                    // An ObjectId that the person's id cannot be has no row, so there is nothing to
-                    // mark.
+                    // A user id that is not an ObjectId has no such row to mark.
                     Some(Self {
                         day: stack.day,
                         row: RowId::of(user, stack.form)?,
@@ -377,7 +378,7 @@ impl Todo {
     }
 
     fn stands_in(&self, lines: &[u8]) -> bool {
-        // Nearly every line is an event, and shows that at its end.
+        // Nearly every line is an event, which its last characters show.
         entries::lines(lines)
             .flatten()
             .any(|line| entries::our_id(line).is_none() && entries::read_line(line) == self.entry)

@@ -1,4 +1,4 @@
-//! Addresses that must not be written to: one row each, under the folded address.
+//! Suppressed addresses: one row each, under the folded address.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -135,7 +135,8 @@ fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Answer<bool> {
     Ok(SUPPRESSIONS.insert(transaction, Met::Replaced, &fields)? == 1)
 }
 
-/// The gravest suppression of an address that is not lifted, however an older program wrote it.
+/// Returns the most severe active suppression of an address, in any spelling that an older version
+/// may have stored.
 fn find(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppression>> {
     let mut known = Vec::new();
     for spelling in address.spellings() {
@@ -145,7 +146,7 @@ fn find(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppr
     Ok(known.into_iter().reduce(graver))
 }
 
-/// What is known of an address that is written exactly so.
+/// Returns the stored record for exactly this spelling.
 fn find_as(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppression>> {
     let mut found = found(transaction, "address = ?1", [address.reveal()])?;
     Ok(found.pop())

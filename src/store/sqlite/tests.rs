@@ -1,7 +1,7 @@
-//! What only SQLite has to stand: a full disk, a caller who does not wait, a file that somebody
+//! Tests of situations that only SQLite has: a full disk, an abandoned call, a file that was
 //! tampered with.
 //!
-//! What every store promises is tested by the laws (`tests/all/store_laws`).
+//! The contract tests (`tests/all/store_laws`) cover the guarantees of all stores.
 
 use std::future::Future;
 use std::path::Path;
@@ -50,7 +50,7 @@ async fn open(folder: &Path) -> Sqlite {
     Sqlite::open(folder.join("tidings.db")).await.unwrap()
 }
 
-/// How many entries each of these people has today.
+/// Returns the number of entries that each user has today.
 async fn counts(store: &Sqlite, people: &[UserId]) -> Vec<usize> {
     let found = store
         .windows(Window::ending(today(), 0), People::Each(people))
@@ -62,7 +62,7 @@ async fn counts(store: &Sqlite, people: &[UserId]) -> Vec<usize> {
         .collect()
 }
 
-/// Runs SQL on the connection that writes.
+/// Runs SQL on the writer's connection.
 async fn execute(store: &Sqlite, sql: &'static str) {
     let run = move |transaction: &rusqlite::Transaction<'_>| Ok(transaction.execute_batch(sql)?);
     store.connections.write("tampering", run).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_disk_that_fills_changes_nothing_and_the_store_goes_on_when_there_is_r
         .await
         .unwrap();
 
-    // SQLite's own limit answers as a full disk does.
+    // SQLite's page limit causes the same error as a full disk.
     execute(&store, "PRAGMA max_page_count = 40").await;
     let error = store
         .push(today(), 1_000, &pushes(&people, events(50)))
@@ -117,7 +117,7 @@ async fn a_push_nobody_waits_for_is_whole_or_never_was() {
         assert!(matches!(first, Poll::Pending), "it runs elsewhere");
     }
 
-    // Whoever writes next, writes after it.
+    // The next write runs after the abandoned one.
     store
         .push(today(), 1_000, &pushes(&people[..1], events(1)))
         .await
@@ -313,8 +313,8 @@ async fn looking_for_free_deliveries_costs_what_is_free_not_what_waits() {
     assert_eq!((both, found("SCAN deliveries")), (2, 0), "{plan:?}");
 }
 
-/// Asks a future once, as somebody does who then waits for something else; says whether it is still
-/// to be done.
+/// Polls a future once, like a caller that then waits for something else. Returns whether it is
+/// pending.
 fn asked_once(future: std::pin::Pin<&mut impl Future>) -> bool {
     let polled = future.poll(&mut Context::from_waker(Waker::noop()));
     polled.is_pending()
@@ -337,7 +337,7 @@ async fn a_writer_nobody_polls_any_more_keeps_nobody_from_writing() {
     let mut queued = pin!(store.connections.write("waiting its turn", |_| Ok(())));
     assert!(asked_once(queued.as_mut()));
 
-    // The turn is handed on to the one who waits and is not polled.
+    // The queued writer gets its turn, although it is not polled.
     go_on.send(()).unwrap();
     first.await.unwrap();
     let third = store.connections.write("writing after both", |_| Ok(()));
@@ -351,7 +351,7 @@ async fn a_writer_nobody_polls_any_more_keeps_nobody_from_writing() {
 async fn readers_nobody_polls_any_more_keep_nobody_from_reading() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
-    // More than read at once: some read, some wait, and nobody asks any of them again.
+    // More than the limit of concurrent reads: some run and some wait, and none is polled again.
     let reads: Vec<_> = (0..20)
         .map(|_| Box::pin(store.connections.read("reading", |_| Ok(()))))
         .filter_map(|mut read| asked_once(read.as_mut()).then_some(read))

@@ -1,10 +1,9 @@
-//! What makes a file of each earlier schema one of the next.
+//! Upgrades files of earlier schemas, one step for each version.
 //!
-//! The rule: a step changes columns and what stands in them; tables and indexes that are new need
-//! none, as [`super::schema`] adds what is missing afterward. A step that has been released is
-//! never changed. It finds out what is there already, as files that were made between two releases
-//! may have a part of it. Columns are added with defaults, so that processes of the version before,
-//! which have the file open, go on; where that cannot be, the step says so.
+//! A step changes columns and their contents; [`super::schema`] then adds missing tables and
+//! indexes. A released step never changes. It skips existing columns, because files from between
+//! two releases may have some. New columns have defaults, so that running processes of the previous
+//! version keep working. If that is impossible, the description of the step warns about it.
 
 use rusqlite::Transaction;
 
@@ -15,10 +14,10 @@ use crate::store::Schema;
 /// The schema that this code reads and writes.
 pub(super) const VERSION: i32 = 14;
 
-/// What a step does, in words and in deeds.
+/// A step: its description and its function.
 type Step = (&'static str, fn(&Transaction<'_>) -> Answer<()>);
 
-/// The first makes a file of schema 1 one of schema 2, and so on.
+/// The first step upgrades schema 1 to schema 2, and so on.
 const STEPS: [Step; VERSION as usize - 1] = [
     (
         "adds the table notes (pauses, secrets of links, what runs have found)",
@@ -98,7 +97,7 @@ fn left(from: i32) -> impl Iterator<Item = &'static Step> {
     STEPS.iter().skip(done)
 }
 
-/// What is to be done with a file of this schema.
+/// Returns the steps that a file of this schema still needs.
 pub(super) fn schema(version: i32) -> Schema {
     Schema {
         version: version.unsigned_abs(),
@@ -107,13 +106,13 @@ pub(super) fn schema(version: i32) -> Schema {
     }
 }
 
-/// Takes a file of this schema to the present one, but for tables and indexes.
+/// Upgrades the columns of a file from this schema to the current one.
 pub(super) fn run(transaction: &Transaction<'_>, from: i32) -> Answer<()> {
     left(from).try_for_each(|(_, step)| step(transaction))
 }
 
-/// 2 to 3: in which call a mail was handed over, and how often a user's record was put. A mail that
-/// was `sending` has no call: nobody can ask after it.
+/// 2 to 3: the provider call of each delivery, and the revision of each user. Deliveries that were
+/// `sending` have no call, so their outcome cannot be queried.
 fn calls_and_revisions(transaction: &Transaction<'_>) -> Answer<()> {
     add_column(transaction, "deliveries", "call", "TEXT")?;
     add_column(transaction, "deliveries", "tried", "INTEGER")?;
@@ -126,7 +125,7 @@ fn users(transaction: &Transaction<'_>) -> Answer<()> {
     add_column(transaction, "users", "rev", "INTEGER NOT NULL DEFAULT 1")
 }
 
-/// 3 to 4: what providers name a mail by, and what they reported of it.
+/// 3 to 4: the tag that providers name an email by, and their reports on it.
 fn tags(transaction: &Transaction<'_>) -> Answer<()> {
     users(transaction)?;
     add_column(transaction, "deliveries", "tag", "TEXT NOT NULL DEFAULT ''")?;
@@ -146,9 +145,10 @@ fn tags(transaction: &Transaction<'_>) -> Answer<()> {
     Ok(())
 }
 
-/// 4 to 5: deliveries of batches, which have neither cadence nor period. SQLite cannot take a NOT
-/// NULL away, so the table is made anew; a process of the version before would write rows without a
-/// slot for batches, and none is.
+/// 4 to 5: deliveries of batches, without cadence and period.
+///
+/// SQLite cannot drop a NOT NULL constraint, so the table is created again. Running processes of
+/// the previous version can still write to it, because they never write rows for batches.
 fn batches(transaction: &Transaction<'_>) -> Answer<()> {
     add_column(transaction, "fanouts", "batch_key", "TEXT")?;
     if has_column(transaction, "deliveries", "batch")? {
@@ -191,7 +191,7 @@ fn batches(transaction: &Transaction<'_>) -> Answer<()> {
     Ok(())
 }
 
-/// 5 to 6: when a digest fell due, and how often a provider refused it.
+/// 5 to 6: the due date of a digest, and the number of rejections by a provider.
 fn late_digests(transaction: &Transaction<'_>) -> Answer<()> {
     add_column(transaction, "deliveries", "due_on", "TEXT")?;
     add_column(

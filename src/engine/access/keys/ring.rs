@@ -1,8 +1,9 @@
-//! Recognizes a server key that is brought: the configured one, or one that was created.
+//! Recognizes server keys: the configured key, and keys that were created.
 //!
-//! The rule (P8): comparing tells nothing of a key, not even its length. Keys that were created are
-//! read again when one is brought and the last look is a few seconds old, so keys that are created
-//! or revoked count soon, in every process; while the store is away, what was read last stands.
+//! Comparisons take constant time and reveal nothing about a key, not even its length (P8). The
+//! stored keys are read again if the last read is older than five seconds. So each process soon
+//! accepts new keys and rejects revoked ones. If the store is unreachable, the keys of the last
+//! read remain valid.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,34 +18,34 @@ use crate::domain::{KeyName, KeyRecord, Scope};
 use crate::engine::Result;
 use crate::store::Error;
 
-/// How old a look at the keys may be.
+/// The longest time between two reads of the keys.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
-/// What a look is called where it fails.
+/// The operation in error messages.
 const READING: &str = "reading the server keys";
-/// How long a look may take.
+/// The time limit of a read.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whose key was brought, and what it may do.
+/// A recognized key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name; `None` is the configured key.
+    /// The name of the key; `None` for the configured key.
     pub name: Option<KeyName>,
-    /// What it may do.
+    /// The permissions of the key.
     pub scope: Scope,
 }
 
-/// Recognizes keys. One for all of a process: it remembers what it read.
+/// Recognizes server keys. A process has one, because it caches the stored keys.
 pub struct KeyRing {
     configured: [u8; 32],
     context: Arc<Context>,
     look: Mutex<Look>,
 }
 
-/// The last look at the store's keys; whoever holds it may be looking again.
+/// The last read of the stored keys. The lock is held during a read.
 #[derive(Default)]
 struct Look {
     asked: Option<DateTime<Utc>>,
-    /// `None` until a look succeeded.
+    /// `None` until the first successful read.
     known: Option<Arc<[Known]>>,
 }
 
@@ -54,7 +55,7 @@ struct Known {
 }
 
 impl KeyRing {
-    /// A ring of the configured key and of those that the store has.
+    /// Accepts the configured key and those in the store.
     pub fn new(configured: &str, context: Arc<Context>) -> Self {
         Self {
             configured: hash(configured.as_bytes()),
@@ -63,8 +64,11 @@ impl KeyRing {
         }
     }
 
-    /// Whose key this is; `None` if it is none. An error only where the store is away and was never
-    /// read.
+    /// Returns the entry of a key; `None` if it is invalid.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store is unreachable and its keys were never read.
     pub async fn entry(&self, given: &[u8]) -> Result<Option<Entry>> {
         let given_hash = hash(given);
         if self.configured.ct_eq(&given_hash).into() {
@@ -77,7 +81,7 @@ impl KeyRing {
             return Ok(None);
         }
         let known = self.known().await?;
-        // All are compared, so that time tells nothing of which it is.
+        // All keys are compared, so that the time does not depend on the position.
         let mut found = None;
         for key in known.iter() {
             if bool::from(key.hash.ct_eq(&given_hash)) {
@@ -87,11 +91,11 @@ impl KeyRing {
         Ok(found)
     }
 
-    /// The keys of the store, read again where that is due.
+    /// Returns the stored keys, and reads them again if the last read is too old.
     async fn known(&self) -> Result<Arc<[Known]>> {
         let mut look = self.look.lock().await;
         let now = self.context.clock.now();
-        // A clock that was put back makes no look fresh.
+        // A clock that was set back makes an old read look new, so the difference is absolute.
         let is_fresh = look.asked.is_some_and(|asked| (now - asked).abs() < FRESH);
         if is_fresh {
             let away = || Error::database(READING, "the store did not answer a moment ago");
@@ -102,7 +106,7 @@ impl KeyRing {
             let why = format!("no answer within {PATIENCE:?}");
             Err(Error::database(READING, why).into())
         });
-        // Only now: whoever went away while it waited has looked at nothing.
+        // Set after the read: a caller that was canceled while it waited has read nothing.
         look.asked = Some(now);
         match (read, &look.known) {
             (Ok(read), _) => {
@@ -123,7 +127,7 @@ impl KeyRing {
     }
 }
 
-/// What a kept key is recognized by. One that cannot be read opens nothing.
+/// Returns the cached form of a stored key. A key that cannot be read is ignored, with a warning.
 fn known(kept: std::result::Result<(KeyName, KeyRecord), Error>) -> Option<Known> {
     let readable = kept.and_then(|(name, record)| {
         let mut hash = [0; 32];

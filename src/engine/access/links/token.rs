@@ -1,11 +1,9 @@
-//! The opaque part of a link: whose mails it is about, what it ends, and since when it stands,
-//! readable to us alone.
+//! The encrypted token in a link: its user, its effect, and when the email was begun.
 //!
-//! The rule (P7, P8): nobody else can make one, change one, or read a name or an address out of
-//! one. What it ends is signed with the rest: a link that ends one type cannot be made into one
-//! that ends another. The same person, moment and end make the same token, so a mail that is built
-//! again has the same bytes. Tokens of the first version end everything, as they did when they were
-//! sent. Why it is made so: `docs/decisions/0007-links.md`.
+//! Only tidings can create, change or read a token (P7, P8). The proof covers the effect, so a link
+//! that stops one type cannot become one that stops another. The same input gives the same token,
+//! so an email that is built again has the same bytes. Tokens of version 1 stop all email. The
+//! format is explained in `docs/decisions/0007-links.md`; start with [`Keys::seal_to`].
 
 use std::fmt;
 
@@ -19,60 +17,59 @@ use subtle::ConstantTimeEq;
 use crate::domain::mute::Title;
 use crate::domain::{Address, BrandName, EventType, FollowKey, Stop, Subject, UserId};
 
-/// How long a link works after its mail was made.
+/// How long a link is valid after its email was begun.
 pub const VALID: TimeDelta = TimeDelta::days(365);
 
-/// Stands before every token: what is inside is a moment and a person, and the end is everything.
+/// Version 1: a time and a user. The effect is [`Stop::All`].
 const EVERYTHING: char = '1';
-/// The same of those that name what they end, between the moment and the person.
+/// Version 2: the effect is between the time and the user.
 const NAMED: char = '2';
-/// The same of those that also name the brand of their mail, before what they end.
+/// Version 3: the brand is before the effect.
 const BRANDED: char = '3';
-/// The same of those that also name the address that the email goes to, before the brand. A brand
-/// without a name is the default.
+/// Version 4: the address of the email is before the brand. An empty brand is the default.
 const ADDRESSED: char = '4';
-/// Bytes of the proof that we made it.
+/// The bytes of the proof.
 const PROOF: usize = 16;
-/// Bytes of the moment: seconds since 1970.
+/// The bytes of the time, in seconds since 1970.
 const MOMENT: usize = 4;
-/// No person's name and no end make a longer one.
+/// The longest encoded token after its version. Tokens of valid ids and effects are shorter.
 const MAX_CHARS: usize = 1_024;
-/// A token that would hold more bytes leaves the address out.
+/// The most bytes of effect and user in a token with an address. A longer token omits the address.
 const MAX_ADDRESSED: usize = 500;
-/// What a named end begins with.
+/// The first byte of an encoded effect.
 const DIGEST: u8 = 0;
 const ALONE: u8 = 1;
 const TYPES: u8 = 2;
-/// Only where a brand stands before it.
+/// Only in versions 3 and 4.
 const ALL: u8 = 3;
 const FOLLOW: u8 = 4;
 const SUBJECT: u8 = 5;
 
-/// Why a token opens nothing.
+/// The reasons why a token is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// We did not make it, or it lost or gained something on its way.
+    /// The proof is wrong: the token was forged, cut or changed.
     Forged,
-    /// It is older than [`VALID`].
+    /// The token is older than [`VALID`].
     Expired,
 }
 
-/// What a token says.
+/// The content of a verified token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// Whose mails it is about.
+    /// The recipient of the email.
     pub user: UserId,
-    /// What it ends.
+    /// The effect of the link.
     pub stop: Stop,
-    /// Of which brand its mail was; `None` for the default.
+    /// The brand of the email; `None` for the default.
     pub brand: Option<BrandName>,
-    /// The address that its email went to, if the link says it.
+    /// The address of the email, if the token contains it.
     pub address: Option<Address>,
-    /// When its mail was begun, to the second.
+    /// When the email was begun, in whole seconds.
     pub issued: DateTime<Utc>,
 }
 
-/// What tokens are made and opened with.
+/// The keys that create and open tokens.
 #[derive(Clone)]
 pub struct Keys {
     everything: Pair,
@@ -81,7 +78,7 @@ pub struct Keys {
     addressed: Pair,
 }
 
-/// The keys of one version, so that none passes for one of another.
+/// The keys of one version. Each version has its own, so no token is valid in another version.
 #[derive(Clone)]
 struct Pair {
     prove: [u8; 32],
@@ -95,7 +92,7 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// The keys that a secret of any length stands for.
+    /// Derives the keys from a secret of any length.
     pub fn new(secret: &str) -> Self {
         let pair = |version: char| {
             let derive = |what: &str| {
@@ -115,12 +112,12 @@ impl Keys {
         }
     }
 
-    /// The token of somebody's mail of that moment, which ends this.
+    /// Creates a token for an email of the default brand that was begun at `issued`.
     pub fn seal(&self, user: &UserId, stop: &Stop, issued: DateTime<Utc>) -> String {
         self.seal_in(None, user, stop, issued)
     }
 
-    /// The same of a mail of this brand.
+    /// Creates a token for an email of this brand.
     pub fn seal_in(
         &self,
         brand: Option<&BrandName>,
@@ -131,7 +128,7 @@ impl Keys {
         self.seal_to(None, brand, user, stop, issued)
     }
 
-    /// The same of an email to this address, if the link is to say it.
+    /// Creates a token for an email to this address. A long token omits the address.
     pub fn seal_to(
         &self,
         address: Option<&Address>,
@@ -153,7 +150,7 @@ impl Keys {
         format!("{version}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// What a token says, if it is one of ours and still valid.
+    /// Verifies a token and returns its content.
     pub fn open(&self, token: &str, now: DateTime<Utc>) -> Result<Opened, Refused> {
         let opened = self.read(token).ok_or(Refused::Forged)?;
         if now.signed_duration_since(opened.issued) > VALID {
@@ -163,7 +160,7 @@ impl Keys {
     }
 
     fn read(&self, token: &str) -> Option<Opened> {
-        // Programs that find links in text may take the punctuation after them for a part.
+        // Link detection in text may include the punctuation that follows a link.
         let token =
             token.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '>', '\'', '"']);
         let mut versions = [EVERYTHING, NAMED, BRANDED, ADDRESSED].into_iter();
@@ -223,7 +220,7 @@ impl Pair {
         proof
     }
 
-    /// Turns what is inside into noise that depends on the proof, and back.
+    /// Encrypts the content with a keystream that depends on the proof, or decrypts it.
     fn mask(&self, proof: &[u8], inside: &mut [u8]) {
         for (block, bytes) in (0_u32..).zip(inside.chunks_mut(32)) {
             let noise = keyed(&self.mask, &[proof, &block.to_be_bytes()]);
@@ -234,7 +231,7 @@ impl Pair {
     }
 }
 
-/// Whether a link that says this address stays short enough for a header's line.
+/// Returns whether a token with this address is short enough for a line of an email header.
 fn fits(address: &Address, brand: Option<&BrandName>, user: &UserId, stop: &Stop) -> bool {
     written(stop, brand, Some(address)).len() + user.as_str().len() <= MAX_ADDRESSED
 }
@@ -248,8 +245,8 @@ fn version(stop: &Stop, brand: Option<&BrandName>, address: Option<&Address>) ->
     }
 }
 
-/// The address, the brand and what a token ends, as they stand before the person; nothing where
-/// that is everything, of the default, to no address.
+/// Encodes the address, the brand and the effect. The result is empty for [`Stop::All`] of the
+/// default brand without an address, as in version 1.
 fn written(stop: &Stop, brand: Option<&BrandName>, address: Option<&Address>) -> Vec<u8> {
     if brand.is_none() && address.is_none() {
         return ended(stop);
@@ -291,13 +288,13 @@ fn ended(stop: &Stop) -> Vec<u8> {
     }
 }
 
-/// A name behind its length.
+/// Appends the length of a text, then the text.
 fn put(bytes: &mut Vec<u8>, name: &str) {
     bytes.extend(short(name.len()));
     bytes.extend_from_slice(name.as_bytes());
 }
 
-/// A number as two bytes: names and how many there are stay far below ([`Stop::of_types`]).
+/// Encodes a number in two bytes. Lengths and counts are far smaller ([`Stop::of_types`]).
 fn short(number: usize) -> [u8; 2] {
     u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes()
 }
@@ -307,21 +304,21 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((u16::from_be_bytes(*number).into(), rest))
 }
 
-/// A name behind its length, and what follows it.
+/// Decodes a text after its length. Returns it and the rest.
 fn name(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (length, named) = number(bytes)?;
     let (name, rest) = named.split_at_checked(length)?;
     Some((std::str::from_utf8(name).ok()?, rest))
 }
 
-/// The brand that was written, and what follows it.
+/// Decodes a brand. Returns it and the rest.
 fn brand(bytes: &[u8]) -> Option<(Option<BrandName>, &[u8])> {
     let (name, rest) = name(bytes)?;
     let brand = (!name.is_empty()).then(|| BrandName::stored(name));
     Some((brand, rest))
 }
 
-/// What was written, and what follows it.
+/// Decodes an effect. Returns it and the rest.
 fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
     match bytes.split_first()? {
         (&ALL, rest) => Some((Stop::All, rest)),
@@ -351,8 +348,7 @@ fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
     }
 }
 
-/// As many characters as this person's tokens of this end have; it opens nothing, whatever the
-/// secret.
+/// Returns a text with the length of a token with these contents. It opens nothing.
 pub fn stand_in(
     brand: Option<&BrandName>,
     user: &UserId,

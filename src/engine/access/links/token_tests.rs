@@ -1,4 +1,4 @@
-//! What a token says, to whom, for how long, and that nobody else can make one.
+//! Tests the content, the validity and the proof of tokens.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn a_token_opens_to_the_person_and_the_end_it_was_made_for() {
     }
 }
 
-/// As it was made before links said what they end: secret, person and moment as in [`keys`].
+/// A token of version 1, with the secret, user and time of [`keys`].
 const OLD: &str = "13NLmPw8kWFZbcKYeW8rRDwnr13RshSHO";
 
 #[test]
@@ -94,7 +94,7 @@ fn a_token_works_for_a_year_and_not_longer() {
             let opened = keys().open(&token, at(days)).map(|opened| opened.user);
             assert_eq!(opened, expected, "{stop:?} after {days} days");
         }
-        // A machine whose clock is behind the one that made it.
+        // The clock of the verifying machine may be behind.
         assert!(keys().open(&token, at(-1)).is_ok());
     }
 }
@@ -144,7 +144,7 @@ fn whatever_is_changed_of_a_token_it_opens_nothing() {
 
 #[test]
 fn a_person_whose_name_is_the_end_of_another_link_gets_no_such_link() {
-    // An end that is written into a name: whose token it is stays signed, and so does the version.
+    // The id of this user looks like an encoded effect. The proof covers it and the version.
     let inside = String::from_utf8(written(&types(&["Comment"]), None, None)).unwrap();
     let odd = UserId::stored(format!("{inside}mara"));
     let token = keys().seal(&odd, &Stop::All, at(0));
@@ -190,7 +190,7 @@ fn a_token_of_a_brand_says_which_and_is_none_of_another() {
             let stand_in = stand_in(Some(&brands[0]), &user, &stop, None);
             assert_eq!(stand_in.len(), ours.len());
             assert!(ours.len() < MAX_CHARS, "{} characters", ours.len());
-            // What is signed for one version is nothing in another.
+            // Each version has its own keys.
             let forged = format!("2{}", &ours[1..]);
             assert_eq!(keys().open(&forged, at(1)), Err(Refused::Forged));
         }

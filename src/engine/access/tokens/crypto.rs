@@ -1,8 +1,7 @@
-//! The cryptography of user tokens: HMAC with SHA-256, and Ed25519, by `ring`.
+//! The cryptography of user tokens: HMAC-SHA256 and Ed25519, with `ring`.
 //!
-//! The rule: what every connection is secured with signs and verifies here too; the library's own
-//! choices would bring a second set of it. There is no other algorithm, so a token cannot ask for
-//! one.
+//! TLS uses `ring` too; the backends of `jsonwebtoken` would add a second cryptography library. No
+//! other algorithm is implemented, so a token cannot choose a weaker one.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -16,9 +15,9 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// From now on the library uses this; again is no harm.
+/// Makes `jsonwebtoken` use this provider. Can be called repeatedly.
 pub(super) fn install() {
-    // An error says that it was installed before.
+    // An error means that a provider was installed before.
     let _installed = PROVIDER.install_default();
 }
 

@@ -1,5 +1,4 @@
-//! What opens, and what does not: tokens as an application makes them, and as somebody would who
-//! has none.
+//! Tests that valid tokens are accepted and forged ones rejected.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -44,7 +43,7 @@ fn claims() -> Value {
     json!({"sub": "ada", "aud": "tidings", "exp": at(3_600)})
 }
 
-/// The claims with one changed; `null` leaves it out.
+/// Changes one claim; `null` removes it.
 fn with(claim: &str, value: Value) -> Value {
     let mut claims = claims();
     let fields = claims.as_object_mut().unwrap();
@@ -60,7 +59,7 @@ fn unsigned(header: &Value, claims: &Value) -> String {
     format!("{}.{}", part(header), part(claims))
 }
 
-/// A token with an HMAC under this key, whatever its header says.
+/// Creates a token with an HMAC, independent of the algorithm in its header.
 fn sealed(header: &Value, claims: &Value, key: &[u8]) -> String {
     let message = unsigned(header, claims);
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message.as_bytes());
@@ -105,7 +104,7 @@ fn a_token_opens_to_whom_it_names_under_either_algorithm() {
     ] {
         assert_eq!(opened(&keys, &token).unwrap(), "ada");
     }
-    // One key alone needs no name.
+    // A single key needs no name.
     let nameless = sealed(&json!({"alg": "HS256"}), &claims(), SECRET.as_bytes());
     assert_eq!(opened(&keys[..1], &nameless).unwrap(), "ada");
     assert_eq!(opened(&keys, &nameless), Err(Refused::WithoutKey));
@@ -134,7 +133,7 @@ fn what_the_program_makes_it_opens() {
     assert_eq!(unsigned.make(&user, now(), LONGEST), Ok(None));
 }
 
-/// Who knows the public key could make tokens if the token chose how it is verified.
+/// If the token could choose the algorithm, a public key would be enough to forge one.
 #[test]
 fn a_token_cannot_choose_its_algorithm() {
     let pair = pair();
@@ -196,7 +195,7 @@ fn a_signature_that_is_not_its_keys_opens_nothing() {
     assert_eq!(opened(&keys, &crossed), Err(Refused::Signature));
     let unknown = sealed(&kid("four"), &claims(), SECRET.as_bytes());
     assert_eq!(opened(&keys, &unknown), Err(Refused::UnknownKey));
-    // A name that is not the key's is refused even where there is one key.
+    // A wrong key name is rejected even if there is only one key.
     assert_eq!(opened(&keys[..1], &unknown), Err(Refused::UnknownKey));
     assert_eq!(opened(&[], &good), Err(Refused::Unconfigured));
     let critical = json!({"alg": "HS256", "kid": "one", "crit": ["b64"], "b64": false});

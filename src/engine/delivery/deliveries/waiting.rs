@@ -1,5 +1,4 @@
-//! The mails that wait, by why: what an operator has to know before anything else when mails do not
-//! leave.
+//! Counts waiting emails by reason, so that operators see why emails are not sent.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +10,12 @@ use crate::engine::Result;
 use crate::store::{Counted, DeliveryFilter};
 use crate::wire::delivery::{Reason, Waiting};
 
-/// So many of each state are looked at; of more the reasons of the newest are told.
+/// The most deliveries in each state that are read. If there are more, the reasons cover the
+/// newest.
 const LOOKED_AT: usize = 10_000;
 
 impl DeliveryService {
-    /// What waits, of these people or of all.
+    /// Returns the number of waiting emails and their reasons, for these users or for all.
     pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<Waiting> {
         let now = self.context.clock.now();
         let states = [DeliveryState::Pending, DeliveryState::Sending];

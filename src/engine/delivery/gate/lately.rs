@@ -3,20 +3,20 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-/// Mails that ended longer ago than the last one before by this much count no more: a week, and a
-/// day for who is late.
+/// Counts are discarded if no outcome was added for this time: a week for weekly digests, plus a
+/// day for late runs.
 const LATELY: TimeDelta = TimeDelta::days(8);
-/// Clocks may differ by so much.
+/// The tolerated difference between clocks.
 pub(super) const SKEW: TimeDelta = TimeDelta::minutes(2);
 
-/// How mails have ended lately.
+/// Recent outcomes of emails and calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lately {
     pub sent: u64,
     pub failed: u64,
-    /// Calls in a row of which nobody can tell what became of them.
+    /// Consecutive calls with an unknown outcome.
     pub astray: u32,
-    /// When the last of them ended.
+    /// When the last outcome was added.
     pub at: Option<DateTime<Utc>>,
 }
 
@@ -26,7 +26,7 @@ impl Lately {
             .unwrap_or_default()
     }
 
-    /// What is left of it once everything was stopped.
+    /// Returns what remains after a pause: only whether the outcome of the last call is unknown.
     pub(super) fn rest(&self) -> Self {
         Self {
             astray: self.astray.min(1),

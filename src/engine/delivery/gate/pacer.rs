@@ -1,8 +1,8 @@
-//! What holds the calls of this process back: how many are begun in a second, how many the provider
-//! keeps up with, until when it wants none, and how mails ended that the others do not know yet.
+//! Limits the calls of this process at one account: their rate, their concurrency, and waits.
 //!
-//! The rule: calls are begun evenly, one at a time at first, and more at a time as they are taken;
-//! a provider that takes nothing is left alone for longer and longer.
+//! Calls start evenly. One runs at a time at first, and more as the provider accepts emails. While
+//! the provider accepts nothing, the wait doubles, up to ten minutes. The pacer also counts
+//! outcomes until they are shared with other processes. Start with [`Pacer`].
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use super::super::retry::Verdicts;
 use super::lately::Lately;
 
-/// What holds the calls of this process back, and whose turn it is to make some: one part of it at
-/// a time, or there would be more calls under way than the provider keeps up with.
+/// Limits the calls at one account. Only one task at a time may make calls; otherwise their number
+/// would exceed what the provider accepts.
 #[derive(Debug, Default)]
 pub struct Pacer {
     known: Mutex<Known>,
@@ -30,23 +30,23 @@ pub struct Pacer {
     rate: Option<Rate>,
 }
 
-/// Whose calls may be under way: others wait for their turn until all clones of this are dropped.
+/// The exclusive right to make calls at an account. It ends when all clones are dropped.
 #[derive(Debug, Clone)]
 pub struct Turn {
     _kept: Arc<OwnedMutexGuard<()>>,
 }
 
-/// Turns true when the process is to end.
+/// Becomes true when the process shuts down.
 type Stop = watch::Receiver<bool>;
 
-/// So many calls a second.
+/// The limit of calls per second.
 #[derive(Debug)]
 struct Rate {
     calls: RateLimiter<NotKeyed, InMemoryState, Ticks, NoOpMiddleware<Nanos>>,
     clock: Ticks,
 }
 
-/// The time since the pacer was made, which nobody puts back, on tokio's clock.
+/// The time since the pacer was created, on tokio's monotonic clock.
 #[derive(Debug, Clone, Copy)]
 struct Ticks(Instant);
 
@@ -60,62 +60,63 @@ impl Clock for Ticks {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Until when nothing is sent.
+    /// No call starts before this time.
     closed: Option<DateTime<Utc>>,
-    /// Which of that all processes know.
+    /// The value of `closed` that was shared with all processes.
     told: Option<DateTime<Utc>>,
-    /// Until when the operator's limit lets nothing be begun.
+    /// No work starts before this time, because of `delivery.mails_per_hour`.
     paced: Option<DateTime<Utc>>,
-    /// How often that was asked for; makes each asking another owner of the lease.
+    /// The number of requests for that limit. It makes each request a different owner of the lease.
     asked: u64,
-    /// Calls in a row of which nothing is known to be taken.
+    /// Consecutive calls without an accepted email.
     fruitless: u32,
-    /// Calls that may be under way at a time on top of the first, and how many were taken since
-    /// there was one more. A call of deferred emails does not count.
+    /// Calls that may run in addition to the first, and productive calls since the last increase.
+    /// Calls of only deferred emails do not count.
     wider: usize,
     fruitful: u32,
-    /// How many emails leave before their checks are too old, where not all did.
+    /// The number of emails that can be sent before their checks become stale; `None` while all
+    /// could be sent.
     reach: Option<usize>,
     /// When the provider last gave a definite answer.
     answered: Option<DateTime<Utc>>,
-    /// How mails ended that is not told to the others yet.
+    /// Outcomes that are not shared with other processes yet.
     untold: Lately,
-    /// Whether nobody can tell what became of the last call, of this process or another.
+    /// Whether the outcome of the last call, by any process, is unknown.
     astray: bool,
-    /// How often mails were counted.
+    /// The number of calls to [`Pacer::count`], to detect changes during a read.
     counted: u64,
-    /// When it was last asked what is reported of the mails.
+    /// When the reports from the provider were last checked.
     echoed: Option<DateTime<Utc>>,
-    /// When it was last checked whether any reports arrive.
+    /// When the absence of reports was last checked.
     silence_checked: Option<DateTime<Utc>>,
 }
 
-/// What a process knew before it looked at what all know.
+/// The state before a read of the shared notes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BeforeLook {
     told: Option<DateTime<Utc>>,
     counted: u64,
 }
 
-/// So many calls in a row of which nothing is known to be taken are the provider's fault, not the
-/// mails'.
+/// After this number of consecutive calls without an accepted email, the provider is at fault and
+/// not the emails.
 const IN_A_ROW: u32 = 3;
-/// After so many calls in a row of which something was taken, one more may be under way.
+/// The number of productive calls after which one more may run at a time.
 const WIDEN_AFTER: u32 = 10;
-/// After so long without a call, the next one begins a run.
+/// How long the provider counts as reachable after a definite answer.
 const PROVEN: TimeDelta = TimeDelta::minutes(1);
-/// A provider that takes nothing is tried at least this often.
+/// The longest wait between calls to a provider that accepts nothing.
 const LONGEST: TimeDelta = TimeDelta::minutes(10);
-/// How often it is asked what is reported of the mails.
+/// The interval between checks of the provider's reports.
 const ASK_REPORTS: TimeDelta = TimeDelta::seconds(30);
 
 impl Pacer {
-    /// At most so many calls are begun in a second; without a number, as many as there are.
+    /// Creates a pacer with this limit of calls per second; `None` for no limit.
     pub fn new(calls_per_second: Option<NonZeroU32>) -> Self {
         let rate = |per_second| {
             let clock = Ticks(Instant::now());
-            // One at a time: a burst on top of the rate would be more than a provider that counts
-            // by the second takes.
+            // No burst: on top of the rate, it would exceed the limit of a provider that counts by
+            // the second.
             let quota = Quota::per_second(per_second).allow_burst(NonZeroU32::MIN);
             let calls = RateLimiter::direct_with_clock(quota, clock);
             Rate { calls, clock }
@@ -126,7 +127,7 @@ impl Pacer {
         }
     }
 
-    /// Takes the turn of one call, or says how long to wait before that is asked again.
+    /// Uses one call of the rate limit. Returns the time to wait if none is left now.
     pub(super) fn too_soon(&self) -> Option<Duration> {
         let Rate { calls, clock } = self.rate.as_ref()?;
         let not_until = calls.check().err()?;
@@ -137,37 +138,36 @@ impl Pacer {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for its turn to make calls; others wait until this is dropped, in the order in which
-    /// they came.
+    /// Waits for the exclusive right to make calls. Tasks get it in the order in which they asked.
     pub(super) async fn turn(&self) -> Turn {
         Turn {
             _kept: Arc::new(Arc::clone(&self.turn).lock_owned().await),
         }
     }
 
-    /// From now on mails leave only until this turns true; the first that is given counts.
+    /// Sets the shutdown signal. Only the first call has an effect.
     pub fn end_with(&self, stop: Stop) {
         drop(self.stop.set(stop));
     }
 
-    /// Whether the process is to end: nothing new is begun then.
+    /// Returns whether the process is shutting down, so that no new call may start.
     pub(super) fn ending(&self) -> bool {
         self.stop.get().is_some_and(|stop| *stop.borrow())
     }
 
-    /// Until when nothing is sent, if that is still to come.
+    /// Returns the time before which no call may start, if it is in the future.
     pub(super) fn closed(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         self.known().closed.filter(|until| *until > now)
     }
 
-    /// Says how often the operator's limit was asked.
+    /// Returns the number of requests for `delivery.mails_per_hour`, including this one.
     pub(super) fn asks(&self) -> u64 {
         let mut known = self.known();
         known.asked += 1;
         known.asked
     }
 
-    /// The operator's limit lets nothing be begun until then.
+    /// Blocks new work until this time, because of `delivery.mails_per_hour`.
     pub(super) fn pace_until(&self, until: DateTime<Utc>) {
         self.known().paced = Some(until);
     }
@@ -176,7 +176,10 @@ impl Pacer {
         self.known().paced.filter(|until| *until > now)
     }
 
-    /// A call was answered.
+    /// Updates the limits after a call.
+    ///
+    /// If the provider named a wait, or accepted nothing in [`IN_A_ROW`] calls, no call starts
+    /// before the wait is over.
     pub(in crate::engine::delivery) fn heard(
         &self,
         verdicts: &Verdicts,
@@ -208,12 +211,12 @@ impl Pacer {
         }
     }
 
-    /// All processes know that nothing is sent before then.
+    /// Records that this wait was shared with all processes.
     pub(super) fn told(&self, until: DateTime<Utc>) {
         self.known().told = Some(until);
     }
 
-    /// What is known before a look at what all processes know.
+    /// Returns the state before a read of the shared notes, for [`Self::looked`].
     pub(super) fn before_look(&self) -> BeforeLook {
         let known = self.known();
         BeforeLook {
@@ -222,11 +225,11 @@ impl Pacer {
         }
     }
 
-    /// What all processes know: whether nobody holds calls back, and whether the last call went
-    /// astray. What this process heard since the look began is newer than that.
+    /// Applies the shared notes: whether no wait is noted, and whether the outcome of the last call
+    /// is unknown. Changes since `before` are newer than the notes and win.
     pub(super) fn looked(&self, before: BeforeLook, open: bool, astray: bool) {
         let mut known = self.known();
-        // All processes knew until when nothing is sent, and somebody let go of it.
+        // The wait had been shared, and an operator has deleted it.
         let let_go = open && before.told.is_some() && known.told == before.told;
         if let_go && known.told == known.closed {
             (known.closed, known.told) = (None, None);
@@ -236,51 +239,54 @@ impl Pacer {
         }
     }
 
-    /// Nothing is sent before then.
+    /// Blocks calls until this time.
     pub(in crate::engine::delivery) fn close(&self, until: DateTime<Utc>) {
         let mut known = self.known();
         known.closed = known.closed.max(Some(until));
     }
 
-    /// Everything is paused: what went wrong before that is not held against what follows.
+    /// Discards outcomes that are not shared yet: outcomes before a pause do not count after it.
     pub(super) fn forget(&self) {
         let mut known = self.known();
         known.untold = Lately::default();
     }
 
-    /// How many calls may be under way at a time: one at first and when nothing was taken, more as
-    /// the provider keeps up.
+    /// Returns how many calls may run at a time, from one to `most`. It is one at first, and after
+    /// a call without an accepted email.
     pub(in crate::engine::delivery) fn width(&self, most: usize) -> usize {
         let mut known = self.known();
         known.wider = known.wider.min(most - 1);
         known.wider + 1
     }
 
-    /// How many emails to check together at most: as many as leave while the checks are fresh.
+    /// Returns the most emails to check together: as many as can be sent while the checks are
+    /// fresh.
     pub(in crate::engine::delivery) fn reach(&self) -> usize {
         self.known().reach.unwrap_or(usize::MAX)
     }
 
-    /// Notes that all of these emails left while their checks were fresh.
+    /// Records that all of these emails were sent while their checks were fresh.
     pub(in crate::engine::delivery) fn reached(&self, checked: usize) {
         let mut known = self.known();
         known.reach = known.reach.map(|reach| reach.max(2 * checked));
     }
 
-    /// Notes that only `left` of `checked` emails left while their checks were fresh.
+    /// Records that only `left` of `checked` emails were sent while their checks were fresh.
     pub(in crate::engine::delivery) fn fell_short(&self, left: usize, checked: usize) {
-        // Where the checks themselves take too long, fewer are made the next time.
+        // The checks themselves took too long, so fewer emails are checked next time.
         let reach = if left > 0 { left } else { (checked / 2).max(1) };
         self.known().reach = Some(reach);
     }
 
-    /// Whether the provider has given no definite answer lately: a gateway may be in its place.
+    /// Returns whether the provider gave no definite answer within [`PROVEN`]. Another server, such
+    /// as a gateway, may be answering in its place.
     pub(in crate::engine::delivery) fn is_unproven(&self, now: DateTime<Utc>) -> bool {
         let answered = self.known().answered;
         answered.is_none_or(|at| now - at > PROVEN)
     }
 
-    /// Whether it is time to ask what is reported of the mails; the next time is a while later.
+    /// Returns whether the provider's reports are due to be checked, and starts a new interval if
+    /// so.
     pub(super) fn listens(&self, now: DateTime<Utc>) -> bool {
         let mut known = self.known();
         let due = known.echoed.is_none_or(|last| now - last >= ASK_REPORTS);
@@ -290,7 +296,8 @@ impl Pacer {
         due
     }
 
-    /// Whether an hour has passed since it was last checked whether any reports arrive.
+    /// Returns whether an hour has passed since the absence of reports was last checked. Starts a
+    /// new hour if so.
     pub(super) fn may_warn(&self, now: DateTime<Utc>) -> bool {
         let mut known = self.known();
         let last = known.silence_checked;
@@ -301,8 +308,10 @@ impl Pacer {
         due
     }
 
-    /// Counts how mails ended; says what is to be told to all: at once where anything failed or
-    /// went astray, or went well again, otherwise now and then.
+    /// Counts outcomes. Returns the outcomes to share now, if any.
+    ///
+    /// Failures, unknown outcomes, and the first definite answer after one are shared at once.
+    /// Otherwise, outcomes are shared after `often` sent emails.
     pub(super) fn count(&self, heard: Lately, answered: bool, often: u32) -> Option<Lately> {
         let mut known = self.known();
         known.counted += 1;
@@ -321,13 +330,14 @@ impl Pacer {
         tell.then(|| std::mem::take(&mut known.untold))
     }
 
-    /// What was counted and is not told yet.
+    /// Takes the outcomes that are not shared yet; `None` if there are none.
     pub(super) fn untold(&self) -> Option<Lately> {
         let untold = std::mem::take(&mut self.known().untold);
         (untold != Lately::default()).then_some(untold)
     }
 
-    /// Whether the next call should risk little.
+    /// Returns whether the next call should contain a single email, because the last outcome is
+    /// unknown.
     pub(in crate::engine::delivery) fn probes(&self) -> bool {
         self.known().astray
     }

@@ -1,4 +1,4 @@
-//! Whether the pace is kept.
+//! Tests of call rates, concurrency and waits.
 
 use tokio::time::sleep;
 

@@ -1,9 +1,8 @@
-//! The pause: nothing leaves any process until somebody resumes.
+//! Pauses sending in all processes until an operator resumes.
 //!
-//! The rule: it begins where going on would do harm, by a provider that refuses everything or by
-//! too large a share of failures, bounces or complaints; it is a note that all processes read
-//! before every call; and only a person ends it. What was reported of mails before that is
-//! not held against those that follow.
+//! Sending pauses if the provider rejects everything, or if the share of failures, bounces or spam
+//! reports is too large. The pause is a note that every process reads before every call. Reports
+//! from before a resume do not count after it. Start with [`Gate::pause`].
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -13,23 +12,22 @@ use crate::engine::Result;
 use crate::engine::feedback::silence::unreported;
 use crate::store::Notes;
 
-/// The note's name.
 const NOTE: &str = shared::NOTES;
-/// The note that says when somebody last resumed.
+/// Name of the note with the time of the last resume.
 const RESUMED: &str = "resumed";
-/// Bounces and complaints count that were reported of the mails of so long.
+/// The age of the emails whose bounces and spam reports count.
 const HEARD: TimeDelta = TimeDelta::days(1);
-/// So few reports say nothing of the mails to come, however small the share they make up.
+/// Fewer bounces or spam reports than this never pause sending.
 const FEW: u64 = 5;
 
 impl Pause {
-    /// The pause that stands, if one does.
+    /// Returns the current pause, if there is one.
     pub async fn standing(notes: &dyn Notes) -> Result<Option<Self>> {
         let note = notes.note(NOTE).await?;
         Ok(note.map(Self::read))
     }
 
-    /// What a note says. One that cannot be read was meant to stop mails all the same.
+    /// Parses a note. An unreadable note pauses sending as well.
     pub(super) fn read(note: String) -> Self {
         serde_json::from_str(&note).unwrap_or_else(|_| Self {
             at: DateTime::UNIX_EPOCH,
@@ -38,10 +36,10 @@ impl Pause {
         })
     }
 
-    /// Lets mails leave again; says which pause ended.
+    /// Ends the pause and returns it.
     pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
         let standing = Self::standing(notes).await?;
-        // Who was quicker resumed as lately.
+        // If another process changes the note first, it resumed at about the same time.
         let (read, now) = (notes.note(RESUMED).await?, now.to_rfc3339());
         notes
             .swap_note(RESUMED, read.as_deref(), Some(&now))
@@ -54,7 +52,7 @@ impl Pause {
 }
 
 impl Gate {
-    /// Pauses all processes. The first to do so says why.
+    /// Pauses all processes. If they are paused already, the first reason stays.
     pub(in crate::engine::delivery) async fn pause(&self, reason: &str) -> Result<()> {
         let pause = Pause {
             at: self.context.clock.now(),
@@ -69,8 +67,8 @@ impl Gate {
         Ok(())
     }
 
-    /// Now and then, pauses all processes if too many of the mails of the last day bounced or were
-    /// complained of.
+    /// Pauses all processes if too many of the last day's emails bounced or were reported as spam.
+    /// Checks this at most every 30 seconds.
     pub(in crate::engine::delivery) async fn heed_reports(&self) -> Result<()> {
         let now = self.context.clock.now();
         if !self.pacer.listens(now) {
@@ -78,8 +76,7 @@ impl Gate {
         }
         let resumed = self.context.store.note(RESUMED).await?;
         let resumed = resumed.and_then(|at| at.parse::<DateTime<Utc>>().ok());
-        // Noted by a clock that ran ahead: of the mails until then nothing would be held against
-        // anybody.
+        // A future time comes from a fast clock. No report before it would count.
         let resumed = resumed.filter(|at| *at <= now);
         let since = (now - HEARD).max(resumed.unwrap_or(DateTime::UNIX_EPOCH));
         let report_counts = self.context.store.report_counts(since).await?;
@@ -89,7 +86,8 @@ impl Gate {
         }
     }
 
-    /// Warns in the log, once an hour, while the provider reports nothing of the emails it accepts.
+    /// Logs a warning, once an hour, while the provider reports nothing about the emails it
+    /// accepts.
     async fn notice_silence(&self, now: DateTime<Utc>) -> Result<()> {
         let Some(reporter) = self.reporter.filter(|_| self.pacer.may_warn(now)) else {
             return Ok(());
@@ -104,7 +102,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Why everything should pause, if it should.
+    /// Returns the reason to pause sending, if there is one.
     fn alarm(&self, report_counts: &ReportCounts) -> Option<String> {
         let settings = &self.settings;
         let passed = |part: u64, share: Share, what: &str, option: &str| {

@@ -1,10 +1,9 @@
-//! What all processes know of the provider: until when it wants no calls, and how mails have ended
-//! lately.
+//! Shares waits and recent outcomes of each provider account between processes, in notes.
 //!
-//! The rule: what one process hears holds for all, and for those that come after it, as a cron line
-//! makes a process each hour. It is kept in notes that stand beside the pause ([`super::pause`]),
-//! so that one read before each call tells everything. A note is changed from what was read, so
-//! nobody's count is lost. What a machine with a wrong clock writes is not believed.
+//! A wait that one process receives applies to all, also to later ones such as hourly cron jobs.
+//! The notes share a prefix with the pause ([`super::pause`]), so one read before each call returns
+//! them all. Changes are compare-and-set, so no count is lost. Notes from a fast clock are ignored.
+//! Start with [`Gate::before_call`].
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -16,30 +15,31 @@ use crate::domain::DeliveryState;
 use crate::engine::Result;
 use crate::store::Notes;
 
-/// What all of these notes begin with, the pause among them.
+/// The prefix of all these notes. The pause has it as its name.
 pub(super) const NOTES: &str = "pause";
-/// Until when nobody makes a call; behind it stands the account, where it is a brand's own.
+/// Name of the note with the wait. For a brand's own account, the account's name follows.
 const CLOSED: &str = "pause-until";
-/// How mails have ended lately; behind it stands the account, where it is a brand's own, with what
-/// became of its calls alone.
+/// Name of the note with recent outcomes. For a brand's own account, the account's name follows,
+/// and the note counts only unknown calls.
 pub(super) const ENDED: &str = "pause-ended";
-/// So many calls in a row of which nobody can tell what became of them stop everything, where
-/// nobody can be asked.
+/// Sending pauses after this number of consecutive calls whose outcomes are unknown and cannot be
+/// resolved.
 const ASTRAY: u32 = 3;
-/// Past so many times the fewest outcomes that count, older ones count half.
+/// At this multiple of `delivery.stop_after`, the counts are halved, so that recent outcomes weigh
+/// more.
 const REMEMBERED: u64 = 4;
 
-/// Nobody makes a call before then.
+/// A wait: no process calls the account before `until`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Closed {
     at: DateTime<Utc>,
     until: DateTime<Utc>,
-    /// Whose account it is about: the beginning of its calls' references.
+    /// The name of the account. A note about another account is ignored.
     account: String,
 }
 
 impl Gate {
-    /// Whether anything may be handed over at this moment, by what all processes know.
+    /// Returns whether a call may start now, by the notes and the limits of this process.
     pub(in crate::engine::delivery) async fn before_call(&self) -> Result<GateState> {
         if self.pacer.ending() {
             return Ok(GateState::Stopping);
@@ -66,7 +66,7 @@ impl Gate {
         Ok(closed.map_or(GateState::Open, GateState::ClosedUntil))
     }
 
-    /// The note that says so of this account.
+    /// Returns the name of the note with this account's wait.
     fn closed(&self) -> String {
         match self.account.is_default {
             true => CLOSED.to_owned(),
@@ -74,7 +74,7 @@ impl Gate {
         }
     }
 
-    /// The note that says how many calls in a row went astray at this account.
+    /// Returns the name of the note with this account's unknown calls.
     fn ended(&self) -> String {
         match self.account.is_default {
             true => ENDED.to_owned(),
@@ -89,7 +89,7 @@ impl Gate {
         counts.then_some(closed.until)
     }
 
-    /// Tells all processes how long nobody makes a call, if anything was heard of that.
+    /// Shares the current wait with all processes, if there is one.
     pub(in crate::engine::delivery) async fn share_wait(&self) -> Result<()> {
         let now = self.context.clock.now();
         let Some(until) = self.pacer.closed(now) else {
@@ -119,8 +119,8 @@ impl Gate {
         }
     }
 
-    /// Counts how mails of a call ended; too many failures, or too many calls in a row of which
-    /// nobody can tell, stop everything.
+    /// Counts the outcomes of a call. Pauses sending after too many failures, or after too many
+    /// consecutive calls with unknown outcomes.
     pub(in crate::engine::delivery) async fn watch(&self, concluded: &Concluded) -> Result<()> {
         let count = |state| {
             let ended = concluded.settled.iter();
@@ -133,7 +133,7 @@ impl Gate {
             astray: concluded.astray.is_some().into(),
             at: None,
         };
-        // Answered: whatever went astray before, somebody is there.
+        // A definite answer ends the sequence of unknown calls.
         let answered = concluded.answered && heard.astray == 0;
         let Some(heard) = self.pacer.count(heard, answered, self.settings.stop_after) else {
             return Ok(());
@@ -142,7 +142,7 @@ impl Gate {
             .await
     }
 
-    /// Adds what this process has counted and not told yet.
+    /// Shares the outcomes that this process has counted and not shared yet.
     pub(in crate::engine::delivery) async fn tell_all(&self) -> Result<()> {
         match self.pacer.untold() {
             Some(heard) => self.tell(heard, false, None).await,
@@ -150,7 +150,8 @@ impl Gate {
         }
     }
 
-    /// How mails ended counts for all together; calls in a row are each account's own.
+    /// Adds outcomes to the notes. Sent and failed emails count for all accounts together, unknown
+    /// calls for each account alone.
     async fn tell(&self, heard: Lately, answered: bool, astray: Option<&str>) -> Result<()> {
         let own = self.ended();
         if own == ENDED {
@@ -209,7 +210,7 @@ impl Gate {
         }
     }
 
-    /// Why everything should stop, if it should.
+    /// Returns the reason to pause sending, if there is one.
     fn too_much(&self, lately: &Lately, astray: Option<&str>) -> Option<String> {
         let settings = &self.settings;
         if let Some(why) = astray.filter(|_| lately.astray >= ASTRAY) {
@@ -229,8 +230,8 @@ impl Gate {
     }
 }
 
-/// Lets calls be made again before the provider wanted any: whoever resumes may have settled that
-/// with it. It says so again if not.
+/// Deletes all waits. An operator who resumes may have settled the cause with the provider, which
+/// otherwise asks for a wait again.
 pub(super) async fn open(notes: &dyn Notes) -> Result<()> {
     for (name, _) in notes.notes(CLOSED).await? {
         drop_note(notes, &name).await?;
@@ -238,9 +239,9 @@ pub(super) async fn open(notes: &dyn Notes) -> Result<()> {
     Ok(())
 }
 
-/// Forgets a note, whatever it says.
+/// Deletes a note, unconditionally.
 pub(super) async fn drop_note(notes: &dyn Notes, name: &str) -> Result<()> {
-    // Once: what is noted after that is news.
+    // Delete it once: a note that is written after that is new.
     while let Some(read) = notes.note(name).await? {
         if notes.swap_note(name, Some(&read), None).await? {
             break;
@@ -249,8 +250,8 @@ pub(super) async fn drop_note(notes: &dyn Notes, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Forgets how mails ended: what comes after a resume counts alone. Where calls went astray the
-/// next one still risks little.
+/// Resets the counts, so that outcomes before a resume do not count after it. If the outcome of the
+/// last call is unknown, the next call still contains a single email.
 pub(super) async fn forget(notes: &dyn Notes) -> Result<()> {
     for (name, _) in notes.notes(ENDED).await? {
         loop {

@@ -1,9 +1,9 @@
-//! Closes rows that are settled: markers say what they told, so that no later mail tells it.
+//! Closes settled rows after it writes their markers, so that no later email repeats their events.
 //!
-//! The rule (P2, P4): markers first, then the batches, then the rows; each is harmless again, so
-//! whoever dies in between is replaced. A digest's marker says how far it read; a batch's name the
-//! events it had gathered, wherever they stand. Where a document takes no marker its row stays
-//! open: nothing of it is mailed again, and its marker is tried again while the document stands.
+//! The order is markers, batches, rows (P2, P4). Each step can be repeated, so another worker
+//! finishes after a crash. The marker of a digest covers the entries that were read; that of a
+//! batch lists the events that joined. If a document cannot take a marker, its row stays open: its
+//! events are not emailed again, and the marker is retried while the document exists.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,13 +17,12 @@ use crate::domain::{
 use crate::engine::{Result, crash};
 use crate::store::NewMarker;
 
-/// Of so many fan-outs a marker names all, whether anything of them stands or not.
+/// The most fan-outs that a marker lists without a check whether they are stored.
 const MANY: usize = 500;
 
 impl Ledger {
-    /// Writes the markers of digests that were taken, as nothing but noting it is left to be done;
-    /// which of them are marked, and can be closed. A stack that took none is looked at again when
-    /// its row is closed.
+    /// Writes the markers of accepted digests. Returns the rows that can be closed when they are
+    /// settled. Markers that a stack cannot take are retried when the row is closed.
     pub(super) async fn mark_taken<'a>(
         &self,
         ends: impl Iterator<Item = (&'a Delivery, &'a Settlement)>,
@@ -38,7 +37,7 @@ impl Ledger {
         Ok(marked.map(|row| row.id.clone()).collect())
     }
 
-    /// Writes the markers of these digests; which stacks took none.
+    /// Writes the markers of these digests. Returns the stacks that could not take one.
     async fn mark(&self, rows: impl Iterator<Item = &Delivery>) -> Result<Vec<BadStack>> {
         let marker = |row: &Delivery| NewMarker::Flushed {
             user: row.user.clone(),
@@ -54,8 +53,8 @@ impl Ledger {
         Ok(bad)
     }
 
-    /// Writes the markers of what was mailed, or may have been, and closes the rows; counts the
-    /// stacks that took none.
+    /// Writes the markers of emails that were or may have been sent, and closes the rows. Counts
+    /// the stacks that could not take a marker.
     pub(in crate::engine::delivery) async fn close<'a>(
         &self,
         settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
@@ -73,7 +72,7 @@ impl Ledger {
         if !batches.is_empty() {
             bad.extend(self.close_batches(&batches).await?);
         }
-        // What is no list holds nothing that a later mail could tell, so its row may be closed.
+        // A document without an event list has no events to repeat, so its row may be closed.
         let takes_none: HashSet<&UserId> = bad
             .iter()
             .filter(|bad| bad.reason != Defect::NoList)
@@ -139,13 +138,13 @@ impl Ledger {
     }
 }
 
-/// Whether so many fan-outs joined that it pays to look which of them a marker has to name.
+/// Returns whether it pays to read the stacks so that the marker can be shorter.
 fn is_large(batch: &Batch) -> bool {
     batch.joined.len() > MANY
 }
 
-/// The fan-outs that markers name: all that were the batch's own or, where the stacks were looked
-/// at, those of which something stands there. A day that is full has not stored the others.
+/// Returns the fan-outs that the markers list: all of the batch's own or, if `stacks` is given,
+/// those that are stored there. Entries beyond the cap of a day are not stored.
 fn to_name(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
     let Some(stacks) = stacks else {
         return batch.own_fanouts().collect();

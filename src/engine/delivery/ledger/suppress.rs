@@ -1,7 +1,7 @@
-//! Suppresses the addresses that a provider takes nothing for any more.
+//! Suppresses addresses that the provider permanently rejects.
 //!
-//! The rule (P7): only after the ledger has it that the mail failed. Whoever dies in between loses
-//! nothing for good: the next mail to that address is refused again, and says so again.
+//! This runs after the failure is in the ledger (P7). If the process dies in between, the next
+//! email to the address is rejected again, and the address is suppressed then.
 
 use chrono::{DateTime, Utc};
 
@@ -12,8 +12,8 @@ use crate::domain::{Reason, Suppression};
 use crate::engine::Result;
 
 impl Ledger {
-    /// Suppresses the addresses that these mails, of one call, could not be taken for; `source`
-    /// says so.
+    /// Suppresses the undeliverable addresses among the emails of one call. `source` is stored as
+    /// the origin.
     pub(in crate::engine::delivery) async fn suppress(
         &self,
         mails: &[Mail],

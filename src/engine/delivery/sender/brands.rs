@@ -1,9 +1,9 @@
-//! Rows of several brands, each handed over as its own brand's mails are.
+//! Sends rows of several brands, each through the provider account of its brand.
 //!
-//! The rule: a brand has a sender of its own, with its look, its provider and what holds that one's
-//! calls back; those at different accounts go on side by side, so that none waits for another's
-//! provider. What is of a brand that is not configured (any more) waits until it is, and is given
-//! up like what no provider takes: it is never mailed as another's.
+//! Each brand has its own sender with its theme, provider and limits. Accounts work concurrently,
+//! so no brand waits for another's provider. Rows of an unconfigured brand stay pending until it is
+//! configured or they expire. They are never sent as another brand's. Start with
+//! [`Sender::send_each`].
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::domain::delivery::Settlement;
 use crate::domain::{BrandName, Delivery, DeliveryState};
 use crate::engine::Result;
 
-/// How soon it is looked again whether there is a brand.
+/// How soon rows of an unconfigured brand are tried again.
 const LOOK: TimeDelta = TimeDelta::minutes(10);
 
 impl Sender {
-    /// The sender of this brand; `None` where there is no such brand.
+    /// Returns the sender of this brand; `None` if the brand is not configured.
     fn of_brand(&self, brand: Option<&BrandName>) -> Option<Self> {
         if brand == self.compose.brand.as_ref() {
             return Some(self.clone());
@@ -32,7 +32,7 @@ impl Sender {
         Some(Self {
             compose: self.compose.of_brand(brand)?,
             gate: Gate {
-                // Another, as the holder of a lease could extend it.
+                // Another owner, because the holder of a lease could extend it.
                 owner: format!("{}-{}", self.gate.owner, outlet.account_prefix),
                 account_prefix: outlet.account_prefix,
                 account: outlet.account,
@@ -48,7 +48,7 @@ impl Sender {
         })
     }
 
-    /// Whether anything may be begun at this moment, of any brand.
+    /// Returns whether work on new rows of any brand may start.
     pub async fn ready(&self) -> Result<GateState> {
         let mut state = self.gate.before_chunk().await?;
         for brand in self.outlets.keys() {
@@ -65,8 +65,8 @@ impl Sender {
         Ok(state)
     }
 
-    /// Builds pending rows and hands them over, each as its brand's. Each account has turns of its
-    /// own; `turn` is one of this sender's.
+    /// Builds and sends pending rows, each through its brand's sender. Each account has its own
+    /// turn; `turn` is one of this sender's account.
     pub(super) async fn send_each(
         &self,
         rows: Vec<Delivery>,
@@ -83,7 +83,7 @@ impl Sender {
         }
         let mut accounts: BTreeMap<Account, Vec<(Self, Vec<Delivery>)>> = BTreeMap::new();
         for (brand, rows) in by_brand {
-            // Who knows no such brand finds out that it is not theirs.
+            // For an unknown brand, this sender finds the rows misrouted and defers them.
             let sender = self
                 .of_brand(brand.as_ref())
                 .unwrap_or_else(|| self.clone());
@@ -99,7 +99,7 @@ impl Sender {
                         0 => rows,
                         _ => sender.ledger.still_ours(rows).await?,
                     };
-                    // Of many people few are of a small brand.
+                    // The users of a small brand are scattered.
                     let spread = if 2 * rows.len() > all {
                         spread
                     } else {
@@ -111,15 +111,15 @@ impl Sender {
             };
             sending.push(sends.boxed());
         }
-        // None of these rows is at the account that the turn is of.
+        // If the turn was not passed on, no row belongs to its account.
         drop(turn);
-        // What is under way is seen through, whatever became of another.
+        // Let all accounts finish, even if one fails.
         let sent: Vec<Result<()>> = join_all(sending).await;
         sent.into_iter().collect()
     }
 
-    /// Finds out what became of calls, each by the sender that made it. Whoever asks has a turn of
-    /// this sender's account; another account's is waited for.
+    /// Resolves calls with unknown outcomes, each through the sender that made it. The caller holds
+    /// a turn of this sender's account. For other accounts, this waits for a turn.
     pub(super) async fn resolve_each(&self, rows: Vec<Delivery>) -> Result<()> {
         let (mut own, mut others) = (Vec::new(), BTreeMap::<&BrandName, Vec<Delivery>>::new());
         for row in rows {
@@ -143,8 +143,9 @@ impl Sender {
         Ok(())
     }
 
-    /// Lets rows wait that are of another brand than they were to be built for: for the next look
-    /// where there is that brand, and otherwise until there is, or they are given up.
+    /// Defers rows that belong to another brand than they were built for. If that brand is
+    /// configured, they can be claimed at once. Otherwise they are retried until it is, or until
+    /// they expire.
     pub(super) async fn put_aside(&self, strays: Vec<Stray>) -> Result<()> {
         let (now, mut verdicts) = (self.context.clock.now(), Verdicts::default());
         for Stray {

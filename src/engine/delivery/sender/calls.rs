@@ -28,22 +28,21 @@ struct Portion {
     mails: Vec<Mail>,
     /// When they were built; the time that they show.
     at: DateTime<Utc>,
-    /// When their checks began, or ended where it is a single email.
+    /// When their checks began. For a single email, when they ended.
     checked: DateTime<Utc>,
 }
 
-/// What a sender has in hand from one portion to the next.
+/// The state that a sender keeps from one portion to the next.
 struct InHand {
     turn: Option<Turn>,
-    /// When the leases of all rows were extended last.
+    /// When the leases of all rows were last renewed.
     held: Instant,
-    /// Whether the rate limit permits a call that is not made yet.
+    /// Whether the rate limit has permitted a call that is not made yet.
     permitted: bool,
 }
 
 impl Sender {
-    /// Builds pending rows and hands them over. What may not leave now goes back into the ledger,
-    /// and waits there.
+    /// Builds and sends pending rows. Rows that may not be sent now are deferred.
     pub(super) async fn send(
         &self,
         mut rest: Vec<Delivery>,
@@ -55,11 +54,11 @@ impl Sender {
             held: Instant::now(),
             permitted: false,
         };
-        // How many emails the operator's limit still allows.
+        // The number of emails that `delivery.mails_per_hour` still allows.
         let (mut allowed, mut is_further) = (0, false);
         while !rest.is_empty() {
             self.gate.heed_reports().await?;
-            // Once it has leave, only what concerns everybody can hold a mail up.
+            // Emails within that limit are only blocked by the shared state.
             let state = match allowed {
                 0 => self.gate.before_chunk().await?,
                 _ => self.gate.before_call().await?,
@@ -68,13 +67,13 @@ impl Sender {
                 return self.put_back(rest.iter(), &state).await;
             }
             if is_further {
-                // Others come first, so that a long list of rows delays none of them for long.
+                // Waiting tasks go first, so that a long list of rows does not delay them.
                 hand.turn = None;
                 hand.turn = Some(self.turn_of(&rest).await);
             }
             is_further = true;
             if hand.turn.is_some() {
-                // Before anything is built, which would wait for it.
+                // Wait before the emails are built, so that their checks stay fresh.
                 self.permit(&mut hand).await;
             }
             let at = self.context.clock.now();
@@ -90,7 +89,7 @@ impl Sender {
                 .build(portion, spread, at, Room::Bounded)
                 .boxed()
                 .await?;
-            // A single email leaves right after its checks, however long they took.
+            // A single email is sent right after its checks, so their duration does not matter.
             let checked = match portion.len() {
                 1 => self.context.clock.now(),
                 _ => at,
@@ -109,7 +108,7 @@ impl Sender {
                 let ours: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
                 hand.turn = Some(self.turn_of(ours.into_iter().chain(&unbuilt)).await);
                 if self.is_stale(checked) {
-                    // Others took long: what has changed since is seen only if it is built again.
+                    // The wait was long. Only emails that are built again reflect later changes.
                     rest = mails.into_iter().map(|mail| mail.row).collect();
                     rest.append(&mut unbuilt);
                     rest = self.ledger.still_ours(rest).await?;
@@ -144,13 +143,13 @@ impl Sender {
         self.gate.tell_all().await
     }
 
-    /// Makes the calls of these mails; answers with the rows whose turn did not come while their
-    /// checks were fresh. `further` are ours as well, and held meanwhile.
+    /// Makes the calls for these emails. Returns the rows whose checks became stale before their
+    /// call. The leases of `further` rows are renewed meanwhile.
     ///
-    /// Each call goes on in a task of its own: none waits for what is done here, and none keeps a
-    /// place in anybody's queue while nobody asks for it. The turn ends when the last call was
-    /// answered, if all mails were taken and no earlier call is in doubt; else when all is written
-    /// down.
+    /// Each call runs in its own task. A future that is not polled would keep its place in the
+    /// queue for a lock or a connection, and block others. The turn ends when the last call is
+    /// answered, if all emails were accepted and no earlier outcome is unknown. Otherwise it ends
+    /// when all outcomes are written.
     async fn make_calls(
         &self,
         portion: Portion,
@@ -180,7 +179,8 @@ impl Sender {
                     && let Some(mut call) = calls.pop_front()
                 {
                     if call.len() > 1 && (self.gate.pacer.probes() || self.is_careful()) {
-                        // The last outcome is unknown, or a gateway may answer.
+                        // The last outcome is unknown, or another server may be answering. Risk
+                        // only one email.
                         let others = call.split_off(1);
                         calls.push_front(others);
                     }
@@ -191,7 +191,7 @@ impl Sender {
                 }
             }
             if calls.is_empty() && further.is_empty() {
-                // Each call has its own.
+                // Each call holds a clone of the turn.
                 hand.turn = None;
             }
             if hand.held.elapsed() >= self.ledger.third_of_lease() {
@@ -202,7 +202,7 @@ impl Sender {
                 }
                 hand.held = Instant::now();
             }
-            // Calls that are under way are seen through, whatever became of another.
+            // Let running calls finish, even if one fails.
             let next = timeout_at(hand.held + self.ledger.third_of_lease(), flying.join_next());
             match next.await.map(|next| next.map(came_to)) {
                 Err(_) => {}
@@ -230,7 +230,7 @@ impl Sender {
         Ok(Vec::new())
     }
 
-    /// Waits until the rate limit permits a call, unless it did so before.
+    /// Waits until the rate limit permits a call, unless it already has.
     async fn permit(&self, hand: &mut InHand) {
         if !hand.permitted {
             self.gate.permit().await;
@@ -238,19 +238,20 @@ impl Sender {
         }
     }
 
-    /// Whether what was checked then is built again: half of the time is for the call's way.
+    /// Returns whether emails with checks of that time must be built again. The other half of
+    /// [`FRESH`] is for the call itself.
     fn is_stale(&self, checked: DateTime<Utc>) -> bool {
         self.context.clock.now() - checked > FRESH / 2
     }
 
-    /// Whether the next call risks a single email: the first of a run, where a lost outcome stays
-    /// unknown.
+    /// Returns whether the next call must contain a single email: the first call after a while, if
+    /// a lost outcome would stay unknown.
     fn is_careful(&self) -> bool {
         let now = self.context.clock.now();
         self.retry.certainty == Certainty::Never && self.gate.pacer.is_unproven(now)
     }
 
-    /// How many calls may be under way at a time with this one.
+    /// Returns how many calls may run at a time, including this one.
     fn width(&self, next: &[Mail]) -> usize {
         match next.len() > 1 && self.is_careful() {
             true => 1,
@@ -258,7 +259,7 @@ impl Sender {
         }
     }
 
-    /// The calls that the mailer wants these mails in.
+    /// Groups the emails into calls as the mailer requires.
     fn cut(&self, mails: Vec<Mail>) -> VecDeque<Vec<Mail>> {
         let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
         let mut mails: Vec<Option<Mail>> = mails.into_iter().map(Some).collect();
@@ -274,8 +275,8 @@ impl Sender {
             .collect()
     }
 
-    /// Makes a call for the first time; answers also with the mails that are to be sent alone, and
-    /// with the turn, if that has not ended.
+    /// Makes a call for the first time. Also returns the emails that must be sent alone, and the
+    /// turn if it has not ended.
     async fn call(
         &self,
         mails: Vec<Mail>,
@@ -285,7 +286,7 @@ impl Sender {
         let mut turn = turn;
         let leave = self.gate.fresh(self.gate.leave(at), checked);
         if leave.withheld().is_some() {
-            // Noting the rows as `sending` would count an attempt. Stale emails are built again.
+            // Marking the rows as `sending` would count an attempt. Stale emails are built again.
             return Ok((Concluded::default(), mails, turn));
         }
         let reference = self.reference(&mails);
@@ -319,8 +320,8 @@ impl Sender {
         if alone.is_empty() {
             return Ok((concluded, Vec::new(), turn));
         }
-        // Their call was refused. That is written down, or whoever finds them later would take it
-        // for one nobody saw the end of.
+        // Their call was rejected. Record that, or a later worker would treat the outcome as
+        // unknown.
         crash::point("before-recall");
         let alone: HashSet<usize> = alone.into_iter().collect();
         let mut alone: Vec<Mail> = mails
@@ -336,8 +337,8 @@ impl Sender {
         Ok((concluded, alone, turn))
     }
 
-    /// Makes a call whose rows are noted as `sending`, and writes down what became of it; answers
-    /// also with the places of those that are to be sent alone.
+    /// Makes a call whose rows are `sending`, and writes the outcomes. Also returns the indices of
+    /// the emails that must be sent alone.
     pub(super) async fn make(
         &self,
         reference: &str,
@@ -386,7 +387,7 @@ impl Sender {
                 .pacer
                 .heard(&verdicts, self.gate.settings.retry_after, now);
         }
-        // What is left is to write it down, which keeps nobody from making calls.
+        // Only writing the outcomes is left, so the next task may make calls.
         let ends_turn = turn.is_some() && all_taken && !self.gate.pacer.probes();
         if ends_turn {
             *turn = None;
@@ -403,13 +404,14 @@ impl Sender {
             .suppress(mails, &undeliverable, self.mailer.name(), now)
             .await?;
         let mut concluded = concluded?;
-        // A call of the next turn that went astray meanwhile is newer than this answer.
+        // Another task's call may have ended meanwhile, and its unknown outcome is newer than this
+        // answer.
         concluded.answered = answered && !ends_turn;
         concluded.astray = astray;
         Ok((concluded, alone))
     }
 
-    /// What may not leave now waits in the ledger.
+    /// Defers rows that may not be sent now.
     async fn put_back<'a>(
         &self,
         rows: impl Iterator<Item = &'a Delivery>,
@@ -431,15 +433,15 @@ impl Sender {
 }
 
 impl Sender {
-    /// Waits for its turn to make calls, and extends the leases of these rows meanwhile.
+    /// Waits for the right to make calls, and renews the leases of these rows meanwhile.
     pub(super) async fn turn_of<'a>(&self, rows: impl IntoIterator<Item = &'a Delivery>) -> Turn {
         let ids: Vec<DeliveryId> = rows.into_iter().map(|row| row.id.clone()).collect();
         self.ledger.holding(&ids, self.gate.turn()).await
     }
 
-    /// What a call is known by: hexadecimal digits that stand for the account it is made at, and
-    /// for its deliveries and how often each was tried. So a new attempt has a new one, and whoever
-    /// makes the same attempt again has the old one from the ledger.
+    /// Returns the reference of a call: the account's prefix and a hash of its deliveries and their
+    /// attempts. A new attempt has a new reference. A repeated call has its old one, from the
+    /// ledger.
     fn reference(&self, mails: &[Mail]) -> String {
         let mut hash = Sha256::new();
         for mail in mails {

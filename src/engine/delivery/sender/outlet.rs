@@ -7,20 +7,20 @@ use super::super::gate::{Account, Pacer};
 use crate::domain::BrandName;
 use crate::email::Mailer;
 
-/// Where mails of a brand go.
+/// The provider account of a brand.
 #[derive(Clone)]
 pub struct Outlet {
-    /// Sends them under the brand's address.
+    /// Sends emails from the brand's address.
     pub mailer: Arc<dyn Mailer>,
-    /// How the references of its calls begin.
+    /// Prefix of the references of the brand's calls.
     pub account_prefix: String,
     /// The account, which brands may share.
     pub account: Account,
-    /// What holds the calls of the account back.
+    /// Limits of the calls at the account.
     pub pacer: Arc<Pacer>,
 }
 
-/// For which brand a call of this reference was made, if it was for one that there is.
+/// Returns the brand for which this call was made; `None` if it is the default or not configured.
 pub fn brand_of_call<'a>(
     outlets: &'a BTreeMap<BrandName, Outlet>,
     call: &str,

@@ -1,10 +1,9 @@
-//! Finds out what became of calls whose answer nobody saw: the worker died, the connection broke,
-//! the provider was slow.
+//! Resolves calls without an answer, after a crash, a broken connection or a slow provider.
 //!
-//! The rule (P5): a call is resolved as a whole, by one worker, under the lease `call:<reference>`.
-//! Where sending again mails nothing twice it is put together again and made under the same
-//! reference; where the provider can be asked, it is asked, and believed to know nothing of a mail
-//! only once it has had time to learn of it; elsewhere nobody can tell, and it is `unknown`.
+//! One worker resolves a whole call, under the lease `call:<reference>` (P5). If it is safe to
+//! repeat the call, the worker does so under the same reference. If the provider can be queried,
+//! its answer "not accepted" counts only after it had time to list the email. Otherwise the outcome
+//! is `unknown`.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +20,11 @@ use crate::email::{Answer, Certainty, Leave, Silence};
 use crate::engine::{Result, crash};
 use crate::store::Claim;
 
-/// Why a row is `sending` of which nobody has said anything.
+/// The reason for a `sending` row that has none.
 const DIED: &str = "the worker that sent it died before it saw the answer";
 
 impl Sender {
-    /// Takes `sending` rows that this worker claimed as far as they go now.
+    /// Resolves `sending` rows that this worker has claimed, as far as is possible now.
     pub(super) async fn resolve(&self, rows: Vec<Delivery>) -> Result<()> {
         let mut calls: BTreeMap<Option<String>, Vec<Delivery>> = BTreeMap::new();
         for row in rows {
@@ -34,7 +33,7 @@ impl Sender {
         for (call, rows) in calls {
             let concluded = match call {
                 Some(call) => self.resolve_call(&call, rows).await?,
-                // Nothing says in which call it was.
+                // The row does not name its call.
                 None => self.doubtful(&rows).await?,
             };
             self.gate.watch(&concluded).await?;
@@ -51,7 +50,7 @@ impl Sender {
         };
         let leave = self.gate.leave(now);
         if !self.context.store.lease(&name, &lease, now).await? {
-            // Somebody resolves it, and takes our rows over as well.
+            // Another worker resolves the call and takes over these rows.
             let later = now + self.retry.settings.ask_after;
             return self.look_again_at(&claimed, later).await;
         }
@@ -75,7 +74,7 @@ impl Sender {
         let Some(tried) = rows.iter().filter_map(|row| row.tried).max() else {
             return self.doubtful(&rows).await;
         };
-        // Who never had the call cannot tell either.
+        // Another account does not know the call.
         if now >= self.retry.hope(tried) || !call.starts_with(&self.gate.account_prefix) {
             return self.doubtful(&rows).await;
         }
@@ -92,9 +91,10 @@ impl Sender {
         }
     }
 
-    /// Makes the call again. Who may not be mailed any more is left out; whether they were mailed
-    /// before, nobody can tell, unless the provider says that this call was made before and was
-    /// another one.
+    /// Repeats the call. Users who may not be emailed any more are excluded.
+    ///
+    /// Whether the excluded users were emailed before is unknown, unless the provider reports that
+    /// it accepted the original call.
     async fn repeat(
         &self,
         call: &str,
@@ -114,8 +114,8 @@ impl Sender {
             .await?;
         let waits = |id: &DeliveryId| concluded.deferred.iter().any(|d| d.id == *id);
         let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));
-        // Known by nothing but the call, as it was made before with more people in it: those left
-        // out now were in it too.
+        // The id is the call's reference: the provider accepted the original call, which included
+        // the excluded users.
         let taken_whole = concluded
             .settled
             .iter()
@@ -148,7 +148,7 @@ impl Sender {
         Ok(concluded)
     }
 
-    /// Asks the provider what it took.
+    /// Asks the provider which emails it accepted.
     async fn ask(
         &self,
         call: &str,
@@ -173,7 +173,7 @@ impl Sender {
                 return self.look_again_at(rows, next).await;
             }
         };
-        // A wait begins when it is asked for, however long that took.
+        // The provider's wait starts when its answer arrives.
         let heard = self.context.clock.now();
         crash::point("after-ask");
         let (mut verdicts, mut asked_for_rest) = (Verdicts::default(), false);
@@ -215,7 +215,7 @@ impl Sender {
         self.ledger.conclude(&rows, verdicts).await
     }
 
-    /// There is no hope left: what is done then depends on the guarantee.
+    /// Ends rows whose outcome cannot be found out, as `delivery.guarantee` requires.
     async fn doubtful(&self, rows: &[Delivery]) -> Result<Concluded> {
         let now = self.context.clock.now();
         let mut verdicts = Verdicts::default();
@@ -230,7 +230,7 @@ impl Sender {
         self.ledger.conclude(&rows, verdicts).await
     }
 
-    /// Leaves rows as they are until then.
+    /// Defers rows until `at`, without other changes.
     async fn look_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Concluded> {
         let wait = |row: &Delivery| {
             let reason = row.reason.as_deref().unwrap_or(DIED);

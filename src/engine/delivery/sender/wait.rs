@@ -1,8 +1,7 @@
-//! Sees through what a run has in hand: goes on until everything is settled, or waiting cannot
-//! help.
+//! Waits until all deliveries of a run are settled, or until waiting cannot help.
 //!
-//! The rule: nobody is forgotten. What others settled meanwhile is counted as they left it; what
-//! still waits at the end is in the ledger for the next run, and in the tally as waiting.
+//! Deliveries that other workers settle count with their outcome. Those that remain at the end stay
+//! in the ledger for the next run and count as deferred. Start with [`Sender::see_through`].
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -11,14 +10,14 @@ use super::{Sender, Step};
 use crate::engine::{Result, Watcher};
 use crate::wire::digest::Ended;
 
-/// How often it is looked whether others have settled something, or want this to stop.
+/// How often to look for deliveries that other workers settled, and for a request to stop.
 const LOOK: TimeDelta = TimeDelta::seconds(1);
-/// Rows looked up at once.
+/// The most rows that are read at once.
 const AT_ONCE: usize = 1_000;
 
 impl Sender {
-    /// Works on whatever can be claimed until nothing of the tally waits; gives up when nothing
-    /// was settled for as long as `patience`.
+    /// Processes claimable rows until no delivery of the tally is unsettled. Gives up if nothing
+    /// was settled for `patience`.
     pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Watcher) -> Result<Ended> {
         let tally = &self.ledger.tally;
         let (mut settled, mut moved) = (tally.settled(), self.context.clock.now());
@@ -53,7 +52,8 @@ impl Sender {
         }
     }
 
-    /// Waits until mails may leave; `None` as soon as they may.
+    /// Waits until emails may be sent. Returns `None` as soon as they may, otherwise why it gave
+    /// up.
     pub async fn wait_for_gate(
         &self,
         patience: TimeDelta,
@@ -77,8 +77,8 @@ impl Sender {
         }
     }
 
-    /// Counts what others have settled; says when the first of the others may be claimed, and
-    /// nothing if none waits.
+    /// Counts the deliveries that others have settled. Returns when the first unsettled one may be
+    /// claimable; `None` if there are none.
     async fn look_up(&self) -> Result<Option<DateTime<Utc>>> {
         let (now, tally) = (self.context.clock.now(), &self.ledger.tally);
         for ids in tally.due(now).chunks(AT_ONCE) {
@@ -90,7 +90,7 @@ impl Sender {
                 }
                 let held = row.lease.as_ref().map(|lease| lease.until);
                 let free = row.not_before.or(held).unwrap_or(now);
-                // Whoever holds it may be done any moment.
+                // Its holder may finish at any moment.
                 let look = if held.is_some() {
                     free.min(now + LOOK)
                 } else {
@@ -103,7 +103,7 @@ impl Sender {
         Ok(next.map(|next| next.max(now + TimeDelta::milliseconds(50))))
     }
 
-    /// Sleeps until then; false as soon as somebody wants this to stop.
+    /// Sleeps until `until`. Returns `false` as soon as the watcher asks to stop.
     async fn rest(&self, until: DateTime<Utc>, progress: &dyn Watcher) -> bool {
         loop {
             if progress.stopping() {

@@ -1,6 +1,6 @@
-//! What explains that people will not see an event that was accepted.
+//! Warns about reasons why users will not see an accepted event.
 //!
-//! The rule: it only reads, and keeps nothing out: records, objects and followers may come later.
+//! It only reads. It never rejects an event, because users, objects and follows may be added later.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::engine::Result;
 use crate::engine::directory::unknown::{Known, Named};
 use crate::store::PeopleFilter;
 
-/// Finds out who will not see an event, and why.
+/// Finds the reasons why users will not see an event.
 pub struct Warnings {
     pub(crate) known: Known,
     pub(crate) context: Arc<Context>,
 }
 
 impl Warnings {
-    /// A sentence for each reason, and what to do where something can be done.
+    /// Returns one sentence for each reason, with advice where there is any.
     pub async fn of(&self, request: &Request) -> Result<Vec<String>> {
         let unknown = self.known.of(&[Named::from(request)]).await?;
         let told = unknown

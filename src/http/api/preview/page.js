@@ -1,4 +1,4 @@
-// The page of `tidings preview`: asks what there is, and again when a template was saved.
+// The page of `tidings preview`. Polls for new emails and pages, and redraws them.
 
 const LOOK_AGAIN = 400; // milliseconds
 const TITLES = { digest: "Digests", batch: "Batches", page: "Pages" };
@@ -96,7 +96,7 @@ function show() {
   at("text").textContent = sheet.text ?? "";
   const frame = at("frame");
   frame.style.width = `${chosen.width}px`;
-  // What is in the frame takes these colors for those that its reader prefers.
+  // The document in the frame sees this as the color scheme that its reader prefers.
   frame.style.colorScheme = chosen.scheme;
   const source = `${sheet.html}&${chosen.scheme}`;
   if (frame.getAttribute("src") !== source) frame.setAttribute("src", source);
