@@ -33,7 +33,7 @@ export interface Item {
 }
 
 export class TidingsInbox extends HTMLElement {
-  /** Returns a token: called if there is none, and once more if the server refuses it. */
+  /** Returns a user token. Called if there is none, and once more if the server answers 401. */
   getToken?: () => Promise<string> | string;
 }
 
@@ -46,7 +46,7 @@ declare global {
     'tidings-open': CustomEvent<undefined>;
     /** The user chose an item. Prevent the default to follow the link yourself. */
     'tidings-item': CustomEvent<Item>;
-    /** A request failed: the server's response, or the error without one. */
+    /** A request failed. The detail is the response, or an error if there was none. */
     'tidings-error': CustomEvent<Response | Error>;
   }
 }

@@ -1,5 +1,5 @@
 // <tidings-inbox>: a bell, a badge and a panel with a user's feed (docs/widget.md).
-// Counts come from the server. A mark shows at once, until the server's answer replaces it.
+// The server computes the counts. A mark shows at once, until the server's counts replace it.
 
 const TEXTS = {
   bell: 'Notifications', new: '{n} new', unread: 'Unread:', 'read-all': 'Mark all as read', preferences: 'Preferences', close: 'Close',
@@ -11,8 +11,8 @@ const ICONS = {
   close: 'm6 6 12 12M18 6 6 18',
   archive: 'M3 4h18v5H3zM5 9v11h14V9M10 13h4', preferences: 'M4 7h9M19 7h1M4 17h1M11 17h9M16 4v6M8 14v6',
 };
-// The prefix `--_` is for private variables (accent, ink, dim, line, paper, hover). They are set
-// inside of the shadow tree, so no page can change them.
+// Variables with the prefix `--_` (accent, ink, dim, line, paper, hover) are private. They are set
+// inside the shadow tree, so pages cannot change them.
 const CSS = `
 :host(:not([hidden])){display:inline-block}
 .bell,.panel{--_a:var(--tidings-accent,light-dark(#2b57d6,#8fabff));--_i:var(--tidings-ink,light-dark(#1a1b20,#ededf1));
@@ -71,7 +71,7 @@ img{position:absolute;inset:0;width:100%;height:100%;object-fit:cover}
 .bar{border:0;border-top:1px solid var(--_l);margin-top:-1px}
 `;
 
-// `tag.class`: a part, too
+// `name` is `tag.class`; the class is also the CSS part. Functions in `attrs` become listeners.
 const el = (name, attrs, ...kids) => {
   const [tag, part] = name.split('.'), node = document.createElement(tag);
   for (const [key, value] of Object.entries({ class: part, part, ...attrs })) {
@@ -94,7 +94,7 @@ const safe = url => {
     if (/^https?:$/.test(protocol)) return href;
   } catch {}
 };
-// Asking again would not help.
+// Statuses for which a retry does not help: 4xx except 408 and 429, and 501.
 const FINAL = /^4(?!08|29)|501/;
 const bare = item => JSON.stringify({ ...item, state: 0 });
 const NODE = Symbol();
@@ -124,7 +124,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (this.#ui) this.#resume();
     else {
       this.#build();
-      // It may have been set too early.
+      // A page may have set it before this class was defined. Then it hides the setter.
       const { getToken } = this;
       delete this.getToken;
       this.getToken = getToken;
@@ -209,7 +209,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 
   async #ask(path, init, cut = AbortSignal.timeout(2e4)) {
-    // A mark outlives the element.
+    // A mark is sent even if the element is removed meanwhile.
     const signal = init?.keepalive ? cut : AbortSignal.any([this.#life.signal, cut]), get = this.#getToken;
     const url = `${this.#base}v1/users/${encodeURIComponent(this.getAttribute('user'))}/${path}`;
     let used;
@@ -235,7 +235,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   async #read(answer) {
     const data = await answer.json(), { groups } = data;
-    // A group is its newest item, for as long as it is folded.
+    // A folded group is shown as its newest item.
     if (groups) data.items = (await Promise.all(groups.map(({ items: [item], type, day, about, count, unseen, unread }) => {
       const which = { type, day, about }, path = `feed?limit=200&${new URLSearchParams(which)}`;
       return count < 2 ? item : this.#unfolded.has(path) ? this.#inside(path)
@@ -249,7 +249,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     return next ? [...items, ...await this.#inside(`${path}&before=${next}`)] : items;
   }
 
-  // The browser's cache knows the ETag.
+  // With `no-cache`, browsers send the ETag of a cached response. An unchanged feed costs a 304.
   #poll(again) {
     const marks = this.#marks;
     if (!again && FINAL.test(this.#error?.status)) return;
@@ -277,7 +277,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     }, seconds * 1e3);
   }
 
-  // One tab holds it for all.
+  // With `navigator.locks`, one tab holds the stream and shares its counts with the others.
   async #stream(signal) {
     for (let tries = 0; !signal.aborted; tries++) {
       this.#cut = new AbortController();
@@ -311,7 +311,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const { items } = data;
     if (items) {
       const old = this.#items ?? [], end = items.at(-1)?.id, at = old.findIndex(item => item.id === end);
-      // A group that grew is above now.
+      // A group with a new item has moved up, into `items`.
       const above = ({ id, path }) => items.some(item => item.id === id || path && item.path === path);
       const below = data.next && at >= 0 ? old.slice(at + 1).filter(item => !above(item)) : [];
       if (!below.length) this.#next = data.next;
@@ -338,7 +338,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   #fail(error, life) {
     if (life !== this.#life) return;
     const base = this.#base;
-    // Browsers do not tell scripts why.
+    // Scripts cannot see why a cross-origin request failed, so the message names both causes.
     if (!this.#tries++ && !error.status && new URL(base, origin).origin !== origin) console.error(`tidings-inbox: ${base} is down, or server.cors_origins lacks "${origin}"`);
     this.#error = error;
     this.#render();
@@ -350,7 +350,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     return this.dispatchEvent(new CustomEvent(`tidings-${name}`, { detail, bubbles: true, composed: true, cancelable: true }));
   }
 
-  // An item, or a group that is folded, or all that the page had.
+  // Marks an item or a folded group; without `item`, all items of the page.
   async #mark(mark, item) {
     const life = this.#life, was = this.#now, { unseen, unread } = was, items = item ? [item] : this.#items;
     const states = items.map(({ state }) => state), [state] = states, one = { unseen: state === 'unseen', unread: /seen/.test(state), ...item };
@@ -366,7 +366,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       if (item?.which && mark === 'archive') item.ids = (await this.#inside(item.path)).map(({ id }) => id);
       const ids = item && (mark === 'restore' && item.ids || !item.which && [item.id]);
       const answer = await this.#ask('feed/marks', {
-        // A click on a link leaves the page.
+        // A click on a link may leave the page before the request ends.
         method: 'POST', keepalive: true,
         headers: { 'content-type': 'application/json' }, body: JSON.stringify({ mark, ...ids ? { ids } : { to: this.#page, ...item?.which } }),
       });
@@ -405,7 +405,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     return this.#try(async () => {
       const all = await this.#inside(item.path);
       this.#unfolded.add(item.path);
-      // A poll that asked before is of no use.
+      // The answers to polls that were sent before are ignored.
       this.#marks++;
       this.#items = this.#items.flatMap(one => one.path === item.path ? all : one);
       this.#render();

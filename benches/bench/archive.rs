@@ -1,4 +1,5 @@
-//! Forgetting a day: dropping its collection against deleting its rows from one big collection.
+//! Compares two ways to remove an old day: dropping its collection, and deleting its rows from one
+//! large collection.
 
 use std::future::IntoFuture;
 
@@ -10,7 +11,7 @@ use tidings::domain::Day;
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, timed};
 use crate::world::{World, bare, now, people};
 
-/// Fills the naive scheme: one row a person and event, four secondary indexes.
+/// Fills the naive schema: one row per user and event, with four secondary indexes.
 async fn naive(world: &World, ids: &[String], day: &str) {
     let rows = bare(&world.db, "notifications");
     for keys in [
@@ -59,7 +60,7 @@ pub async fn archive() {
         rows.note(1, deleted.1);
     }
     let ms = |rounds: &Rounds| 1e3 / rounds.median();
-    let table = Table::begin("Forgetting a day", &["way", "ms (median)", "ratio"]);
+    let table = Table::begin("Dropping a day", &["way", "ms (median)", "ratio"]);
     table.row(&[
         format!(
             "deleting {} rows from one collection with four indexes",
@@ -69,13 +70,13 @@ pub async fn archive() {
         "1×".into(),
     ]);
     table.row(&[
-        format!("dropping a day of {} people", number(ids.len() as f64)),
+        format!("dropping a day of {} users", number(ids.len() as f64)),
         number(ms(&large)),
         against(ms(&rows) / ms(&large), 500.0),
     ]);
     table.row(&[
         format!(
-            "dropping a day of {} people",
+            "dropping a day of {} users",
             number(ids.len() as f64 / 10.0)
         ),
         number(ms(&small)),

@@ -1,5 +1,5 @@
-//! Batches: joins against the bare driver's conditional upserts, finding what is due among much
-//! that is not, and a burst.
+//! Measures batches: joins against conditional upserts of the bare driver, the search for due
+//! batches among many open ones, and a burst of events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const POLICY: BatchPolicy = BatchPolicy {
 };
 const KIND: &str = "ArtworkPublished";
 
-/// An id that was never used.
+/// Returns a fresh id.
 fn unused(world: &World) -> Id {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -54,13 +54,13 @@ fn item(world: &World, o: &str) -> Item {
     }
 }
 
-/// How many events join the same batches one after the other: the first opens them.
+/// Events that join each batch, one after another. The first one opens it.
 const EVENTS: usize = 5;
 
 pub async fn joins() {
     let world = World::fresh("bench_batches").await;
     let ids = people(scaled(20_000));
-    // The same indexes as ours.
+    // As many indexes as tidings updates when an event joins a batch.
     let rival = bare(&world.db, "rival");
     for keys in [
         doc! {"due": 1, "state": 1},
@@ -105,11 +105,11 @@ pub async fn joins() {
         }
     }
     let title = format!(
-        "Joining: {EVENTS} events for {} people",
+        "Batches: joining, {EVENTS} events for {} users",
         number(ids.len() as f64)
     );
     let table = Table::begin(&title, &["way", "joins/s (slowest–fastest)", "ratio"]);
-    for (phase, what) in ["the event that opens", "the events that follow"]
+    for (phase, what) in ["first event of a batch", "later events"]
         .iter()
         .enumerate()
     {
@@ -130,7 +130,7 @@ pub async fn joins() {
     world.end().await;
 }
 
-/// Opens one batch for each of these people, at this moment.
+/// Opens one batch for each user, `at` after the current time.
 async fn open(world: &World, ids: &[String], at: TimeDelta) {
     for chunk in ids.chunks(10_000) {
         let opened = |user: &String| {
@@ -173,7 +173,7 @@ pub async fn due() {
     }
     let ms = |size: usize| 1e3 / found[&size].median();
     let table = Table::begin(
-        &format!("Finding {DUE} due batches"),
+        &format!("Batches: finding {DUE} due ones"),
         &["open", "ms (median)", "ratio"],
     );
     table.row(&[number(sizes[0] as f64), number(ms(sizes[0])), "1×".into()]);
@@ -192,7 +192,7 @@ pub async fn due() {
     }
 }
 
-/// Memory that this process holds, in MB.
+/// Returns the resident memory of this process in MB, or 0 if the system does not report it.
 fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -201,7 +201,7 @@ fn resident() -> f64 {
     kilobytes.unwrap_or(0.0) / 1e3
 }
 
-/// Events each person gets.
+/// Events for each user.
 const EACH: usize = 50;
 
 pub async fn burst() {
@@ -212,7 +212,7 @@ pub async fn burst() {
     let all = ids.len() * EACH;
     let table = Table::begin(
         &format!(
-            "A burst of {} events for {} people",
+            "Batches: a burst of {} events for {} users",
             number(all as f64),
             number(ids.len() as f64)
         ),
@@ -260,7 +260,7 @@ pub async fn burst() {
     assert_eq!((tally.sent, tally.events), (ids.len() as u64, all as u64));
     table.row(&[
         format!(
-            "{} batches closed, {} mails sent",
+            "{} batches closed, {} emails sent",
             number(closed.ended as f64),
             number(tally.sent as f64)
         ),

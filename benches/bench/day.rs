@@ -1,10 +1,9 @@
-//! A day of a busy artist: twenty events, one a second, to the same people, of whom all have a
-//! record; then everybody's digest, with its markers.
+//! Measures one day of a busy artist: twenty events, one per second, and then the digests of all
+//! users, with their markers. Every user has a record.
 //!
-//! The rule: the clock is turned by hand, so that nobody's time passes waiting for the next event:
-//! what counts is how long the work takes. A worker pushes each event as it comes, or lets those
-//! that keep coming wait for each other; the original's loops push to a few people, and what that
-//! takes is told for as many as there are.
+//! The clock is manual, so only the work takes time. One run pushes each event at once; another
+//! lets events wait for each other (`fanout.linger`). The original's loops push to at most 1,000
+//! users, and the table scales their time to all users.
 
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use crate::world::{World, bare, day_names, driver, now, people, url};
 
 const EVENTS: usize = 20;
 
-/// What a day's work takes, in seconds.
+/// Seconds of work for one day, one value per round.
 #[derive(Default)]
 struct Costs {
     fan_out: Vec<f64>,
@@ -99,7 +98,7 @@ pub async fn day() {
         }
     }
     let title = format!(
-        "A day of {EVENTS} events to {} people with records, one a second, then digest and flush",
+        "A day of {EVENTS} events to {} users with records, one a second, then digest and flush",
         number(count as f64)
     );
     let table = Table::begin(
@@ -108,20 +107,20 @@ pub async fn day() {
             "way",
             "fan-out, s",
             "digest and flush, s",
-            "whole, s",
+            "total, s",
             "ratio",
         ],
     );
     let whole = |costs: &Costs| costs.medians().iter().sum::<f64>();
     for (way, costs) in [
         (
-            "each event pushed as it comes (`fanout.linger = \"0s\"`)",
+            "each event pushed at once (`fanout.linger = \"0s\"`)",
             &at_once,
         ),
         ("tidings", &lingering),
-        ("original's loops, w:1 (no mail is made)", &loop_one),
+        ("original's loops, w:1 (creates no emails)", &loop_one),
         (
-            "original's loops, majority (no mail is made)",
+            "original's loops, majority (creates no emails)",
             &loop_majority,
         ),
     ] {
@@ -136,7 +135,7 @@ pub async fn day() {
     }
 }
 
-/// How long the worker was busy with the day's events.
+/// Returns how long the worker was busy with the day's events.
 async fn fan_out(world: &World, linger: TimeDelta) -> Duration {
     let (notify, fanouts) = (world.app.notify(), world.app.fanouts());
     let (mut busy, mut done) = (Duration::ZERO, 0);

@@ -1,5 +1,5 @@
-//! Digest assembly and flushing for everybody, against the original's loops; and what a small
-//! server cache does to reading.
+//! Measures digest assembly and flushing for all users against the original's loops, and how much a
+//! small server cache slows reading.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::world::{World, day_names, now, people};
 const DAYS: u32 = 8;
 const EVENTS: usize = 5;
 
-/// Reads the window of everybody, slices, checks what applies and assembles: a digest run without
-/// rendering.
+/// Does the work of a digest run without rendering. Returns the numbers of users and of included
+/// events.
 async fn assemble_all(world: &World) -> (u64, usize) {
     let policies = Arc::new(world.app.config.policies.clone());
     let source = CatalogSource {
@@ -89,24 +89,24 @@ pub async fn assembly_and_flush() {
         );
     }
     let title = format!(
-        "Digest assembly: {} people, {DAYS} collections, {} events",
+        "Digest assembly: {} users, {DAYS} collections, {} events",
         number(ids.len() as f64),
         number((ids.len() * DAYS as usize * EVENTS) as f64)
     );
-    let table = Table::begin(&title, &["way", "people/s (slowest–fastest)", "ratio"]);
+    let table = Table::begin(&title, &["way", "users/s (slowest–fastest)", "ratio"]);
     table.row(&[
-        "original: eight finds a person".into(),
+        "original: eight finds per user".into(),
         spread(&original),
         "1×".into(),
     ]);
     table.row(&[
-        "read, slice, applicability, assemble".into(),
+        "read, slice, check which events apply, assemble".into(),
         spread(&ours),
         against(ours.median() / original.median(), 100.0),
     ]);
     let whole = number(rehearsal.median() / original.median());
     table.row(&[
-        "`tidings digest --dry-run`: with people and ledger looked up".into(),
+        "`tidings digest --dry-run`: with lookups of users and ledger".into(),
         spread(&rehearsal),
         format!("{whole}×"),
     ]);
@@ -150,11 +150,11 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
         );
     }
     let table = Table::begin(
-        "Flushing these people",
-        &["way", "people/s (slowest–fastest)", "ratio"],
+        "Flushing these users",
+        &["way", "users/s (slowest–fastest)", "ratio"],
     );
     table.row(&[
-        "original: eight updates a person, majority".into(),
+        "original: eight updates per user, majority".into(),
         spread(&original),
         "1×".into(),
     ]);
@@ -165,9 +165,9 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
     ]);
 }
 
-/// Reads the window of 500,000 people on a server whose cache is too small for it; the part that
-/// compares is run twice, on a server with a large cache and on one with a small one (scripts/bench
-/// does both).
+/// Assembles the digests of 500,000 users.
+///
+/// `scripts/bench` runs this on two servers. The data fits in the cache of only one of them.
 pub async fn cache(label: &str) {
     let world = World::fresh("bench_cache").await;
     let ids = people(scaled(500_000));
@@ -189,10 +189,10 @@ pub async fn cache(label: &str) {
         .unwrap_or(0.0);
     let table = Table::begin(
         &format!(
-            "Digest assembly, {} people, {label}",
+            "Digest assembly, {} users, {label}",
             number(ids.len() as f64)
         ),
-        &["data, MB", "people/s (slowest–fastest)"],
+        &["data, MB", "users/s (slowest–fastest)"],
     );
     table.row(&[number(bytes / 1e6), spread(&ours)]);
     world.end().await;

@@ -1,5 +1,5 @@
-//! Fan-out: pushes a second, journal included, against the bare driver and the original's loop;
-//! merging; accepting.
+//! Measures fan-out, journal included, against the bare driver and the original's loop; pushing
+//! several events together; and accepting an event.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ fn followers() -> Audience {
     Audience::followers_of([FollowKey::stored("artist:1")]).expect("an audience")
 }
 
-/// Accepts one event and fans it out to everybody; the day is fresh.
+/// Accepts one event, fans it out to its audience, and returns how long both took.
 async fn reach(world: &World, audience: Audience) -> Duration {
     let (notify, fanouts) = (world.app.notify(), world.app.fanouts());
     let begin = Instant::now();
@@ -50,8 +50,9 @@ async fn reach(world: &World, audience: Audience) -> Duration {
     took
 }
 
-/// A day to which nobody in the audience has been written; its collection stands, as it does from a
-/// day's first event on.
+/// Replaces the day with one on which no user of the audience has a stack.
+///
+/// Its collection exists, as on every day after the first event.
 async fn fresh_day(world: &World) {
     let day = Day::of(now());
     world.drop_day(day).await;
@@ -77,7 +78,7 @@ pub async fn fan_out(standalone: bool) {
     } else {
         "replica set"
     };
-    let columns = ["people", "way", "pushes/s (slowest–fastest)", "ratio"];
+    let columns = ["users", "way", "pushes/s (slowest–fastest)", "ratio"];
     let table = Table::begin(
         &format!("Fan-out to fresh days, journal included, {place}"),
         &columns,
@@ -165,7 +166,7 @@ pub async fn fan_out(standalone: bool) {
     }
 }
 
-/// The loop's fairest form: one thread that does nothing else.
+/// Runs the original's loop in its fairest form, on a thread that does nothing else.
 fn loop_on_current_thread(url: &str, people: &[String]) -> Duration {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -181,7 +182,7 @@ fn loop_on_current_thread(url: &str, people: &[String]) -> Duration {
     })
 }
 
-/// Twenty events to the same people: accepted together, or one after another.
+/// Pushes twenty events to the same users, accepted together or one after another.
 pub async fn merge() {
     let world = World::fresh("bench_merge").await;
     let ids = people(scaled(12_000));
@@ -209,7 +210,7 @@ pub async fn merge() {
         }
     }
     let table = Table::begin(
-        "Twenty events to the same 12,000 people",
+        "Twenty events to the same 12,000 users",
         &["way", "pushes/s (slowest–fastest)", "ratio"],
     );
     table.row(&[
@@ -225,7 +226,7 @@ pub async fn merge() {
     world.end().await;
 }
 
-/// Accepting an event for one follower and for a million.
+/// Accepts events for one follower and for a million followers, in turns.
 pub async fn accept() {
     let world = World::fresh("bench_accept").await;
     let many = people(scaled(1_000_000));

@@ -1,10 +1,8 @@
-//! Feeds over HTTP: polls of what did not change, pages, and marks.
+//! Measures polls of unchanged feeds over HTTP, and pages and marks without HTTP, all in turns.
 //!
-//! The rule: all contestants are asked by the same client over as many connections that stay open,
-//! and take turns. The ceiling of a poll is a handler that only says that the process runs
-//! (`/healthz`), behind the same middleware but for the key. A page's rival is the way of the
-//! original scheme, one find a day; a mark's is a row an item, marked by an index. The objects of
-//! pages are known, as after the first page that shows them.
+//! The ceiling of a poll is `/healthz`: the same client, connections and middleware, but no key
+//! check. The rival of a page is the original scheme, one find per day. The rival of a mark is one
+//! row per item, updated by an index. The median round reads its objects from the feed cache.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -27,18 +25,18 @@ use crate::world::{World, now, people};
 
 pub const KEY: &str = "the-key-of-the-benchmarks-and-of-nobody-else";
 const CONFIG: &str = "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"5m\"";
-/// People whose feeds are polled, with eight days of so many events.
+/// Users whose feeds are polled. Each has eight days of [`EVENTS`] events.
 const PEOPLE: usize = 2_000;
 const EVENTS: usize = 5;
 
-/// A day of somebody whose feed is busy.
+/// Events per day in a busy user's feed.
 const BUSY: usize = 40;
 
 pub async fn feeds() {
     polls().await;
     let table = Table::begin(
-        "Pages and marks, a second, one at a time",
-        &["events a day", "what", "rival", "tidings", "ratio"],
+        "Feeds: pages and marks, per second",
+        &["events a day", "measured", "rival", "tidings", "ratio"],
     );
     for (events, people) in [(EVENTS, 500), (BUSY, 60)] {
         pages_and_marks(&table, events, people).await;
@@ -64,13 +62,13 @@ async fn polls() {
             .split("etag: ")
             .nth(1)
             .and_then(|rest| rest.lines().next());
-        // The head came in small letters.
+        // `ask` returns the head in lower case, and entity tags are case-sensitive.
         let tag = tag.expect("an entity tag").replace("w/", "W/");
         tagged.push(head(&path, &format!("If-None-Match: {tag}\r\n")));
     }
     let bare = vec![head("/healthz", "")];
     let table = Table::begin(
-        "Polls of what did not change, a second",
+        "Feeds: polls of unchanged feeds, per second",
         &[
             "connections",
             "bare handler",
@@ -101,8 +99,8 @@ async fn polls() {
     world.end().await;
 }
 
-/// How long an answer takes, with so many connections that ask on end; and the slowest in a
-/// hundred.
+/// Sends requests over many connections without a pause. Returns the time per response (total time
+/// by number of responses) and the 99th percentile of the latencies.
 async fn load(
     addr: SocketAddr,
     connections: usize,
@@ -135,7 +133,7 @@ async fn load(
     (whole / count as u32, took[count * 99 / 100])
 }
 
-/// A connection of the plainest client there is, which costs as little as it can.
+/// One connection of a minimal HTTP client, which leaves the processor to the server.
 pub struct Connection {
     stream: TcpStream,
     read: Vec<u8>,
@@ -149,7 +147,7 @@ impl Connection {
         Self { stream, read }
     }
 
-    /// The head of the answer, once all of it came.
+    /// Sends a request, reads the whole response, and returns its head in lower case.
     pub async fn ask(&mut self, request: &str) -> String {
         self.stream
             .write_all(request.as_bytes())
@@ -206,7 +204,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
     let (mut finds, mut pages) = (Rounds::default(), Rounds::default());
     let mut again = Rounds::default();
     let (mut further, mut has_more) = (Rounds::default(), false);
-    // So many people mark at the same time; what a row an item costs, and what it costs here.
+    // Users that mark at the same time, and the server's processor time: the rival's, and ours.
     let mut costs = [1, 32].map(|at_once| (at_once, Vec::new(), Vec::new()));
     for _ in 0..rounds(5) {
         let begin = Instant::now();
@@ -276,8 +274,8 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
     }
     let pages = [
         ("first pages", &pages),
-        ("first pages that a browser loads again", &again),
-        ("the pages after them", &further),
+        ("first pages, reloaded by a browser", &again),
+        ("later pages", &further),
     ];
     for (what, pages) in &pages[..if has_more { 3 } else { 2 }] {
         table.row(&[
@@ -295,13 +293,13 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
     for (at_once, mut updates, mut marks) in costs {
         let (rival, ours) = (each(&mut updates), each(&mut marks));
         let who = match at_once {
-            1 => "one person".to_owned(),
-            many => format!("{many} people at once"),
+            1 => "one user".to_owned(),
+            many => format!("{many} users at once"),
         };
         table.row(&[
             events.to_string(),
             format!(
-                "all read by {who}, against a row an item: processor time of the server each, ms"
+                "\"all read\" by {who}, against one row per item: server processor time each, ms"
             ),
             number(rival),
             number(ours),

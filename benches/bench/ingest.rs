@@ -1,10 +1,9 @@
-//! Events over HTTP: many writers that post one event at a time, beside a few that post a thousand
-//! a call.
+//! Measures events over HTTP: many writers that post one event per call, against a few callers that
+//! post 1,000 events per call.
 //!
-//! The rule: both are answered by one server, by the same client over connections that stay open,
-//! and take turns; each event is about an object that is known, to the followers of one key. The
-//! ceiling of a post is the call of a thousand: what its events cost when they need not wait for
-//! each other.
+//! Both use the same server and the same client with open connections, in turns. Each event names
+//! one object and the followers of one key. The calls of 1,000 are the ceiling: their events need
+//! not wait for each other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,18 +21,18 @@ use crate::feeds::{Connection, KEY};
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread};
 use crate::world::{Nowhere, UNKNOWN, World, now};
 
-/// Writers of one event at a time.
+/// Connections that post one event per call.
 const WRITERS: usize = 256;
-/// Callers of a thousand events.
+/// Connections that post 1,000 events per call.
 const CALLERS: usize = 4;
 
 pub async fn ingest() {
     let table = Table::begin(
-        "Events over HTTP, a second",
+        "Events over HTTP, per second",
         &[
             "store",
-            "1,000 a call, 4 connections",
-            "one a call, 256 connections",
+            "1,000 per call, 4 connections",
+            "one per call, 256 connections",
             "ratio",
             "p50, ms",
             "p99, ms",
@@ -88,7 +87,8 @@ async fn row(table: &Table, store: &str, app: App, events: usize) {
     server.await.expect("it ends").expect("it ends well");
 }
 
-/// How long all took, and each, ascending: so many calls of so many events on each connection.
+/// Sends `calls` requests of `events` events on each connection. Returns the total time, and the
+/// latencies in ascending order.
 async fn load(
     addr: SocketAddr,
     connections: usize,

@@ -1,5 +1,7 @@
-//! Digests end to end: whoever is due is found, their mails are made, handed to a provider that
-//! answers at once, and settled; beside the writes to ledger and stacks alone, by the bare driver.
+//! Measures digests end to end: finding due users, and building, sending and settling their emails.
+//!
+//! The provider answers at once. The ceiling is the writes to ledger and stacks alone, by the bare
+//! driver.
 
 use std::time::Duration;
 
@@ -16,25 +18,25 @@ use crate::world::{World, now, people};
 const DAYS: u32 = 8;
 const EVENTS: usize = 5;
 
-/// What people are told.
+/// Whether users get the same digest.
 #[derive(Clone, Copy)]
 enum Contents {
-    /// All the same, so that one mail is made for many.
+    /// All users have the same events, so tidings renders one email for many of them.
     Equal,
-    /// To each something else.
+    /// Users have different events.
     Different,
 }
 
 pub async fn end_to_end() {
     let count = scaled(10_000);
     let title = format!(
-        "Digests end to end: {} people, {DAYS} collections, {EVENTS} events each",
+        "Digests end to end: {} users, {DAYS} collections, {EVENTS} events each",
         number(count as f64)
     );
     let mut rows = Vec::new();
     for (way, contents) in [
-        ("one content for all", Contents::Equal),
-        ("each another content", Contents::Different),
+        ("equal", Contents::Equal),
+        ("different", Contents::Different),
     ] {
         let [mut ours, mut bare] = [(); 2].map(|()| Rounds::default());
         let [mut ours_server, mut bare_server] = [(); 2].map(|()| Rounds::default());
@@ -65,10 +67,10 @@ pub async fn end_to_end() {
     }
     let columns = [
         "contents",
-        "tidings, mails/s",
-        "the writes alone, mails/s",
+        "tidings, emails/s",
+        "the writes alone, emails/s",
         "ratio",
-        "processor time of the server a mail: tidings, ms",
+        "server processor time per email: tidings, ms",
         "the writes alone, ms",
     ];
     let table = Table::begin(&title, &columns);
@@ -93,9 +95,10 @@ fn worked(milliseconds: f64) -> Duration {
     Duration::from_secs_f64(milliseconds / 1e3)
 }
 
-/// What a mail costs the database with a statement for each thing that is changed: a row that is
-/// inserted, noted as sending, settled and closed, and a marker on each stack, a thousand people a
-/// command, majority.
+/// Makes the writes of one email per user, one statement per change, with majority write concern.
+///
+/// They insert a row, mark it as sending, settle it, and write a marker to each stack. Each command
+/// holds 1,000 users.
 async fn ledger_alone(world: &World, ids: &[String]) {
     let rows: Collection<Document> = world.db.collection("bare_deliveries");
     for ids in ids.chunks(1_000) {

@@ -1,10 +1,11 @@
-//! What tidings' performance claims rest on. Run it by `scripts/bench`, which starts the servers.
+//! Measures the performance claims of the documentation. Run it with `scripts/bench`, which starts
+//! the servers.
 //!
-//! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`,
-//! `day`, `digest`, `mailing`, `ticks`, `cache-large`, `cache-small`, `archive`, `feeds`, `ingest`,
-//! `batches`, and `joins`, the first part of it.
+//! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`, `day`,
+//! `digest`, `mailing`, `ticks`, `cache-large`, `cache-small`, `archive`, `feeds`, `ingest` or
+//! `batches`. `joins` and `burst` each run one part of `batches`.
 
-// Nothing of a program is used from outside.
+// Items of a binary are never reachable from outside.
 #![allow(unreachable_pub)]
 
 mod archive;

@@ -1,26 +1,26 @@
-//! Measures fairly on a noisy machine: contestants take turns, and the median of the rounds counts.
+//! Measures fairly on a noisy machine: contestants take turns, and the median round counts.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// One contestant's rounds.
+/// The rates of one contestant, in units per second, one per round.
 #[derive(Debug, Clone, Default)]
 pub struct Rounds(Vec<f64>);
 
 impl Rounds {
-    /// Notes that so many units took so long.
+    /// Records a round.
     pub fn note(&mut self, units: u64, took: Duration) {
         self.0.push(units as f64 / took.as_secs_f64());
     }
 
-    /// Units a second: the median round.
+    /// Returns the rate of the median round, in units per second.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         sorted[sorted.len() / 2]
     }
 
-    /// The slowest and the fastest round.
+    /// Returns the rates of the slowest and of the fastest round.
     pub fn range(&self) -> (f64, f64) {
         self.0
             .iter()
@@ -30,14 +30,14 @@ impl Rounds {
     }
 }
 
-/// How long this takes.
+/// Awaits `work`, and returns its result and how long it took.
 pub async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
     let begin = Instant::now();
     let value = work.await;
     (value, begin.elapsed())
 }
 
-/// How many rounds each contestant gets; `TIDINGS_BENCH_ROUNDS`, at least 1.
+/// Returns the number of rounds, at least 1: `TIDINGS_BENCH_ROUNDS`, or else `standard`.
 pub fn rounds(standard: usize) -> usize {
     std::env::var("TIDINGS_BENCH_ROUNDS")
         .ok()
@@ -46,8 +46,9 @@ pub fn rounds(standard: usize) -> usize {
         .max(1)
 }
 
-/// Scales sizes down for a quick look; `TIDINGS_BENCH_SCALE`, such as 0.1. Figures of record are
-/// made at 1.
+/// Scales a size by `TIDINGS_BENCH_SCALE`, such as 0.1 for a quick run; at least 10.
+///
+/// `docs/benchmarks.md` names every scale other than 1.
 pub fn scaled(size: usize) -> usize {
     let scale: f64 = std::env::var("TIDINGS_BENCH_SCALE")
         .ok()
@@ -56,7 +57,7 @@ pub fn scaled(size: usize) -> usize {
     ((size as f64 * scale) as usize).max(10)
 }
 
-/// A table in Markdown, printed as it grows.
+/// A table in Markdown, printed row by row.
 pub struct Table;
 
 impl Table {
@@ -74,7 +75,7 @@ impl Table {
     }
 }
 
-/// `12,345` or `0.85`.
+/// Formats a number as `12,345`, or as `0.85` below 100.
 pub fn number(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.2}");
@@ -90,7 +91,7 @@ pub fn number(value: f64) -> String {
     out
 }
 
-/// `median (slowest–fastest)`.
+/// Formats rounds as `median (slowest–fastest)`.
 pub fn spread(rounds: &Rounds) -> String {
     let (slowest, fastest) = rounds.range();
     format!(
@@ -101,7 +102,7 @@ pub fn spread(rounds: &Rounds) -> String {
     )
 }
 
-/// A bar a ratio has to reach.
+/// Formats a ratio with the goal that it must reach, and says if it was missed.
 pub fn against(ratio: f64, bar: f64) -> String {
     format!(
         "{}× (goal {bar}×{})",

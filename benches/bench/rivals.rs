@@ -1,9 +1,7 @@
-//! What tidings is measured against: the original scheme's loops, and the bare driver as the
-//! ceiling.
+//! The rivals of tidings: the loops of the original scheme, and the bare driver as the ceiling.
 //!
-//! The rule: each rival is given its fairest form. The loops await one acknowledged write at a
-//! time, as the original did; the ceiling sends documents that were encoded before the clock
-//! started.
+//! Each rival runs in its fairest form. The loops await one acknowledged write at a time, as the
+//! original did. The bare driver sends documents that were encoded before the clock started.
 
 use std::future::IntoFuture;
 
@@ -13,7 +11,7 @@ use bson::{Document, doc, rawdoc};
 use futures::{StreamExt, TryStreamExt};
 use mongodb::{Collection, Database};
 
-/// One upsert a person: what the original did. `people` are served one after another.
+/// Upserts one user after another, as the original did.
 pub async fn push_loop(
     day: &Collection<Document>,
     people: &[String],
@@ -30,7 +28,7 @@ pub async fn push_loop(
     Ok(())
 }
 
-/// Bulk `update` commands of a thousand upserts, encoded before.
+/// Encodes `update` commands of 1,000 upserts each.
 pub fn encode_pushes(collection: &str, people: &[String], o: &str) -> Vec<RawDocumentBuf> {
     let event = rawdoc! {"t": "ArtworkPublished", "o": o, "i": ObjectId::new()};
     let update = rawdoc! {"$push": {"events": event}};
@@ -51,8 +49,9 @@ pub fn encode_pushes(collection: &str, people: &[String], o: &str) -> Vec<RawDoc
         .collect()
 }
 
-/// Bulk commands of a thousand conditional upserts, encoded before: one event joins one open batch
-/// each, once, and the last ten are kept.
+/// Encodes `update` commands of 1,000 conditional upserts each.
+///
+/// One event joins one open batch per user, at most once. A batch keeps its last ten items.
 pub fn encode_joins(
     collection: &str,
     people: &[String],
@@ -89,7 +88,7 @@ pub fn encode_joins(
         .collect()
 }
 
-/// Sends commands, two in flight.
+/// Sends the commands, two in flight.
 pub async fn send_two_in_flight(
     db: &Database,
     commands: Vec<RawDocumentBuf>,
@@ -107,7 +106,8 @@ pub async fn send_two_in_flight(
         .await
 }
 
-/// Eight `find_one` a person, slice after the last marker, unique: the original's digest.
+/// Returns the number of pending events, read as the original did: one `find_one` per user and day,
+/// the slice after the last marker, without duplicates.
 pub async fn read_loop(
     db: &Database,
     days: &[String],
@@ -148,7 +148,7 @@ pub async fn read_loop(
     Ok(total)
 }
 
-/// Eight updates a person, one after another: the original's flush.
+/// Flushes as the original did: one update per user and day, one after another.
 pub async fn flush_loop(
     db: &Database,
     days: &[String],

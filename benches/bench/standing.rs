@@ -1,9 +1,8 @@
-//! Pushing onto days that hold something already, by how much is added to how much: what it costs
-//! the server.
+//! Measures the cost of pushes onto existing stacks, by the number of added and of stored entries.
 //!
-//! The rule: the server's own processor time counts, as client and server share the machine. The
-//! rival is the way that is harmless again by itself: `$addToSet` of all entries, pre-encoded, a
-//! thousand people a command.
+//! The cost is the server's own processor time, because client and server share the machine. The
+//! rival is `$addToSet` of all entries, which is safe to repeat: pre-encoded, at most 1,000 users
+//! per command.
 
 use bson::{RawDocumentBuf, doc};
 use tidings::domain::{Day, Event, EventType, Id, ObjectId, UserId};
@@ -12,7 +11,7 @@ use tidings::store::Pushes;
 use crate::measure::{Table, number, rounds, scaled};
 use crate::world::{World, now, people};
 
-/// Entries that are added, entries that stand, and to how many people.
+/// Added entries, stored entries, and the number of users.
 const SHAPES: [(usize, usize, usize); 8] = [
     (1, 0, 20_000),
     (1, 10, 20_000),
@@ -28,7 +27,7 @@ fn events(count: usize, first: usize) -> Vec<Event> {
     let event = |n: usize| Event {
         t: EventType::stored("ArtworkPublished"),
         o: ObjectId::stored(format!("5334647b139b2165{n:08x}")),
-        // Ten objects a fan-out.
+        // Each fan-out has ten objects.
         i: Some(Id::at(now(), (n as u64 / 10).to_be_bytes())),
     };
     (first..first + count).map(event).collect()
@@ -45,7 +44,7 @@ fn pushes(ids: &[String], list: Vec<Event>) -> Pushes {
 
 pub async fn standing_days() {
     let table = Table::begin(
-        "Pushes onto standing days: processor time of the server, a person",
+        "Pushes onto existing stacks: server processor time per user",
         &[
             "added onto",
             "`$addToSet` of all, ms",
@@ -93,7 +92,7 @@ pub async fn standing_days() {
     world.end().await;
 }
 
-/// A day on which everybody has so many entries.
+/// Replaces the day with one on which every user has `stand` entries.
 async fn fill(world: &World, day: Day, ids: &[String], stand: usize) {
     world.drop_day(day).await;
     let somebody = ["0".to_owned()];
@@ -109,7 +108,7 @@ async fn fill(world: &World, day: Day, ids: &[String], stand: usize) {
     }
 }
 
-/// How many milliseconds the server has worked since it was started.
+/// Returns the processor time of the server since its start, in milliseconds.
 pub async fn processor(world: &World) -> f64 {
     let status = world.db.run_command(doc! {"serverStatus": 1}).await;
     let status = status.expect("the server's status");
@@ -144,7 +143,7 @@ fn add_to_set(day: Day, ids: &[String], list: &[Event]) -> Vec<RawDocumentBuf> {
         };
         RawDocumentBuf::try_from(&command).expect("a command")
     };
-    // A command holds 16 MB at most.
+    // A command must stay below 16 MB.
     let each = (100_000 / list.len()).clamp(1, 1_000);
     ids.chunks(each).map(command).collect()
 }

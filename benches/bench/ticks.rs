@@ -1,4 +1,4 @@
-//! A worker's tick: finding whose digest is due, among very many of whom few are.
+//! Measures a worker's tick: finding the few users, among a million, whose digest is due.
 
 use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc, Weekday};
 use chrono_tz::Tz;
@@ -14,10 +14,10 @@ use crate::world::{World, now, people};
 
 const DAYS: u32 = 8;
 const EVENTS: usize = 2;
-/// Of so many people one is due.
+/// One user in this many is due.
 const ONE_IN: usize = 100;
 
-/// The hour that begins with the tick.
+/// Returns the start of the hour in which the benchmark runs.
 fn hour() -> DateTime<Utc> {
     now()
         .with_minute(0)
@@ -25,8 +25,8 @@ fn hour() -> DateTime<Utc> {
         .expect("an hour")
 }
 
-/// People who chose: of so many one falls due in that hour, all others tomorrow, in two zones. They
-/// were mailed what happened before their last digest.
+/// Stores users with weekly digests, in two time zones. One in `one_in` falls due in [`hour`], all
+/// others on the next weekday.
 async fn choosers(world: &World, ids: &[String], one_in: usize) {
     for (chunk, ids) in ids.chunks(5_000).enumerate() {
         let user = |(n, id): (usize, &String)| {
@@ -64,7 +64,7 @@ async fn choosers(world: &World, ids: &[String], one_in: usize) {
     }
 }
 
-/// Those of whom nobody is due have been mailed what is older than their last digest.
+/// Marks the two oldest days of all users who are not due, as their last digest would have done.
 async fn mailed(world: &World, ids: &[String], one_in: usize) {
     let days: Vec<Day> = (DAYS - 2..DAYS)
         .map(|back| Day::of(now()).back(back))
@@ -92,7 +92,8 @@ fn hour_day() -> Weekday {
     hour().weekday()
 }
 
-/// Looks for whoever is due as a tick does, as far as a mail would be opened; how many that is.
+/// Finds due users as a tick does, up to the point where it would open deliveries. Returns how many
+/// are due.
 async fn tick(world: &World) -> u64 {
     let digests = world.app.digests();
     let common = Common {
@@ -104,7 +105,7 @@ async fn tick(world: &World) -> u64 {
     look(world, found.expect("the index")).await
 }
 
-/// The same by looking at everybody, or at these.
+/// Scans all users, or only `users`, in a dry run. Returns how many are due.
 async fn look(world: &World, users: Option<Vec<UserId>>) -> u64 {
     let request = Request {
         users,
@@ -115,7 +116,7 @@ async fn look(world: &World, users: Option<Vec<UserId>>) -> u64 {
     report.expect("a rehearsal").due
 }
 
-/// Everybody's last digest was mailed long ago, and all have something pending.
+/// Compares ticks with full scans. All users have pending events and no recent digest.
 pub async fn ticks() {
     let all = scaled(1_000_000);
     let few = World::fresh("bench_ticks_few").await;
@@ -149,22 +150,28 @@ pub async fn ticks() {
         dense.note(1, took);
     }
     let title = format!(
-        "Looking for due digests: {} people, {DAYS} collections, one in {ONE_IN} due",
+        "Scans for due digests: {} users, {DAYS} collections, one in {ONE_IN} due",
         number(all as f64)
     );
     let table = Table::begin(
         &title,
-        &["way", "looks/s (slowest–fastest)", "time, ms", "ratio"],
+        &["way", "scans/s (slowest–fastest)", "time, ms", "ratio"],
     );
     let row = |way: &str, rounds: &Rounds| {
         let time = number(1e3 / rounds.median());
         let ratio = format!("{:.2}", full.median() / rounds.median());
         table.row(&[way.into(), spread(rounds), time, ratio]);
     };
-    row("everybody is looked at (as every tick did)", &full);
+    row(
+        "full scan of all users (the earlier behavior of every tick)",
+        &full,
+    );
     row("a tick, one in a hundred due", &ours);
-    row("a tick, nobody due", &nobody);
-    row("as many people as are due, and nobody else", &dense);
+    row("a tick, no user due", &nobody);
+    row(
+        "full scan of a store that has only as many users as are due",
+        &dense,
+    );
     few.end().await;
     many.end().await;
 }

@@ -1,4 +1,4 @@
-//! What the benchmarks work on: a database of their own, people, follows, and filled days.
+//! The setting of the benchmarks: a separate database, users, follows, and filled days.
 
 use std::sync::Arc;
 
@@ -18,27 +18,27 @@ use tidings::email::{Certainty, Checked, Leave, Mailer, Message, Outcome};
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{Directory, FollowChange, Store, Summing};
 
-/// The connection string of the throw-away server.
+/// Returns the connection string of the throw-away server.
 pub fn url() -> String {
     std::env::var("TIDINGS_TEST_MONGO")
         .expect("run this through scripts/bench: it starts a MongoDB")
 }
 
-/// A fresh database and tidings on it.
+/// A fresh database, with an instance of tidings on it.
 pub struct World {
     pub app: App,
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
-    /// The bare driver, majority writes.
+    /// The same database through the bare driver, with majority write concern.
     pub db: Database,
 }
 
-/// The moment at which every benchmark plays.
+/// Returns the fixed time at which every benchmark starts.
 pub fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_171_600, 0).expect("a moment in 2014")
 }
 
-/// Objects have no records here, and are mailed all the same.
+/// Configuration that emails events about unknown objects, because the benchmarks store no objects.
 pub const UNKNOWN: &str = "types.ArtworkPublished.unknown_objects = \"mail\"";
 
 impl World {
@@ -77,8 +77,8 @@ impl World {
         self.db.drop().await.expect("the database goes away");
     }
 
-    /// Fills the window: every person has `events` events on each of `days` days, in clustered
-    /// collections as tidings makes them.
+    /// Gives every user `events` events on each of `days` days, in clustered collections like those
+    /// of tidings. Users have different events.
     pub async fn fill(&self, people: &[String], days: u32, events: usize) {
         for back in (0..days).rev() {
             let day = Day::of(now()).back(back);
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// The same, and everybody has the same events.
+    /// Fills days like [`World::fill`], but all users have the same events.
     pub async fn fill_alike(&self, people: &[String], days: u32, events: usize) {
         for back in (0..days).rev() {
             let day = Day::of(now()).back(back);
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Drops a day, so that nobody stands on it.
+    /// Drops a day, so that no user has a stack on it.
     pub async fn drop_day(&self, day: Day) {
         let (mut sum, mut chunks) = (Summing::default(), self.store.export_day(day));
         while let Some(lines) = chunks.try_next().await.expect("the day") {
@@ -133,7 +133,7 @@ impl World {
     }
 }
 
-/// A client of its own with this write concern.
+/// Returns a separate client with the write concern `majority`, or else w:1.
 pub async fn driver(url: &str, write_concern: Option<&str>) -> Client {
     let mut options = ClientOptions::parse(url)
         .await
@@ -145,7 +145,7 @@ pub async fn driver(url: &str, write_concern: Option<&str>) -> Client {
     Client::with_options(options).expect("a client")
 }
 
-/// Ids as applications have them: 24 hexadecimal digits, shuffled in time.
+/// Returns user ids like those of applications: 24 hexadecimal digits, in an unsorted order.
 pub fn people(count: usize) -> Vec<String> {
     (0..count as u64)
         .map(|n| {
@@ -155,7 +155,8 @@ pub fn people(count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Inserts a clustered day in which everybody has so many events, of so many lists that differ.
+/// Inserts a clustered day on which every user has one of `lists` different lists of `events`
+/// events.
 async fn fill_day(db: &Database, day: Day, people: &[String], events: usize, lists: usize) {
     let name = day.collection();
     let create = doc! {"create": &name, "clusteredIndex": {"key": {"_id": 1}, "unique": true}};
@@ -170,7 +171,7 @@ async fn fill_day(db: &Database, day: Day, people: &[String], events: usize, lis
         let documents = chunk.iter().enumerate().map(|(index, user)| {
             let mut array = RawArrayBuf::new();
             for event in 0..events {
-                // Objects repeat across people as they do where people follow the same artists.
+                // Lists share objects, like those of users who follow the same artists.
                 let list = (number * 31 + index * 7) % lists;
                 let o = format!("5334647b139b2165{:08x}", (list + event * 13) % 4_000);
                 array.push(rawdoc! {"t": "ArtworkPublished", "o": o, "i": fanout});
@@ -192,7 +193,7 @@ fn fanout_id(day: Day) -> ObjectId {
     ObjectId::from_bytes(id.bytes())
 }
 
-/// The bare collections of the window, oldest first.
+/// Returns the names of the day collections of the window, oldest first.
 pub fn day_names(days: u32) -> Vec<String> {
     (0..days)
         .rev()
@@ -200,7 +201,7 @@ pub fn day_names(days: u32) -> Vec<String> {
         .collect()
 }
 
-/// Takes every mail and forgets it.
+/// A provider that accepts every email and sends none.
 pub struct Nowhere;
 
 #[async_trait::async_trait]
@@ -231,7 +232,7 @@ impl Mailer for Nowhere {
     }
 }
 
-/// A plain collection of the driver's.
+/// Returns a collection through the bare driver.
 pub fn bare(db: &Database, name: &str) -> mongodb::Collection<Document> {
     db.collection(name)
 }

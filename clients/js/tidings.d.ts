@@ -1,4 +1,4 @@
-// What the API takes and answers: openapi.json has the same names, docs/api.md says what they mean.
+// The types of requests and responses, named as in openapi.json. docs/api.md describes the fields.
 
 export type Id = string | number;
 export type Ids = Id | readonly Id[];
@@ -27,7 +27,7 @@ interface EventFields {
   at?: string | null;
 }
 
-/** Exactly one of `to`, `followers_of` and `near` says whom it concerns. */
+/** An event. Its audience is exactly one of `to`, `followers_of` and `near`. */
 export type Event = EventFields &
   (
     | { to: Ids; followers_of?: never; near?: never }
@@ -138,7 +138,7 @@ export interface PreferencesView {
   categories: { name: string | null; types: string[] }[];
 }
 
-/** By the local clock, such as 22:00. */
+/** Quiet hours in the user's time zone, such as `22:00`. */
 export interface Quiet {
   from: string;
   to: string;
@@ -277,51 +277,51 @@ export interface BatchQuery {
   before?: string;
 }
 
-/** Why a call failed. Programs go by `code`: the server's, or one of the client's own. */
+/** A failed call. `code` is an error code of the server or of this client. */
 export class TidingsError extends Error {
   readonly code: string;
   readonly detail: string;
-  /** Left out where no answer came. */
+  /** The HTTP status; undefined without a response. */
   readonly status?: number;
-  /** Where in the request, as the server says it. */
+  /** The invalid part of the request, as the server names it. */
   readonly location?: string;
-  /** `X-Request-Id` of the answer, where a proxy sets it. */
+  /** `X-Request-Id` of the response. */
   readonly requestId?: string;
-  /** Whether the same call may help later. */
+  /** Whether a later retry may succeed. */
   readonly retryable: boolean;
-  /** Seconds that the server asked for. */
+  /** Seconds from the `Retry-After` header. */
   readonly retryAfter?: number;
-  /** Of `publish` and `publishMany`: what was accepted before. */
+  /** For `publish` and `publishMany`: the receipts of the events accepted before the failure. */
   readonly receipts: Receipt[];
-  /** Of `publish` and `publishMany`: what may not have been, with keys. Publish it again. */
+  /** For `publish` and `publishMany`: the other events, with their keys. Publish them again. */
   readonly unsent: Event[];
 }
 
-/** What every call takes. Aborted, it rejects with the signal's reason. */
+/** Options of every call. If `signal` is aborted, the call rejects with the signal's reason. */
 export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** Aborted, a poll ends. `onError` hears what failed and will be tried again. */
+/** If `signal` is aborted, the poll ends. `onError` receives failures that the poll will retry. */
 export interface PollOptions extends CallOptions {
   onError?: (error: TidingsError) => void;
 }
 
 export interface ListOptions extends CallOptions {
   after?: string;
-  /** Records in a request, 1 to 1,000; 1,000 if left out. */
+  /** Records per request, 1 to 1,000. Default: 1,000. */
   limit?: number;
 }
 
 export interface Settings {
-  /** Seconds for one request; 20 if left out. */
+  /** Time limit of one request, in seconds. Default: 20. */
   timeout?: number;
-  /** Seconds for a call with all that it tries; 60 if left out. */
+  /** Time limit of a call with its retries, in seconds. Default: 60. */
   deadline?: number;
-  /** Requests of one call, at most; 5 if left out. */
+  /** Maximum number of requests per call. Default: 5. */
   attempts?: number;
   fetch?: typeof fetch;
-  /** For tests: how to wait so many seconds, what second it is, and a number from 0 to 1. */
+  /** For tests: waits some seconds, returns the time in seconds, returns a number from 0 to 1. */
   sleep?: (seconds: number, signal?: AbortSignal) => Promise<void>;
   now?: () => number;
   random?: () => number;
@@ -339,31 +339,31 @@ interface MarkedIds {
   ids: readonly string[];
 }
 
-/** Items up to a cursor, or one by one. */
+/** Items up to a cursor, or items by id. */
 type Marked =
   | (MarkedTo & { ids?: never })
   | (MarkedIds & { [field in keyof MarkedTo]?: never });
 
 export class Tidings {
   /**
-   * `token`: a server key, or what is called for a user token, and once again when it expired.
-   * Left out, requests carry none: a server of yours stands between and adds it.
+   * `token` is a server key, or a callback that returns a user token. The callback is called again
+   * when the token expires. Without `token`, your own proxy must add one to the requests.
    */
   constructor(
     url: string | URL, token?: string | (() => string | Promise<string>), settings?: Settings,
   );
 
-  /** Accepts an event, under `key`, or its own, or one that is made for this call. */
+  /** Publishes an event. Its idempotency key is `key`, the event's own key, or a generated one. */
   publish(event: Event, options?: CallOptions & { key?: string }): Promise<Receipt>;
-  /** Accepts events, 1,000 in a request; each under its `key`, or one made for this call. */
+  /** Publishes events, at most 1,000 per request. Events without a `key` get a generated one. */
   publishMany(events: Iterable<Event>, options?: CallOptions): Promise<Receipt[]>;
   event(id: string, options?: CallOptions): Promise<Progress>;
-  /** Takes back what happened to these objects up to now. */
+  /** Retracts the events of this type about these objects up to now. */
   retract(
     type: string, objects: Ids, options?: CallOptions,
   ): Promise<{ taken: number; not_kept: number; objects: string[]; warnings?: string[] }>;
 
-  /** All users, by id. */
+  /** All users, in the order of their ids. */
   users(options?: ListOptions): AsyncGenerator<UserView, void, undefined>;
   user(id: Id, options?: CallOptions): Promise<UserView>;
   putUser(id: Id, user: User, options?: CallOptions): Promise<void>;
@@ -380,9 +380,9 @@ export class Tidings {
   unfollow(user: Id, key: string, options?: CallOptions): Promise<void>;
   putFollows(follows: Iterable<Follow>, options?: CallOptions): Promise<number>;
 
-  /** What a user has muted, by subject. */
+  /** The subjects that a user muted. */
   mutes(user: Id, options?: CallOptions): Promise<Mutes>;
-  /** Mutes a thread, a document or what they follow: for good, or until a moment. */
+  /** Mutes a subject (a thread, a document or a followed key), forever or until a time. */
   mute(user: Id, subject: string, mute?: Mute, options?: CallOptions): Promise<void>;
   unmute(user: Id, subject: string, options?: CallOptions): Promise<void>;
 
@@ -392,7 +392,7 @@ export class Tidings {
   deleteObject(model: string, id: Id, options?: CallOptions): Promise<void>;
 
   feed(user: Id, query?: FeedQuery, options?: CallOptions): Promise<Page>;
-  /** All items from the newest on; `limit` of them in a request. */
+  /** All items, newest first, with `limit` items per request. */
   items(
     user: Id, query?: FeedQuery, options?: CallOptions,
   ): AsyncGenerator<Item, void, undefined>;
@@ -401,11 +401,11 @@ export class Tidings {
     user: Id, query?: FeedQuery, options?: CallOptions,
   ): AsyncGenerator<Group, void, undefined>;
   count(user: Id, options?: CallOptions): Promise<Counts>;
-  /** Marks all up to a cursor (`to`), or those of it that `type` and so on say, or `ids`. */
+  /** Marks the items `ids`, or the items up to the cursor `to` that match `type` and so on. */
   mark(user: Id, mark: Mark, what: Marked, options?: CallOptions): Promise<Counts>;
-  /** The counts, and again whenever they change, without end. */
+  /** The counts, now and after every change, without end. */
   poll(user: Id, options?: PollOptions): AsyncGenerator<Counts, void, undefined>;
-  /** A page of the feed, and again whenever it changes, without end. */
+  /** A page of the feed, now and after every change, without end. */
   pollFeed(
     user: Id, query?: FeedQuery, options?: PollOptions,
   ): AsyncGenerator<Page, void, undefined>;

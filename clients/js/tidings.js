@@ -1,10 +1,10 @@
-// A client of tidings for Node 20, Deno, Bun and browsers: docs/clients.md of tidings says how.
-// The rule: all that it sends can be repeated without harm, so what fails may be tried again.
+// A client for tidings, for Node 20, Deno, Bun and browsers. See docs/clients.md of tidings.
+// Every request can be repeated safely, so temporary failures are retried.
 
 const GROUPED = { group: 'about' };
-const SHORTEST = 0.05; // seconds that are worth another request
+const SHORTEST = 0.05; // seconds that must remain for another request
 
-// Why a call failed. Programs go by `code`: the server's, or one of the client's own.
+// A failed call. `code` is an error code of the server or of this client.
 export class TidingsError extends Error {
   constructor(code, detail, { cause, ...more } = {}) {
     super([more.status, `${code}:`, detail].filter(Boolean).join(' '), { cause });
@@ -13,7 +13,7 @@ export class TidingsError extends Error {
   }
 }
 
-// Where this is, of names and a query. HTTP clients resolve dots, so no name can be of these alone.
+// Builds the path and query. Names must not be empty, `.` or `..`, because HTTP clients resolve them.
 const place = (names, query = {}) => {
   for (const name of names) {
     if (name != null && !/^\.{0,2}$/.test(name)) continue;
@@ -24,7 +24,7 @@ const place = (names, query = {}) => {
   return `/v1/${names.map(encodeURIComponent).join('/')}${search && `?${search}`}`;
 };
 
-// Bodies of at most 1,000 records and 15 MiB each; the server takes 16.
+// Splits records into bodies of at most 1,000 records and 15 MiB each. The server accepts 16 MiB.
 function* cut(records) {
   const encoder = new TextEncoder();
   let held = [], size = 0;
@@ -40,7 +40,7 @@ function* cut(records) {
   if (held.length) yield `[${held}]`;
 }
 
-// The seconds of `Retry-After`: a number, or a date, which counts from that of the answer.
+// Returns the seconds of `Retry-After`. A date is compared with the `Date` of the response.
 const waitSaid = headers => {
   const said = headers.get('retry-after') ?? '';
   if (/^\d+$/.test(said)) return +said;
@@ -51,7 +51,7 @@ const waitSaid = headers => {
 
 const refusal = ({ status, headers }, text) => {
   let problem;
-  try { problem = JSON.parse(text); } catch {} // a proxy's page
+  try { problem = JSON.parse(text); } catch {} // such as an HTML page of a proxy
   const { code, detail, location } = problem ?? {};
   return new TidingsError(code ?? 'no_code', detail ?? 'no detail was given', {
     status, location, requestId: headers.get('x-request-id') ?? undefined,
@@ -80,7 +80,7 @@ const newKey = () => {
   return Array.from(bytes, byte => byte.toString(16).padStart(2, '0')).join('');
 };
 
-// Calls `stop` after so many seconds, or when `signal` says so, unless what it returns is called.
+// Calls `stop` after `seconds`, or when `signal` is aborted. The returned function cancels it.
 const alarm = (seconds, signal, stop) => {
   const aborted = () => stop(signal.reason), timer = setTimeout(stop, seconds * 1e3);
   signal?.addEventListener('abort', aborted);
@@ -112,7 +112,7 @@ export class Tidings {
     [this.#fetch, this.#sleep, this.#now, this.#random] = [fetch, sleep, now, random];
   }
 
-  // The token; another than `used`, where one can be had. Calls at the same time share the new one.
+  // Returns the token. If it is `used`, the callback returns a new one, which concurrent calls share.
   async #bearer(used) {
     if (this.#callback && this.#token === used) {
       this.#renewal ??= (async () => {
@@ -127,7 +127,7 @@ export class Tidings {
     return this.#token;
   }
 
-  // One request and its answer, within so many seconds and while `signal` lets it.
+  // Sends one request. Returns the answer or a TidingsError within `seconds`; throws on abort.
   async #once(method, where, { body, etag, keepalive, signal }, seconds, used) {
     const control = new AbortController(), fetch = this.#fetch;
     const off = alarm(seconds, signal, () => control.abort());
@@ -148,7 +148,7 @@ export class Tidings {
     } catch (cause) {
       signal?.throwIfAborted();
       const late = control.signal.aborted;
-      if (late && token === undefined) this.#renewal = undefined; // it may never come
+      if (late && token === undefined) this.#renewal = undefined; // the callback may never settle
       if (cause instanceof TidingsError) return { error: cause };
       const why = late ? 'no answer in time' : [cause, cause.cause].filter(Boolean).join(': ');
       const code = late ? 'timeout' : 'unreachable';
@@ -168,7 +168,7 @@ export class Tidings {
       const { error, token } = answer;
       if (!error) return answer;
       if (lost && method === 'DELETE' && error.code === 'unknown_user') {
-        return { status: 204 }; // the answer that was lost said so
+        return { status: 204 }; // an earlier attempt deleted the user, but its answer was lost
       }
       lost ||= error.retryable && error.status !== 429 && error.code !== 'no_token';
       const renew = error.status === 401 && this.#callback && used === undefined;
@@ -180,7 +180,7 @@ export class Tidings {
     }
   }
 
-  // What the server asked for, and beyond it a backoff with full jitter.
+  // Returns the server's `Retry-After` plus a backoff with full jitter, in seconds.
   #wait({ retryAfter = 0 }, tries, most = 20) {
     return retryAfter + this.#random() * Math.min(most, 0.25 * 2 ** tries);
   }
@@ -192,7 +192,7 @@ export class Tidings {
 
   #get(names, options, query) { return this.#take('GET', names, undefined, options, query); }
 
-  // One record by its path, or by the form for many where no path can name it.
+  // Writes one record by its path, or by the endpoint for many for names such as `..`.
   async #put(method, names, value, many, record, options) {
     if (names.some(name => /^\.\.?$/.test(name))) await this.#many(many, [record], options);
     else await this.#take(method, names, value, options);
@@ -309,7 +309,7 @@ export class Tidings {
   }
   putObjects(objects, options) { return this.#many('objects', objects, options); }
   deleteObject(model, id, options) {
-    const record = { id: `${model}:${id}`, notifiable: false }; // what stands in its place then
+    const record = { id: `${model}:${id}`, notifiable: false }; // deleting withdraws an object
     return this.#put('DELETE', ['objects', model, id], undefined, 'objects', record, options);
   }
 
@@ -324,7 +324,7 @@ export class Tidings {
   }
   count(user, options) { return this.#get(['users', user, 'feed', 'count'], options); }
   mark(user, mark, what, options) {
-    const kept = { keepalive: true, ...options }; // a click on a link leaves the page
+    const kept = { keepalive: true, ...options }; // a click on a link may leave the page
     return this.#take('POST', ['users', user, 'feed', 'marks'], { mark, ...what }, kept);
   }
   poll(user, options) { return this.#poll(['users', user, 'feed', 'count'], {}, options); }

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Starts a throw-away MongoDB, runs a command beside it, and clears everything away. Used by with-mongo.
+"""Starts a throw-away MongoDB, runs a command with it, and removes every trace. Used by with-mongo.
 
     mongo_set.py mongod PATH CMD [ARG…]
     mongo_set.py docker IMAGE CMD [ARG…]
 
-What it keeps to: the command's exit code is ours; whatever ends us (the command's end, an error, Ctrl-C,
-TERM), no process and no data stay behind; after a KILL the kernel ends the servers (on Linux), and the
-next run removes the data; several of us may run at once.
+It exits with the exit code of the command. After the command, an error, Ctrl-C or TERM, no process and no
+data remain. After a KILL, the kernel ends the servers (on Linux), and the next run removes the data.
+Several instances may run at once.
 """
 
 import contextlib
@@ -25,25 +25,25 @@ import time
 
 from mongo_wire import CommandFailed, Connection
 
-START_LIMIT = 90  # seconds until a server must take writes; it needs about one on an idle machine
-GRACE = 10  # seconds the command has to end after a signal
-PARTING = 2  # seconds that what it left running has to end after a TERM
+START_LIMIT = 90  # seconds until a server must accept writes; on an idle machine it takes about one
+GRACE = 10  # seconds for the command to end after a signal
+PARTING = 2  # seconds for its remaining processes to end after a TERM
 SET = "rs0"
-FOLDER = "tidings-mongo."  # of the data, in $TMPDIR
+FOLDER = "tidings-mongo."  # prefix of the data folder in $TMPDIR
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Unavailable(Exception):
-    """No server could be had; the message says why and what to do."""
+    """No server could be started. The message gives the reason and a remedy."""
 
 
 class PortTaken(Exception):
-    """Somebody else was quicker to a port that was free a moment ago."""
+    """Another process bound a port after `free_ports` found it free."""
 
 
 class Interrupted(Exception):
-    """A signal came before the command was started."""
+    """A signal arrived before the command was started."""
 
 
 def say(text):
@@ -70,14 +70,14 @@ def main():
         code = 128 + run.signal
     finally:
         run.clear_away()
-    if run.signal:  # end as the signal would have ended us, so that a calling script stops too
+    if run.signal:  # die from the same signal, so that a calling script stops too
         signal.signal(run.signal, signal.SIG_DFL)
         os.kill(os.getpid(), run.signal)
     sys.exit(code)
 
 
 class Settings:
-    """What the environment asks for."""
+    """The settings from the environment."""
 
     def __init__(self, nodes, standalone, cache):
         self.nodes, self.standalone, self.cache = nodes, standalone, cache
@@ -102,17 +102,17 @@ class Settings:
         return cls(int(nodes), standalone == "1", cache)
 
     def arguments(self, port):
-        """What every mongod is told, wherever it runs."""
+        """Returns the arguments of every mongod, both local and in Docker."""
         told = [
             *("--port", str(port), "--nounixsocket", "--quiet"),
             *("--wiredTigerCacheSizeGB", self.cache),
-            # Small journal files, because three preallocated ones of 100 MB a node are a lot for a minute.
+            # By default, each node would preallocate three journal files of 100 MB.
             *("--wiredTigerEngineConfigString", "log=(file_max=16MB)"),
             *("--setParameter", "diagnosticDataCollectionEnabled=false"),
-            # A dropped collection's files stay open for as long as old snapshots may be read: five minutes.
-            # Tests drop thousands, more than a process may hold open files.
+            # The files of a dropped collection stay open while old snapshots can be read, by default for
+            # five minutes. Tests drop thousands of collections and would exceed the limit of open files.
             *("--setParameter", "minSnapshotHistoryWindowInSeconds=0", "--syncdelay", "10"),
-            # Fail points (`configureFailPoint`), so that tests can make a write fail after it was applied.
+            # Enables fail points (`configureFailPoint`). With them, tests fail a write after it was applied.
             *("--setParameter", "enableTestCommands=1"),
         ]
         return told if self.standalone else [*told, "--replSet", SET, "--oplogSize", "128"]
@@ -122,7 +122,7 @@ class Settings:
 
 
 class Run:
-    """Owns all that must be gone at the end. Signals are noted, and passed on while the command runs."""
+    """Owns the folder, the processes and the cleanup. Passes signals on while the command runs."""
 
     def __init__(self):
         self.signal, self._child, self._folder, self._lock, self._at_end = None, None, None, None, []
@@ -130,7 +130,7 @@ class Run:
             if signal.getsignal(number) != signal.SIG_IGN:  # nohup, or a script's background job
                 signal.signal(number, self._on_signal)
         signal.signal(signal.SIGALRM, lambda *_: self._kill_command())
-        if LINUX:  # what the command leaves behind becomes our child, so that we can find it
+        if LINUX:  # orphans of the command become our children, so that `descendants` finds them
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def _on_signal(self, number, _frame):
@@ -139,7 +139,7 @@ class Run:
             return
         if again:
             self._kill_command()
-        elif not (number == signal.SIGINT and in_foreground()):  # else the terminal has told it already
+        elif not (number == signal.SIGINT and in_foreground()):  # else the terminal has sent it already
             self._child.send_signal(number)
         signal.alarm(GRACE)
 
@@ -148,12 +148,12 @@ class Run:
             self._child.kill()
 
     def check(self):
-        """Raises Interrupted if a signal has come; for the loops that wait."""
+        """Raises Interrupted if a signal has arrived. Waiting loops call it."""
         if self.signal:
             raise Interrupted
 
     def folder(self):
-        """The run's own folder, made on first use. Its lock says that we live; see `sweep`."""
+        """Returns the folder of this run, created on first use. Its lock keeps `sweep` from removing it."""
         if self._folder is None:
             sweep()
             self._folder = pathlib.Path(tempfile.mkdtemp(prefix=FOLDER))
@@ -166,7 +166,7 @@ class Run:
         self._at_end.append(action)
 
     def command(self, command, environment):
-        """Runs the command to its end and returns the code a shell would give it."""
+        """Runs the command and returns the exit code that a shell would report."""
         self.check()
         try:
             self._child = subprocess.Popen(
@@ -175,7 +175,7 @@ class Run:
         except OSError as error:
             say(f"cannot run {command[0]}: {error.strerror}")
             return 127 if isinstance(error, FileNotFoundError) else 126
-        if self.signal:  # it came while the command was being started
+        if self.signal:  # it arrived while the command was being started
             self._child.send_signal(self.signal)
         code = self._child.wait()
         signal.alarm(0)
@@ -187,11 +187,11 @@ class Run:
             action()
         if left := descendants():
             say("ending what the command left running: " + ", ".join(f"{name} ({pid})" for pid, name in left))
-            kill(left, signal.SIGTERM)  # a chance to clear up for those who would, one of us above all
+            kill(left, signal.SIGTERM)  # lets them clean up, in particular nested runs of this script
             deadline = time.monotonic() + PARTING
             while descendants() and time.monotonic() < deadline:
                 time.sleep(0.02)
-        while left := descendants():  # more than once, for a process may be forking as we look
+        while left := descendants():  # repeat, because a process may fork meanwhile
             kill(left, signal.SIGKILL)
             time.sleep(0.02)
         reap()
@@ -200,7 +200,7 @@ class Run:
 
 
 def sweep():
-    """Removes the folders of runs that were killed. A live run holds the lock of its folder."""
+    """Removes the folders of killed runs. A live run holds the lock of its folder."""
     for lock in pathlib.Path(tempfile.gettempdir()).glob(FOLDER + "*/lock"):
         try:
             with open(lock) as file:
@@ -211,7 +211,7 @@ def sweep():
 
 
 def in_foreground():
-    """Are we in the terminal's foreground, so that its Ctrl-C has reached the command as well?"""
+    """Returns whether this is the terminal's foreground group. Then Ctrl-C reaches the command as well."""
     try:
         with open("/dev/tty") as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -220,18 +220,18 @@ def in_foreground():
 
 
 def die_with_parent(number):
-    """In a child before it runs: has the kernel send it `number` when we are gone. Linux only."""
+    """Asks the kernel to send signal `number` to this child when its parent dies. Linux only."""
     if LINUX:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def descendants():
-    """(pid, name) of every live process below us. Empty where there is no /proc."""
+    """Returns (pid, name) of every live descendant of this process. Empty without /proc."""
     parents, names = {}, {}
     for entry in pathlib.Path("/proc").glob("[0-9]*/stat") if LINUX else ():
         try:
             head, _, tail = entry.read_text().rpartition(")")
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         pid, _, name = head.partition(" (")
         state, parent = tail.split()[:2]
@@ -246,7 +246,7 @@ def descendants():
 
 def kill(processes, number):
     for pid, _ in processes:
-        with contextlib.suppress(ProcessLookupError):  # it has just ended
+        with contextlib.suppress(ProcessLookupError):  # the process has just ended
             os.kill(pid, number)
 
 
@@ -262,7 +262,7 @@ def reap():
 
 
 def start(kind, source, settings, run):
-    """Starts servers of a kind from a source, and returns them when they take writes."""
+    """Starts servers and returns them as soon as they accept writes."""
     for _ in range(5):
         servers = kind(free_ports(settings.nodes), settings, run)
         try:
@@ -271,11 +271,11 @@ def start(kind, source, settings, run):
             return servers
         except PortTaken:
             servers.stop()
-    raise Unavailable("five times over, somebody took the ports that we had found free")
+    raise Unavailable("other processes took the free ports five times in a row")
 
 
 def free_ports(count):
-    """Free loopback ports, from below the range the kernel hands out, where clients' sockets come and go."""
+    """Returns free loopback ports, below the range from which the kernel assigns ports to clients."""
     ports = []
     for port in random.sample(range(21_000, 32_000), 200):
         with socket.socket() as probe:
@@ -308,12 +308,12 @@ class Servers:
 
     def stop(self):
         for child in self.children.values():
-            child.kill()  # for nobody wants the data, and a primary takes 15 s over a TERM
+            child.kill()  # the data is not needed, and a primary takes 15 s to end after a TERM
             child.wait()
 
 
 class Processes(Servers):
-    """Servers that are our own child processes."""
+    """Servers that run as child processes."""
 
     def spawn(self, mongod):
         for port in self.ports:
@@ -322,11 +322,11 @@ class Processes(Servers):
             child = subprocess.Popen(
                 [mongod, *self.settings.arguments(port), "--bind_ip", "127.0.0.1"]
                 + ["--dbpath", str(data), "--logpath", str(self._log(port))],
-                env={**os.environ, "LC_ALL": "C"},  # a locale that is not installed would stop it
+                env={**os.environ, "LC_ALL": "C"},  # it would not start with a missing locale
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=open(self.folder / f"{port}.stderr", "wb"),
-                start_new_session=True,  # so that Ctrl-C does not reach it: the command ends first
+                start_new_session=True,  # keeps Ctrl-C from it, so that the command ends first
                 preexec_fn=lambda: die_with_parent(signal.SIGKILL),
             )
             self.children[port] = child
@@ -344,16 +344,16 @@ class Processes(Servers):
                 raise PortTaken
             log += (self.folder / f"{port}.stderr").read_text(errors="replace")
             last = "\n".join("    " + line[:400] for line in log.splitlines()[-12:])
-            raise Unavailable(f"mongod ended with {child.returncode} at its start; its last words:\n{last}")
+            raise Unavailable(f"mongod ended with {child.returncode} at its start; end of its log:\n{last}")
 
     def is_ours(self, port, connection):
-        """Is it our server that answers there, and not one that took the port before ours could?"""
+        """Returns whether our server answers on this port, and not one that bound the port first."""
         pid = connection.command({"serverStatus": 1, "metrics": 0, "wiredTiger": 0})["pid"]
         return pid == self.children[port].pid
 
 
 class Containers(Servers):
-    """Servers in one container, which see each other on its loopback as we see them on ours."""
+    """Servers in one container. Inside and outside, each has the same port on loopback."""
 
     def spawn(self, image):
         published, script = [], ""
@@ -362,7 +362,7 @@ class Containers(Servers):
             script += f"mkdir -p /data/db/{port}\n"
             script += f"mongod --bind_ip_all --dbpath /data/db/{port} {told} >/dev/null &\n"
             published += ["--publish", f"127.0.0.1:{port}:{port}"]
-        # `wait -n`: the container ends when the first server does.
+        # With `wait -n`, the container ends as soon as one server ends.
         self.children[self.ports[0]] = subprocess.Popen(
             ["docker", "run", "--rm", "--name", self._name(), *published]
             + ["--entrypoint", "bash", image, "-c", script + "wait -n\n"],
@@ -386,7 +386,7 @@ class Containers(Servers):
         raise Unavailable(f"docker run ended with {code}:\n{words}")
 
     def is_ours(self, _port, _connection):
-        return True  # Docker publishes a port or fails
+        return True  # Docker fails if it cannot publish the port
 
     def stop(self):
         subprocess.run(
@@ -399,7 +399,7 @@ class Containers(Servers):
 
 
 def make_ready(servers, run):
-    """Waits until every server answers, makes them a set, and waits until it takes writes."""
+    """Waits until every server answers, initiates the replica set, and waits until it accepts writes."""
     deadline = time.monotonic() + START_LIMIT
 
     def until(what, done):
@@ -442,13 +442,13 @@ def make_ready(servers, run):
         ask(primary, {"dropDatabase": 1, **concern}, "tidings_probe")
         return True
 
-    until("every node takes writes", takes_writes)
+    until("every node accepts writes", takes_writes)
 
 
 def configuration(ports):
     members = [{"_id": i, "host": f"127.0.0.1:{port}"} for i, port in enumerate(ports)]
-    # An election after 2 s instead of 10, so that tests of a failover need not wait; after less, a busy
-    # machine would hold elections for no reason.
+    # Elections start after 2 s instead of 10, which makes failover tests faster. With less, a busy machine
+    # would hold needless elections.
     return {"_id": SET, "members": members, "settings": {"electionTimeoutMillis": 2000}}
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Speaks just enough MongoDB to run a command on a server: OP_MSG and a little BSON, standard library only.
+"""Runs a command on a MongoDB server, with OP_MSG, a subset of BSON, and the standard library only.
 
-The scripts need `hello`, `replSetInitiate` and `ping` on machines that have neither mongosh nor a driver.
-No TLS and no log-in: it is for servers that the scripts started themselves. By hand:
+The scripts use it to start a replica set on machines that have neither mongosh nor a driver. It has no TLS
+and no authentication, because the scripts start the servers themselves. By hand:
 
     scripts/lib/mongo_wire.py 127.0.0.1:27017 '{"hello": 1}'
     scripts/lib/mongo_wire.py 127.0.0.1:27017/tidings '{"count": "users"}'
@@ -21,7 +21,7 @@ MAX_MESSAGE = 48_000_000
 
 
 class CommandFailed(Exception):
-    """The server answered `ok: 0`; `code` is its number for the reason."""
+    """The server answered `ok: 0`. `code` is its error code."""
 
     def __init__(self, reply):
         super().__init__(f"{reply.get('errmsg')} ({reply.get('codeName') or reply.get('code')})")
@@ -29,7 +29,7 @@ class CommandFailed(Exception):
 
 
 class ObjectId(bytes):
-    """Twelve bytes; prints as hex."""
+    """An ObjectId: twelve bytes, printed as hex."""
 
     def __str__(self):
         return self.hex()
@@ -39,7 +39,7 @@ class ObjectId(bytes):
 
 
 def encode(document):
-    """A dict as BSON. Ints are int32 where they fit, as the server's own shell sends them."""
+    """Encodes a dict as BSON. Integers are int32 if they fit, as mongosh sends them."""
     body = b"".join(_element(str(key), value) for key, value in document.items())
     return struct.pack("<i", len(body) + 5) + body + b"\0"
 
@@ -52,7 +52,7 @@ def _element(key, value):
 def _value(value):
     if value is None:
         return 0x0A, b""
-    if isinstance(value, bool):  # before int: True is an int in Python
+    if isinstance(value, bool):  # before int, because bool is a subclass
         return 0x08, bytes([value])
     if isinstance(value, int):
         if -(2**31) <= value < 2**31:
@@ -63,7 +63,7 @@ def _value(value):
     if isinstance(value, str):
         data = value.encode() + b"\0"
         return 0x02, struct.pack("<i", len(data)) + data
-    if isinstance(value, ObjectId):  # before bytes, which it is
+    if isinstance(value, ObjectId):  # before bytes, because ObjectId is a subclass
         return 0x07, bytes(value)
     if isinstance(value, bytes):
         return 0x05, struct.pack("<iB", len(value), 0) + value
@@ -77,7 +77,7 @@ def _value(value):
 
 
 def decode(data):
-    """The dict held by `data`, which must be exactly one BSON document."""
+    """Decodes `data`, which must be exactly one BSON document."""
     document, end = _document(data, 0)
     if end != len(data):
         raise ValueError("bytes left over after a BSON document")
@@ -137,14 +137,14 @@ def _read(kind, data, at):
         return bytes(data[at : at + 16]), at + 16
     if kind in (0x7F, 0xFF):
         return "MaxKey" if kind == 0x7F else "MinKey", at
-    raise ValueError(f"BSON type 0x{kind:02x} is not known here")
+    raise ValueError(f"unsupported BSON type 0x{kind:02x}")
 
 
 # --- the wire -----------------------------------------------------------------------------------------
 
 
 class Connection:
-    """One socket to one server. Raises OSError when the server cannot be reached or stops answering."""
+    """A connection to one server. Raises OSError if the server is unreachable or stops answering."""
 
     def __init__(self, host, port, timeout=5.0):
         self._socket = socket.create_connection((host, port), timeout)
@@ -157,17 +157,17 @@ class Connection:
         self._socket.close()
 
     def command(self, command, database="admin"):
-        """Runs `command` (its name first) and returns the reply, or raises CommandFailed."""
+        """Runs `command`, whose first key is its name. Returns the reply or raises CommandFailed."""
         request = next(self._ids)
         body = struct.pack("<IB", 0, 0) + encode({**command, "$db": database})
         self._socket.sendall(struct.pack("<iiii", 16 + len(body), request, 0, OP_MSG) + body)
 
         size, _, answers, opcode = struct.unpack("<iiii", self._receive(16))
         if opcode != OP_MSG or answers != request or not 21 <= size <= MAX_MESSAGE:
-            raise ConnectionError("that does not speak MongoDB's OP_MSG")
+            raise ConnectionError("the server does not speak MongoDB's OP_MSG")
         flags, section = struct.unpack_from("<IB", body := self._receive(size - 16))
-        if section != 0 or flags & 1:  # a checksum is only sent to those who send one
-            raise ConnectionError("an OP_MSG of a kind that was not asked for")
+        if section != 0 or flags & 1:  # servers send a checksum only if the request has one
+            raise ConnectionError("unexpected kind of OP_MSG")
         reply = decode(body[5:])
         if reply.get("ok") != 1:
             raise CommandFailed(reply)
@@ -197,7 +197,7 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except BrokenPipeError:  # `… | head` has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (CommandFailed, OSError, ValueError) as error:
         sys.exit(f"mongo_wire: {error}")

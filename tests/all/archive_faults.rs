@@ -1,6 +1,6 @@
-//! Archiving while MongoDB loses cursors, elects a primary, or loses answers.
+//! Archiving while MongoDB loses cursors, elects a primary, or loses replies.
 //!
-//! The server misbehaves by its fail points, as in [`crate::mongo_faults`].
+//! The faults are fail points of the server, as in [`crate::mongo_faults`].
 
 use bson::doc;
 use chrono::TimeDelta;
@@ -10,18 +10,18 @@ use tidings::store::Meeting;
 use tidings::store::mongo::MongoOptions;
 use tidings::wire::archive::Fate;
 
-use crate::mongo_faults::{refused, unheard};
+use crate::mongo_faults::{lost_reply, refused};
 use crate::support::mongo::{Faulty, faulty};
 use crate::support::town::{Town, monday};
 use crate::support::*;
 
-const ROOMY: usize = 1_000;
+const LARGE_CAP: usize = 1_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_export_goes_on_where_its_cursor_was_lost() {
+async fn an_export_continues_after_its_cursor_is_lost() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let pushes = push_to_all(&people(3_500), events(1, 1));
-        store.push(today(), ROOMY, &pushes).await.unwrap();
+        store.push(today(), LARGE_CAP, &pushes).await.unwrap();
         let old = format!(r#"{{"_id":{{"$oid":"{}"}},"events":[]}}"#, id(5));
         let old = std::slice::from_ref(&old);
         store
@@ -52,10 +52,10 @@ async fn an_archived_day_survives_a_failover_at_every_command() {
         let town = Town::of(store).await;
         let pushes = push_to_all(&people(2_500), events(1, 1));
         for command in commands.split(' ') {
-            for fault in [refused(command, 189), unheard(command)] {
+            for fault in [refused(command, 189), lost_reply(command)] {
                 town.clock.set(monday(0));
                 let day = Day::of(monday(0));
-                store.push(day, ROOMY, &pushes).await.unwrap();
+                store.push(day, LARGE_CAP, &pushes).await.unwrap();
                 town.clock.set(monday(9));
                 let folder = tempfile::tempdir().unwrap();
                 let request = archive::Request {

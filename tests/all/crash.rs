@@ -1,13 +1,9 @@
-//! P1 to P5 with real processes that die: `tidings worker` and `tidings digest` are killed at every
-//! named point and at random, while events keep arriving, in front of a provider that keeps what it
-//! takes.
+//! P1 to P5 with real processes that are killed at each named point and at random.
 //!
-//! The rule: when the dust has settled, nobody was mailed an event twice, and every event was
-//! mailed, is withdrawn, or stands in a delivery that is `unknown`; what was to be gathered is in
-//! one batch. The processes live in real time; whoever settles the dust turns a clock past all
-//! leases and windows. The seed decides who is killed and when, as far as the machine lets it:
-//! `TIDINGS_TEST_SEED`, and `TIDINGS_TEST_KILLS` for how often (`scripts/chaos`). [`stage`] has the
-//! town and its processes, [`verdict`] what must add up.
+//! Afterward each event has been emailed once, is withdrawn, or belongs to an `unknown` delivery,
+//! and each batched event is in one batch. `TIDINGS_TEST_SEED` and `TIDINGS_TEST_KILLS` set the
+//! random seed and the number of kills (`scripts/chaos`). [`stage`] runs the processes, and
+//! [`verdict`] checks the result.
 
 use std::sync::Arc;
 
@@ -30,50 +26,50 @@ mod work;
 use stage::Stage;
 
 on_both_stores! {
-    killed_after_an_event_was_accepted_it_reaches_everybody
-    killed_at_every_named_point_of_a_digest_nothing_is_lost_or_doubled
-    killed_at_every_named_point_of_a_batch_nothing_is_lost_or_doubled
-    killed_after_a_call_was_refused_nobody_is_in_doubt
-    killed_after_the_provider_was_asked_nothing_is_lost_or_doubled
-    killed_at_random_nothing_is_lost_or_doubled
+    an_accepted_event_reaches_its_audience_after_a_crash
+    a_crash_at_any_point_of_a_digest_loses_and_duplicates_nothing
+    a_crash_at_any_point_of_a_batch_loses_and_duplicates_nothing
+    a_crash_after_a_rejected_call_leaves_no_unknown_delivery
+    a_crash_after_a_provider_query_loses_and_duplicates_nothing
+    random_crashes_lose_and_duplicate_nothing
 }
 
-/// One whose calls can be made again, one that can tell nobody anything, and one of a mail a call.
+/// A provider with idempotency keys, one without keys or queries, and one with one email per call.
 const DIALECTS: [Dialect; 3] = [Dialect::Resend, Dialect::SendGrid, Dialect::Ses];
 
-/// Where a digest run does not come by, as it ends no batch.
-const OF_BATCHES: [&str; 5] = [
+/// Points that a digest run does not reach, because it ends no batch.
+const BATCH_POINTS: [&str; 5] = [
     "before-end",
     "after-end",
     "after-file",
     "after-row",
     "after-forget",
 ];
-/// Where a batch does not come by, as its row is opened when it ends.
-const OF_DIGESTS: [&str; 2] = ["before-open", "after-open"];
-/// Where no digest and no worker comes by in front of these providers, which cannot be asked.
-const ELSEWHERE: [&str; 2] = ["after-accept", "after-ask"];
+/// Points that a batch does not reach, because its row is opened when the batch ends.
+const DIGEST_POINTS: [&str; 2] = ["before-open", "after-open"];
+/// Points that no worker and no digest run reaches with these providers, which cannot be queried.
+const OTHER_POINTS: [&str; 2] = ["after-accept", "after-ask"];
 
 fn points(dialect: Dialect, without: &[&str]) -> impl Iterator<Item = &'static str> {
-    // Where a call is one mail, none is refused with others.
+    // If a call is a single email, no other emails are rejected with it.
     let is_single = dialect == Dialect::Ses;
-    let digests = without == OF_BATCHES;
-    let comes_by = move |point: &&str| {
+    let digests = without == BATCH_POINTS;
+    let is_reached = move |point: &&str| {
         let is_recalled = is_single && point.ends_with("-recall");
-        // A digest that was taken is closed as it is settled; here none is in doubt.
+        // An accepted digest is settled and closed in one update, and Resend leaves none `unknown`.
         let is_closed = digests && dialect == Dialect::Resend && *point == "after-close";
-        !ELSEWHERE.contains(point) && !without.contains(point) && !is_recalled && !is_closed
+        !OTHER_POINTS.contains(point) && !without.contains(point) && !is_recalled && !is_closed
     };
-    POINTS.into_iter().filter(comes_by)
+    POINTS.into_iter().filter(is_reached)
 }
 
-async fn killed_after_an_event_was_accepted_it_reaches_everybody(fresh: Fresh) {
+async fn an_accepted_event_reaches_its_audience_after_a_crash(fresh: Fresh) {
     let stage = Stage::set(&fresh, Dialect::Resend, 1).await;
 
-    let handed_in = "notify ArtworkPublished w --to p00 p01 --key handed-in";
-    let handed_in: Vec<&str> = handed_in.split(' ').collect();
-    stage.dies_at(&handed_in, "after-accept").await;
-    stage.worker_runs().await;
+    let arguments = "notify ArtworkPublished w --to p00 p01 --key handed-in";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    stage.dies_at(&arguments, "after-accept").await;
+    stage.run_worker().await;
 
     let again = notify::Request {
         kind: kind("ArtworkPublished"),
@@ -99,12 +95,12 @@ async fn killed_after_an_event_was_accepted_it_reaches_everybody(fresh: Fresh) {
     );
 }
 
-async fn killed_at_every_named_point_of_a_digest_nothing_is_lost_or_doubled(fresh: Fresh) {
+async fn a_crash_at_any_point_of_a_digest_loses_and_duplicates_nothing(fresh: Fresh) {
     for dialect in DIALECTS {
         fresh.clear().await;
         let mut stage = Stage::set(&fresh, dialect, 1).await;
-        for (n, point) in points(dialect, &OF_BATCHES).enumerate() {
-            stage.a_day_passes().await;
+        for (n, point) in points(dialect, &BATCH_POINTS).enumerate() {
+            stage.add_day().await;
             if point.ends_with("-recall") {
                 stage.provider.then(refusal());
             }
@@ -120,12 +116,12 @@ async fn killed_at_every_named_point_of_a_digest_nothing_is_lost_or_doubled(fres
     }
 }
 
-async fn killed_at_every_named_point_of_a_batch_nothing_is_lost_or_doubled(fresh: Fresh) {
+async fn a_crash_at_any_point_of_a_batch_loses_and_duplicates_nothing(fresh: Fresh) {
     for dialect in DIALECTS {
         fresh.clear().await;
         let mut stage = Stage::set(&fresh, dialect, 1).await;
-        for (n, point) in points(dialect, &OF_DIGESTS).enumerate() {
-            stage.word_gets_round().await;
+        for (n, point) in points(dialect, &DIGEST_POINTS).enumerate() {
+            stage.add_batch_events().await;
             if point.ends_with("-recall") {
                 stage.provider.then(refusal());
             }
@@ -138,7 +134,7 @@ async fn killed_at_every_named_point_of_a_batch_nothing_is_lost_or_doubled(fresh
     }
 }
 
-/// A whole call is refused because of one of its emails.
+/// The provider rejects a whole call because of one of its emails.
 fn refusal() -> [Next; 1] {
     [Next::AnswerSeveral(
         400,
@@ -146,9 +142,9 @@ fn refusal() -> [Next; 1] {
     )]
 }
 
-async fn killed_after_a_call_was_refused_nobody_is_in_doubt(fresh: Fresh) {
+async fn a_crash_after_a_rejected_call_leaves_no_unknown_delivery(fresh: Fresh) {
     let mut stage = Stage::set(&fresh, Dialect::SendGrid, 1).await;
-    stage.a_day_passes().await;
+    stage.add_day().await;
     stage.provider.then(refusal());
 
     stage.digest_dies_at("after-recall").await;
@@ -158,9 +154,9 @@ async fn killed_after_a_call_was_refused_nobody_is_in_doubt(fresh: Fresh) {
     assert_eq!(unknown.unwrap(), []);
 }
 
-async fn killed_after_the_provider_was_asked_nothing_is_lost_or_doubled(fresh: Fresh) {
+async fn a_crash_after_a_provider_query_loses_and_duplicates_nothing(fresh: Fresh) {
     let mut stage = Stage::set(&fresh, Dialect::Postmark, 1).await;
-    stage.a_day_passes().await;
+    stage.add_day().await;
     stage.provider.then([Next::Lose]);
 
     stage.digest_dies_at("after-ask").await;
@@ -170,13 +166,13 @@ async fn killed_after_the_provider_was_asked_nothing_is_lost_or_doubled(fresh: F
     assert_eq!(unknown.unwrap(), []);
 }
 
-/// What is set, or what the gate takes.
+/// Reads a number from the environment. The default is the short form for every test run.
 fn number(name: &str, otherwise: u64) -> u64 {
     let set = std::env::var(name).ok();
     set.map_or(otherwise, |set| set.parse().unwrap())
 }
 
-async fn killed_at_random_nothing_is_lost_or_doubled(fresh: Fresh) {
+async fn random_crashes_lose_and_duplicate_nothing(fresh: Fresh) {
     let (seed, kills) = (
         number("TIDINGS_TEST_SEED", 1),
         number("TIDINGS_TEST_KILLS", 12),
@@ -185,14 +181,14 @@ async fn killed_at_random_nothing_is_lost_or_doubled(fresh: Fresh) {
     for dialect in DIALECTS {
         fresh.clear().await;
         let mut stage = Stage::set(&fresh, dialect, seed).await;
-        let mut left = kills.div_ceil(DIALECTS.len() as u64);
-        while left > 0 {
-            let act = left.min(6);
-            stage.kill_at_random(act).await;
+        let mut remaining = kills.div_ceil(DIALECTS.len() as u64);
+        while remaining > 0 {
+            let count = remaining.min(6);
+            stage.kill_at_random(count).await;
             stage
-                .settle(&format!("{left} kills to go, seed {seed}"))
+                .settle(&format!("{remaining} kills to go, seed {seed}"))
                 .await;
-            left -= act;
+            remaining -= count;
         }
     }
 }

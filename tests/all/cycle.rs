@@ -1,10 +1,9 @@
-//! P1 to P4 over a whole cycle: notify, fan out, digest, flush, and the week after, with a fault at
-//! every single store call.
+//! P1 to P4 over a whole cycle of accepting, fan-out, digest and flush, with a fault at each store
+//! call.
 //!
-//! The rule: for every n, the nth call fails, once without having been done and once after it was
-//! done. Whoever meets the fault is dead, and the next process finishes. At the end everybody was
-//! told everything once, and of the withdrawn work never; what the ledger calls unknown is the only
-//! excuse, and only where sending again could mail twice.
+//! The nth call fails, once before it takes effect and once after. The process that meets the fault
+//! dies, and the next one finishes. Afterward each event has been emailed once to each user, unless
+//! a delivery is `unknown` because a repeated call could send its email twice.
 
 use std::sync::Arc;
 
@@ -19,60 +18,50 @@ use crate::support::town::{PEOPLE, Town, followers_of, monday, on_both_stores, r
 use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, user};
 
 on_both_stores! {
-    a_cycle_without_faults_tells_everybody_everything_once
-    a_call_that_fails_loses_and_doubles_nothing_where_sending_again_is_harmless
-    a_call_that_fails_loses_and_doubles_nothing_where_sending_again_would_mail_twice
-    a_call_that_fails_loses_and_doubles_nothing_where_sending_again_is_not_needed_as_the_provider_tells
-    a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_is_harmless
-    a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_would_mail_twice
-    a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_is_not_needed_as_the_provider_tells
+    a_cycle_without_faults_emails_each_event_once
+    a_fault_loses_nothing_if_sending_can_be_repeated
+    a_fault_loses_nothing_if_sending_cannot_be_repeated
+    a_fault_loses_nothing_if_the_provider_can_be_queried
+    a_lost_reply_duplicates_nothing_if_sending_can_be_repeated
+    a_lost_reply_duplicates_nothing_if_sending_cannot_be_repeated
+    a_lost_reply_duplicates_nothing_if_the_provider_can_be_queried
 }
 
-/// Where a call can be made again under its reference.
+/// A provider that accepts a repeated call under the same reference without sending twice.
 const REPEAT: Certainty = Certainty::Repeat { within: None };
 
-async fn a_cycle_without_faults_tells_everybody_everything_once(fresh: Fresh) {
+async fn a_cycle_without_faults_emails_each_event_once(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
-    play(&town, &town.store).await;
-    judge(&town, "no fault", Excuse::None).await;
+    run_cycle(&town, &town.store).await;
+    assert_emailed_once(&town, "no fault", Excuse::None).await;
 }
 
-async fn a_call_that_fails_loses_and_doubles_nothing_where_sending_again_is_harmless(fresh: Fresh) {
-    a_fault_at_every_call(&fresh, Fault::Refused, REPEAT).await;
+async fn a_fault_loses_nothing_if_sending_can_be_repeated(fresh: Fresh) {
+    assert_each_fault_is_recovered(&fresh, Fault::Refused, REPEAT).await;
 }
 
-async fn a_call_that_fails_loses_and_doubles_nothing_where_sending_again_would_mail_twice(
-    fresh: Fresh,
-) {
-    a_fault_at_every_call(&fresh, Fault::Refused, Certainty::Never).await;
+async fn a_fault_loses_nothing_if_sending_cannot_be_repeated(fresh: Fresh) {
+    assert_each_fault_is_recovered(&fresh, Fault::Refused, Certainty::Never).await;
 }
 
-async fn a_call_that_fails_loses_and_doubles_nothing_where_sending_again_is_not_needed_as_the_provider_tells(
-    fresh: Fresh,
-) {
-    a_fault_at_every_call(&fresh, Fault::Refused, Certainty::Ask).await;
+async fn a_fault_loses_nothing_if_the_provider_can_be_queried(fresh: Fresh) {
+    assert_each_fault_is_recovered(&fresh, Fault::Refused, Certainty::Ask).await;
 }
 
-async fn a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_is_harmless(
-    fresh: Fresh,
-) {
-    a_fault_at_every_call(&fresh, Fault::Unheard, REPEAT).await;
+async fn a_lost_reply_duplicates_nothing_if_sending_can_be_repeated(fresh: Fresh) {
+    assert_each_fault_is_recovered(&fresh, Fault::Unheard, REPEAT).await;
 }
 
-async fn a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_would_mail_twice(
-    fresh: Fresh,
-) {
-    a_fault_at_every_call(&fresh, Fault::Unheard, Certainty::Never).await;
+async fn a_lost_reply_duplicates_nothing_if_sending_cannot_be_repeated(fresh: Fresh) {
+    assert_each_fault_is_recovered(&fresh, Fault::Unheard, Certainty::Never).await;
 }
 
-async fn a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_is_not_needed_as_the_provider_tells(
-    fresh: Fresh,
-) {
-    a_fault_at_every_call(&fresh, Fault::Unheard, Certainty::Ask).await;
+async fn a_lost_reply_duplicates_nothing_if_the_provider_can_be_queried(fresh: Fresh) {
+    assert_each_fault_is_recovered(&fresh, Fault::Unheard, Certainty::Ask).await;
 }
 
-/// Whom each work has to reach, once.
-const OWED: [(&str, &str); 9] = [
+/// All pairs of a user and a work that must be emailed once.
+const EXPECTED: [(&str, &str); 9] = [
     ("ada", "a1"),
     ("ada", "a2"),
     ("ada", "a3"),
@@ -84,12 +73,12 @@ const OWED: [(&str, &str); 9] = [
     ("cem", "a4"),
 ];
 
-/// After one in so many faults the ledger is held against what was counted.
-const COUNTED: usize = 10;
+/// The counters are compared with the store once in this many faults.
+const COUNT_EVERY: usize = 10;
 
-/// Plays the cycle once for every call there is, each time in an empty store; the process that
-/// meets the fault dies of it at once, or goes on for as long as it can without a store.
-async fn a_fault_at_every_call(fresh: &Fresh, fault: Fault, certainty: Certainty) {
+/// Repeats the cycle on an empty store with a fault at each call in turn. After the fault, the
+/// store either recovers or fails all calls of that process.
+async fn assert_each_fault_is_recovered(fresh: &Fresh, fault: Fault, certainty: Certainty) {
     let excuse = match certainty {
         Certainty::Never => Excuse::Unknown,
         Certainty::Repeat { .. } | Certainty::Ask => Excuse::None,
@@ -101,36 +90,34 @@ async fn a_fault_at_every_call(fresh: &Fresh, fault: Fault, certainty: Certainty
             let town = Town::with(fresh, certainty, "").await;
             let failing = FailingStore::new(town.store.clone(), n, fault, then);
             let faulty: Arc<dyn Store> = failing.clone();
-            play(&town, &faulty).await;
-            let Some(verb) = failing.struck() else {
+            run_cycle(&town, &faulty).await;
+            let Some(method) = failing.struck() else {
                 assert!(n > 20, "a cycle makes more than {n} calls");
                 break;
             };
-            let told = format!("call {n} ({verb}): {fault:?}, {then:?}");
-            judge(&town, &told, excuse).await;
-            if (n + offset) % COUNTED == 0 {
-                let unheard = (fault == Fault::Unheard).then_some(verb);
-                count_again(&town, &told, unheard).await;
+            let context = format!("call {n} ({method}): {fault:?}, {then:?}");
+            assert_emailed_once(&town, &context, excuse).await;
+            if (n + offset) % COUNT_EVERY == 0 {
+                let lost_reply = (fault == Fault::Unheard).then_some(method);
+                assert_counters(&town, &context, lost_reply).await;
             }
         }
     }
 }
 
-/// Lets processes die and be replaced until one gets through, then plays the next Monday without
-/// faults.
-async fn play(town: &Town, faulty: &Arc<dyn Store>) {
-    let bystander = town.process();
-    // Between read and flush of the first mails, another work reaches ada and cem.
+/// Runs the cycle with one faulty process, then a digest on the next Monday without faults.
+async fn run_cycle(town: &Town, faulty: &Arc<dyn Store>) {
+    let other_process = town.process();
+    // While the first emails are sent, before the flush, another event reaches ada and cem.
     town.meanwhile(move || {
         Box::pin(async move {
             let late = request(&["a4"], to(&["ada", "cem"]), Some("late"));
-            bystander.notify().accept(vec![late]).await.unwrap();
-            bystander.fanouts().drain(&Silent).await.unwrap();
+            other_process.notify().accept(vec![late]).await.unwrap();
+            other_process.fanouts().drain(&Silent).await.unwrap();
         })
     });
     if attempt(town, faulty).await.is_err() {
-        // That process is dead; its leases run out, the provider is believed, and the next one
-        // takes over.
+        // The process is dead. Its leases expire, and the next process takes over.
         town.clock.advance(TimeDelta::minutes(15));
         attempt(town, &town.store).await.unwrap();
     }
@@ -138,7 +125,7 @@ async fn play(town: &Town, faulty: &Arc<dyn Store>) {
     town.digests_at(monday(1)).await;
 }
 
-/// One process's try at the whole of Saturday and Monday; an error is its death.
+/// Runs Saturday and Monday in one process. An error means that the process died.
 async fn attempt(town: &Town, store: &Arc<dyn Store>) -> anyhow::Result<()> {
     let app = town.process_on(store);
     app.notify()
@@ -158,8 +145,9 @@ async fn attempt(town: &Town, store: &Arc<dyn Store>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What all processes counted is what stands, but for what the call did whose answer was lost.
-async fn count_again(town: &Town, fault: &str, unheard: Option<&str>) {
+/// Asserts that all processes together counted the stored records, apart from a call whose reply
+/// was lost.
+async fn assert_counters(town: &Town, fault: &str, lost_reply: Option<&str>) {
     let journal = town.store.backlog().await.unwrap();
     let mut states = DeliveryState::ALL.to_vec();
     states.retain(|state| state.settled());
@@ -194,30 +182,30 @@ async fn count_again(town: &Town, fault: &str, unheard: Option<&str>) {
             *count,
         )
     }));
-    for (verb, name, label, stands) in counts {
+    for (method, name, label, stored) in counts {
         let counted = town.counted(name, &label);
-        let is_right = match unheard == Some(verb) {
-            true => counted <= stands,
-            false => counted == stands,
+        let is_right = match lost_reply == Some(method) {
+            true => counted <= stored,
+            false => counted == stored,
         };
-        assert!(is_right, "{fault}: {name} {label}: {counted} of {stands}");
+        assert!(is_right, "{fault}: {name} {label}: {counted} of {stored}");
     }
 }
 
-/// What excuses that somebody was not told of something.
+/// Why an email may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Excuse {
     None,
-    /// A delivery of theirs is unknown.
+    /// The user has an `unknown` delivery.
     Unknown,
 }
 
-/// What must be true whatever happened.
-async fn judge(town: &Town, fault: &str, excuse: Excuse) {
-    let told = town.told();
-    for ((person, work), times) in &told {
+/// Asserts that each pair was emailed once, unless an excuse applies, and that no row is open.
+async fn assert_emailed_once(town: &Town, fault: &str, excuse: Excuse) {
+    let emailed = town.told();
+    for ((person, work), times) in &emailed {
         assert!(
-            OWED.contains(&(person.as_str(), work.as_str())),
+            EXPECTED.contains(&(person.as_str(), work.as_str())),
             "{fault}: {person} must not hear of {work}"
         );
         assert_eq!(
@@ -240,10 +228,10 @@ async fn judge(town: &Town, fault: &str, excuse: Excuse) {
         excuse == Excuse::Unknown || unknown.is_empty(),
         "{fault}: unknown: {unknown:?}"
     );
-    for (person, work) in OWED {
-        let heard = told.contains_key(&(person.to_owned(), work.to_owned()));
+    for (person, work) in EXPECTED {
+        let was_emailed = emailed.contains_key(&(person.to_owned(), work.to_owned()));
         assert!(
-            heard || unknown.contains(&person),
+            was_emailed || unknown.contains(&person),
             "{fault}: {person} never heard of {work}"
         );
     }

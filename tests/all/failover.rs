@@ -1,9 +1,9 @@
-//! P1, P2 and P3 on three nodes, with the primary killed in the middle of a large fan-out and of a
-//! large flush, and again and again at any step of fan-outs, batches, digests and archiving.
+//! P1, P2 and P3 on three nodes, while the primary is killed during fan-out, flush, batches,
+//! digests and archiving.
 //!
-//! The rule: the kill waits for a state of the database or for a step, not for a time, so it always
-//! hits the middle; and afterward everybody's stack is read, or everybody's mails, and counted.
-//! `TIDINGS_TEST_FAILOVERS` says how often (`scripts/chaos --failovers`).
+//! A kill waits for a state of the database or for a step, not for a time, so it always hits the
+//! middle. Then the tests count each user's entries or emails. `TIDINGS_TEST_FAILOVERS` sets the
+//! number of kills (`scripts/chaos --failovers`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
@@ -27,10 +27,10 @@ use crate::support::replica_set::{ReplicaSet, kill_primary, wait_for_three};
 use crate::support::town::{Town, monday, request, saturday, to};
 use crate::support::{FailingStore, Fresh, Shorthand, id, kind, noon, people};
 
-/// How many people each half of the test reaches.
+/// The number of users in the fan-out and in the flush.
 const PEOPLE: usize = 40_000;
 
-/// Kills the primary when so many documents match; gives the command line to start it again.
+/// Kills the primary when `count` documents match. Returns the command line that restarts it.
 async fn kill_when(
     client: Client,
     day: Collection<Document>,
@@ -51,7 +51,7 @@ async fn store(set: &ReplicaSet) -> Arc<Mongo> {
     Arc::new(store)
 }
 
-/// Everybody's entries of the day.
+/// Returns all users' entries of the day.
 async fn stacks(store: &Mongo, day: Day) -> Vec<(UserId, Vec<Entry>)> {
     let chunks: Vec<_> = store
         .scan(Window::ending(day, 0), None, 5_000)
@@ -66,7 +66,7 @@ async fn stacks(store: &Mongo, day: Day) -> Vec<(UserId, Vec<Entry>)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_doubles_nothing() {
+async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
     let set = ReplicaSet::start();
     let (client, store) = (set.client().await, store(&set).await);
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
         .database("failover")
         .collection::<Document>(&day.collection());
 
-    // A fan-out of two objects to everybody; the primary dies when a third of them have theirs.
+    // An event with two objects is fanned out to all users. The primary dies after a third of them.
     let audience = Audience::users(crowd.clone()).unwrap();
     let receipt = app
         .notify()
@@ -128,7 +128,7 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
         );
     }
 
-    // The dead node comes back, so that another may die.
+    // Restart the dead node, so that another one may die.
     let mut revived = Command::new(&line[0])
         .args(&line[1..])
         .stdout(Stdio::null())
@@ -136,7 +136,7 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
         .unwrap();
     wait_for_three(&client).await;
 
-    // A flush of everybody; the primary dies when a third are marked.
+    // All users' stacks are marked. The primary dies after a third of them.
     let marks: Vec<NewMarker> = crowd
         .iter()
         .map(|user| NewMarker::Flushed {
@@ -165,7 +165,7 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
     let _ = revived.wait();
 }
 
-/// The steps before which the primary dies, in turn: reads that something follows from, and writes.
+/// The steps before which the primary dies, in turn: writes, and reads that decisions depend on.
 const STEPS: [&str; 20] = [
     "filed",
     "windows",
@@ -197,15 +197,15 @@ types.CommentAdded.route = "batch"
 types.CommentAdded.window = "5m"
 "#;
 
-/// Tries again as somebody else until it is done: a process that met an error is dead, and its
-/// leases run out.
-async fn until_done<F: Future<Output = bool>>(town: &Town, attempt: impl Fn() -> F) {
+/// Repeats the attempt with a new process until it succeeds. A process that meets an error is dead,
+/// and its leases expire.
+async fn retry_until_done<F: Future<Output = bool>>(town: &Town, attempt: impl Fn() -> F) {
     while !attempt().await {
         town.clock.advance(TimeDelta::minutes(6));
     }
 }
 
-/// A week of the town: a comment is mailed in a batch, a work in a digest, and old days go.
+/// Simulates a week: a batch with a comment, a digest with a work, and the archiving of old days.
 async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     let (comment, work) = (format!("c{week}"), format!("w{week}"));
     town.put_works(&[&comment, &work], |_| true).await;
@@ -218,26 +218,26 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     let published = request(&[&work], to(crowd), Some(&work));
     let events = [commented, published];
     let process = || town.process_on(store);
-    until_done(town, || async {
+    retry_until_done(town, || async {
         process().notify().accept(events.to_vec()).await.is_ok()
     })
     .await;
-    until_done(town, || async {
+    retry_until_done(town, || async {
         process().fanouts().drain(&Silent).await.is_ok()
     })
     .await;
     town.clock.advance(TimeDelta::minutes(5));
-    until_done(town, || async {
+    retry_until_done(town, || async {
         process().closer().drain(&Silent).await.is_ok()
     })
     .await;
-    until_done(town, || async {
+    retry_until_done(town, || async {
         let deliver = process().sender();
         deliver.drain().await.is_ok()
     })
     .await;
     town.clock.set(monday(week).max(town.clock.now()));
-    until_done(town, || async {
+    retry_until_done(town, || async {
         process()
             .digests()
             .run(&Default::default(), &Silent)
@@ -251,7 +251,7 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
         effect: archive::Effect::Drop,
         protection: archive::Protection::Keep,
     };
-    until_done(town, || async {
+    retry_until_done(town, || async {
         process()
             .archive()
             .run(&old, &Silent, &mut Vec::new())
@@ -262,7 +262,7 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_killed_again_and_again_loses_doubles_and_cancels_no_mail() {
+async fn repeated_failovers_lose_duplicate_and_cancel_no_email() {
     let failovers = std::env::var("TIDINGS_TEST_FAILOVERS").map_or(2, |n| n.parse().unwrap());
     println!("TIDINGS_TEST_FAILOVERS={failovers}");
     let set = ReplicaSet::start();
@@ -292,18 +292,20 @@ async fn a_primary_killed_again_and_again_loses_doubles_and_cancels_no_mail() {
         revived.push(node.unwrap());
         wait_for_three(&client).await;
     }
-    // What a dead process held is taken up once its lease is over.
+    // The deliveries of dead processes can be claimed once their leases expire.
     town.clock.advance(TimeDelta::hours(12));
     town.process().sender().drain().await.unwrap();
 
-    let mut told: BTreeMap<(String, String), u32> = BTreeMap::new();
+    let mut emailed: BTreeMap<(String, String), u32> = BTreeMap::new();
     for mail in town.mails() {
         let person = mail.to.reveal().split('@').next().unwrap().to_owned();
         let text = mail.filled().text;
         let works = text.split("Work ").skip(1);
         let works = works.filter_map(|rest| rest.split_once('.').map(|(work, _)| work));
         for work in works.collect::<BTreeSet<&str>>() {
-            *told.entry((person.clone(), work.to_owned())).or_default() += 1;
+            *emailed
+                .entry((person.clone(), work.to_owned()))
+                .or_default() += 1;
         }
     }
     let works: Vec<String> = (0..failovers)
@@ -324,7 +326,7 @@ async fn a_primary_killed_again_and_again_loses_doubles_and_cancels_no_mail() {
         canceled.len()
     );
     assert_eq!(canceled, []);
-    assert_eq!(told, expected.collect());
+    assert_eq!(emailed, expected.collect());
     for mut node in revived {
         let _ = node.kill();
         let _ = node.wait();

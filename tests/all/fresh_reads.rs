@@ -1,7 +1,8 @@
-//! How new MongoDB is asked to be: what it was told with each read.
+//! Reads from MongoDB are causally consistent: each asks for data that is as recent as all earlier
+//! writes.
 //!
-//! The rule: the server notes every command it gets, and the test reads these notes. So no failover
-//! has to come at the right moment for a read that might be too old to be seen.
+//! The server's profiler records the commands, and the tests check their `readConcern`. No failover
+//! is needed.
 
 use bson::{Document, Timestamp, doc};
 use futures::TryStreamExt;
@@ -15,13 +16,13 @@ use crate::support::{
     Fresh, Shorthand, delivery, events, handover, minutes, mongo, noon, push_to, today, user,
 };
 
-/// From now on the server notes every command on this database.
+/// Lets the server record every command on this database from now on.
 async fn note_commands(database: &Database) {
     let noted = database.run_command(doc! {"profile": 2}).await;
     noted.unwrap();
 }
 
-/// The commands of reads that were noted, in their order.
+/// Returns the recorded read commands, in order.
 async fn reads(database: &Database) -> Vec<Document> {
     let noted = database.collection::<Document>("system.profile");
     let ours = doc! {"ns": {"$not": {"$regex": "system\\.profile$"}}};
@@ -36,14 +37,14 @@ async fn reads(database: &Database) -> Vec<Document> {
     commands.collect()
 }
 
-/// How new it was asked to be.
+/// Returns the cluster time that the read waits for.
 fn after(read: &Document) -> Option<Timestamp> {
     let concern = read.get_document("readConcern").ok()?;
     concern.get_timestamp("afterClusterTime").ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_read_asks_for_what_was_met_before() {
+async fn every_read_is_causally_consistent() {
     mongo::run(async |store: Fresh| {
         let database = database(&store).await.unwrap();
         let (ada, address) = (user("ada"), "ada@example.org".parse::<Address>().unwrap());
@@ -79,7 +80,7 @@ async fn every_read_asks_for_what_was_met_before() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_read_after_reopening_is_no_older_than_the_reopening() {
+async fn a_read_after_reopening_reflects_the_reopening() {
     mongo::run(async |store: Fresh| {
         let database = database(&store).await.unwrap();
         let (row, later) = (delivery("ada", "2014-04-22", "one"), noon() + minutes(9));
@@ -100,8 +101,8 @@ async fn what_is_read_after_reopening_is_no_older_than_the_reopening() {
         let process = store.second();
         note_commands(&database).await;
 
-        let asked = [Reopening::of(row.id.clone())];
-        let reopened = process.reopen(later, &asked).await.unwrap();
+        let requests = [Reopening::of(row.id.clone())];
+        let reopened = process.reopen(later, &requests).await.unwrap();
         process.users(&[user("ada")]).await.unwrap();
 
         assert_eq!(reopened, [Corrected::Done]);

@@ -1,8 +1,7 @@
-//! Events that join cool-down batches while several closers run: each is in exactly one mail.
+//! Events join cool-down batches while several closers run: each event is in exactly one email.
 //!
-//! The rule: the judge is what the postbox took and what the writers posted, counted person by
-//! person and event by event; the store is not asked. `TIDINGS_TEST_JOINS` says how many events
-//! join (`scripts/chaos --joins`).
+//! The test compares the sent emails with the posted events, for each user and event, without
+//! reading the store. `TIDINGS_TEST_JOINS` sets the number of joins (`scripts/chaos --joins`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +17,10 @@ use crate::support::town::{Town, on_both_stores};
 use crate::support::{Fresh, id, kind, user};
 
 on_both_stores! {
-    each_event_that_joins_while_three_closers_run_is_in_exactly_one_mail
+    each_event_that_joins_during_closing_is_in_exactly_one_email
 }
 
-/// People whom each event reaches.
+/// The number of users that each event reaches.
 const PEOPLE: usize = 200;
 const WRITERS: u32 = 2;
 const CLOSERS: u32 = 3;
@@ -38,7 +37,7 @@ fn cooling() -> BatchPolicy {
         window: TimeDelta::zero(),
         cooldown: TimeDelta::seconds(3),
         max_wait: Some(TimeDelta::seconds(8)),
-        // So many of one type are told one by one, and none is only counted.
+        // The email lists up to 12 events one by one, so that all of them can be checked.
         close_at: std::num::NonZeroU64::new(12),
         keep: Keep::Last(12),
         leading: false,
@@ -46,7 +45,7 @@ fn cooling() -> BatchPolicy {
     }
 }
 
-/// What one event brings to everybody.
+/// The joins of one event, one for each user.
 fn joins(crowd: &[UserId], event: u32) -> Vec<Join> {
     let items: Arc<[Item]> = [Item {
         i: id(event),
@@ -65,9 +64,9 @@ fn joins(crowd: &[UserId], event: u32) -> Vec<Join> {
     crowd.iter().map(join).collect()
 }
 
-/// How often each person was told of each event.
-fn told(town: &Town) -> BTreeMap<(String, String), u32> {
-    let mut told = BTreeMap::new();
+/// Counts how often each event was emailed to each user.
+fn emailed(town: &Town) -> BTreeMap<(String, String), u32> {
+    let mut emailed = BTreeMap::new();
     for mail in town.mails() {
         let person = mail.to.reveal().split('@').next().unwrap().to_owned();
         let text = mail.filled().text;
@@ -75,13 +74,15 @@ fn told(town: &Town) -> BTreeMap<(String, String), u32> {
         let works = works.filter_map(|rest| rest.split_once('.').map(|(work, _)| work));
         let works: std::collections::BTreeSet<&str> = works.collect();
         for work in works {
-            *told.entry((person.clone(), work.to_owned())).or_default() += 1;
+            *emailed
+                .entry((person.clone(), work.to_owned()))
+                .or_default() += 1;
         }
     }
-    told
+    emailed
 }
 
-async fn each_event_that_joins_while_three_closers_run_is_in_exactly_one_mail(fresh: Fresh) {
+async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fresh) {
     let all = std::env::var("TIDINGS_TEST_JOINS").map_or(6_000, |n| n.parse().unwrap());
     let events = (all as u32).div_ceil(PEOPLE as u32);
     println!("TIDINGS_TEST_JOINS={all}");
@@ -137,13 +138,13 @@ async fn each_event_that_joins_while_three_closers_run_is_in_exactly_one_mail(fr
     last.closer().drain(&Silent).await.unwrap();
     last.sender().drain().await.unwrap();
 
-    let told = told(&town);
+    let emailed = emailed(&town);
     let posted = names
         .iter()
         .flat_map(|name| works.iter().map(move |work| (name, work)));
     let (mut lost, mut doubled) = (0, 0);
     for (name, work) in posted {
-        match told.get(&(name.clone(), work.clone())) {
+        match emailed.get(&(name.clone(), work.clone())) {
             None => lost += 1,
             Some(1) => {}
             Some(_) => doubled += 1,
@@ -151,5 +152,5 @@ async fn each_event_that_joins_while_three_closers_run_is_in_exactly_one_mail(fr
     }
     let (mails, joined) = (town.mails().len(), events as usize * PEOPLE);
     println!("{joined} joined, {mails} mails, {lost} lost, {doubled} doubled");
-    assert_eq!((lost, doubled, told.len()), (0, 0, joined));
+    assert_eq!((lost, doubled, emailed.len()), (0, 0, joined));
 }

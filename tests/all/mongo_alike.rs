@@ -1,6 +1,5 @@
-//! What is written for many people by one statement, where something goes wrong on the way.
-//!
-//! The rule: it comes to the same as a statement each.
+//! Updates that MongoDB applies to many users with one statement have the effect of separate
+//! statements, even after faults.
 
 use bson::doc;
 use tidings::domain::delivery::{Handover, Settlement, Transition};
@@ -11,26 +10,26 @@ use tidings::store::{Meeting, NewMarker, Pushed};
 use crate::support::mongo::{Faulty, faulty};
 use crate::support::*;
 
-/// An update is done, and its answer is lost.
-fn unheard() -> bson::Document {
+/// An update takes effect, but its reply reports an error.
+fn lost_reply() -> bson::Document {
     let error = doc! {"code": 91, "errmsg": "shutting down"};
     doc! {"failCommands": ["update"], "writeConcernError": error}
 }
 
-/// So often that all are known to have a stack.
-async fn have_stacks(store: &Faulty, everybody: &[UserId]) {
+/// Pushes several times, so that the store knows that all of these users have stacks.
+async fn create_stacks(store: &Faulty, users: &[UserId]) {
     for n in 1..=3 {
-        let pushes = push_to_all(everybody, events(1, n));
+        let pushes = push_to_all(users, events(1, n));
         store.push(today(), 1_000, &pushes).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_mails_that_are_sent_once_are_counted_once_though_the_answer_was_lost() {
+async fn many_sent_emails_are_counted_once_after_lost_replies() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let everybody = people(30);
+        let users = people(30);
         let row = |person: &UserId| delivery(person.as_str(), "2014-04-22", "one");
-        let rows: Vec<Delivery> = everybody.iter().map(row).collect();
+        let rows: Vec<Delivery> = users.iter().map(row).collect();
         store.open(&rows).await.unwrap();
         let hand_over = |(n, row): (usize, &Delivery)| Handover {
             items: n as u32,
@@ -43,11 +42,11 @@ async fn many_mails_that_are_sent_once_are_counted_once_though_the_answer_was_lo
         };
         let ends: Vec<Settlement> = rows.iter().enumerate().map(settle).collect();
 
-        store.fails(1, unheard()).await;
+        store.fails(1, lost_reply()).await;
         let until = noon() + minutes(9);
         let sending = store.sending("one", noon(), until, &handovers).await;
-        store.fails(1, unheard()).await;
-        // Some are marked by then, and closed at once.
+        store.fails(1, lost_reply()).await;
+        // Half of the deliveries are closed in the same update.
         let end = |(n, end): (usize, &Settlement)| match n % 2 {
             0 => Transition::Settle(end.clone()),
             _ => Transition::Conclude(end.clone()),
@@ -69,15 +68,15 @@ async fn many_mails_that_are_sent_once_are_counted_once_though_the_answer_was_lo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_document_that_takes_no_marker_is_named_and_its_neighbors_are_marked() {
+async fn only_the_document_that_cannot_take_a_marker_is_reported() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let everybody = people(80);
+        let users = people(80);
         let broken = [r#"{"_id":"p00040","events":"none"}"#.to_owned()];
         let restored = store.restore_day(today(), &broken, Meeting::Same);
         restored.await.unwrap();
-        let pushes = push_to_all(&everybody, events(2, 1));
+        let pushes = push_to_all(&users, events(2, 1));
         store.push(today(), 1_000, &pushes).await.unwrap();
-        let markers: Vec<NewMarker> = everybody
+        let markers: Vec<NewMarker> = users
             .iter()
             .map(|person| new_marker(person, today(), id(90), 2))
             .collect();
@@ -85,8 +84,8 @@ async fn a_document_that_takes_no_marker_is_named_and_its_neighbors_are_marked()
         let bad = store.write_markers(&markers).await.unwrap();
 
         let named: Vec<&UserId> = bad.iter().map(|bad| &bad.user).collect();
-        assert_eq!(named, [&everybody[40]]);
-        for (n, person) in everybody.iter().enumerate() {
+        assert_eq!(named, [&users[40]]);
+        for (n, person) in users.iter().enumerate() {
             let entries = store.entries_of(person, today()).await.len();
             assert_eq!(entries, if n == 40 { 0 } else { 3 });
         }
@@ -95,15 +94,15 @@ async fn a_document_that_takes_no_marker_is_named_and_its_neighbors_are_marked()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_pushed_to_neighbors_stands_once_though_the_answer_was_lost() {
+async fn a_range_push_with_lost_replies_stores_each_entry_once() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let everybody = people(600);
-        have_stacks(store, &everybody).await;
+        let users = people(600);
+        create_stacks(store, &users).await;
 
-        // A short list is compared with what stands, a long one is appended.
+        // A short list is compared with the stored entries. A long one is appended.
         for (n, count) in [(4, 2), (5, 7)] {
-            store.fails(1, unheard()).await;
-            let pushes = push_to_all(&everybody, events(count, n));
+            store.fails(1, lost_reply()).await;
+            let pushes = push_to_all(&users, events(count, n));
             let pushed = store.push(today(), 1_000, &pushes).await.unwrap();
             assert_eq!(pushed, Pushed::default());
         }
@@ -117,20 +116,20 @@ async fn what_is_pushed_to_neighbors_stands_once_though_the_answer_was_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_document_that_takes_no_entries_is_named_and_its_neighbors_are_pushed_to() {
+async fn only_the_document_that_cannot_take_entries_is_reported() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let everybody = people(600);
+        let users = people(600);
         let broken = [r#"{"_id":"p00040","events":"none"}"#.to_owned()];
         let restored = store.restore_day(today(), &broken, Meeting::Same);
         restored.await.unwrap();
-        have_stacks(store, &everybody).await;
+        create_stacks(store, &users).await;
 
-        let pushes = push_to_all(&everybody, events(2, 4));
+        let pushes = push_to_all(&users, events(2, 4));
         let pushed = store.push(today(), 1_000, &pushes).await.unwrap();
 
         assert_eq!(pushed.bad, [(40, Defect::NoList)]);
         assert_eq!(pushed.capped, [(40, vec![0, 1])]);
-        for (n, person) in everybody.iter().enumerate() {
+        for (n, person) in users.iter().enumerate() {
             let entries = store.entries_of(person, today()).await.len();
             assert_eq!(entries, if n == 40 { 0 } else { 3 + 2 }, "{person}");
         }

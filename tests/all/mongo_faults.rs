@@ -1,9 +1,8 @@
-//! What only a database over a network does: answers that get lost, primaries that step down,
-//! cursors that vanish.
+//! Faults of a database over a network: lost replies, primaries that step down, lost cursors.
 //!
-//! The rule: the server itself misbehaves, by its fail points, on the connections of one test. A
-//! write concern error comes after the write was applied: so the store hears of a failure where
-//! there was none, sends the command again, and must still tell the truth.
+//! Fail points of the server cause them on the connections of one test. A write concern error
+//! follows a write that took effect. The store therefore retries a command that succeeded, and must
+//! still report the correct outcome.
 
 use std::time::Duration;
 
@@ -18,38 +17,38 @@ use crate::store_laws::batches::opened;
 use crate::support::mongo::{Faulty, faulty};
 use crate::support::*;
 
-const ROOMY: usize = 1_000;
+const LARGE_CAP: usize = 1_000;
 
-/// Pushes insert or update, as they see fit.
+/// The commands that a push may use.
 const PUSH: &str = "insert update";
 
 fn commands(names: &str) -> Vec<&str> {
     names.split(' ').collect()
 }
 
-/// Applied, and then reported as failed because the primary is on its way down.
-pub(crate) fn unheard(command: &str) -> Document {
+/// The command takes effect, but its reply reports that the primary is shutting down.
+pub(crate) fn lost_reply(command: &str) -> Document {
     doc! {"failCommands": commands(command), "writeConcernError": {"code": 91, "errmsg": "shutting down"}}
 }
 
-/// Refused with this code before anything is done.
+/// The command fails with this code before it takes effect.
 pub(crate) fn refused(command: &str, code: i32) -> Document {
     doc! {"failCommands": commands(command), "errorCode": code}
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_that_was_applied_and_reported_as_failed_stands_once() {
+async fn a_push_with_a_lost_reply_is_stored_once() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let everybody = people(1_500);
-        store.fails(1, unheard(PUSH)).await;
+        let users = people(1_500);
+        store.fails(1, lost_reply(PUSH)).await;
 
         let pushed = store
-            .push(today(), ROOMY, &push_to_all(&everybody, events(3, 1)))
+            .push(today(), LARGE_CAP, &push_to_all(&users, events(3, 1)))
             .await;
 
         assert_eq!(pushed.unwrap().capped, []);
         let found = store.everybody(None, 100).await;
-        assert_eq!(found.len(), everybody.len());
+        assert_eq!(found.len(), users.len());
         for person in found {
             assert_eq!(person.stacks[0].entries, entries(events(3, 1)));
         }
@@ -58,20 +57,20 @@ async fn a_push_that_was_applied_and_reported_as_failed_stands_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_document_that_cannot_take_entries_spoils_its_owners_day_only() {
+async fn a_document_that_cannot_take_entries_affects_only_its_owner() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let everybody = people(3);
+        let users = people(3);
         let broken = r#"{"_id":"p00001","events":"none"}"#.to_owned();
         let day = [broken];
         let restored = store.restore_day(today(), &day, Meeting::Same);
         restored.await.unwrap();
 
         for _ in 0..2 {
-            let pushes = push_to_all(&everybody, events(2, 1));
-            let pushed = store.push(today(), ROOMY, &pushes).await.unwrap();
+            let pushes = push_to_all(&users, events(2, 1));
+            let pushed = store.push(today(), LARGE_CAP, &pushes).await.unwrap();
 
             assert_eq!(pushed.capped, [(1, vec![0, 1])]);
-            let lengths = everybody
+            let lengths = users
                 .iter()
                 .map(async |person| store.entries_of(person, today()).await.len());
             assert_eq!(futures::future::join_all(lengths).await, [2, 0, 2]);
@@ -81,18 +80,18 @@ async fn a_document_that_cannot_take_entries_spoils_its_owners_day_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_that_the_server_ends_at_its_limit_goes_on_in_smaller_parts() {
+async fn a_push_that_exceeds_the_time_limit_continues_in_smaller_parts() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let everybody = people(700);
+        let users = people(700);
         store
-            .push(today(), ROOMY, &push_to_all(&everybody, events(6, 1)))
+            .push(today(), LARGE_CAP, &push_to_all(&users, events(6, 1)))
             .await
             .unwrap();
-        // MaxTimeMSExpired, again and again, whatever the size.
+        // MaxTimeMSExpired, several times in a row, for statements of any size.
         store.fails(6, refused(PUSH, 50)).await;
 
-        let pushes = push_to_all(&everybody, events(8, 2));
-        let pushed = store.push(today(), ROOMY, &pushes).await;
+        let pushes = push_to_all(&users, events(8, 2));
+        let pushed = store.push(today(), LARGE_CAP, &pushes).await;
 
         assert_eq!(pushed.unwrap().capped, []);
         for person in store.everybody(None, 100).await {
@@ -104,20 +103,20 @@ async fn a_push_that_the_server_ends_at_its_limit_goes_on_in_smaller_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unique_index_of_somebody_elses_spoils_its_owners_day_only() {
+async fn a_foreign_unique_index_affects_only_the_rejected_user() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let (ada, ben) = (user("ada"), user("ben"));
         for person in [&ada, &ben] {
             let first = vec![event(&format!("of {person}"), 1)];
             store
-                .push(today(), ROOMY, &push_to(person, first))
+                .push(today(), LARGE_CAP, &push_to(person, first))
                 .await
                 .unwrap();
         }
         store.unique_index(&today().collection(), "events.o").await;
 
         let both = push_to_all(&[ada.clone(), ben.clone()], events(1, 2));
-        let pushed = store.push(today(), ROOMY, &both).await.unwrap();
+        let pushed = store.push(today(), LARGE_CAP, &both).await.unwrap();
 
         assert_eq!(pushed.bad, [(1, Defect::Refused)]);
         assert_eq!(store.entries_of(&ada, today()).await.len(), 2);
@@ -127,14 +126,14 @@ async fn a_unique_index_of_somebody_elses_spoils_its_owners_day_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_did_not_fit_is_told_though_the_answer_was_lost() {
+async fn capped_entries_are_reported_after_a_lost_reply() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let ada = user("ada");
         store
             .push(today(), 4, &push_to(&ada, events(3, 1)))
             .await
             .unwrap();
-        store.fails(3, unheard(PUSH)).await;
+        store.fails(3, lost_reply(PUSH)).await;
 
         let pushed = store
             .push(today(), 4, &push_to(&ada, events(3, 2)))
@@ -148,7 +147,7 @@ async fn what_did_not_fit_is_told_though_the_answer_was_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_outlives_lost_connections_and_elections() {
+async fn a_push_survives_lost_connections_and_elections() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let ada = user("ada");
         let lost = doc! {"failCommands": ["create", "insert"], "closeConnection": true};
@@ -161,7 +160,7 @@ async fn a_push_outlives_lost_connections_and_elections() {
         for (n, fault) in (1..).zip(faults) {
             store.fails(2, fault).await;
             store
-                .push(today().back(n), ROOMY, &push_to(&ada, events(2, n)))
+                .push(today().back(n), LARGE_CAP, &push_to(&ada, events(2, n)))
                 .await
                 .unwrap();
         }
@@ -174,13 +173,13 @@ async fn a_push_outlives_lost_connections_and_elections() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_that_was_put_and_reported_as_failed_is_told_to_stand() {
+async fn a_user_record_with_a_lost_reply_counts_as_written() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let named = |name: &str, before: &User| User {
             name: Some(name.into()),
             ..before.clone()
         };
-        store.fails(1, unheard("update")).await;
+        store.fails(1, lost_reply("update")).await;
         let created = store.put_users(&[User::new(user("ada"))]).await;
         let read = store
             .users(&[user("ada")])
@@ -188,23 +187,23 @@ async fn a_record_that_was_put_and_reported_as_failed_is_told_to_stand() {
             .unwrap()
             .remove(0)
             .unwrap();
-        store.fails(1, unheard("update")).await;
+        store.fails(1, lost_reply("update")).await;
         let ours = store.put_users(&[named("ours", &read)]).await;
-        store.fails(1, unheard("update")).await;
+        store.fails(1, lost_reply("update")).await;
         let theirs = store.put_users(&[named("theirs", &read)]).await;
 
         assert_eq!(
             (created.unwrap(), ours.unwrap(), theirs.unwrap()),
             (vec![true], vec![true], vec![false])
         );
-        let standing = store.users(&[user("ada")]).await.unwrap().remove(0);
-        assert_eq!(standing.unwrap().name.as_deref(), Some("ours"));
+        let stored = store.users(&[user("ada")]).await.unwrap().remove(0);
+        assert_eq!(stored.unwrap().name.as_deref(), Some("ours"));
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_that_another_program_wrote_can_be_replaced_once_it_was_read() {
+async fn a_record_of_another_program_can_be_replaced_once_after_a_read() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         store
             .write(
@@ -228,26 +227,26 @@ async fn a_record_that_another_program_wrote_can_be_replaced_once_it_was_read() 
         let second = store.put_users(&[change(8)]).await.unwrap();
 
         assert_eq!((first, second), (vec![true], vec![false]));
-        let standing = store
+        let stored = store
             .users(&[user("ada")])
             .await
             .unwrap()
             .remove(0)
             .unwrap();
-        assert_eq!((standing.digest.hour, standing.confirmed), (Some(7), true));
+        assert_eq!((stored.digest.hour, stored.confirmed), (Some(7), true));
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_marker_that_was_written_and_reported_as_failed_stands_once() {
+async fn a_marker_with_a_lost_reply_is_stored_once() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let ada = user("ada");
         store
-            .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+            .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
             .await
             .unwrap();
-        store.fails(1, unheard("update")).await;
+        store.fails(1, lost_reply("update")).await;
 
         let marker = new_marker(&ada, today(), id(90), 2);
         store.write_markers(&[marker]).await.unwrap();
@@ -258,10 +257,10 @@ async fn a_marker_that_was_written_and_reported_as_failed_stands_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_whose_acceptance_was_not_heard_is_new_and_stands_once() {
+async fn an_event_with_a_lost_reply_is_new_and_stored_once() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         store.accept(&[fanout(1)]).await.unwrap();
-        store.fails(1, unheard("insert")).await;
+        store.fails(1, lost_reply("insert")).await;
 
         let again = tidings::domain::Fanout {
             key: fanout(1).key,
@@ -277,7 +276,7 @@ async fn an_event_whose_acceptance_was_not_heard_is_new_and_stands_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_audience_whose_writer_dies_on_the_way_is_not_accepted_and_in_time_forgotten() {
+async fn a_partly_written_audience_is_not_accepted_and_is_later_removed() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let long = |n| {
             let named = (0..100_000).map(|p| user(&format!("{p:0>160}")));
@@ -314,24 +313,24 @@ async fn a_long_audience_whose_writer_dies_on_the_way_is_not_accepted_and_in_tim
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_and_a_save_that_were_not_heard_are_told_as_done() {
+async fn a_retried_claim_or_save_reports_success() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let (now, until) = (noon(), noon() + minutes(1));
         store.accept(&[fanout(1), fanout(2)]).await.unwrap();
 
-        store.fails(1, unheard("update")).await;
+        store.fails(1, lost_reply("update")).await;
         let claimed = store
             .claim_fanouts("one", now, until, 10.into())
             .await
             .unwrap()
             .fanouts;
-        store.fails(1, unheard("update")).await;
+        store.fails(1, lost_reply("update")).await;
         let done = Progress {
             done: true,
             ..Progress::default()
         };
-        let asked = [(id(1), done.clone()), (id(9), done)];
-        let saved = store.save_fanouts("one", until, &asked).await.unwrap();
+        let requested = [(id(1), done.clone()), (id(9), done)];
+        let saved = store.save_fanouts("one", until, &requested).await.unwrap();
 
         assert_eq!(claimed.len(), 2);
         assert_eq!(saved, [true, false]);
@@ -341,14 +340,14 @@ async fn a_claim_and_a_save_that_were_not_heard_are_told_as_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_delivery_whose_opening_was_not_heard_counts_as_opened() {
+async fn a_delivery_with_a_lost_reply_counts_as_opened() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let (mine, other) = (
             delivery("ada", "2014-04-22", "one"),
             delivery("bob", "2014-04-22", "two"),
         );
         store.open(&[other]).await.unwrap();
-        store.fails(1, unheard("insert")).await;
+        store.fails(1, lost_reply("insert")).await;
 
         let taken = delivery("bob", "2014-04-22", "one");
         let opened = store.open(&[mine, taken]).await.unwrap();
@@ -359,18 +358,18 @@ async fn a_delivery_whose_opening_was_not_heard_counts_as_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mail_that_is_sent_once_is_counted_once_though_the_answer_was_lost() {
+async fn a_sent_email_is_counted_once_after_lost_replies() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let row = delivery("ada", "2014-04-22", "one");
         store.open(std::slice::from_ref(&row)).await.unwrap();
         let until = noon() + minutes(9);
 
-        store.fails(1, unheard("update")).await;
+        store.fails(1, lost_reply("update")).await;
         let sending = store
             .sending("one", noon(), until, &[handover(&row.id, "call")])
             .await
             .unwrap();
-        store.fails(1, unheard("update")).await;
+        store.fails(1, lost_reply("update")).await;
         let sent = Settlement::of(&row, DeliveryState::Sent, 1, None);
         let settled = store.settle("one", noon(), &[sent]).await.unwrap();
 
@@ -381,9 +380,9 @@ async fn a_mail_that_is_sent_once_is_counted_once_though_the_answer_was_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_whose_taking_was_not_heard_is_taken() {
+async fn a_lease_with_a_lost_reply_counts_as_acquired() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        store.fails(2, unheard("update")).await;
+        store.fails(2, lost_reply("update")).await;
 
         let until = lease("one", noon() + minutes(1));
         let taken = store.lease("digest", &until, noon()).await.unwrap();
@@ -399,13 +398,13 @@ async fn a_lease_whose_taking_was_not_heard_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scan_goes_on_where_its_cursors_were_lost() {
+async fn a_scan_continues_after_its_cursors_are_lost() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let everybody = people(3_500);
+        let users = people(3_500);
         for back in 0..2 {
-            let pushes = push_to_all(&everybody, events(1, 1));
+            let pushes = push_to_all(&users, events(1, 1));
             store
-                .push(today().back(back), ROOMY, &pushes)
+                .push(today().back(back), LARGE_CAP, &pushes)
                 .await
                 .unwrap();
         }
@@ -418,8 +417,8 @@ async fn a_scan_goes_on_where_its_cursors_were_lost() {
 
             let found = store.everybody(None, 300).await;
 
-            let users: Vec<_> = found.iter().map(|person| person.user.clone()).collect();
-            assert_eq!(users, everybody);
+            let scanned: Vec<_> = found.iter().map(|person| person.user.clone()).collect();
+            assert_eq!(scanned, users);
             assert!(found.iter().all(|person| person.stacks.len() == 2));
         }
     })
@@ -427,7 +426,7 @@ async fn a_scan_goes_on_where_its_cursors_were_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_pass_is_an_error_at_once_and_patience_has_an_end() {
+async fn permanent_errors_fail_at_once_and_retries_are_limited() {
     let brief = MongoOptions {
         patience: Duration::from_secs(2),
         ..MongoOptions::default()
@@ -436,7 +435,7 @@ async fn what_does_not_pass_is_an_error_at_once_and_patience_has_an_end() {
         let cause = async |fault: Document, times: i32| {
             store.fails(times, fault).await;
             let pushes = push_to(&user("ada"), events(1, 1));
-            match store.push(today(), ROOMY, &pushes).await.unwrap_err() {
+            match store.push(today(), LARGE_CAP, &pushes).await.unwrap_err() {
                 Error::Database { doing, cause } => format!("{doing}: {cause}"),
                 other => panic!("{other}"),
             }
@@ -458,17 +457,20 @@ async fn what_does_not_pass_is_an_error_at_once_and_patience_has_an_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_accumulator_that_moves_while_due_accumulators_are_looked_for_is_met_once() {
+async fn an_accumulator_that_moves_during_a_search_is_returned_once() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let everybody: Vec<Accumulator> = (0..150)
+        let accumulators: Vec<Accumulator> = (0..150)
             .map(|n| opened(&format!("p{n:03}"), "k", n, i64::from(n)))
             .collect();
-        store.put_accumulators(&everybody, id(5_000)).await.unwrap();
-        let first = everybody[0].id.clone();
-        // The server gives a hundred, and is asked for more.
+        store
+            .put_accumulators(&accumulators, id(5_000))
+            .await
+            .unwrap();
+        let first = accumulators[0].id.clone();
+        // The server returns 100 documents and then waits for a `getMore`.
         let held = store.holds_back("getMore", Duration::from_secs(2)).await;
         let (other, late) = (store.second(), noon() + minutes(300));
-        let looking = tokio::spawn(async move { other.due_accumulators(late, 500).await.unwrap() });
+        let search = tokio::spawn(async move { other.due_accumulators(late, 500).await.unwrap() });
         held.await;
 
         let mut moved = store
@@ -483,7 +485,7 @@ async fn a_accumulator_that_moves_while_due_accumulators_are_looked_for_is_met_o
             [true]
         );
 
-        let due = looking.await.unwrap();
+        let due = search.await.unwrap();
         let met: Vec<&Accumulator> = due
             .iter()
             .filter(|accumulator| accumulator.id == first)

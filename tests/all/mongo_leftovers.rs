@@ -1,4 +1,4 @@
-//! What a crash leaves in MongoDB is cleared away, however much it is.
+//! The cleaner removes all documents that a crash leaves in MongoDB, even a large number of them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::support::mongo::{Faulty, faulty};
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cleaner_goes_on_while_there_is_more_of_audiences_that_were_never_accepted() {
+async fn the_cleaner_removes_all_audiences_that_were_never_accepted() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let parts = (0..1_001_u32).flat_map(|fanout| {
             let mut id = [0; 12];
@@ -31,9 +31,9 @@ async fn a_cleaner_goes_on_while_there_is_more_of_audiences_that_were_never_acce
             cleaner.step().await.unwrap();
         }
 
-        let left = store.forget(Forgettable::Unaccepted, noon(), 10);
-        let left = left.await.unwrap();
-        assert_eq!(left, 0);
+        let remaining = store.forget(Forgettable::Unaccepted, noon(), 10);
+        let remaining = remaining.await.unwrap();
+        assert_eq!(remaining, 0);
     })
     .await;
 }

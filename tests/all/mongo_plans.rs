@@ -1,4 +1,4 @@
-//! What the server does for a question: how much it reads, and whether it has to sort.
+//! The cost of MongoDB statements: how many there are, how much each reads, and whether it sorts.
 
 use bson::{Document, doc};
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
@@ -17,40 +17,40 @@ use crate::store_laws::adding::joined_by;
 use crate::store_laws::batches::{WINDOW, item};
 use crate::support::*;
 
-/// What the server did for what was asked of this collection meanwhile, question by question.
+/// Returns the profiler's entries for this collection while the future runs, in order.
 async fn all_profiled(
     store: &Fresh,
     collection: &str,
-    asking: impl Future<Output = ()>,
+    work: impl Future<Output = ()>,
 ) -> Vec<Document> {
     let client = mongodb::Client::with_uri_str(store.url()).await.unwrap();
     let database = client.default_database().unwrap();
-    let asked = database.collection::<Document>("system.profile");
-    asked.drop().await.unwrap();
+    let profile = database.collection::<Document>("system.profile");
+    profile.drop().await.unwrap();
     database.run_command(doc! {"profile": 2}).await.unwrap();
-    asking.await;
+    work.await;
     database.run_command(doc! {"profile": 0}).await.unwrap();
     let of = doc! {"ns": format!("{}.{collection}", database.name())};
-    let found = asked.find(of).sort(doc! {"$natural": 1}).await.unwrap();
+    let found = profile.find(of).sort(doc! {"$natural": 1}).await.unwrap();
     found.try_collect().await.unwrap()
 }
 
-/// The same where it is one question.
-async fn profiled(store: &Fresh, collection: &str, asking: impl Future<Output = ()>) -> Document {
-    let mut all = all_profiled(store, collection, asking).await;
+/// Returns the first entry of the profiler. Fails if there is none.
+async fn profiled(store: &Fresh, collection: &str, work: impl Future<Output = ()>) -> Document {
+    let mut all = all_profiled(store, collection, work).await;
     assert!(!all.is_empty(), "nothing was asked");
     all.swap_remove(0)
 }
 
-/// Statements of updates among what was asked.
-fn updates(asked: &[Document]) -> usize {
+/// Counts the update statements among these entries.
+fn updates(profile: &[Document]) -> usize {
     let is_update = |one: &&Document| one.get_str("op").is_ok_and(|op| op == "update");
-    asked.iter().filter(is_update).count()
+    profile.iter().filter(is_update).count()
 }
 
-/// After days without a worker, and in an ordinary tick: a page is read from the index, in order.
+/// Covers both an ordinary scan and one after two days without a worker.
 #[tokio::test(flavor = "multi_thread")]
-async fn whose_digests_fall_due_is_read_from_the_index_and_no_further_than_the_page() {
+async fn due_users_are_read_from_the_index_and_only_up_to_the_page() {
     mongo::run(async |store: Fresh| {
         let people: Vec<User> = (0..3_000)
             .map(|n| User {
@@ -75,27 +75,27 @@ async fn whose_digests_fall_due_is_read_from_the_index_and_no_further_than_the_p
         };
         let until: DateTime<Utc> = "2014-04-22T09:00:00Z".parse().unwrap();
         let spans = [TimeDelta::minutes(30), TimeDelta::days(2)];
-        let asked: Vec<DueChoices> = spans
+        let requested: Vec<DueChoices> = spans
             .into_iter()
             .flat_map(|span| DueChoices::between(None, &common, until - span, until))
             .collect();
 
-        for choices in &asked {
-            let told = profiled(&store, "users", async {
+        for choices in &requested {
+            let profile = profiled(&store, "users", async {
                 let chose = PeopleFilter::Chose(choices);
                 store.find_people(&chose, None, 5).await.unwrap();
             });
-            let told = told.await;
-            assert_eq!(told.get("hasSortStage"), None, "{told}");
-            assert_eq!(told.get_i32("docsExamined").unwrap(), 0, "{told}");
-            // Each range is begun with.
-            assert!(told.get_i32("keysExamined").unwrap() < 400, "{told}");
+            let profile = profile.await;
+            assert_eq!(profile.get("hasSortStage"), None, "{profile}");
+            assert_eq!(profile.get_i32("docsExamined").unwrap(), 0, "{profile}");
+            // Each combination of choices starts a new range of the index, which costs a few keys.
+            assert!(profile.get_i32("keysExamined").unwrap() < 400, "{profile}");
         }
     })
     .await;
 }
 
-/// The index has the order of addresses, so that counting ends at the limit.
+/// The index is ordered by address, so that counting can stop at the limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_addresses_are_counted_from_the_index_and_up_to_the_limit() {
     mongo::run(async |store: Fresh| {
@@ -107,120 +107,126 @@ async fn shared_addresses_are_counted_from_the_index_and_up_to_the_limit() {
             .collect();
         store.put_users(&people).await.unwrap();
 
-        let told = profiled(&store, "users", async {
+        let profile = profiled(&store, "users", async {
             let shared = store.shared_addresses(100).await.unwrap();
             assert_eq!((shared.read, shared.addresses), (100, 50));
         });
-        let told = told.await;
+        let profile = profile.await;
 
-        assert_eq!(told.get("hasSortStage"), None, "{told}");
-        assert!(told.get_i32("docsExamined").unwrap() <= 101, "{told}");
-        assert!(told.get_i32("keysExamined").unwrap() <= 101, "{told}");
+        assert_eq!(profile.get("hasSortStage"), None, "{profile}");
+        assert!(profile.get_i32("docsExamined").unwrap() <= 101, "{profile}");
+        assert!(profile.get_i32("keysExamined").unwrap() <= 101, "{profile}");
     })
     .await;
 }
 
-/// Of many people on a day, those who are asked for are looked up, and nobody else is read.
+/// Reading a few of many users must not read the others.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_stacks_of_some_of_many_people_are_looked_up() {
+async fn the_stacks_of_a_few_users_are_looked_up_by_id() {
     mongo::run(async |store: Fresh| {
-        let everybody = people(3_000);
-        let pushes = push_to_all(&everybody, events(1, 1));
+        let all_users = people(3_000);
+        let pushes = push_to_all(&all_users, events(1, 1));
         store.push(today(), 1_000, &pushes).await.unwrap();
-        let asked: Vec<_> = everybody.iter().step_by(100).cloned().collect();
+        let requested: Vec<_> = all_users.iter().step_by(100).cloned().collect();
         let mut found = Vec::new();
 
-        let told = profiled(&store, "$cmd.aggregate", async {
-            found = store.windows(window(), People::Each(&asked)).await.unwrap();
+        let profile = profiled(&store, "$cmd.aggregate", async {
+            found = store
+                .windows(window(), People::Each(&requested))
+                .await
+                .unwrap();
         });
-        let told = told.await;
+        let profile = profile.await;
 
         assert_eq!(found.iter().filter(|one| one.stacks.len() == 1).count(), 30);
-        assert_eq!(told.get_i32("nreturned").unwrap(), 30, "{told}");
-        assert!(told.get_i32("docsExamined").unwrap() <= 60, "{told}");
+        assert_eq!(profile.get_i32("nreturned").unwrap(), 30, "{profile}");
+        assert!(profile.get_i32("docsExamined").unwrap() <= 60, "{profile}");
     })
     .await;
 }
 
-/// Ids of documents that older writers made are ObjectIds; where nobody has such a one on a day,
-/// looking for it is half of the work for nothing.
+/// Documents of older writers may have an ObjectId as `_id`. Looking for them doubles the work, so
+/// it is skipped on days without any.
 #[tokio::test(flavor = "multi_thread")]
-async fn people_are_looked_for_under_object_ids_only_where_somebody_has_one() {
+async fn object_ids_are_looked_up_only_on_days_that_contain_some() {
     mongo::run(async |store: Fresh| {
         let hex = |n: usize| format!("{:024x}", 0x5334_0000 + n);
-        let everybody: Vec<UserId> = (0..300).map(|n| user(&hex(n))).collect();
-        let pushes = push_to_all(&everybody, events(1, 1));
+        let all_users: Vec<UserId> = (0..300).map(|n| user(&hex(n))).collect();
+        let pushes = push_to_all(&all_users, events(1, 1));
         store.push(today(), 1_000, &pushes).await.unwrap();
-        let asked: Vec<UserId> = everybody.iter().step_by(10).cloned().collect();
+        let requested: Vec<UserId> = all_users.iter().step_by(10).cloned().collect();
         let old = format!(
             r#"{{"_id":{{"$oid":"{}"}},"events":[{{"t":"T","o":"o"}}]}}"#,
             hex(10)
         );
 
-        for (old, looked, stacks) in [(None, 30, 30), (Some(old), 60, 31)] {
+        for (old, lookups, stacks) in [(None, 30, 30), (Some(old), 60, 31)] {
             let lines: Vec<String> = old.into_iter().collect();
             let restored = store.restore_day(today(), &lines, Meeting::Same);
             restored.await.unwrap();
             let mut found = Vec::new();
-            let told = profiled(&store, "$cmd.aggregate", async {
-                found = store.windows(window(), People::Each(&asked)).await.unwrap();
+            let profile = profiled(&store, "$cmd.aggregate", async {
+                found = store
+                    .windows(window(), People::Each(&requested))
+                    .await
+                    .unwrap();
             });
-            let told = told.await;
+            let profile = profile.await;
 
             assert_eq!(
                 found.iter().map(|one| one.stacks.len()).sum::<usize>(),
                 stacks
             );
-            let command = told.get_document("command").unwrap();
+            let command = profile.get_document("command").unwrap();
             let stages = command.get_array("pipeline").unwrap();
             let stage = stages[0].as_document().unwrap();
             let ids = stage.get_array("$documents").unwrap();
-            assert_eq!(ids.len(), looked);
+            assert_eq!(ids.len(), lookups);
         }
     })
     .await;
 }
 
-/// Neighbors who are marked alike are one statement; who stands far from the others has their own,
-/// as everybody between them would be read.
+/// A shared statement reads all documents in its range of ids. So users far apart get separate
+/// ones.
 #[tokio::test(flavor = "multi_thread")]
-async fn only_neighbors_are_marked_by_one_statement() {
+async fn only_adjacent_users_share_a_marker_statement() {
     mongo::run(async |store: Fresh| {
-        let everybody = people(2_000);
-        let pushes = push_to_all(&everybody, events(2, 1));
+        let all_users = people(2_000);
+        let pushes = push_to_all(&all_users, events(2, 1));
         store.push(today(), 1_000, &pushes).await.unwrap();
 
         for (step, statements) in [(2, 1), (20, 50)] {
-            let marked = everybody.iter().step_by(step).take(50);
+            let marked = all_users.iter().step_by(step).take(50);
             let markers: Vec<NewMarker> = marked
                 .map(|person| new_marker(person, today(), id(step as u32), 2))
                 .collect();
             let day = today().collection();
-            let asked = all_profiled(&store, &day, async {
+            let profile = all_profiled(&store, &day, async {
                 assert_eq!(store.write_markers(&markers).await.unwrap(), []);
             });
-            assert_eq!(updates(&asked.await), statements, "one in {step}");
+            assert_eq!(updates(&profile.await), statements, "one in {step}");
         }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_neighbors_who_have_stacks_are_pushed_to_by_one_statement() {
+async fn only_adjacent_users_with_stacks_share_a_push_statement() {
     mongo::run(async |store: Fresh| {
-        let everybody = people(2_000);
+        let all_users = people(2_000);
         let push = async |crowd: &[UserId], n: u32| {
             let pushes = push_to_all(crowd, events(1, n));
             store.push(today(), 1_000, &pushes).await.unwrap();
         };
         for n in 1..=3 {
-            push(&everybody, n).await;
+            push(&all_users, n).await;
         }
         let every = |nth: usize| -> Vec<UserId> {
-            let some = everybody.iter().step_by(nth).take(50);
+            let some = all_users.iter().step_by(nth).take(50);
             some.cloned().collect()
         };
-        // Some who have none: that is found out, and they are pushed to alone.
+        // Two users without a stack: the shared statement misses them, and each gets another one.
         let mut new = every(2);
         new.extend(["p00004b", "p00008b"].map(user));
         new.sort();
@@ -228,80 +234,80 @@ async fn only_neighbors_who_have_stacks_are_pushed_to_by_one_statement() {
         let day = today().collection();
         let crowds = [(every(2), 1), (every(20), 50), (new, 1 + 2), (every(3), 1)];
         for ((crowd, statements), n) in crowds.into_iter().zip(10..) {
-            let asked = all_profiled(&store, &day, push(&crowd, n)).await;
-            assert_eq!(updates(&asked), statements, "the {n}th");
+            let profile = all_profiled(&store, &day, push(&crowd, n)).await;
+            assert_eq!(updates(&profile), statements, "the {n}th");
         }
     })
     .await;
 }
 
-/// Who has no room, and who has no stack, is pushed to alone, push by push; nobody else is,
-/// however long the list is.
+/// Users without room or without a stack get separate statements. All others share one, however
+/// long the list is.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_lacks_a_long_list_is_found_and_pushed_to_alone() {
+async fn users_without_room_or_a_stack_get_separate_push_statements() {
     mongo::run(async |store: Fresh| {
-        let everybody = people(60);
-        let filled = push_to_all(&everybody[7..8], events(35, 1));
+        let all_users = people(60);
+        let filled = push_to_all(&all_users[7..8], events(35, 1));
         store.push(today(), 40, &filled).await.unwrap();
-        let stand = people(59);
+        let with_stacks = people(59);
         for n in 2..=4 {
-            let pushes = push_to_all(&stand, events(1, n));
+            let pushes = push_to_all(&with_stacks, events(1, n));
             store.push(today(), 40, &pushes).await.unwrap();
         }
 
         let day = today().collection();
-        // `p00007` has room for two of the first list, and is tried once more: its stack might
-        // just have been created. The last has a stack from then on.
+        // `p00007` has room for two entries of the first list, and is tried once more, because its
+        // stack might have just been created. The last user has a stack after the first push.
         for (n, alone, capped) in [(5, 2 + 1 + 1, 3), (6, 1 + 1, 5)] {
-            let asked = all_profiled(&store, &day, async {
-                let pushes = push_to_all(&everybody, events(5, n));
+            let profile = all_profiled(&store, &day, async {
+                let pushes = push_to_all(&all_users, events(5, n));
                 let pushed = store.push(today(), 40, &pushes).await.unwrap();
                 assert_eq!(pushed.capped.len(), 1);
                 assert_eq!((pushed.capped[0].0, pushed.capped[0].1.len()), (7, capped));
             });
-            assert_eq!(updates(&asked.await), 1 + alone, "the {n}th");
+            assert_eq!(updates(&profile.await), 1 + alone, "the {n}th");
         }
 
-        let lengths = async |n: usize| store.entries_of(&everybody[n], today()).await.len();
+        let lengths = async |n: usize| store.entries_of(&all_users[n], today()).await.len();
         assert_eq!((lengths(7).await, lengths(59).await), (40, 10));
         assert_eq!(lengths(8).await, 3 + 10);
     })
     .await;
 }
 
-/// Days as older writers made them, where each of many is looked up.
+/// Older writers create ordinary collections for days, in which the server looks up each id.
 #[tokio::test(flavor = "multi_thread")]
-async fn people_far_apart_on_an_ordinary_day_are_pushed_to_by_one_statement() {
+async fn distant_users_of_an_ordinary_collection_share_a_push_statement() {
     mongo::run(async |store: Fresh| {
         let client = mongodb::Client::with_uri_str(store.url()).await.unwrap();
         let database = client.default_database().unwrap();
         let day = today().collection();
         database.create_collection(&day).await.unwrap();
-        let everybody = people(2_000);
+        let all_users = people(2_000);
         for n in 1..=3 {
-            let pushes = push_to_all(&everybody, events(1, n));
+            let pushes = push_to_all(&all_users, events(1, n));
             store.push(today(), 1_000, &pushes).await.unwrap();
         }
-        let some: Vec<UserId> = everybody.iter().step_by(20).take(50).cloned().collect();
+        let some: Vec<UserId> = all_users.iter().step_by(20).take(50).cloned().collect();
 
-        let asked = all_profiled(&store, &day, async {
+        let profile = all_profiled(&store, &day, async {
             let pushes = push_to_all(&some, events(1, 4));
             store.push(today(), 1_000, &pushes).await.unwrap();
         });
 
-        let asked = asked.await;
-        assert_eq!(updates(&asked), 1);
-        let looked = |one: &&Document| one.get_i32("docsExamined").is_ok_and(|n| n <= 50);
-        assert_eq!(asked.iter().filter(looked).count(), asked.len());
+        let profile = profile.await;
+        assert_eq!(updates(&profile), 1);
+        let is_lookup = |one: &&Document| one.get_i32("docsExamined").is_ok_and(|n| n <= 50);
+        assert_eq!(profile.iter().filter(is_lookup).count(), profile.len());
         assert_eq!(store.entries_of(&some[49], today()).await.len(), 4);
-        assert_eq!(store.entries_of(&everybody[1], today()).await.len(), 3);
+        assert_eq!(store.entries_of(&all_users[1], today()).await.len(), 3);
     })
     .await;
 }
 
-/// To plan a statement costs more than to add an event.
+/// Planning a statement costs more than adding an event.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_joins_many_open_batches_is_added_by_few_statements() {
+async fn additions_to_many_open_batches_need_few_statements() {
     mongo::run(async |store: Fresh| {
         let opened = |n: usize| joined_by(&format!("p{n:03}"), &WINDOW, &[1]);
         let accumulators: Vec<Accumulator> = (0..120).map(opened).collect();
@@ -315,25 +321,26 @@ async fn what_joins_many_open_batches_is_added_by_few_statements() {
         let own: Vec<(AccumulatorId, usize)> = ids().zip(0..).collect();
         let each: Vec<Addition> = (0..120).map(add).collect();
 
-        // 200 that are added the same are one statement; of 50 each is looked up in a table.
-        for (asked, additions, statements) in [(same, vec![add(200)], 1), (own, each, 3)] {
-            let told = all_profiled(&store, "seats", async {
-                let added = store.add_to_open(&asked, &additions, id(6)).await;
+        // Up to 200 equal additions share a statement. Of different ones, 50 share a statement with
+        // a table.
+        for (requested, additions, statements) in [(same, vec![add(200)], 1), (own, each, 3)] {
+            let profile = all_profiled(&store, "seats", async {
+                let added = store.add_to_open(&requested, &additions, id(6)).await;
                 assert!(added.unwrap());
             });
-            assert_eq!(updates(&told.await), statements);
+            assert_eq!(updates(&profile.await), statements);
         }
     })
     .await;
 }
 
-/// A mail costs the ledger a row; what becomes of it is written for many rows together.
+/// An email has one row, and each change is written for many rows together.
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_are_changed_alike_are_changed_by_one_statement() {
+async fn equal_changes_of_deliveries_share_a_statement() {
     mongo::run(async |store: Fresh| {
-        let everybody = people(100);
+        let all_users = people(100);
         let row = |person: &UserId| delivery(person.as_str(), "2014-04-22", "one");
-        let rows: Vec<Delivery> = everybody.iter().map(row).collect();
+        let rows: Vec<Delivery> = all_users.iter().map(row).collect();
         store.open(&rows).await.unwrap();
         let handovers: Vec<Handover> = rows.iter().map(|row| handover(&row.id, "x")).collect();
         let settle = |(n, row): (usize, &Delivery)| Settlement {
@@ -343,7 +350,7 @@ async fn rows_that_are_changed_alike_are_changed_by_one_statement() {
         let ends: Vec<Settlement> = rows.iter().enumerate().map(settle).collect();
         let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
 
-        let asked = all_profiled(&store, "deliveries", async {
+        let profile = all_profiled(&store, "deliveries", async {
             let until = noon() + TimeDelta::minutes(5);
             store
                 .sending("one", noon(), until, &handovers)
@@ -353,7 +360,7 @@ async fn rows_that_are_changed_alike_are_changed_by_one_statement() {
             store.close(&ids).await.unwrap();
         });
 
-        assert_eq!(updates(&asked.await), 3);
+        assert_eq!(updates(&profile.await), 3);
         let rows = store.deliveries(&ids).await.unwrap();
         assert!(
             rows.iter()

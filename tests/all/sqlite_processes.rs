@@ -1,5 +1,4 @@
-//! One SQLite file, several processes at once: the real binary, started many times over, on a file
-//! that is not there yet.
+//! Several processes share one SQLite file. Many of them may also create it at the same time.
 
 use std::process::{Command, Stdio};
 
@@ -13,7 +12,7 @@ use crate::support::*;
 const PROCESSES: usize = 8;
 
 #[tokio::test]
-async fn many_processes_share_a_file_and_lose_and_double_nothing() {
+async fn processes_that_share_a_file_lose_and_duplicate_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let now = SystemClock.now();
     let notify = |object: &str, key: &str| {
@@ -29,7 +28,7 @@ async fn many_processes_share_a_file_and_lose_and_double_nothing() {
             .unwrap()
     };
 
-    // Each tells of an object of its own, and every two of the same event.
+    // Each process posts one event of its own, and one event that another process posts too.
     let mut running = Vec::new();
     for n in 0..PROCESSES {
         running.push(notify(&format!("own{n}"), &format!("own {n}")));
@@ -72,14 +71,13 @@ fn object(entry: &Entry) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_day_is_compared_while_another_process_writes() {
+async fn a_changed_day_is_detected_while_another_process_writes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tidings.db");
     let store = Sqlite::open(&path).await.unwrap();
     let pushes = push_to(&user("ada"), events(2, 1));
     store.push(today(), 100, &pushes).await.unwrap();
-    // As an archive beside `serve` meets it: the file has one lock for writing, and somebody has
-    // it.
+    // An archive run beside `serve` may find the write lock taken by another process.
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
 

@@ -1,9 +1,8 @@
-//! Reads that are older than what they judge: a new primary answers from what it knew as a
-//! secondary.
+//! Stale reads: a new primary still answers from its state as a secondary.
 //!
-//! The rule: the primary changes at a named step, between what was acknowledged and the read that
-//! judges it, and the new one learns nothing before the test lets it. So whoever believes it is
-//! seen to, and whoever does not is seen to wait.
+//! The primary changes at a named step, between an acknowledged write and the read that depends on
+//! it. The new primary does not catch up until the test allows it, so a process must wait instead
+//! of using the stale answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +33,7 @@ async fn store(url: &str, options: MongoOptions) -> Arc<dyn Movable> {
     Arc::new(store)
 }
 
-/// An empty database of the set.
+/// Opens an empty database of the replica set.
 async fn fresh(set: &ReplicaSet, database: &str) -> Fresh {
     let url = set.url(database);
     let open = || store(&url, MongoOptions::default());
@@ -42,11 +41,11 @@ async fn fresh(set: &ReplicaSet, database: &str) -> Fresh {
     Fresh::new(open().await, open().await, clear, url.clone())
 }
 
-/// A process that does not wait long; before its first call of this verb the primary changes.
+/// A store with short timeouts. The primary changes before the first call of this method.
 async fn failing_over(
     set: &Arc<ReplicaSet>,
     town: &Fresh,
-    verb: &'static str,
+    method: &'static str,
     next: &str,
 ) -> Arc<dyn Store> {
     let brief = MongoOptions {
@@ -56,10 +55,10 @@ async fn failing_over(
     };
     let (set, next) = (set.clone(), next.to_owned());
     let failover = async move { set.step_up(&next).await };
-    FailingStore::before(store(town.url(), brief).await, verb, failover.boxed())
+    FailingStore::before(store(town.url(), brief).await, method, failover.boxed())
 }
 
-async fn batches_of_which_an_older_primary_knows_nothing(set: &Arc<ReplicaSet>) {
+async fn assert_batches_are_sent_despite_a_stale_primary(set: &Arc<ReplicaSet>) {
     let fresh = fresh(set, "batches").await;
     let town = Town::found(&fresh, true, CONFIG).await;
     let crowd = town.crowd(PEOPLE).await;
@@ -76,11 +75,11 @@ async fn batches_of_which_an_older_primary_knows_nothing(set: &Arc<ReplicaSet>) 
     app.closer().drain(&Silent).await.unwrap();
 
     let deliver = town.process_on(&process).sender();
-    let away = deliver.drain().await;
+    let result = deliver.drain().await;
     set.freeze(&next, Freeze::Off).await;
     set.knows_all(&next).await;
 
-    assert!(away.is_err(), "it believed what it read");
+    assert!(result.is_err(), "it believed what it read");
     town.clock.advance(TimeDelta::hours(1));
     town.process().sender().drain().await.unwrap();
     let canceled = town.store.deliveries_in(DeliveryState::Canceled, 100).await;
@@ -88,7 +87,7 @@ async fn batches_of_which_an_older_primary_knows_nothing(set: &Arc<ReplicaSet>) 
     assert_eq!(town.mails().len(), PEOPLE);
 }
 
-async fn events_of_which_an_older_primary_knows_half(set: &Arc<ReplicaSet>) {
+async fn assert_events_are_sent_despite_a_stale_primary(set: &Arc<ReplicaSet>) {
     let fresh = fresh(set, "digests").await;
     let town = Town::found(&fresh, true, CONFIG).await;
     let crowd = town.crowd(PEOPLE).await;
@@ -96,18 +95,18 @@ async fn events_of_which_an_older_primary_knows_half(set: &Arc<ReplicaSet>) {
     town.happens(&["a1"], to(&crowd)).await;
     let next = set.secondary().await;
     let process = failing_over(set, &fresh, "windows", &next).await;
-    // All that stands is known to it, as the last word on the matter.
+    // The new primary knows all committed writes up to here.
     set.knows_all(&next).await;
     set.freeze(&next, Freeze::On).await;
     town.happens(&["a2"], to(&crowd)).await;
 
     town.clock.set(monday(0));
     let digests = town.process_on(&process).digests();
-    let away = digests.run(&Default::default(), &Silent).await;
+    let result = digests.run(&Default::default(), &Silent).await;
     set.freeze(&next, Freeze::Off).await;
     set.knows_all(&next).await;
 
-    assert!(away.is_err(), "it believed what it read");
+    assert!(result.is_err(), "it believed what it read");
     town.digests_at(town.clock.now() + TimeDelta::hours(1))
         .await;
     town.digests_at(monday(1)).await;
@@ -117,10 +116,10 @@ async fn events_of_which_an_older_primary_knows_half(set: &Arc<ReplicaSet>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_primary_that_answers_from_before_cancels_nothing_and_hides_nothing() {
+async fn a_stale_new_primary_cancels_and_hides_nothing() {
     let set = Arc::new(ReplicaSet::start());
 
-    batches_of_which_an_older_primary_knows_nothing(&set).await;
+    assert_batches_are_sent_despite_a_stale_primary(&set).await;
 
-    events_of_which_an_older_primary_knows_half(&set).await;
+    assert_events_are_sent_despite_a_stale_primary(&set).await;
 }

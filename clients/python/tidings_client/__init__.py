@@ -1,8 +1,8 @@
-"""A client of tidings: `Client`, and `AsyncClient`, which has the same methods to be awaited.
+"""Clients for tidings: `Client` blocks, and `AsyncClient` has the same methods as coroutines.
 
-What a call does (its requests, its retries, its pages) is written once, in `_Core` and `_Calls`, to
-be awaited. A `Client` blocks where an `AsyncClient` waits, so its coroutines never wait, and one
-step runs them to their end. docs/clients.md says what is retried, and how to test with a client.
+`_Core` and `_Calls` implement all requests, retries and pages once, as coroutines. In a `Client`,
+these coroutines block instead of waiting, so one step runs them to their end. docs/clients.md
+documents the retries, and how to test with a client.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .records import TidingsError as TidingsError
 from .records import UserWithId, refusal
 
 _GROUPED = {"group": "about"}
-_SHORTEST = 0.05  # seconds that are worth another request
+_SHORTEST = 0.05  # seconds that must remain for another request
 
 
 class _Answer(NamedTuple):
@@ -45,12 +45,12 @@ _Hear = Union[Callable[[TidingsError], object], None]
 
 
 def _now(soon: _Soon[T]) -> T:
-    """The value of a coroutine that waits for nothing."""
+    """Returns the value of a coroutine that never waits."""
     try:
         soon.send(None)
     except StopIteration as end:
         return cast(T, end.value)
-    raise RuntimeError("what a Client calls must not wait; take AsyncClient")
+    raise RuntimeError("the token callback of a Client must not wait; use AsyncClient")
 
 
 def _each_now(values: _Items[T]) -> Generator[T, None, None]:
@@ -83,7 +83,7 @@ def _json(value: object) -> bytes:
 
 
 def _cut(records: Iterable[Mapping[str, Any]]) -> Generator[bytes, None, None]:
-    """Bodies of at most 1,000 records and 15 MiB each; the server takes 16."""
+    """Splits records into bodies of at most 1,000 records and 15 MiB. The server accepts 16 MiB."""
     held: list[bytes] = []
     size = 0
     for record in map(_json, records):
@@ -111,7 +111,7 @@ def _checked(token: object) -> str:
 
 
 class _Core(Generic[H]):
-    """What both clients can do."""
+    """Settings, requests and retries of both clients."""
 
     _open: Callable[[], H]
     _sleep: Callable[[float], Any]
@@ -121,9 +121,10 @@ class _Core(Generic[H]):
         self, url: str, token: str | Callable[[], Any], *,
         timeout: float = 20, deadline: float = 60, attempts: int = 5, http: H | None = None,
     ) -> None:
-        """`token`: a server key, or what is called for a user token, and again when it expired.
-        `timeout` bounds one request, `deadline` a call with all it tries, both in seconds.
-        `http` sends the requests and stays open: one with your transport, proxy or certificates."""
+        """`token` is a server key, or a callback that returns a user token. The callback is called
+        again when the token expires. `timeout` limits one request, `deadline` a call with its
+        retries, both in seconds. `http` is an httpx client with your own transport, proxy or
+        certificates; closing this client does not close it."""
         if not re.match("https?://.", url):
             raise ValueError(f"{url!r} is not an http or https address")
         self._url, self._timeout, self._deadline = url.rstrip("/"), timeout, deadline
@@ -167,7 +168,7 @@ class _Core(Generic[H]):
                     return answer
                 error = refusal(answer.status, answer.headers, answer.body)
                 if lost and method == "DELETE" and error.code == "unknown_user":
-                    return answer._replace(status=204)  # the answer that was lost said so
+                    return answer._replace(status=204)  # an earlier attempt deleted it
             except TidingsError as caught:
                 error = caught
             except (httpx.RequestError, TimeoutError) as cause:
@@ -187,7 +188,7 @@ class _Core(Generic[H]):
                 await _settled(self._sleep(wait))
 
     def _wait(self, error: TidingsError, tries: int, most: float = 20) -> float:
-        """What the server asked for, and beyond it a backoff with full jitter."""
+        """Returns the server's `Retry-After` plus a backoff with full jitter, in seconds."""
         backoff = self._random() * min(most, 0.25 * 2 ** min(tries, 20))
         return float((error.retry_after or 0.0) + backoff)
 
@@ -197,7 +198,7 @@ class _Core(Generic[H]):
     async def _put(
         self, method: str, names: list[Id], value: object, many: str, record: Mapping[str, Any],
     ) -> None:
-        """One record by its path, or by the form for many where no path can name it."""
+        """Writes a record by its path, or by the endpoint for many for names such as `..`."""
         if any(str(name) in (".", "..") for name in names):
             await self._many(many, [record])
         else:
@@ -257,26 +258,26 @@ class _Core(Generic[H]):
 
 
 class _Calls(_Core[H]):
-    """The calls, to be awaited."""
+    """The calls, as coroutines."""
 
     async def publish(self, event: Event, *, key: Str = None) -> Receipt:
-        """Accepts an event, under `key`, or its own, or one that is made for this call."""
+        """Publishes an event. Its idempotency key is `key`, its own, or a generated one."""
         return (await self._publish([event if key is None else {**event, "key": key}]))[0]
 
     async def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
-        """Accepts events, 1,000 in a request; each under its `key`, or one made for this call."""
+        """Publishes events, at most 1,000 per request. Events without a `key` get a new one."""
         return await self._publish(events)
 
     async def event(self, id: str) -> Progress:
         return cast(Progress, await self._take("GET", _path("events", id)))
 
     async def retract(self, type: str, objects: Ids) -> Retracted:
-        """Takes back what happened to these objects up to now."""
+        """Retracts the events of this type about these objects up to now."""
         body = {"type": type, "objects": objects}
         return cast(Retracted, await self._take("DELETE", "/v1/events", body))
 
     def users(self, *, after: Str = None, limit: int = 1000) -> _Items[UserView]:
-        """All users, by id; `limit` of them in a request."""
+        """Yields all users, in the order of their ids, with `limit` users per request."""
         return self._pages("/v1/users", "users", "after", {"after": after, "limit": limit})
 
     async def user(self, id: Id) -> UserView:
@@ -302,7 +303,7 @@ class _Calls(_Core[H]):
         return cast(UserView, await self._take("PUT", path, preferences))
 
     def follows(self, user: Id, *, after: Str = None, limit: int = 1000) -> _Items[str]:
-        """All keys that a user follows; `limit` of them in a request."""
+        """Yields all keys that a user follows, with `limit` keys per request."""
         query = {"after": after, "limit": limit}
         return self._pages(_path("users", user, "follows"), "follows", "after", query)
 
@@ -314,11 +315,11 @@ class _Calls(_Core[H]):
         await self._take("DELETE", _path("users", user, "follows", key))
 
     async def mutes(self, user: Id) -> Mutes:
-        """What a user has muted, by subject."""
+        """Returns the subjects that a user muted."""
         return cast(Mutes, await self._take("GET", _path("users", user, "mutes")))
 
     async def mute(self, user: Id, subject: str, mute: Union[Mute, None] = None) -> None:
-        """Mutes a thread, a document or what they follow: for good, or until a moment."""
+        """Mutes a thread, a document or a followed key, forever or until a time."""
         await self._take("PUT", _path("users", user, "mutes", subject), mute)
 
     async def unmute(self, user: Id, subject: str) -> None:
@@ -338,14 +339,14 @@ class _Calls(_Core[H]):
         return await self._many("/v1/objects", objects)
 
     async def delete_object(self, model: str, id: Id) -> None:
-        record = {"id": f"{model}:{id}", "notifiable": False}  # what stands in its place then
+        record = {"id": f"{model}:{id}", "notifiable": False}  # deleting withdraws it
         await self._put("DELETE", ["objects", model, id], None, "/v1/objects", record)
 
     async def feed(self, user: Id, query: FeedQuery = {}) -> Page:
         return cast(Page, await self._take("GET", _path("users", user, "feed") + _query(query)))
 
     def items(self, user: Id, query: FeedQuery = {}) -> _Items[Item]:
-        """All items from the newest on; `limit` of them in a request."""
+        """Yields all items, newest first, with `limit` items per request."""
         return self._pages(_path("users", user, "feed"), "items", "before", query)
 
     async def groups(self, user: Id, query: FeedQuery = {}) -> GroupPage:
@@ -363,18 +364,18 @@ class _Calls(_Core[H]):
         self, user: Id, mark: Mark, *, to: Str = None, ids: list[str] | None = None,
         type: Str = None, category: Str = None, day: Str = None, about: Str = None,
     ) -> Counts:
-        """Marks all up to the cursor `to`, or those of it that `type` and so on say, or `ids`."""
+        """Marks the items `ids`, or the items up to `to` that match `type` and so on."""
         of = {"type": type, "category": category, "day": day, "about": about}
         said = {"mark": mark, "to": to, "ids": ids, **of}
         value = {name: part for name, part in said.items() if part is not None}
         return cast(Counts, await self._take("POST", _path("users", user, "feed", "marks"), value))
 
     def poll(self, user: Id, *, on_error: _Hear = None) -> _Items[Counts]:
-        """The counts, and again whenever they change, without end."""
+        """Yields the counts, now and after every change, without end."""
         return self._poll(_path("users", user, "feed", "count"), on_error)
 
     def poll_feed(self, user: Id, query: FeedQuery = {}, *, on_error: _Hear = None) -> _Items[Page]:
-        """A page of the feed, and again whenever it changes, without end."""
+        """Yields a page of the feed, now and after every change, without end."""
         return self._poll(_path("users", user, "feed") + _query(query), on_error)
 
     def batches(self, query: BatchQuery = {}) -> _Items[Batch]:
@@ -385,14 +386,14 @@ class _Calls(_Core[H]):
 
 
 class Client(_Core[httpx.Client]):
-    """tidings, one call after another. Threads may share it."""
+    """A blocking client. Threads may share it."""
 
     _open, _sleep = httpx.Client, staticmethod(time.sleep)
     _within = staticmethod(lambda seconds: nullcontext())
 
     @property
     def _calls(self) -> _Calls[httpx.Client]:
-        """This client, for the functions of `_Calls`, which use nothing but `_Core`."""
+        """This client as `_Calls`. Their functions use only `_Core`."""
         return cast("_Calls[httpx.Client]", self)
 
     def __enter__(self) -> Client:
@@ -415,22 +416,22 @@ class Client(_Core[httpx.Client]):
         return _Answer(answer.status_code, answer.headers, body)
 
     def publish(self, event: Event, *, key: Str = None) -> Receipt:
-        """Accepts an event, under `key`, or its own, or one that is made for this call."""
+        """Publishes an event. Its idempotency key is `key`, its own, or a generated one."""
         return _now(_Calls.publish(self._calls, event, key=key))
 
     def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
-        """Accepts events, 1,000 in a request; each under its `key`, or one made for this call."""
+        """Publishes events, at most 1,000 per request. Events without a `key` get a new one."""
         return _now(_Calls.publish_many(self._calls, events))
 
     def event(self, id: str) -> Progress:
         return _now(_Calls.event(self._calls, id))
 
     def retract(self, type: str, objects: Ids) -> Retracted:
-        """Takes back what happened to these objects up to now."""
+        """Retracts the events of this type about these objects up to now."""
         return _now(_Calls.retract(self._calls, type, objects))
 
     def users(self, *, after: Str = None, limit: int = 1000) -> Generator[UserView, None, None]:
-        """All users, by id; `limit` of them in a request."""
+        """Yields all users, in the order of their ids, with `limit` users per request."""
         return _each_now(_Calls.users(self._calls, after=after, limit=limit))
 
     def user(self, id: Id) -> UserView:
@@ -457,7 +458,7 @@ class Client(_Core[httpx.Client]):
     def follows(
         self, user: Id, *, after: Str = None, limit: int = 1000,
     ) -> Generator[str, None, None]:
-        """All keys that a user follows; `limit` of them in a request."""
+        """Yields all keys that a user follows, with `limit` keys per request."""
         return _each_now(_Calls.follows(self._calls, user, after=after, limit=limit))
 
     def follow(self, user: Id, key: str) -> None:
@@ -467,11 +468,11 @@ class Client(_Core[httpx.Client]):
         _now(_Calls.unfollow(self._calls, user, key))
 
     def mutes(self, user: Id) -> Mutes:
-        """What a user has muted, by subject."""
+        """Returns the subjects that a user muted."""
         return _now(_Calls.mutes(self._calls, user))
 
     def mute(self, user: Id, subject: str, mute: Union[Mute, None] = None) -> None:
-        """Mutes a thread, a document or what they follow: for good, or until a moment."""
+        """Mutes a thread, a document or a followed key, forever or until a time."""
         _now(_Calls.mute(self._calls, user, subject, mute))
 
     def unmute(self, user: Id, subject: str) -> None:
@@ -496,7 +497,7 @@ class Client(_Core[httpx.Client]):
         return _now(_Calls.feed(self._calls, user, query))
 
     def items(self, user: Id, query: FeedQuery = {}) -> Generator[Item, None, None]:
-        """All items from the newest on; `limit` of them in a request."""
+        """Yields all items, newest first, with `limit` items per request."""
         return _each_now(_Calls.items(self._calls, user, query))
 
     def groups(self, user: Id, query: FeedQuery = {}) -> GroupPage:
@@ -512,20 +513,20 @@ class Client(_Core[httpx.Client]):
         self, user: Id, mark: Mark, *, to: Str = None, ids: list[str] | None = None,
         type: Str = None, category: Str = None, day: Str = None, about: Str = None,
     ) -> Counts:
-        """Marks all up to the cursor `to`, or those of it that `type` and so on say, or `ids`."""
+        """Marks the items `ids`, or the items up to `to` that match `type` and so on."""
         return _now(_Calls.mark(
             self._calls, user, mark, to=to, ids=ids, type=type, category=category, day=day,
             about=about,
         ))
 
     def poll(self, user: Id, *, on_error: _Hear = None) -> Generator[Counts, None, None]:
-        """The counts, and again whenever they change, without end."""
+        """Yields the counts, now and after every change, without end."""
         return _each_now(_Calls.poll(self._calls, user, on_error=on_error))
 
     def poll_feed(
         self, user: Id, query: FeedQuery = {}, *, on_error: _Hear = None,
     ) -> Generator[Page, None, None]:
-        """A page of the feed, and again whenever it changes, without end."""
+        """Yields a page of the feed, now and after every change, without end."""
         return _each_now(_Calls.poll_feed(self._calls, user, query, on_error=on_error))
 
     def batches(self, query: BatchQuery = {}) -> Generator[Batch, None, None]:
@@ -536,7 +537,7 @@ class Client(_Core[httpx.Client]):
 
 
 class AsyncClient(_Calls[httpx.AsyncClient]):
-    """tidings, for asyncio and trio."""
+    """A client for asyncio and trio."""
 
     _open, _sleep = httpx.AsyncClient, staticmethod(anyio.sleep)
     _within = staticmethod(anyio.fail_after)

@@ -1,7 +1,7 @@
-"""What the API of tidings takes and answers, as types, and how it refuses.
+"""The types of requests and responses of tidings, and its error.
 
-The rule: the names are those of openapi.json, and what may be left out is in a `total=False` part.
-What each means is in docs/api.md of tidings.
+The names are those of openapi.json. Optional fields are in `total=False` parts. docs/api.md of
+tidings describes the fields.
 """
 
 from __future__ import annotations
@@ -161,19 +161,19 @@ BatchQuery = TypedDict("BatchQuery", {
 
 
 class TidingsError(Exception):
-    """Why a call failed. Programs go by `code`: the server's, or one of the client's own."""
+    """A failed call. `code` is an error code of the server or of this client."""
 
-    status: int | None = None  # None where no answer came
-    location: str | None = None  # where in the request, as the server says it
-    request_id: str | None = None  # X-Request-Id of the answer, where a proxy sets it
-    retryable: bool = False  # whether the same call may help later, and is harmless
-    retry_after: float | None = None  # seconds that the server asked for
+    status: int | None = None  # None without a response
+    location: str | None = None  # the invalid part of the request
+    request_id: str | None = None  # X-Request-Id of the response
+    retryable: bool = False  # whether a later retry is safe and may succeed
+    retry_after: float | None = None  # seconds from Retry-After
 
     def __init__(self, code: str, detail: str, **more: Any) -> None:
         super().__init__(code, detail)
         self.code, self.detail = code, detail
-        self.receipts: list[Receipt] = []  # of `publish_many`: what was accepted before
-        self.unsent: list[Event] = []  # what may not have been, with keys: publish it again
+        self.receipts: list[Receipt] = []  # accepted before the failure
+        self.unsent: list[Event] = []  # the others, with keys: publish them again
         self.__dict__.update(more)
 
     def __str__(self) -> str:
@@ -181,11 +181,11 @@ class TidingsError(Exception):
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes) -> TidingsError:
-    """What an answer that is none says; `headers` are found in any case."""
+    """Returns the error of a failed response. `headers` must ignore case."""
     try:
         problem = dict(json.loads(body))
     except (ValueError, TypeError):
-        problem = {}  # a proxy's page
+        problem = {}  # such as an HTML page of a proxy
     return TidingsError(
         str(problem.get("code") or "no_code"), str(problem.get("detail") or "no detail was given"),
         status=status, location=problem.get("location"), request_id=headers.get("X-Request-Id"),
@@ -194,7 +194,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes) -> TidingsErro
 
 
 def _wait_said(headers: Mapping[str, str]) -> float | None:
-    """The seconds of `Retry-After`: a number, or a date, which counts from that of the answer."""
+    """Returns the seconds of `Retry-After`. A date is compared with the `Date` of the response."""
     said = headers.get("Retry-After", "").strip()
     if re.fullmatch("[0-9]+", said):
         return float(said)

@@ -1,4 +1,4 @@
-//! P8: who may ask what. Every route opens to whom the table of routes says, and to nobody else.
+//! P8: permissions. Each route opens only to the callers that the route table lists.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,20 +15,20 @@ use crate::support::town::{Town, on_both_stores};
 use crate::support::{FailingStore, Fault, Fresh, Then, user};
 
 on_both_stores! {
-    every_route_opens_to_whom_the_table_says_and_to_nobody_else
-    a_key_counts_soon_after_it_is_created_and_no_more_soon_after_it_is_revoked
-    while_the_store_is_away_the_last_known_keys_open
+    every_route_opens_only_to_the_callers_in_the_route_table
+    a_new_or_revoked_key_takes_effect_within_seconds
+    cached_keys_work_while_the_store_is_unavailable
 }
 
 on_sqlite! {
-    a_person_is_who_the_path_says_once_it_is_decoded
-    without_configured_keys_no_token_opens_anything
+    a_token_is_compared_with_the_decoded_user_id_in_the_path
+    tokens_are_rejected_if_no_token_keys_are_configured
 }
 
-/// Of these tests alone.
+/// A token secret that only these tests use.
 const SECRET: &str = "a-secret-that-only-these-tests-have";
 
-/// A server of a town with a key for tokens; `more` is added to its configuration.
+/// Creates a town with a key for tokens. `more` is added to its configuration.
 pub(super) async fn town(fresh: &Fresh, more: &str) -> Town {
     let config = format!(
         "server.listen = \"127.0.0.1:0\"\n{more}\n[[tokens.keys]]\nid = \"one\"\nalgorithm = \"HS256\"\nsecret = \"{SECRET}\"\n"
@@ -36,7 +36,7 @@ pub(super) async fn town(fresh: &Fresh, more: &str) -> Town {
     Town::found(fresh, true, &config).await
 }
 
-/// A token of this person, an hour long from so many hours ahead.
+/// Returns a token for this user that is valid for one hour, from `ahead` hours in the future.
 fn token_of(api: &Api, id: &str, ahead: i64) -> String {
     let now = api.town.clock.now() + TimeDelta::hours(ahead);
     let tokens = api.town.process().tokens();
@@ -65,12 +65,15 @@ async fn ask(api: &Api, method: &str, path: &str, bearer: &str) -> Answer {
         true => answer(request).await,
         false => head_of(request).await,
     };
-    let told = format!("{} {:?}", answer.body, answer.headers);
-    assert!(!told.contains(bearer), "{method} {path} repeats {bearer}");
+    let response = format!("{} {:?}", answer.body, answer.headers);
+    assert!(
+        !response.contains(bearer),
+        "{method} {path} repeats {bearer}"
+    );
     answer
 }
 
-/// An answer that is no JSON, or may have no end, and what it says of what is wrong.
+/// Reads a response that is not JSON or may never end. Only an error's body is read.
 async fn head_of(request: reqwest::RequestBuilder) -> Answer {
     let response = request.send().await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -85,8 +88,8 @@ async fn head_of(request: reqwest::RequestBuilder) -> Answer {
     }
 }
 
-/// All routes that are not open to everybody.
-fn kept() -> impl Iterator<Item = &'static api::Route> {
+/// Returns every route that needs a key or token.
+fn guarded_routes() -> impl Iterator<Item = &'static api::Route> {
     api::V1_ROUTES.iter().chain(api::SCRAPED_ROUTES)
 }
 
@@ -96,7 +99,7 @@ fn filled(path: &str) -> String {
     path.replace("{address}", "ada@example.org")
 }
 
-/// Tokens that look like one of ada's, and open nothing.
+/// Returns invalid tokens that resemble a token of ada's.
 fn bad_tokens(api: &Api) -> Vec<(&'static str, String)> {
     let now = api.town.clock.now();
     let other = |audience: &str, id: &str, secret: &str| {
@@ -135,7 +138,7 @@ fn bad_tokens(api: &Api) -> Vec<(&'static str, String)> {
     ]
 }
 
-async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fresh) {
+async fn every_route_opens_only_to_the_callers_in_the_route_table(fresh: Fresh) {
     let town = town(&fresh, "").await;
     let counting = FailingStore::counting(town.store.clone());
     let api = Api::with_store(town, &(counting.clone() as _));
@@ -144,7 +147,7 @@ async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fres
         keys.push((scope, key(&api, scope.as_str(), scope).await));
     }
     let (ada, ben, bad) = (token(&api, "ada"), token(&api, "ben"), bad_tokens(&api));
-    // The keys are read once, and not again before the clock is turned.
+    // The keys are read once, and not again before the clock advances.
     assert_eq!(
         ask(&api, "get", "/v1/nothing", &keys[0].1).await.status,
         404
@@ -155,20 +158,20 @@ async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fres
         method => vec![method],
     };
 
-    for route in kept() {
+    for route in guarded_routes() {
         let path = filled(route.path);
         let needed = route.guard.scope.expect("none of these is open");
         for method in with_head(route) {
-            let told = |who: &str| format!("{method} {path} by {who}");
-            let nobody = answer(api.anonymous(method, &path)).await;
-            assert_eq!(nobody.status, 401, "{}", told("nobody"));
+            let case = |who: &str| format!("{method} {path} by {who}");
+            let anonymous = answer(api.anonymous(method, &path)).await;
+            assert_eq!(anonymous.status, 401, "{}", case("nobody"));
             for (what, bad) in &bad {
                 let refused = ask(&api, method, &path, bad).await;
-                assert_eq!(refused.status, 401, "{}", told(what));
+                assert_eq!(refused.status, 401, "{}", case(what));
             }
             for (scope, key) in keys.iter().filter(|(scope, _)| *scope < needed) {
                 let refused = ask(&api, method, &path, key).await;
-                assert_eq!(refused.status, 403, "{}", told(scope.as_str()));
+                assert_eq!(refused.status, 403, "{}", case(scope.as_str()));
                 if method != "head" {
                     assert_eq!(refused.code(), "forbidden");
                     let words = format!("needs a server key of the scope {needed}; the one given");
@@ -177,10 +180,10 @@ async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fres
                 }
             }
             let another = ask(&api, method, &path, &ben).await;
-            assert_eq!(another.status, 403, "{}", told("another person"));
+            assert_eq!(another.status, 403, "{}", case("another person"));
             if !route.guard.own {
                 let own = ask(&api, method, &path, &ada).await;
-                assert_eq!(own.status, 403, "{}", told("the person"));
+                assert_eq!(own.status, 403, "{}", case("the person"));
             }
         }
     }
@@ -190,7 +193,7 @@ async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fres
         "the store was asked for who may not ask"
     );
 
-    for route in kept() {
+    for route in guarded_routes() {
         let path = filled(route.path);
         let needed = route.guard.scope.unwrap();
         if route.guard.own {
@@ -201,7 +204,7 @@ async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fres
             );
         }
         for method in with_head(route) {
-            // One of the routes deletes ada; tokens that were issued before are dead.
+            // One of the routes deletes ada, which invalidates her earlier tokens.
             api.town.clock.advance(TimeDelta::seconds(1));
             let ada = token(&api, "ada");
             let fitting = keys.iter().filter(|(scope, _)| *scope >= needed);
@@ -216,7 +219,7 @@ async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fres
     api.stop().await;
 }
 
-async fn a_person_is_who_the_path_says_once_it_is_decoded(fresh: Fresh) {
+async fn a_token_is_compared_with_the_decoded_user_id_in_the_path(fresh: Fresh) {
     let api = Api::of(town(&fresh, "").await);
     let (ada, slash) = (token(&api, "ada"), token(&api, "a/b"));
 
@@ -235,8 +238,8 @@ async fn a_person_is_who_the_path_says_once_it_is_decoded(fresh: Fresh) {
         ("/v1//users/ada/feed", &ada, 404),
         ("/v1/nothing", &ada, 404),
     ] {
-        let asked = ask(&api, "get", path, bearer).await;
-        assert_eq!(asked.status, status, "{path}: {}", asked.body);
+        let response = ask(&api, "get", path, bearer).await;
+        assert_eq!(response.status, status, "{path}: {}", response.body);
     }
     let chosen = api.anonymous("PUT", "/v1/users/ada/preferences");
     let chosen = chosen.bearer_auth(&ada);
@@ -248,7 +251,7 @@ async fn a_person_is_who_the_path_says_once_it_is_decoded(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn without_configured_keys_no_token_opens_anything(fresh: Fresh) {
+async fn tokens_are_rejected_if_no_token_keys_are_configured(fresh: Fresh) {
     let with = Api::of(town(&fresh, "").await);
     let api = Api::on(&fresh).await;
 
@@ -261,25 +264,30 @@ async fn without_configured_keys_no_token_opens_anything(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_key_counts_soon_after_it_is_created_and_no_more_soon_after_it_is_revoked(fresh: Fresh) {
+async fn a_new_or_revoked_key_takes_effect_within_seconds(fresh: Fresh) {
     let api = Api::of(town(&fresh, "").await);
     let early = key(&api, "early", Scope::Read).await;
-    let asked = async |bearer: &str| ask(&api, "get", "/v1/users/ada", bearer).await.status;
-    assert_eq!(asked(&early).await, 200);
+    let status = async |bearer: &str| ask(&api, "get", "/v1/users/ada", bearer).await.status;
+    assert_eq!(status(&early).await, 200);
     let late = key(&api, "late", Scope::Read).await;
 
-    let at_once = asked(&late).await;
+    let at_once = status(&late).await;
     api.town.clock.advance(TimeDelta::seconds(5));
-    let soon = asked(&late).await;
+    let soon = status(&late).await;
     let keys = api.town.process().keys();
     assert!(keys.revoke(&"early".parse().unwrap()).await.unwrap());
     assert!(!keys.revoke(&"early".parse().unwrap()).await.unwrap());
     api.town.clock.advance(TimeDelta::seconds(5));
-    let (revoked, other) = (asked(&early).await, asked(&late).await);
+    let (revoked, other) = (status(&early).await, status(&late).await);
 
     assert_eq!((at_once, soon, revoked, other), (401, 200, 401, 200));
-    let taken = keys.create(&"late".parse().unwrap(), Scope::Admin).await;
-    assert!(taken.unwrap_err().to_string().contains("\"late\" is taken"));
+    let duplicate = keys.create(&"late".parse().unwrap(), Scope::Admin).await;
+    assert!(
+        duplicate
+            .unwrap_err()
+            .to_string()
+            .contains("\"late\" is taken")
+    );
     let listed: Vec<_> = keys.list().await.unwrap();
     let listed: Vec<_> = listed
         .iter()
@@ -289,7 +297,7 @@ async fn a_key_counts_soon_after_it_is_created_and_no_more_soon_after_it_is_revo
     api.stop().await;
 }
 
-async fn while_the_store_is_away_the_last_known_keys_open(fresh: Fresh) {
+async fn cached_keys_work_while_the_store_is_unavailable(fresh: Fresh) {
     let town = town(&fresh, "").await;
     let keys = town.process().keys();
     let key = keys
@@ -297,7 +305,7 @@ async fn while_the_store_is_away_the_last_known_keys_open(fresh: Fresh) {
         .await
         .unwrap();
     let key = key.expose();
-    // The first look succeeds, and nothing after it.
+    // The first read of the keys succeeds; every later call fails.
     let down = FailingStore::new(town.store.clone(), 1, Fault::Refused, Then::StaysDown);
     let api = Api::with_store(town, &(down as _));
     assert_eq!(ask(&api, "get", "/v1/nothing", key).await.status, 404);

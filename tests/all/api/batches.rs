@@ -1,4 +1,4 @@
-//! What gathers can be looked at, closed now and canceled; and events are taken back from it.
+//! Batches over HTTP: inspect, close and cancel them, and retract events from them.
 
 use serde_json::{Value, json};
 use tidings::engine::Silent;
@@ -8,16 +8,16 @@ use crate::support::Fresh;
 use crate::support::town::{Town, on_both_stores};
 
 on_both_stores! {
-    a_batch_shows_what_it_has_gathered_and_what_became_of_it
-    batches_are_found_by_person_key_and_state_and_paged
-    an_open_batch_is_closed_now_or_canceled_and_one_that_has_ended_is_a_conflict
-    events_are_taken_back_from_open_batches_and_feeds
-    a_lead_is_shown_apart_from_what_is_gathered_after_it
-    a_batch_that_is_closed_before_its_lead_has_left_mails_both
+    a_batch_shows_its_items_and_its_delivery
+    batches_are_filtered_by_user_key_and_state_and_paged
+    an_open_batch_can_be_closed_or_canceled_but_an_ended_one_conflicts
+    retracted_events_leave_open_batches_and_feeds
+    a_lead_is_shown_apart_from_the_items_after_it
+    a_batch_closed_before_its_lead_was_sent_emails_both
 }
 
 on_sqlite! {
-    what_cannot_be_meant_is_refused_with_what_to_do
+    invalid_batch_requests_are_rejected_with_advice
 }
 
 const COMMENTS: &str = r#"
@@ -27,12 +27,12 @@ types.ArtworkPublished.window = "5m"
 types.ArtworkPublished.keep = "last 2"
 "#;
 
-async fn gathering(fresh: &Fresh, more: &str) -> Api {
+async fn serve_batches(fresh: &Fresh, more: &str) -> Api {
     Api::of(Town::found(fresh, true, &format!("{COMMENTS}{more}")).await)
 }
 
-/// An event that somebody is told of, in the batch of this key.
-async fn happens(api: &Api, object: &str, to: &[&str], batch_key: Option<&str>) {
+/// Posts one event to these users, with an optional batch key, and fans it out.
+async fn post_event(api: &Api, object: &str, to: &[&str], batch_key: Option<&str>) {
     let mut event = json!({"type": "ArtworkPublished", "objects": object, "to": to});
     if let Some(key) = batch_key {
         event["batch_key"] = json!(key);
@@ -41,14 +41,14 @@ async fn happens(api: &Api, object: &str, to: &[&str], batch_key: Option<&str>) 
     api.fan_out().await;
 }
 
-/// Ends what is due, and mails it.
-async fn mail(api: &Api) {
+/// Closes the due batches and sends their emails.
+async fn close_and_send(api: &Api) {
     let app = api.town.process();
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
 }
 
-async fn listed(api: &Api, query: &str) -> Vec<Value> {
+async fn list_batches(api: &Api, query: &str) -> Vec<Value> {
     let page = api.get(&format!("/v1/batches{query}")).await;
     assert_eq!(page.status, 200, "{query}: {}", page.body);
     page.body["batches"].as_array().unwrap().clone()
@@ -63,15 +63,15 @@ fn refusal(answer: &Answer) -> (u16, &str, &str) {
     (answer.status, answer.code(), detail)
 }
 
-async fn a_batch_shows_what_it_has_gathered_and_what_became_of_it(fresh: Fresh) {
-    let api = gathering(&fresh, "").await;
+async fn a_batch_shows_its_items_and_its_delivery(fresh: Fresh) {
+    let api = serve_batches(&fresh, "").await;
     for object in ["a1", "a2", "unheard-of"] {
-        happens(&api, object, &["ada"], None).await;
+        post_event(&api, object, &["ada"], None).await;
     }
 
-    let open = listed(&api, "").await.remove(0);
+    let open = list_batches(&api, "").await.remove(0);
     api.town.clock.advance(chrono::TimeDelta::minutes(5));
-    mail(&api).await;
+    close_and_send(&api).await;
     let closed = api.get(&format!("/v1/batches/{}", id(&open))).await.body;
 
     let expected = json!({
@@ -86,58 +86,58 @@ async fn a_batch_shows_what_it_has_gathered_and_what_became_of_it(fresh: Fresh) 
         "closes_at": "2014-04-19T10:05:00Z", "held_until": null, "settled_at": null, "delivery": null,
     });
     assert_eq!(open, expected);
-    let told =
+    let outcome =
         |batch: &Value| ["state", "settled_at", "delivery"].map(|field| batch[field].clone());
     let delivery = json!({"id": format!("batch:{}", id(&open)), "state": "sent", "reason": null});
     assert_eq!(
-        told(&closed),
+        outcome(&closed),
         [json!("closed"), json!("2014-04-19T10:05:00Z"), delivery]
     );
     assert_eq!(closed["items"], open["items"]);
     api.stop().await;
 }
 
-async fn batches_are_found_by_person_key_and_state_and_paged(fresh: Fresh) {
-    let api = gathering(&fresh, "").await;
-    happens(&api, "a1", &["ada", "ben"], None).await;
-    happens(&api, "a2", &["ada", "cem"], Some("acme & sons/0")).await;
-    happens(&api, "a3", &["ada"], Some("type:ArtworkPublished")).await;
+async fn batches_are_filtered_by_user_key_and_state_and_paged(fresh: Fresh) {
+    let api = serve_batches(&fresh, "").await;
+    post_event(&api, "a1", &["ada", "ben"], None).await;
+    post_event(&api, "a2", &["ada", "cem"], Some("acme & sons/0")).await;
+    post_event(&api, "a3", &["ada"], Some("type:ArtworkPublished")).await;
     let whose = |batches: &[Value]| {
-        let told = |one: &Value| {
+        let owners = |one: &Value| {
             format!(
                 "{} {}",
                 one["user"].as_str().unwrap(),
                 one["key"].as_str().unwrap()
             )
         };
-        let mut told: Vec<String> = batches.iter().map(told).collect();
-        told.sort();
-        told
+        let mut owners: Vec<String> = batches.iter().map(owners).collect();
+        owners.sort();
+        owners
     };
 
-    assert_eq!(listed(&api, "?user=ada").await.len(), 3);
-    let of_type = listed(&api, "?key=type:ArtworkPublished").await;
+    assert_eq!(list_batches(&api, "?user=ada").await.len(), 3);
+    let of_type = list_batches(&api, "?key=type:ArtworkPublished").await;
     assert_eq!(
         whose(&of_type),
         ["ada type:ArtworkPublished", "ben type:ArtworkPublished"]
     );
-    let of_key = listed(&api, "?key=key%3Aacme+%26+sons%2F0&user=cem").await;
+    let of_key = list_batches(&api, "?key=key%3Aacme+%26+sons%2F0&user=cem").await;
     assert_eq!(whose(&of_key), ["cem key:acme & sons/0"]);
     assert_eq!(
-        listed(&api, "?key=key:acme").await.len(),
+        list_batches(&api, "?key=key:acme").await.len(),
         0,
         "it is no prefix"
     );
-    assert_eq!(listed(&api, "?user=nobody").await.len(), 0);
+    assert_eq!(list_batches(&api, "?user=nobody").await.len(), 0);
     let canceled = api
         .post(&format!("/v1/batches/{}/cancel", id(&of_key[0])), json!({}))
         .await;
     assert_eq!(canceled.status, 200, "{}", canceled.body);
     assert_eq!(
-        whose(&listed(&api, "?state=canceled").await),
+        whose(&list_batches(&api, "?state=canceled").await),
         ["cem key:acme & sons/0"]
     );
-    assert_eq!(listed(&api, "?state=open").await.len(), 4);
+    assert_eq!(list_batches(&api, "?state=open").await.len(), 4);
 
     let (mut paged, mut path) = (Vec::new(), "/v1/batches?limit=2".to_owned());
     loop {
@@ -155,7 +155,7 @@ async fn batches_are_found_by_person_key_and_state_and_paged(fresh: Fresh) {
         };
         path = format!("/v1/batches?limit=2&before={next}");
     }
-    let all: Vec<String> = listed(&api, "")
+    let all: Vec<String> = list_batches(&api, "")
         .await
         .iter()
         .map(|one| id(one).to_owned())
@@ -165,22 +165,22 @@ async fn batches_are_found_by_person_key_and_state_and_paged(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn an_open_batch_is_closed_now_or_canceled_and_one_that_has_ended_is_a_conflict(
-    fresh: Fresh,
-) {
-    let api = gathering(&fresh, "").await;
-    happens(&api, "a1", &["ada", "ben"], None).await;
+async fn an_open_batch_can_be_closed_or_canceled_but_an_ended_one_conflicts(fresh: Fresh) {
+    let api = serve_batches(&fresh, "").await;
+    post_event(&api, "a1", &["ada", "ben"], None).await;
     let of = async |person: &str| {
-        let batch = listed(&api, &format!("?user={person}")).await.remove(0);
+        let batch = list_batches(&api, &format!("?user={person}"))
+            .await
+            .remove(0);
         format!("/v1/batches/{}", id(&batch))
     };
     let (ada, ben) = (of("ada").await, of("ben").await);
 
-    // With a body and without.
+    // The body is optional.
     let closed = api.post(&format!("{ada}/close"), json!({})).await;
     let canceled = super::answer(api.ask("POST", &format!("{ben}/cancel"))).await;
     let twice = api.post(&format!("{ada}/close"), json!({})).await;
-    mail(&api).await;
+    close_and_send(&api).await;
     let late = [
         api.post(&format!("{ada}/cancel"), json!({})).await,
         api.post(&format!("{ben}/close"), json!({})).await,
@@ -216,32 +216,32 @@ async fn an_open_batch_is_closed_now_or_canceled_and_one_that_has_ended_is_a_con
             format!("batch {ben} is canceled").as_str()
         )
     );
-    let told: Vec<String> = api
+    let recipients: Vec<String> = api
         .town
         .mails()
         .iter()
         .map(|mail| mail.to.reveal().to_owned())
         .collect();
-    assert_eq!(told, ["ada@example.org"]);
+    assert_eq!(recipients, ["ada@example.org"]);
     api.stop().await;
 }
 
-async fn events_are_taken_back_from_open_batches_and_feeds(fresh: Fresh) {
-    let api = gathering(&fresh, "").await;
-    happens(&api, "a1", &["ada", "ben"], None).await;
-    happens(&api, "a2", &["ada"], None).await;
-    happens(&api, "a3", &["ada"], None).await;
-    happens(&api, "a3", &["cem"], Some("acme")).await;
-    let take_back = async |objects: Value| {
+async fn retracted_events_leave_open_batches_and_feeds(fresh: Fresh) {
+    let api = serve_batches(&fresh, "").await;
+    post_event(&api, "a1", &["ada", "ben"], None).await;
+    post_event(&api, "a2", &["ada"], None).await;
+    post_event(&api, "a3", &["ada"], None).await;
+    post_event(&api, "a3", &["cem"], Some("acme")).await;
+    let retract = async |objects: Value| {
         let body = json!({"type": "ArtworkPublished", "objects": objects});
         super::answer(api.ask("DELETE", "/v1/events").json(&body)).await
     };
 
     let other_type = json!({"type": "Comment", "objects": ["a1", "a3"]});
     let other_type = super::answer(api.ask("DELETE", "/v1/events").json(&other_type)).await;
-    // Of ada's batch, a1 is counted and no longer kept.
-    let out = take_back(json!(["a1", "a3", "x"])).await;
-    let again = take_back(json!("a3")).await;
+    // Ada's batch keeps its last two items: it counts a1, but does not keep it.
+    let out = retract(json!(["a1", "a3", "x"])).await;
+    let again = retract(json!("a3")).await;
 
     let not_configured =
         "type \"Comment\" is not configured, though others are: check its spelling";
@@ -262,14 +262,14 @@ async fn events_are_taken_back_from_open_batches_and_feeds(fresh: Fresh) {
         again.body,
         json!({"taken": 0, "not_kept": 0, "objects": ["a3"]})
     );
-    let told = |one: &Value| {
+    let summary = |one: &Value| {
         (
             one["user"].clone(),
             one["state"].clone(),
             one["count"].clone(),
         )
     };
-    let mut batches: Vec<_> = listed(&api, "").await.iter().map(told).collect();
+    let mut batches: Vec<_> = list_batches(&api, "").await.iter().map(summary).collect();
     batches.sort_by_key(|(user, ..)| user.to_string());
     let expected = [
         ("ada", "open", 2),
@@ -287,15 +287,15 @@ async fn events_are_taken_back_from_open_batches_and_feeds(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_lead_is_shown_apart_from_what_is_gathered_after_it(fresh: Fresh) {
-    let api = gathering(&fresh, "types.ArtworkPublished.leading = true").await;
-    happens(&api, "a1", &["ada"], None).await;
-    let waiting = listed(&api, "").await.remove(0);
-    mail(&api).await;
-    happens(&api, "a2", &["ada"], None).await;
+async fn a_lead_is_shown_apart_from_the_items_after_it(fresh: Fresh) {
+    let api = serve_batches(&fresh, "types.ArtworkPublished.leading = true").await;
+    post_event(&api, "a1", &["ada"], None).await;
+    let waiting = list_batches(&api, "").await.remove(0);
+    close_and_send(&api).await;
+    post_event(&api, "a2", &["ada"], None).await;
 
     let rest = api.get(&format!("/v1/batches/{}", id(&waiting))).await.body;
-    let lead = listed(&api, "?state=closed").await.remove(0);
+    let lead = list_batches(&api, "?state=closed").await.remove(0);
 
     assert_eq!(
         (&waiting["count"], &waiting["lead"]["state"]),
@@ -313,27 +313,27 @@ async fn a_lead_is_shown_apart_from_what_is_gathered_after_it(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_batch_that_is_closed_before_its_lead_has_left_mails_both(fresh: Fresh) {
-    let api = gathering(&fresh, "types.ArtworkPublished.leading = true").await;
-    happens(&api, "a1", &["ada", "ben"], None).await;
-    happens(&api, "a2", &["ada"], None).await;
+async fn a_batch_closed_before_its_lead_was_sent_emails_both(fresh: Fresh) {
+    let api = serve_batches(&fresh, "types.ArtworkPublished.leading = true").await;
+    post_event(&api, "a1", &["ada", "ben"], None).await;
+    post_event(&api, "a2", &["ada"], None).await;
 
-    for batch in listed(&api, "").await {
+    for batch in list_batches(&api, "").await {
         let path = format!("/v1/batches/{}/close", id(&batch));
         let closed = api.post(&path, json!({})).await;
         assert_eq!(closed.body["lead"]["state"], "waiting", "{}", closed.body);
     }
-    mail(&api).await;
+    close_and_send(&api).await;
 
     assert_eq!(api.town.mails().len(), 3);
-    let told = |one: &Value| {
+    let summary = |one: &Value| {
         (
             one["user"].clone(),
             one["state"].clone(),
             one["count"].clone(),
         )
     };
-    let mut ended: Vec<_> = listed(&api, "").await.iter().map(told).collect();
+    let mut ended: Vec<_> = list_batches(&api, "").await.iter().map(summary).collect();
     ended.sort_by_key(|ended| format!("{ended:?}"));
     let expected = [
         ("ada", "closed", 1),
@@ -348,8 +348,8 @@ async fn a_batch_that_is_closed_before_its_lead_has_left_mails_both(fresh: Fresh
     api.stop().await;
 }
 
-async fn what_cannot_be_meant_is_refused_with_what_to_do(fresh: Fresh) {
-    let api = gathering(&fresh, "").await;
+async fn invalid_batch_requests_are_rejected_with_advice(fresh: Fresh) {
+    let api = serve_batches(&fresh, "").await;
     for (query, why) in [
         ("user=", "user id \"\" is empty"),
         (
@@ -375,13 +375,14 @@ async fn what_cannot_be_meant_is_refused_with_what_to_do(fresh: Fresh) {
         assert_eq!((status, code), (400, "invalid_parameter"), "{query}");
         assert!(detail.contains(why), "{query}: {detail}");
     }
-    let nobodys = "0123456789abcdef01234567";
+    let unknown_id = "0123456789abcdef01234567";
     for (method, end) in [("GET", ""), ("POST", "/close"), ("POST", "/cancel")] {
-        let missing = super::answer(api.ask(method, &format!("/v1/batches/{nobodys}{end}"))).await;
+        let missing =
+            super::answer(api.ask(method, &format!("/v1/batches/{unknown_id}{end}"))).await;
         let garbled =
             super::answer(api.ask(method, &format!("/v1/batches/%7B%22$ne%22:1%7D{end}"))).await;
         let stranger =
-            super::answer(api.anonymous(method, &format!("/v1/batches/{nobodys}{end}"))).await;
+            super::answer(api.anonymous(method, &format!("/v1/batches/{unknown_id}{end}"))).await;
         assert_eq!(
             (missing.status, missing.code()),
             (404, "unknown_batch"),

@@ -1,4 +1,4 @@
-//! Brands over HTTP: who is refused one, and which pages a link of one leads to.
+//! Brands over HTTP: unknown brands are rejected, and a brand's link leads to its own pages.
 
 use serde_json::json;
 use tidings::domain::{BrandName, Stop};
@@ -11,8 +11,8 @@ use crate::support::town::{Town, on_both_stores, saturday};
 use crate::support::user;
 
 on_both_stores! {
-    a_brand_is_kept_shown_and_changed_and_one_that_is_not_there_is_refused
-    a_link_of_a_brand_leads_to_its_pages_and_ends_what_it_says
+    a_brand_can_be_set_and_cleared_and_an_unknown_one_is_rejected
+    a_brand_link_opens_the_pages_of_its_brand_and_unsubscribes
 }
 
 const BRANDS: &str = "\n[types.Comment]\nroute = \"batch\"\nbranded = true\n\
@@ -23,7 +23,7 @@ async fn api(fresh: &Fresh) -> Api {
     Api::of(Town::found(fresh, true, &config).await)
 }
 
-async fn a_brand_is_kept_shown_and_changed_and_one_that_is_not_there_is_refused(fresh: Fresh) {
+async fn a_brand_can_be_set_and_cleared_and_an_unknown_one_is_rejected(fresh: Fresh) {
     let api = api(&fresh).await;
     let eve = "/v1/users/eve";
 
@@ -36,7 +36,7 @@ async fn a_brand_is_kept_shown_and_changed_and_one_that_is_not_there_is_refused(
     let changed = patch(json!({"brand": null})).await.unwrap().status();
     let event = |kind: &str, brand: &str| json!({"type": kind, "objects": ["o1"], "to": ["eve"], "brand": brand});
     let accepted = api.post("/v1/events", event("Comment", "umbra")).await;
-    let nobody = api.post("/v1/events", event("Comment", "gone")).await;
+    let unconfigured = api.post("/v1/events", event("Comment", "gone")).await;
     let digest = api
         .post("/v1/events", event("ArtworkPublished", "umbra"))
         .await;
@@ -57,19 +57,19 @@ async fn a_brand_is_kept_shown_and_changed_and_one_that_is_not_there_is_refused(
         (unknown, "there are acme and umbra"),
         (odd, "lower-case letters, digits, - and _"),
         (
-            nobody,
+            unconfigured,
             "brand \"gone\" is not configured; there are acme and umbra",
         ),
         (digest, "set types.ArtworkPublished.branded = true"),
         (choice, "has events of several brands"),
     ] {
         assert_eq!((answer.status, answer.code()), (400, "invalid_body"));
-        let said = answer.body["detail"].as_str().unwrap_or_default();
-        assert!(said.contains(why), "{why} in {}", answer.body);
+        let detail = answer.body["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains(why), "{why} in {}", answer.body);
     }
 }
 
-async fn a_link_of_a_brand_leads_to_its_pages_and_ends_what_it_says(fresh: Fresh) {
+async fn a_brand_link_opens_the_pages_of_its_brand_and_unsubscribes(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = async |brand: Option<&str>| {
         let links = Links::new(fresh.handle(), Some(String::new()), Some(SECRET.into()));

@@ -1,4 +1,4 @@
-//! Requests of pages on other origins, and rate limits.
+//! Browsers on other origins (CORS), and rate limits.
 
 use chrono::TimeDelta;
 use reqwest::RequestBuilder;
@@ -9,17 +9,17 @@ use super::{Answer, Api, KEY, answer};
 use crate::support::Fresh;
 
 on_sqlite! {
-    a_page_of_a_configured_origin_can_ask_and_read_and_no_other
-    any_origin_must_be_asked_for_by_a_star
-    a_page_of_an_unlisted_origin_learns_the_name_of_the_option
-    a_page_of_the_same_origin_is_asked_for_a_key
-    who_asks_too_often_is_told_when_to_ask_again_and_nobody_else_waits
-    a_key_that_asks_too_often_is_held_back_alone
+    only_configured_origins_may_call_the_api
+    a_star_allows_any_origin
+    an_unlisted_origin_learns_which_option_to_set
+    a_same_origin_page_needs_a_key
+    only_the_user_over_the_rate_limit_gets_a_429
+    a_rate_limited_key_does_not_limit_other_callers
 }
 
 const APP: &str = "https://app.example";
 
-async fn told(request: RequestBuilder) -> (u16, reqwest::header::HeaderMap) {
+async fn send(request: RequestBuilder) -> (u16, reqwest::header::HeaderMap) {
     let response = request.send().await.unwrap();
     (response.status().as_u16(), response.headers().clone())
 }
@@ -41,13 +41,13 @@ fn names(headers: &reqwest::header::HeaderMap, header: &str) -> Vec<String> {
     names
 }
 
-async fn a_page_of_a_configured_origin_can_ask_and_read_and_no_other(fresh: Fresh) {
+async fn only_configured_origins_may_call_the_api(fresh: Fresh) {
     let config = format!("server.cors_origins = [\"{APP}\", \"http://localhost:5173\"]");
     let api = Api::of(town(&fresh, &config).await);
     let feed = "/v1/users/ada/feed";
 
-    let (status, headers) = told(preflight(&api, APP, feed)).await;
-    let (other, none) = told(preflight(&api, "https://evil.example", feed)).await;
+    let (status, headers) = send(preflight(&api, APP, feed)).await;
+    let (other, none) = send(preflight(&api, "https://evil.example", feed)).await;
 
     assert_eq!(status, 200);
     assert_eq!(headers["access-control-allow-origin"], APP);
@@ -58,14 +58,14 @@ async fn a_page_of_a_configured_origin_can_ask_and_read_and_no_other(fresh: Fres
     assert_eq!(other, 403);
     assert!(!none.contains_key("access-control-allow-origin"));
 
-    // What it reads, and why it is refused.
+    // A page of this origin can read the headers it needs, and the reason for a rejection.
     let token = token(&api, "ada");
     for (bearer, status) in [(token.as_str(), 200), ("nobody's", 401)] {
-        let asked = api.anonymous("GET", feed).bearer_auth(bearer);
-        let asked = answer(asked.header("Origin", APP)).await;
-        assert_eq!(asked.status, status);
-        assert_eq!(asked.header("access-control-allow-origin"), APP);
-        let exposed = names(&asked.headers, "access-control-expose-headers");
+        let response = api.anonymous("GET", feed).bearer_auth(bearer);
+        let response = answer(response.header("Origin", APP)).await;
+        assert_eq!(response.status, status);
+        assert_eq!(response.header("access-control-allow-origin"), APP);
+        let exposed = names(&response.headers, "access-control-expose-headers");
         for header in [
             "etag",
             "x-poll-interval",
@@ -75,14 +75,14 @@ async fn a_page_of_a_configured_origin_can_ask_and_read_and_no_other(fresh: Fres
         ] {
             assert!(exposed.iter().any(|name| name == header), "{header}");
         }
-        let vary = asked.header("vary").to_lowercase();
+        let vary = response.header("vary").to_lowercase();
         assert!(vary.contains("origin"), "{vary}");
     }
-    let asked = api
+    let response = api
         .ask("GET", feed)
         .header("Origin", "https://evil.example");
     assert_eq!(
-        answer(asked).await.header("access-control-allow-origin"),
+        answer(response).await.header("access-control-allow-origin"),
         ""
     );
     for path in ["/healthz", "/openapi.json"] {
@@ -92,10 +92,10 @@ async fn a_page_of_a_configured_origin_can_ask_and_read_and_no_other(fresh: Fres
     api.stop().await;
 }
 
-async fn any_origin_must_be_asked_for_by_a_star(fresh: Fresh) {
+async fn a_star_allows_any_origin(fresh: Fresh) {
     let api = Api::of(town(&fresh, "server.cors_origins = [\"*\"]").await);
 
-    let (status, headers) = told(preflight(&api, APP, "/v1/users/ada/feed")).await;
+    let (status, headers) = send(preflight(&api, APP, "/v1/users/ada/feed")).await;
 
     assert_eq!(
         (status, headers["access-control-allow-origin"].as_bytes()),
@@ -105,7 +105,7 @@ async fn any_origin_must_be_asked_for_by_a_star(fresh: Fresh) {
     api.stop().await;
 }
 
-/// The detail of a refusal, which must not allow the page anything.
+/// Returns the detail of a 403, after checking that the response allows the page nothing.
 async fn refusal(request: RequestBuilder) -> String {
     let response = request.send().await.unwrap();
     let headers = response.headers();
@@ -118,7 +118,7 @@ async fn refusal(request: RequestBuilder) -> String {
     problem["detail"].as_str().unwrap().to_owned()
 }
 
-async fn a_page_of_an_unlisted_origin_learns_the_name_of_the_option(fresh: Fresh) {
+async fn an_unlisted_origin_learns_which_option_to_set(fresh: Fresh) {
     for listed in ["", "server.cors_origins = [\"http://localhost:5173\"]"] {
         let api = Api::of(town(&fresh, listed).await);
         let feed = "/v1/users/ada/feed";
@@ -136,43 +136,43 @@ async fn a_page_of_an_unlisted_origin_learns_the_name_of_the_option(fresh: Fresh
             of_a_file.contains("serve the page over HTTP"),
             "{of_a_file}"
         );
-        let asked = answer(api.ask("GET", feed).header("Origin", APP)).await;
-        assert_eq!(asked.header("access-control-allow-origin"), "");
+        let response = answer(api.ask("GET", feed).header("Origin", APP)).await;
+        assert_eq!(response.header("access-control-allow-origin"), "");
         api.stop().await;
     }
 }
 
-async fn a_page_of_the_same_origin_is_asked_for_a_key(fresh: Fresh) {
+async fn a_same_origin_page_needs_a_key(fresh: Fresh) {
     let api = Api::of(town(&fresh, "").await);
     let request = api.anonymous("POST", "/v1/users/ada/feed/marks");
     let request = request.header("Origin", APP);
 
-    let asked = answer(request.header("Sec-Fetch-Site", "same-origin")).await;
+    let response = answer(request.header("Sec-Fetch-Site", "same-origin")).await;
 
-    assert_eq!((asked.status, asked.code()), (401, "unauthorized"));
+    assert_eq!((response.status, response.code()), (401, "unauthorized"));
     api.stop().await;
 }
 
-/// Asks until there was one request too many.
+/// Sends requests until one is rejected. Returns how many succeeded, and the rejection.
 async fn too_many(api: &Api, bearer: &str) -> (usize, Answer) {
-    for asked in 0..1_000 {
+    for count in 0..1_000 {
         let request = api.anonymous("GET", "/v1/users/ada/feed");
         let answer = answer(request.bearer_auth(bearer)).await;
         match answer.status {
-            429 => return (asked, answer),
+            429 => return (count, answer),
             _ => assert_eq!(answer.status, 200),
         }
     }
     panic!("a thousand requests were not too many");
 }
 
-async fn who_asks_too_often_is_told_when_to_ask_again_and_nobody_else_waits(fresh: Fresh) {
+async fn only_the_user_over_the_rate_limit_gets_a_429(fresh: Fresh) {
     let api = Api::of(town(&fresh, "server.rate_limit_token = 1").await);
     let (ada, ben) = (token(&api, "ada"), token(&api, "ben"));
     let first = api.anonymous("GET", "/v1/users/ada/feed").bearer_auth(&ada);
 
     let first = answer(first).await;
-    let (asked, refused) = too_many(&api, &ada).await;
+    let (count, refused) = too_many(&api, &ada).await;
     let again = api.anonymous("GET", "/v1/users/ada/feed");
     api.town.clock.advance(TimeDelta::minutes(1));
     let again = answer(again.bearer_auth(token(&api, "ada"))).await;
@@ -180,14 +180,14 @@ async fn who_asks_too_often_is_told_when_to_ask_again_and_nobody_else_waits(fres
 
     let (policy, left) = (first.header("RateLimit-Policy"), first.header("RateLimit"));
     assert_eq!((policy, left), ("\"token\";q=6;w=6", "\"token\";r=5;t=1"));
-    assert!(asked >= 5, "{asked}");
+    assert!(count >= 5, "{count}");
     assert_eq!(
         (refused.code(), refused.header("Retry-After")),
         ("too_many_requests", "1")
     );
     assert_eq!(refused.header("Content-Type"), "application/problem+json");
     assert_eq!(refused.header("RateLimit"), "\"token\";r=0;t=6");
-    // Another token of hers is no other measure.
+    // A second token of the same user shares the limit of the first.
     assert_ne!(again.header("RateLimit"), "\"token\";r=5;t=1");
     assert_eq!(
         (other.status, other.header("RateLimit")),
@@ -198,7 +198,7 @@ async fn who_asks_too_often_is_told_when_to_ask_again_and_nobody_else_waits(fres
     api.stop().await;
 }
 
-async fn a_key_that_asks_too_often_is_held_back_alone(fresh: Fresh) {
+async fn a_rate_limited_key_does_not_limit_other_callers(fresh: Fresh) {
     let api = Api::of(
         town(
             &fresh,

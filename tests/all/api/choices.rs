@@ -1,4 +1,4 @@
-//! What can be chosen, on a person's page and over the API.
+//! The choices that the preferences page and the API offer a user.
 
 use tidings::domain::Cadence;
 
@@ -8,17 +8,16 @@ use crate::support::town::{on_both_stores, saturday};
 use crate::support::{Fresh, user};
 
 on_both_stores! {
-    a_type_that_is_not_configured_is_never_offered
-    a_type_that_is_not_offered_costs_no_other_choice
+    an_unconfigured_type_is_never_offered
+    a_type_that_is_not_offered_does_not_affect_other_choices
 }
 
-/// What the page says.
 async fn browse(api: &Api, path: &str) -> String {
     let response = api.anonymous("GET", path).send().await.unwrap();
     response.text().await.unwrap()
 }
 
-/// Turns loans off on the page; answers the status.
+/// Turns loans off on the page. Returns the status.
 async fn choose(api: &Api, path: &str) -> u16 {
     submit(api, path, "type.Loan=never").await
 }
@@ -31,7 +30,7 @@ async fn submit(api: &Api, path: &str, form: &'static str) -> u16 {
     form.send().await.unwrap().status().as_u16()
 }
 
-async fn a_type_that_is_not_configured_is_never_offered(fresh: Fresh) {
+async fn an_unconfigured_type_is_never_offered(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = path(&api, "ada", saturday()).await + "/preferences";
     let event = serde_json::json!({"type": "Loan", "objects": ["a1"], "to": ["ada"]});
@@ -59,7 +58,7 @@ async fn a_type_that_is_not_configured_is_never_offered(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_type_that_is_not_offered_costs_no_other_choice(fresh: Fresh) {
+async fn a_type_that_is_not_offered_does_not_affect_other_choices(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = format!("{}/preferences", path(&api, "ada", saturday()).await);
     let form = "cadence=daily&type.Loan=never&type.Alert=digest&type.+=digest";

@@ -1,7 +1,7 @@
-//! Every answer that a test hears, against `openapi.json`.
+//! Checks every response in these tests against `openapi.json`.
 //!
-//! The rule: an answer holds what is described and nothing else. So a field that is renamed, left
-//! out or added fails the tests that hear it, until the description says so as well.
+//! A response holds the described fields and no others. So a field that is renamed, removed or
+//! added fails the tests that receive it until the description follows. Start with [`check`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -13,15 +13,15 @@ use tidings::wire::OPENAPI;
 
 use super::Answer;
 
-/// The description, in which whatever is answered allows only what it names.
+/// The description, with every response schema closed to unknown fields.
 static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
     let mut description: Value = serde_json::from_str(OPENAPI).unwrap();
     close(&mut description, false);
     description
 });
 
-/// Names whose values hold schemas: of each, whether a value is held to one as a whole, or only to
-/// a part of its own.
+/// Keywords whose values hold schemas. The flag is true if the schema covers a whole value, so that
+/// it can be closed to unknown fields.
 const HOLDERS: [(&str, bool); 7] = [
     ("schema", true),
     ("schemas", false),
@@ -32,7 +32,7 @@ const HOLDERS: [(&str, bool); 7] = [
     ("allOf", false),
 ];
 
-/// Lets schemas, where they are all that a value is held to, allow nothing that they do not name.
+/// Forbids unknown fields in every schema that covers a whole value.
 fn close(value: &mut Value, whole: bool) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(|value| close(value, whole)),
@@ -58,7 +58,7 @@ fn close(value: &mut Value, whole: bool) {
     }
 }
 
-/// What the description says at this place, which may be a reference.
+/// Returns the description at this JSON pointer, with references followed.
 fn at(place: &str) -> Option<(String, &'static Value)> {
     let found = DESCRIPTION.pointer(place)?;
     match found["$ref"].as_str() {
@@ -67,7 +67,7 @@ fn at(place: &str) -> Option<(String, &'static Value)> {
     }
 }
 
-/// How a value differs from the schema at this place.
+/// Lists the differences between a value and the schema at this JSON pointer.
 fn differences(place: &str, value: &Value) -> Vec<String> {
     static KNOWN: Mutex<Option<HashMap<String, Arc<Validator>>>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap();
@@ -84,38 +84,38 @@ fn differences(place: &str, value: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The description of the path that was asked, if it is one of ours.
+/// Returns the described path that matches a request path.
 fn described_path(path: &str) -> Option<&'static str> {
-    let asked: Vec<&str> = path.split('/').collect();
+    let requested: Vec<&str> = path.split('/').collect();
     let is_it = |described: &&String| {
         let named: Vec<&str> = described.split('/').collect();
-        let mut pairs = named.iter().zip(&asked);
-        named.len() == asked.len() && pairs.all(|(a, b)| a == b || a.starts_with('{'))
+        let mut pairs = named.iter().zip(&requested);
+        named.len() == requested.len() && pairs.all(|(a, b)| a == b || a.starts_with('{'))
     };
     let paths = DESCRIPTION["paths"].as_object().unwrap();
     paths.keys().find(is_it).map(String::as_str)
 }
 
-/// A name within a place.
+/// Escapes a name for a JSON pointer (RFC 6901).
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Panics unless the answer is what the description says of this request.
+/// Panics unless the response matches the description of its request.
 pub fn check(method: &Method, path: &str, answer: &Answer) {
-    let told = || format!("{method} {path}: {} {}", answer.status, answer.body);
+    let summary = || format!("{method} {path}: {} {}", answer.status, answer.body);
     let named = method.as_str().to_lowercase().replace("head", "get");
     let route = described_path(path).and_then(|path| {
         let place = format!("/paths/{}/{named}", escaped(path));
         at(&place).map(|(place, _)| place)
     });
-    // What is no route is a problem.
+    // Unknown paths get a problem response.
     let described = match route {
         None => at("/components/responses/Problem"),
         Some(route) => at(&format!("{route}/responses/{}", answer.status))
             .or_else(|| at(&format!("{route}/responses/default"))),
     };
-    let (place, described) = described.unwrap_or_else(|| panic!("not described: {}", told()));
+    let (place, described) = described.unwrap_or_else(|| panic!("not described: {}", summary()));
     if answer.body == Value::Null && (*method == Method::HEAD || answer.status == 304) {
         return;
     }
@@ -126,18 +126,18 @@ pub fn check(method: &Method, path: &str, answer: &Answer) {
         None => assert!(
             contents.is_empty() && answer.body == Value::Null,
             "{kind:?} is not described: {}",
-            told()
+            summary()
         ),
         Some(kind) => {
             let place = format!("{place}/content/{}/schema", escaped(kind));
             let found = differences(&place, &answer.body);
-            assert!(found.is_empty(), "{}\n  {}", told(), found.join("\n  "));
+            assert!(found.is_empty(), "{}\n  {}", summary(), found.join("\n  "));
         }
     }
 }
 
 #[test]
-fn a_field_that_is_renamed_left_out_or_added_differs() {
+fn a_field_that_is_renamed_removed_or_added_is_a_difference() {
     let object = json!({
         "id": "Artwork:a1", "notifiable": true, "title": null, "url": null, "image": null,
         "by": null, "at": null, "place": [13.4, 52.5], "data": {"what": "ever"},

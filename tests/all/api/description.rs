@@ -1,4 +1,4 @@
-//! What the API says of itself is what it does.
+//! `openapi.json` and `docs/api.md` describe every route, code and provider of the API.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ fn every_route_is_described_and_every_description_has_a_route() {
 }
 
 #[test]
-fn every_route_is_described_with_who_may_ask_it() {
+fn every_route_is_described_with_its_permissions() {
     let description = described();
 
     for api::Route {
@@ -112,7 +112,7 @@ fn every_name_in_a_path_is_described() {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_resolves_and_every_component_is_used() {
     fn references(value: &Value, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(fields) => {
@@ -146,7 +146,7 @@ fn every_reference_leads_somewhere() {
 }
 
 #[test]
-fn every_schema_with_properties_has_a_name_that_generators_can_use() {
+fn every_schema_with_properties_has_a_name_for_generators() {
     fn inline(value: &Value, place: &str, found: &mut Vec<String>) {
         let named = place.strip_prefix("/components/schemas/");
         let is_named = named.is_some_and(|name| !name.contains('/'));

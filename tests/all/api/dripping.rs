@@ -1,18 +1,18 @@
-//! Whoever sends slowly, or never ends, keeps nobody else from being answered.
+//! A client that sends slowly, or never finishes, does not block other clients.
 //!
-//! The rule: a refused request ends with its answer, whatever was still to come of its body, and
-//! connections are fewer than descriptors. Real sockets, a real process, and no clock: each thing
-//! waited for is an end that has to come.
+//! A rejected request ends with its response, even if its body is incomplete. The server keeps
+//! fewer connections than it has file descriptors. The tests use real sockets, a real process and
+//! no clock: they only wait for connections to end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Longer than anything here may take.
+/// Longer than any step of these tests takes.
 const PATIENT: Duration = Duration::from_secs(120);
 
-/// A server that may have so many files open.
+/// A server process with a limit on open files.
 struct Served {
     child: Child,
     addr: String,
@@ -50,7 +50,6 @@ impl Served {
         stream
     }
 
-    /// Sends this and nothing more.
     fn send(&self, text: &str) -> TcpStream {
         let mut stream = self.connect();
         stream.write_all(text.as_bytes()).unwrap();
@@ -66,18 +65,18 @@ impl Drop for Served {
 }
 
 /// The beginning of a request whose body never ends.
-fn begun(line: &str) -> String {
+fn unfinished(line: &str) -> String {
     format!(
         "{line} HTTP/1.1\r\nHost: tidings\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[1,2,\r\n"
     )
 }
 
-/// All that comes until the server ends the connection.
-fn to_the_end(mut stream: TcpStream) -> String {
+/// Reads until the server closes the connection.
+fn read_to_close(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Ok(_) => {}
-        // What we sent and it did not read is thrown away.
+        // The server closed the connection with unread data, which resets it.
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
         Err(error) => panic!("the connection is kept: {error}"),
     }
@@ -85,7 +84,7 @@ fn to_the_end(mut stream: TcpStream) -> String {
 }
 
 #[test]
-fn a_request_that_is_answered_without_its_body_ends_its_connection() {
+fn a_response_before_the_end_of_the_body_closes_the_connection() {
     let served = Served::start(1_024);
     for (line, status) in [
         ("POST /v1/events", "401"),
@@ -97,7 +96,7 @@ fn a_request_that_is_answered_without_its_body_ends_its_connection() {
         ("GET /healthz", "200"),
         ("POST /u/token", ""),
     ] {
-        let answer = to_the_end(served.send(&begun(line)));
+        let answer = read_to_close(served.send(&unfinished(line)));
 
         assert!(
             answer.starts_with(&format!("HTTP/1.1 {status}")),
@@ -108,7 +107,7 @@ fn a_request_that_is_answered_without_its_body_ends_its_connection() {
 }
 
 #[test]
-fn health_is_answered_beside_four_hundred_bodies_that_drip() {
+fn health_is_served_during_four_hundred_unfinished_requests() {
     let served = Served::start(256);
     let mut dripping = Vec::new();
     for n in 0..400 {
@@ -118,7 +117,7 @@ fn health_is_answered_beside_four_hundred_bodies_that_drip() {
             "POST /hooks/mailgun",
             "POST /u/token",
         ][n % 4];
-        dripping.push(served.send(&begun(line)));
+        dripping.push(served.send(&unfinished(line)));
     }
 
     let mut health =
@@ -131,7 +130,7 @@ fn health_is_answered_beside_four_hundred_bodies_that_drip() {
 }
 
 #[test]
-fn what_cannot_be_a_request_is_no_error_of_ours() {
+fn malformed_requests_are_not_logged_as_errors() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_tidings"))
         .args(["serve", "--listen", "127.0.0.1:0", "--no-worker"])
@@ -155,7 +154,7 @@ fn what_cannot_be_a_request_is_no_error_of_ours() {
         let mut stream = TcpStream::connect(&addr).unwrap();
         stream.set_read_timeout(Some(PATIENT)).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
-        to_the_end(stream);
+        read_to_close(stream);
     }
     assert!(
         Command::new("kill")

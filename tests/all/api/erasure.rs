@@ -1,4 +1,4 @@
-//! P8: a user who takes the id of a deleted user gets nothing of theirs.
+//! P8: a new user with the id of a deleted user receives none of the deleted user's data.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
@@ -14,15 +14,15 @@ use crate::support::town::{Town, monday, on_both_stores};
 use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, user};
 
 on_both_stores! {
-    a_new_user_of_an_id_gets_nothing_of_the_deleted_one
-    a_new_user_of_an_id_begins_within_the_second_of_the_deletion
+    a_new_user_gets_no_data_of_the_deleted_user_with_their_id
+    an_id_can_be_reused_within_the_second_of_its_deletion
     events_from_before_a_first_record_are_shown_and_emailed
-    what_waits_for_a_deleted_user_is_canceled
+    batches_and_deliveries_of_a_deleted_user_are_canceled
     a_batch_whose_email_is_being_sent_is_not_canceled
-    a_deletion_that_was_cut_short_is_finished_by_repeating_it
-    the_next_creation_finishes_a_deletion_that_was_cut_short
+    repeating_an_interrupted_deletion_finishes_it
+    the_next_creation_finishes_an_interrupted_deletion
     a_deleted_actor_has_no_name_in_feeds_and_emails
-    one_click_of_a_deleted_user_still_stops_email_to_the_address
+    a_deleted_user_can_still_unsubscribe_their_address
 }
 
 const TYPES: &str = r#"
@@ -39,12 +39,12 @@ async fn served(fresh: &Fresh) -> Api {
     Api::of(Town::found(fresh, true, &format!("{}{TYPES}", config())).await)
 }
 
-async fn happens(api: &Api, kind: &str, object: &str) {
+async fn post_event(api: &Api, kind: &str, object: &str) {
     let event = json!({"type": kind, "objects": object, "to": ["ada"]});
     assert_eq!(api.post("/v1/events", event).await.status, 202);
 }
 
-/// Fans everything out, and sends everything that is due at this moment.
+/// Fans everything out, and sends every email that is due at this moment.
 async fn sent_at(api: &Api, at: DateTime<Utc>) -> Vec<Message> {
     api.fan_out().await;
     api.town.clock.set(at.max(api.town.clock.now()));
@@ -62,15 +62,15 @@ async fn feed_by(api: &Api, token: &str) -> Answer {
     .await
 }
 
-/// Pending events, a delivery of a batch, an open batch, a read item, and an event that no worker
-/// has fanned out.
-async fn has_a_past(api: &Api) {
-    happens(api, "Comment", "a5").await;
+/// Leaves ada with pending events, a batch's delivery, an open batch, a read item, and an event
+/// that no worker has fanned out.
+async fn create_history(api: &Api) {
+    post_event(api, "Comment", "a5").await;
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::minutes(10));
     api.app.closer().drain(&Silent).await.unwrap();
-    happens(api, "ArtworkPublished", "a1").await;
-    happens(api, "Comment", "a2").await;
+    post_event(api, "ArtworkPublished", "a1").await;
+    post_event(api, "Comment", "a2").await;
     api.fan_out().await;
     let feed = api.get("/v1/users/ada/feed").await;
     let marks = json!({"mark": "read", "to": feed.body["cursor"]});
@@ -78,45 +78,45 @@ async fn has_a_past(api: &Api) {
         api.post("/v1/users/ada/feed/marks", marks).await.status,
         200
     );
-    happens(api, "ArtworkPublished", "a3").await;
-    happens(api, "Comment", "a4").await;
+    post_event(api, "ArtworkPublished", "a3").await;
+    post_event(api, "Comment", "a4").await;
 }
 
-async fn is_created_anew(api: &Api) {
+async fn create_again(api: &Api) {
     let record = json!({"email": "new@example.org", "confirmed": true});
     assert_eq!(api.put("/v1/users/ada", record).await.status, 204);
 }
 
-/// The feed's objects and counts.
-fn seen(feed: &Answer) -> (Vec<&str>, &Value, &Value) {
+/// Returns the feed's object ids, unseen count and unread count.
+fn feed_state(feed: &Answer) -> (Vec<&str>, &Value, &Value) {
     let items = feed.body["items"].as_array().unwrap().iter();
     let ids = items.map(|item| item["object"]["id"].as_str().unwrap());
     (ids.collect(), &feed.body["unseen"], &feed.body["unread"])
 }
 
-async fn a_new_user_of_an_id_gets_nothing_of_the_deleted_one(fresh: Fresh) {
+async fn a_new_user_gets_no_data_of_the_deleted_user_with_their_id(fresh: Fresh) {
     let api = served(&fresh).await;
     let (old_token, old_link) = (
         token(&api, "ada"),
         path(&api, "ada", api.town.clock.now()).await,
     );
-    has_a_past(&api).await;
+    create_history(&api).await;
     assert_eq!(feed_by(&api, &old_token).await.status, 200);
     api.town.clock.advance(TimeDelta::minutes(1));
 
     assert_eq!(api.delete("/v1/users/ada").await.status, 204);
     let after_deletion = api.get("/v1/users/ada/feed").await;
     api.town.clock.advance(TimeDelta::minutes(1));
-    is_created_anew(&api).await;
+    create_again(&api).await;
     let mails = sent_at(&api, monday(0)).await;
 
-    assert_eq!(seen(&after_deletion).0, [""; 0]);
+    assert_eq!(feed_state(&after_deletion).0, [""; 0]);
     let to_new = mails
         .iter()
         .filter(|mail| mail.to.reveal() == "new@example.org");
     assert_eq!(to_new.count(), 0);
     let feed = api.get("/v1/users/ada/feed").await;
-    assert_eq!(seen(&feed), (vec![], &json!(0), &json!(0)));
+    assert_eq!(feed_state(&feed), (vec![], &json!(0), &json!(0)));
     let explained = api.app.explain().user(&user("ada"), None).await.unwrap();
     assert!(explained.events.is_empty() && explained.deliveries.is_empty());
     assert_eq!(feed_by(&api, &old_token).await.status, 401);
@@ -132,23 +132,23 @@ async fn a_new_user_of_an_id_gets_nothing_of_the_deleted_one(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_new_user_of_an_id_begins_within_the_second_of_the_deletion(fresh: Fresh) {
+async fn an_id_can_be_reused_within_the_second_of_its_deletion(fresh: Fresh) {
     let api = served(&fresh).await;
     let (old_token, old_link) = (
         token(&api, "ada"),
         path(&api, "ada", api.town.clock.now()).await,
     );
-    has_a_past(&api).await;
+    create_history(&api).await;
 
     assert_eq!(api.delete("/v1/users/ada").await.status, 204);
-    is_created_anew(&api).await;
-    happens(&api, "ArtworkPublished", "a5").await;
-    happens(&api, "Comment", "a6").await;
+    create_again(&api).await;
+    post_event(&api, "ArtworkPublished", "a5").await;
+    post_event(&api, "Comment", "a6").await;
     api.fan_out_elsewhere().await;
     let feed = api.get("/v1/users/ada/feed").await;
     let mails = sent_at(&api, monday(0)).await;
 
-    assert_eq!(seen(&feed), (vec!["a6", "a5"], &json!(2), &json!(2)));
+    assert_eq!(feed_state(&feed), (vec!["a6", "a5"], &json!(2), &json!(2)));
     let to_new = mails
         .iter()
         .filter(|mail| mail.to.reveal() == "new@example.org");
@@ -189,14 +189,14 @@ async fn events_from_before_a_first_record_are_shown_and_emailed(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_waits_for_a_deleted_user_is_canceled(fresh: Fresh) {
+async fn batches_and_deliveries_of_a_deleted_user_are_canceled(fresh: Fresh) {
     let api = served(&fresh).await;
-    happens(&api, "Comment", "a1").await;
+    post_event(&api, "Comment", "a1").await;
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::minutes(10));
     // This batch has a delivery, the next one is open.
     api.app.closer().drain(&Silent).await.unwrap();
-    happens(&api, "Comment", "a2").await;
+    post_event(&api, "Comment", "a2").await;
     api.fan_out().await;
 
     assert_eq!(api.delete("/v1/users/ada").await.status, 204);
@@ -220,7 +220,7 @@ async fn what_waits_for_a_deleted_user_is_canceled(fresh: Fresh) {
 
 async fn a_batch_whose_email_is_being_sent_is_not_canceled(fresh: Fresh) {
     let api = served(&fresh).await;
-    happens(&api, "Comment", "a1").await;
+    post_event(&api, "Comment", "a1").await;
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::minutes(10));
     api.app.closer().drain(&Silent).await.unwrap();
@@ -249,8 +249,8 @@ async fn a_batch_whose_email_is_being_sent_is_not_canceled(fresh: Fresh) {
     api.stop().await;
 }
 
-/// Everything that a deletion has to reach before it is done.
-async fn is_erased(api: &Api) {
+/// Asserts that a deletion has reached all of ada's data.
+async fn assert_erased(api: &Api) {
     let store = &api.town.store;
     let follows = store.follows(&user("ada"), None, 10).await.unwrap();
     let inboxes = store.inboxes(&[user("ada")]).await.unwrap();
@@ -266,26 +266,26 @@ async fn is_erased(api: &Api) {
     assert!(rows.iter().all(|row| row.state.settled()), "{rows:?}");
 }
 
-/// Deletes ada by a process that dies at its nth call of the store; returns whether it died.
+/// Deletes ada in a process that dies at its nth store call. Returns whether it died.
 async fn dies_at(api: &Api, nth: usize, fault: Fault) -> bool {
     let store = FailingStore::new(api.town.store.clone(), nth, fault, Then::StaysDown);
     let process = api.town.process_on(&(store as _));
     process.people().delete(&user("ada")).await.is_err()
 }
 
-async fn a_deletion_that_was_cut_short_is_finished_by_repeating_it(fresh: Fresh) {
+async fn repeating_an_interrupted_deletion_finishes_it(fresh: Fresh) {
     for fault in [Fault::Refused, Fault::Unheard] {
         for nth in 0.. {
             fresh.clear().await;
             let api = served(&fresh).await;
-            has_a_past(&api).await;
+            create_history(&api).await;
             let died = dies_at(&api, nth, fault).await;
 
             let repeated = api.delete("/v1/users/ada").await;
 
             let expected = if died { [204, 404].as_slice() } else { &[404] };
             assert!(expected.contains(&repeated.status), "{nth} {fault:?}");
-            is_erased(&api).await;
+            assert_erased(&api).await;
             api.stop().await;
             if !died {
                 break;
@@ -294,20 +294,20 @@ async fn a_deletion_that_was_cut_short_is_finished_by_repeating_it(fresh: Fresh)
     }
 }
 
-async fn the_next_creation_finishes_a_deletion_that_was_cut_short(fresh: Fresh) {
+async fn the_next_creation_finishes_an_interrupted_deletion(fresh: Fresh) {
     for nth in 0.. {
         fresh.clear().await;
         let api = served(&fresh).await;
-        has_a_past(&api).await;
+        create_history(&api).await;
         let died = dies_at(&api, nth, Fault::Refused).await;
         let gone = api.get("/v1/users/ada").await.status == 404;
 
-        is_created_anew(&api).await;
+        create_again(&api).await;
 
         if gone {
-            is_erased(&api).await;
+            assert_erased(&api).await;
             let feed = api.get("/v1/users/ada/feed").await;
-            assert_eq!(seen(&feed).0, [""; 0], "{nth}");
+            assert_eq!(feed_state(&feed).0, [""; 0], "{nth}");
         }
         api.stop().await;
         if !died {
@@ -337,9 +337,9 @@ async fn a_deleted_actor_has_no_name_in_feeds_and_emails(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn one_click_of_a_deleted_user_still_stops_email_to_the_address(fresh: Fresh) {
+async fn a_deleted_user_can_still_unsubscribe_their_address(fresh: Fresh) {
     let api = served(&fresh).await;
-    happens(&api, "Comment", "a1").await;
+    post_event(&api, "Comment", "a1").await;
     let mails = sent_at(&api, monday(0)).await;
     let link = mails[0].personal.as_ref().unwrap().unsubscribe.clone();
     let link = link.unwrap();

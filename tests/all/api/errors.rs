@@ -10,14 +10,14 @@ use crate::support::town::Town;
 use crate::support::{FailingStore, Fresh};
 
 on_sqlite! {
-    bad_input_gets_a_clear_error_and_reaches_no_store
-    no_route_takes_parameters_it_does_not_know
-    what_the_path_cannot_mean_is_refused
-    a_body_is_json_of_a_bounded_size
-    every_path_says_what_it_can_be_asked_with
+    bad_input_gets_a_clear_error_and_never_reaches_the_store
+    every_route_rejects_unknown_parameters
+    invalid_paths_are_rejected
+    a_body_must_be_json_of_a_limited_size
+    every_path_lists_its_allowed_methods
 }
 
-/// Bodies that will not do: method, path, body.
+/// Invalid bodies: method, path, body.
 const BODIES: &[(&str, &str, &str)] = &[
     ("POST", "/v1/events", ""),
     ("POST", "/v1/events", "{"),
@@ -175,9 +175,9 @@ async fn counted(fresh: &Fresh) -> (Api, std::sync::Arc<FailingStore>) {
     (Api::with_store(town, &(counting.clone() as _)), counting)
 }
 
-async fn bad_input_gets_a_clear_error_and_reaches_no_store(fresh: Fresh) {
+async fn bad_input_gets_a_clear_error_and_never_reaches_the_store(fresh: Fresh) {
     let (api, counting) = counted(&fresh).await;
-    let mut told = String::new();
+    let mut report = String::new();
 
     for (method, path, body) in BODIES {
         let request = api
@@ -196,15 +196,19 @@ async fn bad_input_gets_a_clear_error_and_reaches_no_store(fresh: Fresh) {
             "{body}"
         );
         let (detail, place) = (&refused.body["detail"], &refused.body["location"]);
-        writeln!(told, "{method} {path} {body}\n    {detail}\n    at {place}").unwrap();
+        writeln!(
+            report,
+            "{method} {path} {body}\n    {detail}\n    at {place}"
+        )
+        .unwrap();
     }
 
     assert_eq!(counting.calls(), 0, "the store was asked");
-    insta::assert_snapshot!("bodies", told);
+    insta::assert_snapshot!("bodies", report);
     api.stop().await;
 }
 
-async fn no_route_takes_parameters_it_does_not_know(fresh: Fresh) {
+async fn every_route_rejects_unknown_parameters(fresh: Fresh) {
     let (api, counting) = counted(&fresh).await;
 
     for api::Route { method, path, .. } in api::V1_ROUTES {
@@ -224,7 +228,7 @@ async fn no_route_takes_parameters_it_does_not_know(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_the_path_cannot_mean_is_refused(fresh: Fresh) {
+async fn invalid_paths_are_rejected(fresh: Fresh) {
     let (api, counting) = counted(&fresh).await;
     let long = "x".repeat(257);
 
@@ -269,7 +273,7 @@ async fn what_the_path_cannot_mean_is_refused(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_body_is_json_of_a_bounded_size(fresh: Fresh) {
+async fn a_body_must_be_json_of_a_limited_size(fresh: Fresh) {
     let (api, counting) = counted(&fresh).await;
     let padded = |mib: usize| format!("{}{{}}", " ".repeat(mib << 20));
     let send = |method: &str, path: &str, kind: &str, body: String| {
@@ -316,7 +320,7 @@ async fn a_body_is_json_of_a_bounded_size(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn every_path_says_what_it_can_be_asked_with(fresh: Fresh) {
+async fn every_path_lists_its_allowed_methods(fresh: Fresh) {
     let (api, _) = counted(&fresh).await;
 
     let wrong: Answer = api.post("/v1/users/ada", json!({})).await;
@@ -333,11 +337,11 @@ async fn every_path_says_what_it_can_be_asked_with(fresh: Fresh) {
             .bearer_auth(KEY.repeat(2)),
     )
     .await;
-    let nobody = api.get("/v1/users/nobody").await;
-    let told = [wrong, open, nothing, stranger, nobody].map(|problem| {
+    let unknown = api.get("/v1/users/nobody").await;
+    let report = [wrong, open, nothing, stranger, unknown].map(|problem| {
         let pretty = serde_json::to_string_pretty(&problem.body);
         pretty.unwrap()
     });
-    insta::assert_snapshot!("problems", told.join("\n"));
+    insta::assert_snapshot!("problems", report.join("\n"));
     api.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Events come in once, whole, and tell how far they have come.
+//! Events over HTTP: each is accepted once and completely, and reports its progress.
 
 use serde_json::{Value, json};
 use tidings::domain::Id;
@@ -9,26 +9,26 @@ use crate::support::{Fresh, Shorthand};
 
 on_both_stores! {
     an_accepted_event_reaches_the_feeds_of_its_audience
-    the_same_key_is_the_same_event
-    a_key_used_for_another_event_is_a_conflict_and_changes_nothing
+    a_repeated_idempotency_key_returns_the_same_event
+    reusing_a_key_for_another_event_conflicts_and_changes_nothing
     a_list_is_accepted_in_order
-    who_did_it_is_not_told_unless_asked_for
-    a_batch_key_of_any_text_is_kept_as_it_is
-    what_is_not_known_of_an_event_is_a_warning
-    users_without_a_record_are_a_warning
-    a_type_that_is_not_configured_is_refused_where_types_are_strict
-    each_of_many_at_once_is_told_of_its_own
+    an_actor_is_not_notified_by_default
+    any_text_is_a_batch_key_and_is_stored_unchanged
+    unknown_types_and_objects_cause_warnings
+    users_without_a_record_cause_a_warning
+    strict_types_reject_unconfigured_types
+    concurrent_requests_each_get_their_own_receipt
 }
 
 on_sqlite! {
-    one_bad_event_in_a_list_and_nothing_is_accepted
+    one_bad_event_rejects_its_whole_list
     a_list_has_1_to_1000_events
-    the_header_is_for_one_event
-    an_event_that_nobody_posted_is_unknown
-    what_is_no_batch_key_is_refused_with_what_to_do
+    the_idempotency_key_header_is_for_one_event
+    an_event_that_was_never_posted_is_unknown
+    invalid_batch_keys_are_rejected_with_advice
 }
 
-async fn users_without_a_record_are_a_warning(fresh: Fresh) {
+async fn users_without_a_record_cause_a_warning(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let event = |to: Value| json!({"type": "Loan", "objects": "a1", "to": to});
 
@@ -45,12 +45,12 @@ async fn users_without_a_record_are_a_warning(fresh: Fresh) {
     assert!(warnings(&one.body).contains(warning), "{}", one.body);
     assert_eq!(many.body["events"][0]["warnings"], Value::Null);
     let named = "u0, u1, u2, u3, u4 and 2 more: it is in their feeds";
-    let told = warnings(&many.body["events"][1]);
-    assert!(told.contains(named), "{told}");
+    let text = warnings(&many.body["events"][1]);
+    assert!(text.contains(named), "{text}");
     api.stop().await;
 }
 
-async fn a_type_that_is_not_configured_is_refused_where_types_are_strict(fresh: Fresh) {
+async fn strict_types_reject_unconfigured_types(fresh: Fresh) {
     let config = "strict_types = true\nserver.listen = \"127.0.0.1:0\"\n[types.Loan]\n";
     let api = Api::of(Town::found(&fresh, true, config).await);
     let event = |kind: &str| json!({"type": kind, "objects": "a1", "to": "ada"});
@@ -117,7 +117,7 @@ async fn an_accepted_event_reaches_the_feeds_of_its_audience(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn the_same_key_is_the_same_event(fresh: Fresh) {
+async fn a_repeated_idempotency_key_returns_the_same_event(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let with_key = |key: &str| {
         let request = api.ask("POST", "/v1/events").json(&loan());
@@ -139,7 +139,7 @@ async fn the_same_key_is_the_same_event(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_key_used_for_another_event_is_a_conflict_and_changes_nothing(fresh: Fresh) {
+async fn reusing_a_key_for_another_event_conflicts_and_changes_nothing(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let with_key = |body: Value| {
         let request = api.ask("POST", "/v1/events").json(&body);
@@ -164,7 +164,7 @@ async fn a_key_used_for_another_event_is_a_conflict_and_changes_nothing(fresh: F
     api.stop().await;
 }
 
-async fn who_did_it_is_not_told_unless_asked_for(fresh: Fresh) {
+async fn an_actor_is_not_notified_by_default(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let by = |object: &str, actor: serde_json::Value, tell: bool| json!({"type": "Loan", "objects": object, "to": ["ada", "ben", "7"], "actor": actor, "tell_actor": tell});
     let events = json!([
@@ -208,7 +208,7 @@ async fn a_list_is_accepted_in_order(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_batch_key_of_any_text_is_kept_as_it_is(fresh: Fresh) {
+async fn any_text_is_a_batch_key_and_is_stored_unchanged(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let with = |batch_key: &str, key: &str| {
         let mut event = loan();
@@ -255,11 +255,11 @@ async fn a_batch_key_of_any_text_is_kept_as_it_is(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_is_no_batch_key_is_refused_with_what_to_do(fresh: Fresh) {
+async fn invalid_batch_keys_are_rejected_with_advice(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let long = "x".repeat(257);
 
-    for (bad, told) in [
+    for (bad, reason) in [
         (
             json!(0),
             "batch key 0 is not text; if it is meant, write \"0\"",
@@ -297,7 +297,7 @@ async fn what_is_no_batch_key_is_refused_with_what_to_do(fresh: Fresh) {
                 "{bad}"
             );
             let detail = refused.body["detail"].as_str().unwrap();
-            assert!(detail.contains(told), "{detail}");
+            assert!(detail.contains(reason), "{detail}");
             let location = refused.body["location"].as_str().unwrap();
             assert!(location.starts_with(place), "{location}");
         }
@@ -307,7 +307,7 @@ async fn what_is_no_batch_key_is_refused_with_what_to_do(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn one_bad_event_in_a_list_and_nothing_is_accepted(fresh: Fresh) {
+async fn one_bad_event_rejects_its_whole_list(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     for bad in [
@@ -355,7 +355,7 @@ async fn a_list_has_1_to_1000_events(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn the_header_is_for_one_event(fresh: Fresh) {
+async fn the_idempotency_key_header_is_for_one_event(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let mut keyed = loan();
     keyed["key"] = json!("other");
@@ -381,7 +381,7 @@ async fn the_header_is_for_one_event(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn an_event_that_nobody_posted_is_unknown(fresh: Fresh) {
+async fn an_event_that_was_never_posted_is_unknown(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     let unknown = api.get("/v1/events/535254000000000000000001").await;
@@ -392,21 +392,21 @@ async fn an_event_that_nobody_posted_is_unknown(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_is_not_known_of_an_event_is_a_warning(fresh: Fresh) {
+async fn unknown_types_and_objects_cause_warnings(fresh: Fresh) {
     let config = "server.listen = \"127.0.0.1:0\"\n[types.Show]\nheading = \"Shows\"";
     let api = Api::of(Town::found(&fresh, true, config).await);
     let event =
         |kind: &str, object: &str| json!({"type": kind, "objects": [object], "to": ["ada"]});
 
     let known = api.post("/v1/events", event("Show", "a1")).await;
-    let stray = api.post("/v1/events", event("Shwo", "a1")).await;
+    let misspelled = api.post("/v1/events", event("Shwo", "a1")).await;
     let list = json!([event("Show", "a1"), event("Show", "nowhere")]);
     let list = api.post("/v1/events", list).await;
 
-    assert_eq!([known.status, stray.status, list.status], [202; 3]);
+    assert_eq!([known.status, misspelled.status, list.status], [202; 3]);
     assert_eq!(known.body["warnings"], Value::Null);
     assert!(
-        stray.body["warnings"][0]
+        misspelled.body["warnings"][0]
             .as_str()
             .unwrap()
             .contains("\"Shwo\" is not configured")
@@ -422,10 +422,10 @@ async fn what_is_not_known_of_an_event_is_a_warning(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn each_of_many_at_once_is_told_of_its_own(fresh: Fresh) {
+async fn concurrent_requests_each_get_their_own_receipt(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let posts = (0..60).map(|n| {
-        // Every third object is known.
+        // Every third object exists.
         let object = if n % 3 == 0 {
             "a1".to_owned()
         } else {
@@ -446,13 +446,8 @@ async fn each_of_many_at_once_is_told_of_its_own(fresh: Fresh) {
             None => n % 3 == 0,
         };
         assert!(is_right, "{object}: {}", answer.body);
-        let standing = api.get(answer.header("location")).await;
-        assert_eq!(
-            standing.body["objects"],
-            json!([object]),
-            "{}",
-            standing.body
-        );
+        let stored = api.get(answer.header("location")).await;
+        assert_eq!(stored.body["objects"], json!([object]), "{}", stored.body);
     }
     assert_eq!(backlog(&api).await, 60);
     api.stop().await;

@@ -1,7 +1,7 @@
-//! What the description says of requests is what is taken: no more and no less.
+//! The API accepts exactly the requests that its description allows.
 //!
-//! The rule: a null is taken where it is described, and means what leaving the field out means. The
-//! run of Schemathesis (`tests/api`) asks the same of values that nobody thought of.
+//! A null is accepted only where it is described, and means the same as omitting the field.
+//! Schemathesis (`tests/api`) checks this again with generated values.
 
 use std::sync::LazyLock;
 
@@ -16,11 +16,11 @@ use super::{Api, answer};
 use crate::support::Fresh;
 
 on_sqlite! {
-    a_null_that_is_not_described_is_refused_by_its_name
-    a_null_that_is_described_is_as_if_left_out
-    a_list_is_counted_as_it_was_sent
-    who_did_it_takes_no_place_of_those_who_are_left_out
-    an_empty_list_of_people_or_keys_is_refused_beside_another_audience
+    an_undescribed_null_is_rejected_with_its_field_name
+    a_described_null_means_the_same_as_an_omitted_field
+    list_limits_count_duplicates
+    the_actor_does_not_count_toward_the_limit_of_except
+    an_empty_audience_list_is_rejected_beside_another_audience
 }
 
 fn event(fields: Value) -> Value {
@@ -30,7 +30,7 @@ fn event(fields: Value) -> Value {
     event
 }
 
-async fn a_null_that_is_not_described_is_refused_by_its_name(fresh: Fresh) {
+async fn an_undescribed_null_is_rejected_with_its_field_name(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let (events, marks) = ("/v1/events", "/v1/users/ada/feed/marks");
     for (path, body, name) in [
@@ -72,21 +72,21 @@ async fn a_null_that_is_not_described_is_refused_by_its_name(fresh: Fresh) {
     ] {
         let refused = api.post(path, body).await;
 
-        let told = (refused.status, refused.code());
-        assert_eq!(told, (400, "invalid_body"), "{name}: {}", refused.body);
+        let problem = (refused.status, refused.code());
+        assert_eq!(problem, (400, "invalid_body"), "{name}: {}", refused.body);
         let place = refused.body["location"].as_str().unwrap();
         assert!(place.starts_with(&format!("{name} (")), "{name}: {place}");
     }
     api.stop().await;
 }
 
-async fn a_null_that_is_described_is_as_if_left_out(fresh: Fresh) {
+async fn a_described_null_means_the_same_as_an_omitted_field(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let actor = json!({"id": "bob", "name": null, "url": null, "image": null});
-    let told = event(json!({"actor": actor, "text": null, "at": null, "data": null}));
+    let with_nulls = event(json!({"actor": actor, "text": null, "at": null, "data": null}));
     let address = json!({"address": "eve@example.org", "at": null, "source": null, "detail": null});
 
-    let accepted = api.post("/v1/events", told).await;
+    let accepted = api.post("/v1/events", with_nulls).await;
     let suppressed = api.post("/v1/suppressions", address).await;
     api.fan_out().await;
     let page = api.get("/v1/users/ada/feed").await;
@@ -97,7 +97,7 @@ async fn a_null_that_is_described_is_as_if_left_out(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_list_is_counted_as_it_was_sent(fresh: Fresh) {
+async fn list_limits_count_duplicates(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let same = |count: usize| json!(vec!["a1"; count]);
 
@@ -109,8 +109,8 @@ async fn a_list_is_counted_as_it_was_sent(fresh: Fresh) {
         let most = api.post("/v1/events", fields(100)).await;
         let more = api.post("/v1/events", fields(101)).await;
         assert_eq!(most.status, 202, "{field}: {}", most.body);
-        let told = (more.status, more.code());
-        assert_eq!(told, (413, "limit_exceeded"), "{field}: {}", more.body);
+        let problem = (more.status, more.code());
+        assert_eq!(problem, (413, "limit_exceeded"), "{field}: {}", more.body);
     }
     let back = |count| {
         api.ask("DELETE", "/v1/events")
@@ -126,13 +126,13 @@ async fn a_list_is_counted_as_it_was_sent(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn who_did_it_takes_no_place_of_those_who_are_left_out(fresh: Fresh) {
+async fn the_actor_does_not_count_toward_the_limit_of_except(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let people = |count: usize| -> Vec<String> { (0..count).map(|n| n.to_string()).collect() };
-    let left_out = |count| event(json!({"actor": "bob", "except": people(count)}));
+    let except = |count| event(json!({"actor": "bob", "except": people(count)}));
 
-    let most = api.post("/v1/events", left_out(10_000)).await;
-    let more = api.post("/v1/events", left_out(10_001)).await;
+    let most = api.post("/v1/events", except(10_000)).await;
+    let more = api.post("/v1/events", except(10_001)).await;
     let same = api
         .post("/v1/events", event(json!({"except": vec!["eve"; 10_001]})))
         .await;
@@ -143,7 +143,7 @@ async fn who_did_it_takes_no_place_of_those_who_are_left_out(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn an_empty_list_of_people_or_keys_is_refused_beside_another_audience(fresh: Fresh) {
+async fn an_empty_audience_list_is_rejected_beside_another_audience(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let keyed = json!({"type": "Loan", "objects": "a1", "followers_of": "artist:1", "to": []});
     for (body, name) in [
@@ -152,8 +152,8 @@ async fn an_empty_list_of_people_or_keys_is_refused_beside_another_audience(fres
     ] {
         let refused = api.post("/v1/events", body).await;
 
-        let told = (refused.status, refused.code());
-        assert_eq!(told, (400, "invalid_body"), "{name}: {}", refused.body);
+        let problem = (refused.status, refused.code());
+        assert_eq!(problem, (400, "invalid_body"), "{name}: {}", refused.body);
         let place = refused.body["location"].as_str().unwrap();
         assert!(place.starts_with(&format!("{name} (")), "{name}: {place}");
     }
@@ -162,26 +162,26 @@ async fn an_empty_list_of_people_or_keys_is_refused_beside_another_audience(fres
 
 static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(OPENAPI).unwrap());
 
-/// What the description says of a value.
+/// Returns a validator for one schema of the description.
 fn schema(place: &str) -> Validator {
     let mut description = DESCRIPTION.clone();
     description["$ref"] = format!("#/components/schemas/{place}").into();
     jsonschema::draft202012::new(&description).unwrap()
 }
 
-/// Panics unless the description allows exactly those of these texts that are read.
-fn agree(name: &str, texts: impl IntoIterator<Item = String>, is_read: impl Fn(&str) -> bool) {
+/// Panics unless the description and the parser accept the same texts.
+fn agree(name: &str, texts: impl IntoIterator<Item = String>, is_parsed: impl Fn(&str) -> bool) {
     let schema = schema(name);
-    let (mut taken, mut refused) = (0, 0);
+    let (mut accepted, mut refused) = (0, 0);
     for text in texts {
         let is_described = schema.is_valid(&json!(text));
-        assert_eq!(is_described, is_read(&text), "{name} {text:?}");
+        assert_eq!(is_described, is_parsed(&text), "{name} {text:?}");
         match is_described {
-            true => taken += 1,
+            true => accepted += 1,
             false => refused += 1,
         }
     }
-    assert!(taken > 0 && refused > 0, "{name}: {taken} {refused}");
+    assert!(accepted > 0 && refused > 0, "{name}: {accepted} {refused}");
 }
 
 fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
@@ -208,7 +208,7 @@ fn days_are_described_with_the_lengths_of_months() {
 }
 
 #[test]
-fn places_and_cursors_are_described_as_they_are_read() {
+fn positions_and_cursors_are_described_as_they_are_parsed() {
     let places = texts([
         "20140422.17",
         "20140422o.0",
@@ -240,7 +240,7 @@ fn places_and_cursors_are_described_as_they_are_read() {
             format!("20140421.1~c{place}"),
         ]);
     }
-    // As long as can be, and one more.
+    // The longest cursors, and some that are too long.
     let long = |first: &str| format!("c{first}{}", "-20140422.1".repeat(363));
     cursors.extend([long("20140422"), long("20140422.")].map(|text| text.replacen("-", ".1-", 1)));
     for longest in [3_999, 4_000, 4_001] {
@@ -263,7 +263,7 @@ fn places_and_cursors_are_described_as_they_are_read() {
 }
 
 #[test]
-fn names_and_keys_are_described_as_they_are_read() {
+fn names_and_keys_are_described_as_they_are_parsed() {
     let odd = [
         "", " ", "a", "a b", " a", "a ", "a\u{a0}", "\u{85}", "a\nb", "a\u{7f}", "é", "a:b",
     ];
@@ -287,7 +287,7 @@ fn names_and_keys_are_described_as_they_are_read() {
 }
 
 #[test]
-fn what_a_writer_says_of_an_event_is_described_as_it_is_read() {
+fn the_keys_of_events_are_described_as_they_are_parsed() {
     let place = "Event/properties/batch_key";
     let keys = ["", " ", "0", "a\u{9f}", "a\u{a0}", "\n"];
 
@@ -298,8 +298,8 @@ fn what_a_writer_says_of_an_event_is_described_as_it_is_read() {
 }
 
 #[test]
-fn addresses_are_described_as_they_are_read() {
-    // Characters are all that addresses can be refused for, but for their outline.
+fn addresses_are_described_as_they_are_parsed() {
+    // Apart from its structure, only its characters can make an address invalid.
     let planes = (0..0x2_0000).chain(0xd_fff0..0xe_1010);
     let odd = planes.filter_map(char::from_u32);
     let odd = odd.filter(|c| !c.is_alphanumeric());

@@ -1,5 +1,5 @@
-//! Two processes on three nodes: what one accepts while the primary is killed is in the streams and
-//! polls of the other.
+//! P1: two processes on three nodes. Events that one accepts while the primary is killed reach the
+//! streams and polls of the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::Fresh;
 use crate::support::replica_set::{ReplicaSet, kill_primary};
 use crate::support::town::Town;
 
-/// Events in all; before the middle one the primary is killed.
+/// The number of events. The primary is killed before the middle one.
 const EVENTS: u64 = 20;
 
 async fn connected(set: &ReplicaSet) -> Arc<Mongo> {
@@ -28,11 +28,11 @@ async fn connected(set: &ReplicaSet) -> Arc<Mongo> {
     Arc::new(store)
 }
 
-/// How long all of it may take; an election takes seconds.
+/// The time limit of the whole test; an election takes seconds.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Accepts an event and brings it to its reader, however often that has to be tried.
-async fn happens(api: &Api, worker: &App, n: u64) {
+/// Posts an event and fans it out. Repeats each step until it succeeds.
+async fn post_and_fan_out(api: &Api, worker: &App, n: u64) {
     let key = format!("event-{n}");
     let event = json!({"type": "Loan", "objects": format!("o{n}"), "to": "ada", "key": key});
     while api.post("/v1/events", event.clone()).await.status != 202 {}
@@ -40,13 +40,14 @@ async fn happens(api: &Api, worker: &App, n: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_process_accepts_while_the_primary_dies_is_in_the_streams_of_the_other() {
-    let told = tokio::time::timeout(PATIENCE, told_while_the_primary_dies());
-    told.await
+async fn events_accepted_during_a_failover_reach_the_streams_of_other_processes() {
+    let finished = tokio::time::timeout(PATIENCE, stream_during_a_failover());
+    finished
+        .await
         .expect("something that was accepted is never told");
 }
 
-async fn told_while_the_primary_dies() {
+async fn stream_during_a_failover() {
     let set = ReplicaSet::start();
     let client = set.client().await;
     let (first, second) = (connected(&set).await, connected(&set).await);
@@ -65,23 +66,23 @@ async fn told_while_the_primary_dies() {
             let client = client.clone();
             killed = Some(tokio::spawn(async move { kill_primary(&client).await }));
         }
-        happens(&api, &worker, n).await;
+        post_and_fan_out(&api, &worker, n).await;
     }
     killed.unwrap().await.unwrap();
 
-    // A stream that ended is opened anew, as browsers do.
-    let mut told = Vec::new();
-    while told.last() != Some(&EVENTS) {
+    // A stream that ends is opened again, as browsers do.
+    let mut unseen_counts = Vec::new();
+    while unseen_counts.last() != Some(&EVENTS) {
         match events.next().await {
-            Some((_, stands)) => {
-                let unseen = stands["unseen"].as_u64().unwrap();
-                assert!(unseen <= EVENTS, "an event was told twice: {stands}");
-                told.push(unseen);
+            Some((_, counts)) => {
+                let unseen = counts["unseen"].as_u64().unwrap();
+                assert!(unseen <= EVENTS, "an event was told twice: {counts}");
+                unseen_counts.push(unseen);
             }
             None => events = Events::of(&other, "ada").await,
         }
     }
-    assert!(told.is_sorted(), "{told:?}");
+    assert!(unseen_counts.is_sorted(), "{unseen_counts:?}");
     let poll = other.ask("GET", page).header("If-None-Match", tag);
     let poll = super::answer(poll).await;
     assert_eq!(

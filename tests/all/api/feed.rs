@@ -1,5 +1,5 @@
-//! A feed's pages: they stay put, cost nothing when unchanged, and no parameter is more than a
-//! value.
+//! Feed pages: paging is stable, unchanged pages get a 304, and parameters never become query
+//! operators.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -14,23 +14,23 @@ use crate::support::Fresh;
 use crate::support::town::on_both_stores;
 
 on_both_stores! {
-    pages_join_without_a_seam_while_events_arrive
-    after_a_cursor_comes_exactly_what_is_new
+    pages_do_not_shift_or_overlap_while_events_arrive
+    after_a_cursor_a_feed_returns_only_newer_items
     an_unchanged_page_is_a_304
-    a_type_and_days_narrow_a_feed
+    a_feed_can_be_filtered_by_type_and_days
     an_item_shows_its_object
-    an_item_tells_what_was_said_and_why_it_concerns_its_reader
-    a_page_of_large_objects_ends_early_and_next_leads_on
+    an_item_shows_its_text_data_actor_and_reason
+    a_page_of_large_objects_ends_early_and_has_a_next_page
 }
 
 on_sqlite! {
-    somebody_without_a_record_has_an_empty_feed
-    a_long_page_is_sent_small_to_those_who_take_it
-    whoever_can_get_can_ask_for_the_head_alone
-    what_is_not_a_feeds_parameter_is_refused_by_its_name
+    a_user_without_a_record_has_an_empty_feed
+    a_long_page_is_compressed_if_the_client_accepts_gzip
+    head_returns_the_headers_of_get
+    invalid_feed_parameters_are_rejected_by_name
 }
 
-async fn a_page_of_large_objects_ends_early_and_next_leads_on(fresh: Fresh) {
+async fn a_page_of_large_objects_ends_early_and_has_a_next_page(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let works: Vec<String> = (0..5).map(|n| format!("Artwork:A{n}")).collect();
     let data = "x".repeat(900 << 10);
@@ -39,7 +39,7 @@ async fn a_page_of_large_objects_ends_early_and_next_leads_on(fresh: Fresh) {
         let put = api.put(&path, json!({"by": path, "data": data})).await;
         assert_eq!(put.status, 204);
     }
-    happen(&api, "Loan", &works).await;
+    post_events(&api, "Loan", &works).await;
 
     for (form, list) in [("", "items"), ("&group=about", "groups")] {
         let (mut before, mut sizes, mut found) = (String::new(), Vec::new(), BTreeSet::new());
@@ -59,7 +59,7 @@ async fn a_page_of_large_objects_ends_early_and_next_leads_on(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn happen(api: &Api, kind: &str, ids: &[String]) {
+async fn post_events(api: &Api, kind: &str, ids: &[String]) {
     let event = json!({"type": kind, "objects": ids, "to": ["ada"]});
     assert_eq!(api.post("/v1/events", event).await.status, 202);
     api.fan_out().await;
@@ -73,7 +73,7 @@ fn text<'a>(page: &'a Answer, field: &str) -> &'a str {
     page.body[field].as_str().unwrap()
 }
 
-async fn an_item_tells_what_was_said_and_why_it_concerns_its_reader(fresh: Fresh) {
+async fn an_item_shows_its_text_data_actor_and_reason(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let follows = json!({"follows": [{"user": "ada", "key": "artist:7"}]});
     assert_eq!(api.post("/v1/follows", follows).await.status, 200);
@@ -88,27 +88,27 @@ async fn an_item_tells_what_was_said_and_why_it_concerns_its_reader(fresh: Fresh
 
     let page = api.get("/v1/users/ada/feed").await;
 
-    let told = |n: usize, field: &str| page.body["items"][n][field].clone();
-    assert_eq!(told(2, "text"), "line 3 is too high");
-    assert_eq!(told(2, "data"), json!({"line": 3}));
+    let item_field = |n: usize, field: &str| page.body["items"][n][field].clone();
+    assert_eq!(item_field(2, "text"), "line 3 is too high");
+    assert_eq!(item_field(2, "data"), json!({"line": 3}));
     let ben = json!({"id": "ben", "name": "Ben", "url": "https://a.example/ben"});
-    assert_eq!(told(2, "actor"), ben);
-    let reasons = [0, 1, 2].map(|n| told(n, "reason"));
+    assert_eq!(item_field(2, "actor"), ben);
+    let reasons = [0, 1, 2].map(|n| item_field(n, "reason"));
     assert_eq!(reasons, ["follows", "follows artist:7", "named"]);
     assert!(page.body["items"][1].get("text").is_none());
     api.stop().await;
 }
 
-async fn pages_join_without_a_seam_while_events_arrive(fresh: Fresh) {
+async fn pages_do_not_shift_or_overlap_while_events_arrive(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    happen(&api, "Loan", &works(0..25)).await;
+    post_events(&api, "Loan", &works(0..25)).await;
     let mut seen = Vec::new();
     let mut path = "/v1/users/ada/feed?limit=10".to_owned();
 
     for arriving in 100.. {
         let page = api.get(&path).await;
         seen.extend(objects(&page));
-        happen(&api, "Loan", &works(arriving..arriving + 1)).await;
+        post_events(&api, "Loan", &works(arriving..arriving + 1)).await;
         let Some(next) = page.body["next"].as_str() else {
             break;
         };
@@ -121,12 +121,12 @@ async fn pages_join_without_a_seam_while_events_arrive(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn after_a_cursor_comes_exactly_what_is_new(fresh: Fresh) {
+async fn after_a_cursor_a_feed_returns_only_newer_items(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    happen(&api, "Loan", &works(0..3)).await;
+    post_events(&api, "Loan", &works(0..3)).await;
     let first = api.get("/v1/users/ada/feed").await;
     api.town.clock.advance(TimeDelta::days(1));
-    happen(&api, "Loan", &works(3..5)).await;
+    post_events(&api, "Loan", &works(3..5)).await;
 
     let since = format!("/v1/users/ada/feed?after={}", text(&first, "cursor"));
     let second = api.get(&since).await;
@@ -141,8 +141,8 @@ async fn an_unchanged_page_is_a_304(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     api.put("/v1/objects/Artwork/A1", json!({"title": "Nocturne"}))
         .await;
-    happen(&api, "Loan", &["Artwork:A1".into()]).await;
-    let asked = |tags: String| {
+    post_events(&api, "Loan", &["Artwork:A1".into()]).await;
+    let poll = |tags: String| {
         let request = api.ask("GET", "/v1/users/ada/feed");
         answer(request.header("If-None-Match", tags))
     };
@@ -155,7 +155,7 @@ async fn an_unchanged_page_is_a_304(fresh: Fresh) {
         format!("\"other\", {tag}"),
         "*".into(),
     ] {
-        let unchanged = asked(tags).await;
+        let unchanged = poll(tags).await;
         assert_eq!(
             (unchanged.status, &unchanged.body),
             (304, &serde_json::Value::Null)
@@ -165,18 +165,18 @@ async fn an_unchanged_page_is_a_304(fresh: Fresh) {
         assert!((27..=297).contains(&seconds), "{seconds}");
     }
     assert_eq!(first.header("Cache-Control"), "private, no-cache");
-    assert_eq!(asked("garbled".into()).await.status, 200);
+    assert_eq!(poll("garbled".into()).await.status, 200);
 
     api.put(
         "/v1/objects/Artwork/A1",
         json!({"title": "Nocturne in Blue"}),
     )
     .await;
-    let renamed = asked(tag).await;
-    happen(&api, "Loan", &works(0..1)).await;
-    let grown = asked(renamed.header("ETag").to_owned()).await;
+    let renamed = poll(tag).await;
+    post_events(&api, "Loan", &works(0..1)).await;
+    let grown = poll(renamed.header("ETag").to_owned()).await;
     api.delete("/v1/objects/Artwork/A1").await;
-    let withdrawn = asked(grown.header("ETag").to_owned()).await;
+    let withdrawn = poll(grown.header("ETag").to_owned()).await;
 
     assert_eq!(
         (renamed.status, grown.status, withdrawn.status),
@@ -186,12 +186,12 @@ async fn an_unchanged_page_is_a_304(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_type_and_days_narrow_a_feed(fresh: Fresh) {
+async fn a_feed_can_be_filtered_by_type_and_days(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    happen(&api, "Loan", &works(0..1)).await;
+    post_events(&api, "Loan", &works(0..1)).await;
     api.town.clock.advance(TimeDelta::days(2));
-    happen(&api, "Show & Tell+", &works(1..2)).await;
-    happen(&api, "Loan", &works(2..3)).await;
+    post_events(&api, "Show & Tell+", &works(1..2)).await;
+    post_events(&api, "Loan", &works(2..3)).await;
 
     assert_eq!(api.feed("/v1/users/ada/feed").await, ["o2", "o1", "o0"]);
     assert_eq!(api.feed("/v1/users/ada/feed?type=Loan").await, ["o2", "o0"]);
@@ -213,7 +213,7 @@ async fn an_item_shows_its_object(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let work = json!({"title": "Nocturne", "by": "J. Whistler", "data": {"year": 1875}});
     api.put("/v1/objects/Artwork/A1", work).await;
-    happen(&api, "Loan", &["Artwork:A1".into()]).await;
+    post_events(&api, "Loan", &["Artwork:A1".into()]).await;
 
     let page = api.get("/v1/users/ada/feed").await;
 
@@ -237,7 +237,7 @@ async fn an_item_shows_its_object(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn somebody_without_a_record_has_an_empty_feed(fresh: Fresh) {
+async fn a_user_without_a_record_has_an_empty_feed(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     let page = api.get("/v1/users/nobody/feed").await;
@@ -250,13 +250,13 @@ async fn somebody_without_a_record_has_an_empty_feed(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_long_page_is_sent_small_to_those_who_take_it(fresh: Fresh) {
+async fn a_long_page_is_compressed_if_the_client_accepts_gzip(fresh: Fresh) {
     let config = "server.cors_origins = [\"https://app.example\"]";
     let api = Api::of(town(&fresh, config).await);
-    happen(&api, "Loan", &works(0..20)).await;
-    let asked = async |path: &str, takes: &str| {
+    post_events(&api, "Loan", &works(0..20)).await;
+    let fetch = async |path: &str, accepted_encodings: &str| {
         let request = api.ask("GET", path).header("Origin", "https://app.example");
-        let answer = request.header("Accept-Encoding", takes).send();
+        let answer = request.header("Accept-Encoding", accepted_encodings).send();
         let answer = answer.await.unwrap();
         let header = |name: &str| {
             let values = answer.headers().get_all(name).iter();
@@ -268,9 +268,9 @@ async fn a_long_page_is_sent_small_to_those_who_take_it(fresh: Fresh) {
     };
     let page = "/v1/users/ada/feed";
 
-    let ([encoding, tag, vary], plain) = asked(page, "identity").await;
-    let ([small_encoding, small_tag, small_vary], small) = asked(page, "br;q=1, gzip;q=0.5").await;
-    let ([short_encoding, ..], _) = asked("/v1/users/ada/feed/count", "gzip").await;
+    let ([encoding, tag, vary], plain) = fetch(page, "identity").await;
+    let ([small_encoding, small_tag, small_vary], small) = fetch(page, "br;q=1, gzip;q=0.5").await;
+    let ([short_encoding, ..], _) = fetch("/v1/users/ada/feed/count", "gzip").await;
 
     assert_eq!(
         [encoding.as_str(), &small_encoding, &short_encoding],
@@ -285,7 +285,7 @@ async fn a_long_page_is_sent_small_to_those_who_take_it(fresh: Fresh) {
     let mut read = Vec::new();
     GzDecoder::new(&small[..]).read_to_end(&mut read).unwrap();
     assert_eq!(read, plain);
-    // One tag stands for both, so it must be weak.
+    // Both encodings share one tag, so it must be weak (RFC 9110, section 8.8.3).
     assert_eq!(small_tag, tag);
     assert!(tag.starts_with("W/"), "{tag}");
     for vary in [vary, small_vary] {
@@ -298,7 +298,7 @@ async fn a_long_page_is_sent_small_to_those_who_take_it(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn whoever_can_get_can_ask_for_the_head_alone(fresh: Fresh) {
+async fn head_returns_the_headers_of_get(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let page = api.get("/v1/users/ada/feed").await;
 
@@ -309,9 +309,9 @@ async fn whoever_can_get_can_ask_for_the_head_alone(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_is_not_a_feeds_parameter_is_refused_by_its_name(fresh: Fresh) {
+async fn invalid_feed_parameters_are_rejected_by_name(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    happen(&api, "Loan", &works(0..3)).await;
+    post_events(&api, "Loan", &works(0..3)).await;
 
     for (query, name) in [
         ("limit[$ne]=1", "limit[$ne]"),

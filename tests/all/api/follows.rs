@@ -1,7 +1,7 @@
-//! Why a mail concerns its reader, and how they unfollow what they follow, over real HTTP.
+//! P7, P8: the follows that an email names as its reason, and the links that unfollow them.
 //!
-//! The rule (P7, P8): a mail names what its reader follows at that moment; its link asks, changes
-//! nothing by being read, ends one follow and lets nobody follow what they never did.
+//! An email names only what its reader follows when it is built. GET on its link changes nothing.
+//! The link ends one follow, and cannot add a follow that did not exist before.
 
 use std::collections::HashSet;
 
@@ -19,19 +19,19 @@ use crate::support::town::{followers_of, monday, on_both_stores, request, saturd
 use crate::support::{Fresh, Shorthand, key, user};
 
 on_both_stores! {
-    a_mail_says_what_its_reader_follows_and_its_link_unfollows_it
-    whoever_follows_the_same_shares_a_mail_and_nobody_else
+    an_email_names_what_its_reader_follows_and_can_unfollow_it
+    only_readers_who_follow_the_same_keys_share_an_email
 }
 
 on_sqlite! {
-    of_several_keys_the_one_is_named_that_is_followed
-    nothing_is_said_of_what_has_no_name_or_is_withdrawn
-    a_batch_says_it_too
-    nobody_can_follow_by_a_link_what_they_do_not
-    a_mail_that_is_looked_at_says_what_the_mail_will_say
-    of_many_follows_three_are_named_most_of_it_first
-    what_was_unfollowed_is_followed_again_on_the_page_and_not_later
-    what_lost_its_name_is_unfollowed_by_its_key
+    of_several_keys_an_email_names_the_followed_one
+    an_email_does_not_name_untitled_or_withdrawn_follows
+    a_batch_email_names_what_its_reader_follows
+    a_link_cannot_add_a_follow
+    a_preview_names_the_same_follows_as_the_email
+    an_email_names_three_follows_by_number_of_events
+    undo_follows_again_only_for_a_limited_time
+    an_untitled_object_is_unfollowed_by_its_key
 }
 
 async fn api(fresh: &Fresh) -> Api {
@@ -53,7 +53,7 @@ fn mail_to(api: &Api, person: &str) -> Message {
         .unwrap_or_else(|| panic!("no mail to {person}"))
 }
 
-/// The path behind the link to unfollow this.
+/// Returns the path of the link that unfollows this key.
 fn unfollow(mail: &Message, key: &str) -> String {
     let text = mail.filled().text;
     let links = text.lines().filter_map(|line| line.strip_prefix(PUBLIC));
@@ -68,16 +68,16 @@ async fn follows(api: &Api, person: &str) -> Vec<String> {
     found.unwrap().iter().map(FollowKey::to_string).collect()
 }
 
-async fn a_mail_says_what_its_reader_follows_and_its_link_unfollows_it(fresh: Fresh) {
+async fn an_email_names_what_its_reader_follows_and_can_unfollow_it(fresh: Fresh) {
     let api = api(&fresh).await;
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     api.town.digests_at(monday(0)).await;
     let mail = mail_to(&api, "ada");
     let link = unfollow(&mail, "artist%3A1");
 
-    let asked = api.browse(&link).await;
+    let prompt = api.browse(&link).await;
     let unchanged = follows(&api, "ada").await;
-    let (path, fields) = form(&asked, "Unfollow");
+    let (path, fields) = form(&prompt, "Unfollow");
     let ended = api.submit(&path, &fields).await;
     let left = follows(&api, "ada").await;
     let twice = api.submit(&path, &fields).await;
@@ -88,16 +88,16 @@ async fn a_mail_says_what_its_reader_follows_and_its_link_unfollows_it(fresh: Fr
     api.submit(&path, &fields).await;
     api.town.happens(&["a2"], followers_of("artist:1")).await;
     api.town.digests_at(monday(1)).await;
-    let told = api.town.told_to("ada");
+    let emailed = api.town.told_to("ada");
 
     let (html, text) = (mail.filled().html, mail.filled().text);
     assert!(text.contains("Because you follow Ines Tavoro"), "{text}");
     assert!(html.contains(">Ines Tavoro</span></a>"), "{html}");
     assert!(html.contains("?unfollow=artist%3A1\""), "{html}");
     assert!(
-        asked.html.contains("<h1>Unfollow Ines Tavoro?</h1>"),
+        prompt.html.contains("<h1>Unfollow Ines Tavoro?</h1>"),
         "{}",
-        asked.html
+        prompt.html
     );
     assert_eq!(unchanged, ["artist:1", "artist:2"], "GET changes nothing");
     assert_eq!((ended.status, twice.status), (200, 200));
@@ -107,13 +107,13 @@ async fn a_mail_says_what_its_reader_follows_and_its_link_unfollows_it(fresh: Fr
     assert_eq!(left, ["artist:2"]);
     assert_eq!(old.status, 200);
     assert!(old.html.contains("You do not follow this"), "{}", old.html);
-    assert_eq!(told, ["a1"], "nothing more of it comes");
+    assert_eq!(emailed, ["a1"], "nothing more of it comes");
     assert!(back.html.contains("again."), "{}", back.html);
     assert_eq!(followed, ["artist:1", "artist:2"]);
     api.stop().await;
 }
 
-async fn whoever_follows_the_same_shares_a_mail_and_nobody_else(fresh: Fresh) {
+async fn only_readers_who_follow_the_same_keys_share_an_email(fresh: Fresh) {
     let api = api(&fresh).await;
     let crowd = api.town.crowd(20).await;
     let all: Vec<_> = crowd
@@ -122,7 +122,7 @@ async fn whoever_follows_the_same_shares_a_mail_and_nobody_else(fresh: Fresh) {
         .collect();
     api.town.store.follow(&all).await.unwrap();
     api.town.happens(&["a1"], followers_of("artist:1")).await;
-    // Before their mail is made, one of them has had enough, of what is on its way too.
+    // One follower unfollows after the fan-out, but before the email is built.
     let unfollow = FollowChange::Unfollow;
     let store = &api.town.store;
     store.change_follows(unfollow, &all[..1]).await.unwrap();
@@ -131,18 +131,22 @@ async fn whoever_follows_the_same_shares_a_mail_and_nobody_else(fresh: Fresh) {
 
     let mails = api.town.mails();
     let because = |mail: &&Message| mail.filled().text.contains("Because you follow");
-    let (said, unsaid): (Vec<&Message>, Vec<&Message>) = mails.iter().partition(because);
+    let (with_reason, without_reason): (Vec<&Message>, Vec<&Message>) =
+        mails.iter().partition(because);
     let contents = |mails: &[&Message]| {
         let all = mails.iter().map(|mail| &*mail.content);
         all.collect::<HashSet<_>>().len()
     };
-    let unsaid_to: Vec<&str> = unsaid.iter().map(|mail| mail.to.reveal()).collect();
-    assert_eq!(unsaid_to, [format!("{}@example.org", crowd[0])]);
-    assert_eq!((said.len(), contents(&said)), (mails.len() - 1, 1));
+    let without_reason_to: Vec<&str> = without_reason.iter().map(|mail| mail.to.reveal()).collect();
+    assert_eq!(without_reason_to, [format!("{}@example.org", crowd[0])]);
+    assert_eq!(
+        (with_reason.len(), contents(&with_reason)),
+        (mails.len() - 1, 1)
+    );
     api.stop().await;
 }
 
-async fn of_several_keys_the_one_is_named_that_is_followed(fresh: Fresh) {
+async fn of_several_keys_an_email_names_the_followed_one(fresh: Fresh) {
     let api = api(&fresh).await;
     let keys = ["artist:2", "artist:1"].map(key);
     let both = Audience::followers_of(keys).unwrap();
@@ -161,7 +165,7 @@ async fn of_several_keys_the_one_is_named_that_is_followed(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn nothing_is_said_of_what_has_no_name_or_is_withdrawn(fresh: Fresh) {
+async fn an_email_does_not_name_untitled_or_withdrawn_follows(fresh: Fresh) {
     let api = api(&fresh).await;
     let hidden = json!({"title": "Ines Tavoro", "notifiable": false});
     api.put("/v1/objects/artist/1", hidden).await;
@@ -186,7 +190,7 @@ async fn nothing_is_said_of_what_has_no_name_or_is_withdrawn(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_batch_says_it_too(fresh: Fresh) {
+async fn a_batch_email_names_what_its_reader_follows(fresh: Fresh) {
     let api = api(&fresh).await;
     let alert = tidings::engine::ingest::notify::Request {
         kind: tidings::domain::EventType::stored("Alert"),
@@ -205,24 +209,24 @@ async fn a_batch_says_it_too(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn nobody_can_follow_by_a_link_what_they_do_not(fresh: Fresh) {
+async fn a_link_cannot_add_a_follow(fresh: Fresh) {
     let api = api(&fresh).await;
     let own = path(&api, "ada", saturday()).await;
     let before = follows(&api, "ada").await;
 
-    let asked = api
+    let page = api
         .browse(&format!("{own}/preferences?unfollow=secret%3A1"))
         .await;
     let ended = api.submit(&own, &format!("{CLICK}&follow=again")).await;
 
-    assert_eq!(asked.status, 200);
+    assert_eq!(page.status, 200);
     assert!(
-        asked.html.contains("You do not follow this"),
+        page.html.contains("You do not follow this"),
         "{}",
-        asked.html
+        page.html
     );
-    assert!(!asked.html.contains("<form"), "{}", asked.html);
-    // To a link that ends no follow the field says nothing.
+    assert!(!page.html.contains("<form"), "{}", page.html);
+    // A link that ends no follow ignores this field.
     assert!(
         ended.html.contains("You are unsubscribed"),
         "{}",
@@ -232,9 +236,9 @@ async fn nobody_can_follow_by_a_link_what_they_do_not(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_mail_that_is_looked_at_says_what_the_mail_will_say(fresh: Fresh) {
+async fn a_preview_names_the_same_follows_as_the_email(fresh: Fresh) {
     let api = api(&fresh).await;
-    // More than a mail shows, and older than what it shows.
+    // More events than an email shows, and older ones than those it shows.
     let many: Vec<String> = (0..250).map(|n| format!("b{n}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     api.town.put_works(&many, |_| true).await;
@@ -257,7 +261,7 @@ async fn a_mail_that_is_looked_at_says_what_the_mail_will_say(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn of_many_follows_three_are_named_most_of_it_first(fresh: Fresh) {
+async fn an_email_names_three_follows_by_number_of_events(fresh: Fresh) {
     let api = api(&fresh).await;
     for artist in ["3", "4", "5"] {
         let record = json!({"title": format!("Artist {artist}")});
@@ -287,7 +291,7 @@ async fn of_many_follows_three_are_named_most_of_it_first(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_was_unfollowed_is_followed_again_on_the_page_and_not_later(fresh: Fresh) {
+async fn undo_follows_again_only_for_a_limited_time(fresh: Fresh) {
     let api = api(&fresh).await;
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     api.town.digests_at(monday(0)).await;
@@ -315,18 +319,22 @@ async fn what_was_unfollowed_is_followed_again_on_the_page_and_not_later(fresh: 
     api.stop().await;
 }
 
-async fn what_lost_its_name_is_unfollowed_by_its_key(fresh: Fresh) {
+async fn an_untitled_object_is_unfollowed_by_its_key(fresh: Fresh) {
     let api = api(&fresh).await;
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     api.town.digests_at(monday(0)).await;
     let link = unfollow(&mail_to(&api, "ada"), "artist%3A1");
     api.put("/v1/objects/artist/1", json!({"title": " "})).await;
 
-    let asked = api.browse(&link).await;
-    let (path, fields) = form(&asked, "Unfollow");
+    let prompt = api.browse(&link).await;
+    let (path, fields) = form(&prompt, "Unfollow");
     let ended = api.submit(&path, &fields).await;
 
-    assert!(asked.html.contains("Unfollow artist:1?"), "{}", asked.html);
+    assert!(
+        prompt.html.contains("Unfollow artist:1?"),
+        "{}",
+        prompt.html
+    );
     assert!(
         ended.html.contains("You no longer follow artist:1"),
         "{}",

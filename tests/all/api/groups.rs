@@ -1,4 +1,4 @@
-//! A feed in groups: each counts its items and can be opened, and pages of groups do not shift.
+//! Feeds in groups: a group counts its items and can be opened, and pages of groups do not shift.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -8,20 +8,20 @@ use crate::support::Fresh;
 use crate::support::town::on_both_stores;
 
 on_both_stores! {
-    a_group_is_of_a_day_a_type_and_about_one_thing
+    a_group_has_one_day_one_type_and_one_subject
     pages_of_groups_do_not_shift_while_events_arrive
-    a_group_is_opened_by_its_url_whatever_is_in_its_names
-    groups_of_a_state_are_of_its_items
-    a_group_is_marked_as_one_up_to_what_was_shown
-    comments_on_a_page_are_one_group_as_they_are_one_mail
+    items_url_opens_a_group_with_any_characters_in_its_names
+    a_state_filter_applies_to_the_items_of_groups
+    marking_a_group_covers_its_items_up_to_the_shown_cursor
+    comments_on_one_page_form_one_group
 }
 
 on_sqlite! {
-    what_groups_do_not_know_is_refused
+    invalid_group_parameters_are_rejected
 }
 
-/// Comments on threads, each `id` on a thread, one event each.
-async fn said(api: &Api, person: &str, comments: &[(&str, &str)]) {
+/// Posts one event for each comment. Each pair is a comment id and its thread.
+async fn post_comments(api: &Api, person: &str, comments: &[(&str, &str)]) {
     for (id, thread) in comments {
         let object = json!({"title": format!("Comment {id}"), "data": {"about": thread}});
         let put = api.put(&format!("/v1/objects/Comment/{id}"), object).await;
@@ -42,12 +42,12 @@ async fn groups(api: &Api, query: &str) -> Answer {
     page
 }
 
-/// `about × count` of each group, in their order.
-fn told(page: &Answer) -> Vec<String> {
+/// Returns `about × count` for each group, in page order.
+fn summaries(page: &Answer) -> Vec<String> {
     let groups = page.body["groups"].as_array().unwrap().iter();
-    let told =
+    let summaries =
         groups.map(|group| format!("{} × {}", group["about"].as_str().unwrap(), group["count"]));
-    told.collect()
+    summaries.collect()
 }
 
 fn ids(items: &Value) -> Vec<&str> {
@@ -57,11 +57,11 @@ fn ids(items: &Value) -> Vec<&str> {
         .collect()
 }
 
-async fn a_group_is_of_a_day_a_type_and_about_one_thing(fresh: Fresh) {
+async fn a_group_has_one_day_one_type_and_one_subject(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    said(&api, "ada", &[("c1", "thread:9"), ("c2", "thread:7")]).await;
+    post_comments(&api, "ada", &[("c1", "thread:9"), ("c2", "thread:7")]).await;
     api.town.clock.advance(TimeDelta::days(1));
-    said(
+    post_comments(
         &api,
         "ada",
         &[
@@ -80,7 +80,7 @@ async fn a_group_is_of_a_day_a_type_and_about_one_thing(fresh: Fresh) {
     let page = groups(&api, "").await;
 
     assert_eq!(
-        told(&page),
+        summaries(&page),
         [
             "thread:9 × 1",
             "thread:9 × 4",
@@ -100,7 +100,7 @@ async fn a_group_is_of_a_day_a_type_and_about_one_thing(fresh: Fresh) {
         (&group["items"][0]["id"], &group["items"][0]["at"])
     );
     assert_eq!((&group["unseen"], &group["unread"]), (&json!(4), &json!(4)));
-    // They are counted as items all the same.
+    // The page counts items, not groups.
     assert_eq!(
         (&page.body["unseen"], &page.body["unread"]),
         (&json!(8), &json!(8))
@@ -112,7 +112,7 @@ async fn a_group_is_of_a_day_a_type_and_about_one_thing(fresh: Fresh) {
     );
     api.delete("/v1/objects/Comment/c6").await;
     assert_eq!(
-        told(&groups(&api, "&type=Comment&days=1").await),
+        summaries(&groups(&api, "&type=Comment&days=1").await),
         ["thread:9 × 3", "thread:7 × 1"]
     );
     api.stop().await;
@@ -122,7 +122,7 @@ async fn pages_of_groups_do_not_shift_while_events_arrive(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     for thread in ["t1", "t2", "t3", "t4", "t5"] {
         let comments = [format!("{thread}a"), format!("{thread}b")];
-        said(
+        post_comments(
             &api,
             "ada",
             &[(&comments[0], thread), (&comments[1], thread)],
@@ -130,30 +130,30 @@ async fn pages_of_groups_do_not_shift_while_events_arrive(fresh: Fresh) {
         .await;
     }
     let first = groups(&api, "&limit=2").await;
-    assert_eq!(told(&first), ["t5 × 2", "t4 × 2"]);
+    assert_eq!(summaries(&first), ["t5 × 2", "t4 × 2"]);
 
-    said(&api, "ada", &[("t3c", "t3"), ("t1c", "t1"), ("new", "t6")]).await;
+    post_comments(&api, "ada", &[("t3c", "t3"), ("t1c", "t1"), ("new", "t6")]).await;
 
     let next = first.body["next"].as_str().unwrap();
     let second = groups(&api, &format!("&limit=2&before={next}")).await;
     let next = second.body["next"].as_str().unwrap();
     let third = groups(&api, &format!("&limit=2&before={next}")).await;
-    assert_eq!(told(&second), ["t3 × 2", "t2 × 2"]);
-    assert_eq!(told(&third), ["t1 × 2"]);
+    assert_eq!(summaries(&second), ["t3 × 2", "t2 × 2"]);
+    assert_eq!(summaries(&third), ["t1 × 2"]);
     assert_eq!(third.body["next"], Value::Null);
-    // How the feed stands is told as it is now.
+    // The counts are current, although the page is older.
     assert_eq!(third.body["unread"], 13);
     assert_eq!(
-        told(&groups(&api, "&limit=3").await),
+        summaries(&groups(&api, "&limit=3").await),
         ["t6 × 1", "t1 × 3", "t3 × 3"]
     );
     api.stop().await;
 }
 
-async fn a_group_is_opened_by_its_url_whatever_is_in_its_names(fresh: Fresh) {
+async fn items_url_opens_a_group_with_any_characters_in_its_names(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let person = "a b/c+d?&%é";
-    said(
+    post_comments(
         &api,
         person,
         &[
@@ -177,9 +177,9 @@ async fn a_group_is_opened_by_its_url_whatever_is_in_its_names(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn groups_of_a_state_are_of_its_items(fresh: Fresh) {
+async fn a_state_filter_applies_to_the_items_of_groups(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    said(
+    post_comments(
         &api,
         "ada",
         &[("c1", "t"), ("c2", "t"), ("c3", "t"), ("c4", "u")],
@@ -197,15 +197,15 @@ async fn groups_of_a_state_are_of_its_items(fresh: Fresh) {
     let unread = groups(&api, "&state=unread").await;
     let all = groups(&api, "&state=all").await;
 
-    assert_eq!(told(&current), ["u × 1", "t × 2"]);
+    assert_eq!(summaries(&current), ["u × 1", "t × 2"]);
     let group = &current.body["groups"][1];
     assert_eq!((&group["unseen"], &group["unread"]), (&json!(1), &json!(1)));
-    assert_eq!(told(&unread), ["u × 1", "t × 1"]);
-    assert_eq!(told(&all), ["u × 1", "t × 3"]);
+    assert_eq!(summaries(&unread), ["u × 1", "t × 1"]);
+    assert_eq!(summaries(&all), ["u × 1", "t × 3"]);
     api.stop().await;
 }
 
-async fn what_groups_do_not_know_is_refused(fresh: Fresh) {
+async fn invalid_group_parameters_are_rejected(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     for (query, named, why) in [
@@ -229,26 +229,26 @@ async fn what_groups_do_not_know_is_refused(fresh: Fresh) {
     ] {
         let answer = api.get(&format!("/v1/users/ada/feed?{query}")).await;
         assert_eq!(answer.status, 400, "{query}");
-        let told = answer.body.to_string();
+        let problem = answer.body.to_string();
         assert!(
-            told.contains(&format!("query parameter {named}")) && told.contains(why),
-            "{told}"
+            problem.contains(&format!("query parameter {named}")) && problem.contains(why),
+            "{problem}"
         );
     }
     api.stop().await;
 }
 
-async fn a_group_is_marked_as_one_up_to_what_was_shown(fresh: Fresh) {
+async fn marking_a_group_covers_its_items_up_to_the_shown_cursor(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    said(&api, "ada", &[("c1", "thread:9")]).await;
+    post_comments(&api, "ada", &[("c1", "thread:9")]).await;
     api.town.clock.advance(TimeDelta::days(1));
     let today = [("c2", "thread:9"), ("c3", "thread:7"), ("c4", "thread:9")];
-    said(&api, "ada", &today).await;
+    post_comments(&api, "ada", &today).await;
     let loan = json!({"type": "Loan", "objects": "Comment:c2", "to": "ada"});
     api.post("/v1/events", loan).await;
     api.fan_out().await;
     let page = groups(&api, "").await;
-    said(&api, "ada", &[("c5", "thread:9")]).await;
+    post_comments(&api, "ada", &[("c5", "thread:9")]).await;
     let mark = async |mark: &str, group: &Value| {
         let marks = json!({
             "mark": mark, "to": page.body["cursor"],
@@ -258,7 +258,7 @@ async fn a_group_is_marked_as_one_up_to_what_was_shown(fresh: Fresh) {
         assert_eq!(marked.status, 200, "{}", marked.body);
         marked.body["unread"].as_u64().unwrap()
     };
-    let stand = async |state: &str| {
+    let ids_in_state = async |state: &str| {
         let page = api
             .get(&format!("/v1/users/ada/feed?type=Comment&state={state}"))
             .await;
@@ -277,21 +277,21 @@ async fn a_group_is_marked_as_one_up_to_what_was_shown(fresh: Fresh) {
     );
 
     assert_eq!(mark("read", group).await, 4);
-    assert_eq!(stand("read").await, "c2 c4");
+    assert_eq!(ids_in_state("read").await, "c2 c4");
     assert_eq!(mark("archive", group).await, 4);
-    assert_eq!(stand("archived").await, "c2 c4");
+    assert_eq!(ids_in_state("archived").await, "c2 c4");
     assert_eq!(mark("restore", group).await, 4);
     assert_eq!(mark("unread", group).await, 6);
-    assert_eq!(stand("unread").await, "c1 c2 c3 c4 c5");
+    assert_eq!(ids_in_state("unread").await, "c1 c2 c3 c4 c5");
 
-    // By its day, and by what it is about, alone.
+    // Marks by day alone, then by `about` alone.
     let to = &page.body["cursor"];
     let of_day = json!({"mark": "read", "to": to, "day": group["day"]});
     api.post("/v1/users/ada/feed/marks", of_day).await;
-    assert_eq!(stand("read").await, "c2 c3 c4");
+    assert_eq!(ids_in_state("read").await, "c2 c3 c4");
     let about = json!({"mark": "read", "to": to, "about": "thread:9"});
     api.post("/v1/users/ada/feed/marks", about).await;
-    assert_eq!(stand("unread").await, "c5");
+    assert_eq!(ids_in_state("unread").await, "c5");
     for beside in [json!({"day": group["day"]}), json!({"about": "thread:9"})] {
         let mut marks = json!({"mark": "read", "ids": [group["id"]]});
         marks
@@ -303,7 +303,7 @@ async fn a_group_is_marked_as_one_up_to_what_was_shown(fresh: Fresh) {
     }
 }
 
-async fn comments_on_a_page_are_one_group_as_they_are_one_mail(fresh: Fresh) {
+async fn comments_on_one_page_form_one_group(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let budget = "https://a.example/docs/1?tab=a b&c";
     let comments = [
@@ -333,7 +333,7 @@ async fn comments_on_a_page_are_one_group_as_they_are_one_mail(fresh: Fresh) {
         ("https://a.example/docs/2", 1),
     ];
     assert_eq!(
-        told(&page),
+        summaries(&page),
         expected.map(|(about, count)| format!("{about} × {count}"))
     );
     let group = &page.body["groups"][0];

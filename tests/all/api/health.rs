@@ -1,4 +1,4 @@
-//! Alive, ready, and what a request gets when the store does not answer.
+//! Liveness, readiness, and the responses while the store is unavailable.
 
 use serde_json::json;
 
@@ -12,8 +12,8 @@ on_both_stores! {
 
 on_sqlite! {
     without_its_store_a_server_is_alive_but_not_ready
-    without_its_store_a_request_is_refused_and_nothing_leaks
-    without_its_store_only_events_with_keys_are_said_to_be_repeatable
+    without_its_store_requests_get_a_503_without_internals
+    without_its_store_only_keyed_events_are_advised_to_retry
 }
 
 async fn a_server_is_alive_and_ready_without_a_key(fresh: Fresh) {
@@ -46,7 +46,7 @@ async fn without_its_store_a_server_is_alive_but_not_ready(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn without_its_store_a_request_is_refused_and_nothing_leaks(fresh: Fresh) {
+async fn without_its_store_requests_get_a_503_without_internals(fresh: Fresh) {
     let api = down(&fresh).await;
     let event = json!({"type": "Loan", "objects": ["o1"], "to": ["ada"]});
 
@@ -58,17 +58,17 @@ async fn without_its_store_a_request_is_refused_and_nothing_leaks(fresh: Fresh) 
     ] {
         assert_eq!((refused.status, refused.code()), (503, "store_unavailable"));
         assert_eq!(refused.header("Retry-After"), "1");
-        let told = refused.body.to_string();
+        let body = refused.body.to_string();
         assert!(
-            !told.contains("calling") && !told.contains("the test wanted"),
-            "{told}"
+            !body.contains("calling") && !body.contains("the test wanted"),
+            "{body}"
         );
     }
 
     api.stop().await;
 }
 
-async fn without_its_store_only_events_with_keys_are_said_to_be_repeatable(fresh: Fresh) {
+async fn without_its_store_only_keyed_events_are_advised_to_retry(fresh: Fresh) {
     let api = down(&fresh).await;
     let event = |key: Option<&str>| {
         let mut event = json!({"type": "Loan", "objects": ["o1"], "to": ["ada"]});
@@ -90,9 +90,9 @@ async fn without_its_store_only_events_with_keys_are_said_to_be_repeatable(fresh
     ];
 
     assert!(keyed.contains("can be repeated"), "{keyed}");
-    for told in without {
-        assert!(!told.contains("can be repeated"), "{told}");
-        assert!(told.contains("without a key"), "{told}");
+    for detail in without {
+        assert!(!detail.contains("can be repeated"), "{detail}");
+        assert!(detail.contains("without a key"), "{detail}");
     }
     api.stop().await;
 }

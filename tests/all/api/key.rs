@@ -1,4 +1,4 @@
-//! P8: nobody reads or changes anything without the key.
+//! P8: nothing is read or changed without the key.
 
 use serde_json::json;
 use tidings::http::api;
@@ -12,10 +12,10 @@ on_both_stores! {
 }
 
 on_sqlite! {
-    what_is_not_there_needs_the_key_too
-    the_schemes_name_is_written_as_one_likes
-    an_empty_key_is_refused
-    an_address_in_use_is_told
+    unknown_paths_need_the_key_too
+    the_authorization_scheme_is_case_insensitive
+    an_empty_key_is_rejected
+    an_address_in_use_is_named_in_the_error
 }
 
 async fn without_the_key_nothing_is_read_or_changed(fresh: Fresh) {
@@ -58,7 +58,7 @@ async fn without_the_key_nothing_is_read_or_changed(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_is_not_there_needs_the_key_too(fresh: Fresh) {
+async fn unknown_paths_need_the_key_too(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     let without = answer(api.anonymous("GET", "/v1/nothing")).await;
@@ -69,7 +69,7 @@ async fn what_is_not_there_needs_the_key_too(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn the_schemes_name_is_written_as_one_likes(fresh: Fresh) {
+async fn the_authorization_scheme_is_case_insensitive(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     for scheme in ["Bearer", "bearer", "BEARER"] {
@@ -81,7 +81,7 @@ async fn the_schemes_name_is_written_as_one_likes(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn an_empty_key_is_refused(fresh: Fresh) {
+async fn an_empty_key_is_rejected(fresh: Fresh) {
     let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
 
     for key in ["", " "] {
@@ -90,10 +90,10 @@ async fn an_empty_key_is_refused(fresh: Fresh) {
     }
 }
 
-async fn an_address_in_use_is_told(fresh: Fresh) {
+async fn an_address_in_use_is_named_in_the_error(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    let taken = format!("server.listen = \"{}\"", api.addr);
-    let town = Town::found(&fresh, true, &taken).await;
+    let config = format!("server.listen = \"{}\"", api.addr);
+    let town = Town::found(&fresh, true, &config).await;
 
     let refused = api::bind(town.process(), KEY).err().unwrap();
 

@@ -1,5 +1,4 @@
-//! What the configuration says of types, as readers and people see it: categories, types that
-//! cannot be turned off, and types that feeds do not show.
+//! Options of event types: categories, mandatory types, and types that feeds do not show.
 
 use serde_json::{Value, json};
 use tidings::clock::Clock;
@@ -13,11 +12,11 @@ use crate::support::town::{Town, monday, on_both_stores, saturday};
 use crate::support::{Fresh, kind, user};
 
 on_both_stores! {
-    a_type_that_feeds_do_not_show_is_mailed_and_nowhere_else
-    feeds_and_marks_can_be_asked_for_one_category
-    preferences_stand_by_category
-    what_is_mandatory_cannot_be_chosen_and_records_do_not_count
-    the_page_shows_what_is_mandatory_locked_and_refuses_it
+    a_type_hidden_from_feeds_is_only_emailed
+    feeds_and_marks_can_be_filtered_by_category
+    preferences_are_grouped_by_category
+    a_mandatory_type_ignores_stored_choices_and_rejects_new_ones
+    the_page_locks_mandatory_types_and_rejects_choices_of_them
 }
 
 const CONFIG: &str = r#"
@@ -45,40 +44,44 @@ async fn api(fresh: &Fresh) -> Api {
     Api::of(Town::found(fresh, true, CONFIG).await)
 }
 
-async fn happen(api: &Api, name: &str, names: &[&str]) {
+async fn post_event(api: &Api, name: &str, names: &[&str]) {
     let event = json!({"type": name, "objects": names, "to": "ada"});
     assert_eq!(api.post("/v1/events", event).await.status, 202);
     api.fan_out().await;
 }
 
-async fn a_type_that_feeds_do_not_show_is_mailed_and_nowhere_else(fresh: Fresh) {
+async fn a_type_hidden_from_feeds_is_only_emailed(fresh: Fresh) {
     let api = api(&fresh).await;
-    happen(&api, "Quiet", &["a1"]).await;
+    post_event(&api, "Quiet", &["a1"]).await;
     let empty = feed(&api, "").await;
-    happen(&api, "Loan", &["a2"]).await;
-    happen(&api, "Quiet", &["a3", "a2"]).await;
+    post_event(&api, "Loan", &["a2"]).await;
+    post_event(&api, "Quiet", &["a3", "a2"]).await;
 
     let page = feed(&api, "").await;
-    let asked = feed(&api, "?type=Quiet&state=all").await;
+    let hidden_type = feed(&api, "?type=Quiet&state=all").await;
     let since = format!("?after={}", empty.body["cursor"].as_str().unwrap());
     let since = feed(&api, &since).await;
     let counted = api.get("/v1/users/ada/feed/count").await;
-    let place = |n: usize| format!("20140419.{n}");
-    let hidden = mark(&api, json!({"mark": "read", "ids": [place(0), place(2)]})).await;
+    let position = |n: usize| format!("20140419.{n}");
+    let hidden = mark(
+        &api,
+        json!({"mark": "read", "ids": [position(0), position(2)]}),
+    )
+    .await;
     let cursor = page.body["cursor"].clone();
     let read = mark(&api, json!({"mark": "read", "to": cursor})).await;
 
     assert_eq!((objects(&empty), counts(&empty)), (vec![], (0, 0)));
     assert_eq!((objects(&page), counts(&page)), (vec!["a2".into()], (1, 1)));
-    // Its place and the cursor are as if all were shown.
-    assert_eq!(page.body["items"][0]["id"], place(1));
+    // Positions and the cursor count hidden items too.
+    assert_eq!(page.body["items"][0]["id"], position(1));
     assert_eq!(cursor, "c20140419.4");
-    assert!(objects(&asked).is_empty());
+    assert!(objects(&hidden_type).is_empty());
     assert_eq!(objects(&since), ["a2"]);
     assert_eq!((counts(&counted), counts(&hidden)), ((1, 1), (1, 1)));
     assert_eq!(counts(&read), (0, 0));
 
-    // Nothing was done to what was not shown.
+    // The marks did not affect the hidden items.
     let shown = CONFIG.replace("feed = false", "feed = true");
     let town = Town::on(fresh.handle(), tidings::email::Certainty::Never, &shown);
     let later = town
@@ -98,7 +101,7 @@ async fn a_type_that_feeds_do_not_show_is_mailed_and_nowhere_else(fresh: Fresh) 
     api.stop().await;
 }
 
-async fn feeds_and_marks_can_be_asked_for_one_category(fresh: Fresh) {
+async fn feeds_and_marks_can_be_filtered_by_category(fresh: Fresh) {
     let api = api(&fresh).await;
     for (name, work) in [
         ("Loan", "a1"),
@@ -107,7 +110,7 @@ async fn feeds_and_marks_can_be_asked_for_one_category(fresh: Fresh) {
         ("Plain", "a4"),
         ("Nobody", "a5"),
     ] {
-        happen(&api, name, &[work]).await;
+        post_event(&api, name, &[work]).await;
     }
 
     let gallery = feed(&api, "?category=Gallery").await;
@@ -138,14 +141,14 @@ async fn feeds_and_marks_can_be_asked_for_one_category(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn preferences_stand_by_category(fresh: Fresh) {
+async fn preferences_are_grouped_by_category(fresh: Fresh) {
     let api = api(&fresh).await;
-    happen(&api, "Nobody", &["a1"]).await;
+    post_event(&api, "Nobody", &["a1"]).await;
 
-    let holds = api.get("/v1/users/ada/preferences").await;
+    let preferences = api.get("/v1/users/ada/preferences").await;
 
     assert_eq!(
-        holds.body["categories"],
+        preferences.body["categories"],
         json!([
             {"name": null, "types": ["Plain", "Quiet"]},
             {"name": "Gallery", "types": ["Loan", "Show"]},
@@ -154,18 +157,18 @@ async fn preferences_stand_by_category(fresh: Fresh) {
         ])
     );
     assert_eq!(
-        holds.body["types"]["Notice"],
+        preferences.body["types"]["Notice"],
         json!({
             "heading": "Security notices", "category": "Account", "route": "immediate", "window": null,
             "chosen": false, "mandatory": "Security notices cannot be turned off", "feed": true,
         })
     );
-    assert_eq!(holds.body["types"]["Quiet"]["feed"], false);
-    assert_eq!(holds.body["types"]["Loan"]["mandatory"], Value::Null);
+    assert_eq!(preferences.body["types"]["Quiet"]["feed"], false);
+    assert_eq!(preferences.body["types"]["Loan"]["mandatory"], Value::Null);
     api.stop().await;
 }
 
-async fn what_is_mandatory_cannot_be_chosen_and_records_do_not_count(fresh: Fresh) {
+async fn a_mandatory_type_ignores_stored_choices_and_rejects_new_ones(fresh: Fresh) {
     let api = api(&fresh).await;
     let choice = json!({"types": {"Loan": {"route": "never"}, "Notice": {"route": "never"}}});
     let preferences = "/v1/users/ada/preferences";
@@ -175,7 +178,7 @@ async fn what_is_mandatory_cannot_be_chosen_and_records_do_not_count(fresh: Fres
     let patched = api.ask("PATCH", "/v1/users/ada").json(&choice);
     let patched = patched.send().await.unwrap().status().as_u16();
     let after = api.get(preferences).await;
-    let taken_back = api
+    let cleared = api
         .put(preferences, json!({"types": {"Notice": null}}))
         .await;
     let unsubscribed = api
@@ -202,7 +205,7 @@ async fn what_is_mandatory_cannot_be_chosen_and_records_do_not_count(fresh: Fres
         (&notice["route"], &notice["chosen"]),
         (&json!("immediate"), &json!(false))
     );
-    assert_eq!((taken_back.status, unsubscribed.status), (200, 204));
+    assert_eq!((cleared.status, unsubscribed.status), (200, 204));
     assert_eq!(
         ben.body["unsubscribed"], true,
         "to take a choice back is no wish for mail"
@@ -210,7 +213,7 @@ async fn what_is_mandatory_cannot_be_chosen_and_records_do_not_count(fresh: Fres
     api.stop().await;
 }
 
-async fn the_page_shows_what_is_mandatory_locked_and_refuses_it(fresh: Fresh) {
+async fn the_page_locks_mandatory_types_and_rejects_choices_of_them(fresh: Fresh) {
     let api = api(&fresh).await;
     let link = path(&api, "ada", saturday()).await;
     let link_to_choose = format!("{link}/preferences");
@@ -228,7 +231,7 @@ async fn the_page_shows_what_is_mandatory_locked_and_refuses_it(fresh: Fresh) {
     };
 
     let page = browse(&link_to_choose).await;
-    let asked = browse(&link).await;
+    let prompt = browse(&link).await;
     let form = "cadence=daily&type.Notice=never";
     let (status, refused) = submit(&link_to_choose, form).await;
     let kept = api.town.store.users(&[user("ada")]).await.unwrap();
@@ -249,7 +252,7 @@ async fn the_page_shows_what_is_mandatory_locked_and_refuses_it(fresh: Fresh) {
     assert_eq!(kept.digest.cadence, None::<Cadence>);
     assert!(kept.types.is_empty());
     let but = "but those that cannot be turned off: Security notices.";
-    assert!(asked.contains(but) && left.contains(but), "{left}");
+    assert!(prompt.contains(but) && left.contains(but), "{left}");
     assert!(page_after.contains("get no mails but those that cannot be turned off"));
     let ada = api.town.store.users(&[user("ada")]).await.unwrap();
     let ada = ada.into_iter().next().unwrap().unwrap();

@@ -1,5 +1,4 @@
-//! The pages people reach from their mails speak their language: by their record, or by what their
-//! browser asks for.
+//! The public pages use the language of the user's record, or else the browser's.
 
 use chrono::TimeDelta;
 
@@ -9,20 +8,20 @@ use crate::support::Fresh;
 use crate::support::town::saturday;
 
 on_sqlite! {
-    a_page_speaks_the_language_of_the_persons_record
-    where_no_language_is_known_the_browser_is_asked
-    a_link_that_does_not_work_says_so_in_the_language_of_the_browser
+    a_page_uses_the_language_of_the_users_record
+    without_a_known_language_a_page_uses_the_browsers
+    an_error_page_uses_the_language_of_the_browser
 }
 
-async fn speaking(api: &Api, path: &str, accepted: &str) -> Shown {
+async fn browse_in(api: &Api, path: &str, accepted: &str) -> Shown {
     let request = api.anonymous("GET", path);
     shown(request.header("Accept-Language", accepted)).await
 }
 
-async fn a_page_speaks_the_language_of_the_persons_record(fresh: Fresh) {
+async fn a_page_uses_the_language_of_the_users_record(fresh: Fresh) {
     let api = api(&fresh).await;
     let link = path(&api, "ada", saturday()).await;
-    for (locale, tag, asked, choices, done) in [
+    for (locale, tag, prompt, choices, done) in [
         (
             "de-CH",
             r#"<html lang="de" dir="ltr">"#,
@@ -45,18 +44,18 @@ async fn a_page_speaks_the_language_of_the_persons_record(fresh: Fresh) {
             "配信を停止しました",
         ),
     ] {
-        let come_back = |user: &mut tidings::domain::User| {
+        let reset = |user: &mut tidings::domain::User| {
             (user.locale, user.unsubscribed) = (Some(locale.into()), None);
         };
-        api.town.change("ada", come_back).await;
+        api.town.change("ada", reset).await;
 
-        let ask = speaking(&api, &link, "fr").await.html;
-        let choose = speaking(&api, &format!("{link}/preferences"), "fr")
+        let ask = browse_in(&api, &link, "fr").await.html;
+        let choose = browse_in(&api, &format!("{link}/preferences"), "fr")
             .await
             .html;
         let ended = api.submit(&link, CLICK).await.html;
 
-        for (page, words) in [(ask, asked), (choose, choices), (ended, done)] {
+        for (page, words) in [(ask, prompt), (choose, choices), (ended, done)] {
             assert!(
                 page.contains(tag) && page.contains(words),
                 "{locale}: {page}"
@@ -66,35 +65,35 @@ async fn a_page_speaks_the_language_of_the_persons_record(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn where_no_language_is_known_the_browser_is_asked(fresh: Fresh) {
+async fn without_a_known_language_a_page_uses_the_browsers(fresh: Fresh) {
     let api = api(&fresh).await;
     let link = path(&api, "ada", saturday()).await;
 
-    let german = speaking(&api, &link, "nl, de-DE;q=0.8, en;q=0.5")
+    let german = browse_in(&api, &link, "nl, de-DE;q=0.8, en;q=0.5")
         .await
         .html;
-    let english = speaking(&api, &link, "nl").await.html;
+    let english = browse_in(&api, &link, "nl").await.html;
 
     assert!(german.contains("Abmelden?"), "{german}");
     assert!(english.contains("Unsubscribe?"), "{english}");
-    // A record that names what we do not speak says nothing.
+    // A locale that is not supported counts as none.
     for locale in ["nl", "C", ""] {
-        let asks = |user: &mut tidings::domain::User| user.locale = Some(locale.into());
-        api.town.change("ada", asks).await;
+        let unsupported = |user: &mut tidings::domain::User| user.locale = Some(locale.into());
+        api.town.change("ada", unsupported).await;
         for path in [link.clone(), format!("{link}/preferences")] {
-            let page = speaking(&api, &path, "de").await.html;
+            let page = browse_in(&api, &path, "de").await.html;
             assert!(page.contains(r#"<html lang="de""#), "{locale:?}: {page}");
         }
     }
     api.stop().await;
 }
 
-async fn a_link_that_does_not_work_says_so_in_the_language_of_the_browser(fresh: Fresh) {
+async fn an_error_page_uses_the_language_of_the_browser(fresh: Fresh) {
     let api = api(&fresh).await;
     let old = path(&api, "ada", saturday() - TimeDelta::days(400)).await;
 
-    let forged = speaking(&api, "/u/nonsense", "fr-FR").await;
-    let expired = speaking(&api, &old, "es").await;
+    let forged = browse_in(&api, "/u/nonsense", "fr-FR").await;
+    let expired = browse_in(&api, &old, "es").await;
 
     assert_eq!((forged.status, expired.status), (404, 410));
     assert!(

@@ -1,5 +1,5 @@
-//! What is accepted reaches people, and fits on both stores: the rest is refused with its limit or
-//! its range.
+//! Size and time limits: input within them is stored by both stores, and input beyond them is
+//! rejected with the limit.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use crate::support::town::on_both_stores;
 use crate::support::{Fresh, Shorthand};
 
 on_both_stores! {
-    an_event_dated_outside_the_window_is_refused_with_the_range
-    a_hundred_thousand_long_ids_are_one_audience
-    data_beyond_the_limit_is_refused_and_data_within_it_comes_back
-    half_a_million_choices_are_refused_and_a_thousand_stand
+    an_event_outside_the_window_is_rejected_with_the_valid_range
+    an_audience_may_have_a_hundred_thousand_long_ids
+    data_within_the_limit_is_stored_and_larger_data_is_rejected
+    a_thousand_choices_are_stored_and_more_are_rejected
 }
 
 fn on(at: &str) -> Value {
@@ -22,7 +22,7 @@ fn detail(answer: &Answer) -> &str {
     answer.body["detail"].as_str().unwrap()
 }
 
-async fn an_event_dated_outside_the_window_is_refused_with_the_range(fresh: Fresh) {
+async fn an_event_outside_the_window_is_rejected_with_the_valid_range(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     let first = api.post("/v1/events", on("2014-04-12T00:00:00Z")).await;
@@ -35,8 +35,8 @@ async fn an_event_dated_outside_the_window_is_refused_with_the_range(fresh: Fres
 
     assert_eq!((first.status, soon.status), (202, 202), "{}", soon.body);
     for refused in [&early, &late, &seconds, &listed] {
-        let told = (refused.status, refused.code());
-        assert_eq!(told, (422, "time_out_of_range"), "{}", refused.body);
+        let problem = (refused.status, refused.code());
+        assert_eq!(problem, (422, "time_out_of_range"), "{}", refused.body);
         assert!(
             detail(refused).contains("2014-04-12T00:00:00"),
             "{}",
@@ -64,7 +64,7 @@ async fn an_event_dated_outside_the_window_is_refused_with_the_range(fresh: Fres
     api.stop().await;
 }
 
-async fn a_hundred_thousand_long_ids_are_one_audience(fresh: Fresh) {
+async fn an_audience_may_have_a_hundred_thousand_long_ids(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let named =
         |count: usize| -> Vec<String> { (0..count).map(|n| format!("{n:0>160}")).collect() };
@@ -89,8 +89,8 @@ async fn a_hundred_thousand_long_ids_are_one_audience(fresh: Fresh) {
         (409, "idempotency_key_reused")
     );
     for (refused, limit) in [(&except, "10000"), (&many, "100000")] {
-        let told = (refused.status, refused.code());
-        assert_eq!(told, (413, "limit_exceeded"), "{}", refused.body);
+        let problem = (refused.status, refused.code());
+        assert_eq!(problem, (413, "limit_exceeded"), "{}", refused.body);
         assert!(detail(refused).contains(limit), "{}", detail(refused));
     }
     let claimed = api.town.store;
@@ -107,7 +107,7 @@ async fn a_hundred_thousand_long_ids_are_one_audience(fresh: Fresh) {
     assert!(claimed.len() == 1 && claimed[0].audience == audience);
 }
 
-async fn data_beyond_the_limit_is_refused_and_data_within_it_comes_back(fresh: Fresh) {
+async fn data_within_the_limit_is_stored_and_larger_data_is_rejected(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let with = |numbers: usize| json!({"id": "Show:1", "data": vec![1; numbers]});
     // A list of n numbers is 2n + 1 bytes.
@@ -121,8 +121,8 @@ async fn data_beyond_the_limit_is_refused_and_data_within_it_comes_back(fresh: F
 
     assert_eq!(largest.status, 200, "{}", largest.body);
     for refused in [&larger, &huge, &title] {
-        let told = (refused.status, refused.code());
-        assert_eq!(told, (413, "limit_exceeded"), "{}", refused.body);
+        let problem = (refused.status, refused.code());
+        assert_eq!(problem, (413, "limit_exceeded"), "{}", refused.body);
         assert_eq!(refused.body["location"], "objects[0]");
     }
     assert!(detail(&huge).contains("data") && detail(&huge).contains("1048576"));
@@ -132,7 +132,7 @@ async fn data_beyond_the_limit_is_refused_and_data_within_it_comes_back(fresh: F
     api.stop().await;
 }
 
-async fn half_a_million_choices_are_refused_and_a_thousand_stand(fresh: Fresh) {
+async fn a_thousand_choices_are_stored_and_more_are_rejected(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let types = |from: usize, to: usize| -> Value {
         let choice = |n: usize| (format!("t{n}"), json!({"route": "never"}));
@@ -151,8 +151,8 @@ async fn half_a_million_choices_are_refused_and_a_thousand_stand(fresh: Fresh) {
         .await;
 
     for refused in [&whole, &more, &name] {
-        let told = (refused.status, refused.code());
-        assert_eq!(told, (413, "limit_exceeded"), "{}", refused.body);
+        let problem = (refused.status, refused.code());
+        assert_eq!(problem, (413, "limit_exceeded"), "{}", refused.body);
     }
     assert!(detail(&more).contains("1000"), "{}", detail(&more));
     assert_eq!((thousand.status, other.status), (200, 200));

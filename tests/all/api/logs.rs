@@ -1,4 +1,4 @@
-//! P8: what is logged tells how requests end, and names nobody.
+//! P8: logs show how requests end, and contain no personal data.
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -11,11 +11,11 @@ use crate::support::town::{Town, saturday};
 use crate::support::{FailingStore, Fault, Fresh, Then};
 
 on_sqlite! {
-    a_log_tells_how_requests_end_and_names_nobody
+    a_log_shows_how_requests_end_and_names_no_user
     an_unlisted_origin_is_logged_once
 }
 
-/// Everything that this process logs from now on.
+/// Collects everything that this process logs once [`LOG`] is initialized.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -42,10 +42,10 @@ static LOG: LazyLock<Log> = LazyLock::new(|| {
     log
 });
 
-/// Names that nothing else in this process uses.
+/// An id that nothing else in this process uses.
 const PERSON: &str = "who.is.this@private.example";
 
-async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
+async fn a_log_shows_how_requests_end_and_names_no_user(fresh: Fresh) {
     let log = LazyLock::force(&LOG);
     let config = format!(
         "hooks.postmark_user = \"hook\"\nhooks.postmark_password = \"p\"\n{}",
@@ -109,24 +109,30 @@ async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
             204, 400, 400, 401, 401, 404, 200, 503, 503, 401, 503, 503, 404, 503, 503
         ]
     );
-    let told = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(
-        told.contains("route=\"/v1/users/{id}/feed\" status=503 code=\"store_unavailable\""),
-        "{told}"
+        logged.contains("route=\"/v1/users/{id}/feed\" status=503 code=\"store_unavailable\""),
+        "{logged}"
     );
     assert!(
-        told.contains("calling feed: the test wanted it to fail"),
-        "{told}"
+        logged.contains("calling feed: the test wanted it to fail"),
+        "{logged}"
     );
-    assert!(told.contains("status=400 code=\"invalid_body\""), "{told}");
-    assert!(told.contains("route=\"/u/{token}\" status=503"), "{told}");
     assert!(
-        told.contains("calling users: the test wanted it to fail"),
-        "{told}"
+        logged.contains("status=400 code=\"invalid_body\""),
+        "{logged}"
+    );
+    assert!(
+        logged.contains("route=\"/u/{token}\" status=503"),
+        "{logged}"
+    );
+    assert!(
+        logged.contains("calling users: the test wanted it to fail"),
+        "{logged}"
     );
     let token = link.trim_start_matches("/u/");
     for secret in ["who.is", "private", KEY, token, &token[..20]] {
-        let line = told.lines().find(|line| line.contains(secret));
+        let line = logged.lines().find(|line| line.contains(secret));
         assert_eq!(line, None, "{secret} is in the log");
     }
     api.stop().await;

@@ -1,4 +1,4 @@
-//! What people saw, read and put away of their feeds, over HTTP: exact, and the same everywhere.
+//! Marks over HTTP: seen, read and archived items, with exact counts in every process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,26 +10,26 @@ use crate::support::town::{Town, on_both_stores, saturday};
 use crate::support::{FailingStore, Fresh};
 
 on_both_stores! {
-    counts_fall_as_items_are_seen_read_and_put_away
-    what_arrives_after_a_page_was_shown_is_not_marked_with_it
-    a_mark_by_any_id_holds_when_the_oldest_day_leaves
-    what_does_not_apply_counts_nowhere
-    marks_made_at_once_are_all_kept
-    what_happened_before_feeds_were_shown_is_seen
-    counts_are_those_of_a_model_of_sets
-    a_mark_of_what_was_just_shown_reads_nothing_again
-    a_mark_of_what_another_process_showed_is_made
+    counts_fall_as_items_are_seen_read_and_archived
+    a_mark_excludes_items_newer_than_its_cursor
+    a_mark_on_one_id_remains_after_an_older_day_expires
+    withdrawn_objects_are_not_counted
+    concurrent_marks_are_all_stored
+    events_before_feed_since_are_seen
+    counts_match_a_model_of_sets
+    a_mark_on_a_cached_page_does_not_read_it_again
+    a_mark_applies_to_a_page_of_another_process
 }
 
 on_sqlite! {
-    what_is_no_mark_is_refused_and_changes_nothing
-    a_mark_on_an_empty_feed_is_no_error
+    invalid_marks_are_rejected_and_change_nothing
+    a_mark_on_an_empty_feed_is_not_an_error
 }
 
-/// What was read lately is believed.
+/// Lets the feed cache serve entries for 30 s.
 const FRESH: &str = "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"30s\"";
 
-async fn happen(api: &Api, names: &[&str]) {
+async fn post_event(api: &Api, names: &[&str]) {
     let event = json!({"type": "Loan", "objects": names, "to": "ada"});
     assert_eq!(api.post("/v1/events", event).await.status, 202);
     api.fan_out().await;
@@ -45,7 +45,7 @@ pub(super) async fn feed(api: &Api, query: &str) -> Answer {
     page
 }
 
-/// Unseen and unread.
+/// Returns the unseen and unread counts.
 pub(super) fn counts(answer: &Answer) -> (u64, u64) {
     assert_eq!(answer.status, 200, "{}", answer.body);
     let count = |name: &str| answer.body[name].as_u64().unwrap();
@@ -66,20 +66,25 @@ fn states(page: &Answer) -> Vec<&str> {
     items.map(|item| item["state"].as_str().unwrap()).collect()
 }
 
-async fn counts_fall_as_items_are_seen_read_and_put_away(fresh: Fresh) {
+async fn counts_fall_as_items_are_seen_read_and_archived(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    happen(&api, &["o1", "o2", "o3"]).await;
+    post_event(&api, &["o1", "o2", "o3"]).await;
     let page = feed(&api, "").await;
     let id = ids(&page);
     let tag = page.header("ETag").to_owned();
 
     let seen = mark(&api, json!({"mark": "seen", "to": page.body["cursor"]})).await;
     let read = mark(&api, json!({"mark": "read", "ids": [id["o1"], id["o2"]]})).await;
-    let away = mark(&api, json!({"mark": "archive", "ids": [id["o3"]]})).await;
+    let archived = mark(&api, json!({"mark": "archive", "ids": [id["o3"]]})).await;
     let after = feed(&api, "").await;
     let count = api.get("/v1/users/ada/feed/count").await;
 
-    let all = [counts(&page), counts(&seen), counts(&read), counts(&away)];
+    let all = [
+        counts(&page),
+        counts(&seen),
+        counts(&read),
+        counts(&archived),
+    ];
     assert_eq!(all, [(3, 3), (0, 3), (0, 1), (0, 0)]);
     assert_eq!(
         (objects(&after), states(&after)),
@@ -105,11 +110,11 @@ async fn counts_fall_as_items_are_seen_read_and_put_away(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_arrives_after_a_page_was_shown_is_not_marked_with_it(fresh: Fresh) {
+async fn a_mark_excludes_items_newer_than_its_cursor(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    happen(&api, &["o1"]).await;
+    post_event(&api, &["o1"]).await;
     let page = feed(&api, "").await;
-    happen(&api, &["o2"]).await;
+    post_event(&api, &["o2"]).await;
 
     let marked = mark(&api, json!({"mark": "read", "to": page.body["cursor"]})).await;
 
@@ -118,11 +123,11 @@ async fn what_arrives_after_a_page_was_shown_is_not_marked_with_it(fresh: Fresh)
     api.stop().await;
 }
 
-async fn a_mark_by_any_id_holds_when_the_oldest_day_leaves(fresh: Fresh) {
+async fn a_mark_on_one_id_remains_after_an_older_day_expires(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    happen(&api, &["o1"]).await;
+    post_event(&api, &["o1"]).await;
     api.town.clock.advance(TimeDelta::days(2));
-    happen(&api, &["o1", "o2"]).await;
+    post_event(&api, &["o1", "o2"]).await;
     let recent = ids(&feed(&api, "?days=1").await);
 
     let marked = mark(&api, json!({"mark": "read", "ids": [recent["o1"]]})).await;
@@ -139,9 +144,9 @@ async fn a_mark_by_any_id_holds_when_the_oldest_day_leaves(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_does_not_apply_counts_nowhere(fresh: Fresh) {
+async fn withdrawn_objects_are_not_counted(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    happen(&api, &["Artwork:A1", "Artwork:A2"]).await;
+    post_event(&api, &["Artwork:A1", "Artwork:A2"]).await;
     assert_eq!(counts(&feed(&api, "").await), (2, 2));
 
     let gone = api.delete("/v1/objects/Artwork/A1").await;
@@ -152,10 +157,10 @@ async fn what_does_not_apply_counts_nowhere(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn marks_made_at_once_are_all_kept(fresh: Fresh) {
+async fn concurrent_marks_are_all_stored(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let names: Vec<String> = (0..16).map(|n| format!("o{n}")).collect();
-    happen(&api, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    post_event(&api, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let id = ids(&feed(&api, "").await);
 
     let marks = id
@@ -168,13 +173,13 @@ async fn marks_made_at_once_are_all_kept(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_happened_before_feeds_were_shown_is_seen(fresh: Fresh) {
+async fn events_before_feed_since_are_seen(fresh: Fresh) {
     let since = (saturday() + TimeDelta::hours(1)).to_rfc3339();
     let config = format!("server.listen = \"127.0.0.1:0\"\nfeed.since = \"{since}\"");
     let api = Api::of(Town::found(&fresh, true, &config).await);
-    happen(&api, &["o1"]).await;
+    post_event(&api, &["o1"]).await;
     api.town.clock.advance(TimeDelta::hours(2));
-    happen(&api, &["o2"]).await;
+    post_event(&api, &["o2"]).await;
 
     let page = feed(&api, "").await;
 
@@ -183,9 +188,9 @@ async fn what_happened_before_feeds_were_shown_is_seen(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn counts_are_those_of_a_model_of_sets(fresh: Fresh) {
+async fn counts_match_a_model_of_sets(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    let (mut told, mut seen, mut read, mut away) = (
+    let (mut posted, mut seen, mut read, mut archived) = (
         BTreeSet::new(),
         BTreeSet::new(),
         BTreeSet::new(),
@@ -202,18 +207,18 @@ async fn counts_are_those_of_a_model_of_sets(fresh: Fresh) {
         if step % 6 == 0 {
             api.town.clock.advance(TimeDelta::hours(5));
             let name = format!("o{}", next(12));
-            happen(&api, &[&name]).await;
-            told.insert(name);
+            post_event(&api, &[&name]).await;
+            posted.insert(name);
         }
         let page = feed(&api, "?state=all&limit=200").await;
         let id = ids(&page);
         let names: Vec<&String> = id.keys().collect();
         let name = names[next(names.len() as u64) as usize].clone();
         let done = ["seen", "read", "unread", "archive", "restore"][next(5) as usize];
-        let (which, meant) = match next(4) {
+        let (which, affected) = match next(4) {
             0 => (
                 json!({"mark": done, "to": page.body["cursor"]}),
-                told.clone(),
+                posted.clone(),
             ),
             _ => (
                 json!({"mark": done, "ids": [id[&name]]}),
@@ -221,21 +226,21 @@ async fn counts_are_those_of_a_model_of_sets(fresh: Fresh) {
             ),
         };
         let answer = mark(&api, which).await;
-        for name in meant {
+        for name in affected {
             match done {
                 "read" => drop(read.insert(name.clone())),
                 "unread" => drop(read.remove(&name)),
-                "archive" => drop(away.insert(name.clone())),
-                "restore" => drop(away.remove(&name)),
+                "archive" => drop(archived.insert(name.clone())),
+                "restore" => drop(archived.remove(&name)),
                 _ => {}
             }
             if !["archive", "restore"].contains(&done) {
                 seen.insert(name);
             }
         }
-        let unread = told
+        let unread = posted
             .iter()
-            .filter(|name| !read.contains(*name) && !away.contains(*name));
+            .filter(|name| !read.contains(*name) && !archived.contains(*name));
         let unseen = unread.clone().filter(|name| !seen.contains(*name));
         let expected = (unseen.count() as u64, unread.count() as u64);
         assert_eq!(counts(&answer), expected, "after {done}, step {step}");
@@ -244,9 +249,9 @@ async fn counts_are_those_of_a_model_of_sets(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_is_no_mark_is_refused_and_changes_nothing(fresh: Fresh) {
+async fn invalid_marks_are_rejected_and_change_nothing(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    happen(&api, &["o1"]).await;
+    post_event(&api, &["o1"]).await;
     let cursor = feed(&api, "").await.body["cursor"].clone();
     let many: Vec<String> = (0..1_001).map(|n| format!("20140422.{n}")).collect();
     for (marks, what) in [
@@ -283,7 +288,7 @@ async fn what_is_no_mark_is_refused_and_changes_nothing(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_mark_on_an_empty_feed_is_no_error(fresh: Fresh) {
+async fn a_mark_on_an_empty_feed_is_not_an_error(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     let by_cursor = mark(&api, json!({"mark": "read", "to": "c20140419.9"})).await;
@@ -293,14 +298,15 @@ async fn a_mark_on_an_empty_feed_is_no_error(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_mark_of_what_was_just_shown_reads_nothing_again(fresh: Fresh) {
+async fn a_mark_on_a_cached_page_does_not_read_it_again(fresh: Fresh) {
     let town = Town::found(&fresh, true, FRESH).await;
     let store = FailingStore::counting(town.store.clone());
     let api = Api::with_store(town, &(store.clone() as _));
-    happen(&api, &["o1", "o2"]).await;
+    post_event(&api, &["o1", "o2"]).await;
 
-    // Until pokes are heard everything is read; and the poke of a mark may come between.
-    let asking = async {
+    // Without a subscription to change notices, the cache reads everything. A late notice of the
+    // previous mark also causes a read, so the test repeats.
+    let repeat = async {
         for mark_ in ["read", "unread"].iter().cycle() {
             let page = feed(&api, "").await;
             let before = store.calls();
@@ -312,18 +318,18 @@ async fn a_mark_of_what_was_just_shown_reads_nothing_again(fresh: Fresh) {
             }
         }
     };
-    let found = tokio::time::timeout(std::time::Duration::from_secs(20), asking).await;
+    let found = tokio::time::timeout(std::time::Duration::from_secs(20), repeat).await;
 
     found.expect("every mark read something again");
     api.stop().await;
 }
 
-async fn a_mark_of_what_another_process_showed_is_made(fresh: Fresh) {
+async fn a_mark_applies_to_a_page_of_another_process(fresh: Fresh) {
     let api = Api::of(Town::found(&fresh, true, FRESH).await);
     let other = api.beside(&fresh, FRESH);
     for n in 0..10 {
         let (one, two) = (format!("o{n}"), format!("n{n}"));
-        happen(&api, &[&one]).await;
+        post_event(&api, &[&one]).await;
         assert_eq!(counts(&feed(&api, "").await).0, 1);
         let event = json!({"type": "Loan", "objects": two, "to": "ada"});
         assert_eq!(other.post("/v1/events", event).await.status, 202);

@@ -1,4 +1,4 @@
-//! What Prometheus is told: to whom, how soon, and about nobody.
+//! `/metrics`: access, timeliness, and labels without personal data.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use crate::support::town::{Town, on_both_stores};
 use crate::support::{FailingStore, Fault, Fresh, Then, sum};
 
 on_both_stores! {
-    a_scrape_tells_how_requests_were_answered_and_what_is_to_be_done
+    a_scrape_reports_requests_and_pending_work
 }
 
 on_sqlite! {
-    labels_name_nobody_and_take_few_values
-    with_the_store_away_a_scrape_says_so_and_tells_what_is_known
-    with_a_store_that_says_nothing_a_scrape_is_answered_all_the_same
-    what_a_slow_store_says_is_told_by_the_next_scrape
-    at_an_address_of_their_own_metrics_are_told_without_a_key
-    a_request_keeps_the_id_it_brought_and_gets_one_otherwise
+    labels_have_few_values_and_name_no_user
+    while_the_store_is_down_a_scrape_reports_the_last_values
+    a_scrape_answers_within_seconds_if_the_store_hangs
+    the_next_scrape_reports_the_answer_of_a_slow_store
+    metrics_on_their_own_address_need_no_key
+    a_request_keeps_its_valid_request_id_or_gets_a_new_one
 }
 
-/// A scrape's text.
-async fn scraped(api: &Api) -> String {
+/// Scrapes the metrics.
+async fn scrape(api: &Api) -> String {
     let response = api.ask("GET", "/metrics").send().await.unwrap();
     assert_eq!(response.status().as_u16(), 200);
     let kind = response.headers()["content-type"].to_str().unwrap();
@@ -34,13 +34,13 @@ async fn scraped(api: &Api) -> String {
     response.text().await.unwrap()
 }
 
-/// No labels may be written as none, or in empty braces.
+/// Asserts that a line is present. An empty label set may be absent or `{}`.
 fn has(text: &str, line: &str) {
     let text = text.replace("{} ", " ");
     assert!(text.lines().any(|found| found == line), "{line}\n{text}");
 }
 
-async fn a_scrape_tells_how_requests_were_answered_and_what_is_to_be_done(fresh: Fresh) {
+async fn a_scrape_reports_requests_and_pending_work(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let event = json!({"type": "Loan", "objects": ["o1"], "to": ["ada"]});
     for _ in 0..2 {
@@ -53,7 +53,7 @@ async fn a_scrape_tells_how_requests_were_answered_and_what_is_to_be_done(fresh:
     assert_eq!(same.status, 304);
     api.town.clock.advance(TimeDelta::seconds(90));
 
-    let text = scraped(&api).await;
+    let text = scrape(&api).await;
 
     let posted = "route=\"/v1/events\",method=\"POST\"";
     let answered = format!("tidings_http_requests_total{{{posted},status=\"202\"}} 2");
@@ -75,14 +75,14 @@ async fn a_scrape_tells_how_requests_were_answered_and_what_is_to_be_done(fresh:
     );
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::seconds(6));
-    let text = scraped(&api).await;
+    let text = scrape(&api).await;
     has(&text, "tidings_fanouts_pending 0");
     has(&text, "tidings_fanouts_oldest_pending_age_seconds 0.0");
     has(&text, "tidings_fanout_lag_seconds_sum 180.0");
     api.stop().await;
 }
 
-async fn labels_name_nobody_and_take_few_values(fresh: Fresh) {
+async fn labels_have_few_values_and_name_no_user(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     const PERSON: &str = "who-is-this";
     for n in 0..20 {
@@ -96,7 +96,7 @@ async fn labels_name_nobody_and_take_few_values(fresh: Fresh) {
     }
     api.fan_out().await;
 
-    let text = scraped(&api).await;
+    let text = scrape(&api).await;
 
     assert!(!text.contains("who-is"), "{text}");
     let series = |name: &str| {
@@ -108,9 +108,9 @@ async fn labels_name_nobody_and_take_few_values(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn with_the_store_away_a_scrape_says_so_and_tells_what_is_known(fresh: Fresh) {
+async fn while_the_store_is_down_a_scrape_reports_the_last_values(fresh: Fresh) {
     let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
-    // One look at the store, then it goes.
+    // The store answers the calls of one scrape, then fails.
     let calls = {
         let counting = FailingStore::counting(town.store.clone());
         let app = town.process_on(&(counting.clone() as _));
@@ -119,12 +119,12 @@ async fn with_the_store_away_a_scrape_says_so_and_tells_what_is_known(fresh: Fre
     };
     let down = FailingStore::new(town.store.clone(), calls, Fault::Refused, Then::StaysDown);
     let api = Api::with_store(town, &(down as _));
-    let known = scraped(&api).await;
+    let known = scrape(&api).await;
     has(&known, "tidings_store_up 1");
 
-    let fresh = scraped(&api).await;
+    let fresh = scrape(&api).await;
     api.town.clock.advance(TimeDelta::seconds(60));
-    let away = scraped(&api).await;
+    let away = scrape(&api).await;
 
     has(&fresh, "tidings_store_up 1");
     has(&away, "tidings_store_up 0");
@@ -133,7 +133,7 @@ async fn with_the_store_away_a_scrape_says_so_and_tells_what_is_known(fresh: Fre
     api.stop().await;
 }
 
-async fn with_a_store_that_says_nothing_a_scrape_is_answered_all_the_same(fresh: Fresh) {
+async fn a_scrape_answers_within_seconds_if_the_store_hangs(fresh: Fresh) {
     let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
     let silent = FailingStore::waiting(
         town.store.clone(),
@@ -142,7 +142,7 @@ async fn with_a_store_that_says_nothing_a_scrape_is_answered_all_the_same(fresh:
     let api = Api::with_store(town, &(silent as _));
     let began = Instant::now();
 
-    let texts = futures::future::join_all((0..5).map(|_| scraped(&api))).await;
+    let texts = futures::future::join_all((0..5).map(|_| scrape(&api))).await;
 
     assert!(
         began.elapsed() < Duration::from_secs(5),
@@ -157,7 +157,7 @@ async fn with_a_store_that_says_nothing_a_scrape_is_answered_all_the_same(fresh:
     api.stop().await;
 }
 
-async fn what_a_slow_store_says_is_told_by_the_next_scrape(fresh: Fresh) {
+async fn the_next_scrape_reports_the_answer_of_a_slow_store(fresh: Fresh) {
     let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
     let (open, opened) = tokio::sync::watch::channel(false);
     let slow = FailingStore::waiting(
@@ -171,15 +171,15 @@ async fn what_a_slow_store_says_is_told_by_the_next_scrape(fresh: Fresh) {
     );
     let api = Api::with_store(town, &(slow as _));
 
-    let nothing = scraped(&api).await;
+    let nothing = scrape(&api).await;
     open.send(true).unwrap();
-    // It is still being asked, and what it says is waited for.
-    let late = scraped(&api).await;
+    // The earlier query still runs, and this scrape waits for it.
+    let late = scrape(&api).await;
     api.town.clock.advance(TimeDelta::seconds(60));
     open.send(false).unwrap();
-    let slow_again = scraped(&api).await;
+    let slow_again = scrape(&api).await;
     api.town.clock.advance(TimeDelta::seconds(61));
-    let too_long = scraped(&api).await;
+    let too_long = scrape(&api).await;
 
     has(&nothing, "tidings_store_up 0");
     has(&late, "tidings_store_up 1");
@@ -190,7 +190,7 @@ async fn what_a_slow_store_says_is_told_by_the_next_scrape(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn at_an_address_of_their_own_metrics_are_told_without_a_key(fresh: Fresh) {
+async fn metrics_on_their_own_address_need_no_key(fresh: Fresh) {
     let town = Town::found(&fresh, true, "metrics.listen = \"127.0.0.1:0\"").await;
     let app = town.process();
     let watched = Watched::bind(&app).unwrap().unwrap();
@@ -218,12 +218,12 @@ async fn at_an_address_of_their_own_metrics_are_told_without_a_key(fresh: Fresh)
     running.await.unwrap().unwrap();
 }
 
-async fn a_request_keeps_the_id_it_brought_and_gets_one_otherwise(fresh: Fresh) {
+async fn a_request_keeps_its_valid_request_id_or_gets_a_new_one(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    let id = async |brought: &str, key: &str| {
+    let id = async |given: &str, key: &str| {
         let request = api.anonymous("GET", "/v1/users/ada").bearer_auth(key);
-        let asked = answer(request.header("X-Request-Id", brought)).await;
-        asked.header("X-Request-Id").to_owned()
+        let response = answer(request.header("X-Request-Id", given)).await;
+        response.header("X-Request-Id").to_owned()
     };
 
     let kept = [id("b7ad6b71.4c1f", KEY).await, id("r-1", "no key").await];

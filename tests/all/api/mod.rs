@@ -1,8 +1,8 @@
-//! The HTTP face, over real HTTP, on a town of its own.
+//! Tests of the HTTP API: each test starts a server on its own port, with its own data.
 //!
-//! The rule: a test asks as an application would, and looks at the store only to see what changed.
-//! Whatever is answered is held against the description ([`described`]).
-//! Bad input must not reach the store at all, so those tests count its calls.
+//! Tests send requests as an application would, and read the store only to check what changed.
+//! Every response is checked against `openapi.json` ([`described`]). Tests of bad input count store
+//! calls, because bad input must not reach the store.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use tokio::task::JoinHandle;
 use crate::support::Fresh;
 use crate::support::town::Town;
 
-/// Expands tests for what does not depend on the store: each is an `async fn(Fresh)`.
+/// Expands tests that run on SQLite only, because they do not depend on the store. Each is an
+/// `async fn(Fresh)`.
 macro_rules! on_sqlite {
     ($($test:ident)*) => {
         mod alone {
@@ -79,7 +80,7 @@ mod widget;
 /// The server key of all tests.
 const KEY: &str = "the-key-of-the-tests";
 
-/// A server on a port of its own, and the town it serves.
+/// A server on its own port, and the data it serves.
 struct Api {
     town: Town,
     app: App,
@@ -89,11 +90,11 @@ struct Api {
     running: JoinHandle<anyhow::Result<()>>,
 }
 
-/// An answer, read to its end.
+/// A response with its whole body.
 struct Answer {
     status: u16,
     headers: HeaderMap,
-    /// `Null` where there is none.
+    /// `Null` if there is none.
     body: Value,
 }
 
@@ -113,19 +114,19 @@ impl Api {
         Self::of(Town::found(fresh, true, "server.listen = \"127.0.0.1:0\"").await)
     }
 
-    /// Serves a town whose configuration has a port of 0.
+    /// Serves a town, whose configuration must set port 0 (any free port).
     fn of(town: Town) -> Self {
         let store = town.store.clone();
         Self::with_store(town, &store)
     }
 
-    /// The same through another view of its store.
+    /// Serves a town through another view of its store.
     fn with_store(town: Town, store: &Arc<dyn Store>) -> Self {
         let app = town.process_on(store);
         Self::serving(town, app)
     }
 
-    /// Another process that serves the same town.
+    /// Starts another server for the same data.
     fn beside(&self, fresh: &Fresh, config: &str) -> Self {
         let town = Town::on(fresh.handle(), Certainty::Never, config);
         Self::serving(town, self.town.process())
@@ -145,7 +146,7 @@ impl Api {
         }
     }
 
-    /// A request with the key.
+    /// Returns a request with the server key.
     fn ask(&self, method: &str, path: &str) -> RequestBuilder {
         self.anonymous(method, path).bearer_auth(KEY)
     }
@@ -172,31 +173,31 @@ impl Api {
         answer(self.ask("POST", path).json(&body)).await
     }
 
-    /// Fans out everything that was accepted, beside serving it.
+    /// Fans out every accepted event in the server's own process.
     async fn fan_out(&self) {
         self.app.fanouts().drain(&Silent).await.unwrap();
     }
 
-    /// The same by another process.
+    /// Fans out every accepted event in another process.
     async fn fan_out_elsewhere(&self) {
         self.town.process().fanouts().drain(&Silent).await.unwrap();
     }
 
-    /// The ids of the objects on a feed's page, newest first.
+    /// Returns the ids of the objects on a feed page, newest first.
     async fn feed(&self, path: &str) -> Vec<String> {
         let page = self.get(path).await;
         assert_eq!(page.status, 200, "{path}: {}", page.body);
         objects(&page)
     }
 
-    /// Stops the server, which must end well.
+    /// Stops the server and checks that it ends without an error.
     async fn stop(self) {
         self.stop.send(true).unwrap();
         self.running.await.unwrap().unwrap();
     }
 }
 
-/// The ids of the objects on a page.
+/// Returns the ids of the objects on a page.
 fn objects(page: &Answer) -> Vec<String> {
     let items = page.body["items"].as_array().unwrap().iter();
     items

@@ -1,7 +1,6 @@
-//! What people mute, over the API and by the link of a mail.
+//! Mutes over the API and through the links in emails.
 //!
-//! The rule: the links are those of mails that were sent, and what is muted is seen by the mails
-//! and feeds that come afterwards.
+//! The tests use links from emails that were sent, and check mutes in later emails and feeds.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -17,22 +16,22 @@ use crate::support::town::{monday, on_both_stores};
 
 on_both_stores! {
     a_subject_is_muted_listed_and_unmuted
-    the_link_of_a_mail_about_one_thing_mutes_it_and_nothing_else
-    a_feed_that_was_polled_hears_of_a_mute_at_once
+    the_link_of_an_email_about_one_subject_mutes_only_that
+    a_mute_takes_effect_in_a_cached_feed_at_once
 }
 
 on_sqlite! {
-    what_cannot_be_muted_is_refused
+    invalid_mutes_are_rejected
     following_the_link_changes_nothing
-    a_mail_about_several_things_and_a_digest_have_no_such_link
-    the_page_of_choices_lists_what_is_muted_and_unmutes_it
-    a_link_beyond_the_thousandth_says_so_and_changes_nothing
-    quiet_hours_are_chosen_by_the_api_and_on_the_page
+    only_emails_about_one_subject_have_a_mute_link
+    the_preferences_page_lists_mutes_and_removes_them
+    a_mute_beyond_the_limit_is_rejected_and_changes_nothing
+    quiet_hours_can_be_set_by_the_api_and_on_the_page
 }
 
 const MUTES: &str = "/v1/users/ada/mutes";
 
-/// The path in a mail's body that mutes what it is about.
+/// Returns the path of the mute link in an email's body, if there is one.
 fn mute_link(mail: &Message) -> Option<String> {
     let filled = mail.filled();
     let (_, after) = filled.text.split_once("\nMute ")?;
@@ -43,7 +42,7 @@ fn mute_link(mail: &Message) -> Option<String> {
     Some(link.strip_prefix(PUBLIC).unwrap().to_owned())
 }
 
-/// A comment on the budget, a document with an address of its own.
+/// Posts a comment on the budget, a document with its own URL.
 async fn comment(api: &Api, name: &str) {
     let object = Object {
         title: Some(format!("Work {name}.")),
@@ -55,7 +54,7 @@ async fn comment(api: &Api, name: &str) {
     api.happens("Comment", name).await;
 }
 
-async fn muted(api: &Api) -> Value {
+async fn list_mutes(api: &Api) -> Value {
     api.get(MUTES).await.body["mutes"].clone()
 }
 
@@ -68,7 +67,7 @@ async fn a_subject_is_muted_listed_and_unmuted(fresh: Fresh) {
     let bare = super::answer(api.ask("PUT", &format!("{MUTES}/artist:7"))).await;
     let body = json!({"until": until, "title": "Budget"});
     let put = api.put(&path, body).await;
-    let listed = muted(&api).await;
+    let listed = list_mutes(&api).await;
     let gone = api.delete(&path).await;
     let again = api.delete(&path).await;
     let past = api.put(&format!("{MUTES}/a9"), json!({"until": now})).await;
@@ -83,7 +82,7 @@ async fn a_subject_is_muted_listed_and_unmuted(fresh: Fresh) {
             {"subject": "https://docs.example/b?x=1", "title": "Budget", "at": zulu(now), "until": zulu(until)},
         ])
     );
-    let left = muted(&api).await;
+    let left = list_mutes(&api).await;
     assert_eq!(
         (left.as_array().unwrap().len(), &left[0]["subject"]),
         (1, &json!("artist:7"))
@@ -91,7 +90,7 @@ async fn a_subject_is_muted_listed_and_unmuted(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_cannot_be_muted_is_refused(fresh: Fresh) {
+async fn invalid_mutes_are_rejected(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     let long = format!("{MUTES}/{}", "x".repeat(257));
     for (path, body, status) in [
@@ -113,11 +112,11 @@ async fn what_cannot_be_muted_is_refused(fresh: Fresh) {
         let unknown = super::answer(api.ask(method, path)).await;
         assert_eq!((unknown.status, unknown.code()), (404, "unknown_user"));
     }
-    assert_eq!(muted(&api).await, json!([]));
+    assert_eq!(list_mutes(&api).await, json!([]));
     api.stop().await;
 }
 
-async fn the_link_of_a_mail_about_one_thing_mutes_it_and_nothing_else(fresh: Fresh) {
+async fn the_link_of_an_email_about_one_subject_mutes_only_that(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     comment(&api, "a1").await;
     comment(&api, "a2").await;
@@ -129,41 +128,41 @@ async fn the_link_of_a_mail_about_one_thing_mutes_it_and_nothing_else(fresh: Fre
     comment(&api, "a3").await;
     api.happens("Comment", "a4").await;
     api.batches().await;
-    let told = api.last().filled().text;
+    let text = api.last().filled().text;
     api.town.clock.advance(TimeDelta::minutes(1));
     let again = api.submit(&link, CLICK).await;
 
     assert_eq!((done.status, again.status), (200, 200));
-    for said in [
+    for fragment in [
         "<h1>Muted</h1>",
         "<bdi>Budget &lt;2014&gt;</bdi>",
         "Comments",
         "Undo",
     ] {
-        assert!(done.html.contains(said), "{said}: {}", done.html);
+        assert!(done.html.contains(fragment), "{fragment}: {}", done.html);
     }
     assert!(after.types.is_empty() && after.unsubscribed.is_none());
     assert!(
-        told.contains("Work a4.") && !told.contains("Work a3."),
-        "{told}"
+        text.contains("Work a4.") && !text.contains("Work a3."),
+        "{text}"
     );
     assert_eq!(api.ada().await, after, "again, it changes nothing");
     assert!(again.html.contains(">Unmute</button>"), "{}", again.html);
-    assert_eq!(muted(&api).await[0]["title"], "Budget <2014>");
+    assert_eq!(list_mutes(&api).await[0]["title"], "Budget <2014>");
 
-    // What was muted is not mailed later.
+    // Events of the muted period are not emailed later.
     let (path, fields) = form(&done, "Undo");
     let back = api.submit(&path, &fields.replace("&#x2f;", "/")).await;
     api.town.clock.advance(TimeDelta::minutes(1));
     comment(&api, "a5").await;
     api.batches().await;
     assert!(back.html.contains("Saved."), "{}", back.html);
-    let told = api.last().filled().text;
+    let text = api.last().filled().text;
     assert!(
-        told.contains("Work a5.") && !told.contains("Work a3."),
-        "{told}"
+        text.contains("Work a5.") && !text.contains("Work a3."),
+        "{text}"
     );
-    assert_eq!(muted(&api).await, json!([]));
+    assert_eq!(list_mutes(&api).await, json!([]));
     api.stop().await;
 }
 
@@ -193,7 +192,7 @@ async fn following_the_link_changes_nothing(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_mail_about_several_things_and_a_digest_have_no_such_link(fresh: Fresh) {
+async fn only_emails_about_one_subject_have_a_mute_link(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     comment(&api, "a1").await;
     api.happens("Comment", "a4").await;
@@ -212,7 +211,7 @@ async fn a_mail_about_several_things_and_a_digest_have_no_such_link(fresh: Fresh
     api.stop().await;
 }
 
-async fn the_page_of_choices_lists_what_is_muted_and_unmutes_it(fresh: Fresh) {
+async fn the_preferences_page_lists_mutes_and_removes_them(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     let path = pages::path(&api, "ada", api.town.clock.now()).await + "/preferences";
     assert!(!api.browse(&path).await.html.contains("Muted"));
@@ -229,22 +228,22 @@ async fn the_page_of_choices_lists_what_is_muted_and_unmutes_it(fresh: Fresh) {
     let shown = api.browse(&path).await.html;
     let unmuted = api.submit(&path, "unmute=a1").await;
 
-    for said in [
+    for fragment in [
         "<bdi>Work a1.</bdi>",
         "<bdi>Ines Tavoro</bdi>",
         "26 April 2014",
     ] {
-        assert!(shown.contains(said), "{said}: {shown}");
+        assert!(shown.contains(fragment), "{fragment}: {shown}");
     }
     assert_eq!(shown.matches(">Unmute</button>").count(), 2);
     assert_eq!(unmuted.status, 200);
     assert!(unmuted.html.contains("Saved.") && !unmuted.html.contains("Work a1."));
-    assert_eq!(muted(&api).await[0]["subject"], "artist:7");
-    assert_eq!(muted(&api).await.as_array().unwrap().len(), 1);
+    assert_eq!(list_mutes(&api).await[0]["subject"], "artist:7");
+    assert_eq!(list_mutes(&api).await.as_array().unwrap().len(), 1);
     api.stop().await;
 }
 
-async fn a_link_beyond_the_thousandth_says_so_and_changes_nothing(fresh: Fresh) {
+async fn a_mute_beyond_the_limit_is_rejected_and_changes_nothing(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     comment(&api, "a1").await;
     api.batches().await;
@@ -269,7 +268,7 @@ async fn a_link_beyond_the_thousandth_says_so_and_changes_nothing(fresh: Fresh) 
     api.stop().await;
 }
 
-async fn a_feed_that_was_polled_hears_of_a_mute_at_once(fresh: Fresh) {
+async fn a_mute_takes_effect_in_a_cached_feed_at_once(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     api.happens("Comment", "a1").await;
     let page = api.get("/v1/users/ada/feed").await;
@@ -285,21 +284,21 @@ async fn a_feed_that_was_polled_hears_of_a_mute_at_once(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn quiet_hours_are_chosen_by_the_api_and_on_the_page(fresh: Fresh) {
+async fn quiet_hours_can_be_set_by_the_api_and_on_the_page(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     let preferences = "/v1/users/ada/preferences";
     let path = pages::path(&api, "ada", api.town.clock.now()).await + "/preferences";
     let night = json!({"from": "22:00", "to": "07:30"});
 
     let put = api.put(preferences, json!({"quiet": night})).await;
-    let holds = api.get(preferences).await;
-    // A synchronization that does not name them leaves them alone.
+    let stored = api.get(preferences).await;
+    // A PUT of the user's record without quiet hours does not change them.
     let record = json!({"email": "ada@example.org", "confirmed": true});
     api.put("/v1/users/ada", record).await;
     let page = api.browse(&path).await.html;
 
     assert_eq!((put.status, &put.body["quiet"]), (200, &night));
-    assert_eq!(holds.body["quiet"], night);
+    assert_eq!(stored.body["quiet"], night);
     assert_eq!(api.get("/v1/users/ada").await.body["quiet"], night);
     for field in [
         "name=\"quiet-from\" value=\"22:00\"",
@@ -336,7 +335,7 @@ async fn quiet_hours_are_chosen_by_the_api_and_on_the_page(fresh: Fresh) {
     }
     assert_eq!(api.get(preferences).await.body["quiet"], night);
 
-    // Another choice leaves them, the page's empty fields take them back.
+    // Another choice does not change them; empty fields on the page clear them.
     api.submit(&path, "cadence=daily").await;
     assert_eq!(api.get(preferences).await.body["quiet"], night);
     api.submit(&path, "quiet-from=21:00&quiet-to=06:00").await;

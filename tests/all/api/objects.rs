@@ -1,4 +1,4 @@
-//! Objects over HTTP, and that what is withdrawn disappears.
+//! Objects over HTTP. A withdrawn object disappears from feeds.
 
 use serde_json::{Value, json};
 
@@ -7,19 +7,19 @@ use crate::support::Fresh;
 use crate::support::town::{Town, on_both_stores};
 
 on_both_stores! {
-    an_object_comes_back_as_it_was_put
-    what_is_withdrawn_leaves_every_feed_at_once
-    what_nobody_put_can_be_withdrawn
-    many_are_put_at_once_and_the_last_of_each_counts
+    an_object_is_returned_as_it_was_stored
+    a_withdrawn_object_leaves_every_feed_at_once
+    an_unknown_object_can_be_withdrawn
+    the_last_of_duplicate_objects_in_a_list_is_stored
 }
 
 on_sqlite! {
-    a_model_has_no_colon
-    what_lives_elsewhere_is_changed_there
-    a_link_that_is_no_web_address_is_refused
+    model_names_cannot_contain_a_colon
+    objects_in_the_applications_own_collection_are_read_only
+    a_link_that_is_not_a_web_address_is_rejected
 }
 
-async fn an_object_comes_back_as_it_was_put(fresh: Fresh) {
+async fn an_object_is_returned_as_it_was_stored(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let mut work = json!({
         "title": "Nocturne", "url": "https://example.org/n", "image": "https://example.org/n.jpg", "by": "J. Whistler",
@@ -41,7 +41,7 @@ async fn an_object_comes_back_as_it_was_put(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_is_withdrawn_leaves_every_feed_at_once(fresh: Fresh) {
+async fn a_withdrawn_object_leaves_every_feed_at_once(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     api.put("/v1/objects/Artwork/A1", json!({"title": "Nocturne"}))
         .await;
@@ -62,7 +62,7 @@ async fn what_is_withdrawn_leaves_every_feed_at_once(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_nobody_put_can_be_withdrawn(fresh: Fresh) {
+async fn an_unknown_object_can_be_withdrawn(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let event = json!({"type": "Loan", "objects": "Artwork:A7", "to": "ada"});
     api.post("/v1/events", event).await;
@@ -77,15 +77,18 @@ async fn what_nobody_put_can_be_withdrawn(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn many_are_put_at_once_and_the_last_of_each_counts(fresh: Fresh) {
+async fn the_last_of_duplicate_objects_in_a_list_is_stored(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let objects: Vec<Value> = (0..1_000)
         .map(|n| json!({"id": format!("Artwork:{}", n % 999), "title": format!("W{n}")}))
         .collect();
 
-    let taken = api.post("/v1/objects", json!({"objects": objects})).await;
+    let accepted = api.post("/v1/objects", json!({"objects": objects})).await;
 
-    assert_eq!((taken.status, taken.body), (200, json!({"taken": 1_000})));
+    assert_eq!(
+        (accepted.status, accepted.body),
+        (200, json!({"taken": 1_000}))
+    );
     assert_eq!(api.get("/v1/objects/Artwork/0").await.body["title"], "W999");
     assert_eq!(
         api.get("/v1/objects/Artwork/998").await.body["title"],
@@ -94,7 +97,7 @@ async fn many_are_put_at_once_and_the_last_of_each_counts(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_model_has_no_colon(fresh: Fresh) {
+async fn model_names_cannot_contain_a_colon(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     let refused = api.put("/v1/objects/Art:work/1", json!({})).await;
@@ -103,7 +106,7 @@ async fn a_model_has_no_colon(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_lives_elsewhere_is_changed_there(fresh: Fresh) {
+async fn objects_in_the_applications_own_collection_are_read_only(fresh: Fresh) {
     let config = "server.listen = \"127.0.0.1:0\"\nstore = \"mongodb://localhost/gallery\"\nmodels.Show.collection = \"shows\"";
     let api = Api::of(Town::found(&fresh, true, config).await);
 
@@ -129,7 +132,7 @@ async fn what_lives_elsewhere_is_changed_there(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_link_that_is_no_web_address_is_refused(fresh: Fresh) {
+async fn a_link_that_is_not_a_web_address_is_rejected(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     let put = api

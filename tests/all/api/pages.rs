@@ -1,8 +1,8 @@
-//! P7 over real HTTP: one click ends the mails, following a link changes nothing, and only a sound
-//! link does anything. What the links of single mails end is in `stops.rs`.
+//! P7: the public pages. One click unsubscribes, following a link changes nothing, and only valid
+//! links work.
 //!
-//! The rule: a test asks as a browser, a mail program or a mail scanner would: without a key, a
-//! cookie or a script.
+//! The tests send requests as a browser, a mail client or a link scanner would: without a key, a
+//! cookie or a script. See `stops.rs` for the scope of each email's links.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use reqwest::header::HeaderMap;
@@ -15,33 +15,33 @@ use crate::support::town::{Town, on_both_stores, saturday};
 use crate::support::{FailingStore, Fault, Fresh, Then, kind, user};
 
 on_both_stores! {
-    one_click_unsubscribes_at_once_and_again_changes_nothing
+    one_click_unsubscribes_and_a_second_click_changes_nothing
     following_a_link_changes_nothing
-    preferences_are_saved_and_shown_as_they_hold
+    saved_preferences_are_shown
 }
 
 on_sqlite! {
-    both_forms_of_rfc_8058_are_read
-    a_link_works_after_thirty_days_and_not_after_a_year
+    both_body_types_of_rfc_8058_are_accepted
+    a_link_works_after_thirty_days_but_not_after_a_year
     a_forged_link_opens_nothing
-    a_body_that_is_no_one_click_changes_nothing
-    a_page_is_kept_named_and_loaded_by_nobody
-    other_methods_are_refused_with_those_that_work
-    whoever_is_gone_gets_no_mails_and_is_told_so
-    a_store_that_is_down_is_an_apology_to_be_tried_again
-    a_choice_that_cannot_be_changes_nothing
-    who_unsubscribed_comes_back_by_choosing
-    a_link_is_signed_by_the_configured_secret_or_by_the_one_in_the_store
+    a_body_other_than_one_click_changes_nothing
+    pages_are_not_cached_or_indexed_and_load_nothing
+    other_methods_get_a_405_that_lists_the_allowed_ones
+    a_click_for_a_deleted_user_succeeds
+    while_the_store_is_down_a_page_asks_to_try_again
+    an_invalid_choice_changes_nothing
+    choosing_a_cadence_subscribes_again
+    links_are_signed_with_the_configured_or_the_stored_secret
 }
 
-/// Where links lead in these tests; the server is asked at its own address.
+/// The base of links in these tests. Requests go to the server's own address.
 pub const PUBLIC: &str = "https://news.example.org/mail";
 pub const SECRET: &str = "the link secret of the tests";
 
 const TYPES: &str =
     "[types.ArtworkPublished]\nheading = \"New works\"\n[types.Alert]\nroute = \"immediate\"";
 
-/// What a browser sees.
+/// A page as a browser receives it.
 pub struct Shown {
     pub status: u16,
     headers: HeaderMap,
@@ -58,7 +58,7 @@ pub fn config() -> String {
     )
 }
 
-/// The path of somebody's link in a mail of that moment.
+/// Returns the path of a user's unsubscribe link in an email built at this time.
 pub async fn path(api: &Api, id: &str, begun: DateTime<Utc>) -> String {
     let links = Links::new(
         api.town.store.clone(),
@@ -92,7 +92,7 @@ impl Api {
         shown(request.header("Content-Type", kind).body(body.into())).await
     }
 
-    /// As a browser's form, or the provider of a mailbox.
+    /// Submits a form, as a browser or a mailbox provider would.
     pub async fn submit(&self, path: &str, body: &str) -> Shown {
         self.send(path, FORM, body).await
     }
@@ -106,7 +106,7 @@ async fn stored(api: &Api, id: &str) -> User {
     found.into_iter().next().unwrap().unwrap()
 }
 
-async fn one_click_unsubscribes_at_once_and_again_changes_nothing(fresh: Fresh) {
+async fn one_click_unsubscribes_and_a_second_click_changes_nothing(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = path(&api, "ada", saturday()).await;
 
@@ -157,7 +157,7 @@ async fn following_a_link_changes_nothing(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn both_forms_of_rfc_8058_are_read(fresh: Fresh) {
+async fn both_body_types_of_rfc_8058_are_accepted(fresh: Fresh) {
     let api = api(&fresh).await;
     let multipart = "--b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--b--\r\n";
 
@@ -179,7 +179,7 @@ async fn both_forms_of_rfc_8058_are_read(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_link_works_after_thirty_days_and_not_after_a_year(fresh: Fresh) {
+async fn a_link_works_after_thirty_days_but_not_after_a_year(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = path(&api, "ada", saturday()).await;
 
@@ -229,14 +229,14 @@ async fn a_forged_link_opens_nothing(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_body_that_is_no_one_click_changes_nothing(fresh: Fresh) {
+async fn a_body_other_than_one_click_changes_nothing(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = path(&api, "ada", saturday()).await;
     let before = stored(&api, "ada").await;
     let endless = format!("{CLICK}&x={}", "x".repeat(70_000));
     let long = &endless;
 
-    for (kind, body, status, told) in [
+    for (kind, body, status, reason) in [
         (FORM, "", 400, "does not say"),
         (FORM, "List-Unsubscribe=one-click", 400, "does not say"),
         (FORM, "list-unsubscribe=One-Click", 400, "does not say"),
@@ -270,9 +270,9 @@ async fn a_body_that_is_no_one_click_changes_nothing(fresh: Fresh) {
         ),
     ] {
         let page = api.send(&path, kind, body).await;
-        let told_all = page.html.contains(told) && page.html.contains("Nothing was changed");
+        let shows_reason = page.html.contains(reason) && page.html.contains("Nothing was changed");
         assert_eq!(
-            (page.status, told_all),
+            (page.status, shows_reason),
             (status, true),
             "{kind} {body:.40}: {}",
             page.html
@@ -288,7 +288,7 @@ async fn a_body_that_is_no_one_click_changes_nothing(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_page_is_kept_named_and_loaded_by_nobody(fresh: Fresh) {
+async fn pages_are_not_cached_or_indexed_and_load_nothing(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = path(&api, "ada", saturday()).await;
 
@@ -327,7 +327,7 @@ async fn a_page_is_kept_named_and_loaded_by_nobody(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn other_methods_are_refused_with_those_that_work(fresh: Fresh) {
+async fn other_methods_get_a_405_that_lists_the_allowed_ones(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = path(&api, "ada", saturday()).await;
 
@@ -343,20 +343,20 @@ async fn other_methods_are_refused_with_those_that_work(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn whoever_is_gone_gets_no_mails_and_is_told_so(fresh: Fresh) {
+async fn a_click_for_a_deleted_user_succeeds(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = path(&api, "ada", saturday()).await;
     fresh.delete_user(&user("ada")).await.unwrap();
 
-    let asked = api.browse(&path).await;
+    let viewed = api.browse(&path).await;
     let clicked = api.submit(&path, CLICK).await;
     let chosen = api
         .submit(&format!("{path}/preferences"), "cadence=daily")
         .await;
 
-    // A mailbox provider that clicks must not take it for a link that fails: no mails leave.
+    // A mailbox provider's click must succeed: a deleted user gets no email anyway.
     assert_eq!(
-        (asked.status, clicked.status, chosen.status),
+        (viewed.status, clicked.status, chosen.status),
         (404, 200, 404)
     );
     assert!(clicked.html.contains("You get no mails from us"));
@@ -364,7 +364,7 @@ async fn whoever_is_gone_gets_no_mails_and_is_told_so(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_store_that_is_down_is_an_apology_to_be_tried_again(fresh: Fresh) {
+async fn while_the_store_is_down_a_page_asks_to_try_again(fresh: Fresh) {
     let town = Town::found(&fresh, true, &config()).await;
     let down = FailingStore::new(town.store.clone(), 0, Fault::Refused, Then::StaysDown);
     let api = Api::with_store(town, &(down as _));
@@ -378,7 +378,7 @@ async fn a_store_that_is_down_is_an_apology_to_be_tried_again(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn preferences_are_saved_and_shown_as_they_hold(fresh: Fresh) {
+async fn saved_preferences_are_shown(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = format!("{}/preferences", path(&api, "ada", saturday()).await);
     let slow = serde_json::json!({"types": {"Alert": {"route": "batch", "window": "1h"}}});
@@ -391,14 +391,14 @@ async fn preferences_are_saved_and_shown_as_they_hold(fresh: Fresh) {
     let saved = api.submit(&path, form).await;
 
     assert_eq!(saved.status, 200);
-    for told in [
+    for text in [
         "<strong>Saved.</strong> You get at most one digest a day, at 18:00 (America/Sao_Paulo).",
         "value=\"daily\" checked",
         "value=\"fri\" selected",
         "value=\"18\" selected",
         "value=\"America/Sao_Paulo\" selected",
     ] {
-        assert!(saved.html.contains(told), "{told} in {}", saved.html);
+        assert!(saved.html.contains(text), "{text} in {}", saved.html);
     }
     let ada = stored(&api, "ada").await;
     assert_eq!(
@@ -414,12 +414,12 @@ async fn preferences_are_saved_and_shown_as_they_hold(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_choice_that_cannot_be_changes_nothing(fresh: Fresh) {
+async fn an_invalid_choice_changes_nothing(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = format!("{}/preferences", path(&api, "ada", saturday()).await);
     let before = stored(&api, "ada").await;
 
-    for (form, told) in [
+    for (form, reason) in [
         ("cadence=hourly", "hourly"),
         ("cadence=daily&weekday=caturday", "caturday"),
         ("cadence=daily&hour=24", "24"),
@@ -431,15 +431,15 @@ async fn a_choice_that_cannot_be_changes_nothing(fresh: Fresh) {
     ] {
         let page = api.submit(&path, form).await;
         assert_eq!(page.status, 400, "{form}");
-        let told_all = page.html.contains(told) && page.html.contains("Nothing was changed");
-        assert!(told_all, "{form}: {}", page.html);
+        let shows_reason = page.html.contains(reason) && page.html.contains("Nothing was changed");
+        assert!(shows_reason, "{form}: {}", page.html);
     }
 
     assert_eq!(stored(&api, "ada").await, before);
     api.stop().await;
 }
 
-async fn who_unsubscribed_comes_back_by_choosing(fresh: Fresh) {
+async fn choosing_a_cadence_subscribes_again(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = path(&api, "ada", saturday()).await;
     api.submit(&path, CLICK).await;
@@ -478,12 +478,12 @@ async fn who_unsubscribed_comes_back_by_choosing(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_link_is_signed_by_the_configured_secret_or_by_the_one_in_the_store(fresh: Fresh) {
+async fn links_are_signed_with_the_configured_or_the_stored_secret(fresh: Fresh) {
     let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
     let api = Api::of(town);
-    // Signed with a secret of the configuration, where the server keeps one in the store.
-    let stranger = path(&api, "ada", saturday()).await;
-    assert_eq!(api.browse(&stranger).await.status, 404);
+    // This link is signed with a configured secret, but the server uses the secret in the store.
+    let foreign = path(&api, "ada", saturday()).await;
+    assert_eq!(api.browse(&foreign).await.status, 404);
 
     let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), None);
     let maker = links.maker().await.unwrap().unwrap();

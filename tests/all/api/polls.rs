@@ -1,5 +1,5 @@
-//! Polls of what did not change ask no store, and what any process changes is seen; streams tell
-//! how a feed stands as soon as that changes.
+//! Feed polling and streams: unchanged polls do not read the store, and changes by any process are
+//! seen. Streams send the feed's counts when they change.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ use crate::support::town::{Town, on_both_stores};
 use crate::support::{FailingStore, Fresh};
 
 on_both_stores! {
-    a_poll_of_what_did_not_change_asks_no_store
-    what_another_process_changes_ends_what_was_known
-    a_stream_tells_what_another_process_changes
-    what_is_known_ends_with_time
-    what_a_page_took_from_memory_is_not_believed_for_longer
-    a_page_that_a_browser_loads_again_asks_no_store
+    an_unchanged_poll_does_not_read_the_store
+    a_change_by_another_process_invalidates_the_cache
+    a_stream_reports_changes_by_another_process
+    a_cached_answer_expires
+    a_page_built_from_cached_data_expires_with_it
+    reloading_a_page_in_a_browser_does_not_read_the_store
 }
 
 on_sqlite! {
     a_stream_ends_with_its_token
-    streams_are_bounded_and_end_with_the_server
+    streams_are_limited_and_end_with_the_server
 }
 
 pub(super) const FRESH: &str =
     "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"30s\"\nfeed.streams = 7";
 const FEED: &str = "/v1/users/ada/feed";
-/// How long a change may take to be seen; it is milliseconds unless the machine is busy.
+/// The time limit for a change to be seen. It takes milliseconds unless the machine is busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn loan(object: &str) -> Value {
     json!({"type": "Loan", "objects": object, "to": "ada"})
 }
 
-async fn happen(api: &Api, object: &str) {
+async fn post_event(api: &Api, object: &str) {
     assert_eq!(api.post("/v1/events", loan(object)).await.status, 202);
     api.fan_out_elsewhere().await;
 }
@@ -45,9 +45,9 @@ async fn ask(api: &Api, path: &str, tag: &str) -> Answer {
     answer(api.ask("GET", path).header("If-None-Match", tag)).await
 }
 
-/// Asks until a poll is answered without any call of the store; its tag.
-async fn known(api: &Api, store: &FailingStore, path: &str) -> String {
-    let asking = async {
+/// Polls until a response needs no store call. Returns its tag.
+async fn poll_until_cached(api: &Api, store: &FailingStore, path: &str) -> String {
+    let poll_loop = async {
         loop {
             let tag = api.get(path).await.header("ETag").to_owned();
             let before = store.calls();
@@ -57,14 +57,14 @@ async fn known(api: &Api, store: &FailingStore, path: &str) -> String {
             }
         }
     };
-    let found = tokio::time::timeout(PATIENCE, asking).await;
+    let found = tokio::time::timeout(PATIENCE, poll_loop).await;
     found.expect("no poll was ever answered from memory")
 }
 
-/// Polls with this tag until it is answered without any call of the store: what another process
-/// wrote may be news for a moment longer.
-async fn from_memory(api: &Api, store: &FailingStore, path: &str, tag: &str) {
-    let asking = async {
+/// Polls with this tag until a 304 needs no store call. Change notices of another process may
+/// arrive a moment later and cause a read.
+async fn poll_until_not_modified(api: &Api, store: &FailingStore, path: &str, tag: &str) {
+    let poll_loop = async {
         loop {
             let before = store.calls();
             if ask(api, path, tag).await.status == 304 && store.calls() == before {
@@ -72,12 +72,12 @@ async fn from_memory(api: &Api, store: &FailingStore, path: &str, tag: &str) {
             }
         }
     };
-    let found = tokio::time::timeout(PATIENCE, asking).await;
+    let found = tokio::time::timeout(PATIENCE, poll_loop).await;
     found.expect("no poll was answered from memory");
 }
 
 async fn until_changed(api: &Api, path: &str, tag: &str) -> Answer {
-    let asking = async {
+    let poll_loop = async {
         loop {
             let poll = ask(api, path, tag).await;
             if poll.status != 304 {
@@ -85,26 +85,26 @@ async fn until_changed(api: &Api, path: &str, tag: &str) -> Answer {
             }
         }
     };
-    let found = tokio::time::timeout(PATIENCE, asking).await;
+    let found = tokio::time::timeout(PATIENCE, poll_loop).await;
     found.expect("the change was never seen")
 }
 
-/// A server whose store counts its calls.
+/// Starts a server whose store counts its calls.
 async fn counted(fresh: &Fresh) -> (Api, std::sync::Arc<FailingStore>) {
     let town = Town::found(fresh, true, FRESH).await;
     let store = FailingStore::counting(town.store.clone());
     (Api::with_store(town, &(store.clone() as _)), store)
 }
 
-async fn a_poll_of_what_did_not_change_asks_no_store(fresh: Fresh) {
+async fn an_unchanged_poll_does_not_read_the_store(fresh: Fresh) {
     let (api, store) = counted(&fresh).await;
-    happen(&api, "Artwork:a1").await;
+    post_event(&api, "Artwork:a1").await;
 
-    let tag = known(&api, &store, FEED).await;
-    let count = known(&api, &store, "/v1/users/ada/feed/count").await;
+    let tag = poll_until_cached(&api, &store, FEED).await;
+    let count = poll_until_cached(&api, &store, "/v1/users/ada/feed/count").await;
 
-    from_memory(&api, &store, FEED, &tag.replace("W/", "")).await;
-    from_memory(&api, &store, FEED, "*").await;
+    poll_until_not_modified(&api, &store, FEED, &tag.replace("W/", "")).await;
+    poll_until_not_modified(&api, &store, FEED, "*").await;
     for (path, tags) in [
         (FEED, count.as_str()),
         ("/v1/users/ada/feed?state=read", &tag),
@@ -115,23 +115,23 @@ async fn a_poll_of_what_did_not_change_asks_no_store(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_another_process_changes_ends_what_was_known(fresh: Fresh) {
+async fn a_change_by_another_process_invalidates_the_cache(fresh: Fresh) {
     let (api, store) = counted(&fresh).await;
     let other = api.beside(&fresh, FRESH);
     other
         .put("/v1/objects/Artwork/b1", json!({"title": "Old"}))
         .await;
-    happen(&api, "Artwork:b1").await;
+    post_event(&api, "Artwork:b1").await;
     let by_id = json!({"mark": "read", "ids": ["20140419.0"]});
 
-    let tag = known(&api, &store, FEED).await;
+    let tag = poll_until_cached(&api, &store, FEED).await;
     assert_eq!(other.post("/v1/events", loan("o2")).await.status, 202);
     api.fan_out_elsewhere().await;
     let pushed = until_changed(&api, FEED, &tag).await;
-    let tag = known(&api, &store, FEED).await;
+    let tag = poll_until_cached(&api, &store, FEED).await;
     let marked = other.post("/v1/users/ada/feed/marks", by_id).await;
     let read = until_changed(&api, FEED, &tag).await;
-    let tag = known(&api, &store, FEED).await;
+    let tag = poll_until_cached(&api, &store, FEED).await;
     other
         .put("/v1/objects/Artwork/b1", json!({"title": "New"}))
         .await;
@@ -147,10 +147,10 @@ async fn what_another_process_changes_ends_what_was_known(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_is_known_ends_with_time(fresh: Fresh) {
+async fn a_cached_answer_expires(fresh: Fresh) {
     let (api, store) = counted(&fresh).await;
-    happen(&api, "o1").await;
-    let tag = known(&api, &store, FEED).await;
+    post_event(&api, "o1").await;
+    let tag = poll_until_cached(&api, &store, FEED).await;
     let before = store.calls();
     api.town.clock.advance(TimeDelta::seconds(30));
 
@@ -160,14 +160,14 @@ async fn what_is_known_ends_with_time(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_a_page_took_from_memory_is_not_believed_for_longer(fresh: Fresh) {
+async fn a_page_built_from_cached_data_expires_with_it(fresh: Fresh) {
     let (api, store) = counted(&fresh).await;
-    happen(&api, "o1").await;
-    known(&api, &store, FEED).await;
+    post_event(&api, "o1").await;
+    poll_until_cached(&api, &store, FEED).await;
     let other = "/v1/users/ada/feed?limit=5";
     api.town.clock.advance(TimeDelta::seconds(20));
     let tag = api.get(other).await.header("ETag").to_owned();
-    from_memory(&api, &store, other, &tag).await;
+    poll_until_not_modified(&api, &store, other, &tag).await;
     let before = store.calls();
     api.town.clock.advance(TimeDelta::seconds(15));
 
@@ -177,12 +177,12 @@ async fn what_a_page_took_from_memory_is_not_believed_for_longer(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_page_that_a_browser_loads_again_asks_no_store(fresh: Fresh) {
+async fn reloading_a_page_in_a_browser_does_not_read_the_store(fresh: Fresh) {
     let town = access::town(&fresh, "server.rate_limit_token = 0\nfeed.fresh = \"30s\"").await;
     let store = FailingStore::counting(town.store.clone());
     let api = Api::with_store(town, &(store.clone() as _));
     let other = api.beside(&fresh, FRESH);
-    happen(&api, "o1").await;
+    post_event(&api, "o1").await;
     let bearer = access::token(&api, "ada");
     let load = async |path: &str| {
         let before = store.calls();
@@ -190,9 +190,9 @@ async fn a_page_that_a_browser_loads_again_asks_no_store(fresh: Fresh) {
         assert_eq!(answer.status, 200);
         (answer.body, store.calls() > before)
     };
-    // News of another process are heard a moment later.
-    let until = async |path: &str, is_it: &dyn Fn(&(Value, bool)) -> bool| {
-        let loading = async { while !is_it(&load(path).await) {} };
+    // Change notices of another process arrive a moment later.
+    let until = async |path: &str, is_expected: &dyn Fn(&(Value, bool)) -> bool| {
+        let loading = async { while !is_expected(&load(path).await) {} };
         let loaded = tokio::time::timeout(PATIENCE, loading).await;
         loaded.unwrap_or_else(|_| panic!("{path} was never so"));
     };
@@ -200,32 +200,32 @@ async fn a_page_that_a_browser_loads_again_asks_no_store(fresh: Fresh) {
     let by_id = json!({"mark": "read", "ids": ["20140419.0"]});
 
     for path in [FEED, count, groups] {
-        until(path, &|(_, asked)| !asked).await;
+        until(path, &|(_, hit_store)| !hit_store).await;
     }
     let marked = other.post("/v1/users/ada/feed/marks", by_id).await;
     assert_eq!(marked.body["unread"], 0);
     for path in [FEED, count, groups] {
-        until(path, &|(page, asked)| page["unread"] == 0 && !asked).await;
+        until(path, &|(page, hit_store)| page["unread"] == 0 && !hit_store).await;
     }
-    // By a key it is read anew, and in time by everybody.
+    // Without `If-None-Match`, a request by server key reads the store.
     let before = store.calls();
     api.get(FEED).await;
     assert!(store.calls() > before);
-    until(FEED, &|(_, asked)| !asked).await;
-    // Who has another answer may have a newer one, of another process.
+    until(FEED, &|(_, hit_store)| !hit_store).await;
+    // An unknown tag may belong to a newer answer of another process, so the store is read.
     let before = store.calls();
-    let has_another = api.anonymous("get", FEED).bearer_auth(&bearer);
-    let has_another = has_another.header("If-None-Match", "W/\"another\"");
-    assert_eq!(answer(has_another).await.status, 200);
+    let with_unknown_tag = api.anonymous("get", FEED).bearer_auth(&bearer);
+    let with_unknown_tag = with_unknown_tag.header("If-None-Match", "W/\"another\"");
+    assert_eq!(answer(with_unknown_tag).await.status, 200);
     assert!(store.calls() > before);
-    until(FEED, &|(_, asked)| !asked).await;
+    until(FEED, &|(_, hit_store)| !hit_store).await;
     api.town.clock.advance(TimeDelta::seconds(30));
     assert!(load(FEED).await.1);
     other.stop().await;
     api.stop().await;
 }
 
-/// A stream that is read event by event.
+/// Reads a stream event by event.
 pub(super) struct Events {
     response: Response,
     read: String,
@@ -248,7 +248,7 @@ impl Events {
         Self { response, read }
     }
 
-    /// The next event's id and data; nothing at the end.
+    /// Returns the next event's id and data, or `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
             if let Some((event, rest)) = self.read.split_once("\n\n") {
@@ -267,10 +267,10 @@ impl Events {
     }
 }
 
-async fn a_stream_tells_what_another_process_changes(fresh: Fresh) {
+async fn a_stream_reports_changes_by_another_process(fresh: Fresh) {
     let api = Api::of(Town::found(&fresh, true, FRESH).await);
     let other = api.beside(&fresh, FRESH);
-    happen(&api, "o1").await;
+    post_event(&api, "o1").await;
     let mut events = Events::of(&api, "ada").await;
     let at_first = events.next().await.unwrap();
 
@@ -283,14 +283,14 @@ async fn a_stream_tells_what_another_process_changes(fresh: Fresh) {
 
     let page = api.get(FEED).await;
     let cursor = page.body["cursor"].as_str().unwrap();
-    let stands = |unseen: u64, unread: u64, cursor: &str| json!({"unseen": unseen, "unread": unread, "cursor": cursor});
+    let counts = |unseen: u64, unread: u64, cursor: &str| json!({"unseen": unseen, "unread": unread, "cursor": cursor});
     assert_eq!(
         at_first,
-        ("c20140419.1".into(), stands(1, 1, "c20140419.1"))
+        ("c20140419.1".into(), counts(1, 1, "c20140419.1"))
     );
-    assert_eq!(pushed, (cursor.into(), stands(2, 2, cursor)));
-    assert_eq!(seen, (cursor.into(), stands(0, 2, cursor)));
-    // It ends first: the next change is told nobody.
+    assert_eq!(pushed, (cursor.into(), counts(2, 2, cursor)));
+    assert_eq!(seen, (cursor.into(), counts(0, 2, cursor)));
+    // A stream ends with its server.
     api.stop().await;
     assert_eq!(events.next().await, None);
     other.stop().await;
@@ -299,7 +299,7 @@ async fn a_stream_tells_what_another_process_changes(fresh: Fresh) {
 async fn a_stream_ends_with_its_token(fresh: Fresh) {
     let api = Api::of(access::town(&fresh, "feed.streams = 7").await);
     let token = access::token(&api, "ada");
-    // An hour by the clock that tokens are judged by, a moment by the one that waits.
+    // The token expires in 300 ms. The stream waits for that in real time.
     api.town
         .clock
         .advance(TimeDelta::hours(1) - TimeDelta::milliseconds(300));
@@ -313,7 +313,7 @@ async fn a_stream_ends_with_its_token(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn streams_are_bounded_and_end_with_the_server(fresh: Fresh) {
+async fn streams_are_limited_and_end_with_the_server(fresh: Fresh) {
     let api = Api::of(Town::found(&fresh, true, FRESH).await);
     let mut of_ada: Vec<Events> = futures::stream::iter(0..6)
         .then(|_| Events::of(&api, "ada"))
@@ -322,7 +322,7 @@ async fn streams_are_bounded_and_end_with_the_server(fresh: Fresh) {
     for events in &mut of_ada {
         assert!(events.next().await.is_some());
     }
-    // The first made room for the sixth.
+    // The sixth stream of a user closes the first.
     assert_eq!(of_ada[0].next().await, None);
     let (ben, mut cem) = (Events::of(&api, "ben").await, Events::of(&api, "cem").await);
     let beyond = api.get("/v1/users/dee/feed/stream").await;

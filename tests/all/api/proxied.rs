@@ -1,4 +1,4 @@
-//! A server behind a proxy that publishes it under a path, as `server.public_url` says.
+//! A server behind a proxy that publishes it under the path of `server.public_url`.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use crate::support::Fresh;
 use crate::support::town::Town;
 
 on_sqlite! {
-    addresses_in_answers_begin_with_the_public_path
-    requests_that_keep_the_public_path_are_served
+    urls_in_responses_start_with_the_public_path
+    requests_with_the_public_path_are_served
     a_public_path_named_like_a_route_hides_no_route
-    without_a_public_path_addresses_begin_at_the_root
+    without_a_public_path_urls_start_at_the_root
 }
 
 async fn behind(fresh: &Fresh, public_url: &str) -> Api {
@@ -19,7 +19,7 @@ async fn behind(fresh: &Fresh, public_url: &str) -> Api {
     Api::of(Town::found(fresh, true, &config).await)
 }
 
-/// Sends a request with the key and reads the answer: its status, its `Location` and its body.
+/// Sends a request with the key. Returns the response's status, `Location` and body.
 async fn ask(api: &Api, method: &str, path: &str, body: Value) -> (u16, String, Value) {
     let method: Method = method.parse().unwrap();
     let url = format!("http://{}{path}", api.addr);
@@ -38,9 +38,9 @@ async fn ask(api: &Api, method: &str, path: &str, body: Value) -> (u16, String, 
     (status, location, response.json().await.unwrap_or_default())
 }
 
-/// Publishes one event, and returns its `Location`, the `items_url` of its group, and the address
-/// in the API description.
-async fn addresses(api: &Api) -> [String; 3] {
+/// Posts one event. Returns its `Location`, the `items_url` of its group, and the server URL of the
+/// API description.
+async fn urls(api: &Api) -> [String; 3] {
     api.put("/v1/objects/Comment/c1", json!({"title": "A comment"}))
         .await;
     let event = json!({"type": "Comment", "objects": "Comment:c1", "to": "ada"});
@@ -53,10 +53,10 @@ async fn addresses(api: &Api) -> [String; 3] {
     [location, items_url, text(&described["servers"][0]["url"])]
 }
 
-async fn addresses_in_answers_begin_with_the_public_path(fresh: Fresh) {
+async fn urls_in_responses_start_with_the_public_path(fresh: Fresh) {
     let api = behind(&fresh, "https://x.example/tidings").await;
 
-    let [location, items_url, server] = addresses(&api).await;
+    let [location, items_url, server] = urls(&api).await;
 
     assert!(location.starts_with("/tidings/v1/events/"), "{location}");
     assert!(
@@ -67,14 +67,14 @@ async fn addresses_in_answers_begin_with_the_public_path(fresh: Fresh) {
     let (_, _, missing) = ask(&api, "GET", "/nothing", Value::Null).await;
     let detail = missing["detail"].as_str().unwrap();
     assert!(detail.contains("/tidings/openapi.json"), "{detail}");
-    // A caller that reaches the server directly can follow them as well.
+    // The paths also work for a caller that reaches the server directly.
     assert_eq!(ask(&api, "GET", &location, Value::Null).await.0, 200);
     let (status, _, page) = ask(&api, "GET", &items_url, Value::Null).await;
     assert_eq!((status, page["items"].as_array().unwrap().len()), (200, 1));
     api.stop().await;
 }
 
-async fn requests_that_keep_the_public_path_are_served(fresh: Fresh) {
+async fn requests_with_the_public_path_are_served(fresh: Fresh) {
     let api = behind(&fresh, "https://x.example/news/tidings").await;
 
     for (path, status) in [
@@ -111,10 +111,10 @@ async fn a_public_path_named_like_a_route_hides_no_route(fresh: Fresh) {
     }
 }
 
-async fn without_a_public_path_addresses_begin_at_the_root(fresh: Fresh) {
+async fn without_a_public_path_urls_start_at_the_root(fresh: Fresh) {
     let api = behind(&fresh, "https://x.example").await;
 
-    let [location, items_url, server] = addresses(&api).await;
+    let [location, items_url, server] = urls(&api).await;
 
     assert!(location.starts_with("/v1/events/"), "{location}");
     assert!(items_url.starts_with("/v1/users/ada/feed?"), "{items_url}");

@@ -1,4 +1,4 @@
-//! Records of people changed in part, and listed.
+//! User records over HTTP: partial changes and lists.
 
 use serde_json::{Value, json};
 use tidings::domain::Route;
@@ -9,11 +9,11 @@ use crate::support::town::on_both_stores;
 use crate::support::{Fresh, kind};
 
 on_both_stores! {
-    a_patch_changes_what_it_names_and_nothing_else
-    people_and_what_they_follow_are_listed_in_pages
+    a_patch_changes_only_the_fields_it_names
+    users_and_their_follows_are_listed_in_pages
 }
 
-async fn a_patch_changes_what_it_names_and_nothing_else(fresh: Fresh) {
+async fn a_patch_changes_only_the_fields_it_names(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let patch = |patch: Value| {
         let request = api.ask("PATCH", "/v1/users/eve").json(&patch);
@@ -74,7 +74,7 @@ async fn a_patch_changes_what_it_names_and_nothing_else(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn people_and_what_they_follow_are_listed_in_pages(fresh: Fresh) {
+async fn users_and_their_follows_are_listed_in_pages(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let listed = |path: &'static str, list: &'static str, name: fn(&Value) -> String| {
         let api = &api;

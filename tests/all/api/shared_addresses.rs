@@ -1,5 +1,5 @@
-//! One address, several records (P7): a click ends email to its own record, and the page offers the
-//! same for the others without a word about who they are.
+//! P7: several records with one address. A click stops email to its own record, and the page offers
+//! to stop the others without revealing them.
 
 use futures::FutureExt;
 use tidings::domain::{Address, Cadence, FollowKey, Mutes, Route, Stop, Subject, User};
@@ -12,17 +12,17 @@ use crate::support::town::{Town, on_both_stores, saturday};
 use crate::support::{FailingStore, Fresh, Shorthand, kind, user};
 
 on_both_stores! {
-    one_click_ends_email_to_its_own_record_and_the_page_offers_the_others
-    the_button_ends_for_the_others_what_the_link_ends
-    a_record_that_gets_another_address_meanwhile_is_not_stopped
+    one_click_stops_its_own_record_and_the_page_offers_the_others
+    the_button_applies_the_links_stop_to_the_other_records
+    a_record_whose_address_changes_concurrently_is_not_stopped
 }
 
 on_sqlite! {
-    a_page_offers_nothing_where_the_address_is_not_proven_or_nothing_is_left
-    a_click_on_a_deleted_users_link_to_mute_suppresses_nothing
-    a_page_stops_a_bounded_number_of_records_and_offers_the_rest
-    a_record_with_the_most_mutes_does_not_prevent_the_stop_of_others
-    a_click_counts_even_if_the_other_records_cannot_be_read
+    a_page_offers_nothing_for_an_unproven_address_or_nothing_to_stop
+    a_click_on_a_deleted_users_mute_link_suppresses_nothing
+    a_page_stops_a_limited_number_of_records_and_offers_the_rest
+    a_record_at_the_mute_limit_does_not_prevent_stops_of_others
+    a_click_succeeds_even_if_the_other_records_cannot_be_read
 }
 
 const OFFER: &str = "Another account has the same address";
@@ -30,7 +30,7 @@ const BUTTON: &str = "Stop them for all accounts with this address";
 const DONE: &str = "We also stopped these emails for the other accounts";
 const ALL: &str = "List-Unsubscribe=One-Click&records=all";
 
-/// The path of Ada's link that ends this, in an email to the address.
+/// Returns the path of ada's link for this stop, in an email to the address.
 async fn path(api: &Api, stop: &Stop, address: Option<&str>) -> String {
     let secret = Some(SECRET.into());
     let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), secret);
@@ -64,7 +64,7 @@ async fn stored(api: &Api, id: &str) -> User {
     found.into_iter().next().unwrap().unwrap()
 }
 
-async fn one_click_ends_email_to_its_own_record_and_the_page_offers_the_others(fresh: Fresh) {
+async fn one_click_stops_its_own_record_and_the_page_offers_the_others(fresh: Fresh) {
     let api = api(&fresh).await;
     let own = path(&api, &Stop::All, Some("ada@example.org")).await;
     let alone = api.submit(&own, CLICK).await.html;
@@ -94,7 +94,7 @@ async fn one_click_ends_email_to_its_own_record_and_the_page_offers_the_others(f
     api.stop().await;
 }
 
-async fn the_button_ends_for_the_others_what_the_link_ends(fresh: Fresh) {
+async fn the_button_applies_the_links_stop_to_the_other_records(fresh: Fresh) {
     let api = api(&fresh).await;
     put(&api, "zelda").await;
     let thread = Subject::stored("Thread:9");
@@ -106,14 +106,14 @@ async fn the_button_ends_for_the_others_what_the_link_ends(fresh: Fresh) {
 
     for stop in stops {
         let own = path(&api, &stop, Some("ada@example.org")).await;
-        let asks = api.browse(&own).await.html;
+        let prompt = api.browse(&own).await.html;
         let clicked = api.submit(&own, CLICK).await;
         let before = stored(&api, "zelda").await;
         let (action, fields) = form(&clicked, BUTTON);
         let pressed = api.submit(&action, &fields).await.html;
         let after = stored(&api, "zelda").await;
 
-        assert!(!asks.contains(OFFER), "{stop:?}");
+        assert!(!prompt.contains(OFFER), "{stop:?}");
         assert!(pressed.contains(DONE), "{stop:?}: {pressed}");
         let of = |user: &User| {
             let route = user.types.get(&kind("Alert")).map(|chosen| chosen.route);
@@ -132,9 +132,9 @@ async fn the_button_ends_for_the_others_what_the_link_ends(fresh: Fresh) {
     api.stop().await;
 }
 
-/// A link without an address, or with an earlier one, does not show that its reader gets email at
-/// the current address.
-async fn a_page_offers_nothing_where_the_address_is_not_proven_or_nothing_is_left(fresh: Fresh) {
+/// A link without an address, or with an earlier one, does not prove that its reader receives email
+/// at the current address.
+async fn a_page_offers_nothing_for_an_unproven_address_or_nothing_to_stop(fresh: Fresh) {
     let api = api(&fresh).await;
     put(&api, "zelda").await;
     let follow = Stop::Follow(FollowKey::stored("artist:1"));
@@ -174,7 +174,7 @@ async fn a_page_offers_nothing_where_the_address_is_not_proven_or_nothing_is_lef
     api.stop().await;
 }
 
-async fn a_click_on_a_deleted_users_link_to_mute_suppresses_nothing(fresh: Fresh) {
+async fn a_click_on_a_deleted_users_mute_link_suppresses_nothing(fresh: Fresh) {
     let api = api(&fresh).await;
     let thread = Stop::Subject(Subject::stored("Thread:9"), None);
     let own = path(&api, &thread, Some("ada@example.org")).await;
@@ -187,8 +187,8 @@ async fn a_click_on_a_deleted_users_link_to_mute_suppresses_nothing(fresh: Fresh
     api.stop().await;
 }
 
-/// Here more records have the address than one read of the store returns.
-async fn a_page_stops_a_bounded_number_of_records_and_offers_the_rest(fresh: Fresh) {
+/// Uses more records with one address than one read of the store returns.
+async fn a_page_stops_a_limited_number_of_records_and_offers_the_rest(fresh: Fresh) {
     let api = api(&fresh).await;
     for n in 0..70 {
         put(&api, &format!("z{n:02}")).await;
@@ -210,7 +210,7 @@ async fn a_page_stops_a_bounded_number_of_records_and_offers_the_rest(fresh: Fre
     api.stop().await;
 }
 
-async fn a_record_with_the_most_mutes_does_not_prevent_the_stop_of_others(fresh: Fresh) {
+async fn a_record_at_the_mute_limit_does_not_prevent_stops_of_others(fresh: Fresh) {
     let api = api(&fresh).await;
     put(&api, "yara").await;
     put(&api, "zelda").await;
@@ -236,8 +236,8 @@ async fn a_record_with_the_most_mutes_does_not_prevent_the_stop_of_others(fresh:
     api.stop().await;
 }
 
-/// The record changes after the page has read it and before the stop is written.
-async fn a_record_that_gets_another_address_meanwhile_is_not_stopped(fresh: Fresh) {
+/// The record changes between the page's read and the write of the stop.
+async fn a_record_whose_address_changes_concurrently_is_not_stopped(fresh: Fresh) {
     let thread = Subject::stored("Thread:9");
     for stop in [Stop::All, Stop::Subject(thread.clone(), None)] {
         fresh.clear().await;
@@ -251,7 +251,7 @@ async fn a_record_that_gets_another_address_meanwhile_is_not_stopped(fresh: Fres
             moved.email = Some(Address::new("zelda@example.org").unwrap());
             assert_eq!(store.put_users(&[record.unwrap()]).await.unwrap(), [true]);
         };
-        // Ada's record does not change, so the first write is the one of the other record.
+        // Ada's record does not change, so the first write concerns the other record.
         let watched = FailingStore::before(town.store.clone(), "put_users", move_away.boxed());
         let api = Api::with_store(town, &(watched as _));
         put(&api, "zelda").await;
@@ -268,7 +268,7 @@ async fn a_record_that_gets_another_address_meanwhile_is_not_stopped(fresh: Fres
     }
 }
 
-async fn a_click_counts_even_if_the_other_records_cannot_be_read(fresh: Fresh) {
+async fn a_click_succeeds_even_if_the_other_records_cannot_be_read(fresh: Fresh) {
     let town = Town::found(&fresh, true, &config()).await;
     let failing = FailingStore::of_verb(town.store.clone(), "find_people", 0);
     let api = Api::with_store(town, &(failing.clone() as _));

@@ -1,4 +1,4 @@
-//! Stopping: what is in hand is finished, nothing new is taken.
+//! Shutdown: the server finishes the requests that it is handling, and accepts no new ones.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,15 +9,15 @@ use crate::support::town::on_both_stores;
 use crate::support::{Fresh, Shorthand, user};
 
 on_both_stores! {
-    a_request_in_hand_is_finished_when_the_server_stops
-    the_store_works_on_when_the_servers_threads_are_gone
+    a_running_request_is_finished_when_the_server_stops
+    the_store_still_works_after_the_servers_threads_end
 }
 
 on_sqlite! {
-    an_idle_connection_holds_nobody_up
+    an_idle_connection_does_not_delay_the_shutdown
 }
 
-/// Reads until what came ends like this.
+/// Reads until the received text ends with `end`.
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut text = String::new();
     while !text.ends_with(end) {
@@ -29,7 +29,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     text
 }
 
-async fn a_request_in_hand_is_finished_when_the_server_stops(fresh: Fresh) {
+async fn a_running_request_is_finished_when_the_server_stops(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let body = json!({"type": "Loan", "objects": ["o1"], "to": ["ada"]}).to_string();
     let mut stream = TcpStream::connect(api.addr).await.unwrap();
@@ -38,7 +38,7 @@ async fn a_request_in_hand_is_finished_when_the_server_stops(fresh: Fresh) {
         body.len()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The server says this when the handler begins to read.
+    // The server sends this when the handler starts to read the body.
     read_until(&mut stream, "HTTP/1.1 100 Continue\r\n\r\n").await;
 
     api.stop.send(true).unwrap();
@@ -52,8 +52,8 @@ async fn a_request_in_hand_is_finished_when_the_server_stops(fresh: Fresh) {
     assert!(TcpStream::connect(addr).await.is_err(), "it still listens");
 }
 
-/// Connections to a database must not die with the thread that happened to open them.
-async fn the_store_works_on_when_the_servers_threads_are_gone(fresh: Fresh) {
+/// Database connections must not depend on the thread that opened them.
+async fn the_store_still_works_after_the_servers_threads_end(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let polls = (0..100).map(|_| api.get("/v1/users/ada/feed"));
     let polls = futures::future::join_all(polls).await;
@@ -68,7 +68,7 @@ async fn the_store_works_on_when_the_servers_threads_are_gone(fresh: Fresh) {
     }
 }
 
-async fn an_idle_connection_holds_nobody_up(fresh: Fresh) {
+async fn an_idle_connection_does_not_delay_the_shutdown(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let mut stream = TcpStream::connect(api.addr).await.unwrap();
     stream

@@ -1,7 +1,7 @@
-//! P7 over real HTTP: the link of a mail ends what the mail was about, and the rest still comes.
+//! P7: an email's unsubscribe link ends only the types or the digest of that email.
 //!
-//! The rule: the links are those of mails that were sent, followed as a mail program or a browser
-//! would; what ends is seen by the mails that come afterwards.
+//! The tests follow links from emails that were sent, as a mail client or a browser would, and
+//! check later emails.
 
 use chrono::TimeDelta;
 use tidings::domain::{Cadence, Route, User};
@@ -15,21 +15,21 @@ use crate::support::town::{Town, monday, on_both_stores, request, saturday, to};
 use crate::support::{Fresh, kind, user};
 
 on_both_stores! {
-    one_click_in_a_comment_mail_ends_comments_only_and_the_digest_still_comes
-    a_digests_link_ends_the_digest_only_and_comments_still_come
-    a_mail_of_several_types_names_and_ends_them_and_no_other
-    what_was_ended_is_undone_on_the_page_and_mails_no_backlog
-    a_stop_reaches_a_mail_that_waits
+    one_click_in_a_comment_email_ends_only_comment_emails
+    a_digests_link_ends_only_the_digest
+    the_link_of_an_email_with_several_types_ends_only_these
+    undo_restores_emails_without_sending_the_backlog
+    a_stop_applies_to_open_batches
 }
 
 on_sqlite! {
     following_the_link_of_a_type_changes_nothing
-    a_link_of_one_type_cannot_be_made_into_one_of_another
-    the_page_offers_to_end_the_rest
-    an_old_link_ends_everything_as_it_did
-    what_became_mandatory_since_cannot_be_ended_and_the_page_says_why
-    a_mail_with_something_mandatory_ends_the_rest_alone
-    an_immediate_mail_ends_its_type_and_is_undone_as_it_was
+    a_link_cannot_be_changed_to_end_another_type
+    the_page_offers_to_end_the_other_emails
+    a_link_in_the_old_form_still_ends_everything
+    a_type_that_became_mandatory_cannot_be_ended
+    the_link_of_an_email_does_not_end_its_mandatory_types
+    an_immediate_email_ends_its_type_and_undo_restores_the_route
 }
 
 pub(super) const TYPES: &str = r#"
@@ -57,7 +57,7 @@ pub(super) async fn api(fresh: &Fresh, types: &str) -> Api {
 }
 
 impl Api {
-    /// Something of this type happens to Ada, and ends up where it goes.
+    /// Accepts an event of this type for ada, and fans it out.
     pub(super) async fn happens(&self, name: &str, object: &str) {
         let request = Request {
             kind: kind(name),
@@ -67,7 +67,7 @@ impl Api {
         self.fan_out().await;
     }
 
-    /// Batches that are due leave.
+    /// Closes the batches that are due, and sends their emails.
     pub(super) async fn batches(&self) {
         self.town.clock.advance(TimeDelta::minutes(6));
         self.app.closer().drain(&Silent).await.unwrap();
@@ -84,7 +84,7 @@ impl Api {
     }
 }
 
-/// The path in a mail's header, which is that of its visible link.
+/// Returns the path of the `List-Unsubscribe` header, after checking that the body links to it.
 fn link(mail: &Message) -> String {
     let headers = mail.headers();
     let header = headers.iter().find(|(name, _)| name == "List-Unsubscribe");
@@ -95,7 +95,7 @@ fn link(mail: &Message) -> String {
     link.strip_prefix(PUBLIC).unwrap().to_owned()
 }
 
-/// The path to which the form with this button posts.
+/// Returns the action path and the fields of the form with this button.
 pub fn form(page: &Shown, button: &str) -> (String, String) {
     let forms = page.html.split("<form").skip(1);
     let forms = forms.map(|form| form.split_once("</form>").unwrap().0);
@@ -115,7 +115,7 @@ pub fn form(page: &Shown, button: &str) -> (String, String) {
     (format!("/u/{action}"), fields.join("&"))
 }
 
-fn told(mails: &[Message]) -> Vec<String> {
+fn works_in(mails: &[Message]) -> Vec<String> {
     let works = |mail: &Message| {
         let text = mail.filled().text;
         let works = ["a1", "a2", "a3", "a4", "a5", "a6"].into_iter();
@@ -125,7 +125,7 @@ fn told(mails: &[Message]) -> Vec<String> {
     mails.iter().map(works).collect()
 }
 
-async fn one_click_in_a_comment_mail_ends_comments_only_and_the_digest_still_comes(fresh: Fresh) {
+async fn one_click_in_a_comment_email_ends_only_comment_emails(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     api.happens("Comment", "a1").await;
     api.batches().await;
@@ -162,7 +162,7 @@ async fn one_click_in_a_comment_mail_ends_comments_only_and_the_digest_still_com
     assert_eq!(after.types[&kind("Comment")].route, Route::Never);
     assert_eq!((after.unsubscribed, after.digest.cadence), (None, None));
     assert_eq!(second, after, "again, it changes nothing");
-    assert_eq!(told(&api.town.mails()), ["a1", "a3", "a4"]);
+    assert_eq!(works_in(&api.town.mails()), ["a1", "a3", "a4"]);
     let feed = api.feed("/v1/users/ada/feed").await;
     assert!(
         feed.contains(&"a2".to_owned()),
@@ -171,7 +171,7 @@ async fn one_click_in_a_comment_mail_ends_comments_only_and_the_digest_still_com
     api.stop().await;
 }
 
-async fn a_digests_link_ends_the_digest_only_and_comments_still_come(fresh: Fresh) {
+async fn a_digests_link_ends_only_the_digest(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     api.happens("ArtworkPublished", "a1").await;
     api.town.digests_at(monday(0)).await;
@@ -189,11 +189,11 @@ async fn a_digests_link_ends_the_digest_only_and_comments_still_come(fresh: Fres
     let ada = api.ada().await;
     assert_eq!(ada.digest.cadence, Some(Cadence::Never));
     assert!(ada.unsubscribed.is_none() && ada.types.is_empty());
-    assert_eq!(told(&api.town.mails()), ["a1", "a3"]);
+    assert_eq!(works_in(&api.town.mails()), ["a1", "a3"]);
     api.stop().await;
 }
 
-async fn a_mail_of_several_types_names_and_ends_them_and_no_other(fresh: Fresh) {
+async fn the_link_of_an_email_with_several_types_ends_only_these(fresh: Fresh) {
     let types = TYPES.replace("window = \"5m\"", "window = \"5m\"\nbatch_key = \"talk\"");
     let api = api(&fresh, &types).await;
     api.happens("Comment", "a1").await;
@@ -221,7 +221,7 @@ async fn a_mail_of_several_types_names_and_ends_them_and_no_other(fresh: Fresh) 
     api.stop().await;
 }
 
-async fn what_was_ended_is_undone_on_the_page_and_mails_no_backlog(fresh: Fresh) {
+async fn undo_restores_emails_without_sending_the_backlog(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     api.happens("Comment", "a1").await;
     api.batches().await;
@@ -238,9 +238,9 @@ async fn what_was_ended_is_undone_on_the_page_and_mails_no_backlog(fresh: Fresh)
     assert_eq!(fields, "type.Comment=batch");
     assert!(back.html.contains("Saved."), "{}", back.html);
     assert_eq!(api.ada().await.types[&kind("Comment")].route, Route::Batch);
-    assert_eq!(told(&api.town.mails()), ["a1", "a3"]);
+    assert_eq!(works_in(&api.town.mails()), ["a1", "a3"]);
 
-    // The digest too, from what it was before.
+    // A digest is restored to its previous cadence.
     let weekly = serde_json::json!({"digest": {"cadence": "daily"}});
     api.put("/v1/users/ada/preferences", weekly).await;
     api.happens("ArtworkPublished", "a4").await;
@@ -253,7 +253,7 @@ async fn what_was_ended_is_undone_on_the_page_and_mails_no_backlog(fresh: Fresh)
     api.stop().await;
 }
 
-async fn a_stop_reaches_a_mail_that_waits(fresh: Fresh) {
+async fn a_stop_applies_to_open_batches(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     api.happens("Comment", "a1").await;
     api.batches().await;
@@ -263,7 +263,7 @@ async fn a_stop_reaches_a_mail_that_waits(fresh: Fresh) {
 
     api.batches().await;
 
-    assert_eq!(told(&api.town.mails()), ["a1", "a3"]);
+    assert_eq!(works_in(&api.town.mails()), ["a1", "a3"]);
     api.stop().await;
 }
 
@@ -290,7 +290,7 @@ async fn following_the_link_of_a_type_changes_nothing(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_link_of_one_type_cannot_be_made_into_one_of_another(fresh: Fresh) {
+async fn a_link_cannot_be_changed_to_end_another_type(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     api.happens("Comment", "a1").await;
     api.happens("Mention", "a2").await;
@@ -299,7 +299,7 @@ async fn a_link_of_one_type_cannot_be_made_into_one_of_another(fresh: Fresh) {
     let [one, other] = [&mails[0], &mails[1]].map(link);
     let before = api.ada().await;
 
-    // Beginnings of one with ends of the other, at every place; and one called a link to
+    // Splices of both links at several places, and a link with the version of links that end
     // everything.
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut forged: Vec<Vec<u8>> = (4..one.len())
@@ -318,7 +318,7 @@ async fn a_link_of_one_type_cannot_be_made_into_one_of_another(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn the_page_offers_to_end_the_rest(fresh: Fresh) {
+async fn the_page_offers_to_end_the_other_emails(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     api.happens("Comment", "a1").await;
     api.batches().await;
@@ -340,19 +340,19 @@ async fn the_page_offers_to_end_the_rest(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn an_old_link_ends_everything_as_it_did(fresh: Fresh) {
+async fn a_link_in_the_old_form_still_ends_everything(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
-    // All links were made so before they said what they end.
+    // Links had this form before they named the emails that they end.
     let old = path(&api, "ada", saturday()).await;
     assert!(old.starts_with("/u/1"));
 
-    let asked = api.browse(&old).await;
+    let prompt = api.browse(&old).await;
     let ended = api.submit(&old, CLICK).await;
     let (undo, fields) = form(&ended, "Undo");
     let ada = api.ada().await;
     api.submit(&undo, &fields).await;
 
-    assert!(asked.html.contains("Unsubscribe?"), "{}", asked.html);
+    assert!(prompt.html.contains("Unsubscribe?"), "{}", prompt.html);
     assert!(ada.unsubscribed.is_some());
     let back = api.ada().await;
     assert_eq!(
@@ -364,7 +364,7 @@ async fn an_old_link_ends_everything_as_it_did(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_became_mandatory_since_cannot_be_ended_and_the_page_says_why(fresh: Fresh) {
+async fn a_type_that_became_mandatory_cannot_be_ended(fresh: Fresh) {
     let before = api(&fresh, TYPES).await;
     before.happens("Comment", "a1").await;
     before.batches().await;
@@ -388,7 +388,7 @@ async fn what_became_mandatory_since_cannot_be_ended_and_the_page_says_why(fresh
     api.stop().await;
 }
 
-async fn a_mail_with_something_mandatory_ends_the_rest_alone(fresh: Fresh) {
+async fn the_link_of_an_email_does_not_end_its_mandatory_types(fresh: Fresh) {
     let types = TYPES.replace("window = \"5m\"", "window = \"5m\"\nbatch_key = \"talk\"");
     let types = types.replace(
         "heading = \"Mentions\"",
@@ -411,24 +411,24 @@ async fn a_mail_with_something_mandatory_ends_the_rest_alone(fresh: Fresh) {
         page.html
             .contains("Mentions</bdi> <span class=\"soft\">(cannot be turned off)")
     );
-    assert_eq!(told(&api.town.mails()), ["a1 a2", "a4"]);
+    assert_eq!(works_in(&api.town.mails()), ["a1 a2", "a4"]);
     let last = api.last().headers();
     assert!(last.iter().all(|(name, _)| name != "List-Unsubscribe"));
     api.stop().await;
 }
 
-async fn an_immediate_mail_ends_its_type_and_is_undone_as_it_was(fresh: Fresh) {
+async fn an_immediate_email_ends_its_type_and_undo_restores_the_route(fresh: Fresh) {
     let api = api(&fresh, TYPES).await;
     api.happens("Alarm", "a1").await;
     api.batches().await;
     let link = link(&api.last());
     let ended = api.submit(&link, CLICK).await;
     let again = api.submit(&link, CLICK).await;
-    let asked = api.browse(&link).await;
+    let viewed = api.browse(&link).await;
 
-    // Only who ended it knows what was there before.
+    // Only the response to the first click knows the previous choice.
     let unknown = "Turn it on again";
-    for (page, button) in [(ended, "Undo"), (again, unknown), (asked, unknown)] {
+    for (page, button) in [(ended, "Undo"), (again, unknown), (viewed, unknown)] {
         let (_, fields) = form(&page, button);
         assert_eq!(fields, "type.Alarm=immediate");
     }

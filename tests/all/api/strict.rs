@@ -1,4 +1,5 @@
-//! What every answer says of itself, and what is no object though it would do for the derived code.
+//! Every response forbids content sniffing. JSON arrays are rejected where objects are expected
+//! (serde's derived code would accept them).
 
 use serde_json::json;
 
@@ -6,11 +7,11 @@ use super::{Api, answer};
 use crate::support::Fresh;
 
 on_sqlite! {
-    every_answer_says_that_its_type_is_not_to_be_guessed
-    values_in_a_row_are_no_object
+    every_response_forbids_content_sniffing
+    arrays_are_rejected_where_objects_are_expected
 }
 
-async fn every_answer_says_that_its_type_is_not_to_be_guessed(fresh: Fresh) {
+async fn every_response_forbids_content_sniffing(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     for (method, path) in [
@@ -25,18 +26,18 @@ async fn every_answer_says_that_its_type_is_not_to_be_guessed(fresh: Fresh) {
         ("POST", "/hooks/nobody"),
         ("GET", "/nowhere"),
     ] {
-        let known = answer(api.ask(method, path)).await;
-        let stranger = answer(api.anonymous(method, path)).await;
+        let authorized = answer(api.ask(method, path)).await;
+        let anonymous = answer(api.anonymous(method, path)).await;
 
-        for came in [known, stranger] {
-            let said = came.header("X-Content-Type-Options");
-            assert_eq!(said, "nosniff", "{method} {path}: {}", came.status);
+        for response in [authorized, anonymous] {
+            let value = response.header("X-Content-Type-Options");
+            assert_eq!(value, "nosniff", "{method} {path}: {}", response.status);
         }
     }
     api.stop().await;
 }
 
-async fn values_in_a_row_are_no_object(fresh: Fresh) {
+async fn arrays_are_rejected_where_objects_are_expected(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     for (method, path, body) in [
         (
@@ -85,13 +86,13 @@ async fn values_in_a_row_are_no_object(fresh: Fresh) {
             json!([]),
         ),
     ] {
-        let came = answer(api.ask(method, path).json(&body)).await;
+        let response = answer(api.ask(method, path).json(&body)).await;
 
         assert_eq!(
-            (came.status, came.code()),
+            (response.status, response.code()),
             (400, "invalid_body"),
             "{path} {body}: {}",
-            came.body
+            response.body
         );
     }
     api.stop().await;

@@ -1,4 +1,4 @@
-//! Addresses that no mail goes to: put, shown masked, lifted.
+//! Suppressed addresses over HTTP: add, list with masked addresses, and lift.
 
 use serde_json::json;
 use tidings::domain::Reason;
@@ -8,16 +8,16 @@ use crate::support::town::{followers_of, monday, on_both_stores};
 use crate::support::{Fresh, noon};
 
 on_both_stores! {
-    a_suppressed_address_gets_no_mail_until_it_is_lifted
+    a_suppressed_address_gets_no_email_until_it_is_lifted
 }
 
 on_sqlite! {
-    the_list_is_paged_and_shows_no_address
-    the_graver_reason_stands
-    a_bad_address_is_refused_and_not_named
+    the_list_is_paged_and_masks_addresses
+    the_most_severe_reason_is_kept
+    an_invalid_address_is_rejected_without_repeating_it
 }
 
-async fn a_suppressed_address_gets_no_mail_until_it_is_lifted(fresh: Fresh) {
+async fn a_suppressed_address_gets_no_email_until_it_is_lifted(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     let entry =
@@ -44,7 +44,7 @@ async fn a_suppressed_address_gets_no_mail_until_it_is_lifted(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn the_list_is_paged_and_shows_no_address(fresh: Fresh) {
+async fn the_list_is_paged_and_masks_addresses(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let people = ["ada", "ben", "cem", "dee", "eve"];
     let list: Vec<_> = people
@@ -94,7 +94,7 @@ async fn the_list_is_paged_and_shows_no_address(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn the_graver_reason_stands(fresh: Fresh) {
+async fn the_most_severe_reason_is_kept(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     for reason in ["manual", "hard_bounce", "soft_bounces"] {
         let entry = json!({"address": "eve@example.org", "reason": reason, "at": noon()});
@@ -106,13 +106,13 @@ async fn the_graver_reason_stands(fresh: Fresh) {
 
     assert_eq!(shown.body["reason"], Reason::HardBounce.as_str());
     assert_eq!(shown.body["address"], "e…@example.org");
-    // Nothing is suppressed from a later time on: the town's clock stands before noon of the 22nd.
+    // A suppression cannot start in the future, so its time is the current one.
     assert_eq!(shown.body["at"], "2014-04-19T10:00:00Z");
     assert_eq!((other.status, other.code()), (404, "not_suppressed"));
     api.stop().await;
 }
 
-async fn a_bad_address_is_refused_and_not_named(fresh: Fresh) {
+async fn an_invalid_address_is_rejected_without_repeating_it(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let bodies = [
         json!({"address": "private.person at example.org"}),

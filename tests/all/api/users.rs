@@ -1,4 +1,4 @@
-//! People: records, choices and follows over HTTP.
+//! Users over HTTP: records, preferences and follows.
 
 use chrono::{DateTime, TimeDelta};
 use serde_json::{Value, json};
@@ -11,22 +11,22 @@ use crate::support::{Fresh, Shorthand, key, kind, user};
 
 on_both_stores! {
     a_record_is_shown_with_its_address_masked
-    a_record_again_keeps_what_the_person_chose
-    only_a_record_that_says_so_lifts_a_suppression
+    writing_a_record_again_keeps_the_users_choices
+    only_an_explicit_field_lifts_a_suppression
     a_changed_preference_keeps_the_rest
-    turning_a_type_on_again_begins_now
-    a_window_of_their_own_stays_until_it_is_taken_back
-    a_deleted_person_is_gone_with_what_they_follow
-    names_of_any_characters_have_records_follows_and_feeds
-    many_are_put_at_once
+    turning_a_type_on_again_starts_now
+    a_chosen_window_remains_until_it_is_cleared
+    deleting_a_user_removes_their_follows
+    ids_may_contain_any_printable_characters
+    a_list_of_a_thousand_is_stored
 }
 
 on_sqlite! {
-    a_shown_address_is_not_taken_back
-    the_id_in_a_body_is_that_of_the_path
-    one_bad_record_in_a_list_and_nothing_is_put
-    a_preference_that_cannot_be_changes_nothing
-    a_window_that_cannot_be_is_refused_with_what_to_write
+    a_masked_address_is_rejected_as_input
+    the_id_in_a_body_must_match_the_path
+    one_bad_record_rejects_its_whole_list
+    invalid_preferences_change_nothing
+    an_invalid_window_is_rejected_with_advice
 }
 
 pub(super) async fn stored(api: &Api, id: &str) -> User {
@@ -60,7 +60,7 @@ async fn a_record_is_shown_with_its_address_masked(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_record_again_keeps_what_the_person_chose(fresh: Fresh) {
+async fn writing_a_record_again_keeps_the_users_choices(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     api.put("/v1/users/eve", eve()).await;
 
@@ -84,7 +84,7 @@ async fn a_record_again_keeps_what_the_person_chose(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn only_a_record_that_says_so_lifts_a_suppression(fresh: Fresh) {
+async fn only_an_explicit_field_lifts_a_suppression(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let since = api.town.clock.now();
     api.put("/v1/users/eve", json!({"suppressed": true})).await;
@@ -107,7 +107,7 @@ async fn a_changed_preference_keeps_the_rest(fresh: Fresh) {
 
     let change = json!({"digest": {"cadence": "weekly", "weekday": "fri"}, "types": {"Show": {"route": "never"}}});
     let changed = api.put(path, change).await;
-    let taken_back = api
+    let cleared = api
         .put(
             path,
             json!({"digest": {"hour": null}, "tz": null, "types": {"Show": null}}),
@@ -126,11 +126,11 @@ async fn a_changed_preference_keeps_the_rest(fresh: Fresh) {
     );
     let digest = json!({"cadence": "weekly", "weekday": "fri", "hour": null});
     assert_eq!(
-        (&taken_back.body["digest"], &taken_back.body["tz"]),
+        (&cleared.body["digest"], &cleared.body["tz"]),
         (&digest, &Value::Null)
     );
     assert_eq!(
-        taken_back.body["types"]["Show"],
+        cleared.body["types"]["Show"],
         json!({"route": "digest", "window": null})
     );
     let record = stored(&api, "eve").await;
@@ -138,12 +138,12 @@ async fn a_changed_preference_keeps_the_rest(fresh: Fresh) {
         (record.email.is_some(), record.confirmed, record.name),
         (true, true, Some("Eve".into()))
     );
-    let nobody = api.put("/v1/users/nobody/preferences", json!({})).await;
-    assert_eq!((nobody.status, nobody.code()), (404, "unknown_user"));
+    let unknown = api.put("/v1/users/nobody/preferences", json!({})).await;
+    assert_eq!((unknown.status, unknown.code()), (404, "unknown_user"));
     api.stop().await;
 }
 
-async fn turning_a_type_on_again_begins_now(fresh: Fresh) {
+async fn turning_a_type_on_again_starts_now(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let path = "/v1/users/ada/preferences";
     let route = |route: &str| json!({"types": {"ArtworkPublished": {"route": route}}});
@@ -160,7 +160,7 @@ async fn turning_a_type_on_again_begins_now(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_window_of_their_own_stays_until_it_is_taken_back(fresh: Fresh) {
+async fn a_chosen_window_remains_until_it_is_cleared(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let path = "/v1/users/ada/preferences";
     let choose = async |chosen: Value| {
@@ -183,13 +183,13 @@ async fn a_window_of_their_own_stays_until_it_is_taken_back(fresh: Fresh) {
     let back = choose(json!({"route": "batch"})).await;
     api.put("/v1/users/ada", json!({"confirmed": true})).await;
     let kept = stored(&api, "ada").await.types[&kind("Reply")].window;
-    let taken_back = choose(json!({"route": "batch", "window": null})).await;
+    let cleared = choose(json!({"route": "batch", "window": null})).await;
 
     assert_eq!(slower, json!({"route": "batch", "window": "1d"}));
     assert_eq!((&same, &back), (&slower, &slower));
     assert_eq!(muted, json!({"route": "never", "window": "1d"}));
     assert_eq!(kept, Some(TimeDelta::days(1)));
-    assert_eq!(taken_back, json!({"route": "batch", "window": null}));
+    assert_eq!(cleared, json!({"route": "batch", "window": null}));
     choose(json!({"route": "batch", "window": "1h"})).await;
     assert_eq!(choose(Value::Null).await["window"], Value::Null);
     let replaced = json!({"confirmed": true, "types": {"Reply": {"route": "batch"}}});
@@ -199,7 +199,7 @@ async fn a_window_of_their_own_stays_until_it_is_taken_back(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_deleted_person_is_gone_with_what_they_follow(fresh: Fresh) {
+async fn deleting_a_user_removes_their_follows(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     let gone = api.delete("/v1/users/ada").await;
@@ -213,7 +213,7 @@ async fn a_deleted_person_is_gone_with_what_they_follow(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn names_of_any_characters_have_records_follows_and_feeds(fresh: Fresh) {
+async fn ids_may_contain_any_printable_characters(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let names = [
         ("artist:558", "artist:558"),
@@ -254,7 +254,7 @@ async fn names_of_any_characters_have_records_follows_and_feeds(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn many_are_put_at_once(fresh: Fresh) {
+async fn a_list_of_a_thousand_is_stored(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let users: Vec<Value> = (0..1_000)
         .map(|n| json!({"id": n, "name": format!("P{n}")}))
@@ -267,8 +267,11 @@ async fn many_are_put_at_once(fresh: Fresh) {
     let listed = api.post("/v1/users", json!(users)).await;
     let followed = api.post("/v1/follows", json!({"follows": follows})).await;
 
-    for taken in [named, listed, followed] {
-        assert_eq!((taken.status, taken.body), (200, json!({"taken": 1_000})));
+    for accepted in [named, listed, followed] {
+        assert_eq!(
+            (accepted.status, accepted.body),
+            (200, json!({"taken": 1_000}))
+        );
     }
     assert_eq!(stored(&api, "999").await.name.as_deref(), Some("P999"));
     let followers = fresh
@@ -279,7 +282,7 @@ async fn many_are_put_at_once(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_shown_address_is_not_taken_back(fresh: Fresh) {
+async fn a_masked_address_is_rejected_as_input(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let mut shown = api.get("/v1/users/ada").await.body;
 
@@ -298,7 +301,7 @@ async fn a_shown_address_is_not_taken_back(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn the_id_in_a_body_is_that_of_the_path(fresh: Fresh) {
+async fn the_id_in_a_body_must_match_the_path(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     let same = api.put("/v1/users/eve", json!({"id": "eve"})).await;
@@ -309,7 +312,7 @@ async fn the_id_in_a_body_is_that_of_the_path(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn one_bad_record_in_a_list_and_nothing_is_put(fresh: Fresh) {
+async fn one_bad_record_rejects_its_whole_list(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     for bad in [
@@ -350,7 +353,7 @@ async fn one_bad_record_in_a_list_and_nothing_is_put(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_preference_that_cannot_be_changes_nothing(fresh: Fresh) {
+async fn invalid_preferences_change_nothing(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let before = stored(&api, "ada").await;
 
@@ -376,7 +379,7 @@ async fn a_preference_that_cannot_be_changes_nothing(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_window_that_cannot_be_is_refused_with_what_to_write(fresh: Fresh) {
+async fn an_invalid_window_is_rejected_with_advice(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let before = stored(&api, "ada").await;
 
@@ -396,8 +399,8 @@ async fn a_window_that_cannot_be_is_refused_with_what_to_write(fresh: Fresh) {
                 "31d" => "is longer than 30d",
                 _ => "is not a duration such as 90s, 5m, 2h or 30d, from 1s to 30d",
             };
-            let told = format!("window {bad:?} {why}");
-            assert_eq!(refused.body["detail"], told);
+            let expected = format!("window {bad:?} {why}");
+            assert_eq!(refused.body["detail"], expected);
             let place = refused.body["location"].as_str().unwrap();
             assert!(place.starts_with("types.Reply.window"), "{place}");
         }
@@ -412,10 +415,10 @@ async fn a_window_that_cannot_be_is_refused_with_what_to_write(fresh: Fresh) {
     ] {
         let types = json!({"types": {"Reply": {"route": "batch", "window": bad}}});
         let refused = api.put("/v1/users/ada/preferences", types).await;
-        let told = "expected a duration as text, such as \"1h\", or null";
+        let expected = "expected a duration as text, such as \"1h\", or null";
         assert_eq!(
             (refused.status, &refused.body["detail"]),
-            (400, &json!(told)),
+            (400, &json!(expected)),
             "{bad}"
         );
     }

@@ -1,4 +1,4 @@
-//! The widget's module, as a browser fetches it; `tests/web` tries what it does.
+//! Serving of the widget's module to browsers. Its behavior is tested in `tests/web`.
 
 use std::io::Read;
 
@@ -10,12 +10,12 @@ use crate::support::Fresh;
 
 on_sqlite! {
     any_page_may_load_the_widget
-    the_widget_is_sent_small_to_those_who_take_it
-    a_browser_that_has_the_widget_is_not_sent_it_again
+    the_widget_is_compressed_if_the_client_accepts_gzip
+    an_unchanged_widget_is_a_304
 }
 
-/// All that counts of a module: no space, and no lines that are comments.
-fn signs(module: &str) -> String {
+/// Removes whitespace and comment lines from a module.
+fn strip(module: &str) -> String {
     let lines = module.lines().map(str::trim_start);
     let lines = lines.filter(|line| !line.starts_with("//"));
     lines.flat_map(str::split_whitespace).collect()
@@ -47,11 +47,11 @@ async fn any_page_may_load_the_widget(fresh: Fresh) {
     ] {
         assert_eq!(header(&answer, name), value, "{name}");
     }
-    assert_eq!(signs(&answer.text().await.unwrap()), signs(MODULE));
+    assert_eq!(strip(&answer.text().await.unwrap()), strip(MODULE));
     api.stop().await;
 }
 
-async fn the_widget_is_sent_small_to_those_who_take_it(fresh: Fresh) {
+async fn the_widget_is_compressed_if_the_client_accepts_gzip(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     let answer = widget(&api, "Accept-Encoding", "br, gzip;q=0.8").await;
@@ -62,11 +62,11 @@ async fn the_widget_is_sent_small_to_those_who_take_it(fresh: Fresh) {
     assert!(sent.len() <= 8 << 10, "{} bytes", sent.len());
     let mut read = String::new();
     GzDecoder::new(&sent[..]).read_to_string(&mut read).unwrap();
-    assert_eq!(signs(&read), signs(MODULE));
+    assert_eq!(strip(&read), strip(MODULE));
     api.stop().await;
 }
 
-async fn a_browser_that_has_the_widget_is_not_sent_it_again(fresh: Fresh) {
+async fn an_unchanged_widget_is_a_304(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let first = widget(&api, "Accept-Encoding", "gzip").await;
 

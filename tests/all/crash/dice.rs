@@ -1,6 +1,6 @@
-//! What decides by chance where processes die, the same for a seed.
+//! A deterministic random number generator (SplitMix64) that decides where processes die.
 
-/// Numbers that a seed decides.
+/// The state of the generator. It starts with the seed.
 pub struct Dice(pub u64);
 
 impl Dice {

@@ -1,9 +1,8 @@
-//! A move whose processes die: at every named point, at random, and in a town that goes on.
+//! `tidings move` from SQLite to MongoDB, killed at each named point and at random until it ends.
 //!
-//! The rule: `tidings move` is killed and started again until it ends, from SQLite to MongoDB. Then
-//! both stores hold the same, as the tests read them; and nobody in the town is mailed twice or
-//! forgotten. `TIDINGS_TEST_MOVES` says how often it is killed, and `TIDINGS_TEST_PEOPLE` how many
-//! people there are (`scripts/chaos --moves`).
+//! Afterward both stores hold equal records. No email is lost or duplicated while work continues.
+//! `TIDINGS_TEST_MOVES` and `TIDINGS_TEST_PEOPLE` set the number of kills and of users
+//! (`scripts/chaos --moves`).
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +24,7 @@ use crate::support::{
     push_to_all, sqlite, today, user,
 };
 
-/// A test on a fresh store of each kind.
+/// Generates tests that move an empty SQLite store to an empty MongoDB store.
 macro_rules! from_sqlite_to_mongo {
     ($($test:ident)*) => {
         mod to_mongo {
@@ -43,14 +42,14 @@ macro_rules! from_sqlite_to_mongo {
 }
 
 from_sqlite_to_mongo! {
-    killed_at_every_named_point_of_a_move_it_ends_with_everything_the_same
-    killed_at_random_a_move_ends_with_everything_the_same
-    a_town_that_moves_loses_and_doubles_no_mail
-    a_town_whose_provider_tells_nothing_loses_and_doubles_no_mail_when_it_moves
+    a_move_is_complete_after_a_crash_at_each_named_point
+    a_move_is_complete_after_random_crashes
+    a_move_loses_and_duplicates_no_email
+    a_move_with_an_uncertain_provider_loses_and_duplicates_no_email
 }
 
-/// Puts what a store of so many people holds in the middle of a day: half of them have open
-/// batches, and mails to a quarter are being sent.
+/// Writes the records of a store with `count` users in the middle of a day. Half of the users have
+/// open batches, and emails to a quarter are being sent.
 async fn fill(store: &Fresh, count: u64) {
     let people: Vec<UserId> = (0..count).map(|n| user(&format!("q{n:07}"))).collect();
     for (chunk, first) in people.chunks(10_000).zip((0_u32..).step_by(10_000)) {
@@ -61,10 +60,10 @@ async fn fill(store: &Fresh, count: u64) {
             .map(|(person, n)| Kept::Follow(key(&format!("artist:{}", n % 50)), person.clone()));
         put(store, Kind::Follows, follows.collect()).await;
         let half = numbered().filter(|(_, n)| n % 2 == 0);
-        let gathering = half.map(|(person, n)| {
+        let accumulators = half.map(|(person, n)| {
             Kept::Accumulator(Box::new(opened(person.as_str(), "k", 1_000 + n, 0)))
         });
-        put(store, Kind::Accumulators, gathering.collect()).await;
+        put(store, Kind::Accumulators, accumulators.collect()).await;
         let rows = numbered().map(|(person, n)| Kept::Delivery(Box::new(row(person, n))));
         put(store, Kind::Deliveries, rows.collect()).await;
         let some = numbered().filter(|(_, n)| n % 10 == 0);
@@ -97,10 +96,10 @@ async fn fill(store: &Fresh, count: u64) {
     let works =
         (0..500).map(|n| Kept::Object(Box::new(Object::bare(format!("a{n}").parse().unwrap()))));
     put(store, Kind::Objects, works.collect()).await;
-    let mut half_way = fanout(9);
-    half_way.audience = Audience::users(people.iter().cloned()).unwrap();
-    half_way.progress.cursor = people.get(people.len() / 2).cloned();
-    half_way.lease = Some(lease("died", noon() + minutes(1)));
+    let mut unfinished = fanout(9);
+    unfinished.audience = Audience::users(people.iter().cloned()).unwrap();
+    unfinished.progress.cursor = people.get(people.len() / 2).cloned();
+    unfinished.lease = Some(lease("died", noon() + minutes(1)));
     let journal = (100..600).map(|n| {
         let mut done = fanout(n);
         done.state = tidings::domain::FanoutState::Done;
@@ -108,7 +107,7 @@ async fn fill(store: &Fresh, count: u64) {
         done
     });
     let journal = journal
-        .chain([half_way])
+        .chain([unfinished])
         .map(|one| Kept::Fanout(Box::new(one)));
     put(store, Kind::Fanouts, journal.collect()).await;
     store
@@ -160,7 +159,7 @@ fn row(person: &UserId, n: u32) -> Delivery {
     }
 }
 
-/// What a store holds, by kind and by day: how many, and a checksum.
+/// Returns the count and the checksum of the records of each kind and day.
 async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
     let mut sums = Vec::new();
     for kind in Kind::ALL {
@@ -196,8 +195,8 @@ async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
     sums
 }
 
-/// That the verbs that everything else is done by tell the same of both.
-async fn answer_the_same(source: &Fresh, target: &Fresh, count: u64) {
+/// Asserts that the ordinary methods return equal results on both stores.
+async fn assert_equal_results(source: &Fresh, target: &Fresh, count: u64) {
     let some: Vec<UserId> = (0..count)
         .step_by(97)
         .map(|n| user(&format!("q{n:07}")))
@@ -231,10 +230,7 @@ async fn answer_the_same(source: &Fresh, target: &Fresh, count: u64) {
     assert_eq!(target.fanout(id(9)).await.unwrap(), journal);
 }
 
-async fn killed_at_every_named_point_of_a_move_it_ends_with_everything_the_same(
-    source: Fresh,
-    target: Fresh,
-) {
+async fn a_move_is_complete_after_a_crash_at_each_named_point(source: Fresh, target: Fresh) {
     fill(&source, 60).await;
     let before = sums(&source).await;
     let stage = Stage::set(&source, Dialect::Resend, 1).await;
@@ -244,14 +240,14 @@ async fn killed_at_every_named_point_of_a_move_it_ends_with_everything_the_same(
     for point in OF_A_MOVE {
         stage.dies_at(&["move", "--to", target.url()], point).await;
     }
-    stage.moves(&target).await;
+    stage.move_store(&target).await;
 
     assert_eq!(sums(&target).await, with_stage);
     assert_eq!(sums(&source).await, with_stage);
-    answer_the_same(&source, &target, 60).await;
+    assert_equal_results(&source, &target, 60).await;
 }
 
-async fn killed_at_random_a_move_ends_with_everything_the_same(source: Fresh, target: Fresh) {
+async fn a_move_is_complete_after_random_crashes(source: Fresh, target: Fresh) {
     let (seed, kills, people) = (
         number("TIDINGS_TEST_SEED", 1),
         number("TIDINGS_TEST_MOVES", 3),
@@ -267,7 +263,7 @@ async fn killed_at_random_a_move_ends_with_everything_the_same(source: Fresh, ta
 
     let mut killed = 0;
     while killed < kills {
-        // So that all of them fall into the move, however many records there are.
+        // The range grows with the number of users, so that kills hit all parts of the move.
         let longest = 300 + people / 20;
         let moment = Duration::from_millis(dice.below(longest));
         let mut run = stage.start(&["move", "--to", target.url()], &[]);
@@ -281,7 +277,7 @@ async fn killed_at_random_a_move_ends_with_everything_the_same(source: Fresh, ta
         let reached = note.map(|note| (note.done, note.reached));
         println!("killed after {} ms: {reached:?}", moment.as_millis());
     }
-    stage.moves(&target).await;
+    stage.move_store(&target).await;
     println!(
         "killed {killed} times; moved after {:.1} s",
         began.elapsed().as_secs_f64()
@@ -289,34 +285,34 @@ async fn killed_at_random_a_move_ends_with_everything_the_same(source: Fresh, ta
 
     assert_eq!(sums(&target).await, before);
     assert_eq!(sums(&source).await, before);
-    answer_the_same(&source, &target, people).await;
+    assert_equal_results(&source, &target, people).await;
 }
 
-async fn a_town_that_moves_loses_and_doubles_no_mail(source: Fresh, target: Fresh) {
-    moves_in_the_middle(Dialect::Resend, &source, &target).await;
+async fn a_move_loses_and_duplicates_no_email(source: Fresh, target: Fresh) {
+    move_during_work(Dialect::Resend, &source, &target).await;
 }
 
-async fn a_town_whose_provider_tells_nothing_loses_and_doubles_no_mail_when_it_moves(
+async fn a_move_with_an_uncertain_provider_loses_and_duplicates_no_email(
     source: Fresh,
     target: Fresh,
 ) {
-    moves_in_the_middle(Dialect::SendGrid, &source, &target).await;
+    move_during_work(Dialect::SendGrid, &source, &target).await;
 }
 
-async fn moves_in_the_middle(dialect: Dialect, source: &Fresh, target: &Fresh) {
+async fn move_during_work(dialect: Dialect, source: &Fresh, target: &Fresh) {
     let mut stage = Stage::set(source, dialect, 3).await;
-    stage.a_day_passes().await;
+    stage.add_day().await;
     stage.digest_dies_at("after-sending").await;
-    stage.word_gets_round().await;
+    stage.add_batch_events().await;
     stage.worker_dies_at("after-send").await;
-    stage.a_day_passes().await;
+    stage.add_day().await;
     stage.worker_dies_at("after-push").await;
 
     for point in ["move-put", "move-restored", "move-source-done"] {
         stage.dies_at(&["move", "--to", target.url()], point).await;
     }
-    stage.moves(target).await;
-    stage.goes_on_at(target);
+    stage.move_store(target).await;
+    stage.use_store(target);
     stage.kill_at_random(3).await;
     stage.settle("after the move").await;
 }

@@ -1,9 +1,7 @@
-//! The town whose processes die: what happens in it, how they are started and killed, and how the
-//! dust settles.
+//! Simulates users and events, starts and kills processes, and finishes the remaining work.
 //!
-//! The rule: everything happens in April 2014 and is fanned out and mailed by processes of today,
-//! so what is gathered gathers by the real clock. Only whoever settles the dust has a clock that is
-//! turned.
+//! Events have times in April 2014, but processes run on the real clock, so batches collect events
+//! in real time. Only [`Stage::settle`] uses a manual clock, which it sets ahead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -29,19 +27,18 @@ pub use super::work::{Kind, Work};
 use crate::mail::provider::{Dialect, Provider};
 use crate::support::{BatchCounts, Fresh, Shorthand, context, kind, user};
 
-/// Longer than anything takes, on however slow a machine: calls that are lost again and again are
-/// looked for later each time.
+/// A generous timeout for slow machines. Lost calls are queried at growing intervals.
 pub const LONG: Duration = Duration::from_secs(600);
 const PEOPLE: usize = 40;
-/// Where a process is told to die.
+/// The environment variable that names the point at which a process aborts.
 const CRASH: &str = "TIDINGS_CRASH";
-/// How many deliveries are taken up together. Whoever dies leaves up to two such chunks in hand,
-/// and three die before the dust settles.
+/// The number of deliveries that a process claims at once. A dead process leaves up to two such
+/// chunks leased, and three processes die before [`Stage::settle`].
 const CHUNK: usize = 5;
-/// How long a batch gathers.
+/// How long a batch collects events.
 const WINDOW: TimeDelta = TimeDelta::seconds(1);
 
-/// A town whose processes die.
+/// Simulated users and events, and the configuration of the processes.
 pub struct Stage<'a> {
     pub fresh: &'a Fresh,
     folder: tempfile::TempDir,
@@ -49,9 +46,9 @@ pub struct Stage<'a> {
     pub provider: Provider,
     config: Config,
     dice: Dice,
-    /// The last day on which anything happened, in days since the first of April 2014.
+    /// The last day with events, in days since 1 April 2014.
     day: i64,
-    /// How far ahead of the real time the dust has settled.
+    /// How far the clock of [`Stage::settle`] is ahead of real time.
     ahead: TimeDelta,
     pub works: BTreeMap<String, Work>,
 }
@@ -84,12 +81,12 @@ impl<'a> Stage<'a> {
              [delivery]\nchunk = {CHUNK}\nlease = \"10s\"\nretry_after = \"1s\"\nask_after = \"1s\"\nask_until = \"1s\"\n\
              [digest]\ncadence = \"daily\"\nhour = 0\n\
              [worker]\nidle = \"50ms\"\n\
-             [types.{gathered}]\nroute = \"batch\"\nwindow = \"{}s\"\nkeep = \"last 100\"\n\
+             [types.{batched}]\nroute = \"batch\"\nwindow = \"{}s\"\nkeep = \"last 100\"\n\
              [types.{immediate}]\nroute = \"immediate\"\n{links}",
             fresh.url(),
             provider.url,
             WINDOW.num_seconds(),
-            gathered = Kind::Gathered.name(),
+            batched = Kind::Batch.name(),
             immediate = Kind::Immediate.name(),
         );
         std::fs::write(&file, text).unwrap();
@@ -124,12 +121,13 @@ impl<'a> Stage<'a> {
         "2014-04-01T00:00:00Z".parse::<DateTime<Utc>>().unwrap() + TimeDelta::days(self.day)
     }
 
-    /// Half an hour after the digests of the night fall due in which the day ends.
+    /// Returns a time half an hour after the digests of the current day fall due, in the next
+    /// night.
     fn digest_time(&self) -> DateTime<Utc> {
         self.midnight() + TimeDelta::minutes(24 * 60 + 30)
     }
 
-    /// A process of our own on the store, and its clock.
+    /// Creates an application in this process, with a manual clock.
     fn app(&self) -> (App, Arc<ManualClock>) {
         let mailer = mailer(&self.config).unwrap();
         let clock = self.clock();
@@ -138,49 +136,49 @@ impl<'a> Stage<'a> {
         (app.unwrap(), clock)
     }
 
-    /// As late as the dust has settled.
+    /// A clock that is as far ahead as the last [`Stage::settle`].
     fn clock(&self) -> Arc<ManualClock> {
         Arc::new(ManualClock::at(SystemClock.now() + self.ahead))
     }
 
-    /// A new day, on which everybody hears of something.
-    pub async fn a_day_passes(&mut self) {
+    /// Starts a new day with an event for all users, and further events for random users.
+    pub async fn add_day(&mut self) {
         self.day += 1;
-        self.everybody_hears(Kind::Digest).await;
-        self.something_happens(Kind::Digest).await;
-        self.something_happens(Kind::Gathered).await;
+        self.add_event_for_all(Kind::Digest).await;
+        self.add_random_event(Kind::Digest).await;
+        self.add_random_event(Kind::Batch).await;
     }
 
-    async fn everybody_hears(&mut self, kind: Kind) {
-        self.happens(kind, (0..PEOPLE).collect(), true, None).await;
+    async fn add_event_for_all(&mut self, kind: Kind) {
+        self.add_event(kind, (0..PEOPLE).collect(), true, None)
+            .await;
     }
 
-    /// Somebody is to be mailed at once, and others have something gathered; more than are taken up
-    /// together. What is mailed at once is of a key of its own, as workers who died hold the
-    /// accumulators of others.
-    pub async fn word_gets_round(&mut self) {
+    /// Adds a batched event and an immediate one for more users than one claim takes. The immediate
+    /// event has its own batch key, because dead workers may hold leases on other accumulators.
+    pub async fn add_batch_events(&mut self) {
         let some = || (0..CHUNK + 2).collect();
-        self.happens(Kind::Gathered, some(), true, None).await;
+        self.add_event(Kind::Batch, some(), true, None).await;
         let key = ChosenKey::new(self.works.len().to_string()).ok();
-        self.happens(Kind::Immediate, some(), true, key).await;
+        self.add_event(Kind::Immediate, some(), true, key).await;
     }
 
-    /// Something of which some hear; one of eight works is withdrawn before anybody does.
-    async fn something_happens(&mut self, kind: Kind) {
+    /// Adds an event for random users. One of eight works is withdrawn in advance.
+    async fn add_random_event(&mut self, kind: Kind) {
         let share = 1 + self.dice.below(6);
         let some: Vec<usize> = (0..PEOPLE)
             .filter(|_| self.dice.below(share) == 0)
             .collect();
         if !some.is_empty() {
             let applies = self.dice.below(8) != 0;
-            self.happens(kind, some, applies, None).await;
+            self.add_event(kind, some, applies, None).await;
         }
     }
 
-    /// A work that concerns these people.
-    async fn happens(
+    /// Adds an event about a new work for these users.
+    async fn add_event(
         &mut self,
-        told: Kind,
+        route: Kind,
         people: Vec<usize>,
         applies: bool,
         batch_key: Option<ChosenKey>,
@@ -196,7 +194,7 @@ impl<'a> Stage<'a> {
         let people: BTreeSet<String> = people.into_iter().map(|n| format!("p{n:02}")).collect();
         let at = self.midnight() + TimeDelta::hours(12);
         let request = notify::Request {
-            kind: kind(told.name()),
+            kind: kind(route.name()),
             objects: vec![ObjectId::stored(&work)],
             audience: Audience::users(people.iter().map(|person| user(person))).unwrap(),
             key: None,
@@ -211,18 +209,18 @@ impl<'a> Stage<'a> {
             brands: Default::default(),
         };
         let receipts = notify.accept(vec![request]).await.unwrap();
-        let happened = Work {
-            kind: told,
+        let record = Work {
+            kind: route,
             people,
             fanout: receipts[0].id,
             day: Day::of(at),
             applies,
         };
-        self.works.insert(work, happened);
+        self.works.insert(work, record);
     }
 
-    /// The real binary; it dies where it is told to.
-    pub fn start(&self, arguments: &[&str], told: &[(&str, &str)]) -> Process {
+    /// Starts the real binary with this environment.
+    pub fn start(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Process {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -232,21 +230,22 @@ impl<'a> Stage<'a> {
             .args(arguments)
             .current_dir(self.folder.path())
             .env_clear()
-            .envs(told.iter().copied())
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.unwrap());
         Process(command.spawn().unwrap())
     }
 
-    /// A digest run that is to die there, and does.
+    /// Starts a digest run that aborts at this point.
     pub async fn digest_dies_at(&self, point: &str) {
         let at = self.digest_time().to_rfc3339();
         self.dies_at(&["digest", "--at", &at], point).await;
     }
 
-    /// Whether no process stands still inside a transaction, where that would stop all others.
-    pub fn others_may_write(&self) -> bool {
+    /// Returns whether other processes can write. On SQLite, they cannot if a process is suspended
+    /// inside a transaction.
+    pub fn can_others_write(&self) -> bool {
         let Some(file) = self.fresh.url().strip_prefix("sqlite:") else {
             return true;
         };
@@ -257,21 +256,21 @@ impl<'a> Stage<'a> {
             .is_ok()
     }
 
-    /// A worker that is to die there, and does.
+    /// Starts a worker that aborts at this point.
     pub async fn worker_dies_at(&self, point: &str) {
         self.dies_at(&["worker", "--once"], point).await;
     }
 
-    /// Everything is moved to another store, or an earlier run has.
-    pub async fn moves(&self, target: &Fresh) {
+    /// Moves the whole store to another one, or continues an earlier move.
+    pub async fn move_store(&self, target: &Fresh) {
         let mut run = self.start(&["move", "--to", target.url()], &[]);
         let status = run.ended(LONG).await.expect("it ends by itself");
         let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap();
         assert!(status.success(), "{status}: {}", log());
     }
 
-    /// From now on everything happens in this store.
-    pub fn goes_on_at(&mut self, store: &'a Fresh) {
+    /// Uses this store from now on.
+    pub fn use_store(&mut self, store: &'a Fresh) {
         let file = self.folder.path().join("tidings.toml");
         let text = std::fs::read_to_string(&file).unwrap();
         let (old, new) = (
@@ -287,14 +286,14 @@ impl<'a> Stage<'a> {
         self.fresh = store;
     }
 
-    /// A worker that does what is to be done.
-    pub async fn worker_runs(&self) {
+    /// Runs a worker until no work is left.
+    pub async fn run_worker(&self) {
         let mut worker = self.start(&["worker", "--once"], &[]);
         let status = worker.ended(LONG).await.expect("it ends by itself");
         assert!(status.success(), "{status}");
     }
 
-    /// A process that is to die there, and does.
+    /// Starts a process that aborts at this point, and waits for its end.
     pub async fn dies_at(&self, arguments: &[&str], point: &str) {
         let mut dying = self.start(arguments, &[(CRASH, point)]);
         let status = dying.ended(LONG).await.expect("it ends by itself");
@@ -306,7 +305,7 @@ impl<'a> Stage<'a> {
         );
     }
 
-    /// A worker; one of three is to die at some point by itself.
+    /// Starts a worker. One of three workers aborts at a random point.
     fn start_worker(&mut self) -> Process {
         let point = POINTS[self.dice.below(POINTS.len() as u64) as usize];
         let armed = format!("{point}:{}", 1 + self.dice.below(4));
@@ -315,23 +314,23 @@ impl<'a> Stage<'a> {
         self.start(&["worker"], armed.as_slice())
     }
 
-    /// Two workers and one digest run after the other, killed so often at any moment, while things
-    /// happen.
+    /// Kills one of two workers or a digest run at random moments, `kills` times, while events
+    /// arrive.
     pub async fn kill_at_random(&mut self, kills: u64) {
         let mut workers = [self.start_worker(), self.start_worker()];
         let mut digest: Option<Process> = None;
-        // No longer than the window lets events wait.
+        // The events must stay inside the window.
         let last = self.day + 5;
         for _ in 0..kills {
             if digest.is_none() {
                 if self.day < last {
-                    self.a_day_passes().await;
+                    self.add_day().await;
                 }
                 let at = self.digest_time().to_rfc3339();
                 digest = Some(self.start(&["digest", "--at", &at], &[]));
             }
-            let kind = [Kind::Digest, Kind::Gathered, Kind::Immediate][self.dice.below(3) as usize];
-            self.something_happens(kind).await;
+            let kind = [Kind::Digest, Kind::Batch, Kind::Immediate][self.dice.below(3) as usize];
+            self.add_random_event(kind).await;
             let moment = Duration::from_millis(self.dice.below(900));
             let victim = self.dice.below(4) as usize;
             if let Some(run) = &mut digest
@@ -353,21 +352,20 @@ impl<'a> Stage<'a> {
         drop((workers, digest));
     }
 
-    /// A digest run of the last day.
-    pub fn digest(&self, told: &[(&str, &str)]) -> Process {
+    /// Starts a digest run for the current day.
+    pub fn digest(&self, environment: &[(&str, &str)]) -> Process {
         let at = self.digest_time().to_rfc3339();
-        self.start(&["digest", "--at", &at], told)
+        self.start(&["digest", "--at", &at], environment)
     }
 
-    /// Until everything that was accepted is fanned out and every mail is settled, by whoever
-    /// works.
-    pub async fn nothing_waits(&self, when: &str) {
+    /// Waits until any process has fanned out all events and settled all batches and deliveries.
+    pub async fn wait_until_settled(&self, when: &str) {
         let end = Instant::now() + LONG;
-        let mut looks = interval(Duration::from_millis(50));
+        let mut ticks = interval(Duration::from_millis(50));
         loop {
-            looks.tick().await;
+            ticks.tick().await;
             let fanned_out = self.fresh.backlog().await.unwrap().pending == 0;
-            let gathered = self.fresh.batch_counts().await.unwrap() == BatchCounts::default();
+            let batched = self.fresh.batch_counts().await.unwrap() == BatchCounts::default();
             let counts = self
                 .fresh
                 .delivery_counts(&DeliveryState::ALL)
@@ -375,7 +373,7 @@ impl<'a> Stage<'a> {
                 .unwrap();
             let waits = |state| matches!(state, DeliveryState::Pending | DeliveryState::Sending);
             let mut waiting = counts.iter().filter(|(state, n)| waits(*state) && *n > 0);
-            if fanned_out && gathered && waiting.next().is_none() {
+            if fanned_out && batched && waiting.next().is_none() {
                 return;
             }
             assert!(Instant::now() < end, "{when}: stuck: {counts:?}");
@@ -387,8 +385,8 @@ impl<'a> Stage<'a> {
         assert_ne!(status.code(), Some(101), "{}", log());
     }
 
-    /// All leases and windows run out; somebody finishes what was left and mails what is pending.
-    /// Then it must all add up.
+    /// Lets all leases and windows expire, finishes the work in this process, and checks the
+    /// result.
     pub async fn settle(&mut self, when: &str) {
         self.ahead += TimeDelta::hours(1);
         let (app, clock) = self.app();
@@ -408,34 +406,34 @@ impl<'a> Stage<'a> {
             (0, 0, &None),
             "{when}: {report:?}"
         );
-        self.judge(when).await;
+        self.assert_consistent(when).await;
     }
 }
 
-/// A process that does not outlive its test.
+/// A process that is killed when the test ends.
 pub struct Process(Child);
 
 impl Process {
-    /// SIGKILL, unless it has died by itself.
+    /// Sends SIGKILL, unless the process has already ended.
     fn kill(&mut self) {
         drop(self.0.kill());
         self.0.wait().unwrap();
     }
 
-    /// Sends it a signal, such as `TERM`.
+    /// Sends a signal, such as `TERM`.
     pub fn signal(&self, name: &str) {
         let (signal, id) = (format!("-{name}"), self.0.id().to_string());
         let sent = Command::new("kill").args([&signal, &id]).status();
         assert!(sent.unwrap().success(), "{name}");
     }
 
-    /// Waits until it has stopped itself.
-    pub async fn stands_still(&self, within: Duration) {
+    /// Waits until the process has suspended itself.
+    pub async fn wait_until_stopped(&self, within: Duration) {
         let end = Instant::now() + within;
-        let mut looks = interval(Duration::from_millis(5));
+        let mut ticks = interval(Duration::from_millis(5));
         let stat = format!("/proc/{}/stat", self.0.id());
         loop {
-            looks.tick().await;
+            ticks.tick().await;
             let stat = std::fs::read_to_string(&stat).unwrap();
             if stat
                 .rsplit(')')
@@ -450,12 +448,12 @@ impl Process {
         }
     }
 
-    /// How it ended, if it does within this time.
+    /// Returns the exit status if the process ends within this time.
     pub async fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + within;
-        let mut looks = interval(Duration::from_millis(5));
+        let mut ticks = interval(Duration::from_millis(5));
         loop {
-            looks.tick().await;
+            ticks.tick().await;
             match self.0.try_wait().unwrap() {
                 None if Instant::now() < end => {}
                 status => return status,

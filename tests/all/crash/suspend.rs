@@ -1,10 +1,9 @@
-//! Processes that stand still for longer than their leases and go on, and slow providers before
-//! slow disks.
+//! Processes that are suspended for longer than their leases, and slow providers and disks.
 //!
-//! The rule: whoever comes back hands nothing over that others may have taken up, works again, and
-//! ends when it is told to. A process stops itself between the ledger's word and the provider
-//! (`TIDINGS_STOP`), where it would do the most harm. `TIDINGS_TEST_SUSPENDS` says how often, and
-//! `TIDINGS_TEST_DELAYS` how many runs there are before a slow disk (`scripts/chaos`).
+//! A resumed process sends no email that another process may have claimed, continues to work, and
+//! ends on SIGTERM. `TIDINGS_STOP` suspends it around the provider call, the most dangerous moment.
+//! `TIDINGS_TEST_SUSPENDS` and `TIDINGS_TEST_DELAYS` set the number of suspensions and of runs with
+//! a slow disk (`scripts/chaos`).
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -20,122 +19,114 @@ use crate::support::town::on_both_stores;
 use crate::support::{Fresh, Shorthand};
 
 on_both_stores! {
-    a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_resend
-    a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_postmark
-    a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_mailgun
-    a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_sendgrid
-    a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_ses
+    a_suspended_worker_emails_nothing_twice_and_recovers_with_resend
+    a_suspended_worker_emails_nothing_twice_and_recovers_with_postmark
+    a_suspended_worker_emails_nothing_twice_and_recovers_with_mailgun
+    a_suspended_worker_emails_nothing_twice_and_recovers_with_sendgrid
+    a_suspended_worker_emails_nothing_twice_and_recovers_with_ses
 }
 
-async fn a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_resend(
-    fresh: Fresh,
-) {
-    stands_still(&fresh, Dialect::Resend).await;
+async fn a_suspended_worker_emails_nothing_twice_and_recovers_with_resend(fresh: Fresh) {
+    suspend_worker(&fresh, Dialect::Resend).await;
 }
 
-async fn a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_postmark(
-    fresh: Fresh,
-) {
-    stands_still(&fresh, Dialect::Postmark).await;
+async fn a_suspended_worker_emails_nothing_twice_and_recovers_with_postmark(fresh: Fresh) {
+    suspend_worker(&fresh, Dialect::Postmark).await;
 }
 
-async fn a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_mailgun(
-    fresh: Fresh,
-) {
-    stands_still(&fresh, Dialect::Mailgun).await;
+async fn a_suspended_worker_emails_nothing_twice_and_recovers_with_mailgun(fresh: Fresh) {
+    suspend_worker(&fresh, Dialect::Mailgun).await;
 }
 
-async fn a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_sendgrid(
-    fresh: Fresh,
-) {
-    stands_still(&fresh, Dialect::SendGrid).await;
+async fn a_suspended_worker_emails_nothing_twice_and_recovers_with_sendgrid(fresh: Fresh) {
+    suspend_worker(&fresh, Dialect::SendGrid).await;
 }
 
-async fn a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_ses(
-    fresh: Fresh,
-) {
-    stands_still(&fresh, Dialect::Ses).await;
+async fn a_suspended_worker_emails_nothing_twice_and_recovers_with_ses(fresh: Fresh) {
+    suspend_worker(&fresh, Dialect::Ses).await;
 }
 
-/// Longer than anything takes, on however slow a machine.
+/// A generous timeout for slow machines.
 const LONG: Duration = Duration::from_secs(120);
-/// A process that is told to end does so within this time.
+/// A process ends within this time after SIGTERM.
 const SOON: Duration = Duration::from_secs(10);
-/// So many slow runs go on at a time.
-const SIDE_BY_SIDE: usize = 4;
-/// Where it stands still: before the request, and before what the request came to is written down.
-const PLACES: [&str; 3] = ["after-sending", "after-send", "before-sending"];
-/// So many processes in a row may stand still inside a transaction by chance; more do not.
+/// The number of slow runs at the same time.
+const CONCURRENT_RUNS: usize = 4;
+/// The points at which the process is suspended: before the request, after it but before its
+/// outcome is stored, and before the row is marked `sending`.
+const STOP_POINTS: [&str; 3] = ["after-sending", "after-send", "before-sending"];
+/// At most this many processes in a row may happen to be suspended inside a transaction.
 const TRIES: usize = 5;
 
-async fn stands_still(fresh: &Fresh, dialect: Dialect) {
+async fn suspend_worker(fresh: &Fresh, dialect: Dialect) {
     let seed = number("TIDINGS_TEST_SEED", 1);
     for round in 0..number("TIDINGS_TEST_SUSPENDS", 1) {
         fresh.clear().await;
         let mut stage = Stage::set(fresh, dialect, seed + round).await;
-        let place = PLACES[round as usize % PLACES.len()];
-        let when = format!("{dialect:?}, {place}, round {round}");
+        let point = STOP_POINTS[round as usize % STOP_POINTS.len()];
+        let when = format!("{dialect:?}, {point}, round {round}");
         let mut tries = 0;
-        let still = loop {
+        let suspended = loop {
             tries += 1;
             assert!(tries <= TRIES, "{when}: always inside a transaction");
-            stage.word_gets_round().await;
-            let still = stage.start(&["worker"], &[("TIDINGS_STOP", place)]);
-            still.stands_still(LONG).await;
-            if stage.others_may_write() {
-                break still;
+            stage.add_batch_events().await;
+            let suspended = stage.start(&["worker"], &[("TIDINGS_STOP", point)]);
+            suspended.wait_until_stopped(LONG).await;
+            if stage.can_others_write() {
+                break suspended;
             }
-            // SQLite lets nobody pass a process that stands still inside a transaction, which
-            // another part of it had begun: such a one is killed, which ends the transaction.
+            // On SQLite, a process that is suspended inside a transaction of another task blocks
+            // all others. Killing it ends the transaction.
             println!("{when}: it stood still inside a transaction");
         };
 
-        // Its leases run out, and another takes over.
+        // The leases of the suspended process expire, and another one takes over.
         let mut other = stage.start(&["worker"], &[]);
-        stage.nothing_waits(&when).await;
-        still.signal("CONT");
+        stage.wait_until_settled(&when).await;
+        suspended.signal("CONT");
         other.signal("TERM");
         let ended = other.ended(SOON).await.expect("the other ends");
-        stage.word_gets_round().await;
-        // Alone now.
-        stage.nothing_waits(&when).await;
-        let mut still = still;
-        still.signal("TERM");
-        let gone = still.ended(SOON).await.expect("it ends");
+        stage.add_batch_events().await;
+        // From here on the resumed process is the only one.
+        stage.wait_until_settled(&when).await;
+        let mut suspended = suspended;
+        suspended.signal("TERM");
+        let resumed = suspended.ended(SOON).await.expect("it ends");
 
-        assert_eq!((ended.code(), gone.code()), (Some(0), Some(0)), "{when}");
+        assert_eq!((ended.code(), resumed.code()), (Some(0), Some(0)), "{when}");
         mailed_once(&stage, &when).await;
     }
 }
 
-/// By what the provider took; a call that is made again under its key mails nothing.
+/// Asserts that each delivery was emailed once. A repeated call with the same idempotency key sends
+/// no email.
 async fn mailed_once(stage: &Stage<'_>, when: &str) {
-    let mut taken: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut sent: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for mail in stage.provider.mails() {
-        let calls = taken.entry(mail.delivery).or_default();
+        let calls = sent.entry(mail.delivery).or_default();
         let again = stage.dialect == Dialect::Resend && calls.contains(&mail.call);
         if !again {
             calls.push(mail.call);
         }
     }
-    let twice: Vec<_> = taken.iter().filter(|(_, calls)| calls.len() > 1).collect();
+    let twice: Vec<_> = sent.iter().filter(|(_, calls)| calls.len() > 1).collect();
     assert!(twice.is_empty(), "{when}: mailed twice: {twice:?}");
     let all = stage.fresh.deliveries_in(DeliveryState::Sent, 1_000).await;
     for row in all.unwrap() {
         let tag = row.id.tag().to_string();
-        assert!(taken.contains_key(&tag), "{when}: never mailed: {row:?}");
+        assert!(sent.contains_key(&tag), "{when}: never mailed: {row:?}");
     }
 }
 
-/// SQLite alone, as it is the store whose writers wait for a disk.
+/// Runs on SQLite only, where writers wait for the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_providers_and_slow_disks_keep_no_run_from_its_end() {
+async fn runs_finish_despite_slow_providers_and_slow_disks() {
     let first = number("TIDINGS_TEST_SEED", 1);
     let seeds = first..first + number("TIDINGS_TEST_DELAYS", 2);
     println!("TIDINGS_TEST_SEED={first}");
-    // They wait more than they work, and each has a store of its own.
+    // The runs mostly wait, and each has its own store.
     stream::iter(seeds)
-        .for_each_concurrent(SIDE_BY_SIDE, |seed| {
+        .for_each_concurrent(CONCURRENT_RUNS, |seed| {
             crate::support::sqlite::run(move |fresh| slow(fresh, seed))
         })
         .await;
@@ -148,9 +139,9 @@ async fn slow(fresh: Fresh, seed: u64) {
     let mut stage = Stage::set(&fresh, Dialect::Resend, seed).await;
     stage.provider.takes_up_to(Duration::from_millis(slowest));
     let when = format!("seed {seed}");
-    stage.a_day_passes().await;
-    stage.word_gets_round().await;
-    // Every third call is refused for a while.
+    stage.add_day().await;
+    stage.add_batch_events().await;
+    // The provider rejects every third of the first 30 calls.
     let busy = || Next::Answer(429, vec![("Retry-After", "1".into())], "{}".into());
     let answers = (0..30).map(|n| if n % 3 == 2 { busy() } else { Next::Take });
     stage.provider.then(answers);
@@ -163,15 +154,18 @@ async fn slow(fresh: Fresh, seed: u64) {
     let status = digest.ended(LONG * 5).await.expect("the run ends");
     stage.no_panic(status);
     let mut last = stage.start(&["worker"], &disk);
-    stage.nothing_waits(&when).await;
+    stage.wait_until_settled(&when).await;
     workers.push(stage.start(&["worker"], &disk));
-    stage.word_gets_round().await;
+    stage.add_batch_events().await;
     for worker in workers.iter_mut().chain([&mut last]) {
         worker.signal("TERM");
         let status = worker.ended(SOON).await.expect("a worker ends");
-        // One that has not begun to listen for signals yet ends of it as any process does.
-        let unheard = status.signal() == Some(15);
-        assert!(unheard || status.code() == Some(0), "{when}: {status:?}");
+        // A worker that does not handle signals yet is ended by the signal itself.
+        let ended_by_signal = status.signal() == Some(15);
+        assert!(
+            ended_by_signal || status.code() == Some(0),
+            "{when}: {status:?}"
+        );
     }
     mailed_once(&stage, &when).await;
     println!("{when}: {} mails", stage.provider.mails().len());

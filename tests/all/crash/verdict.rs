@@ -1,8 +1,7 @@
-//! What must add up when the dust has settled, by what the provider took, the ledger and the
-//! batches.
+//! Compares the sent emails with the stored records after the remaining work is finished.
 //!
-//! The rule: the provider's record is believed before our own. Only a delivery that is `unknown`
-//! excuses that somebody never heard of something, and never that they heard twice.
+//! The provider's log counts, not our records. Only an `unknown` delivery excuses a missing email,
+//! and nothing excuses a duplicate.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,13 +15,13 @@ use super::stage::{Kind, Stage, Work};
 use crate::mail::provider::{Dialect, Request};
 use crate::support::{BatchCounts, Shorthand, user};
 
-/// More than there are of anything.
+/// A limit above the number of records of any kind.
 const ALL: usize = 100_000;
 
 impl Stage<'_> {
-    pub async fn judge(&self, when: &str) {
-        let told = self.told();
-        let twice: Vec<_> = told.iter().filter(|(_, times)| **times > 1).collect();
+    pub async fn assert_consistent(&self, when: &str) {
+        let emailed = self.count_emailed();
+        let twice: Vec<_> = emailed.iter().filter(|(_, times)| **times > 1).collect();
         assert!(twice.is_empty(), "{when}: told twice: {twice:?}");
         let unknown = self.fresh.deliveries_in(DeliveryState::Unknown, ALL).await;
         let unknown = unknown.unwrap();
@@ -31,22 +30,22 @@ impl Stage<'_> {
             "{when}: a call that can be made again is never unknown: {unknown:?}"
         );
         let batches = self.batches(when).await;
-        self.each_batch_was_mailed_once(when, &batches);
+        self.assert_batches_emailed_once(when, &batches);
         for (name, work) in &self.works {
             for person in &work.people {
-                let was_told = told.contains_key(&(person.clone(), name.clone()));
+                let was_emailed = emailed.contains_key(&(person.clone(), name.clone()));
                 if !work.applies {
                     assert!(
-                        !was_told,
+                        !was_emailed,
                         "{when}: {person} heard of {name}, which is withdrawn"
                     );
-                } else if !was_told {
+                } else if !was_emailed {
                     let excused = match work.kind {
                         Kind::Digest => self.is_covered(person, name, work, &unknown).await,
-                        Kind::Gathered | Kind::Immediate => {
+                        Kind::Batch | Kind::Immediate => {
                             let batch = &batches[&(person.clone(), work.fanout)];
-                            let stands = |row: &Delivery| row.id == DeliveryId::batch(batch.id);
-                            unknown.iter().any(stands)
+                            let is_same = |row: &Delivery| row.id == DeliveryId::batch(batch.id);
+                            unknown.iter().any(is_same)
                         }
                     };
                     assert!(
@@ -59,8 +58,8 @@ impl Stage<'_> {
         }
     }
 
-    /// In which batch each person has each event that was to be gathered: exactly one, which has
-    /// ended.
+    /// Returns the batch of each user and event. Asserts that each batched event is in exactly one
+    /// batch, and that all batches have ended.
     async fn batches(&self, when: &str) -> HashMap<(String, Id), Batch> {
         let counts = self.fresh.batch_counts().await.unwrap();
         assert_eq!(counts, BatchCounts::default(), "{when}: a batch was left");
@@ -80,30 +79,31 @@ impl Stage<'_> {
                 }
             }
         }
-        let gathered = self.works.values().filter(|work| work.kind != Kind::Digest);
-        let owed: BTreeSet<(String, Id)> = gathered
+        let batched = self.works.values().filter(|work| work.kind != Kind::Digest);
+        let expected: BTreeSet<(String, Id)> = batched
             .flat_map(|work| {
                 let people = work.people.iter();
                 people.map(|person| (person.clone(), work.fanout))
             })
             .collect();
-        let are: BTreeSet<(String, Id)> = of.keys().cloned().collect();
-        assert_eq!(are, owed, "{when}: what is in batches");
+        let found: BTreeSet<(String, Id)> = of.keys().cloned().collect();
+        assert_eq!(found, expected, "{when}: what is in batches");
         of
     }
 
-    /// By what the provider took; one that it never saw says so.
-    fn each_batch_was_mailed_once(&self, when: &str, batches: &HashMap<(String, Id), Batch>) {
-        let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+    /// Asserts that the provider accepted at most one email for each closed batch, and none for a
+    /// canceled one.
+    fn assert_batches_emailed_once(&self, when: &str, batches: &HashMap<(String, Id), Batch>) {
+        let mut accepted: BTreeMap<String, usize> = BTreeMap::new();
         for mail in self.provider.mails() {
-            *taken.entry(mail.delivery).or_default() += 1;
+            *accepted.entry(mail.delivery).or_default() += 1;
         }
         for batch in batches.values() {
             let tag = DeliveryId::batch(batch.id).tag();
-            let times = taken.get(tag.as_str()).copied().unwrap_or_default();
+            let times = accepted.get(tag.as_str()).copied().unwrap_or_default();
             let right = match batch.state {
                 BatchState::Open | BatchState::Closing => false,
-                // Whether one of unknown outcome was taken is not known.
+                // If the outcome is unknown, the provider may or may not have accepted the email.
                 BatchState::Closed => times <= 1,
                 BatchState::Canceled => times == 0,
             };
@@ -111,29 +111,29 @@ impl Stage<'_> {
         }
     }
 
-    /// Whether one of these deliveries covers the person's event.
+    /// Returns whether one of these deliveries covers the user's event.
     async fn is_covered(&self, person: &str, name: &str, work: &Work, rows: &[Delivery]) -> bool {
         let entries = self.fresh.entries_of(&user(person), work.day).await;
         let is_it =
             |entry: &Entry| matches!(entry, Entry::Event(event) if event.o.as_str() == name);
-        let Some(place) = entries.iter().position(is_it) else {
+        let Some(index) = entries.iter().position(is_it) else {
             return false;
         };
         rows.iter()
             .filter(|row| row.user.as_str() == person)
             .filter(|row| matches!(row.occasion, Occasion::Digest { .. }))
             .flat_map(|row| &row.watermarks)
-            .any(|(stack, n)| stack.day == work.day && place < *n as usize)
+            .any(|(stack, n)| stack.day == work.day && index < *n as usize)
     }
 
-    /// Which works each person was mailed, and how often, as the provider has it.
-    fn told(&self) -> BTreeMap<(String, String), usize> {
-        let (mut told, mut keys) = (BTreeMap::new(), BTreeSet::new());
+    /// Counts how often each work was emailed to each user, according to the provider's log.
+    fn count_emailed(&self) -> BTreeMap<(String, String), usize> {
+        let (mut emailed, mut keys) = (BTreeMap::new(), BTreeSet::new());
         let requests = self.provider.requests().into_iter();
-        // What is asked mails nothing.
+        // A query sends no email.
         let mailed = |request: &Request| request.taken && request.method == "POST";
         for request in requests.filter(mailed) {
-            // A call that is made again under its key mails nothing.
+            // A repeated call with the same idempotency key sends no email.
             if self.dialect == Dialect::Resend
                 && !keys.insert(request.header("idempotency-key").to_owned())
             {
@@ -143,24 +143,24 @@ impl Stage<'_> {
                 let person = to.split('@').next().unwrap().to_owned();
                 for work in self.works.keys() {
                     if text.contains(&format!("Work {}.", &work[1..])) {
-                        *told.entry((person.clone(), work.clone())).or_default() += 1;
+                        *emailed.entry((person.clone(), work.clone())).or_default() += 1;
                     }
                 }
             }
         }
-        told
+        emailed
     }
 }
 
-/// The mails of a call: to whom, and the text.
+/// Returns the recipient and the text of each email in a call.
 fn mails(dialect: Dialect, body: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     match dialect {
         Dialect::SendGrid => {
-            let said = text(&body["content"][0]["value"]);
+            let content = text(&body["content"][0]["value"]);
             let people = body["personalizations"].as_array().unwrap().iter();
             people
-                .map(|person| (text(&person["to"][0]["email"]), said.clone()))
+                .map(|person| (text(&person["to"][0]["email"]), content.clone()))
                 .collect()
         }
         Dialect::Postmark => {

@@ -1,16 +1,16 @@
-//! What happens where processes die, and whom it has to reach.
+//! A simulated event: its object is a work, and it has an expected audience.
 
 use std::collections::BTreeSet;
 
 use tidings::domain::{Day, Id};
 
-/// How a work is told.
+/// How users receive the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Digest,
-    /// In batches.
-    Gathered,
-    /// In a batch of its own.
+    /// By email in a batch that collects events.
+    Batch,
+    /// By email at once, in a batch of its own.
     Immediate,
 }
 
@@ -18,20 +18,20 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Digest => "ArtworkPublished",
-            Self::Gathered => "CommentAdded",
+            Self::Batch => "CommentAdded",
             Self::Immediate => "MentionMade",
         }
     }
 }
 
-/// Something that happened.
+/// An event about one work.
 pub struct Work {
     pub kind: Kind,
-    /// Whom it has to reach.
+    /// The expected recipients.
     pub people: BTreeSet<String>,
     pub fanout: Id,
-    /// The day it happened.
+    /// The day of the event.
     pub day: Day,
-    /// Whether it still applies.
+    /// Whether the work is notifiable.
     pub applies: bool,
 }

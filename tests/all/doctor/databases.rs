@@ -1,4 +1,4 @@
-//! The database: what is missing, what is stopped, and one that is not there.
+//! Checks of the database: missing indexes, paused sending, and an unreachable database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use tidings::domain::{Address, Day, DeliveryState, User};
 use tidings::operate::doctor::{Look, Outside};
 use tidings::wire::doctor::{Finding, Verdict};
 
-use super::{WELL, found};
+use super::{HEALTHY, found};
 use crate::services::unreadable::{write, zone};
 use crate::support::town::on_both_stores;
 use crate::support::{FailingStore, Fresh, Shorthand, delivery, event, noon, push_to, user};
 
 on_both_stores! {
-    mails_that_wait_for_a_brand_are_told_with_its_name
-    a_store_that_works_is_well_and_keeps_nothing_of_the_visit
-    a_note_that_an_earlier_visit_left_is_taken_away
-    a_note_that_somebody_else_writes_meanwhile_is_not_called_well
-    sending_that_is_paused_is_an_error_that_says_how_to_go_on
-    days_past_archive_keep_are_a_warning_with_the_command
-    addresses_of_several_records_are_a_warning
-    fields_that_cannot_be_read_are_a_warning_that_names_them
+    emails_that_wait_for_an_unknown_brand_are_an_error
+    a_working_store_passes_and_the_checks_leave_no_data
+    a_note_left_by_an_earlier_run_is_deleted
+    a_note_overwritten_during_the_check_is_unchecked
+    paused_sending_is_an_error_that_says_how_to_resume
+    days_older_than_archive_keep_are_a_warning_with_the_command
+    addresses_shared_by_several_records_are_a_warning
+    unreadable_fields_are_named_in_a_warning
 }
 
 const LOOK: Look = Look {
@@ -36,10 +36,10 @@ const LOOK: Look = Look {
 };
 
 async fn findings(store: &str) -> Vec<Finding> {
-    super::findings(&format!("{WELL}store = \"{store}\""), LOOK).await
+    super::findings(&format!("{HEALTHY}store = \"{store}\""), LOOK).await
 }
 
-async fn a_store_that_works_is_well_and_keeps_nothing_of_the_visit(fresh: Fresh) {
+async fn a_working_store_passes_and_the_checks_leave_no_data(fresh: Fresh) {
     let seen = findings(fresh.url()).await;
 
     for check in ["database", "indexes", "writing", "sending", "unknown mails"] {
@@ -49,7 +49,7 @@ async fn a_store_that_works_is_well_and_keeps_nothing_of_the_visit(fresh: Fresh)
     assert_eq!(fresh.note("link_secret").await.unwrap(), None);
 }
 
-async fn a_note_that_an_earlier_visit_left_is_taken_away(fresh: Fresh) {
+async fn a_note_left_by_an_earlier_run_is_deleted(fresh: Fresh) {
     fresh.put_note("doctor", "left behind").await.unwrap();
 
     let seen = findings(fresh.url()).await;
@@ -58,8 +58,8 @@ async fn a_note_that_an_earlier_visit_left_is_taken_away(fresh: Fresh) {
     assert_eq!(fresh.note("doctor").await.unwrap(), None);
 }
 
-async fn a_note_that_somebody_else_writes_meanwhile_is_not_called_well(fresh: Fresh) {
-    let config = Config::parse(&format!("{WELL}store = \"{}\"", fresh.url())).unwrap();
+async fn a_note_overwritten_during_the_check_is_unchecked(fresh: Fresh) {
+    let config = Config::parse(&format!("{HEALTHY}store = \"{}\"", fresh.url())).unwrap();
     let mut doctor = app::doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
     let other = fresh.clone();
     let others = async move { other.put_note("doctor", "another's").await.unwrap() };
@@ -76,7 +76,7 @@ async fn a_note_that_somebody_else_writes_meanwhile_is_not_called_well(fresh: Fr
     assert_eq!(left.as_deref(), Some("another's"));
 }
 
-async fn mails_that_wait_for_a_brand_are_told_with_its_name(fresh: Fresh) {
+async fn emails_that_wait_for_an_unknown_brand_are_an_error(fresh: Fresh) {
     let waits = |who: &str| tidings::domain::Delivery {
         state: DeliveryState::Pending,
         reason: Some("the brand gone is not configured".into()),
@@ -86,11 +86,11 @@ async fn mails_that_wait_for_a_brand_are_told_with_its_name(fresh: Fresh) {
 
     let seen = findings(fresh.url()).await;
 
-    let told = "2 mails wait for the brand gone, which is not configured";
-    found(&seen, "brands", Verdict::Error, told);
+    let expected = "2 mails wait for the brand gone, which is not configured";
+    found(&seen, "brands", Verdict::Error, expected);
 }
 
-async fn sending_that_is_paused_is_an_error_that_says_how_to_go_on(fresh: Fresh) {
+async fn paused_sending_is_an_error_that_says_how_to_resume(fresh: Fresh) {
     let pause = r#"{"at":"2014-04-21T09:30:00Z","reason":"the key is wrong","by":"w1"}"#;
     fresh.put_note("pause", pause).await.unwrap();
 
@@ -105,7 +105,7 @@ async fn sending_that_is_paused_is_an_error_that_says_how_to_go_on(fresh: Fresh)
     found(&seen, "sending", Verdict::Error, "tidings digest --resume");
 }
 
-async fn addresses_of_several_records_are_a_warning(fresh: Fresh) {
+async fn addresses_shared_by_several_records_are_a_warning(fresh: Fresh) {
     let put = async |id: &str, address: &str| {
         let record = User {
             email: Address::new(address).ok(),
@@ -134,11 +134,11 @@ async fn addresses_of_several_records_are_a_warning(fresh: Fresh) {
         Verdict::Warning,
         "tidings users show ADDRESS",
     );
-    let told = format!("{:?}", super::of(&two, "addresses"));
-    assert!(!told.contains("example.org"), "{told}");
+    let text = format!("{:?}", super::of(&two, "addresses"));
+    assert!(!text.contains("example.org"), "{text}");
 }
 
-async fn fields_that_cannot_be_read_are_a_warning_that_names_them(fresh: Fresh) {
+async fn unreadable_fields_are_named_in_a_warning(fresh: Fresh) {
     let put = fresh.put_users(&[User::new(user("ada"))]).await;
     assert_eq!(put.unwrap(), [true]);
     let readable = findings(fresh.url()).await;
@@ -151,7 +151,7 @@ async fn fields_that_cannot_be_read_are_a_warning_that_names_them(fresh: Fresh) 
     found(&seen, "users", Verdict::Warning, "tidings explain USER");
 }
 
-async fn days_past_archive_keep_are_a_warning_with_the_command(fresh: Fresh) {
+async fn days_older_than_archive_keep_are_a_warning_with_the_command(fresh: Fresh) {
     let today = Day::of(SystemClock.now());
     let push = async |day| {
         let pushed = push_to(&user("ada"), vec![event("a1", 1)]);
@@ -178,7 +178,7 @@ async fn days_past_archive_keep_are_a_warning_with_the_command(fresh: Fresh) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mails_of_unknown_outcome_are_a_warning() {
+async fn emails_with_an_unknown_outcome_are_a_warning() {
     crate::support::sqlite::run(|fresh| async move {
         let row = delivery("ada", "2014-04-21", "w1");
         let unknown = Settlement {
@@ -206,7 +206,7 @@ async fn mails_of_unknown_outcome_are_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_index_that_is_missing_in_sqlite_is_named() {
+async fn a_missing_sqlite_index_is_named() {
     crate::support::sqlite::run(|fresh| async move {
         let file = fresh.url().strip_prefix("sqlite:").unwrap().to_owned();
         let connection = rusqlite::Connection::open(file).unwrap();
@@ -223,7 +223,7 @@ async fn an_index_that_is_missing_in_sqlite_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_index_that_is_missing_or_not_unique_in_mongodb_is_named_and_not_made() {
+async fn a_missing_or_wrong_mongodb_index_is_named_but_not_created() {
     crate::support::mongo::run(|fresh| async move {
         let client = mongodb::Client::with_uri_str(fresh.url()).await.unwrap();
         let database = client.default_database().unwrap();
@@ -245,7 +245,7 @@ async fn an_index_that_is_missing_or_not_unique_in_mongodb_is_named_and_not_made
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mongodb_says_its_version_and_how_it_replicates() {
+async fn the_version_and_replication_of_mongodb_are_reported() {
     crate::support::mongo::run(|fresh| async move {
         let seen = findings(fresh.url()).await;
 
@@ -261,7 +261,7 @@ async fn a_mongodb_says_its_version_and_how_it_replicates() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_is_wrong_is_an_error() {
+async fn a_wrong_clock_is_an_error() {
     crate::support::mongo::run(|fresh| async move {
         let config = Config::parse(&format!("store = \"{}\"", fresh.url())).unwrap();
         let wrong = Arc::new(ManualClock::at(noon()));
@@ -274,11 +274,11 @@ async fn a_clock_that_is_wrong_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_not_there_is_an_error_and_the_rest_is_looked_at() {
+async fn an_unreachable_database_is_an_error_and_other_checks_still_run() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = format!("mongodb://{}/tidings", free.local_addr().unwrap());
+    let url = format!("mongodb://{}/tidings", free.local_addr().unwrap());
     drop(free);
-    let config = Config::parse(&format!("{WELL}store = \"{nobody}\"")).unwrap();
+    let config = Config::parse(&format!("{HEALTHY}store = \"{url}\"")).unwrap();
     let look = Look {
         timeout: Duration::from_secs(1),
         ..LOOK
@@ -295,7 +295,7 @@ async fn a_database_that_is_not_there_is_an_error_and_the_rest_is_looked_at() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_does_not_exist_is_not_made() {
+async fn a_missing_sqlite_file_is_not_created() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new.db");
 

@@ -1,7 +1,7 @@
-//! A name server on loopback that knows a few texts.
+//! A DNS server on loopback with a few TXT records.
 //!
-//! The rule: it answers over UDP, in the bytes of RFC 1035. It knows the top of the tree, as every
-//! server of the world does, unless it is told to know nobody.
+//! It answers over UDP in the format of RFC 1035. Like every public server, it knows the top-level
+//! domain, unless a test starts it with [`serve_nothing`].
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use hickory_proto::rr::rdata::{SOA, TXT};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use tokio::net::UdpSocket;
 
-/// The texts under each name.
+/// The texts of each name.
 pub type Zone = HashMap<String, Vec<String>>;
 
 pub fn zone(texts: &[(&str, &str)]) -> Zone {
@@ -29,8 +29,8 @@ pub async fn serve(zone: Zone) -> SocketAddr {
     listen(move |query| answer(&zone, query)).await
 }
 
-/// Starts a server that says of every name that it does not exist.
-pub async fn serve_nobody() -> SocketAddr {
+/// Starts a server that answers every query with NXDOMAIN.
+pub async fn serve_nothing() -> SocketAddr {
     listen(|query| {
         let mut message = reply(query);
         message.metadata.response_code = ResponseCode::NXDomain;
@@ -46,8 +46,8 @@ async fn listen(answer: impl Fn(&Message) -> Message + Send + 'static) -> Socket
         let mut bytes = [0; 1_500];
         while let Ok((length, from)) = socket.recv_from(&mut bytes).await {
             let query = Message::from_vec(&bytes[..length]).unwrap();
-            let said = answer(&query).to_vec().unwrap();
-            socket.send_to(&said, from).await.unwrap();
+            let encoded = answer(&query).to_vec().unwrap();
+            socket.send_to(&encoded, from).await.unwrap();
         }
     });
     addr
@@ -61,22 +61,22 @@ fn reply(query: &Message) -> Message {
 
 fn answer(zone: &Zone, query: &Message) -> Message {
     let mut message = reply(query);
-    let asked = &query.queries[0];
-    let name = asked.name().to_string().to_lowercase();
+    let question = &query.queries[0];
+    let name = question.name().to_string().to_lowercase();
     let texts = zone.get(&name).map(Vec::as_slice).unwrap_or_default();
-    match (asked.query_type(), name.as_str()) {
+    match (question.query_type(), name.as_str()) {
         (RecordType::SOA, "example.") => {
             let server = Name::from_ascii("ns.example.").unwrap();
             let soa = SOA::new(server.clone(), server, 1, 60, 60, 60, 60);
-            let record = Record::from_rdata(asked.name().clone(), 60, RData::SOA(soa));
+            let record = Record::from_rdata(question.name().clone(), 60, RData::SOA(soa));
             message.add_answer(record);
         }
         (RecordType::TXT, _) if !texts.is_empty() => {
             for text in texts {
-                // Long texts stand in pieces of at most 255 bytes.
+                // A TXT record holds strings of at most 255 bytes.
                 let pieces = text.as_bytes().chunks(255);
                 let text = TXT::from_bytes(pieces.collect());
-                let record = Record::from_rdata(asked.name().clone(), 60, RData::TXT(text));
+                let record = Record::from_rdata(question.name().clone(), 60, RData::TXT(text));
                 message.add_answer(record);
             }
         }

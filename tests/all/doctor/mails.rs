@@ -6,46 +6,46 @@ use tidings::operate::doctor::{Look, Outside};
 use tidings::wire::doctor::Verdict;
 
 use super::pages::always;
-use super::{Outdoors, WELL, dns, findings, found};
+use super::{HEALTHY, Network, dns, findings, found};
 use crate::mail::provider::Next;
 
 const STORE: &str = "store = \"sqlite:/nowhere/at/all.db\"\n";
 
 #[tokio::test]
-async fn a_bad_key_is_an_error_and_is_not_shown() {
-    let outdoors = Outdoors::well().await;
+async fn a_rejected_key_is_an_error_and_is_not_shown() {
+    let network = Network::healthy().await;
     let refusal = r#"{"statusCode":401,"name":"invalid_api_key","message":"API key is invalid"}"#;
-    outdoors
+    network
         .provider
         .then([Next::Answer(401, vec![], refusal.into())]);
 
-    let seen = outdoors.findings(STORE).await;
+    let seen = network.findings(STORE).await;
 
     found(&seen, "provider", Verdict::Error, "turned the key away");
     assert!(!format!("{seen:?}").contains("key-1"));
-    assert_eq!(outdoors.provider.mails(), []);
+    assert_eq!(network.provider.mails(), []);
 }
 
 #[tokio::test]
-async fn a_provider_that_says_nothing_is_unchecked() {
-    let outdoors = Outdoors::well().await;
-    outdoors.provider.then([Next::Reset]);
+async fn a_provider_that_does_not_answer_is_unchecked() {
+    let network = Network::healthy().await;
+    network.provider.then([Next::Reset]);
 
-    let seen = outdoors.findings(STORE).await;
+    let seen = network.findings(STORE).await;
 
     found(&seen, "provider", Verdict::Unchecked, "no answer");
     found(&seen, "DKIM", Verdict::Unchecked, "mail.dkim_selector");
 }
 
 #[tokio::test]
-async fn a_selector_can_be_configured_where_the_provider_does_not_say() {
-    let outdoors = Outdoors::well().await;
-    outdoors.provider.then([Next::Reset, Next::Reset]);
+async fn a_dkim_selector_can_be_configured_if_the_provider_names_none() {
+    let network = Network::healthy().await;
+    network.provider.then([Next::Reset, Next::Reset]);
 
-    let right = outdoors
+    let right = network
         .findings(&format!("{STORE}mail.dkim_selector = \"resend\""))
         .await;
-    let wrong = outdoors
+    let wrong = network
         .findings(&format!("{STORE}mail.dkim_selector = \"s1\""))
         .await;
 
@@ -54,7 +54,7 @@ async fn a_selector_can_be_configured_where_the_provider_does_not_say() {
 }
 
 #[tokio::test]
-async fn a_key_that_we_sign_with_is_compared_with_the_one_in_the_dns() {
+async fn the_configured_dkim_key_is_compared_with_the_one_in_dns() {
     let key = include_str!("../mail/keys/ed25519.pem");
     let signer = Dkim::new("art.example", "k1", &Secret::new(key)).unwrap();
     let (place, record) = (signer.name(), signer.record());
@@ -65,21 +65,21 @@ async fn a_key_that_we_sign_with_is_compared_with_the_one_in_the_dns() {
          mail.smtp_host = \"127.0.0.1\"\nmail.smtp_port = 9\nmail.smtp_tls = \"none\"\n\
          mail.dkim_selector = \"k1\"\nmail.dkim_key_file = \"{folder}/ed25519.pem\"\n"
     );
-    for (text, verdict, words) in [
+    for (text, expected, words) in [
         (record.as_str(), Verdict::Ok, place.as_str()),
         (another, Verdict::Error, "not the one that mails are signed"),
         ("", Verdict::Error, record.as_str()),
     ] {
-        let outdoors = Outdoors::with(&[(&place, text)]).await;
+        let network = Network::with(&[(&place, text)]).await;
 
-        let seen = findings(&config, outdoors.look()).await;
+        let seen = findings(&config, network.look()).await;
 
-        found(&seen, "DKIM", verdict, words);
+        found(&seen, "DKIM", expected, words);
     }
-    let outdoors = Outdoors::well().await;
+    let network = Network::healthy().await;
     let offline = Look {
         outside: Outside::Leave,
-        ..outdoors.look()
+        ..network.look()
     };
     let seen = findings(&config, offline).await;
     for words in ["--offline", &place, &record] {
@@ -88,8 +88,8 @@ async fn a_key_that_we_sign_with_is_compared_with_the_one_in_the_dns() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_senders_domain_is_found() {
-    for (name, text, check, verdict, words) in [
+async fn problems_of_the_senders_domain_are_found() {
+    for (name, text, check, expected, words) in [
         (
             "art.example",
             "v=spf1 +all",
@@ -140,9 +140,9 @@ async fn what_is_wrong_with_the_senders_domain_is_found() {
             "p=quarantine",
         ),
     ] {
-        let seen = Outdoors::with(&[(name, text)]).await.findings(STORE).await;
+        let seen = Network::with(&[(name, text)]).await.findings(STORE).await;
 
-        found(&seen, check, verdict, words);
+        found(&seen, check, expected, words);
     }
 }
 
@@ -153,18 +153,18 @@ async fn two_spf_records_are_an_error() {
         ("art.example", "v=spf1 ip4:192.0.2.1 ~all"),
     ];
 
-    let seen = Outdoors::with(&two).await.findings(STORE).await;
+    let seen = Network::with(&two).await.findings(STORE).await;
 
     found(&seen, "SPF", Verdict::Error, "2 records");
 }
 
 #[tokio::test]
-async fn a_record_further_up_counts_for_the_domains_below() {
-    let outdoors = Outdoors::well().await;
-    let below = WELL.replace("digest@art.example", "digest@news.art.example");
-    let url = format!("mail.url = \"{}\"\n", outdoors.provider.url);
+async fn a_dmarc_record_of_a_parent_domain_applies_to_subdomains() {
+    let network = Network::healthy().await;
+    let below = HEALTHY.replace("digest@art.example", "digest@news.art.example");
+    let url = format!("mail.url = \"{}\"\n", network.provider.url);
 
-    let seen = findings(&[&below, STORE, &url].concat(), outdoors.look()).await;
+    let seen = findings(&[&below, STORE, &url].concat(), network.look()).await;
 
     found(&seen, "DMARC", Verdict::Ok, "_dmarc.art.example");
     found(
@@ -176,14 +176,14 @@ async fn a_record_further_up_counts_for_the_domains_below() {
 }
 
 #[tokio::test]
-async fn a_name_server_that_knows_nobody_proves_nothing() {
-    let outdoors = Outdoors::well().await;
-    let nobody = Outdoors {
-        nameserver: dns::serve_nobody().await,
-        ..outdoors
+async fn a_name_server_that_knows_no_names_proves_nothing() {
+    let network = Network::healthy().await;
+    let without_names = Network {
+        nameserver: dns::serve_nothing().await,
+        ..network
     };
 
-    let seen = nobody.findings(STORE).await;
+    let seen = without_names.findings(STORE).await;
 
     for check in ["SPF", "DKIM", "DMARC"] {
         found(
@@ -196,8 +196,8 @@ async fn a_name_server_that_knows_nobody_proves_nothing() {
 }
 
 #[tokio::test]
-async fn without_a_network_everything_outside_is_unchecked_and_the_rest_is_looked_at() {
-    // Sockets that are there and never say a word.
+async fn without_a_network_the_local_checks_still_run() {
+    // Both sockets exist, and never answer.
     let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dumb = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let silent = format!(
@@ -210,7 +210,7 @@ async fn without_a_network_everything_outside_is_unchecked_and_the_rest_is_looke
         nameserver: Some(dumb.local_addr().unwrap()),
     };
 
-    let seen = findings(&[WELL, &silent].concat(), look).await;
+    let seen = findings(&[HEALTHY, &silent].concat(), look).await;
 
     for check in ["provider", "SPF", "DMARC", "public pages"] {
         found(&seen, check, Verdict::Unchecked, "");
@@ -220,18 +220,18 @@ async fn without_a_network_everything_outside_is_unchecked_and_the_rest_is_looke
 }
 
 #[tokio::test]
-async fn offline_asks_nobody() {
-    let outdoors = Outdoors::well().await;
+async fn offline_sends_no_requests() {
+    let network = Network::healthy().await;
     let look = Look {
         outside: Outside::Leave,
-        ..outdoors.look()
+        ..network.look()
     };
     let url = format!(
         "mail.url = \"{0}\"\nserver.public_url = \"{0}\"\n",
-        outdoors.provider.url
+        network.provider.url
     );
 
-    let seen = findings(&[WELL, STORE, &url].concat(), look).await;
+    let seen = findings(&[HEALTHY, STORE, &url].concat(), look).await;
 
     for check in [
         "provider",
@@ -243,14 +243,14 @@ async fn offline_asks_nobody() {
     ] {
         found(&seen, check, Verdict::Unchecked, "--offline");
     }
-    assert_eq!(outdoors.provider.requests().len(), 0);
+    assert_eq!(network.provider.requests().len(), 0);
 }
 
 #[tokio::test]
-async fn a_template_that_is_too_long_or_wrong_is_an_error_with_its_file() {
+async fn an_overlong_or_invalid_template_is_an_error_with_its_file() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("digest")).unwrap();
-    let outdoors = Outdoors::well().await;
+    let network = Network::healthy().await;
     let more = format!("{STORE}mail.templates = \"{}\"", folder.path().display());
     for (text, words) in [
         ("x".repeat(120_000), "cut off at 102,000"),
@@ -258,7 +258,7 @@ async fn a_template_that_is_too_long_or_wrong_is_an_error_with_its_file() {
     ] {
         std::fs::write(folder.path().join("digest/body.html"), text).unwrap();
 
-        let seen = outdoors.findings(&more).await;
+        let seen = network.findings(&more).await;
 
         found(&seen, "templates", Verdict::Error, "digest/body.html");
         found(&seen, "templates", Verdict::Error, words);
@@ -266,20 +266,20 @@ async fn a_template_that_is_too_long_or_wrong_is_an_error_with_its_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_whose_connection_cannot_be_trusted_is_an_error_with_the_reason() {
-    let outdoors = Outdoors::well().await;
-    // It does not even speak TLS.
+async fn an_untrusted_connection_to_the_provider_is_an_error() {
+    let network = Network::healthy().await;
+    // This server does not speak TLS.
     let https = always("200 OK").await.replace("http://", "https://");
 
     let url = format!("mail.url = \"{https}\"\n");
-    let seen = findings(&[WELL, STORE, &url].concat(), outdoors.look()).await;
+    let seen = findings(&[HEALTHY, STORE, &url].concat(), network.look()).await;
 
     found(&seen, "provider", Verdict::Error, "cannot be trusted");
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_brand_is_told_with_its_name() {
-    let outdoors = Outdoors::well().await;
+async fn problems_of_a_brand_are_reported_with_its_name() {
+    let network = Network::healthy().await;
     let other = crate::mail::provider::Provider::start(crate::mail::provider::Dialect::Resend);
     let other = other.await;
     let refusal = r#"{"statusCode":401,"name":"invalid_api_key","message":"API key is invalid"}"#;
@@ -289,7 +289,7 @@ async fn what_is_wrong_with_a_brand_is_told_with_its_name() {
         "[brands.acme.mail]\nprovider = \"resend\"\nkey = \"key-2\"\nurl = \"{url}\"\nfrom = \"news@acme.example\"\n"
     );
 
-    let seen = outdoors.findings(&(STORE.to_owned() + &brand)).await;
+    let seen = network.findings(&(STORE.to_owned() + &brand)).await;
 
     let (acmes, own): (Vec<_>, Vec<_>) = seen
         .into_iter()

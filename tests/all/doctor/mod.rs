@@ -1,7 +1,7 @@
-//! `doctor`, against real providers, name servers, pages and databases on loopback: each thing that
-//! can be wrong is found, and nothing is changed by looking.
+//! `doctor`, against real providers, DNS servers, pages and databases on loopback. It finds each
+//! problem, and changes nothing.
 //!
-//! The rule: a test begins with what is well, breaks one thing, and asks what is said of it.
+//! A test starts with a healthy setup, breaks one thing, and checks the findings about it.
 
 mod databases;
 mod dns;
@@ -20,8 +20,8 @@ use tidings::wire::doctor::{Finding, Verdict};
 
 use crate::mail::provider::{Dialect, Provider};
 
-/// What is configured where all is well, but for the provider's address and the store.
-const WELL: &str = "
+/// A healthy configuration, without the provider's URL and the store.
+const HEALTHY: &str = "
     server.key = \"the key of the tests\"
     server.link_secret = \"the link secret of the tests\"
     site.postal_address = \"1 Main Street\"
@@ -31,8 +31,8 @@ const WELL: &str = "
     mail.from = \"digest@art.example\"
 ";
 
-/// What the DNS holds where all is well.
-fn well_known() -> Vec<(&'static str, String)> {
+/// The DNS records of a healthy setup.
+fn healthy_records() -> Vec<(&'static str, String)> {
     let key = "A".repeat(392);
     vec![
         ("art.example", "v=spf1 include:provider.example -all".into()),
@@ -45,23 +45,23 @@ fn well_known() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Somewhere to look: a provider and a name server where all is well.
-struct Outdoors {
+/// A provider and a DNS server for the checks that use the network.
+struct Network {
     provider: Provider,
     nameserver: SocketAddr,
 }
 
-impl Outdoors {
-    async fn well() -> Self {
+impl Network {
+    async fn healthy() -> Self {
         Self::with(&[]).await
     }
 
-    /// With these texts instead of those that stand under the same names; empty ones do not stand
-    /// at all.
+    /// Starts both, with these texts instead of the healthy ones of the same names. An empty text
+    /// removes the record.
     async fn with(texts: &[(&str, &str)]) -> Self {
-        let known = well_known();
+        let records = healthy_records();
         let changed = |name: &str| texts.iter().any(|(other, _)| *other == name);
-        let mut all: Vec<(&str, &str)> = known
+        let mut all: Vec<(&str, &str)> = records
             .iter()
             .filter(|(name, _)| !changed(name))
             .map(|(name, text)| (*name, text.as_str()))
@@ -81,10 +81,10 @@ impl Outdoors {
         }
     }
 
-    /// What is found with this provider and more in the configuration.
+    /// Runs the checks against this provider, with `more` added to the configuration.
     async fn findings(&self, more: &str) -> Vec<Finding> {
         let url = format!("mail.url = \"{}\"\n", self.provider.url);
-        findings(&[WELL, &url, more].concat(), self.look()).await
+        findings(&[HEALTHY, &url, more].concat(), self.look()).await
     }
 }
 
@@ -94,7 +94,7 @@ async fn findings(config: &str, look: Look) -> Vec<Finding> {
     doctor.run().await
 }
 
-/// What was found of one thing.
+/// Returns the only finding of this check.
 fn of<'a>(findings: &'a [Finding], check: &str) -> &'a Finding {
     let mut found = findings.iter().filter(|finding| finding.check == check);
     let first = found
@@ -104,10 +104,10 @@ fn of<'a>(findings: &'a [Finding], check: &str) -> &'a Finding {
     first
 }
 
-/// That this was found: how bad it is, and words of it.
-fn found(findings: &[Finding], check: &str, verdict: Verdict, words: &str) {
+/// Asserts the severity of a finding and a part of its text. Only problems have advice.
+fn found(findings: &[Finding], check: &str, expected: Verdict, words: &str) {
     let finding = of(findings, check);
-    assert_eq!(finding.verdict, verdict, "{finding:?}");
+    assert_eq!(finding.verdict, expected, "{finding:?}");
     let text = format!(
         "{} {}",
         finding.found,
@@ -116,17 +116,17 @@ fn found(findings: &[Finding], check: &str, verdict: Verdict, words: &str) {
     assert!(text.contains(words), "{words} in {finding:?}");
     assert_eq!(
         finding.advice.is_some(),
-        verdict >= Verdict::Warning,
+        expected >= Verdict::Warning,
         "{finding:?}"
     );
 }
 
-/// What is not well.
-fn amiss(findings: &[Finding]) -> Vec<(Verdict, &'static str)> {
-    let amiss = findings
+/// Returns the findings that are not OK.
+fn problems(findings: &[Finding]) -> Vec<(Verdict, &'static str)> {
+    let problems = findings
         .iter()
         .filter(|finding| finding.verdict != Verdict::Ok);
-    amiss
+    problems
         .map(|finding| (finding.verdict, finding.check))
         .collect()
 }

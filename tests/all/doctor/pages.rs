@@ -1,4 +1,4 @@
-//! The public pages and the one click, against a server that runs, and against others in its place.
+//! Checks of the public pages and the one-click link, against a running server and against others.
 
 use tidings::http::api;
 use tidings::wire::doctor::Verdict;
@@ -7,17 +7,17 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{Outdoors, amiss, found};
+use super::{Network, found, problems};
 use crate::support::town::{Town, on_both_stores};
 use crate::support::{FailingStore, Fault, Fresh, Then};
 
 on_both_stores! {
-    where_all_is_well_nothing_is_amiss
-    a_click_with_nobodys_link_changes_nothing
-    a_server_with_another_secret_is_found_out
+    a_healthy_setup_has_no_problems
+    the_one_click_check_changes_nothing
+    a_server_with_another_link_secret_is_an_error
 }
 
-/// The server of a town, and where it is.
+/// A running server and its URL.
 struct Serving {
     url: String,
     stop: watch::Sender<bool>,
@@ -49,46 +49,46 @@ fn more(fresh: &Fresh, url: &str) -> String {
     format!("store = \"{}\"\nserver.public_url = \"{url}\"", fresh.url())
 }
 
-async fn where_all_is_well_nothing_is_amiss(fresh: Fresh) {
+async fn a_healthy_setup_has_no_problems(fresh: Fresh) {
     let town = Town::found(&fresh, true, &town(SECRET)).await;
     let serving = Serving::start(town.process()).await;
 
-    let seen = Outdoors::well()
+    let seen = Network::healthy()
         .await
         .findings(&more(&fresh, &serving.url))
         .await;
 
-    let mut amiss = amiss(&seen);
-    // On loopback there is neither https nor, in these tests, more than one server.
-    amiss.retain(|(_, check)| *check != "server.public_url" && *check != "replication");
-    assert_eq!(amiss, [], "{seen:#?}");
+    let mut problems = problems(&seen);
+    // The tests use neither HTTPS nor more than one database server.
+    problems.retain(|(_, check)| *check != "server.public_url" && *check != "replication");
+    assert_eq!(problems, [], "{seen:#?}");
     serving.end().await;
 }
 
-async fn a_click_with_nobodys_link_changes_nothing(fresh: Fresh) {
+async fn the_one_click_check_changes_nothing(fresh: Fresh) {
     let town = Town::found(&fresh, true, &town(SECRET)).await;
     let serving = Serving::start(town.process()).await;
-    let everybody = crate::support::town::PEOPLE.map(crate::support::user);
-    let before = fresh.users(&everybody).await.unwrap();
+    let users = crate::support::town::PEOPLE.map(crate::support::user);
+    let before = fresh.users(&users).await.unwrap();
 
-    let seen = Outdoors::well()
+    let seen = Network::healthy()
         .await
         .findings(&more(&fresh, &serving.url))
         .await;
 
     found(&seen, "one-click", Verdict::Ok, "a forged one was not");
-    assert_eq!(fresh.users(&everybody).await.unwrap(), before);
-    let nobody = [tidings::domain::UserId::stored("")];
-    assert_eq!(fresh.users(&nobody).await.unwrap(), [None]);
+    assert_eq!(fresh.users(&users).await.unwrap(), before);
+    let empty_id = [tidings::domain::UserId::stored("")];
+    assert_eq!(fresh.users(&empty_id).await.unwrap(), [None]);
     assert_eq!(fresh.note("doctor").await.unwrap(), None);
     serving.end().await;
 }
 
-async fn a_server_with_another_secret_is_found_out(fresh: Fresh) {
+async fn a_server_with_another_link_secret_is_an_error(fresh: Fresh) {
     let town = Town::found(&fresh, true, &town("another secret of the tests")).await;
     let serving = Serving::start(town.process()).await;
 
-    let seen = Outdoors::well()
+    let seen = Network::healthy()
         .await
         .findings(&more(&fresh, &serving.url))
         .await;
@@ -104,16 +104,16 @@ async fn a_server_with_another_secret_is_found_out(fresh: Fresh) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_secret_that_the_store_keeps_is_enough() {
+async fn the_link_secret_in_the_store_is_enough() {
     crate::support::sqlite::run(|fresh| async move {
         let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
         let serving = Serving::start(town.process()).await;
-        let outdoors = Outdoors::well().await;
-        let url = format!("mail.url = \"{}\"\n", outdoors.provider.url);
-        let own = super::WELL.replace(&format!("server.link_secret = \"{SECRET}\""), "");
+        let network = Network::healthy().await;
+        let url = format!("mail.url = \"{}\"\n", network.provider.url);
+        let own = super::HEALTHY.replace(&format!("server.link_secret = \"{SECRET}\""), "");
 
         let config = [own, url, more(&fresh, &serving.url)].concat();
-        let seen = super::findings(&config, outdoors.look()).await;
+        let seen = super::findings(&config, network.look()).await;
 
         found(&seen, "one-click", Verdict::Ok, "");
         serving.end().await;
@@ -122,14 +122,14 @@ async fn the_secret_that_the_store_keeps_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_its_records_is_an_error() {
+async fn a_server_that_cannot_reach_its_store_is_an_error() {
     crate::support::sqlite::run(|fresh| async move {
         let town = Town::found(&fresh, true, &town(SECRET)).await;
         let down = FailingStore::new(town.store.clone(), 0, Fault::Refused, Then::StaysDown);
         let store: std::sync::Arc<dyn tidings::store::Store> = down;
         let serving = Serving::start(town.process_on(&store)).await;
 
-        let seen = Outdoors::well()
+        let seen = Network::healthy()
             .await
             .findings(&more(&fresh, &serving.url))
             .await;
@@ -145,7 +145,7 @@ async fn a_server_without_its_records_is_an_error() {
     .await;
 }
 
-/// Something that answers everything alike, and where it is.
+/// Starts a server that sends the same response to every request. Returns its URL.
 pub async fn always(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -163,9 +163,9 @@ pub async fn always(answer: &'static str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_stands_in_front_of_the_server_is_found_out() {
+async fn another_server_at_the_public_url_is_detected() {
     crate::support::sqlite::run(|fresh| async move {
-        for (answer, pages, says) in [
+        for (answer, pages, words) in [
             (
                 "301 Moved\r\nLocation: https://www.art.example/",
                 Verdict::Error,
@@ -177,27 +177,27 @@ async fn what_stands_in_front_of_the_server_is_found_out() {
         ] {
             let url = always(answer).await;
 
-            let seen = Outdoors::well().await.findings(&more(&fresh, &url)).await;
+            let seen = Network::healthy().await.findings(&more(&fresh, &url)).await;
 
             found(&seen, "public pages", pages, "");
-            found(&seen, "one-click", Verdict::Error, says);
+            found(&seen, "one-click", Verdict::Error, words);
         }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_there_and_no_encryption_there_are_errors() {
+async fn a_public_url_without_listener_or_tls_is_an_error() {
     crate::support::sqlite::run(|fresh| async move {
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let nobody = format!("http://{}", free.local_addr().unwrap());
+        let unused = format!("http://{}", free.local_addr().unwrap());
         drop(free);
         let plain = always("200 OK").await.replace("http://", "https://");
-        for (url, says) in [(nobody, "nothing listens"), (plain, "cannot be trusted")] {
-            let seen = Outdoors::well().await.findings(&more(&fresh, &url)).await;
+        for (url, words) in [(unused, "nothing listens"), (plain, "cannot be trusted")] {
+            let seen = Network::healthy().await.findings(&more(&fresh, &url)).await;
 
-            found(&seen, "public pages", Verdict::Error, says);
-            found(&seen, "one-click", Verdict::Error, says);
+            found(&seen, "public pages", Verdict::Error, words);
+            found(&seen, "one-click", Verdict::Error, words);
         }
     })
     .await;

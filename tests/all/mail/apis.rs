@@ -1,4 +1,4 @@
-//! Calls to the providers' APIs: how they are made, and what their endings mean.
+//! Calls to the providers' APIs: the requests, and the outcomes of responses and failures.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::provider::{Dialect, Next, Provider};
 use super::{ALL, PATIENT, call_of, kinds, mail, mailer, mails};
 
 #[tokio::test]
-async fn every_provider_is_called_as_it_wants_to_be() {
+async fn requests_have_the_form_that_each_provider_documents() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
 
@@ -64,7 +64,7 @@ async fn every_provider_is_called_as_it_wants_to_be() {
             (request.method.as_str(), request.path.as_str()),
             ("POST", path)
         );
-        // A signature is each request's own; nothing else stands behind the key.
+        // For SES, a signature of 64 hexadecimal digits follows.
         let (shown, signature) = request.header(proof).split_at(key.len());
         assert_eq!((request.header("content-type"), shown), (kind, key));
         let length = if dialect == Dialect::Ses { 64 } else { 0 };
@@ -83,7 +83,7 @@ async fn every_provider_is_called_as_it_wants_to_be() {
 }
 
 #[tokio::test]
-async fn many_mails_are_one_call_and_nobody_sees_another() {
+async fn many_emails_share_a_call_and_each_has_one_recipient() {
     for (dialect, most) in [
         (Dialect::Mailgun, 1000),
         (Dialect::SendGrid, 1000),
@@ -109,21 +109,21 @@ async fn many_mails_are_one_call_and_nobody_sees_another() {
             [most, 1],
             "{dialect:?}"
         );
-        let taken = provider.mails();
-        assert_eq!(taken.len(), most + 1);
-        for (mail, sent) in taken.iter().zip(&all) {
+        let accepted = provider.mails();
+        assert_eq!(accepted.len(), most + 1);
+        for (mail, sent) in accepted.iter().zip(&all) {
             let person = sent.delivery.as_str().split(':').nth(1).unwrap();
             assert_eq!(mail.to, [format!("{person}@example.org")], "{dialect:?}");
             assert_eq!(mail.delivery, tag(&sent.delivery));
             assert_eq!(mail.unsubscribe, format!("<https://x.example/u/{person}>"));
         }
-        let ids: BTreeSet<_> = taken.iter().map(|mail| &mail.delivery).collect();
+        let ids: BTreeSet<_> = accepted.iter().map(|mail| &mail.delivery).collect();
         assert_eq!(ids.len(), most + 1);
     }
 }
 
 #[tokio::test]
-async fn without_a_connection_nothing_was_sent() {
+async fn a_failed_connection_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -140,7 +140,7 @@ async fn without_a_connection_nothing_was_sent() {
 }
 
 #[tokio::test]
-async fn a_call_without_an_answer_is_unknown_and_not_made_again() {
+async fn a_call_without_an_answer_is_unknown_and_not_repeated() {
     for dialect in ALL {
         for next in [Next::Reset, Next::Lose] {
             let provider = Provider::start(dialect).await;
@@ -161,7 +161,7 @@ async fn a_call_without_an_answer_is_unknown_and_not_made_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_too_late_is_unknown() {
+async fn a_late_answer_is_unknown() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
         provider.then([Next::Late]);
@@ -180,8 +180,8 @@ async fn an_answer_that_comes_too_late_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_yes_that_cannot_be_read_to_its_end_is_unknown() {
-    // SendGrid's yes is in its status and header; it has no body.
+async fn an_unreadable_success_is_unknown() {
+    // SendGrid reports success by status and header, without a body.
     for dialect in ALL.into_iter().filter(|it| *it != Dialect::SendGrid) {
         for next in [Next::Garble, Next::Break, Next::Flood] {
             let provider = Provider::start(dialect).await;
@@ -201,7 +201,7 @@ async fn a_yes_that_cannot_be_read_to_its_end_is_unknown() {
 }
 
 #[tokio::test]
-async fn too_many_requests_are_tried_later_when_the_provider_says() {
+async fn a_429_is_retried_after_the_requested_delay() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
         let wait = vec![("Retry-After", "7".to_owned())];
@@ -221,7 +221,7 @@ async fn too_many_requests_are_tried_later_when_the_provider_says() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_with_the_key() {
+async fn a_redirect_is_not_followed() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
         let elsewhere = Provider::start(dialect).await;
@@ -238,7 +238,7 @@ async fn a_redirect_is_not_followed_with_the_key() {
 }
 
 #[tokio::test]
-async fn a_mail_that_cannot_be_sent_does_not_hold_up_the_others() {
+async fn an_unsendable_email_does_not_block_the_others() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
         let mut three = mails(3);
@@ -260,7 +260,7 @@ async fn a_mail_that_cannot_be_sent_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn an_inactive_recipient_is_undeliverable_and_the_others_get_theirs() {
+async fn an_inactive_recipient_does_not_affect_the_others() {
     let provider = Provider::start(Dialect::Postmark).await;
     let three = [mail("ada"), mail("inactive"), mail("cem")];
 
@@ -273,7 +273,7 @@ async fn an_inactive_recipient_is_undeliverable_and_the_others_get_theirs() {
 }
 
 #[tokio::test]
-async fn a_check_sends_no_mail_and_says_what_is_wrong() {
+async fn a_check_reports_problems_without_sending_an_email() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
@@ -308,7 +308,7 @@ async fn a_check_sends_no_mail_and_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_check_tells_where_the_keys_are_that_sign_the_mails() {
+async fn a_check_returns_the_names_of_the_dkim_keys() {
     for (dialect, expected) in [
         (Dialect::Mailgun, &["k1._domainkey.mg.art.example"][..]),
         (Dialect::SendGrid, &[]),
@@ -331,7 +331,7 @@ async fn a_check_tells_where_the_keys_are_that_sign_the_mails() {
 }
 
 #[tokio::test]
-async fn a_key_that_may_only_send_is_enough() {
+async fn a_key_restricted_to_sending_is_enough() {
     let provider = Provider::start(Dialect::Resend).await;
     let restricted = serde_json::json!({ "statusCode": 401, "name": "restricted_api_key", "message": "This API key is restricted to only send emails" });
     provider.then([Next::Answer(401, vec![], restricted.to_string())]);
@@ -347,7 +347,7 @@ async fn a_key_that_may_only_send_is_enough() {
 }
 
 #[tokio::test]
-async fn a_domain_that_the_provider_does_not_send_from_is_wrong() {
+async fn a_domain_that_the_provider_does_not_send_from_is_a_problem() {
     for (dialect, answer, expected) in [
         (
             Dialect::Resend,
@@ -383,7 +383,7 @@ async fn a_domain_that_the_provider_does_not_send_from_is_wrong() {
 }
 
 #[tokio::test]
-async fn where_nothing_listens_something_is_wrong() {
+async fn a_url_without_a_server_is_a_problem() {
     for dialect in ALL {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", free.local_addr().unwrap());
@@ -399,7 +399,7 @@ async fn where_nothing_listens_something_is_wrong() {
 }
 
 #[tokio::test]
-async fn the_configured_provider_gets_the_mails() {
+async fn the_configured_provider_receives_the_emails() {
     for dialect in ALL {
         let name = dialect.name();
         let provider = Provider::start(dialect).await;

@@ -1,12 +1,12 @@
-//! Outcomes that nobody saw, and how they are found out where they can be (P5).
+//! P5: unknown outcomes, and queries to the providers that can resolve them.
 
 use tidings::email::{Answer, Certainty, Leave, tag};
 
 use super::provider::{Dialect, Next, Provider};
 use super::{PATIENT, kinds, mailer, mails};
 
-/// Kinds of answers, in order.
-fn said(answers: &[Answer]) -> Vec<&'static str> {
+/// Returns the kind of each answer.
+fn answer_kinds(answers: &[Answer]) -> Vec<&'static str> {
     answers
         .iter()
         .map(|answer| match answer {
@@ -18,7 +18,7 @@ fn said(answers: &[Answer]) -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn who_can_be_asked_says_what_was_taken_though_its_answer_was_lost() {
+async fn a_query_finds_accepted_emails_after_a_lost_answer() {
     for dialect in [Dialect::Mailgun, Dialect::Postmark] {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
@@ -39,22 +39,26 @@ async fn who_can_be_asked_says_what_was_taken_though_its_answer_was_lost() {
                 .map(|mail: &tidings::email::Message| mail.delivery.clone())
                 .collect()
         };
-        let taken = mailer.ask("ref-1", &ids(&lost)).await;
-        let not_taken = mailer.ask("ref-2", &ids(&reset)).await;
+        let accepted = mailer.ask("ref-1", &ids(&lost)).await;
+        let unknown = mailer.ask("ref-2", &ids(&reset)).await;
 
         assert_eq!(mailer.certainty(), Certainty::Ask);
-        assert_eq!(said(&taken), ["taken"; 3], "{dialect:?}: {taken:?}");
         assert_eq!(
-            said(&not_taken),
+            answer_kinds(&accepted),
+            ["taken"; 3],
+            "{dialect:?}: {accepted:?}"
+        );
+        assert_eq!(
+            answer_kinds(&unknown),
             ["not taken"; 2],
-            "{dialect:?}: {not_taken:?}"
+            "{dialect:?}: {unknown:?}"
         );
         assert_eq!(provider.mails().len(), 3);
     }
 }
 
 #[tokio::test]
-async fn a_call_of_many_is_read_page_by_page_from_mailgun_and_nobody_else() {
+async fn mailgun_events_are_read_in_pages_and_only_from_its_own_url() {
     let provider = Provider::start(Dialect::Mailgun).await;
     let mailer = mailer(Dialect::Mailgun, &provider.url, PATIENT);
     let all = mails(700);
@@ -64,10 +68,10 @@ async fn a_call_of_many_is_read_page_by_page_from_mailgun_and_nobody_else() {
     let ids: Vec<_> = all.iter().map(|mail| mail.delivery.clone()).collect();
     let answers = mailer.ask("ref-1", &ids).await;
 
-    assert_eq!(said(&answers), ["taken"; 700]);
+    assert_eq!(answer_kinds(&answers), ["taken"; 700]);
     assert_eq!(provider.requests().len(), 1 + 3);
 
-    // A page that names another place to go on is read on where the key belongs.
+    // If a page names a next page on another host, the key still goes only to the configured one.
     let elsewhere = Provider::start(Dialect::Mailgun).await;
     let tag = tag(&all[0].delivery);
     let item = format!(
@@ -81,12 +85,12 @@ async fn a_call_of_many_is_read_page_by_page_from_mailgun_and_nobody_else() {
     let page = format!(r#"{{"items":[{items}],"paging":{{"next":"{next}"}}}}"#);
     provider.then([Next::Answer(200, vec![], page)]);
     let answers = mailer.ask("ref-1", &ids[..1]).await;
-    assert_eq!(said(&answers), ["taken"]);
+    assert_eq!(answer_kinds(&answers), ["taken"]);
     assert!(elsewhere.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_mail_that_is_not_listed_beside_others_of_its_call_is_asked_about_again() {
+async fn an_email_missing_from_its_listed_call_stays_unresolved() {
     let provider = Provider::start(Dialect::Mailgun).await;
     let mailer = mailer(Dialect::Mailgun, &provider.url, PATIENT);
     let three = mails(3);
@@ -95,11 +99,11 @@ async fn a_mail_that_is_not_listed_beside_others_of_its_call_is_asked_about_agai
     let ids: Vec<_> = three.iter().map(|mail| mail.delivery.clone()).collect();
     let answers = mailer.ask("ref-1", &ids).await;
 
-    assert_eq!(said(&answers), ["taken", "taken", "silent"]);
+    assert_eq!(answer_kinds(&answers), ["taken", "taken", "silent"]);
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_got_is_silence() {
+async fn a_failed_or_unreadable_query_is_silence() {
     for dialect in [Dialect::Mailgun, Dialect::Postmark] {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
@@ -117,7 +121,7 @@ async fn an_answer_that_cannot_be_got_is_silence() {
             provider.then([next.clone()]);
             let answers = mailer.ask("ref-1", &ids).await;
             assert_eq!(
-                said(&answers),
+                answer_kinds(&answers),
                 ["silent"],
                 "{dialect:?} {next:?}: {answers:?}"
             );
@@ -126,7 +130,7 @@ async fn an_answer_that_cannot_be_got_is_silence() {
 }
 
 #[tokio::test]
-async fn a_call_to_resend_is_made_again_under_its_key_and_mails_nothing_twice() {
+async fn a_repeated_resend_call_under_its_key_sends_nothing_twice() {
     let provider = Provider::start(Dialect::Resend).await;
     let mailer = mailer(Dialect::Resend, &provider.url, PATIENT);
     let two = mails(2);
@@ -144,7 +148,7 @@ async fn a_call_to_resend_is_made_again_under_its_key_and_mails_nothing_twice() 
         kinds(&mailer.send("ref-1", &two, &Leave::always()).await),
         ["accepted"]
     );
-    // Even if what the mails say has changed meanwhile.
+    // Resend rejects a changed body under a used key, which shows that the first call was accepted.
     assert_eq!(
         kinds(&mailer.send("ref-1", &mails(1), &Leave::always()).await),
         ["accepted"]
@@ -158,20 +162,20 @@ async fn a_call_to_resend_is_made_again_under_its_key_and_mails_nothing_twice() 
 }
 
 #[tokio::test]
-async fn nobody_can_ask_sendgrid_or_ses() {
+async fn sendgrid_and_ses_cannot_be_queried() {
     for dialect in [Dialect::SendGrid, Dialect::Ses] {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
         let ids = [mails(1)[0].delivery.clone()];
 
         assert_eq!(mailer.certainty(), Certainty::Never, "{dialect:?}");
-        assert_eq!(said(&mailer.ask("ref-1", &ids).await), ["silent"]);
+        assert_eq!(answer_kinds(&mailer.ask("ref-1", &ids).await), ["silent"]);
         assert!(provider.requests().is_empty());
     }
 }
 
 #[tokio::test]
-async fn too_many_questions_are_answered_with_the_wait_that_is_asked_for() {
+async fn a_rate_limited_query_returns_the_requested_delay() {
     for dialect in [Dialect::Mailgun, Dialect::Postmark] {
         let provider = Provider::start(dialect).await;
         let wait = vec![("Retry-After", "7".to_owned())];

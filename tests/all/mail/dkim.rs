@@ -1,5 +1,4 @@
-//! Mails that we sign, as a receiver verifies them: by `mail-auth`, which knows nothing of our own
-//! signing.
+//! DKIM signatures, verified by `mail-auth`, which shares no code with our signing.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -25,7 +24,7 @@ const RSA: &str = include_str!("keys/rsa.pem");
 const ED25519: &str = include_str!("keys/ed25519.pem");
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/mail/keys");
 
-/// A DNS that knows some keys.
+/// A DNS cache with the keys of a test.
 struct Keys(HashMap<Box<str>, Txt>);
 
 impl ResolverCache<Box<str>, Txt> for Keys {
@@ -48,7 +47,8 @@ impl ResolverCache<Box<str>, Txt> for Keys {
     fn insert(&self, _: Box<str>, _: Txt, _: Instant) {}
 }
 
-/// The configured server's mail to somebody, signed with the key of this file.
+/// Sends a message through the configured server, signed with the key in this file. Returns it as
+/// received.
 async fn sent(file: &str, message: Message) -> String {
     let server = Server::start().await;
     let config = Config::parse(&format!(
@@ -73,7 +73,7 @@ async fn sent(file: &str, message: Message) -> String {
     server.mails().remove(0).replace('\n', "\r\n")
 }
 
-/// A mail whose text has all that could be lost on the way to a signature.
+/// A message with details that are easily lost before signing: spaces, dots and non-ASCII text.
 fn message() -> Message {
     let further = [
         ("List-Id", "<Comment.art.example>"),
@@ -95,13 +95,13 @@ fn message() -> Message {
     }
 }
 
-/// What a receiver finds of the one signature, and what it covers, where this stands in the DNS.
+/// Verifies the only signature against this DNS record. Returns the result and the covered headers.
 async fn verified(mail: &str, record: &str) -> (DkimResult, Vec<String>) {
     let key = DomainKey::parse(record.as_bytes()).unwrap();
     let keys = HashMap::from([("k1._domainkey.art.example.".into(), Txt::from(key))]);
     let keys = Keys(keys);
-    let nobody = ResolverConfig::from_name_servers(Vec::new());
-    let receiver = MessageAuthenticator::new(nobody, ResolverOpts::default()).unwrap();
+    let no_servers = ResolverConfig::from_name_servers(Vec::new());
+    let receiver = MessageAuthenticator::new(no_servers, ResolverOpts::default()).unwrap();
     let message = AuthenticatedMessage::parse(mail.as_bytes()).unwrap();
     let found = receiver
         .verify_dkim(Parameters::new(&message).with_txt_cache(&keys))
@@ -118,7 +118,7 @@ fn record(key: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_receiver_verifies_each_kind_of_key_and_all_that_a_mail_program_acts_on() {
+async fn signatures_verify_for_each_key_type_and_cover_all_headers() {
     for (file, key) in [
         ("rsa.pem", RSA),
         ("rsa_pkcs1.pem", RSA),
@@ -153,7 +153,7 @@ async fn a_receiver_verifies_each_kind_of_key_and_all_that_a_mail_program_acts_o
 }
 
 #[tokio::test]
-async fn what_is_changed_or_added_on_the_way_is_found() {
+async fn changes_in_transit_invalidate_the_signature() {
     for (file, key) in [("rsa.pem", RSA), ("ed25519.pem", ED25519)] {
         let mail = sent(file, message()).await;
         let record = record(key);
@@ -180,7 +180,7 @@ async fn what_is_changed_or_added_on_the_way_is_found() {
 }
 
 #[tokio::test]
-async fn a_signature_of_another_key_is_none() {
+async fn a_signature_by_another_key_does_not_verify() {
     let mail = sent("rsa.pem", message()).await;
     let other = record(ED25519);
 
@@ -190,7 +190,7 @@ async fn a_signature_of_another_key_is_none() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_sign_is_said_before_the_first_mail() {
+async fn a_key_that_is_too_short_is_rejected_before_the_first_email() {
     let config = Config::parse(&format!(
         r#"
         mail.provider = "smtp"

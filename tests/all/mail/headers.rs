@@ -1,4 +1,4 @@
-//! What a mail says of itself in its headers reaches everybody, whoever carries it.
+//! The headers of an email reach every recipient unchanged, through each provider and over SMTP.
 
 use tidings::email::{Leave, Mailer, Message};
 
@@ -15,7 +15,7 @@ const FURTHER: [(&str, &str); 4] = [
     ("References", "<thread-1@art.example>"),
 ];
 
-/// So many mails on one thread.
+/// Adds the headers of a thread to these emails.
 fn on_a_thread(mails: Vec<Message>) -> Vec<Message> {
     let further = FURTHER.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let with = |mail| Message {
@@ -25,8 +25,8 @@ fn on_a_thread(mails: Vec<Message>) -> Vec<Message> {
     mails.into_iter().map(with).collect()
 }
 
-/// Each of these headers stands once, as it was given.
-fn are_whole(carrier: &str, mail: &Received) {
+/// Asserts that each header is present once, with its original value.
+fn assert_headers(carrier: &str, mail: &Received) {
     let automatic = ("Auto-Submitted", "auto-generated");
     let one_click = ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
     for (name, value) in FURTHER.into_iter().chain([automatic, one_click]) {
@@ -38,7 +38,7 @@ fn are_whole(carrier: &str, mail: &Received) {
 }
 
 #[tokio::test]
-async fn every_provider_is_given_the_headers_for_each_recipient() {
+async fn every_provider_receives_the_headers_for_each_recipient() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
@@ -49,21 +49,21 @@ async fn every_provider_is_given_the_headers_for_each_recipient() {
         assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
         let requests = provider.requests();
         assert_eq!(requests.len(), 1, "{dialect:?}");
-        let taken = received(dialect, &requests[0]);
-        assert_eq!(taken.len(), mails.len(), "{dialect:?}");
-        for mail in &taken {
-            are_whole(&format!("{dialect:?}"), mail);
+        let accepted = received(dialect, &requests[0]);
+        assert_eq!(accepted.len(), mails.len(), "{dialect:?}");
+        for mail in &accepted {
+            assert_headers(&format!("{dialect:?}"), mail);
         }
     }
 }
 
 #[tokio::test]
-async fn a_mail_that_goes_over_smtp_has_the_headers() {
+async fn an_email_over_smtp_has_the_headers() {
     let server = Server::start().await;
 
     smtp(&server)
         .send("ref", &on_a_thread(super::mails(1)), &Leave::always())
         .await;
 
-    are_whole("SMTP", &by_smtp(&server.mails()[0]));
+    assert_headers("SMTP", &by_smtp(&server.mails()[0]));
 }

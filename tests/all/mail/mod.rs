@@ -1,8 +1,8 @@
-//! The mailers that go over the network, against real servers on loopback.
+//! The mailers that use the network, against real servers on loopback.
 //!
-//! The rule (P2, P5): what was surely not taken is tried later, what may have been is unknown, and
-//! nothing is sent twice to find out. What each status and code means is tested beside the code,
-//! row by row; here it is the calls themselves.
+//! P2, P5: an email that was surely not accepted is retried later, and one that may have been is
+//! unknown. Nothing is sent twice to find out. Tests beside the code cover each status and code;
+//! these tests cover the calls.
 
 mod apis;
 mod asking;
@@ -41,7 +41,7 @@ pub fn sender() -> Sender {
     }
 }
 
-/// A mailer that speaks this dialect to this address, and waits this long for an answer.
+/// Returns a mailer for this dialect and URL, with this timeout.
 pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer> {
     let account = Account {
         url: url.to_owned(),
@@ -66,7 +66,7 @@ pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer>
 /// Longer than anything on loopback takes.
 pub const PATIENT: Duration = Duration::from_secs(30);
 
-/// A mail to this person, with the content that everybody gets and links of their own.
+/// An email to this user, with the shared content and personal links.
 fn mail(person: &str) -> Message {
     let unsubscribe = format!("https://x.example/u/{person}");
     let placeholders = Placeholders::new().unwrap();
@@ -94,12 +94,12 @@ fn mails(count: usize) -> Vec<Message> {
     (0..count).map(|n| mail(&format!("p{n:04}"))).collect()
 }
 
-/// So many mails, or as many as a call of this dialect holds.
+/// Returns this number of emails, or one for SES, whose calls hold one email.
 fn call_of(dialect: Dialect, count: usize) -> Vec<Message> {
     mails(if dialect == Dialect::Ses { 1 } else { count })
 }
 
-/// The kinds of outcomes, each once, in order.
+/// Returns the kinds of the outcomes in order, without consecutive duplicates.
 fn kinds(outcomes: &[Outcome]) -> Vec<&'static str> {
     let mut kinds: Vec<_> = outcomes
         .iter()

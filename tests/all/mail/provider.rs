@@ -1,11 +1,10 @@
-//! A provider on loopback: speaks one of five dialects, keeps what it takes, and misbehaves when it
-//! is told to.
+//! A provider on loopback that speaks one of five dialects, stores the accepted emails, and can be
+//! told to misbehave.
 //!
-//! The rule: it reads requests byte by byte and answers as the providers document it, so that what
-//! is tested is what goes over the network. One connection serves one request, and whether the
-//! request was taken is decided before anything is answered.
+//! It reads raw requests and answers as the providers document it. A connection serves one request.
+//! Whether the request is accepted is decided before the response is written.
 //!
-//! Long because the five dialects are told apart in each of its steps.
+//! Long because each step differs between the five dialects.
 
 pub mod ses;
 
@@ -18,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, interval_at};
 
-/// Whose API it is.
+/// The provider whose API is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     Mailgun,
@@ -29,7 +28,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// What the provider is called in the configuration.
+    /// Returns the provider's name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mailgun => "mailgun",
@@ -41,26 +40,26 @@ impl Dialect {
     }
 }
 
-/// What becomes of the next request.
+/// The outcome of a request.
 #[derive(Debug, Clone)]
 pub enum Next {
-    /// It is taken, as always.
+    /// Accept it and respond, as by default.
     Take,
-    /// It is not taken, and this is the answer.
+    /// Reject it with this response.
     Answer(u16, Vec<(&'static str, String)>, String),
-    /// The next call of several emails is not taken, and this is the answer; others are.
+    /// Reject the next call of several emails with this response, and accept others before it.
     AnswerSeveral(u16, String),
-    /// It is not taken, and the connection is closed.
+    /// Close the connection without accepting it.
     Reset,
-    /// It is taken, and the connection is closed.
+    /// Accept it, and close the connection without a response.
     Lose,
-    /// It is taken, and no answer comes before the client gives up.
+    /// Accept it, and do not respond before the client gives up.
     Late,
-    /// It is taken, and the answer cannot be understood.
+    /// Accept it, with a response that cannot be parsed.
     Garble,
-    /// It is taken, and the answer ends in the middle.
+    /// Accept it, with a truncated response.
     Break,
-    /// It is taken, and the answer never ends.
+    /// Accept it, with a response that never ends.
     Flood,
 }
 
@@ -71,7 +70,7 @@ pub struct Request {
     pub path: String,
     pub headers: BTreeMap<String, String>,
     pub body: String,
-    /// What it asked for was done, whatever the answer said.
+    /// Whether the request was carried out, independent of the response.
     pub taken: bool,
 }
 
@@ -84,7 +83,7 @@ impl Request {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// The values of a form's field.
+    /// Returns the values of a field of the multipart form.
     pub fn fields(&self, name: &str) -> Vec<String> {
         let boundary = self.header("content-type").split("boundary=").nth(1);
         let start = format!("Content-Disposition: form-data; name=\"{name}\"\r\n\r\n");
@@ -96,7 +95,7 @@ impl Request {
     }
 }
 
-/// A mail that was taken: to whom, what it is known by, and where it says to unsubscribe.
+/// An accepted email: its recipients, its ids, and its unsubscribe header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mail {
     pub to: Vec<String>,
@@ -110,9 +109,9 @@ struct State {
     next: Mutex<VecDeque<Next>>,
     requests: Mutex<Vec<Request>>,
     mails: Mutex<Vec<Mail>>,
-    /// Idempotency keys, with the body and the answer of their first request.
+    /// Idempotency keys, each with the body and the response of its first request.
     keys: Mutex<BTreeMap<String, (String, Value)>>,
-    /// The longest that a request takes.
+    /// The upper limit of the artificial delay of requests.
     slowest: Mutex<Duration>,
 }
 
@@ -136,12 +135,12 @@ impl Provider {
         Self { url, state }
     }
 
-    /// What becomes of the next requests, instead of being taken.
+    /// Queues outcomes for the next requests.
     pub fn then(&self, next: impl IntoIterator<Item = Next>) {
         self.state.next.lock().unwrap().extend(next);
     }
 
-    /// From now on each request takes some time, up to this.
+    /// Delays each request from now on, up to this limit.
     pub fn takes_up_to(&self, slowest: Duration) {
         *self.state.slowest.lock().unwrap() = slowest;
     }
@@ -150,7 +149,7 @@ impl Provider {
         self.state.requests.lock().unwrap().clone()
     }
 
-    /// All mails that were taken, in order.
+    /// Returns all accepted emails in order.
     pub fn mails(&self) -> Vec<Mail> {
         self.state.mails.lock().unwrap().clone()
     }
@@ -162,7 +161,7 @@ async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base:
     };
     let slowest = *state.slowest.lock().unwrap();
     if !slowest.is_zero() {
-        // Each its own share of it, the same in every run.
+        // A share of the limit that is the same in every run.
         let share = state.requests.lock().unwrap().len() * 37 % 100;
         let answers = Instant::now() + slowest.mul_f64(share as f64 / 100.0);
         interval_at(answers, slowest).tick().await;
@@ -195,7 +194,7 @@ async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base:
     };
     match next {
         Some(Next::Lose) => {}
-        // The client ends the connection, which ends the reading.
+        // Waits until the client closes the connection.
         Some(Next::Late) => drop(stream.read(&mut [0; 1]).await),
         Some(Next::Garble) => answer(&mut stream, status, &[], "{\"id\": \"tru").await,
         Some(Next::Break) => {
@@ -268,13 +267,13 @@ async fn answer(
     body: &str,
 ) {
     let head = head(status, headers, body.len());
-    // A client that has gone wants no answer.
+    // The client may have closed the connection.
     drop(stream.write_all(format!("{head}{body}").as_bytes()).await);
 }
 
 type Answered = (u16, Vec<(&'static str, String)>, String);
 
-/// Takes the mails of a call, as its dialect writes them.
+/// Accepts the emails of a call, in the format of the dialect.
 fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
     let mails = mails(dialect, request);
     let count = mails.len();
@@ -340,7 +339,7 @@ fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
     }
 }
 
-/// The mails of a call, each as its recipient gets it.
+/// Returns the emails of a call, each as its recipient gets it.
 fn mails(dialect: Dialect, request: &Request) -> Vec<Mail> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match dialect {
@@ -429,19 +428,18 @@ fn mails(dialect: Dialect, request: &Request) -> Vec<Mail> {
     }
 }
 
-/// An address without the name before it.
+/// Returns the address without the display name before it.
 fn bare(to: &str) -> Vec<String> {
     let address = to.rsplit_once('<');
     let address = address.map_or(to, |(_, rest)| rest.trim_end_matches('>'));
     vec![address.to_owned()]
 }
 
-/// What was taken, by what the providers that can be asked are asked by; or the account, by which
-/// the key is checked.
+/// Answers queries for accepted emails, and for the account (to check the key).
 fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> Answered {
     const PAGE: usize = 300;
     let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
-    let asked = |name: &str| {
+    let parameter = |name: &str| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         pairs
             .find(|(key, _)| *key == name)
@@ -450,8 +448,8 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
     let mails = state.mails.lock().unwrap().clone();
     let body = match (dialect, path) {
         (Dialect::Mailgun, path) if path.contains("/events") => {
-            let from: usize = asked("page").map_or(0, |page| page.parse().unwrap());
-            let id = asked("message-id").unwrap();
+            let from: usize = parameter("page").map_or(0, |page| page.parse().unwrap());
+            let id = parameter("message-id").unwrap();
             let items: Vec<Value> = mails
                 .iter()
                 .filter(|mail| mail.call == format!("<{id}>"))
@@ -465,7 +463,7 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
                     })
                 })
                 .collect();
-            // As at Mailgun, the next page is named even when there is none.
+            // Mailgun names a next page even if there is none.
             let next = format!(
                 "{base}/v3/mg.art.example/events?message-id={id}&page={}",
                 from + PAGE
@@ -480,7 +478,7 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
             ],
         }),
         (Dialect::Postmark, "/messages/outbound") => {
-            let call = asked("metadata_call").unwrap();
+            let call = parameter("metadata_call").unwrap();
             let ours = mails
                 .iter()
                 .enumerate()

@@ -1,19 +1,17 @@
-//! Mails as their recipients get them: what a provider was called with, after it filled in
-//! everything that it takes for a variable.
+//! Emails as their recipients get them: a provider's request with all variables filled in.
 //!
-//! The rule: it fills in generously, in every part and whatever the case of the letters, and its
-//! own variables hold [`STOLEN`], so that a test finds what content could have had filled in
-//! anywhere.
+//! Variables are replaced in every part and in any letter case. Variables of the provider itself
+//! become [`STOLEN`]. So a test notices if content could inject a variable.
 
 use mail_parser::MessageParser;
 use serde_json::Value;
 
 use super::provider::{Dialect, Request};
 
-/// What a provider's own personal links hold.
+/// The value of a provider's own variables, such as its personal links.
 pub const STOLEN: &str = "a-personal-link-of-the-provider";
 
-/// One mail, as one person reads it.
+/// An email as one recipient reads it.
 #[derive(Debug)]
 pub struct Received {
     pub to: String,
@@ -23,7 +21,7 @@ pub struct Received {
     pub headers: Vec<(String, String)>,
 }
 
-/// The mails of a call.
+/// Returns the emails of a call.
 pub fn received(dialect: Dialect, request: &Request) -> Vec<Received> {
     match dialect {
         Dialect::Mailgun => mailgun(request),
@@ -34,7 +32,7 @@ pub fn received(dialect: Dialect, request: &Request) -> Vec<Received> {
     }
 }
 
-/// A mail that went over SMTP, perhaps to a provider that fills in its variables there as well.
+/// Parses an email that was sent over SMTP. A provider may replace its variables there too.
 pub fn by_smtp(mail: &str) -> Received {
     let parsed = MessageParser::new().parse(mail.as_bytes()).unwrap();
     let to = parsed.to().unwrap().first().unwrap();
@@ -139,21 +137,21 @@ fn whole(body: &Value, [to, subject, html, plain]: [&str; 4]) -> Vec<Received> {
 }
 
 fn ses(mail: &Value) -> Received {
-    let said = &mail["Content"]["Simple"];
+    let content = &mail["Content"]["Simple"];
     let part = |part: &Value| filled(&[], &text(&part["Data"]));
-    let headers = said["Headers"].as_array().unwrap().iter();
+    let headers = content["Headers"].as_array().unwrap().iter();
     Received {
         to: filled(&[], &mail["Destination"].to_string()),
-        subject: part(&said["Subject"]),
-        html: part(&said["Body"]["Html"]),
-        text: part(&said["Body"]["Text"]),
+        subject: part(&content["Subject"]),
+        html: part(&content["Body"]["Html"]),
+        text: part(&content["Body"]["Text"]),
         headers: headers
             .map(|header| (text(&header["Name"]), text(&header["Value"])))
             .collect(),
     }
 }
 
-/// What the providers fill in by themselves: openings, what stands after them, and the ends.
+/// The variables that providers replace by themselves: opening, names, and closing.
 const OWN: [(&str, &[&str], &str); 3] = [
     (
         "%",
@@ -169,7 +167,7 @@ const OWN: [(&str, &[&str], &str); 3] = [
     ("{{", &["pm:", "resend_", "amazonses"], "}}"),
 ];
 
-/// The text with these variables filled in, and the providers' own.
+/// Replaces these variables and the providers' own ones in the text.
 fn filled(variables: &[(String, String)], text: &str) -> String {
     let mut text = text.to_owned();
     for (name, value) in variables {

@@ -1,6 +1,6 @@
-//! An SMTP server on loopback that takes mails, and says to each command what it is told to say.
+//! An SMTP server on loopback (RFC 5321) that accepts emails.
 //!
-//! The rule: it speaks as RFC 5321 has it. A reply for a command is given once, in place of yes.
+//! A test can queue a reply for a command, which is used once, or set a rule for all commands.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -8,25 +8,25 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// What is said to a command.
+/// The response to a command.
 #[derive(Debug, Clone, Copy)]
 pub enum Say {
     Reply(&'static str),
-    /// Nothing, and the connection is closed.
+    /// Close the connection without a reply.
     HangUp,
-    /// Nothing, until the client gives up.
+    /// Do not reply until the client gives up.
     Nothing,
 }
 
-/// The reply to a command, given how many emails its connection has taken; `None` for yes.
+/// Returns the reply to a command after this number of accepted emails, or `None` for success.
 type Rule = dyn Fn(&str, usize) -> Option<&'static str> + Send + Sync;
 
 #[derive(Default)]
 struct State {
-    /// Replies to each command that no entry of `replies` answers.
+    /// Applies to commands without an entry in `replies`.
     rule: Mutex<Option<Arc<Rule>>>,
-    /// For the next command that begins like this (`.` is the end of a mail, `content` its
-    /// beginning, the empty word the connection itself).
+    /// Each entry applies to the next command with this prefix. `.` is the end of an email and
+    /// `content` its beginning. The empty string is the connection itself.
     replies: Mutex<VecDeque<(&'static str, Say)>>,
     connections: Mutex<usize>,
     commands: Mutex<Vec<String>>,
@@ -41,8 +41,7 @@ pub struct Server {
 impl Server {
     pub async fn start() -> Self {
         let socket = TcpSocket::new_v4().unwrap();
-        // Little is on its way at a time, so whoever writes to somebody who has left finds out
-        // soon.
+        // With a small buffer, a client soon notices that the connection is closed.
         socket.set_recv_buffer_size(4_096).unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(64).unwrap();
@@ -58,7 +57,7 @@ impl Server {
         Self { port, state }
     }
 
-    /// What is said, once, to a command that begins like this.
+    /// Queues a response to the next command with this prefix.
     pub fn then(&self, command: &'static str, say: Say) {
         self.state.replies.lock().unwrap().push_back((command, say));
     }
@@ -75,22 +74,25 @@ impl Server {
         *self.state.connections.lock().unwrap()
     }
 
-    /// All commands, on all connections.
+    /// Returns all commands of all connections.
     pub fn commands(&self) -> Vec<String> {
         self.state.commands.lock().unwrap().clone()
     }
 
-    /// The mails that were taken.
+    /// Returns the accepted emails.
     pub fn mails(&self) -> Vec<String> {
         self.state.mails.lock().unwrap().clone()
     }
 }
 
 impl State {
-    fn reply(&self, command: &str, taken: usize) -> Option<Say> {
+    fn reply(&self, command: &str, accepted: usize) -> Option<Say> {
         let once = self.reply_once(command);
         let rule = self.rule.lock().unwrap().clone();
-        once.or_else(|| rule.and_then(|rule| rule(command, taken)).map(Say::Reply))
+        once.or_else(|| {
+            rule.and_then(|rule| rule(command, accepted))
+                .map(Say::Reply)
+        })
     }
 
     fn reply_once(&self, command: &str) -> Option<Say> {
@@ -104,14 +106,14 @@ impl State {
     }
 }
 
-/// One connection, to its end. Whoever hangs up ends it.
+/// Serves one connection until either side closes it.
 async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
     let (reader, mut writer) = stream.into_split();
     let mut lines = BufReader::new(reader).lines();
     let mut mail: Option<String> = None;
-    let (mut command, mut taken) = (String::new(), 0);
+    let (mut command, mut accepted) = (String::new(), 0);
     loop {
-        let reply = match (&mail, state.reply(&command, taken)) {
+        let reply = match (&mail, state.reply(&command, accepted)) {
             (_, Some(Say::HangUp)) => return None,
             (_, Some(Say::Nothing)) => {
                 lines.next_line().await.ok();
@@ -123,7 +125,7 @@ async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
             }
             (Some(text), None) => {
                 state.mails.lock().unwrap().push(text.clone());
-                (mail, taken) = (None, taken + 1);
+                (mail, accepted) = (None, accepted + 1);
                 "250 2.0.0 queued"
             }
             (None, None) => match command.split(' ').next().unwrap_or_default() {
@@ -141,7 +143,7 @@ async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
             .ok()?;
         if reply.starts_with("354") {
             if let Some(Say::HangUp) = state.reply_once("content") {
-                // Something of it has arrived, and nothing else is read.
+                // A part of the content has arrived, and the rest is not read.
                 lines.next_line().await.ok();
                 return None;
             }

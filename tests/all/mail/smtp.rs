@@ -1,5 +1,5 @@
-//! SMTP, command by command: until the content is written nothing was taken; from then on silence
-//! is unknown.
+//! SMTP, command by command. A failure before the whole content is written means that the email
+//! was not accepted. After that, a missing reply is an unknown outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,8 @@ pub(super) fn smtp(server: &Server) -> Smtp {
     Smtp::new(relay(server)).unwrap()
 }
 
-/// What becomes of one mail where the server says this to that.
+/// Sends one email to a server that answers this command in this way. Returns the kinds of
+/// outcomes, and the number of accepted emails.
 async fn after(command: &'static str, say: Say) -> (Vec<&'static str>, usize) {
     let server = Server::start().await;
     server.then(command, say);
@@ -41,7 +42,7 @@ async fn after(command: &'static str, say: Say) -> (Vec<&'static str>, usize) {
 }
 
 #[tokio::test]
-async fn mails_arrive_whole_over_one_connection() {
+async fn emails_arrive_complete_over_one_connection() {
     let server = Server::start().await;
     let smtp = smtp(&server);
 
@@ -73,7 +74,7 @@ async fn mails_arrive_whole_over_one_connection() {
 }
 
 #[tokio::test]
-async fn only_temporary_replies_about_the_session_or_the_sender_concern_all_emails() {
+async fn temporary_replies_about_the_session_or_sender_concern_all_emails() {
     for (command, reply, expected) in [
         ("", "451 4.3.0 not now", "later"),
         ("EHLO", "451 4.3.0 not now", "later"),
@@ -85,26 +86,26 @@ async fn only_temporary_replies_about_the_session_or_the_sender_concern_all_emai
         ("DATA", "451 4.3.0 not now", "deferred"),
         (".", "450 4.7.1 sending rate exceeded", "deferred"),
     ] {
-        let came = after(command, Say::Reply(reply)).await;
-        assert_eq!(came, (vec![expected], 0), "{command} {reply}");
+        let outcome = after(command, Say::Reply(reply)).await;
+        assert_eq!(outcome, (vec![expected], 0), "{command} {reply}");
     }
 }
 
 #[tokio::test]
-async fn a_used_up_sending_quota_is_waited_out() {
+async fn an_exhausted_sending_quota_is_retried_later() {
     for command in ["MAIL", "RCPT", "DATA", "."] {
         for reply in [
             "550 5.4.5 Daily sending quota exceeded",
             "454 Throttling failure: Daily message quota exceeded",
         ] {
-            let came = after(command, Say::Reply(reply)).await;
-            assert_eq!(came, (vec!["later"], 0), "{command} {reply}");
+            let outcome = after(command, Say::Reply(reply)).await;
+            assert_eq!(outcome, (vec!["later"], 0), "{command} {reply}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_status_inside_the_text_of_a_reply_means_nothing() {
+async fn a_status_inside_the_text_of_a_reply_is_ignored() {
     for (reply, expected) in [
         (
             "554 5.7.1 Message rejected by FilterGate 5.2.1 (policy)",
@@ -113,13 +114,13 @@ async fn a_status_inside_the_text_of_a_reply_means_nothing() {
         ("550 rejected by 5.1.1.3", "refused"),
         ("550-5.1.1 no such\r\n550 5.1.1 user", "undeliverable"),
     ] {
-        let came = after("RCPT", Say::Reply(reply)).await;
-        assert_eq!(came, (vec![expected], 0), "{reply}");
+        let outcome = after("RCPT", Say::Reply(reply)).await;
+        assert_eq!(outcome, (vec![expected], 0), "{reply}");
     }
 }
 
 #[tokio::test]
-async fn a_session_that_takes_no_more_emails_is_replaced_at_once() {
+async fn a_session_that_accepts_no_more_emails_is_replaced_at_once() {
     const FULL: &str = "452 4.5.3 Too many messages in this session";
     for (command, reply) in [
         ("MAIL", FULL),
@@ -129,8 +130,9 @@ async fn a_session_that_takes_no_more_emails_is_replaced_at_once() {
         (".", FULL),
     ] {
         let server = Server::start().await;
-        server
-            .follow(move |said, taken| (taken == 2 && said.starts_with(command)).then_some(reply));
+        server.follow(move |line, accepted| {
+            (accepted == 2 && line.starts_with(command)).then_some(reply)
+        });
 
         let outcomes = smtp(&server).send("ref", &mails(5), &Leave::always()).await;
 
@@ -142,8 +144,8 @@ async fn a_session_that_takes_no_more_emails_is_replaced_at_once() {
 #[tokio::test]
 async fn a_reply_on_a_new_connection_is_final() {
     let server = Server::start().await;
-    server.follow(|said, _| {
-        said.starts_with("MAIL")
+    server.follow(|line, _| {
+        line.starts_with("MAIL")
             .then_some("452 4.5.3 too many messages")
     });
 
@@ -162,7 +164,7 @@ fn mail_to(address: &str) -> Message {
 }
 
 #[tokio::test]
-async fn a_domain_beyond_ascii_is_written_in_punycode() {
+async fn a_non_ascii_domain_is_sent_in_punycode() {
     let server = Server::start().await;
     let relay = Relay {
         sender: Sender {
@@ -192,7 +194,7 @@ async fn a_domain_beyond_ascii_is_written_in_punycode() {
 }
 
 #[tokio::test]
-async fn a_local_part_beyond_ascii_needs_a_server_that_takes_it() {
+async fn a_non_ascii_local_part_needs_a_server_with_smtputf8() {
     let able = "250-server\r\n250-8BITMIME\r\n250 SMTPUTF8";
     for (extensions, expected) in [(None, "unsendable"), (Some(able), "accepted")] {
         let server = Server::start().await;
@@ -220,56 +222,56 @@ async fn a_local_part_beyond_ascii_needs_a_server_that_takes_it() {
 }
 
 #[tokio::test]
-async fn what_the_server_will_never_take_is_refused() {
+async fn permanent_rejections_are_refused() {
     for command in ["RCPT", "DATA", "."] {
-        let came = after(command, Say::Reply("550 5.7.1 not wanted")).await;
-        assert_eq!(came, (vec!["refused"], 0), "{command}");
+        let outcome = after(command, Say::Reply("550 5.7.1 not wanted")).await;
+        assert_eq!(outcome, (vec!["refused"], 0), "{command}");
     }
 }
 
 #[tokio::test]
-async fn an_address_that_takes_no_mail_is_undeliverable() {
+async fn an_address_that_accepts_no_email_is_undeliverable() {
     for reply in [
         "550 5.1.1 no such user",
         "553-5.1.10\r\n553 5.1.10 takes none",
         "550 5.2.1 closed",
     ] {
-        let came = after("RCPT", Say::Reply(reply)).await;
-        assert_eq!(came, (vec!["undeliverable"], 0), "{reply}");
+        let outcome = after("RCPT", Say::Reply(reply)).await;
+        assert_eq!(outcome, (vec!["undeliverable"], 0), "{reply}");
     }
 }
 
 #[tokio::test]
-async fn what_no_mail_can_pass_stops_the_sender() {
+async fn a_rejection_that_concerns_every_email_stops_the_sender() {
     for (command, reply) in [
         ("MAIL", "550 5.1.8 sender refused"),
         ("MAIL", "530 5.7.0 log in first"),
         ("RCPT", "530 5.7.0 log in first"),
         ("EHLO", "550 go away"),
     ] {
-        let came = after(command, Say::Reply(reply)).await;
-        assert_eq!(came, (vec!["stop"], 0), "{command} {reply}");
+        let outcome = after(command, Say::Reply(reply)).await;
+        assert_eq!(outcome, (vec!["stop"], 0), "{command} {reply}");
     }
 }
 
 #[tokio::test]
-async fn a_connection_lost_before_the_content_was_written_lost_nothing() {
+async fn a_connection_lost_before_the_content_is_unreachable() {
     for command in ["", "EHLO", "MAIL", "RCPT", "DATA"] {
-        let came = after(command, Say::HangUp).await;
-        assert_eq!(came, (vec!["unreachable"], 0), "{command}");
+        let outcome = after(command, Say::HangUp).await;
+        assert_eq!(outcome, (vec!["unreachable"], 0), "{command}");
     }
 }
 
 #[tokio::test]
-async fn a_connection_lost_after_the_content_was_written_is_unknown() {
+async fn a_connection_lost_after_the_content_is_unknown() {
     assert_eq!(after(".", Say::HangUp).await.0, ["unknown"]);
 }
 
 #[tokio::test]
-async fn a_connection_lost_before_the_last_line_of_the_content_has_taken_nothing() {
+async fn a_connection_lost_within_the_content_is_unreachable() {
     let server = Server::start().await;
     server.then("content", Say::HangUp);
-    // More than the system takes of what nobody reads.
+    // More than the buffers of the operating system hold.
     let mut long = mail("ada");
     Arc::make_mut(&mut long.content).text = "A line of many.\n".repeat(3 << 17).into();
 
@@ -279,7 +281,7 @@ async fn a_connection_lost_before_the_last_line_of_the_content_has_taken_nothing
 }
 
 #[tokio::test]
-async fn silence_means_what_a_lost_connection_means() {
+async fn a_timeout_means_the_same_as_a_lost_connection() {
     for (command, expected) in [
         ("", "unreachable"),
         ("RCPT", "unreachable"),
@@ -302,7 +304,7 @@ async fn silence_means_what_a_lost_connection_means() {
 }
 
 #[tokio::test]
-async fn after_a_no_the_next_mail_goes_over_the_same_connection() {
+async fn after_a_rejection_the_connection_is_reused() {
     let server = Server::start().await;
     server.then("RCPT", Say::Reply("550 5.1.1 no such user"));
 
@@ -313,7 +315,7 @@ async fn after_a_no_the_next_mail_goes_over_the_same_connection() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_the_server_has_left_costs_no_mail() {
+async fn a_reused_connection_that_the_server_closed_loses_no_email() {
     for goodbye in [Say::HangUp, Say::Reply("421 4.4.2 timed out")] {
         let server = Server::start().await;
         let smtp = smtp(&server);
@@ -328,24 +330,26 @@ async fn a_kept_connection_that_the_server_has_left_costs_no_mail() {
 }
 
 #[tokio::test]
-async fn the_login_is_shown_and_a_refused_one_stops_the_sender() {
+async fn the_login_is_sent_and_a_rejected_one_stops_the_sender() {
     let server = Server::start().await;
-    let known = Smtp::new(Relay {
+    let authorized = Smtp::new(Relay {
         login: Some((Secret::new("me"), Secret::new("pass"))),
         ..relay(&server)
     })
     .unwrap();
 
-    let first = known.send("ref", &[mail("ada")], &Leave::always()).await;
+    let first = authorized
+        .send("ref", &[mail("ada")], &Leave::always())
+        .await;
     server.then("AUTH", Say::Reply("535 5.7.8 who are you"));
-    let check = format!("{:?}", known.check().await);
+    let check = format!("{:?}", authorized.check().await);
     let again = Server::start().await;
     again.then("AUTH", Say::Reply("535 5.7.8 who are you"));
-    let stranger = Smtp::new(Relay {
+    let rejected = Smtp::new(Relay {
         login: Some((Secret::new("me"), Secret::new("wrong"))),
         ..relay(&again)
     });
-    let second = stranger
+    let second = rejected
         .unwrap()
         .send("ref", &[mail("ada")], &Leave::always())
         .await;
@@ -354,7 +358,7 @@ async fn the_login_is_shown_and_a_refused_one_stops_the_sender() {
         (kinds(&first), kinds(&second)),
         (vec!["accepted"], vec!["stop"])
     );
-    // "\0me\0pass"
+    // The login is "\0me\0pass" in base64.
     assert!(
         server
             .commands()
@@ -369,7 +373,7 @@ async fn the_login_is_shown_and_a_refused_one_stops_the_sender() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_encrypt_hears_no_password() {
+async fn a_server_without_tls_receives_no_password() {
     let server = Server::start().await;
     let careful = Smtp::new(Relay {
         security: Security::StartTls,
@@ -390,7 +394,7 @@ async fn a_server_that_cannot_encrypt_hears_no_password() {
 }
 
 #[tokio::test]
-async fn the_configured_server_gets_the_mails() {
+async fn the_configured_server_receives_the_emails() {
     let server = Server::start().await;
     let config = Config::parse(&format!(
         "[mail]\nprovider = \"smtp\"\nfrom = \"digest@art.example\"\nsmtp_host = \"127.0.0.1\"\nsmtp_port = {}\nsmtp_tls = \"none\"",
@@ -413,23 +417,23 @@ async fn the_configured_server_gets_the_mails() {
 }
 
 #[tokio::test]
-async fn a_check_logs_in_and_says_goodbye_without_naming_anybody() {
+async fn a_check_logs_in_and_quits_without_a_recipient() {
     let server = Server::start().await;
-    let known = Smtp::new(Relay {
+    let authorized = Smtp::new(Relay {
         login: Some((Secret::new("me"), Secret::new("pass"))),
         ..relay(&server)
     });
 
-    let checked = known.unwrap().check().await;
+    let checked = authorized.unwrap().check().await;
 
     assert!(matches!(checked, Checked::Ready { .. }), "{checked:?}");
-    let said: Vec<String> = server.commands();
-    let verbs: Vec<_> = said.iter().filter_map(|line| line.get(..4)).collect();
-    assert_eq!(verbs, ["EHLO", "AUTH", "QUIT"]);
+    let commands: Vec<String> = server.commands();
+    let words: Vec<_> = commands.iter().filter_map(|line| line.get(..4)).collect();
+    assert_eq!(words, ["EHLO", "AUTH", "QUIT"]);
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_was_not_checked_and_one_that_is_not_there_is_wrong() {
+async fn a_silent_server_is_unreached_and_an_absent_one_is_wrong() {
     let server = Server::start().await;
     server.then("", Say::Nothing);
     let hasty = |port| {
@@ -440,11 +444,11 @@ async fn a_server_that_is_silent_was_not_checked_and_one_that_is_not_there_is_wr
         })
     };
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = free.local_addr().unwrap().port();
+    let unused = free.local_addr().unwrap().port();
     drop(free);
 
     let silent = hasty(server.port).unwrap().check().await;
-    let absent = hasty(nobody).unwrap().check().await;
+    let absent = hasty(unused).unwrap().check().await;
 
     assert!(matches!(silent, Checked::Unreached { .. }), "{silent:?}");
     assert!(matches!(absent, Checked::Wrong { .. }), "{absent:?}");

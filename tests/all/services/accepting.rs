@@ -1,5 +1,5 @@
-//! Events that are handed in at the same time are accepted together, and each is answered as if it
-//! had come alone.
+//! Tests that concurrent events are accepted in one store call, and that each gets the answer it
+//! would get alone.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -16,11 +16,11 @@ use crate::support::town::{Town, on_both_stores, request, to};
 use crate::support::{FailingStore, Fresh, Shorthand, user};
 
 on_both_stores! {
-    what_comes_at_the_same_time_is_one_call_and_each_has_its_own_answer
-    what_is_long_is_accepted_alone
+    concurrent_events_share_a_store_call_and_get_separate_answers
+    a_large_request_has_a_store_call_of_its_own
 }
 
-/// A store whose first call of `accept` waits, and which counts them.
+/// A store whose first `accept` call blocks until `open` is sent. Counts all `accept` calls.
 struct Gate {
     store: Arc<dyn Store>,
     open: oneshot::Sender<()>,
@@ -32,8 +32,8 @@ impl Gate {
         let (open, opened) = oneshot::channel::<()>();
         let (first, accepts) = (Mutex::new(Some(opened)), Arc::new(AtomicUsize::new(0)));
         let counted = accepts.clone();
-        let before = Box::new(move |verb: &'static str| {
-            if verb != "accept" {
+        let before = Box::new(move |method: &'static str| {
+            if method != "accept" {
                 return Box::pin(ready(())) as _;
             }
             counted.fetch_add(1, Ordering::Relaxed);
@@ -53,26 +53,26 @@ impl Gate {
     }
 }
 
-async fn what_comes_at_the_same_time_is_one_call_and_each_has_its_own_answer(fresh: Fresh) {
+async fn concurrent_events_share_a_store_call_and_get_separate_answers(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     let gate = Gate::before(&town);
     let notify = town.process_on(&gate.store).notify();
-    let asked = [
+    let requests = [
         ("a1", Some("one")),
         ("a2", None),
         ("a3", Some("three")),
-        // The same event, and another one under its key.
+        // The same event again, and a different one with the same key.
         ("a3", Some("three")),
         ("a4", Some("three")),
         ("a2", None),
-        // What was accepted before.
+        // A duplicate of the first event, whose call is still blocked.
         ("a1", Some("one")),
     ];
-    let handed_in = |(object, key): (&'static str, Option<&'static str>)| {
+    let accept_one = |(object, key): (&'static str, Option<&'static str>)| {
         let accept = notify.accept(vec![request(&[object], to(&["ada"]), key)]);
         async move { Ok::<_, Error>(accept.await?.remove(0)) }
     };
-    let mut all = pin!(join_all(asked.map(handed_in)));
+    let mut all = pin!(join_all(requests.map(accept_one)));
 
     assert!(futures::poll!(all.as_mut()).is_pending());
     while gate.accepts.load(Ordering::Relaxed) == 0 {
@@ -87,33 +87,36 @@ async fn what_comes_at_the_same_time_is_one_call_and_each_has_its_own_answer(fre
         matches!(conflict, Error::Conflict(why) if why.contains("three")),
         "{conflict:?}"
     );
-    let told: Vec<_> = answers
+    let receipts: Vec<_> = answers
         .iter()
-        .filter_map(|told| told.as_ref().ok())
+        .filter_map(|answer| answer.as_ref().ok())
         .collect();
-    let known: Vec<bool> = told.iter().map(|receipt| receipt.known).collect();
-    assert_eq!(known, [false, false, false, true, false, true]);
-    assert_eq!((told[3].id, told[5].id), (told[2].id, told[0].id));
-    let ids: BTreeSet<_> = told.iter().map(|receipt| receipt.id).collect();
+    let duplicates: Vec<bool> = receipts.iter().map(|receipt| receipt.known).collect();
+    assert_eq!(duplicates, [false, false, false, true, false, true]);
+    assert_eq!(
+        (receipts[3].id, receipts[5].id),
+        (receipts[2].id, receipts[0].id)
+    );
+    let ids: BTreeSet<_> = receipts.iter().map(|receipt| receipt.id).collect();
     assert_eq!(ids.len(), 4);
     town.process().fanouts().drain(&Silent).await.unwrap();
     assert_eq!(town.store.backlog().await.unwrap().done, 4);
 }
 
-async fn what_is_long_is_accepted_alone(fresh: Fresh) {
+async fn a_large_request_has_a_store_call_of_its_own(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     let gate = Gate::before(&town);
     let notify = town.process_on(&gate.store).notify();
     let crowd: Vec<String> = (0..101).map(|n| format!("p{n}")).collect();
     let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
-    let mut but_for_many = request(&["a1"], to(&["ada"]), None);
-    but_for_many.audience = but_for_many
+    let mut excluding_many = request(&["a1"], to(&["ada"]), None);
+    excluding_many.audience = excluding_many
         .audience
         .except(crowd.iter().map(|id| user(id)));
-    let long = vec![
+    let large = vec![
         vec![request(&["a1", "a2", "a3", "a4", "a5"], to(&["ada"]), None)],
         vec![request(&["a1"], to(&crowd), None)],
-        vec![but_for_many],
+        vec![excluding_many],
         vec![
             request(&["a1"], to(&["ada"]), None),
             request(&["a2"], to(&["ada"]), None),
@@ -126,9 +129,9 @@ async fn what_is_long_is_accepted_alone(fresh: Fresh) {
         tokio::task::yield_now().await;
     }
 
-    for (n, requests) in long.into_iter().enumerate() {
+    for (n, requests) in large.into_iter().enumerate() {
         let count = requests.len();
-        // One that waited for the first would wait for ever.
+        // A request that waited for the first one would block forever.
         let accepted = tokio::time::timeout(Duration::from_secs(30), notify.accept(requests));
         let receipts = accepted.await.expect("it waits for nobody").unwrap();
         assert_eq!(

@@ -1,8 +1,7 @@
-//! One address, however it is written (P7): a domain in its own letters or as `xn--…`, accents in
-//! one character or in two.
+//! Tests that all spellings of an address are one address (P7): domains in Unicode or as `xn--…`,
+//! accents as one character or two.
 //!
-//! The rule: what was suppressed in one form holds for every other, also where an older program
-//! wrote it down.
+//! A suppression of one form applies to every form, including rows that older versions wrote.
 
 use bson::doc;
 use tidings::domain::{Address, Reason, Suppression, User};
@@ -11,11 +10,11 @@ use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{Fresh, noon, user};
 
 on_both_stores! {
-    an_address_that_is_suppressed_in_one_form_is_not_mailed_in_another
-    an_address_that_was_suppressed_by_an_older_program_stays_so
+    a_suppression_applies_to_every_form_of_an_address
+    a_suppression_from_an_older_version_applies_to_every_form
 }
 
-/// Forms of two addresses.
+/// Spellings of two addresses.
 const FORMS: [&str; 6] = [
     "x@пример.example",
     "x@xn--e1afmkfd.example",
@@ -24,10 +23,11 @@ const FORMS: [&str; 6] = [
     "rené@пример.example",
     "rene\u{301}@xn--e1afmkfd.example",
 ];
-/// Pairs of forms that are one address.
+/// Pairs of indexes into [`FORMS`] that are one address.
 const PAIRS: [(usize, usize); 5] = [(0, 1), (1, 0), (2, 3), (3, 0), (4, 5)];
 
-async fn mailed(town: &Town, week: i64, form: &str) -> u64 {
+/// Adds a user with this address and an event, and returns the number of emails sent that week.
+async fn count_sent(town: &Town, week: i64, form: &str) -> u64 {
     let person = format!("p{week}");
     let record = User {
         email: Some(Address::new(form).unwrap()),
@@ -39,15 +39,15 @@ async fn mailed(town: &Town, week: i64, form: &str) -> u64 {
     town.digests_at(monday(week)).await.mails.sent
 }
 
-async fn an_address_that_is_suppressed_in_one_form_is_not_mailed_in_another(fresh: Fresh) {
+async fn a_suppression_applies_to_every_form_of_an_address(fresh: Fresh) {
     for (suppressed, written) in PAIRS {
         fresh.clear().await;
         let town = Town::of(&fresh).await;
         let address = Address::new(FORMS[suppressed]).unwrap();
-        let news = Suppression::new(&address, Reason::Complaint, noon(), "esp");
-        town.store.suppress(&[news]).await.unwrap();
+        let suppression = Suppression::new(&address, Reason::Complaint, noon(), "esp");
+        town.store.suppress(&[suppression]).await.unwrap();
 
-        let sent = mailed(&town, 0, FORMS[written]).await;
+        let sent = count_sent(&town, 0, FORMS[written]).await;
 
         assert_eq!(sent, 0, "{} and {}", FORMS[suppressed], FORMS[written]);
         let written = Address::new(FORMS[written]).unwrap();
@@ -56,14 +56,14 @@ async fn an_address_that_is_suppressed_in_one_form_is_not_mailed_in_another(fres
     }
 }
 
-async fn an_address_that_was_suppressed_by_an_older_program_stays_so(fresh: Fresh) {
+async fn a_suppression_from_an_older_version_applies_to_every_form(fresh: Fresh) {
     for (stored, written) in PAIRS {
         fresh.clear().await;
         let town = Town::of(&fresh).await;
-        // Only in lower case, as addresses were compared before.
-        as_it_was(&fresh, &FORMS[stored].to_lowercase()).await;
+        // Older versions only lowercased addresses.
+        insert_legacy_suppression(&fresh, &FORMS[stored].to_lowercase()).await;
 
-        let sent = mailed(&town, 0, FORMS[written]).await;
+        let sent = count_sent(&town, 0, FORMS[written]).await;
 
         assert_eq!(sent, 0, "{} and {}", FORMS[stored], FORMS[written]);
         let listed = town.store.suppressions(None, 10).await.unwrap();
@@ -74,8 +74,8 @@ async fn an_address_that_was_suppressed_by_an_older_program_stays_so(fresh: Fres
     }
 }
 
-/// Writes an address down as an older program did.
-async fn as_it_was(fresh: &Fresh, address: &str) {
+/// Inserts a suppression in the form that older versions stored.
+async fn insert_legacy_suppression(fresh: &Fresh, address: &str) {
     let url = fresh.url();
     let Some(file) = url.strip_prefix("sqlite:") else {
         let client = mongodb::Client::with_uri_str(url).await.unwrap();

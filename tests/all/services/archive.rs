@@ -1,4 +1,5 @@
-//! P9: archiving cannot hurt.
+//! Tests of archiving (P9): which days are dropped, and that exports are verified and restored
+//! exactly.
 
 use std::path::Path;
 
@@ -16,15 +17,15 @@ use crate::support::town::{Town, monday, on_both_stores, saturday, to};
 use crate::support::{Fresh, event, id, lease, new_marker, push_to, user};
 
 on_both_stores! {
-    days_in_the_window_and_young_days_stay_whatever_is_asked
-    a_day_with_undigested_people_is_not_dropped_without_force
-    a_day_that_was_digested_is_dropped
-    a_day_that_a_fan_out_still_writes_to_stays
-    a_rehearsal_drops_nothing
-    an_exported_day_comes_back_exactly
+    young_days_and_days_in_the_window_are_kept_despite_force
+    a_day_with_pending_events_is_not_dropped_without_force
+    a_day_whose_events_were_emailed_is_dropped
+    a_day_with_an_unfinished_fan_out_is_kept
+    a_dry_run_drops_nothing
+    an_exported_day_is_restored_exactly
     a_damaged_export_restores_nothing
-    a_restore_that_died_halfway_resumes_after_other_writers
-    a_stack_that_cannot_be_restored_keeps_no_other_out
+    an_interrupted_restore_resumes_after_other_writers
+    an_invalid_stack_does_not_prevent_restoring_the_others
 }
 
 pub fn request(export: Option<&Path>) -> Request {
@@ -50,7 +51,8 @@ pub async fn days(town: &Town) -> Vec<Day> {
     town.store.days().await.unwrap()
 }
 
-/// Accepts an event as was done while its day was in the window; it was not fanned out until now.
+/// Accepts an event of a day before the window, as if it had been accepted in time. Does not fan it
+/// out.
 pub async fn accept_late(app: &App, event: notify::Request) {
     let then = notify::Notify {
         window_back: 60,
@@ -63,14 +65,14 @@ pub fn first_day() -> Day {
     Day::of(saturday())
 }
 
-/// Something happened on Saturday and was mailed on Monday; five weeks later.
+/// Fans out two events on Saturday, emails them on Monday, and advances the clock by five weeks.
 pub async fn with_an_old_day(town: &Town) {
     town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
     town.digests_at(monday(0)).await;
     town.clock.set(monday(5));
 }
 
-async fn days_in_the_window_and_young_days_stay_whatever_is_asked(fresh: Fresh) {
+async fn young_days_and_days_in_the_window_are_kept_despite_force(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     town.happens(&["a3"], to(&["ada"])).await;
@@ -92,7 +94,7 @@ async fn days_in_the_window_and_young_days_stay_whatever_is_asked(fresh: Fresh) 
     assert_eq!(days(&town).await, [Day::of(monday(5))]);
 }
 
-async fn a_day_with_undigested_people_is_not_dropped_without_force(fresh: Fresh) {
+async fn a_day_with_pending_events_is_not_dropped_without_force(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], to(&["ada", "ben", "dee"]))
         .await;
@@ -120,7 +122,7 @@ async fn a_day_with_undigested_people_is_not_dropped_without_force(fresh: Fresh)
     assert!(days(&town).await.is_empty());
 }
 
-async fn a_day_that_was_digested_is_dropped(fresh: Fresh) {
+async fn a_day_whose_events_were_emailed_is_dropped(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
 
@@ -137,7 +139,7 @@ async fn a_day_that_was_digested_is_dropped(fresh: Fresh) {
     assert!(days(&town).await.is_empty());
 }
 
-async fn a_day_that_a_fan_out_still_writes_to_stays(fresh: Fresh) {
+async fn a_day_with_an_unfinished_fan_out_is_kept(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let mut old = crate::support::town::request(&["a3"], to(&["ada"]), None);
@@ -148,23 +150,23 @@ async fn a_day_that_a_fan_out_still_writes_to_stays(fresh: Fresh) {
     assert_eq!(days(&town).await, [first_day()]);
 }
 
-async fn a_rehearsal_drops_nothing(fresh: Fresh) {
+async fn a_dry_run_drops_nothing(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let folder = tempfile::tempdir().unwrap();
-    let rehearsal = Request {
+    let dry_run = Request {
         effect: Effect::Rehearse,
         ..request(Some(folder.path()))
     };
 
-    let report = archive(&town, &rehearsal).await;
+    let report = archive(&town, &dry_run).await;
 
     assert!(matches!(report[0].fate, Fate::Dropped { file: Some(_) }));
     assert_eq!(days(&town).await, [first_day()]);
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
-/// Archives into this folder; the file that holds the first day.
+/// Archives into this folder and returns the export of the first day.
 pub async fn exported(town: &Town, folder: &Path) -> std::path::PathBuf {
     match archive(town, &request(Some(folder))).await.remove(0).fate {
         Fate::Dropped { file: Some(file) } => file,
@@ -172,7 +174,7 @@ pub async fn exported(town: &Town, folder: &Path) -> std::path::PathBuf {
     }
 }
 
-async fn an_exported_day_comes_back_exactly(fresh: Fresh) {
+async fn an_exported_day_is_restored_exactly(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let before = fresh.exported(first_day()).await;
@@ -189,7 +191,7 @@ async fn an_exported_day_comes_back_exactly(fresh: Fresh) {
 
     assert_eq!((summary.day, summary.stacks), (first_day(), 2));
     assert_eq!(fresh.exported(first_day()).await, before);
-    // The same export once more finds its file in place, identical.
+    // Exporting the day again finds an identical file and keeps it.
     assert_eq!(exported(&town, folder.path()).await, file);
 }
 
@@ -227,19 +229,20 @@ async fn a_damaged_export_restores_nothing(fresh: Fresh) {
     }
 }
 
-async fn a_restore_that_died_halfway_resumes_after_other_writers(fresh: Fresh) {
+async fn an_interrupted_restore_resumes_after_other_writers(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let day = first_day();
     let before = fresh.exported(day).await;
     let (ada, ben) = (user("ada"), user("ben"));
-    let [ada_was, ben_was] = [
+    let [ada_before, ben_before] = [
         fresh.entries_of(&ada, day).await,
         fresh.entries_of(&ben, day).await,
     ];
     let folder = tempfile::tempdir().unwrap();
     let file = exported(&town, folder.path()).await;
-    // A process restored one stack and died with the lease; a digest and a fan-out wrote after it.
+    // A process restored one stack and crashed while it held the lease. Then a digest and a fan-out
+    // wrote to the day.
     let now = town.clock.now();
     let dead = lease("dead", now + TimeDelta::minutes(1));
     assert!(fresh.lease("day:20140419", &dead, now).await.unwrap());
@@ -247,7 +250,7 @@ async fn a_restore_that_died_halfway_resumes_after_other_writers(fresh: Fresh) {
         .restore_day(day, &before[..1], Meeting::Append { is_expired: false })
         .await
         .unwrap();
-    let marker = new_marker(&ada, day, id(90), ada_was.len() as u32);
+    let marker = new_marker(&ada, day, id(90), ada_before.len() as u32);
     fresh
         .write_markers(std::slice::from_ref(&marker))
         .await
@@ -269,16 +272,16 @@ async fn a_restore_that_died_halfway_resumes_after_other_writers(fresh: Fresh) {
 
     let leased = leased.unwrap_err().to_string();
     assert!(leased.contains("its lease ends at 2014-05-26T"), "{leased}");
-    let ada_is = fresh.entries_of(&ada, day).await;
-    assert_eq!(ada_is[..ada_was.len()], ada_was);
-    assert_eq!(ada_is.len(), ada_was.len() + 1);
-    let ben_is = fresh.entries_of(&ben, day).await;
-    assert_eq!(ben_is[0], Entry::Event(event("a9", 7)));
-    assert_eq!(ben_is.len(), ben_was.len() + 1);
-    assert_eq!(ben_is[1], ben_was[0]);
+    let ada_after = fresh.entries_of(&ada, day).await;
+    assert_eq!(ada_after[..ada_before.len()], ada_before);
+    assert_eq!(ada_after.len(), ada_before.len() + 1);
+    let ben_after = fresh.entries_of(&ben, day).await;
+    assert_eq!(ben_after[0], Entry::Event(event("a9", 7)));
+    assert_eq!(ben_after.len(), ben_before.len() + 1);
+    assert_eq!(ben_after[1], ben_before[0]);
 }
 
-/// Writes an export of the first day that holds these lines.
+/// Writes a valid export of the first day with these lines.
 fn write_export(file: &Path, lines: &[String]) {
     let mut summing = Summing::default();
     lines.iter().for_each(|line| summing.add(line));
@@ -293,7 +296,7 @@ fn write_export(file: &Path, lines: &[String]) {
     std::fs::write(file, zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap();
 }
 
-async fn a_stack_that_cannot_be_restored_keeps_no_other_out(fresh: Fresh) {
+async fn an_invalid_stack_does_not_prevent_restoring_the_others(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let day = first_day();

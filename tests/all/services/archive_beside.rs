@@ -1,5 +1,4 @@
-//! P9: archiving against its neighbors: other archives, restores, whoever writes to the day, and
-//! whoever died over it.
+//! Tests of archiving next to other archive runs, restores, writers and crashed processes (P9).
 
 use std::path::{Path, PathBuf};
 
@@ -15,17 +14,17 @@ use crate::support::town::{Town, monday, on_both_stores, saturday, to};
 use crate::support::{FailingStore, Fresh, id, new_marker, user};
 
 on_both_stores! {
-    a_day_that_stands_again_is_exported_beside_its_first_export
-    what_was_exported_with_what_stood_before_is_not_restored_twice
-    what_came_between_two_parts_makes_nothing_stand_twice
-    one_day_that_fails_keeps_no_other_from_going
-    what_is_written_while_a_day_is_archived_is_never_lost
-    a_day_that_somebody_else_works_on_is_left_to_them
-    two_archives_at_once_leave_one_good_export
+    a_day_that_exists_again_is_exported_to_a_second_file
+    entries_in_both_exports_of_a_day_are_restored_once
+    a_marker_between_two_restores_does_not_duplicate_events
+    a_day_that_fails_does_not_stop_the_archive_run
+    writes_to_a_day_that_is_being_archived_are_not_lost
+    a_day_leased_by_another_process_is_not_touched
+    two_concurrent_archive_runs_leave_one_valid_export
 }
 
-/// An old event reaches its people, late.
-async fn comes_late(town: &Town, works: &[&str], people: &[&str]) {
+/// Accepts an event of Saturday and fans it out now.
+async fn fan_out_late(town: &Town, works: &[&str], people: &[&str]) {
     let mut old = crate::support::town::request(works, to(people), None);
     old.at = Some(saturday());
     let app = town.process();
@@ -44,8 +43,8 @@ async fn entries(fresh: &Fresh, person: &str) -> Vec<Entry> {
     fresh.entries_of(&user(person), first_day()).await
 }
 
-/// The day goes again, into a second part.
-async fn second_part(town: &Town, folder: &Path) -> PathBuf {
+/// Archives the first day again and returns the second export.
+async fn archive_again(town: &Town, folder: &Path) -> PathBuf {
     let (archive, mut reports) = (town.process().archive(), Vec::new());
     let request = forced(folder);
     archive.run(&request, &Silent, &mut reports).await.unwrap();
@@ -55,22 +54,22 @@ async fn second_part(town: &Town, folder: &Path) -> PathBuf {
     second
 }
 
-/// All names in a folder, in order.
-fn names(folder: &Path) -> Vec<String> {
+/// Returns the sorted names of the files in a folder.
+fn file_names(folder: &Path) -> Vec<String> {
     let files = folder.read_dir().unwrap();
-    let mut names: Vec<String> = files
+    let mut all: Vec<String> = files
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
-    names.sort();
-    names
+    all.sort();
+    all
 }
 
-async fn a_day_that_stands_again_is_exported_beside_its_first_export(fresh: Fresh) {
+async fn a_day_that_exists_again_is_exported_to_a_second_file(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let folder = tempfile::tempdir().unwrap();
     let first = exported(&town, folder.path()).await;
-    comes_late(&town, &["a3"], &["ada", "cem"]).await;
+    fan_out_late(&town, &["a3"], &["ada", "cem"]).await;
     let app = town.process();
     let late = entries(&fresh, "ada").await;
     let watermarks = vec![(tidings::domain::StackId::of(first_day()), 1)];
@@ -82,15 +81,15 @@ async fn a_day_that_stands_again_is_exported_beside_its_first_export(fresh: Fres
     };
     fresh.write_markers(&[mark]).await.unwrap();
 
-    let second = second_part(&town, folder.path()).await;
+    let second = archive_again(&town, folder.path()).await;
 
     assert!(first.exists() && days(&town).await.is_empty());
     let archive = app.archive();
     for file in [&first, &second, &second] {
         archive.restore(file, &Silent).await.unwrap();
     }
-    // Two events and the marker of Monday's mail stood there; what the late marker covers moved
-    // with it.
+    // The first export holds two events and Monday's marker. The entries of the second follow them,
+    // so its marker now covers the first four entries.
     let moved = Entry::Marker(tidings::domain::Marker {
         id: Some(marker),
         n: Some(4),
@@ -100,17 +99,17 @@ async fn a_day_that_stands_again_is_exported_beside_its_first_export(fresh: Fres
     assert_eq!(entries(&fresh, "cem").await.len(), 1);
 }
 
-async fn what_was_exported_with_what_stood_before_is_not_restored_twice(fresh: Fresh) {
+async fn entries_in_both_exports_of_a_day_are_restored_once(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let folder = tempfile::tempdir().unwrap();
     let first = exported(&town, folder.path()).await;
     let archive = town.process().archive();
-    // Somebody brings the day back, and it goes again with something new.
+    // The day is restored, gets another event, and is archived again.
     archive.restore(&first, &Silent).await.unwrap();
-    comes_late(&town, &["a3"], &["ada"]).await;
+    fan_out_late(&town, &["a3"], &["ada"]).await;
     let before = fresh.exported(first_day()).await;
-    let second = second_part(&town, folder.path()).await;
+    let second = archive_again(&town, folder.path()).await;
 
     for file in [&first, &second, &second] {
         archive.restore(file, &Silent).await.unwrap();
@@ -119,20 +118,20 @@ async fn what_was_exported_with_what_stood_before_is_not_restored_twice(fresh: F
     assert_eq!(fresh.exported(first_day()).await, before);
 }
 
-async fn what_came_between_two_parts_makes_nothing_stand_twice(fresh: Fresh) {
+async fn a_marker_between_two_restores_does_not_duplicate_events(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let folder = tempfile::tempdir().unwrap();
     let first = exported(&town, folder.path()).await;
     let archive = town.process().archive();
-    // The second part holds all of the first, as where somebody died between export and drop.
+    // The second export contains the first, as after a crash between export and drop.
     archive.restore(&first, &Silent).await.unwrap();
-    comes_late(&town, &["a3"], &["ada"]).await;
+    fan_out_late(&town, &["a3"], &["ada"]).await;
     let expected = entries(&fresh, "ada").await;
-    let second = second_part(&town, folder.path()).await;
+    let second = archive_again(&town, folder.path()).await;
 
     archive.restore(&first, &Silent).await.unwrap();
-    // A digest mails what it holds, before the second part is back.
+    // A digest emails the events before the second export is restored.
     let marker = new_marker(&user("ada"), first_day(), id(90), 3);
     fresh.write_markers(&[marker]).await.unwrap();
     archive.restore(&second, &Silent).await.unwrap();
@@ -145,7 +144,7 @@ async fn what_came_between_two_parts_makes_nothing_stand_twice(fresh: Fresh) {
     assert_eq!(events(&restored), events(&expected), "{restored:#?}");
 }
 
-async fn one_day_that_fails_keeps_no_other_from_going(fresh: Fresh) {
+async fn a_day_that_fails_does_not_stop_the_archive_run(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let mut later = crate::support::town::request(&["a3"], to(&["ada"]), None);
@@ -157,23 +156,29 @@ async fn one_day_that_fails_keeps_no_other_from_going(fresh: Fresh) {
     let store = FailingStore::of_verb(town.store.clone(), "export_day", 0);
     let archive = town.process_on(&(store as _)).archive();
 
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     archive
-        .run(&forced(folder.path()), &Silent, &mut told)
+        .run(&forced(folder.path()), &Silent, &mut reports)
         .await
         .unwrap();
 
     let is_ours = |why: &str| why.contains("the test wanted it to fail");
     assert!(
-        matches!(&told[0].fate, Fate::Failed { why } if is_ours(why)),
-        "{told:?}"
+        matches!(&reports[0].fate, Fate::Failed { why } if is_ours(why)),
+        "{reports:?}"
     );
-    assert!(matches!(told[1].fate, Fate::Dropped { .. }), "{told:?}");
+    assert!(
+        matches!(reports[1].fate, Fate::Dropped { .. }),
+        "{reports:?}"
+    );
     assert_eq!(days(&town).await, [first_day()]);
-    assert_eq!(names(folder.path()), ["notifications_20140422.ndjson.zst"]);
+    assert_eq!(
+        file_names(folder.path()),
+        ["notifications_20140422.ndjson.zst"]
+    );
 }
 
-async fn what_is_written_while_a_day_is_archived_is_never_lost(fresh: Fresh) {
+async fn writes_to_a_day_that_is_being_archived_are_not_lost(fresh: Fresh) {
     for export in [true, false] {
         fresh.clear().await;
         let town = Town::of(&fresh).await;
@@ -181,73 +186,76 @@ async fn what_is_written_while_a_day_is_archived_is_never_lost(fresh: Fresh) {
         let folder = tempfile::tempdir().unwrap();
         let late = crate::support::push_to(&user("ada"), crate::support::events(1, 1));
         let store = town.store.clone();
-        let pushed = async move { drop(store.push(first_day(), 1_000, &late).await.unwrap()) };
-        let store = FailingStore::before(town.store.clone(), "drop_day", Box::pin(pushed));
+        let push = async move { drop(store.push(first_day(), 1_000, &late).await.unwrap()) };
+        let store = FailingStore::before(town.store.clone(), "drop_day", Box::pin(push));
         let archive = town.process_on(&(store as _)).archive();
         let request = Request {
             protection: Protection::Force,
             ..request(export.then(|| folder.path()))
         };
 
-        let mut told = Vec::new();
-        archive.run(&request, &Silent, &mut told).await.unwrap();
-        assert_eq!(told[0].fate, Fate::Changed);
-        assert_eq!(names(folder.path()), Vec::<String>::new());
+        let mut reports = Vec::new();
+        archive.run(&request, &Silent, &mut reports).await.unwrap();
+        assert_eq!(reports[0].fate, Fate::Changed);
+        assert_eq!(file_names(folder.path()), Vec::<String>::new());
         assert_eq!(days(&town).await, [first_day()]);
         assert_eq!(entries(&fresh, "ada").await.len(), 4);
-        archive.run(&request, &Silent, &mut told).await.unwrap();
+        archive.run(&request, &Silent, &mut reports).await.unwrap();
 
-        assert!(matches!(told[1].fate, Fate::Dropped { .. }), "{told:?}");
+        assert!(
+            matches!(reports[1].fate, Fate::Dropped { .. }),
+            "{reports:?}"
+        );
         assert!(days(&town).await.is_empty());
     }
 }
 
-async fn a_day_that_somebody_else_works_on_is_left_to_them(fresh: Fresh) {
+async fn a_day_leased_by_another_process_is_not_touched(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let folder = tempfile::tempdir().unwrap();
     let file = exported(&town, folder.path()).await;
     let (name, now) = ("day:20140419", monday(5));
-    let theirs = tidings::domain::Lease {
+    let other_lease = tidings::domain::Lease {
         owner: "somebody else".into(),
         until: now + TimeDelta::minutes(5),
     };
-    let taken = fresh.lease(name, &theirs, now).await.unwrap();
+    let leased = fresh.lease(name, &other_lease, now).await.unwrap();
     let archive = town.process().archive();
 
     let refused = archive.restore(&file, &Silent).await.unwrap_err();
     assert!(
-        taken && refused.to_string().contains("by another process"),
+        leased && refused.to_string().contains("by another process"),
         "{refused}"
     );
     assert!(days(&town).await.is_empty());
-    fresh.unlease(name, &theirs.owner).await.unwrap();
+    fresh.unlease(name, &other_lease.owner).await.unwrap();
     archive.restore(&file, &Silent).await.unwrap();
-    fresh.lease(name, &theirs, now).await.unwrap();
-    let mut told = Vec::new();
+    fresh.lease(name, &other_lease, now).await.unwrap();
+    let mut reports = Vec::new();
     archive
-        .run(&request(None), &Silent, &mut told)
+        .run(&request(None), &Silent, &mut reports)
         .await
         .unwrap();
 
-    assert_eq!(told[0].fate, Fate::Held);
+    assert_eq!(reports[0].fate, Fate::Held);
     assert_eq!(days(&town).await, [first_day()]);
 }
 
-async fn two_archives_at_once_leave_one_good_export(fresh: Fresh) {
+async fn two_concurrent_archive_runs_leave_one_valid_export(fresh: Fresh) {
     for _ in 0..5 {
         fresh.clear().await;
         let town = Town::of(&fresh).await;
         with_an_old_day(&town).await;
         let before = fresh.exported(first_day()).await;
         let folder = tempfile::tempdir().unwrap();
-        let (one, two) = (town.process().archive(), town.process().archive());
+        let (first_archive, second_archive) = (town.process().archive(), town.process().archive());
         let request = request(Some(folder.path()));
         let (mut first, mut second) = (Vec::new(), Vec::new());
 
         let (a, b) = tokio::join!(
-            one.run(&request, &Silent, &mut first),
-            two.run(&request, &Silent, &mut second)
+            first_archive.run(&request, &Silent, &mut first),
+            second_archive.run(&request, &Silent, &mut second)
         );
 
         a.unwrap();
@@ -257,57 +265,63 @@ async fn two_archives_at_once_leave_one_good_export(fresh: Fresh) {
             .iter()
             .filter(|fate| matches!(fate, Fate::Dropped { .. }));
         assert_eq!(dropped.count(), 1, "{fates:?}");
-        assert_eq!(names(folder.path()), ["notifications_20140419.ndjson.zst"]);
+        assert_eq!(
+            file_names(folder.path()),
+            ["notifications_20140419.ndjson.zst"]
+        );
         assert!(days(&town).await.is_empty(), "{first:?} {second:?}");
         let file = folder.path().join("notifications_20140419.ndjson.zst");
-        one.restore(&file, &Silent).await.unwrap();
+        first_archive.restore(&file, &Silent).await.unwrap();
         assert_eq!(fresh.exported(first_day()).await, before);
     }
 }
 
-/// A day that was set aside, by somebody who died then.
+/// Only MongoDB renames a day's collection before the drop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_dies_over_dropping_a_day_leaves_it_to_be_put_back() {
+async fn a_day_that_a_crashed_drop_left_renamed_is_restored() {
     crate::support::mongo::run(async |fresh: Fresh| {
         let town = Town::of(&fresh).await;
         with_an_old_day(&town).await;
         let database = database(&fresh).await.unwrap();
         let before = (entries(&fresh, "ada").await, entries(&fresh, "ben").await);
-        let set_aside = async || {
+        let rename_day = async || {
             let name = database.name();
-            let aside = bson::oid::ObjectId::new();
+            let attempt = bson::oid::ObjectId::new();
             let command = bson::doc! {
                 "renameCollection": format!("{name}.notifications_20140419"),
-                "to": format!("{name}.leaving_notifications_20140419_{aside}"),
+                "to": format!("{name}.leaving_notifications_20140419_{attempt}"),
             };
             let admin = database.client().database("admin");
             admin.run_command(command).await.unwrap();
         };
 
-        set_aside().await;
+        rename_day().await;
         assert_eq!(days(&town).await, [first_day()], "it is not forgotten");
         fresh.fix_day(first_day()).await.unwrap();
         let after = (entries(&fresh, "ada").await, entries(&fresh, "ben").await);
         assert_eq!(after, before);
 
-        // Something came for that day meanwhile; and whoever put it together died as well.
-        set_aside().await;
-        comes_late(&town, &["a3"], &["ada", "cem"]).await;
+        // A late event creates the day again while the renamed collection exists.
+        rename_day().await;
+        fan_out_late(&town, &["a3"], &["ada", "cem"]).await;
         let late = entries(&fresh, "ada").await;
         let folder = tempfile::tempdir().unwrap();
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         let archive = town.process().archive();
         let kept = request(Some(folder.path()));
-        archive.run(&kept, &Silent, &mut told).await.unwrap();
+        archive.run(&kept, &Silent, &mut reports).await.unwrap();
 
-        assert!(matches!(told[0].fate, Fate::Unmailed { .. }), "{told:?}");
+        assert!(
+            matches!(reports[0].fate, Fate::Unmailed { .. }),
+            "{reports:?}"
+        );
         assert_eq!(entries(&fresh, "ada").await, [before.0, late].concat());
         assert_eq!(entries(&fresh, "ben").await, before.1);
         assert_eq!(entries(&fresh, "cem").await.len(), 1);
-        let names = database.list_collection_names().await.unwrap();
+        let collections = database.list_collection_names().await.unwrap();
         assert!(
-            !names.iter().any(|name| name.starts_with("leaving_")),
-            "{names:?}"
+            !collections.iter().any(|name| name.starts_with("leaving_")),
+            "{collections:?}"
         );
     })
     .await;

@@ -1,4 +1,4 @@
-//! P9: whatever documents hold, an archived day comes back byte for byte.
+//! Tests that an archived day is restored byte for byte (P9), including invalid and unusual values.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,10 @@ fn request(folder: &std::path::Path) -> Request {
     }
 }
 
-/// A field: its type, its name and the bytes of its value.
+/// A BSON field: type, name, and the bytes of the value.
 type Field<'a> = (u8, &'a [u8], Vec<u8>);
 
+/// Encodes a BSON document without checking its fields.
 fn document(fields: &[Field<'_>]) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     for (kind, name, value) in fields {
@@ -54,22 +55,22 @@ fn counted(bytes: &[u8], subtype: u8) -> Vec<u8> {
     [&length[..], &[subtype], bytes].concat()
 }
 
-/// What only bytes can say.
+/// Documents that the types of the `bson` crate cannot express.
 fn raw_shapes() -> Vec<Vec<u8>> {
     let fields: Vec<Vec<Field<'_>>> = vec![
-        // Names that come twice, are empty, or are no text.
+        // Field names that are duplicate, empty, or invalid UTF-8.
         vec![
             (0x10, b"a", vec![1, 0, 0, 0]),
             (0x10, b"a", vec![2, 0, 0, 0]),
         ],
         vec![(0x10, b"", vec![1, 0, 0, 0])],
         vec![(0x10, b"\xff\xfe", vec![1, 0, 0, 0])],
-        // Text that is none.
+        // Strings, symbols, code, and patterns with invalid UTF-8.
         vec![(0x02, b"t", text(b"\xff\xff"))],
         vec![(0x0e, b"t", text(b"\xc3"))],
         vec![(0x0d, b"t", text(b"f(\xff)"))],
         vec![(0x0b, b"t", b"\xff\0\0".to_vec())],
-        // Numbers by their bits.
+        // Negative zero, NaNs with payloads, and decimals with equal values but different bits.
         vec![(0x01, b"n", (-0.0_f64).to_le_bytes().to_vec())],
         vec![(0x01, b"n", 0x7ff8_0000_0000_0001_u64.to_le_bytes().to_vec())],
         vec![(0x01, b"n", 0xfff0_0000_0000_0007_u64.to_le_bytes().to_vec())],
@@ -84,8 +85,8 @@ fn raw_shapes() -> Vec<Vec<u8>> {
             b"n",
             [vec![10], vec![0; 13], vec![0x3e, 0x30]].concat(),
         )],
-        // Binary: generic, the old one with its inner length, one whose inner length lies, UUIDs,
-        // own ones.
+        // Binary: generic, subtype 2 with a right and a wrong inner length, UUIDs (one too short),
+        // and user-defined.
         vec![(0x05, b"b", counted(b"abc", 0))],
         vec![(0x05, b"b", counted(b"\x03\0\0\0abc", 2))],
         vec![(0x05, b"b", counted(b"\x09\0\0\0abc", 2))],
@@ -93,19 +94,19 @@ fn raw_shapes() -> Vec<Vec<u8>> {
         vec![(0x05, b"b", counted(&[7; 16], 4))],
         vec![(0x05, b"b", counted(b"short", 4))],
         vec![(0x05, b"b", counted(b"", 0x80))],
-        // What is deprecated.
+        // Deprecated types.
         vec![(0x06, b"u", vec![])],
         vec![(0x0c, b"p", [text(b"db.c"), vec![9; 12]].concat())],
         vec![(0x0e, b"s", text(b"symbol"))],
-        // Options out of order, or that nobody knows.
+        // Regular expressions with unsorted or unknown options.
         vec![(0x0b, b"r", b"a.*\0xi\0".to_vec())],
         vec![(0x0b, b"r", b"a/\"\0zu\0".to_vec())],
-        // Dates that no calendar has, and stamps.
+        // Dates out of range, a timestamp, and the min and max keys.
         vec![(0x09, b"d", i64::MIN.to_le_bytes().to_vec())],
         vec![(0x09, b"d", i64::MAX.to_le_bytes().to_vec())],
         vec![(0x11, b"s", u64::MAX.to_le_bytes().to_vec())],
         vec![(0xff, b"k", vec![]), (0x7f, b"l", vec![])],
-        // An array whose names are not its places.
+        // An array whose element names are not its indexes.
         vec![(
             0x04,
             b"events",
@@ -118,7 +119,7 @@ fn raw_shapes() -> Vec<Vec<u8>> {
     fields.iter().map(|fields| document(fields)).collect()
 }
 
-/// What a shell would write, beneath `x`.
+/// Valid values, each stored in an entry and in the field `x`.
 fn values() -> Vec<Bson> {
     let mut deep: Bson = 1.into();
     for _ in 0..80 {
@@ -149,7 +150,7 @@ fn values() -> Vec<Bson> {
             scope: doc! {"$oid": "x"},
         }
         .into(),
-        // What Extended JSON takes for something else.
+        // Documents that look like the type wrappers of Extended JSON.
         doc! {"$oid": "x"}.into(),
         doc! {"$oid": "5334647b139b2165160000d8"}.into(),
         doc! {"$numberInt": "1"}.into(),
@@ -179,7 +180,7 @@ fn values() -> Vec<Bson> {
     ]
 }
 
-/// Whatever may be an `_id`.
+/// Values of the types that the server accepts as `_id`.
 fn ids() -> Vec<Bson> {
     vec![
         7.into(),
@@ -226,8 +227,8 @@ fn shapes() -> Vec<Vec<u8>> {
     shapes
 }
 
-/// All documents of the day, by their bytes.
-async fn standing(database: &mongodb::Database) -> BTreeMap<Vec<u8>, usize> {
+/// Returns the bytes of all documents of the day, each with its count.
+async fn load_documents(database: &mongodb::Database) -> BTreeMap<Vec<u8>, usize> {
     let collection = database.collection::<bson::Document>(&first_day().collection());
     let batches: Vec<_> = collection
         .find(doc! {})
@@ -248,7 +249,7 @@ async fn standing(database: &mongodb::Database) -> BTreeMap<Vec<u8>, usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_shape_of_foreign_document_comes_back_byte_for_byte() {
+async fn documents_of_every_shape_are_restored_byte_for_byte() {
     crate::support::mongo::run(async |fresh: Fresh| {
         let town = Town::of(&fresh).await;
         let database = database(&fresh).await.unwrap();
@@ -265,10 +266,11 @@ async fn every_shape_of_foreign_document_comes_back_byte_for_byte() {
             command[..4].copy_from_slice(&length);
             let command = RawDocumentBuf::from_bytes(command).unwrap();
             let answer = database.run_raw_command(command).await.unwrap();
-            let told = RawDocumentBuf::from_bytes(shape.clone()).map(|shape| format!("{shape:?}"));
-            assert!(!answer.contains_key("writeErrors"), "{answer} {told:?}");
+            let readable =
+                RawDocumentBuf::from_bytes(shape.clone()).map(|shape| format!("{shape:?}"));
+            assert!(!answer.contains_key("writeErrors"), "{answer} {readable:?}");
         }
-        let before = standing(&database).await;
+        let before = load_documents(&database).await;
         assert_eq!(before.len(), shapes.len());
         town.clock.set(monday(5));
         let folder = tempfile::tempdir().unwrap();
@@ -282,12 +284,12 @@ async fn every_shape_of_foreign_document_comes_back_byte_for_byte() {
         let Fate::Dropped { file: Some(file) } = &reports[0].fate else {
             panic!("{reports:?}");
         };
-        assert!(standing(&database).await.is_empty());
+        assert!(load_documents(&database).await.is_empty());
         for _ in 0..2 {
             archive.restore(file, &Silent).await.unwrap();
         }
 
-        let after = standing(&database).await;
+        let after = load_documents(&database).await;
         let lost: Vec<_> = before
             .keys()
             .filter(|bytes| !after.contains_key(*bytes))
@@ -304,12 +306,12 @@ async fn every_shape_of_foreign_document_comes_back_byte_for_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_that_no_document_can_tell_come_back_byte_for_byte() {
+async fn rows_that_are_not_valid_documents_are_restored_byte_for_byte() {
     crate::support::sqlite::run(async |fresh: Fresh| {
         let town = Town::of(&fresh).await;
         let pushed = crate::support::push_to(&crate::support::user("ada"), crate::support::events(2, 1));
         town.store.push(first_day(), 1_000, &pushed).await.unwrap();
-        let odd = [
+        let invalid_rows = [
             "(5, 0, '')",
             "(-2.5e300, 'many', x'ff00')",
             "(x'0102', 1, 'no JSON')",
@@ -319,7 +321,7 @@ async fn rows_that_no_document_can_tell_come_back_byte_for_byte() {
             "('dee', 1, '{\"t\": \"T\", \"o\": \"a\"}' || char(10))",
         ];
         let table = first_day().collection();
-        for row in odd {
+        for row in invalid_rows {
             let insert = format!("INSERT INTO {table} (id, n, events) VALUES {row}");
             file(&fresh).execute(&insert, []).unwrap();
         }

@@ -1,5 +1,6 @@
-//! Known designs of batches, end to end by a worker that is polled; `domain::batch` has a worked
-//! case of each.
+//! End-to-end tests of common batch designs, with a worker that runs every minute.
+//!
+//! The unit tests of `domain::batch` have a worked example of each design.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::ObjectId;
@@ -9,22 +10,22 @@ use crate::support::town::{Town, on_both_stores, request, saturday, to};
 use crate::support::{Fresh, kind};
 
 on_both_stores! {
-    a_four_minute_cool_down_polled_each_minute_mails_after_the_longest_wait_and_starves_without_one
-    a_fixed_window_that_closes_early_at_three_mails_its_total_beside_what_is_kept
+    a_steady_stream_is_emailed_after_max_wait_or_not_until_it_stops
+    close_at_ends_a_window_early_and_the_email_has_the_exact_total
 }
 
 fn clock(minute: i64, second: i64) -> DateTime<Utc> {
     saturday() + TimeDelta::seconds(minute * 60 + second)
 }
 
-/// A worker comes by each minute from the first up to the last, after what happens in the middle of
-/// the one before; answers the minutes in which mails left, and to whom.
-async fn polled(
+/// Runs a worker at the start of each of these minutes. Each event is a minute, a type and a user,
+/// and happens in the middle of its minute. Returns the minute and recipient of each email.
+async fn run_each_minute(
     town: &Town,
     minutes: std::ops::RangeInclusive<i64>,
     happens: &[(i64, &str, &str)],
 ) -> Vec<(i64, String)> {
-    let (app, mut left) = (town.process(), Vec::new());
+    let (app, mut sent) = (town.process(), Vec::new());
     let (worker, mut scanned) = (app.worker(), None);
     let works: Vec<String> = happens.iter().map(|(at, _, _)| format!("x{at}")).collect();
     let works: Vec<&str> = works.iter().map(String::as_str).collect();
@@ -43,18 +44,16 @@ async fn polled(
         let before = town.mails().len();
         worker.round(&mut scanned, &Silent).await.unwrap();
         let mails = town.mails().split_off(before);
-        left.extend(
+        sent.extend(
             mails
                 .iter()
                 .map(|mail| (minute, mail.to.reveal().to_owned())),
         );
     }
-    left
+    sent
 }
 
-async fn a_four_minute_cool_down_polled_each_minute_mails_after_the_longest_wait_and_starves_without_one(
-    fresh: Fresh,
-) {
+async fn a_steady_stream_is_emailed_after_max_wait_or_not_until_it_stops(fresh: Fresh) {
     let config = r#"
         types.Patient = { route = "batch", cooldown = "4m", max_wait = "15m" }
         types.Starving = { route = "batch", cooldown = "4m" }
@@ -64,12 +63,12 @@ async fn a_four_minute_cool_down_polled_each_minute_mails_after_the_longest_wait
         .flat_map(|n| [(n * 3, "Patient", "ada"), (n * 3, "Starving", "ben")])
         .collect();
 
-    let left = polled(&town, 1..=25, &steady).await;
+    let sent = run_each_minute(&town, 1..=25, &steady).await;
 
-    // Opened at 0:30. Six are in Ada's first mail, and the seventh opens the next at 18:30; Ben's
-    // ends four minutes after all have come.
+    // Ada's batch opens at 0:30 and closes at 15:30 with six events. The seventh event opens
+    // another at 18:30. Ben's batch closes at 22:30, four minutes after the last event.
     let (ada, ben) = ("ada@example.org".to_owned(), "ben@example.org".to_owned());
-    assert_eq!(left, [(16, ada.clone()), (23, ada), (23, ben)]);
+    assert_eq!(sent, [(16, ada.clone()), (23, ada), (23, ben)]);
     let mut items = Vec::new();
     for person in ["ada", "ben"] {
         let rows = town.deliveries_of(person).await;
@@ -79,9 +78,7 @@ async fn a_four_minute_cool_down_polled_each_minute_mails_after_the_longest_wait
     assert_eq!(items, [1, 6, 7]);
 }
 
-async fn a_fixed_window_that_closes_early_at_three_mails_its_total_beside_what_is_kept(
-    fresh: Fresh,
-) {
+async fn close_at_ends_a_window_early_and_the_email_has_the_exact_total(fresh: Fresh) {
     let config = r#"
         types.ArtworkPublished = { route = "batch", window = "5m", close_at = 3, keep = "last 2" }
     "#;
@@ -93,20 +90,17 @@ async fn a_fixed_window_that_closes_early_at_three_mails_its_total_beside_what_i
         town.happens(&[work], to(&["ada"])).await;
         worker.round(&mut scanned, &Silent).await.unwrap();
         if work == "a2" {
-            let withdrawn = [ObjectId::stored("a2")];
+            let removed = [ObjectId::stored("a2")];
             let kind = kind("ArtworkPublished");
-            app.batches()
-                .take_out(&kind, &withdrawn, None)
-                .await
-                .unwrap();
+            app.batches().take_out(&kind, &removed, None).await.unwrap();
         }
         mailed_at.push(town.mails().len());
     }
 
     assert_eq!(mailed_at, [0, 0, 0, 1], "the one taken out is not counted");
     let text = town.mails()[0].filled().text;
-    let told = ["a1", "a2", "a3", "a4"].map(|work| text.contains(&format!("Work {work}.")));
-    assert_eq!(told, [false, false, true, true], "{text}");
+    let shown = ["a1", "a2", "a3", "a4"].map(|work| text.contains(&format!("Work {work}.")));
+    assert_eq!(shown, [false, false, true, true], "{text}");
     assert!(text.contains("\n  1 more\n"), "{text}");
     assert_eq!(town.deliveries_of("ada").await[0].items, 3);
 }

@@ -1,9 +1,8 @@
-//! Batches as a machine of many states: whatever is done to them, in whatever order, they stand as
-//! the [`model`] says.
+//! Compares batches with a plain [`model`] after random sequences of actions.
 //!
-//! The rule: after each action all that stands in the store is compared, in accumulators and filed.
-//! Every action means something in every state, so a run is a plain list that shrinks by itself.
-//! `TIDINGS_TEST_SEED` plays another game, `TIDINGS_TEST_CASES` a longer one.
+//! After each action, the batches in accumulators and the filed ones equal those of the model.
+//! Every action is valid in every state, so proptest can shrink a failing list of actions.
+//! `TIDINGS_TEST_SEED` selects the sequences and `TIDINGS_TEST_CASES` their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,37 +26,37 @@ use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, id, kind, noon
 
 mod model;
 
-use model::{Model, Place, Reached, Told};
+use model::{BatchView, Model, Reached, Slot};
 
 on_both_stores! {
-    batches_stand_as_a_plain_model_says_whatever_is_done_to_them
+    batches_equal_a_plain_model_after_every_action
 }
 
 const PEOPLE: [&str; 2] = ["ada", "ben"];
 const KEYS: [&str; 4] = ["window", "cooldown", "leading", "immediate"];
 const OBJECTS: u32 = 4;
 const LEASE: i64 = 60;
-/// So far a second process's clock is behind.
+/// Seconds by which the clock of the second process is slow.
 const BEHIND: i64 = 7;
-/// More calls than a closer makes in a step.
+/// An upper bound of the store calls that a closer makes in one run.
 const CALLS: usize = 8;
 
 fn policies() -> Vec<BatchPolicy> {
     let seconds = TimeDelta::seconds;
     let most = std::num::NonZeroU64::new;
-    let none = BatchPolicy::IMMEDIATE;
+    let immediate = BatchPolicy::IMMEDIATE;
     vec![
         BatchPolicy {
             window: seconds(60),
             close_at: most(4),
             keep: Keep::Last(2),
-            ..none
+            ..immediate
         },
         BatchPolicy {
             cooldown: seconds(30),
             max_wait: Some(seconds(100)),
             keep: Keep::First(2),
-            ..none
+            ..immediate
         },
         BatchPolicy {
             window: seconds(50),
@@ -65,13 +64,13 @@ fn policies() -> Vec<BatchPolicy> {
             max_wait: Some(seconds(90)),
             close_at: most(3),
             leading: true,
-            ..none
+            ..immediate
         },
-        none,
+        immediate,
     ]
 }
 
-/// A closer without quiet hours.
+/// Creates a closer without quiet hours.
 fn closer(
     store: Arc<dyn Store>,
     clock: &Arc<ManualClock>,
@@ -94,7 +93,7 @@ fn closer(
     }
 }
 
-/// That of the key, or of another type that shares it.
+/// Returns the policy of the key. Every fourth fan-out has another type that shares the key.
 fn policy(key: usize, fanout: u32) -> BatchPolicy {
     let mut policy = policies()[key];
     if fanout % 4 == 3 && !policy.is_immediate() {
@@ -106,52 +105,52 @@ fn policy(key: usize, fanout: u32) -> BatchPolicy {
 
 #[derive(Debug, Clone)]
 enum Action {
-    /// A process brings fan-outs, each to these people: new ones of a key, or again what was
-    /// brought before.
+    /// One of two processes adds events to batches, each for these people.
     Join {
         second: bool,
-        fanouts: Vec<(Brings, Vec<usize>)>,
+        fanouts: Vec<(FanoutChoice, Vec<usize>)>,
     },
-    TimePasses(i64),
-    CloserComesBy,
-    /// It dies of its nth call.
-    CloserDies(usize, Fault),
-    Withdraw(u32),
-    End(Place, End),
+    Advance(i64),
+    RunCloser,
+    /// The closer's nth store call and all later ones fail.
+    CrashCloser(usize, Fault),
+    Remove(u32),
+    End(Slot, End),
     Settle,
 }
 
+/// A new event of a key, or one that was fanned out before.
 #[derive(Debug, Clone)]
-enum Brings {
+enum FanoutChoice {
     New { key: usize },
-    Again(prop::sample::Index),
+    Repeated(prop::sample::Index),
 }
 
 fn action() -> impl Strategy<Value = Action> {
     let people = prop::sample::subsequence(vec![0, 1], 1..=PEOPLE.len());
-    let brings = prop_oneof![
-        4 => (0..KEYS.len()).prop_map(|key| Brings::New { key }),
-        1 => any::<prop::sample::Index>().prop_map(Brings::Again),
+    let choice = prop_oneof![
+        4 => (0..KEYS.len()).prop_map(|key| FanoutChoice::New { key }),
+        1 => any::<prop::sample::Index>().prop_map(FanoutChoice::Repeated),
     ];
-    let place = (0..PEOPLE.len(), 0..KEYS.len());
+    let slot = (0..PEOPLE.len(), 0..KEYS.len());
     let fault = prop_oneof![Just(Fault::Refused), Just(Fault::Unheard)];
     let how = prop_oneof![Just(End::Close), Just(End::Cancel)];
     prop_oneof![
-        8 => (any::<bool>(), prop::collection::vec((brings, people), 1..=3))
+        8 => (any::<bool>(), prop::collection::vec((choice, people), 1..=3))
             .prop_map(|(second, fanouts)| Action::Join { second, fanouts }),
-        4 => (1..80_i64).prop_map(Action::TimePasses),
-        2 => Just(Action::CloserComesBy),
-        2 => (0..CALLS, fault).prop_map(|(nth, fault)| Action::CloserDies(nth, fault)),
-        2 => (0..OBJECTS).prop_map(Action::Withdraw),
-        2 => (place, how).prop_map(|(place, how)| Action::End(place, how)),
+        4 => (1..80_i64).prop_map(Action::Advance),
+        2 => Just(Action::RunCloser),
+        2 => (0..CALLS, fault).prop_map(|(nth, fault)| Action::CrashCloser(nth, fault)),
+        2 => (0..OBJECTS).prop_map(Action::Remove),
+        2 => (slot, how).prop_map(|(slot, how)| Action::End(slot, how)),
         1 => Just(Action::Settle),
     ]
 }
 
-async fn batches_stand_as_a_plain_model_says_whatever_is_done_to_them(fresh: Fresh) {
-    let number = |name: &str, otherwise: u64| {
+async fn batches_equal_a_plain_model_after_every_action(fresh: Fresh) {
+    let number = |name: &str, default: u64| {
         let set = std::env::var(name).ok();
-        set.map_or(otherwise, |set| set.parse().unwrap())
+        set.map_or(default, |set| set.parse().unwrap())
     };
     let (seed, cases) = (
         number("TIDINGS_TEST_SEED", 1),
@@ -165,25 +164,25 @@ async fn batches_stand_as_a_plain_model_says_whatever_is_done_to_them(fresh: Fre
         ..Settings::default()
     });
     let runtime = tokio::runtime::Handle::current();
-    let game = prop::collection::vec(action(), 1..40);
+    let sequences = prop::collection::vec(action(), 1..40);
     tokio::task::block_in_place(|| {
         let case = |actions: Vec<Action>| {
             runtime.block_on(async {
                 fresh.clear().await;
                 let mut machine = Machine::new(&fresh);
                 for (n, action) in actions.iter().enumerate() {
-                    machine.plays(action).await;
-                    let told = machine.told().await;
-                    prop_assert_eq!(told, machine.model.told(), "after action {}", n);
+                    machine.apply(action).await;
+                    let stored = machine.stored_views().await;
+                    prop_assert_eq!(stored, machine.model.views(), "after action {}", n);
                 }
                 Ok(())
             })
         };
-        runner.run(&game, case).unwrap();
+        runner.run(&sequences, case).unwrap();
     });
 }
 
-/// The model, and the real thing beside it.
+/// The model, and the store under test.
 struct Machine<'a> {
     model: Model,
     fresh: &'a Fresh,
@@ -192,7 +191,7 @@ struct Machine<'a> {
     ids: [Arc<Ids>; 3],
     /// Seconds since noon.
     now: i64,
-    /// The key of each fan-out there was.
+    /// The key of each fan-out so far.
     fanouts: Vec<usize>,
     closers: usize,
 }
@@ -211,30 +210,30 @@ impl<'a> Machine<'a> {
         }
     }
 
-    async fn plays(&mut self, action: &Action) {
+    async fn apply(&mut self, action: &Action) {
         match action {
-            Action::Join { second, fanouts } => self.joins(*second, fanouts).await,
-            Action::TimePasses(seconds) => self.time_passes(*seconds),
-            Action::CloserComesBy => self.closes().await,
-            Action::CloserDies(nth, fault) => self.closer_dies(*nth, *fault).await,
-            Action::Withdraw(object) => {
+            Action::Join { second, fanouts } => self.join_fanouts(*second, fanouts).await,
+            Action::Advance(seconds) => self.advance(*seconds),
+            Action::RunCloser => self.run_closer().await,
+            Action::CrashCloser(nth, fault) => self.crash_closer(*nth, *fault).await,
+            Action::Remove(object) => {
                 let about = [ObjectId::stored(object.to_string())];
                 let out = self.book().take_out(&kind("Happened"), &about, None).await;
-                let taken = self.model.withdraw(*object, self.now);
-                assert_eq!(out.unwrap().taken, taken);
+                let removed = self.model.remove(*object, self.now);
+                assert_eq!(out.unwrap().taken, removed);
             }
-            Action::End(place, how) => self.ends(*place, *how).await,
-            Action::Settle => self.settles().await,
+            Action::End(slot, how) => self.end_open_batch(*slot, *how).await,
+            Action::Settle => self.settle_all().await,
         }
     }
 
-    fn time_passes(&mut self, seconds: i64) {
+    fn advance(&mut self, seconds: i64) {
         self.now += seconds;
         self.clock.advance(TimeDelta::seconds(seconds));
         self.behind.advance(TimeDelta::seconds(seconds));
     }
 
-    async fn joins(&mut self, second: bool, fanouts: &[(Brings, Vec<usize>)]) {
+    async fn join_fanouts(&mut self, second: bool, fanouts: &[(FanoutChoice, Vec<usize>)]) {
         let (store, clock, ids, at) = if second {
             let store = self.fresh.second().handle();
             (store, &self.behind, &self.ids[1], self.now - BEHIND)
@@ -244,22 +243,22 @@ impl<'a> Machine<'a> {
         let owner = format!("joiner {second}");
         let joiner = Joiner::new(closer(store, clock, ids, owner, TimeDelta::minutes(1)));
         let mut joins = Vec::new();
-        for (brings, people) in fanouts {
-            let number = match brings {
-                Brings::Again(before) if !self.fanouts.is_empty() => {
+        for (choice, people) in fanouts {
+            let number = match choice {
+                FanoutChoice::Repeated(before) if !self.fanouts.is_empty() => {
                     before.index(self.fanouts.len())
                 }
-                Brings::Again(_) => continue,
-                Brings::New { key } => {
+                FanoutChoice::Repeated(_) => continue,
+                FanoutChoice::New { key } => {
                     self.fanouts.push(*key);
                     self.fanouts.len() - 1
                 }
             };
             let key = self.fanouts[number];
             let fanout = number as u32;
-            // Every third is about two things.
-            let things = 1 + u32::from(fanout.is_multiple_of(3));
-            let objects: Vec<u32> = (0..things).map(|n| (fanout + n) % OBJECTS).collect();
+            // Every third fan-out has two objects.
+            let object_count = 1 + u32::from(fanout.is_multiple_of(3));
+            let objects: Vec<u32> = (0..object_count).map(|n| (fanout + n) % OBJECTS).collect();
             let item = |object: &u32| Item {
                 i: id(fanout),
                 t: kind("Happened"),
@@ -268,13 +267,13 @@ impl<'a> Machine<'a> {
             let items: Arc<[Item]> = objects.iter().map(item).collect();
             let policy = policy(key, fanout);
             for person in people {
-                let place = (*person, key);
+                let slot = (*person, key);
                 joins.push(Join {
-                    accumulator: accumulator(place),
+                    accumulator: accumulator(slot),
                     items: items.clone(),
                     policy,
                 });
-                self.model.join(place, fanout, &objects, &policy, at);
+                self.model.join(slot, fanout, &objects, &policy, at);
             }
         }
         joiner.join(joins).await.unwrap();
@@ -287,13 +286,13 @@ impl<'a> Machine<'a> {
         closer(store.clone(), &self.clock, &self.ids[2], owner, lease)
     }
 
-    async fn closes(&mut self) {
+    async fn run_closer(&mut self) {
         let store = FailingStore::counting(self.fresh.handle());
         self.closer(&store).drain(&Silent).await.unwrap();
-        self.model.close(self.now, Reached::HandedOn);
+        self.model.close(self.now, Reached::Finished);
     }
 
-    async fn closer_dies(&mut self, nth: usize, fault: Fault) {
+    async fn crash_closer(&mut self, nth: usize, fault: Fault) {
         let failing = FailingStore::new(self.fresh.handle(), nth, fault, Then::StaysDown);
         let died = self.closer(&failing).drain(&Silent).await.is_err();
         assert_eq!(died, failing.struck().is_some());
@@ -302,16 +301,16 @@ impl<'a> Machine<'a> {
             done.contains("put_accumulators"),
             done.contains("file_batches"),
         );
-        let held = Reached::Ended {
-            held_until: self.now + LEASE,
+        let leased = Reached::Ended {
+            leased_until: self.now + LEASE,
         };
         let reached = match (failing.struck(), fault) {
-            (None, _) => Reached::HandedOn,
-            (Some("find_accumulators" | "users"), _) if ended => Reached::HandedOn,
+            (None, _) => Reached::Finished,
+            (Some("find_accumulators" | "users"), _) if ended => Reached::Finished,
             (Some("find_accumulators" | "users"), _) => Reached::Nothing,
             (Some("put_accumulators"), Fault::Refused) if !filed => Reached::Nothing,
-            (Some("put_accumulators"), Fault::Unheard) if filed => Reached::HandedOn,
-            (Some("put_accumulators" | "file_batches" | "open" | "accumulators"), _) => held,
+            (Some("put_accumulators"), Fault::Unheard) if filed => Reached::Finished,
+            (Some("put_accumulators" | "file_batches" | "open" | "accumulators"), _) => leased,
             (Some(other), _) => panic!("closers do not call {other}"),
         };
         self.model.close(self.now, reached);
@@ -331,8 +330,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    async fn ends(&mut self, place: Place, how: End) {
-        let accumulator = accumulator(place);
+    async fn end_open_batch(&mut self, slot: Slot, how: End) {
+        let accumulator = accumulator(slot);
         let open = BatchFilter {
             user: Some(accumulator.user),
             key: Some(accumulator.key),
@@ -340,7 +339,7 @@ impl<'a> Machine<'a> {
         };
         let book = self.book();
         let found = book.list(&open, None, 9).await.unwrap();
-        assert_eq!(found.len(), usize::from(self.model.is_open(place)));
+        assert_eq!(found.len(), usize::from(self.model.is_open(slot)));
         for batch in found {
             let ended = book.end(batch.id, how).await.unwrap().unwrap();
             assert_eq!(ended.id, batch.id);
@@ -348,15 +347,15 @@ impl<'a> Machine<'a> {
                 End::Close => BatchState::Closing,
                 End::Cancel => BatchState::Canceled,
             };
-            self.model.end(place, state, self.now);
+            self.model.end(slot, state, self.now);
         }
     }
 
-    /// Whoever died is replaced, and every mail there is leaves.
-    async fn settles(&mut self) {
-        self.time_passes(LEASE);
-        self.closes().await;
-        let (closing, now) = (BatchState::Closing, self.time());
+    /// Waits for the leases of crashed closers, runs a closer, and settles every email.
+    async fn settle_all(&mut self) {
+        self.advance(LEASE);
+        self.run_closer().await;
+        let (closing, now) = (BatchState::Closing, self.current_time());
         let all = self.filed().await;
         let settled: Vec<(Id, BatchState)> = all
             .iter()
@@ -368,14 +367,14 @@ impl<'a> Machine<'a> {
         let counts = self.fresh.batch_counts().await.unwrap();
         let open = self
             .model
-            .told()
+            .views()
             .iter()
-            .filter(|told| told.state == "open")
+            .filter(|view| view.state == "open")
             .count();
         assert_eq!((counts.open, counts.closing), (open as u64, 0));
     }
 
-    fn time(&self) -> DateTime<Utc> {
+    fn current_time(&self) -> DateTime<Utc> {
         noon() + TimeDelta::seconds(self.now)
     }
 
@@ -388,46 +387,46 @@ impl<'a> Machine<'a> {
         found
     }
 
-    /// All that stands in the store, and whether it hangs together.
-    async fn told(&self) -> Vec<Told> {
-        let places: Vec<Place> = (0..PEOPLE.len())
+    /// Returns all stored batches. Checks that each batch outside its accumulator has a delivery,
+    /// unless it was canceled.
+    async fn stored_views(&self) -> Vec<BatchView> {
+        let slots: Vec<Slot> = (0..PEOPLE.len())
             .flat_map(|person| (0..KEYS.len()).map(move |key| (person, key)))
             .collect();
         let accumulators: Vec<AccumulatorId> =
-            places.iter().map(|place| accumulator(*place)).collect();
+            slots.iter().map(|slot| accumulator(*slot)).collect();
         let accumulators = self.fresh.accumulators(&accumulators).await.unwrap();
         let filed = self.filed().await;
         let mut batches: BTreeMap<Id, Batch> = BTreeMap::new();
-        let mut handed_on: BTreeSet<Id> = filed.iter().map(|batch| batch.id).collect();
+        let mut detached: BTreeSet<Id> = filed.iter().map(|batch| batch.id).collect();
         for accumulator in accumulators.into_iter().flatten() {
             for batch in accumulator.open.into_iter().chain(accumulator.ended) {
-                handed_on.remove(&batch.id);
+                detached.remove(&batch.id);
                 batches.insert(batch.id, batch);
             }
         }
         batches.extend(filed.into_iter().map(|batch| (batch.id, batch)));
-        // What has left its accumulator is mailed, if there is anything to mail.
-        let handed_on: Vec<Id> = handed_on.into_iter().collect();
-        let rows: Vec<DeliveryId> = handed_on.iter().copied().map(DeliveryId::batch).collect();
+        let detached: Vec<Id> = detached.into_iter().collect();
+        let rows: Vec<DeliveryId> = detached.iter().copied().map(DeliveryId::batch).collect();
         let rows = self.fresh.deliveries(&rows).await.unwrap();
-        for (batch, row) in handed_on.iter().zip(rows) {
+        for (batch, row) in detached.iter().zip(rows) {
             let canceled = batches[batch].state == BatchState::Canceled;
             assert_eq!(row.is_none(), canceled, "{:?}", batches[batch]);
         }
-        let mut told: Vec<Told> = batches.values().map(tell).collect();
-        told.sort();
-        told
+        let mut views: Vec<BatchView> = batches.values().map(view_of).collect();
+        views.sort();
+        views
     }
 }
 
-fn accumulator((person, key): Place) -> AccumulatorId {
+fn accumulator((person, key): Slot) -> AccumulatorId {
     AccumulatorId {
         user: user(PEOPLE[person]),
         key: BatchKey::Chosen(ChosenKey::new(KEYS[key]).unwrap()),
     }
 }
 
-fn tell(batch: &Batch) -> Told {
+fn view_of(batch: &Batch) -> BatchView {
     let number = |fanout: &Id| (0..).find(|n| id(*n) == *fanout).unwrap();
     let items = |items: &[Item]| {
         let item = |item: &Item| (number(&item.i), item.o.as_str().parse().unwrap());
@@ -444,8 +443,8 @@ fn tell(batch: &Batch) -> Told {
         let chosen = ChosenKey::new(*key).unwrap();
         BatchKey::Chosen(chosen) == batch.key
     };
-    Told {
-        place: (person.unwrap(), KEYS.iter().position(key).unwrap()),
+    BatchView {
+        slot: (person.unwrap(), KEYS.iter().position(key).unwrap()),
         state: batch.state.as_str(),
         count: batch.contents.count,
         kept: items(&batch.contents.items),

@@ -1,5 +1,5 @@
-//! Races for batches: whoever comes at the same moment, a person has one open batch of a key, and
-//! nobody's event is lost or counted twice.
+//! Race tests of batches: a user has at most one open batch per key, and no event is lost or
+//! counted twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::support::town::{Town, on_both_stores};
 use crate::support::{FailingStore, Fresh, Shorthand, id, kind, user};
 
 on_both_stores! {
-    sixty_four_writers_of_first_events_open_one_batch_a_key
-    what_joins_while_others_close_is_in_one_batch
-    what_joins_a_accumulator_that_is_met_twice_is_mailed_all_the_same
-    what_was_filed_with_fewer_events_gets_the_others_into_another_mail
+    sixty_four_concurrent_writers_open_one_batch_per_key
+    an_event_that_joins_while_closers_run_is_in_one_batch
+    a_stale_read_of_an_accumulator_loses_no_event
+    events_missing_from_a_filed_batch_are_in_another_email
 }
 
 const WRITERS: u32 = 64;
@@ -44,7 +44,7 @@ fn accumulators(count: usize) -> impl Iterator<Item = AccumulatorId> {
     })
 }
 
-/// What this fan-out brings to so many accumulators.
+/// Returns the joins of one fan-out to the first `count` accumulators.
 fn joins(count: usize, fanout: u32, policy: BatchPolicy) -> Vec<Join> {
     let items: Arc<[Item]> = [Item {
         i: id(fanout),
@@ -60,11 +60,15 @@ fn joins(count: usize, fanout: u32, policy: BatchPolicy) -> Vec<Join> {
     accumulators(count).map(join).collect()
 }
 
-async fn all(town: &Town) -> Vec<Batch> {
-    let (all, mut found) = (BatchFilter::default(), Vec::<Batch>::new());
+async fn all_batches(town: &Town) -> Vec<Batch> {
+    let (filter, mut found) = (BatchFilter::default(), Vec::<Batch>::new());
     loop {
         let before = found.last().map(|batch| batch.id);
-        let page = town.store.find_batches(&all, before, 1_000).await.unwrap();
+        let page = town
+            .store
+            .find_batches(&filter, before, 1_000)
+            .await
+            .unwrap();
         if page.is_empty() {
             return found;
         }
@@ -72,7 +76,7 @@ async fn all(town: &Town) -> Vec<Batch> {
     }
 }
 
-async fn sixty_four_writers_of_first_events_open_one_batch_a_key(fresh: Fresh) {
+async fn sixty_four_concurrent_writers_open_one_batch_per_key(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let tasks: Vec<_> = (0..WRITERS)
         .map(|writer| {
@@ -85,7 +89,7 @@ async fn sixty_four_writers_of_first_events_open_one_batch_a_key(fresh: Fresh) {
         task.await.unwrap();
     }
 
-    let found = all(&town).await;
+    let found = all_batches(&town).await;
     assert_eq!(found.len(), KEYS);
     let writers: Vec<Id> = (0..WRITERS).map(id).collect();
     for batch in found {
@@ -96,11 +100,11 @@ async fn sixty_four_writers_of_first_events_open_one_batch_a_key(fresh: Fresh) {
     }
 }
 
-async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
+async fn an_event_that_joins_while_closers_run_is_in_one_batch(fresh: Fresh) {
     const ACCUMULATORS: usize = 40;
     const EVENTS: u32 = 30;
     let town = Town::of(&fresh).await;
-    // Some fill at once, and all are due as soon as somebody looks.
+    // Batches close after one second, or earlier with four events.
     let full = BatchPolicy {
         close_at: std::num::NonZeroU64::new(4),
         ..policy(1)
@@ -116,7 +120,7 @@ async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
                     .join(joins(ACCUMULATORS, fanout, full))
                     .await
                     .unwrap();
-                // Whoever fans it out again changes nothing.
+                // A repeated fan-out changes nothing.
                 let joiner = again.fanouts().joiner;
                 joiner
                     .join(joins(ACCUMULATORS, fanout, full))
@@ -150,18 +154,18 @@ async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
     town.process().closer().drain(&Silent).await.unwrap();
 
     let mut joined: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();
-    for batch in all(&town).await {
+    for batch in all_batches(&town).await {
         assert_eq!(batch.state, BatchState::Closing);
         assert_eq!(batch.contents.count, batch.joined.len() as u64);
-        let place = (batch.user.to_string(), batch.key.to_string());
-        joined.entry(place).or_default().extend(batch.joined);
+        let owner = (batch.user.to_string(), batch.key.to_string());
+        joined.entry(owner).or_default().extend(batch.joined);
     }
-    let mut every: Vec<Id> = (0..EVENTS * 4).map(id).collect();
-    every.sort_unstable();
+    let mut expected: Vec<Id> = (0..EVENTS * 4).map(id).collect();
+    expected.sort_unstable();
     assert_eq!(joined.len(), ACCUMULATORS);
-    for (place, mut fanouts) in joined {
+    for (owner, mut fanouts) in joined {
         fanouts.sort_unstable();
-        assert_eq!(fanouts, every, "{place:?}");
+        assert_eq!(fanouts, expected, "{owner:?}");
     }
     let rows = town
         .store
@@ -169,10 +173,10 @@ async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
         .await
         .unwrap();
     let pending: u64 = rows.iter().map(|(_, count)| count).sum();
-    assert_eq!(pending, all(&town).await.len() as u64);
+    assert_eq!(pending, all_batches(&town).await.len() as u64);
 }
 
-async fn what_joins_a_accumulator_that_is_met_twice_is_mailed_all_the_same(fresh: Fresh) {
+async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let cooling = BatchPolicy {
         cooldown: TimeDelta::seconds(60),
@@ -188,8 +192,8 @@ async fn what_joins_a_accumulator_that_is_met_twice_is_mailed_all_the_same(fresh
     joiner.join(joins(4, 2, cooling)).await.unwrap();
     town.clock.advance(TimeDelta::minutes(5));
 
-    // Each accumulator moved on in the index of what is due while it was walked: it is met as it
-    // was and as it is.
+    // Simulates a scan of MongoDB's due index during which all due times changed. It returns each
+    // accumulator twice: the earlier version and the current one.
     let before = before.into_iter().flatten().collect();
     let store = FailingStore::finding_stale_first(town.store.clone(), before);
     let process = town.process_on(&(store as _));
@@ -197,18 +201,18 @@ async fn what_joins_a_accumulator_that_is_met_twice_is_mailed_all_the_same(fresh
     town.process().closer().drain(&Silent).await.unwrap();
 
     let mut filed: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();
-    for batch in all(&town).await {
-        let place = (batch.user.to_string(), batch.key.to_string());
+    for batch in all_batches(&town).await {
+        let owner = (batch.user.to_string(), batch.key.to_string());
         let items = batch.contents.items.iter().map(|item| item.i);
-        filed.entry(place).or_default().extend(items);
+        filed.entry(owner).or_default().extend(items);
     }
     assert_eq!(filed.len(), 4);
-    for (place, items) in filed {
-        assert_eq!(items, [id(1), id(2)], "{place:?}");
+    for (owner, items) in filed {
+        assert_eq!(items, [id(1), id(2)], "{owner:?}");
     }
 }
 
-async fn what_was_filed_with_fewer_events_gets_the_others_into_another_mail(fresh: Fresh) {
+async fn events_missing_from_a_filed_batch_are_in_another_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let joiner = town.process().fanouts().joiner;
     joiner.join(joins(1, 1, policy(60))).await.unwrap();
@@ -229,9 +233,13 @@ async fn what_was_filed_with_fewer_events_gets_the_others_into_another_mail(fres
     let closed = town.process().closer().drain(&Silent).await.unwrap();
 
     assert_eq!(closed.ended, 1);
-    let mut told: Vec<Vec<Id>> = all(&town).await.into_iter().map(|b| b.joined).collect();
-    told.sort();
-    assert_eq!(told, [[id(1)], [id(2)]]);
+    let mut joined: Vec<Vec<Id>> = all_batches(&town)
+        .await
+        .into_iter()
+        .map(|b| b.joined)
+        .collect();
+    joined.sort();
+    assert_eq!(joined, [[id(1)], [id(2)]]);
     let rows = town.store.deliveries_in(DeliveryState::Pending, 10).await;
     assert_eq!(rows.unwrap().len(), 2);
 }

@@ -1,5 +1,5 @@
-//! A batch's mail counts what it tells exactly where it has to leave something out, also where more
-//! joined than is kept.
+//! Tests that a batch email has exact totals when it excludes events, even if more events joined
+//! than the batch keeps.
 
 use chrono::TimeDelta;
 use tidings::domain::{Object, ObjectId};
@@ -9,11 +9,11 @@ use crate::support::town::{Town, on_both_stores, to};
 use crate::support::{Fresh, kind};
 
 on_both_stores! {
-    what_is_left_out_of_what_is_kept_is_not_counted_and_the_rest_is
+    a_batch_email_counts_exactly_the_events_that_apply
 }
 
-/// Of twelve comments on one budget, what became of each: ` ` applies, `u` nobody put, `w` is
-/// withdrawn, `r` is taken back while the batch gathers.
+/// The fates of twelve comments on one budget: ` ` applies, `u` is an unknown object, `w` is
+/// withdrawn, and `r` is retracted while the batch is open.
 const COMMENTS: [&str; 5] = [
     "            ",
     "uu          ",
@@ -22,7 +22,7 @@ const COMMENTS: [&str; 5] = [
     "r    u     w",
 ];
 
-async fn what_is_left_out_of_what_is_kept_is_not_counted_and_the_rest_is(fresh: Fresh) {
+async fn a_batch_email_counts_exactly_the_events_that_apply(fresh: Fresh) {
     let config = r#"
         types.ArtworkPublished.route = "batch"
         types.ArtworkPublished.window = "5m"
@@ -30,9 +30,9 @@ async fn what_is_left_out_of_what_is_kept_is_not_counted_and_the_rest_is(fresh: 
         types.ArtworkPublished.phrase = "commented on"
     "#;
     let town = Town::found(&fresh, true, config).await;
-    let comments = |round: usize, of: &'static str| {
+    let comments = |round: usize, fates: &'static str| {
         let id = move |(n, fate)| (format!("r{round}c{n}"), fate);
-        of.chars().enumerate().map(id)
+        fates.chars().enumerate().map(id)
     };
     let mut subjects = Vec::new();
     for (round, fates) in COMMENTS.into_iter().enumerate() {
@@ -48,12 +48,12 @@ async fn what_is_left_out_of_what_is_kept_is_not_counted_and_the_rest_is(fresh: 
         let ids: Vec<String> = comments(round, fates).map(|(id, _)| id).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         town.happens(&ids, to(&["ada"])).await;
-        let back = comments(round, fates).filter(|(_, fate)| *fate == 'r');
-        let back: Vec<ObjectId> = back.map(|(id, _)| ObjectId::stored(id)).collect();
+        let retracted = comments(round, fates).filter(|(_, fate)| *fate == 'r');
+        let retracted: Vec<ObjectId> = retracted.map(|(id, _)| ObjectId::stored(id)).collect();
         let app = town.process();
-        if !back.is_empty() {
+        if !retracted.is_empty() {
             let kind = kind("ArtworkPublished");
-            app.retract().events(&kind, &back).await.unwrap();
+            app.retract().events(&kind, &retracted).await.unwrap();
         }
         town.clock.advance(TimeDelta::minutes(5));
         app.closer().drain(&Silent).await.unwrap();

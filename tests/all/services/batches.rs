@@ -1,7 +1,9 @@
-//! Batches end to end: what happens to somebody within a while is one mail, once, of what still
-//! applies to whoever may be mailed.
+//! End-to-end tests of batches.
 //!
-//! Long because all of it plays with the same few helpers.
+//! Events within a window become one email. It is sent once, to users who may be emailed, with the
+//! events that still apply.
+//!
+//! Long because all tests share a few helpers.
 
 use std::sync::Arc;
 
@@ -24,31 +26,31 @@ use crate::support::town::{
 use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, kind, user};
 
 on_both_stores! {
-    what_happens_within_a_window_is_one_mail_a_person
-    what_was_mailed_in_a_batch_is_in_no_digest_whatever_the_configuration_says_later
-    an_event_that_comes_while_its_batch_is_mailed_is_in_the_next
-    each_immediate_event_is_a_mail_and_muting_stops_it
-    an_event_fanned_out_again_joins_nothing
-    a_withdrawn_object_is_left_out_and_a_batch_of_nothing_else_is_canceled
-    what_is_no_longer_kept_is_told_where_all_that_is_kept_was_withdrawn
-    who_may_not_be_mailed_gets_no_batch
-    a_persons_own_window_is_theirs
-    a_lead_is_mailed_at_once_and_the_rest_gathered
-    types_that_share_a_key_share_a_mail_and_chosen_keys_are_apart
-    a_batch_is_closed_now_or_canceled_by_hand_once
-    events_are_taken_out_of_open_batches
-    an_unknown_batch_is_settled_by_hand_and_mailed_once
-    a_batch_that_is_refused_again_has_failed_again
-    people_who_share_a_batch_share_its_content
-    somebody_with_many_mails_waits_behind_somebody_with_one
-    turns_go_on_where_mails_are_closed_one_by_one
-    a_lead_is_not_told_again_where_a_kept_event_was_withdrawn
-    the_same_thing_again_and_again_is_one_thing
-    a_accumulator_holds_only_so_much_that_has_ended
-    a_busy_day_is_marked_by_what_it_has_stored
+    events_within_a_window_are_one_email_per_user
+    a_digest_excludes_batched_events_even_after_a_route_change
+    an_event_that_arrives_during_a_send_is_in_the_next_batch
+    each_immediate_event_is_one_email_until_its_type_is_muted
+    an_event_fanned_out_again_is_emailed_once
+    withdrawn_objects_are_excluded_and_an_empty_batch_is_canceled
+    events_beyond_keep_are_shown_when_all_kept_ones_are_withdrawn
+    users_who_may_not_be_emailed_get_no_batch_email
+    a_user_can_choose_their_own_window
+    a_lead_is_emailed_at_once_and_later_events_are_batched
+    types_with_the_same_batch_key_share_an_email
+    an_open_batch_can_be_closed_or_canceled_by_hand_once
+    events_can_be_removed_from_open_batches
+    a_batch_with_an_unknown_outcome_can_be_settled_by_hand
+    a_retried_batch_that_is_rejected_again_fails_again
+    users_with_the_same_events_share_content_and_a_provider_call
+    a_user_with_many_emails_does_not_delay_other_users
+    users_take_turns_even_if_their_batches_close_separately
+    a_lead_is_not_shown_again_when_a_kept_event_is_withdrawn
+    repeated_events_about_one_object_are_shown_once
+    an_accumulator_holds_a_limited_number_of_ended_batches
+    a_marker_lists_only_events_stored_within_the_day_cap
 }
 
-const COMMENTS: &str = r#"
+const BATCHED: &str = r#"
 types.ArtworkPublished.route = "batch"
 types.ArtworkPublished.window = "5m"
 types.ArtworkPublished.keep = "last 2"
@@ -58,14 +60,14 @@ fn at(seconds: i64) -> DateTime<Utc> {
     saturday() + TimeDelta::seconds(seconds)
 }
 
-/// Turns the clock to so long after the beginning, and mails what is due.
-async fn mailed_at(town: &Town, seconds: i64) -> Tally {
+/// Sets the clock to `seconds` after the start (never back) and sends due emails.
+async fn send_due_at(town: &Town, seconds: i64) -> Tally {
     town.clock.set(at(seconds).max(town.clock.now()));
-    mail(town).await
+    send_due(town).await
 }
 
-/// Ends what is due, and mails what waits.
-async fn mail(town: &Town) -> Tally {
+/// Closes due batches and sends pending emails.
+async fn send_due(town: &Town) -> Tally {
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
     let sender = app.sender();
@@ -78,6 +80,7 @@ async fn batches(town: &Town) -> Vec<Batch> {
     town.store.find_batches(&all, None, 1_000).await.unwrap()
 }
 
+/// Returns the user, state and event count of each batch, sorted by user.
 async fn states(town: &Town) -> Vec<(String, BatchState, u64)> {
     let mut states: Vec<_> = batches(town)
         .await
@@ -88,30 +91,30 @@ async fn states(town: &Town) -> Vec<(String, BatchState, u64)> {
     states
 }
 
-/// The works that each mail tells of, in the order of the mails.
-fn told(town: &Town) -> Vec<(String, Vec<&'static str>)> {
+/// Returns the recipient of each email and the works that it shows, in the order of sending.
+fn shown_works(town: &Town) -> Vec<(String, Vec<&'static str>)> {
     let of = |mail: tidings::email::Message| {
         let text = mail.filled().text;
         let works = crate::support::town::WORKS.into_iter();
-        let told = works.filter(|work| text.contains(&format!("Work {work}.")));
-        (mail.to.reveal().to_owned(), told.collect())
+        let shown = works.filter(|work| text.contains(&format!("Work {work}.")));
+        (mail.to.reveal().to_owned(), shown.collect())
     };
     town.mails().into_iter().map(of).collect()
 }
 
-async fn what_happens_within_a_window_is_one_mail_a_person(fresh: Fresh) {
-    let town = Town::found(&fresh, true, COMMENTS).await;
+async fn events_within_a_window_are_one_email_per_user(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     for (second, work) in [(0, "a1"), (100, "a2"), (299, "a3")] {
         town.clock.set(at(second));
         town.happens(&[work], followers_of("artist:1")).await;
     }
 
-    assert_eq!(mailed_at(&town, 299).await.sent, 0);
-    let tally = mailed_at(&town, 300).await;
+    assert_eq!(send_due_at(&town, 299).await.sent, 0);
+    let tally = send_due_at(&town, 300).await;
 
     // dee has not confirmed her address.
     assert_eq!((tally.sent, tally.events, tally.canceled), (2, 6, 1));
-    let mut mails = told(&town);
+    let mut mails = shown_works(&town);
     mails.sort();
     let newest = vec!["a2", "a3"];
     assert_eq!(
@@ -128,15 +131,13 @@ async fn what_happens_within_a_window_is_one_mail_a_person(fresh: Fresh) {
         ("dee".to_owned(), BatchState::Canceled, 3),
     ];
     assert_eq!(states(&town).await, expected);
-    assert_eq!(mailed_at(&town, 3_000).await, Tally::default());
+    assert_eq!(send_due_at(&town, 3_000).await, Tally::default());
 }
 
-async fn what_was_mailed_in_a_batch_is_in_no_digest_whatever_the_configuration_says_later(
-    fresh: Fresh,
-) {
-    let town = Town::found(&fresh, true, COMMENTS).await;
+async fn a_digest_excludes_batched_events_even_after_a_route_change(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    mailed_at(&town, 300).await;
+    send_due_at(&town, 300).await;
     let digests = Town::found(&fresh, true, "").await;
     digests.clock.set(at(400));
     digests.happens(&["a2"], to(&["ada"])).await;
@@ -147,8 +148,8 @@ async fn what_was_mailed_in_a_batch_is_in_no_digest_whatever_the_configuration_s
     assert_eq!(digests.told_to("ada"), ["a2"]);
 }
 
-async fn an_event_that_comes_while_its_batch_is_mailed_is_in_the_next(fresh: Fresh) {
-    let town = Town::found(&fresh, true, COMMENTS).await;
+async fn an_event_that_arrives_during_a_send_is_in_the_next_batch(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1"], to(&["ada"])).await;
     let late = town.process();
     town.meanwhile(move || {
@@ -159,21 +160,24 @@ async fn an_event_that_comes_while_its_batch_is_mailed_is_in_the_next(fresh: Fre
         })
     });
 
-    mailed_at(&town, 300).await;
-    assert_eq!(mailed_at(&town, 599).await.sent, 0);
-    mailed_at(&town, 600).await;
+    send_due_at(&town, 300).await;
+    assert_eq!(send_due_at(&town, 599).await.sent, 0);
+    send_due_at(&town, 600).await;
 
     let ada = "ada@example.org".to_owned();
-    assert_eq!(told(&town), [(ada.clone(), vec!["a1"]), (ada, vec!["a2"])]);
+    assert_eq!(
+        shown_works(&town),
+        [(ada.clone(), vec!["a1"]), (ada, vec!["a2"])]
+    );
 }
 
-async fn each_immediate_event_is_a_mail_and_muting_stops_it(fresh: Fresh) {
+async fn each_immediate_event_is_one_email_until_its_type_is_muted(fresh: Fresh) {
     let town = Town::found(&fresh, true, "types.ArtworkPublished.route = \"immediate\"").await;
     let app = town.process();
     let events = ["a1", "a2"].map(|work| request(&[work], to(&["ada"]), None));
     app.notify().accept(events.to_vec()).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
-    assert_eq!(mailed_at(&town, 0).await.sent, 2);
+    assert_eq!(send_due_at(&town, 0).await.sent, 2);
 
     let route = |route| {
         move |user: &mut tidings::domain::User| {
@@ -188,24 +192,24 @@ async fn each_immediate_event_is_a_mail_and_muting_stops_it(fresh: Fresh) {
     town.clock.set(at(10));
     town.happens(&["a3"], to(&["ada"])).await;
     town.clock.set(at(20));
-    // It is on its way, and not wanted any more.
+    // a3 is pending when the type is muted.
     town.change("ada", route(Route::Never)).await;
     town.happens(&["a4"], to(&["ada"])).await;
-    assert_eq!(mailed_at(&town, 20).await.canceled, 1);
+    assert_eq!(send_due_at(&town, 20).await.canceled, 1);
     town.change("ada", route(Route::Immediate)).await;
     town.clock.set(at(30));
     town.happens(&["a5"], to(&["ada"])).await;
-    assert_eq!(mailed_at(&town, 30).await.sent, 1);
+    assert_eq!(send_due_at(&town, 30).await.sent, 1);
 
-    let works: Vec<_> = told(&town)
+    let works: Vec<_> = shown_works(&town)
         .into_iter()
         .flat_map(|(_, works)| works)
         .collect();
     assert_eq!(works, ["a1", "a2", "a5"]);
 }
 
-async fn an_event_fanned_out_again_joins_nothing(fresh: Fresh) {
-    let town = Town::found(&fresh, true, COMMENTS).await;
+async fn an_event_fanned_out_again_is_emailed_once(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     for fault in [Fault::Refused, Fault::Unheard] {
         for nth in 0.. {
             town.clock.advance(TimeDelta::hours(1));
@@ -220,14 +224,14 @@ async fn an_event_fanned_out_again_joins_nothing(fresh: Fresh) {
                 .drain(&Silent)
                 .await
                 .is_err();
-            // If it had joined, its batch is mailed before it is fanned out again.
+            // If the event joined a batch, send that batch before the second fan-out.
             town.clock.advance(TimeDelta::minutes(5));
-            mail(&town).await;
+            send_due(&town).await;
 
             town.clock.advance(TimeDelta::minutes(30));
             town.process().fanouts().drain(&Silent).await.unwrap();
             town.clock.advance(TimeDelta::minutes(5));
-            mail(&town).await;
+            send_due(&town).await;
 
             assert_eq!(town.mails().len(), before + 1, "{fault:?} of call {nth}");
             if !died {
@@ -237,8 +241,8 @@ async fn an_event_fanned_out_again_joins_nothing(fresh: Fresh) {
     }
 }
 
-async fn a_withdrawn_object_is_left_out_and_a_batch_of_nothing_else_is_canceled(fresh: Fresh) {
-    let config = COMMENTS.to_owned() + "types.ArtworkPublished.model = \"Artwork\"";
+async fn withdrawn_objects_are_excluded_and_an_empty_batch_is_canceled(fresh: Fresh) {
+    let config = BATCHED.to_owned() + "types.ArtworkPublished.model = \"Artwork\"";
     let town = Town::found(&fresh, true, &config).await;
     let works = |works: &'static [&'static str], there| {
         let town = &town;
@@ -253,7 +257,7 @@ async fn a_withdrawn_object_is_left_out_and_a_batch_of_nothing_else_is_canceled(
     town.happens(&["a2"], to(&["ada"])).await;
     works(&["a1"], false).await;
 
-    let tally = mailed_at(&town, 300).await;
+    let tally = send_due_at(&town, 300).await;
 
     assert_eq!((tally.sent, tally.events, tally.canceled), (1, 1, 1));
     assert!(town.mails()[0].filled().text.contains("Work Artwork:a2."));
@@ -261,28 +265,28 @@ async fn a_withdrawn_object_is_left_out_and_a_batch_of_nothing_else_is_canceled(
     assert_eq!(row.reason.as_deref(), Some("nothing is left that applies"));
 }
 
-async fn what_is_no_longer_kept_is_told_where_all_that_is_kept_was_withdrawn(fresh: Fresh) {
-    let town = Town::found(&fresh, true, COMMENTS).await;
+async fn events_beyond_keep_are_shown_when_all_kept_ones_are_withdrawn(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     for work in ["a1", "a2", "a3", "a4", "a5"] {
         town.happens(&[work], to(&["ada"])).await;
     }
-    let taken = town
+    let removed = town
         .process()
         .batches()
         .take_out(&kind("ArtworkPublished"), &[ObjectId::stored("a5")], None)
         .await
         .unwrap();
-    assert_eq!((taken.taken, taken.not_kept), (1, 3));
+    assert_eq!((removed.taken, removed.not_kept), (1, 3));
     town.put_works(&["a2", "a4"], |_| false).await;
 
-    let tally = mailed_at(&town, 300).await;
+    let tally = send_due_at(&town, 300).await;
 
     assert_eq!((tally.sent, tally.events), (1, 2));
-    assert_eq!(told(&town)[0].1, ["a1", "a3"]);
+    assert_eq!(shown_works(&town)[0].1, ["a1", "a3"]);
 }
 
-async fn who_may_not_be_mailed_gets_no_batch(fresh: Fresh) {
-    let town = Town::found(&fresh, true, COMMENTS).await;
+async fn users_who_may_not_be_emailed_get_no_batch_email(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem", "dee", "nobody"]))
         .await;
     let ada = tidings::domain::Address::new("ada@example.org").unwrap();
@@ -291,16 +295,16 @@ async fn who_may_not_be_mailed_gets_no_batch(fresh: Fresh) {
     town.change("ben", |user| user.unsubscribed = Some(at(2)))
         .await;
 
-    let tally = mailed_at(&town, 300).await;
+    let tally = send_due_at(&town, 300).await;
 
     assert_eq!((tally.sent, tally.canceled), (1, 3));
-    assert_eq!(told(&town)[0].0, "cem@example.org");
-    // Of whom nobody knows an address nothing is gathered.
+    assert_eq!(shown_works(&town)[0].0, "cem@example.org");
+    // The fifth recipient is unknown and has no batch.
     assert_eq!(states(&town).await.len(), 4);
 }
 
-async fn a_persons_own_window_is_theirs(fresh: Fresh) {
-    let town = Town::found(&fresh, true, COMMENTS).await;
+async fn a_user_can_choose_their_own_window(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     town.change("ben", |user| {
         let chosen = TypePreference {
             route: Route::Batch,
@@ -312,32 +316,35 @@ async fn a_persons_own_window_is_theirs(fresh: Fresh) {
     .await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
 
-    mailed_at(&town, 300).await;
-    assert_eq!(told(&town)[0].0, "ada@example.org");
-    assert_eq!(mailed_at(&town, 3_599).await.sent, 0);
-    assert_eq!(mailed_at(&town, 3_600).await.sent, 1);
+    send_due_at(&town, 300).await;
+    assert_eq!(shown_works(&town)[0].0, "ada@example.org");
+    assert_eq!(send_due_at(&town, 3_599).await.sent, 0);
+    assert_eq!(send_due_at(&town, 3_600).await.sent, 1);
 }
 
-async fn a_lead_is_mailed_at_once_and_the_rest_gathered(fresh: Fresh) {
-    let config = COMMENTS.to_owned() + "types.ArtworkPublished.leading = true";
+async fn a_lead_is_emailed_at_once_and_later_events_are_batched(fresh: Fresh) {
+    let config = BATCHED.to_owned() + "types.ArtworkPublished.leading = true";
     let town = Town::found(&fresh, true, &config).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    assert_eq!(mailed_at(&town, 1).await.sent, 1);
+    assert_eq!(send_due_at(&town, 1).await.sent, 1);
     town.happens(&["a2"], to(&["ada"])).await;
     town.happens(&["a3"], to(&["ada"])).await;
-    assert_eq!(mailed_at(&town, 299).await.sent, 0);
+    assert_eq!(send_due_at(&town, 299).await.sent, 0);
 
-    assert_eq!(mailed_at(&town, 300).await.sent, 1);
+    assert_eq!(send_due_at(&town, 300).await.sent, 1);
 
-    let works: Vec<_> = told(&town).into_iter().map(|(_, works)| works).collect();
+    let works: Vec<_> = shown_works(&town)
+        .into_iter()
+        .map(|(_, works)| works)
+        .collect();
     assert_eq!(works, [vec!["a1"], vec!["a2", "a3"]]);
-    // All three are mailed, and no digest tells them.
+    // All three events were emailed, so no digest includes them.
     let digests = Town::found(&fresh, true, "").await;
     assert_eq!(digests.digests_at(monday(0)).await.due, 0);
 }
 
-async fn types_that_share_a_key_share_a_mail_and_chosen_keys_are_apart(fresh: Fresh) {
-    let config = COMMENTS.to_owned()
+async fn types_with_the_same_batch_key_share_an_email(fresh: Fresh) {
+    let config = BATCHED.to_owned()
         + "types.Other.route = \"batch\"\ntypes.Other.window = \"5m\"\ntypes.Other.heading = \"Others\"";
     let town = Town::found(&fresh, true, &config).await;
     let event = |name: &str, work: &str, key: Option<&str>| {
@@ -357,9 +364,12 @@ async fn types_that_share_a_key_share_a_mail_and_chosen_keys_are_apart(fresh: Fr
     app.notify().accept(events).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
 
-    assert_eq!(mailed_at(&town, 300).await.sent, 4);
+    assert_eq!(send_due_at(&town, 300).await.sent, 4);
 
-    let mut works: Vec<_> = told(&town).into_iter().map(|(_, works)| works).collect();
+    let mut works: Vec<_> = shown_works(&town)
+        .into_iter()
+        .map(|(_, works)| works)
+        .collect();
     works.sort();
     assert_eq!(
         works,
@@ -367,8 +377,8 @@ async fn types_that_share_a_key_share_a_mail_and_chosen_keys_are_apart(fresh: Fr
     );
 }
 
-async fn a_batch_is_closed_now_or_canceled_by_hand_once(fresh: Fresh) {
-    let town = Town::found(&fresh, true, COMMENTS).await;
+async fn an_open_batch_can_be_closed_or_canceled_by_hand_once(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     let book = town.process().batches();
     let id = |person: &str, all: &[Batch]| {
@@ -385,8 +395,8 @@ async fn a_batch_is_closed_now_or_canceled_by_hand_once(fresh: Fresh) {
     let refused = book.end(ada, End::Cancel).await.unwrap_err();
     assert!(refused.to_string().contains("is closing"), "{refused}");
 
-    assert_eq!(mailed_at(&town, 1).await.sent, 1);
-    assert_eq!(told(&town)[0].0, "ada@example.org");
+    assert_eq!(send_due_at(&town, 1).await.sent, 1);
+    assert_eq!(shown_works(&town)[0].0, "ada@example.org");
     let refused = book.end(ben, End::Close).await.unwrap_err();
     assert!(refused.to_string().contains("is canceled"), "{refused}");
     let unknown = tidings::domain::Id::from_bytes([9; 12]);
@@ -395,24 +405,27 @@ async fn a_batch_is_closed_now_or_canceled_by_hand_once(fresh: Fresh) {
         book.batch(ada).await.unwrap().unwrap().state,
         BatchState::Closed
     );
-    assert_eq!(mailed_at(&town, 600).await, Tally::default());
+    assert_eq!(send_due_at(&town, 600).await, Tally::default());
 }
 
-async fn events_are_taken_out_of_open_batches(fresh: Fresh) {
-    let town = Town::found(&fresh, true, COMMENTS).await;
+async fn events_can_be_removed_from_open_batches(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.happens(&["a2"], to(&["ada"])).await;
 
     let book = town.process().batches();
     let works = [ObjectId::stored("a1"), ObjectId::stored("x")];
-    let out = book
+    let removed = book
         .take_out(&kind("ArtworkPublished"), &works, None)
         .await
         .unwrap();
 
-    assert_eq!((out.taken, out.not_kept), (2, 0));
-    assert_eq!(mailed_at(&town, 300).await.sent, 1);
-    assert_eq!(told(&town), [("ada@example.org".to_owned(), vec!["a2"])]);
+    assert_eq!((removed.taken, removed.not_kept), (2, 0));
+    assert_eq!(send_due_at(&town, 300).await.sent, 1);
+    assert_eq!(
+        shown_works(&town),
+        [("ada@example.org".to_owned(), vec!["a2"])]
+    );
     let ben = ("ben".to_owned(), BatchState::Canceled, 0);
     assert_eq!(states(&town).await[1], ben);
     let again = book
@@ -422,12 +435,12 @@ async fn events_are_taken_out_of_open_batches(fresh: Fresh) {
     assert_eq!(again.taken, 0);
 }
 
-async fn an_unknown_batch_is_settled_by_hand_and_mailed_once(fresh: Fresh) {
-    let town = Town::found(&fresh, false, COMMENTS).await;
+async fn a_batch_with_an_unknown_outcome_can_be_settled_by_hand(fresh: Fresh) {
+    let town = Town::found(&fresh, false, BATCHED).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
 
-    assert_eq!(mailed_at(&town, 300).await.unknown, 1);
+    assert_eq!(send_due_at(&town, 300).await.unknown, 1);
     assert_eq!(states(&town).await[0].1, BatchState::Closed);
     let row = town.deliveries_of("ada").await.remove(0);
     let ledger = town.process().deliveries();
@@ -436,17 +449,17 @@ async fn an_unknown_batch_is_settled_by_hand_and_mailed_once(fresh: Fresh) {
     town.answer([Outcome::Refused {
         reason: "no".into(),
     }]);
-    // What was taken for mailed and is refused after all stays for a person to decide about.
-    assert_eq!(mailed_at(&town, 301).await.unknown, 1);
+    // The events are already marked as emailed, so the rejected email becomes unknown, not failed.
+    assert_eq!(send_due_at(&town, 301).await.unknown, 1);
     ledger.settle(&row.id, not_sent).await.unwrap();
-    assert_eq!(mailed_at(&town, 302).await.sent, 1);
+    assert_eq!(send_due_at(&town, 302).await.sent, 1);
 
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!((row.state, row.open), (DeliveryState::Sent, false));
 }
 
-async fn a_batch_that_is_refused_again_has_failed_again(fresh: Fresh) {
-    let town = Town::found(&fresh, false, COMMENTS).await;
+async fn a_retried_batch_that_is_rejected_again_fails_again(fresh: Fresh) {
+    let town = Town::found(&fresh, false, BATCHED).await;
     town.happens(&["a1"], to(&["ada"])).await;
     let refused = || {
         [Outcome::Refused {
@@ -454,28 +467,28 @@ async fn a_batch_that_is_refused_again_has_failed_again(fresh: Fresh) {
         }]
     };
     town.answer(refused());
-    assert_eq!(mailed_at(&town, 300).await.failed, 1);
+    assert_eq!(send_due_at(&town, 300).await.failed, 1);
     let row = town.deliveries_of("ada").await.remove(0);
     let ledger = town.process().deliveries();
 
     town.answer(refused());
     let again = ledger.retry(std::slice::from_ref(&row.id)).await.unwrap();
-    assert_eq!((again.again, mailed_at(&town, 301).await.failed), (1, 1));
+    assert_eq!((again.again, send_due_at(&town, 301).await.failed), (1, 1));
     let again = ledger.retry(std::slice::from_ref(&row.id)).await.unwrap();
-    assert_eq!((again.again, mailed_at(&town, 302).await.sent), (1, 1));
+    assert_eq!((again.again, send_due_at(&town, 302).await.sent), (1, 1));
 
     assert_eq!(town.mails().len(), 1);
 }
 
-async fn people_who_share_a_batch_share_its_content(fresh: Fresh) {
-    let config = "delivery.chunk = 100\n".to_owned() + COMMENTS;
+async fn users_with_the_same_events_share_content_and_a_provider_call(fresh: Fresh) {
+    let config = "delivery.chunk = 100\n".to_owned() + BATCHED;
     let town = Town::found(&fresh, true, &config).await;
     let crowd = town.crowd(50).await;
     let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&crowd)).await;
     town.happens(&["a2"], to(&crowd)).await;
 
-    assert_eq!(mailed_at(&town, 300).await.sent, 50);
+    assert_eq!(send_due_at(&town, 300).await.sent, 50);
 
     let mails = town.mails();
     let first = &mails[0].content;
@@ -483,7 +496,7 @@ async fn people_who_share_a_batch_share_its_content(fresh: Fresh) {
     assert_eq!(town.calls().len(), 1);
 }
 
-async fn somebody_with_many_mails_waits_behind_somebody_with_one(fresh: Fresh) {
+async fn a_user_with_many_emails_does_not_delay_other_users(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"immediate\"";
     let town = Town::found(&fresh, true, config).await;
     let many: Vec<_> = (0..20)
@@ -495,14 +508,17 @@ async fn somebody_with_many_mails_waits_behind_somebody_with_one(fresh: Fresh) {
     app.notify().accept(vec![one]).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
 
-    assert_eq!(mailed_at(&town, 0).await.sent, 21);
+    assert_eq!(send_due_at(&town, 0).await.sent, 21);
 
-    let order: Vec<String> = told(&town).into_iter().map(|(person, _)| person).collect();
+    let order: Vec<String> = shown_works(&town)
+        .into_iter()
+        .map(|(person, _)| person)
+        .collect();
     let ben = order.iter().position(|person| person == "ben@example.org");
     assert!(ben.unwrap() < 2, "{order:?}");
 }
 
-async fn turns_go_on_where_mails_are_closed_one_by_one(fresh: Fresh) {
+async fn users_take_turns_even_if_their_batches_close_separately(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"immediate\"";
     let town = Town::found(&fresh, true, config).await;
     let app = town.process();
@@ -512,44 +528,50 @@ async fn turns_go_on_where_mails_are_closed_one_by_one(fresh: Fresh) {
     }
     town.happens(&["a4"], to(&["ben"])).await;
 
-    assert_eq!(mailed_at(&town, 0).await.sent, 4);
+    assert_eq!(send_due_at(&town, 0).await.sent, 4);
 
-    let works: Vec<_> = told(&town).into_iter().map(|(_, works)| works[0]).collect();
+    let works: Vec<_> = shown_works(&town)
+        .into_iter()
+        .map(|(_, works)| works[0])
+        .collect();
     assert!(
         works[..2].contains(&"a1") && works[..2].contains(&"a4"),
         "{works:?}"
     );
 }
 
-async fn a_lead_is_not_told_again_where_a_kept_event_was_withdrawn(fresh: Fresh) {
-    let config = COMMENTS.to_owned() + "types.ArtworkPublished.leading = true";
+async fn a_lead_is_not_shown_again_when_a_kept_event_is_withdrawn(fresh: Fresh) {
+    let config = BATCHED.to_owned() + "types.ArtworkPublished.leading = true";
     let town = Town::found(&fresh, true, &config).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    assert_eq!(mailed_at(&town, 1).await.sent, 1);
+    assert_eq!(send_due_at(&town, 1).await.sent, 1);
     for work in ["a2", "a3", "a4"] {
         town.happens(&[work], to(&["ada"])).await;
     }
     town.put_works(&["a4"], |_| false).await;
 
-    mailed_at(&town, 300).await;
+    send_due_at(&town, 300).await;
 
-    let works: Vec<_> = told(&town).into_iter().map(|(_, works)| works).collect();
+    let works: Vec<_> = shown_works(&town)
+        .into_iter()
+        .map(|(_, works)| works)
+        .collect();
     assert_eq!(works, [vec!["a1"], vec!["a2", "a3"]]);
 }
 
-async fn the_same_thing_again_and_again_is_one_thing(fresh: Fresh) {
-    let town = Town::found(&fresh, true, COMMENTS).await;
+async fn repeated_events_about_one_object_are_shown_once(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     for _ in 0..6 {
         town.happens(&["a1"], to(&["ada"])).await;
     }
 
-    let tally = mailed_at(&town, 300).await;
+    let tally = send_due_at(&town, 300).await;
 
     assert_eq!((tally.sent, tally.events), (1, 1));
     assert!(!town.mails()[0].filled().text.contains("more"));
 }
 
-async fn a_accumulator_holds_only_so_much_that_has_ended(fresh: Fresh) {
+async fn an_accumulator_holds_a_limited_number_of_ended_batches(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"immediate\"";
     let town = Town::found(&fresh, true, config).await;
     let events: Vec<_> = (0..MOST_ENDED + 50)
@@ -560,19 +582,19 @@ async fn a_accumulator_holds_only_so_much_that_has_ended(fresh: Fresh) {
         app.notify().accept(part.to_vec()).await.unwrap();
     }
 
-    // No closer comes by meanwhile.
+    // No closer runs until all events are fanned out.
     app.fanouts().drain(&Silent).await.unwrap();
 
     let all = batches(&town).await;
     assert_eq!(all.len(), MOST_ENDED + 50);
     let accumulator = town.store.accumulator_of(all[0].id).await.unwrap();
-    let standing = accumulator.map_or(0, |accumulator| accumulator.ended.len());
-    assert!(standing <= MOST_ENDED, "{standing}");
-    assert_eq!(mail(&town).await.sent, events.len() as u64);
+    let ended = accumulator.map_or(0, |accumulator| accumulator.ended.len());
+    assert!(ended <= MOST_ENDED, "{ended}");
+    assert_eq!(send_due(&town).await.sent, events.len() as u64);
 }
 
-async fn a_busy_day_is_marked_by_what_it_has_stored(fresh: Fresh) {
-    let config = COMMENTS.to_owned() + "fanout.day_cap = 100";
+async fn a_marker_lists_only_events_stored_within_the_day_cap(fresh: Fresh) {
+    let config = BATCHED.to_owned() + "fanout.day_cap = 100";
     let town = Town::found(&fresh, true, &config).await;
     let app = town.process();
     for _ in 0..6 {
@@ -583,7 +605,7 @@ async fn a_busy_day_is_marked_by_what_it_has_stored(fresh: Fresh) {
     }
     app.fanouts().drain(&Silent).await.unwrap();
 
-    assert_eq!(mailed_at(&town, 300).await.sent, 1);
+    assert_eq!(send_due_at(&town, 300).await.sent, 1);
 
     let entries = fresh.entries_of(&user("ada"), Day::of(saturday())).await;
     let Some(Entry::Mailed(mailed)) = entries.last() else {

@@ -1,5 +1,4 @@
-//! What is said of brands: who is refused one, what a rehearsal tells of them, and where links
-//! lead.
+//! Tests of brands in input validation, dry runs and links.
 
 use tidings::clock::Clock as _;
 use tidings::engine::Silent;
@@ -12,12 +11,12 @@ use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, request, to};
 
 on_both_stores! {
-    a_rehearsal_counts_the_mails_of_each_brand
-    a_brand_that_nobody_configured_is_refused_with_those_there_are
-    a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all
+    a_dry_run_counts_the_emails_of_each_brand
+    an_unconfigured_brand_is_rejected_with_the_configured_names
+    a_link_opens_its_brands_pages_and_applies_to_all_brands
 }
 
-async fn a_rehearsal_counts_the_mails_of_each_brand(fresh: Fresh) {
+async fn a_dry_run_counts_the_emails_of_each_brand(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.change("ada", |user| user.brand = brand("acme")).await;
     town.change("cem", |user| user.brand = brand("gone")).await;
@@ -32,7 +31,7 @@ async fn a_rehearsal_counts_the_mails_of_each_brand(fresh: Fresh) {
         ..Run::default()
     };
 
-    let (report, rehearsed) = app.rehearsal().run(&request, &Silent).await.unwrap();
+    let (report, dry_run) = app.rehearsal().run(&request, &Silent).await.unwrap();
 
     assert_eq!(
         report.of_brands(),
@@ -41,22 +40,22 @@ async fn a_rehearsal_counts_the_mails_of_each_brand(fresh: Fresh) {
             "1 mail is of the brand gone, which is not configured: what is of it waits"
         ]
     );
-    let acmes = rehearsed
+    let acmes = dry_run
         .samples
         .iter()
         .filter(|one| one.from.starts_with("Acme <"));
     let acmes: Vec<_> = acmes.collect();
-    assert_eq!((acmes.len(), rehearsed.samples.len()), (1, 2));
+    assert_eq!((acmes.len(), dry_run.samples.len()), (1, 2));
     assert!(acmes[0].html.contains("Acmeish"));
     assert!(
-        rehearsed
+        dry_run
             .warnings
             .iter()
-            .any(|said| said.contains("brand gone"))
+            .any(|warning| warning.contains("brand gone"))
     );
 }
 
-async fn a_brand_that_nobody_configured_is_refused_with_those_there_are(fresh: Fresh) {
+async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     let app = by_postbox(&town, &three("http://127.0.0.1:9", "http://127.0.0.1:9"));
     let user = |json: &str| serde_json::from_str(json).unwrap();
@@ -125,7 +124,7 @@ async fn a_brand_that_nobody_configured_is_refused_with_those_there_are(fresh: F
     );
 }
 
-async fn a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all(fresh: Fresh) {
+async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     let app = by_postbox(&town, &three("http://127.0.0.1:9", "http://127.0.0.1:9"));
     happens(&app, vec![comment("remark-1", &["ada"], brand(WORDS[1]))]).await;

@@ -1,4 +1,5 @@
-//! Brands: a mail is of one, whole, and what is of none that there is waits.
+//! Tests that each email uses one brand throughout, and that deliveries for an unconfigured brand
+//! stay pending.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,38 +22,39 @@ use crate::support::Fresh;
 use crate::support::town::{Call, Town, lost, monday, on_both_stores, request, saturday, to};
 
 on_both_stores! {
-    two_brands_and_the_default_in_one_run_have_nothing_of_each_other
-    an_event_of_a_brand_is_mailed_as_that_brand_and_told_in_no_digest
-    a_brand_that_is_gone_holds_its_mails_until_it_is_back
-    mails_of_a_brand_that_stays_away_are_given_up_and_told_later
-    a_call_is_made_again_as_the_brand_it_was_made_for
-    one_provider_that_wants_no_calls_holds_no_other_brand_up
-    calls_that_go_astray_at_one_account_are_hidden_by_no_other
-    whoever_makes_a_brands_call_again_waits_for_its_account
-    all_links_of_a_mail_are_of_its_brand
+    emails_of_different_brands_in_one_run_share_no_content
+    a_branded_event_is_emailed_as_its_brand_and_not_in_a_digest
+    deliveries_for_an_unconfigured_brand_stay_pending
+    a_delivery_for_a_missing_brand_fails_and_its_events_are_sent_later
+    a_repeated_call_uses_the_brand_of_the_first_call
+    a_rate_limited_account_does_not_delay_other_brands
+    successes_of_one_account_do_not_hide_lost_calls_of_another
+    a_lost_call_is_not_repeated_while_its_account_is_in_use
+    all_links_of_an_email_use_its_brand
 }
 
-/// The words by which each of them is known: no two share one.
+/// Words for the default and for each brand. No other identity's settings contain the word.
 pub(super) const WORDS: [&str; 3] = ["origina", "acmeish", "umbrage"];
 
-/// What is one's own, in the sections of the default or of a brand.
-fn own(word: &str, before: &str) -> String {
+/// Returns the settings of the default or of a brand. The prefix of their keys selects the brand.
+fn settings(word: &str, prefix: &str) -> String {
     format!(
         r##"
-        {before}site.name = "{word} Gallery"
-        {before}site.url = "https://www.{word}.example"
-        {before}site.logo = "https://www.{word}.example/logo.png"
-        {before}site.postal_address = "1 {word} Road"
-        {before}site.feedback_id = "{word}"
-        {before}server.public_url = "https://mail.{word}.example"
-        {before}mail.from = "news@{word}.example"
-        {before}mail.from_name = "{word} News"
-        {before}mail.reply_to = "desk@{word}.example"
+        {prefix}site.name = "{word} Gallery"
+        {prefix}site.url = "https://www.{word}.example"
+        {prefix}site.logo = "https://www.{word}.example/logo.png"
+        {prefix}site.postal_address = "1 {word} Road"
+        {prefix}site.feedback_id = "{word}"
+        {prefix}server.public_url = "https://mail.{word}.example"
+        {prefix}mail.from = "news@{word}.example"
+        {prefix}mail.from_name = "{word} News"
+        {prefix}mail.reply_to = "desk@{word}.example"
         "##
     )
 }
 
-/// The default and `umbrage` share an account; `acmeish` has one of its own.
+/// Returns a configuration of the default and two brands. The default and `umbrage` share a
+/// provider account; `acmeish` has its own.
 pub(super) fn three(shared: &str, own_provider: &str) -> String {
     let [origina, acmeish, umbrage] = WORDS;
     format!(
@@ -72,9 +74,9 @@ pub(super) fn three(shared: &str, own_provider: &str) -> String {
         brands.{acmeish}.mail.url = "{own_provider}"
         {}
         "#,
-        own(origina, ""),
-        own(acmeish, &format!("brands.{acmeish}.")),
-        own(umbrage, &format!("brands.{umbrage}.")),
+        settings(origina, ""),
+        settings(acmeish, &format!("brands.{acmeish}.")),
+        settings(umbrage, &format!("brands.{umbrage}.")),
     )
 }
 
@@ -82,14 +84,14 @@ pub(super) fn brand(name: &str) -> Option<BrandName> {
     Some(BrandName::new(name).unwrap())
 }
 
-/// A process of the town that is configured otherwise, with the providers that are configured.
+/// Creates a process of the town with another configuration, including its providers.
 fn process(town: &Town, config: &str) -> App {
     let config = Config::parse(config).unwrap();
     let mailers = Mailers::of(&config).unwrap();
     assembled(town, config, mailers)
 }
 
-/// The same, whose brands all go to the town's postbox.
+/// Like [`process`], but all brands send to the town's postbox.
 pub(super) fn by_postbox(town: &Town, config: &str) -> App {
     let config = Config::parse(config).unwrap();
     let mailers = Mailers::one(town.postbox.clone(), &config);
@@ -116,14 +118,14 @@ pub(super) async fn happens(app: &App, requests: Vec<Request>) {
     app.closer().drain(&Silent).await.unwrap();
 }
 
-/// Which words stand in a request, wherever they do.
+/// Returns the brand words in the headers and the body of a request.
 fn words_in(request: &crate::mail::provider::Request) -> Vec<&'static str> {
     let all = format!("{:?} {}", request.headers, request.body).to_lowercase();
     let words = WORDS.into_iter();
     words.filter(|word| all.contains(word)).collect()
 }
 
-async fn two_brands_and_the_default_in_one_run_have_nothing_of_each_other(fresh: Fresh) {
+async fn emails_of_different_brands_in_one_run_share_no_content(fresh: Fresh) {
     let shared = Provider::start(Dialect::SendGrid).await;
     let acmes = Provider::start(Dialect::Postmark).await;
     let config = three(&shared.url, &acmes.url);
@@ -147,9 +149,9 @@ async fn two_brands_and_the_default_in_one_run_have_nothing_of_each_other(fresh:
         "{report:?}"
     );
     let (mut mails, mut of) = (0, BTreeMap::<&str, usize>::new());
-    for (provider, own) in [(&shared, None), (&acmes, Some(WORDS[1]))] {
+    for (provider, only) in [(&shared, None), (&acmes, Some(WORDS[1]))] {
         for request in provider.requests() {
-            // The key of the account is the default's where a brand has none.
+            // `umbrage` uses the default's key, so the header contains the default's word.
             let mut found = words_in(&request);
             if found.contains(&WORDS[2]) {
                 let key = format!("key-{}", WORDS[0]);
@@ -161,7 +163,7 @@ async fn two_brands_and_the_default_in_one_run_have_nothing_of_each_other(fresh:
             let [word] = found[..] else {
                 panic!("{found:?} in {}", request.body);
             };
-            assert!(own.is_none_or(|own| own == word));
+            assert!(only.is_none_or(|only| only == word));
             for part in ["news@", "desk@", "mail.", "www."] {
                 assert!(
                     request.body.contains(&format!("{part}{word}.example")),
@@ -194,11 +196,11 @@ async fn two_brands_and_the_default_in_one_run_have_nothing_of_each_other(fresh:
     );
 }
 
-async fn an_event_of_a_brand_is_mailed_as_that_brand_and_told_in_no_digest(fresh: Fresh) {
+async fn a_branded_event_is_emailed_as_its_brand_and_not_in_a_digest(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     let config = three("http://127.0.0.1:9", "http://127.0.0.1:9").replace("immediate", "batch");
     let app = by_postbox(&town, &config);
-    // Chosen before events of the type could be of brands.
+    // Chosen before the type was branded.
     town.change("ada", |user| {
         let digest = tidings::domain::user::TypePreference::new(
             tidings::domain::Route::Digest,
@@ -226,7 +228,7 @@ async fn an_event_of_a_brand_is_mailed_as_that_brand_and_told_in_no_digest(fresh
     town.clock.set(monday(0));
     app.digests().run(&Run::default(), &Silent).await.unwrap();
 
-    let mut told: Vec<(String, Vec<&str>, Vec<&str>)> = town
+    let mut shown: Vec<(String, Vec<&str>, Vec<&str>)> = town
         .mails()
         .iter()
         .map(|mail| {
@@ -244,7 +246,7 @@ async fn an_event_of_a_brand_is_mailed_as_that_brand_and_told_in_no_digest(fresh
             )
         })
         .collect();
-    told.sort();
+    shown.sort();
     let of = |person: &str, word, events: &[&'static str]| {
         (format!("{person}@example.org"), vec![word], events.to_vec())
     };
@@ -257,10 +259,10 @@ async fn an_event_of_a_brand_is_mailed_as_that_brand_and_told_in_no_digest(fresh
         of("ben", WORDS[2], &["remark-4"]),
     ];
     expected.sort();
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 }
 
-async fn a_brand_that_is_gone_holds_its_mails_until_it_is_back(fresh: Fresh) {
+async fn deliveries_for_an_unconfigured_brand_stay_pending(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.change("ada", |user| user.brand = brand("gone")).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
@@ -308,7 +310,7 @@ async fn a_brand_that_is_gone_holds_its_mails_until_it_is_back(fresh: Fresh) {
     assert!(adas[0].filled().html.contains("Gone"));
 }
 
-async fn mails_of_a_brand_that_stays_away_are_given_up_and_told_later(fresh: Fresh) {
+async fn a_delivery_for_a_missing_brand_fails_and_its_events_are_sent_later(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.change("ada", |user| user.brand = brand("gone")).await;
     town.happens(&["a1"], to(&["ada"])).await;
@@ -333,7 +335,7 @@ async fn mails_of_a_brand_that_stays_away_are_given_up_and_told_later(fresh: Fre
     assert_eq!(town.mails().len(), 1);
 }
 
-async fn a_call_is_made_again_as_the_brand_it_was_made_for(fresh: Fresh) {
+async fn a_repeated_call_uses_the_brand_of_the_first_call(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
     let app = by_postbox(&town, "brands.acme.site.name = \"Acmeish\"");
     town.change("ada", |user| user.brand = brand("acme")).await;
@@ -363,7 +365,7 @@ async fn a_call_is_made_again_as_the_brand_it_was_made_for(fresh: Fresh) {
     assert_eq!(row.state, DeliveryState::Sent);
 }
 
-async fn one_provider_that_wants_no_calls_holds_no_other_brand_up(fresh: Fresh) {
+async fn a_rate_limited_account_does_not_delay_other_brands(fresh: Fresh) {
     let shared = Provider::start(Dialect::SendGrid).await;
     let acmes = Provider::start(Dialect::Postmark).await;
     let town = Town::found(&fresh, true, "").await;
@@ -380,7 +382,7 @@ async fn one_provider_that_wants_no_calls_holds_no_other_brand_up(fresh: Fresh) 
     };
 
     app.digests().run(&request, &Silent).await.unwrap();
-    // Another process hears of the wait, and it is the account's alone.
+    // Other processes observe the wait too. It applies to this account only.
     let other = process(&town, &three(&shared.url, &acmes.url));
     town.happens(&["a2"], to(&["ada", "ben"])).await;
     town.clock.advance(TimeDelta::minutes(1));
@@ -390,13 +392,13 @@ async fn one_provider_that_wants_no_calls_holds_no_other_brand_up(fresh: Fresh) 
     let to = |provider: &Provider| provider.mails().len();
     assert_eq!((to(&shared), to(&acmes)), (0, 2));
     assert_eq!(shared.requests().len(), 1);
-    // The refused email waits for a minute more than the provider asked for.
+    // The rejected email waits for a minute more than the provider requested.
     town.clock.advance(TimeDelta::minutes(12));
     other.sender().drain().await.unwrap();
     assert_eq!((to(&shared), to(&acmes)), (2, 2));
 }
 
-async fn calls_that_go_astray_at_one_account_are_hidden_by_no_other(fresh: Fresh) {
+async fn successes_of_one_account_do_not_hide_lost_calls_of_another(fresh: Fresh) {
     let shared = Provider::start(Dialect::SendGrid).await;
     let acmes = Provider::start(Dialect::SendGrid).await;
     let config = three(&shared.url, &acmes.url).replace("postmark", "sendgrid");
@@ -420,9 +422,9 @@ async fn calls_that_go_astray_at_one_account_are_hidden_by_no_other(fresh: Fresh
     assert!(shared.mails().len() >= 2, "the default was heard meanwhile");
 }
 
-/// A call of a brand went astray; while a digest's is under way at the same account, nobody makes
-/// the lost one again.
-async fn whoever_makes_a_brands_call_again_waits_for_its_account(fresh: Fresh) {
+/// A brand's call has an unknown outcome. It is not repeated while a digest's call is in progress
+/// at the same account.
+async fn a_lost_call_is_not_repeated_while_its_account_is_in_use(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
     let nowhere = "http://127.0.0.1:9";
     let config = Config::parse(&three(nowhere, nowhere)).unwrap();
@@ -460,13 +462,13 @@ async fn whoever_makes_a_brands_call_again_waits_for_its_account(fresh: Fresh) {
     let (waited, step) = again.lock().unwrap().take().expect("no call was made");
     assert!(waited, "the call was made again beside the digest's");
     step.await.unwrap().unwrap();
-    let of_ben = |call: &Call| call.deliveries[0].as_str().contains("ben");
-    let of_ben: Vec<bool> = town.calls().iter().map(of_ben).collect();
+    let is_for_ben = |call: &Call| call.deliveries[0].as_str().contains("ben");
+    let of_ben: Vec<bool> = town.calls().iter().map(is_for_ben).collect();
     assert_eq!(of_ben, [false, true, false]);
     assert_eq!(town.mails().len(), 2);
 }
 
-async fn all_links_of_a_mail_are_of_its_brand(fresh: Fresh) {
+async fn all_links_of_an_email_use_its_brand(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     let config = three("http://127.0.0.1:9", "http://127.0.0.1:9");
     let app = by_postbox(&town, &config);
@@ -479,7 +481,7 @@ async fn all_links_of_a_mail_are_of_its_brand(fresh: Fresh) {
     let links: Vec<&str> = links.collect();
     assert_eq!(links.len(), 3, "{text}");
     for link in links {
-        // Tokens that name their brand, and of links that end something the address.
+        // Tokens of version 3 name the brand. Unsubscribe tokens (version 4) also name the address.
         let version = if link.ends_with("/preferences") { 3 } else { 4 };
         let start = format!("https://mail.acmeish.example/u/{version}");
         assert!(link.starts_with(&start), "{link}");

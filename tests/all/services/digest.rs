@@ -1,5 +1,5 @@
-//! Digests: due once a period, of what applies, of what people want, and never the same event
-//! twice.
+//! Tests of digests: at most one email per user and period, with the wanted events that apply, and
+//! no event twice.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::Clock;
@@ -17,28 +17,28 @@ use crate::support::town::{
 use crate::support::{Fresh, Shorthand, kind, user};
 
 on_both_stores! {
-    a_digest_tells_what_happened_and_a_second_run_sends_nothing
-    an_event_after_the_hour_waits_for_the_next_period
-    now_mails_without_waiting_for_the_hour_but_once_a_period
-    a_rehearsal_says_what_would_be_sent_and_writes_nothing
-    an_event_between_read_and_flush_is_in_the_next_mail
-    a_withdrawn_work_is_left_out
-    what_is_withdrawn_before_the_mail_leaves_cancels_it_and_flushes_nothing
-    who_turns_it_off_before_the_mail_leaves_gets_none
-    unconfirmed_and_suppressed_people_get_no_mail_and_are_counted
-    a_refused_mail_is_told_in_the_next_period
-    mails_of_a_call_that_was_refused_as_a_whole_are_sent_alone
-    a_mail_the_provider_would_not_take_now_leaves_later
-    an_unknown_outcome_is_not_mailed_again_and_its_events_neither
-    two_schedulers_in_the_same_minute_mail_once
-    from_weekly_to_daily_nothing_is_mailed_twice
-    an_event_older_than_its_route_is_never_mailed
-    a_template_that_fails_is_a_failed_delivery_and_others_get_theirs
-    a_limit_ends_the_run_and_the_next_one_goes_on
-    a_sending_row_whose_worker_died_is_sent_again_only_where_that_is_harmless
+    a_digest_includes_pending_events_and_is_sent_once
+    an_event_after_the_digest_hour_is_in_the_next_period
+    timing_now_ignores_the_digest_hour_but_sends_once_per_period
+    a_dry_run_counts_digests_and_writes_nothing
+    an_event_between_read_and_flush_is_in_the_next_digest
+    a_digest_excludes_withdrawn_works
+    a_withdrawal_before_the_send_cancels_the_email_and_marks_nothing
+    turning_digests_off_before_the_send_cancels_the_email
+    unconfirmed_and_suppressed_users_get_no_email_and_are_counted
+    the_events_of_a_rejected_email_are_in_the_next_digest
+    the_emails_of_a_call_rejected_as_a_whole_are_sent_one_by_one
+    a_deferred_email_is_sent_later
+    an_email_with_an_unknown_outcome_and_its_events_are_not_resent
+    concurrent_schedulers_send_one_email_per_user
+    a_change_from_weekly_to_daily_repeats_no_event
+    an_event_from_before_its_route_was_chosen_is_not_emailed
+    a_template_error_fails_one_delivery_and_no_other
+    a_limit_ends_the_run_and_the_next_one_continues
+    a_send_lost_in_a_crash_is_repeated_only_if_that_is_safe
 }
 
-async fn a_digest_tells_what_happened_and_a_second_run_sends_nothing(fresh: Fresh) {
+async fn a_digest_includes_pending_events_and_is_sent_once(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], followers_of("artist:1")).await;
 
@@ -53,7 +53,7 @@ async fn a_digest_tells_what_happened_and_a_second_run_sends_nothing(fresh: Fres
     assert_eq!((rows[0].state, rows[0].items), (DeliveryState::Sent, 2));
 }
 
-async fn an_event_after_the_hour_waits_for_the_next_period(fresh: Fresh) {
+async fn an_event_after_the_digest_hour_is_in_the_next_period(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.clock.set(monday(0));
     town.happens(&["a1"], to(&["ada"])).await;
@@ -69,7 +69,7 @@ async fn an_event_after_the_hour_waits_for_the_next_period(fresh: Fresh) {
     assert_eq!(next.mails.sent, 1);
 }
 
-async fn now_mails_without_waiting_for_the_hour_but_once_a_period(fresh: Fresh) {
+async fn timing_now_ignores_the_digest_hour_but_sends_once_per_period(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     let now = Request {
@@ -86,18 +86,18 @@ async fn now_mails_without_waiting_for_the_hour_but_once_a_period(fresh: Fresh) 
         (first.mails.sent, second.mails.sent, second.mailed_already),
         (1, 0, 1)
     );
-    let told: Vec<_> = town
+    let sent: Vec<_> = town
         .mails()
         .iter()
         .map(|mail| mail.delivery.to_string())
         .collect();
     assert_eq!(
-        told,
+        sent,
         ["digest:ada:weekly:2014-W16", "digest:ada:weekly:2014-W17"]
     );
 }
 
-async fn a_rehearsal_says_what_would_be_sent_and_writes_nothing(fresh: Fresh) {
+async fn a_dry_run_counts_digests_and_writes_nothing(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.clock.set(monday(0));
@@ -118,7 +118,7 @@ async fn a_rehearsal_says_what_would_be_sent_and_writes_nothing(fresh: Fresh) {
     assert_eq!(town.digests_at(monday(0)).await.mails.sent, 2);
 }
 
-async fn an_event_between_read_and_flush_is_in_the_next_mail(fresh: Fresh) {
+async fn an_event_between_read_and_flush_is_in_the_next_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     let bystander = town.process();
@@ -141,7 +141,7 @@ async fn an_event_between_read_and_flush_is_in_the_next_mail(fresh: Fresh) {
     assert!(town.told().values().all(|times| *times == 1));
 }
 
-async fn a_withdrawn_work_is_left_out(fresh: Fresh) {
+async fn a_digest_excludes_withdrawn_works(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a9"], to(&["ada"])).await;
     town.happens(&["a9"], to(&["ben"])).await;
@@ -156,8 +156,8 @@ async fn a_withdrawn_work_is_left_out(fresh: Fresh) {
     assert!(town.deliveries_of("ben").await.is_empty());
 }
 
-/// Leaves ada's delivery waiting in the ledger.
-async fn with_a_mail_that_waits(town: &Town) {
+/// Leaves ada's delivery pending, ten minutes after the provider deferred it.
+async fn with_a_deferred_email(town: &Town) {
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([busy()]);
     let report = town.digests_at(monday(0)).await;
@@ -165,9 +165,9 @@ async fn with_a_mail_that_waits(town: &Town) {
     town.clock.advance(TimeDelta::minutes(10));
 }
 
-async fn what_is_withdrawn_before_the_mail_leaves_cancels_it_and_flushes_nothing(fresh: Fresh) {
+async fn a_withdrawal_before_the_send_cancels_the_email_and_marks_nothing(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    with_a_mail_that_waits(&town).await;
+    with_a_deferred_email(&town).await;
     town.put_works(&["a1"], |_| false).await;
 
     let report = town.digests_at(monday(0)).await;
@@ -188,14 +188,14 @@ async fn what_is_withdrawn_before_the_mail_leaves_cancels_it_and_flushes_nothing
     town.clock.set("2014-04-26T12:00:00Z".parse().unwrap());
     town.happens(&["a2"], to(&["ada"])).await;
     town.digests_at(monday(1)).await;
-    // a1 happened nine days before, and was never marked as mailed: it applies again, so it is
-    // owed.
+    // a1 is nine days old and was never marked as emailed. It applies again, so it is in the
+    // backlog.
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
 }
 
-async fn who_turns_it_off_before_the_mail_leaves_gets_none(fresh: Fresh) {
+async fn turning_digests_off_before_the_send_cancels_the_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    with_a_mail_that_waits(&town).await;
+    with_a_deferred_email(&town).await;
     town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Never))
         .await;
 
@@ -205,7 +205,7 @@ async fn who_turns_it_off_before_the_mail_leaves_gets_none(fresh: Fresh) {
     assert!(town.mails().is_empty());
 }
 
-async fn unconfirmed_and_suppressed_people_get_no_mail_and_are_counted(fresh: Fresh) {
+async fn unconfirmed_and_suppressed_users_get_no_email_and_are_counted(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.change("ben", |ben| ben.suppressed = Some(saturday()))
         .await;
@@ -222,7 +222,7 @@ async fn unconfirmed_and_suppressed_people_get_no_mail_and_are_counted(fresh: Fr
     );
 }
 
-async fn a_refused_mail_is_told_in_the_next_period(fresh: Fresh) {
+async fn the_events_of_a_rejected_email_are_in_the_next_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.clock.set(monday(0) - TimeDelta::hours(1));
     town.happens(&["a1"], to(&["ada"])).await;
@@ -242,9 +242,9 @@ async fn a_refused_mail_is_told_in_the_next_period(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), ["a1"]);
 }
 
-async fn a_mail_the_provider_would_not_take_now_leaves_later(fresh: Fresh) {
+async fn a_deferred_email_is_sent_later(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    with_a_mail_that_waits(&town).await;
+    with_a_deferred_email(&town).await;
 
     let report = town.digests_at(monday(0)).await;
 
@@ -253,7 +253,7 @@ async fn a_mail_the_provider_would_not_take_now_leaves_later(fresh: Fresh) {
     assert_eq!(town.deliveries_of("ada").await[0].attempts, 2);
 }
 
-async fn mails_of_a_call_that_was_refused_as_a_whole_are_sent_alone(fresh: Fresh) {
+async fn the_emails_of_a_call_rejected_as_a_whole_are_sent_one_by_one(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     let together = Outcome::RefusedTogether {
@@ -270,7 +270,7 @@ async fn mails_of_a_call_that_was_refused_as_a_whole_are_sent_alone(fresh: Fresh
     assert_eq!(town.told_to("ben"), ["a1"]);
 }
 
-async fn an_unknown_outcome_is_not_mailed_again_and_its_events_neither(fresh: Fresh) {
+async fn an_email_with_an_unknown_outcome_and_its_events_are_not_resent(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
     town.clock.set(monday(0) - TimeDelta::hours(1));
     town.happens(&["a1"], to(&["ada"])).await;
@@ -294,7 +294,7 @@ async fn an_unknown_outcome_is_not_mailed_again_and_its_events_neither(fresh: Fr
     assert_eq!(town.mails().len(), 1);
 }
 
-async fn two_schedulers_in_the_same_minute_mail_once(fresh: Fresh) {
+async fn concurrent_schedulers_send_one_email_per_user(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
     town.happens(&["a1", "a2"], followers_of("artist:1")).await;
     town.happens(&["a3"], followers_of("artist:2")).await;
@@ -326,7 +326,7 @@ async fn two_schedulers_in_the_same_minute_mail_once(fresh: Fresh) {
     );
 }
 
-async fn from_weekly_to_daily_nothing_is_mailed_twice(fresh: Fresh) {
+async fn a_change_from_weekly_to_daily_repeats_no_event(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
@@ -338,14 +338,14 @@ async fn from_weekly_to_daily_nothing_is_mailed_twice(fresh: Fresh) {
     let next_day = town.digests_at(monday(0) + TimeDelta::days(1)).await;
 
     assert_eq!((same_day.mails.sent, next_day.mails.sent), (0, 1));
-    let told: Vec<_> = town.told().into_values().collect();
+    let times: Vec<_> = town.told().into_values().collect();
     assert_eq!(
-        (town.told_to("ada"), told),
+        (town.told_to("ada"), times),
         (vec!["a1".to_owned(), "a2".to_owned()], vec![1, 1])
     );
 }
 
-async fn an_event_older_than_its_route_is_never_mailed(fresh: Fresh) {
+async fn an_event_from_before_its_route_was_chosen_is_not_emailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     let since = saturday() + TimeDelta::hours(1);
@@ -362,7 +362,7 @@ async fn an_event_older_than_its_route_is_never_mailed(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), ["a2"]);
 }
 
-async fn a_template_that_fails_is_a_failed_delivery_and_others_get_theirs(fresh: Fresh) {
+async fn a_template_error_fails_one_delivery_and_no_other(fresh: Fresh) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("digest")).unwrap();
     let poison = "{% if user.name == 'Poison' %}{{ 1 // 0 }}{% endif %}Hello";
@@ -383,7 +383,7 @@ async fn a_template_that_fails_is_a_failed_delivery_and_others_get_theirs(fresh:
     );
 }
 
-async fn a_limit_ends_the_run_and_the_next_one_goes_on(fresh: Fresh) {
+async fn a_limit_ends_the_run_and_the_next_one_continues(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.clock.set(monday(0));
@@ -416,11 +416,11 @@ async fn a_limit_ends_the_run_and_the_next_one_goes_on(fresh: Fresh) {
     );
 }
 
-async fn a_sending_row_whose_worker_died_is_sent_again_only_where_that_is_harmless(fresh: Fresh) {
+async fn a_send_lost_in_a_crash_is_repeated_only_if_that_is_safe(fresh: Fresh) {
     for safe in [true, false] {
         fresh.clear().await;
         let town = Town::found(&fresh, safe, "").await;
-        with_a_mail_that_waits(&town).await;
+        with_a_deferred_email(&town).await;
         let until = town.clock.now() + TimeDelta::minutes(5);
         let rows = town
             .store

@@ -1,5 +1,5 @@
-//! Mails of which nobody saw what became: who can find out, what a person says of them, and that no
-//! event is lost with them.
+//! Tests of emails with an unknown outcome (P5): queries, repeated calls, settling by hand, and
+//! that no event is lost.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,19 +19,19 @@ use crate::support::Fresh;
 use crate::support::town::{Town, cut_off, lost, monday, on_both_stores, to};
 
 on_both_stores! {
-    an_unknown_mail_that_was_not_mailed_is_mailed_after_all
-    an_unknown_mail_that_was_mailed_is_sent
-    an_unknown_mail_that_is_refused_after_all_is_unknown_again
-    who_never_had_a_call_is_neither_asked_about_it_nor_given_it_again
-    nothing_is_sent_while_whoever_was_asked_wants_no_calls
-    a_wait_begins_when_it_is_asked_for
-    who_is_left_out_of_a_repeated_call_may_have_been_in_it
-    a_mail_that_was_found_out_tells_of_its_events
-    unknown_mails_are_settled_by_call_and_by_time
+    an_unknown_email_that_is_settled_as_not_sent_is_sent
+    an_unknown_email_that_is_settled_as_sent_is_not_resent
+    an_unknown_email_that_is_rejected_later_is_unknown_again
+    a_call_is_not_queried_or_repeated_at_another_account
+    a_wait_that_a_query_requests_also_delays_sends
+    a_requested_wait_starts_when_the_answer_arrives
+    an_email_excluded_from_a_repeated_call_does_not_fail
+    an_email_whose_query_succeeds_reports_its_events
+    unknown_emails_can_be_settled_by_call_and_by_time
 }
 
-/// ada's mail is unknown, and another one was sent since.
-async fn with_an_unknown_mail(town: &Town) -> tidings::domain::DeliveryId {
+/// Returns the id of ada's unknown email. A later one was sent.
+async fn with_an_unknown_email(town: &Town) -> tidings::domain::DeliveryId {
     town.clock.set(monday(0) - TimeDelta::hours(1));
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([cut_off()]);
@@ -47,9 +47,9 @@ async fn with_an_unknown_mail(town: &Town) -> tidings::domain::DeliveryId {
     unknown.unwrap().id.clone()
 }
 
-async fn an_unknown_mail_that_was_not_mailed_is_mailed_after_all(fresh: Fresh) {
+async fn an_unknown_email_that_is_settled_as_not_sent_is_sent(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
-    let unknown = with_an_unknown_mail(&town).await;
+    let unknown = with_an_unknown_email(&town).await;
 
     let app = town.process();
     app.deliveries()
@@ -66,9 +66,9 @@ async fn an_unknown_mail_that_was_not_mailed_is_mailed_after_all(fresh: Fresh) {
     assert!(refused.ends_with(" is sent, not unknown"), "{refused}");
 }
 
-async fn an_unknown_mail_that_was_mailed_is_sent(fresh: Fresh) {
+async fn an_unknown_email_that_is_settled_as_sent_is_not_resent(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
-    let unknown = with_an_unknown_mail(&town).await;
+    let unknown = with_an_unknown_email(&town).await;
 
     let app = town.process();
     app.deliveries()
@@ -82,9 +82,9 @@ async fn an_unknown_mail_that_was_mailed_is_sent(fresh: Fresh) {
     assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
 }
 
-async fn an_unknown_mail_that_is_refused_after_all_is_unknown_again(fresh: Fresh) {
+async fn an_unknown_email_that_is_rejected_later_is_unknown_again(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
-    let unknown = with_an_unknown_mail(&town).await;
+    let unknown = with_an_unknown_email(&town).await;
     let app = town.process();
     let settle = async || {
         app.deliveries()
@@ -99,15 +99,15 @@ async fn an_unknown_mail_that_is_refused_after_all_is_unknown_again(fresh: Fresh
     }]);
     let refused = run(&town, &app).await;
     settle().await;
-    let taken = run(&town, &app).await;
+    let accepted = run(&town, &app).await;
 
-    // Its markers stand: had it failed, no mail would ever tell what it was to tell.
+    // The events are already marked. If the email failed, no later email would include them.
     assert_eq!((refused.mails.unknown, refused.mails.failed), (1, 0));
-    assert_eq!(taken.mails.sent, 1);
+    assert_eq!(accepted.mails.sent, 1);
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
 }
 
-async fn who_never_had_a_call_is_neither_asked_about_it_nor_given_it_again(fresh: Fresh) {
+async fn a_call_is_not_queried_or_repeated_at_another_account(fresh: Fresh) {
     for certainty in [Certainty::Repeat { within: None }, Certainty::Ask] {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "").await;
@@ -124,7 +124,7 @@ async fn who_never_had_a_call_is_neither_asked_about_it_nor_given_it_again(fresh
     }
 }
 
-async fn nothing_is_sent_while_whoever_was_asked_wants_no_calls(fresh: Fresh) {
+async fn a_wait_that_a_query_requests_also_delays_sends(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Ask, "delivery.chunk = 1\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
@@ -133,19 +133,19 @@ async fn nothing_is_sent_while_whoever_was_asked_wants_no_calls(fresh: Fresh) {
     town.postbox.silent.store(1, Ordering::Relaxed);
     *town.postbox.after.lock().unwrap() = Some(Duration::from_secs(3600));
     town.happens(&["a2"], to(&["ben"])).await;
-    let asked = monday(0) + TimeDelta::minutes(3);
+    let queried_at = monday(0) + TimeDelta::minutes(3);
 
-    run_briefly(&town, &process, asked).await;
-    run_briefly(&town, &process, asked + TimeDelta::minutes(59)).await;
+    run_briefly(&town, &process, queried_at).await;
+    run_briefly(&town, &process, queried_at + TimeDelta::minutes(59)).await;
     let meanwhile = town.calls().len();
-    run_briefly(&town, &process, asked + TimeDelta::minutes(61)).await;
+    run_briefly(&town, &process, queried_at + TimeDelta::minutes(61)).await;
 
     assert_eq!(meanwhile, 1, "only ada's");
     assert_eq!(town.told_to("ben"), ["a2"]);
     assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
 }
 
-async fn a_wait_begins_when_it_is_asked_for(fresh: Fresh) {
+async fn a_requested_wait_starts_when_the_answer_arrives(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Ask, "delivery.chunk = 1\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
@@ -153,7 +153,7 @@ async fn a_wait_begins_when_it_is_asked_for(fresh: Fresh) {
     run_briefly(&town, &process, monday(0)).await;
     town.postbox.silent.store(1, Ordering::Relaxed);
     *town.postbox.after.lock().unwrap() = Some(Duration::from_secs(10));
-    // The wait is over before the answer comes, counted from when it was asked.
+    // Measured from the query, the wait would be over before the answer arrives.
     *town.postbox.ask_takes.lock().unwrap() = TimeDelta::seconds(15);
     town.happens(&["a2"], to(&["ben"])).await;
 
@@ -165,7 +165,7 @@ async fn a_wait_begins_when_it_is_asked_for(fresh: Fresh) {
     assert_eq!(town.told_to("ben"), ["a2"]);
 }
 
-/// A run of this process at that time, which waits for nothing.
+/// Runs the digests of this process at this time, without waiting for deferred emails.
 async fn run_briefly(town: &Town, process: &App, at: DateTime<Utc>) {
     town.clock.set(at);
     let now = Request {
@@ -175,7 +175,7 @@ async fn run_briefly(town: &Town, process: &App, at: DateTime<Utc>) {
     process.digests().run(&now, &Silent).await.unwrap();
 }
 
-async fn who_is_left_out_of_a_repeated_call_may_have_been_in_it(fresh: Fresh) {
+async fn an_email_excluded_from_a_repeated_call_does_not_fail(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     let unsendable = Outcome::Unsendable {
@@ -189,7 +189,7 @@ async fn who_is_left_out_of_a_repeated_call_may_have_been_in_it(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), ["a1"]);
 }
 
-async fn a_mail_that_was_found_out_tells_of_its_events(fresh: Fresh) {
+async fn an_email_whose_query_succeeds_reports_its_events(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Ask, "").await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     town.answer([lost()]);
@@ -200,7 +200,7 @@ async fn a_mail_that_was_found_out_tells_of_its_events(fresh: Fresh) {
     assert_eq!(town.deliveries_of("ada").await[0].items, 2);
 }
 
-async fn unknown_mails_are_settled_by_call_and_by_time(fresh: Fresh) {
+async fn unknown_emails_can_be_settled_by_call_and_by_time(fresh: Fresh) {
     let town = Town::found(&fresh, false, "delivery.chunk = 10\n").await;
     let ledger = town.process().deliveries();
     for (week, person) in ["ada", "ben", "cem"].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What an operator is told of a person.
+//! Tests of the explanations that operators read: what happened to each event of a user, and why.
 
 use std::time::Duration;
 
@@ -17,52 +17,52 @@ use crate::support::town::{Town, busy, lost, monday, on_both_stores, request, sa
 use crate::support::{Fresh, kind, user};
 
 on_both_stores! {
-    what_was_withdrawn_is_told_by_its_title
-    a_digest_that_is_due_already_is_said_to_be
-    what_gathers_is_said_to_and_then_to_be_mailed
-    a_lost_answer_and_a_canceled_batch_are_told_from_mails
-    of_each_event_it_is_said_what_its_batchs_mail_made_of_it
-    what_changes_after_a_batchs_mail_changes_nothing_of_what_it_told
-    what_a_batch_counted_is_not_said_to_have_been_shown
-    a_lead_and_what_followed_are_in_mails_of_their_own
-    a_digest_says_why_it_left_something_out
-    an_event_names_the_delivery_that_waits_or_failed_with_its_reason_and_next_attempt
+    a_withdrawn_event_is_listed_with_its_title
+    an_overdue_digest_keeps_its_due_time_until_it_is_sent
+    a_batched_event_is_explained_before_and_after_the_send
+    unknown_and_canceled_batches_are_not_reported_as_emailed
+    each_batched_event_has_its_place_in_the_email_explained
+    later_changes_do_not_change_the_explanation_of_a_sent_batch
+    events_that_a_batch_only_counted_are_not_reported_as_shown
+    a_lead_and_the_later_events_name_separate_emails
+    each_event_that_a_digest_excluded_has_a_reason
+    an_event_names_its_pending_or_failed_delivery_and_next_attempt
 }
 
-async fn a_digest_that_is_due_already_is_said_to_be(fresh: Fresh) {
+async fn an_overdue_digest_keeps_its_due_time_until_it_is_sent(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    let told = async || {
-        let told = town.process().explain().user(&user("ada"), None).await;
-        told.unwrap().digest.unwrap().next_due.unwrap()
+    let next_due = async || {
+        let explanation = town.process().explain().user(&user("ada"), None).await;
+        explanation.unwrap().digest.unwrap().next_due.unwrap()
     };
     let half_an_hour = TimeDelta::minutes(30);
 
-    let before = told().await;
+    let before = next_due().await;
     town.clock.set(monday(0));
-    let due = told().await;
+    let due = next_due().await;
     town.digests_at(monday(0)).await;
-    let after = told().await;
+    let after = next_due().await;
 
     assert_eq!(before, monday(0) - half_an_hour);
     assert_eq!(due, before, "nobody has mailed it yet");
     assert_eq!(after, monday(1) - half_an_hour);
 }
 
-async fn what_was_withdrawn_is_told_by_its_title(fresh: Fresh) {
+async fn a_withdrawn_event_is_listed_with_its_title(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a9"], to(&["ada"])).await;
 
-    let told = town.process().explain().user(&user("ada"), None).await;
+    let explanation = town.process().explain().user(&user("ada"), None).await;
 
-    let told: Vec<_> = told
+    let listed: Vec<_> = explanation
         .unwrap()
         .events
         .into_iter()
         .map(|fate| (fate.title.unwrap(), fate.why))
         .collect();
     assert_eq!(
-        told,
+        listed,
         [
             ("Work a9.".to_owned(), Why::Withdrawn),
             ("Work a1.".to_owned(), Why::NextDigest)
@@ -77,14 +77,12 @@ fn greylisted() -> Outcome {
     }
 }
 
-async fn an_event_names_the_delivery_that_waits_or_failed_with_its_reason_and_next_attempt(
-    fresh: Fresh,
-) {
+async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: Fresh) {
     let town = Town::found(&fresh, true, "types.Comment.route = \"batch\"\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     let deliveries = async |person: &str| {
-        let told = town.process().explain().user(&user(person), None).await;
-        let fates = told.unwrap().events.into_iter();
+        let explanation = town.process().explain().user(&user(person), None).await;
+        let fates = explanation.unwrap().events.into_iter();
         fates
             .map(|fate| (fate.why, fate.delivery))
             .collect::<Vec<_>>()
@@ -94,11 +92,11 @@ async fn an_event_names_the_delivery_that_waits_or_failed_with_its_reason_and_ne
     town.answer([greylisted()]);
     town.digests_at(monday(0)).await;
     town.happens(&["a2"], to(&["ada"])).await;
-    let waiting = deliveries("ada").await;
+    let pending = deliveries("ada").await;
 
     // The later event is not in that digest.
-    assert_eq!(waiting[0], (Why::NextDigest, None));
-    let (why, delivery) = waiting[1].clone();
+    assert_eq!(pending[0], (Why::NextDigest, None));
+    let (why, delivery) = pending[1].clone();
     let delivery = delivery.unwrap();
     assert_eq!(why, Why::InDelivery);
     assert_eq!(delivery.id.as_str(), "digest:ada:weekly:2014-W17");
@@ -129,7 +127,7 @@ async fn an_event_names_the_delivery_that_waits_or_failed_with_its_reason_and_ne
     town.process().fanouts().drain(&Silent).await.unwrap();
     town.clock.advance(TimeDelta::hours(1));
     town.answer([greylisted()]);
-    mail(&town).await;
+    send_due(&town).await;
     let (why, delivery) = deliveries("ben").await[0].clone();
     let delivery = delivery.unwrap();
     assert_eq!(why, Why::Closing);
@@ -143,21 +141,23 @@ types.ArtworkPublished.route = "batch"
 types.ArtworkPublished.window = "5m"
 "#;
 
+/// Returns the object and the explanation of each event of a user, oldest first.
 async fn fates(town: &Town, person: &str) -> Vec<(String, Why)> {
-    let told = town.process().explain().user(&user(person), None).await;
-    let told = told.unwrap().events.into_iter().rev();
-    told.map(|fate| (fate.object.to_string(), fate.why))
+    let explanation = town.process().explain().user(&user(person), None).await;
+    let fates = explanation.unwrap().events.into_iter().rev();
+    fates
+        .map(|fate| (fate.object.to_string(), fate.why))
         .collect()
 }
 
-/// Ends what is due, and mails what waits.
-async fn mail(town: &Town) {
+/// Closes due batches and sends pending emails.
+async fn send_due(town: &Town) {
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
 }
 
-async fn what_gathers_is_said_to_and_then_to_be_mailed(fresh: Fresh) {
+async fn a_batched_event_is_explained_before_and_after_the_send(fresh: Fresh) {
     let town = Town::found(&fresh, true, COMMENTS).await;
     town.happens(&["a1", "a9"], to(&["ada", "dee"])).await;
     town.happens(&["a2"], to(&["ada"])).await;
@@ -172,15 +172,15 @@ async fn what_gathers_is_said_to_and_then_to_be_mailed(fresh: Fresh) {
     };
 
     let app = town.process();
-    let gathering = app.explain().user(&user("ada"), None).await.unwrap();
+    let before_send = app.explain().user(&user("ada"), None).await.unwrap();
     let before = fates(&town, "ada").await;
     town.clock.advance(TimeDelta::minutes(5));
-    mail(&town).await;
+    send_due(&town).await;
 
-    let batch = gathering.events[1].batch.clone().unwrap();
+    let batch = before_send.events[1].batch.clone().unwrap();
     assert_eq!(batch.closes_at, saturday() + TimeDelta::minutes(5));
     assert_eq!(
-        (gathering.batches.len(), gathering.batches[0].id),
+        (before_send.batches.len(), before_send.batches[0].id),
         (1, batch.id)
     );
     assert_eq!(before, why([Why::Gathering, Why::Withdrawn, Why::TakenOut]));
@@ -201,7 +201,7 @@ async fn what_gathers_is_said_to_and_then_to_be_mailed(fresh: Fresh) {
     );
 }
 
-async fn a_lost_answer_and_a_canceled_batch_are_told_from_mails(fresh: Fresh) {
+async fn unknown_and_canceled_batches_are_not_reported_as_emailed(fresh: Fresh) {
     let town = Town::found(&fresh, false, COMMENTS).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a2"], to(&["ben"])).await;
@@ -216,7 +216,7 @@ async fn a_lost_answer_and_a_canceled_batch_are_told_from_mails(fresh: Fresh) {
     }
     assert_eq!(fates(&town, "ada").await, [("a1".to_owned(), Why::Closing)]);
     town.answer([lost()]);
-    mail(&town).await;
+    send_due(&town).await;
 
     assert_eq!(
         fates(&town, "ada").await,
@@ -226,7 +226,7 @@ async fn a_lost_answer_and_a_canceled_batch_are_told_from_mails(fresh: Fresh) {
         fates(&town, "ben").await,
         [("a2".to_owned(), Why::NotMailed)]
     );
-    // Who mutes a type is told so, whatever still gathers.
+    // A muted type is reported even while a batch with the event is open.
     town.happens(&["a3"], to(&["cem"])).await;
     assert_eq!(
         fates(&town, "cem").await,
@@ -246,7 +246,7 @@ async fn a_lost_answer_and_a_canceled_batch_are_told_from_mails(fresh: Fresh) {
         fates(&town, "cem").await,
         [("a3".to_owned(), Why::NotForDigest)]
     );
-    // Also of what comes a second time.
+    // The same applies to a repeated event.
     town.happens(&["a3"], to(&["cem"])).await;
     let muted = ("a3".to_owned(), Why::NotForDigest);
     assert_eq!(fates(&town, "cem").await, [muted.clone(), muted]);
@@ -254,59 +254,65 @@ async fn a_lost_answer_and_a_canceled_batch_are_told_from_mails(fresh: Fresh) {
 
 type Placed = (String, Why, Place, Option<LeftOut>);
 
-/// Oldest first, what the mail made of each event.
+/// Returns the place of each event in its email, oldest first.
 async fn places(town: &Town, person: &str) -> Vec<Placed> {
-    let told = town.process().explain().user(&user(person), None).await;
+    let explanation = town.process().explain().user(&user(person), None).await;
     let place = |fate: Fate| match fate.covered {
         Some(By::Mail {
             place, left_out, ..
         }) => (fate.object.to_string(), fate.why, place, left_out),
         other => panic!("{other:?}"),
     };
-    told.unwrap().events.into_iter().rev().map(place).collect()
+    explanation
+        .unwrap()
+        .events
+        .into_iter()
+        .rev()
+        .map(place)
+        .collect()
 }
 
-fn told(object: &str) -> Placed {
+fn shown(object: &str) -> Placed {
     (object.to_owned(), Why::Mailed, Place::Shown, None)
 }
 
-fn left_out(object: &str, why: LeftOut) -> Placed {
+fn excluded(object: &str, why: LeftOut) -> Placed {
     (object.to_owned(), Why::LeftOut, Place::LeftOut, Some(why))
 }
 
-async fn mail_in(town: &Town, minutes: i64) {
+async fn send_due_after(town: &Town, minutes: i64) {
     town.clock.advance(TimeDelta::minutes(minutes));
-    mail(town).await;
+    send_due(town).await;
 }
 
-async fn of_each_event_it_is_said_what_its_batchs_mail_made_of_it(fresh: Fresh) {
+async fn each_batched_event_has_its_place_in_the_email_explained(fresh: Fresh) {
     let town = Town::found(&fresh, true, COMMENTS).await;
     town.happens(&["a1", "unheard-of", "a9"], to(&["ada"]))
         .await;
     town.happens(&["a2"], to(&["ada"])).await;
     town.answer([busy()]);
-    mail_in(&town, 5).await;
+    send_due_after(&town, 5).await;
     retract(&town.process(), &["a2"]).await;
 
-    mail_in(&town, 10).await;
+    send_due_after(&town, 10).await;
 
     assert_eq!(town.mails().len(), 1);
     let expected = [
-        told("a1"),
-        left_out("unheard-of", LeftOut::UnknownObject),
-        left_out("a9", LeftOut::Withdrawn),
-        left_out("a2", LeftOut::Retracted),
+        shown("a1"),
+        excluded("unheard-of", LeftOut::UnknownObject),
+        excluded("a9", LeftOut::Withdrawn),
+        excluded("a2", LeftOut::Retracted),
     ];
     assert_eq!(places(&town, "ada").await, expected);
 }
 
-async fn what_changes_after_a_batchs_mail_changes_nothing_of_what_it_told(fresh: Fresh) {
+async fn later_changes_do_not_change_the_explanation_of_a_sent_batch(fresh: Fresh) {
     let town = Town::found(&fresh, true, COMMENTS).await;
     town.happens(&["a1", "a2", "unheard-of"], to(&["ada"]))
         .await;
-    mail_in(&town, 5).await;
-    let unheard_of = left_out("unheard-of", LeftOut::UnknownObject);
-    let expected = [told("a1"), told("a2"), unheard_of];
+    send_due_after(&town, 5).await;
+    let unknown = excluded("unheard-of", LeftOut::UnknownObject);
+    let expected = [shown("a1"), shown("a2"), unknown];
 
     town.clock.advance(TimeDelta::seconds(1));
     retract(&town.process(), &["a1"]).await;
@@ -326,49 +332,54 @@ async fn what_changes_after_a_batchs_mail_changes_nothing_of_what_it_told(fresh:
     .await;
     assert_eq!(places(&town, "ada").await, expected, "turned off since");
     town.put_works(&["unheard-of"], |_| true).await;
-    let cannot_be_said =
+    let undetermined =
         ["a1", "a2", "unheard-of"].map(|work| (work.to_owned(), Why::Mailed, Place::Unknown, None));
-    assert_eq!(places(&town, "ada").await, cannot_be_said, "known since");
+    assert_eq!(places(&town, "ada").await, undetermined, "known since");
 }
 
-async fn what_a_batch_counted_is_not_said_to_have_been_shown(fresh: Fresh) {
+async fn events_that_a_batch_only_counted_are_not_reported_as_shown(fresh: Fresh) {
     let keeps = format!("{COMMENTS}types.ArtworkPublished.keep = \"last 2\"");
     let town = Town::found(&fresh, true, &keeps).await;
     for work in ["a1", "unheard-of", "a2", "a3"] {
         town.happens(&[work], to(&["ada"])).await;
     }
-    mail_in(&town, 5).await;
+    send_due_after(&town, 5).await;
     for work in ["a4", "a5", "a6", "a9"] {
         town.happens(&[work], to(&["ben"])).await;
     }
-    mail_in(&town, 5).await;
+    send_due_after(&town, 5).await;
 
     let counted = |work: &str| (work.to_owned(), Why::Mailed, Place::Counted, None);
-    // While all that is kept is told, the rest is counted, whatever it is.
+    // The email shows all kept events, so it counts all others, including the unknown object.
     assert_eq!(
         places(&town, "ada").await,
-        [counted("a1"), counted("unheard-of"), told("a2"), told("a3")]
+        [
+            counted("a1"),
+            counted("unheard-of"),
+            shown("a2"),
+            shown("a3")
+        ]
     );
     assert_eq!(
         places(&town, "ben").await,
         [
-            told("a4"),
-            told("a5"),
-            told("a6"),
-            left_out("a9", LeftOut::Withdrawn)
+            shown("a4"),
+            shown("a5"),
+            shown("a6"),
+            excluded("a9", LeftOut::Withdrawn)
         ]
     );
 }
 
-async fn a_lead_and_what_followed_are_in_mails_of_their_own(fresh: Fresh) {
+async fn a_lead_and_the_later_events_name_separate_emails(fresh: Fresh) {
     let leads = format!(
         "{COMMENTS}types.ArtworkPublished.leading = true\ntypes.ArtworkPublished.keep = \"last 1\""
     );
     let town = Town::found(&fresh, true, &leads).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
-    mail(&town).await;
+    send_due(&town).await;
     town.happens(&["a3"], to(&["ada"])).await;
-    mail_in(&town, 5).await;
+    send_due_after(&town, 5).await;
 
     let explained = town.process().explain().user(&user("ada"), None).await;
 
@@ -392,7 +403,7 @@ async fn a_lead_and_what_followed_are_in_mails_of_their_own(fresh: Fresh) {
     );
 }
 
-async fn a_digest_says_why_it_left_something_out(fresh: Fresh) {
+async fn each_event_that_a_digest_excluded_has_a_reason(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "unheard-of", "a9", "a2"], to(&["ada"]))
         .await;
@@ -404,12 +415,12 @@ async fn a_digest_says_why_it_left_something_out(fresh: Fresh) {
 
     let covered = |(object, _, place, why): Placed| (object, Why::Covered, place, why);
     let expected = [
-        told("a1"),
-        left_out("unheard-of", LeftOut::UnknownObject),
-        left_out("a9", LeftOut::Withdrawn),
-        told("a2"),
-        left_out("a1", LeftOut::Repeated),
-        left_out("a3", LeftOut::Retracted),
+        shown("a1"),
+        excluded("unheard-of", LeftOut::UnknownObject),
+        excluded("a9", LeftOut::Withdrawn),
+        shown("a2"),
+        excluded("a1", LeftOut::Repeated),
+        excluded("a3", LeftOut::Retracted),
     ];
     assert_eq!(places(&town, "ada").await, expected.map(covered));
 }

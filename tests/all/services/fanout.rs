@@ -1,4 +1,5 @@
-//! Fan-outs: everybody once, merged, resumable, capped and counted.
+//! Tests of fan-outs: each user of the audience gets an event once; fan-outs are merged, resumed,
+//! capped and counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,38 +15,38 @@ use crate::support::town::{Town, followers_of, on_both_stores, request, to};
 use crate::support::{Before, FailingStore, Fresh, Shorthand, feed_of, people, user};
 
 on_both_stores! {
-    every_member_of_every_audience_gets_it_once
-    whoever_follows_several_keys_gets_it_once
-    whoever_did_it_is_left_out
-    people_near_a_point_get_it
-    the_same_key_is_the_same_event_and_a_different_event_is_a_conflict
-    many_fan_outs_to_overlapping_audiences_are_merged_in_the_order_accepted
-    a_fan_out_is_taken_up_where_a_dead_worker_left_it
-    a_worker_that_lost_its_lease_counts_nothing
-    what_does_not_fit_a_persons_day_is_counted
-    many_small_fan_outs_go_together_in_order_and_none_is_capped_for_it
-    what_is_small_overtakes_nothing_that_was_accepted_before_it
+    every_member_of_an_audience_gets_an_event_once
+    a_follower_of_several_keys_gets_an_event_once
+    excluded_users_do_not_get_an_event
+    users_near_a_point_get_an_event
+    a_reused_key_is_a_duplicate_or_a_conflict
+    fan_outs_to_overlapping_audiences_keep_their_order
+    a_fan_out_resumes_where_a_crashed_worker_stopped
+    a_worker_whose_lease_expired_cannot_save_its_progress
+    entries_beyond_the_day_cap_are_counted
+    many_small_fan_outs_share_pushes_and_keep_their_order
+    a_small_fan_out_does_not_overtake_earlier_ones
     a_fan_out_that_spans_midnight_stays_in_its_day
     a_small_audience_does_not_wait_for_a_large_one
-    what_comes_meanwhile_does_not_wait_for_a_slow_fan_out
+    a_new_small_fan_out_does_not_wait_for_a_slow_one
 }
 
-/// Does something after so many pages, and stops after so many more.
+/// Runs `action` after `at` pages, and stops the worker after `stop` pages.
 struct Meanwhile<F> {
     pages: AtomicUsize,
     at: usize,
     stop: usize,
-    what: F,
+    action: F,
 }
 
 impl<F> Meanwhile<F> {
-    fn new(at: usize, stop: usize, what: F) -> Self {
+    fn new(at: usize, stop: usize, action: F) -> Self {
         let pages = AtomicUsize::new(0);
         Self {
             pages,
             at,
             stop,
-            what,
+            action,
         }
     }
 }
@@ -53,7 +54,7 @@ impl<F> Meanwhile<F> {
 impl<F: AsyncFn() + Send + Sync> Watcher for Meanwhile<F> {
     fn advance(&self, _: u64) {
         if self.pages.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
-            tokio::task::block_in_place(|| Handle::current().block_on((self.what)()));
+            tokio::task::block_in_place(|| Handle::current().block_on((self.action)()));
         }
     }
 
@@ -64,12 +65,12 @@ impl<F: AsyncFn() + Send + Sync> Watcher for Meanwhile<F> {
     }
 }
 
-/// 3,000 people follow this, five pages and more.
-async fn crowd_follows(town: &Town, what: &str) {
+/// Makes 3,000 users follow `key`: more pages than a worker processes here before it stops.
+async fn crowd_follows(town: &Town, key: &str) {
     let crowd = people(3_000);
     let follows: Vec<_> = crowd
         .iter()
-        .map(|person| (FollowKey::stored(what), person.clone()))
+        .map(|person| (FollowKey::stored(key), person.clone()))
         .collect();
     town.store.follow(&follows).await.unwrap();
 }
@@ -89,7 +90,7 @@ async fn a_small_audience_does_not_wait_for_a_large_one(fresh: Fresh) {
     assert_eq!(town.store.backlog().await.unwrap().pending, 1);
 }
 
-async fn what_comes_meanwhile_does_not_wait_for_a_slow_fan_out(fresh: Fresh) {
+async fn a_new_small_fan_out_does_not_wait_for_a_slow_one(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     crowd_follows(&town, "artist:7").await;
     let app = town.process();
@@ -122,7 +123,7 @@ async fn objects_of(town: &Town, person: &UserId) -> Vec<String> {
         .collect()
 }
 
-async fn every_member_of_every_audience_gets_it_once(fresh: Fresh) {
+async fn every_member_of_an_audience_gets_an_event_once(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let crowd = people(1_234);
     let follows: Vec<_> = crowd
@@ -151,7 +152,7 @@ async fn every_member_of_every_audience_gets_it_once(fresh: Fresh) {
     }
 }
 
-async fn whoever_follows_several_keys_gets_it_once(fresh: Fresh) {
+async fn a_follower_of_several_keys_gets_an_event_once(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let keys = ["artist:1", "artist:2"].map(FollowKey::stored);
 
@@ -164,7 +165,7 @@ async fn whoever_follows_several_keys_gets_it_once(fresh: Fresh) {
     assert_eq!(fresh.entries_of(&user("ada"), fanout.day).await.len(), 1);
 }
 
-async fn whoever_did_it_is_left_out(fresh: Fresh) {
+async fn excluded_users_do_not_get_an_event(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], followers_of("artist:1").except([user("ada")]))
         .await;
@@ -175,7 +176,7 @@ async fn whoever_did_it_is_left_out(fresh: Fresh) {
     assert_eq!(objects_of(&town, &user("ben")).await, ["a1"]);
 }
 
-async fn people_near_a_point_get_it(fresh: Fresh) {
+async fn users_near_a_point_get_an_event(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let place = |id: &str, lng, lat| User {
         loc: Point::new(lng, lat).ok(),
@@ -197,7 +198,7 @@ async fn people_near_a_point_get_it(fresh: Fresh) {
     );
 }
 
-async fn the_same_key_is_the_same_event_and_a_different_event_is_a_conflict(fresh: Fresh) {
+async fn a_reused_key_is_a_duplicate_or_a_conflict(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let notify = town.process().notify();
     let first = notify
@@ -229,7 +230,7 @@ async fn the_same_key_is_the_same_event_and_a_different_event_is_a_conflict(fres
     );
 }
 
-async fn many_fan_outs_to_overlapping_audiences_are_merged_in_the_order_accepted(fresh: Fresh) {
+async fn fan_outs_to_overlapping_audiences_keep_their_order(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let app = town.process();
     let requests = vec![
@@ -253,7 +254,7 @@ async fn many_fan_outs_to_overlapping_audiences_are_merged_in_the_order_accepted
     assert_eq!(objects_of(&town, &user("zoe")).await, ["a4"]);
 }
 
-async fn a_fan_out_is_taken_up_where_a_dead_worker_left_it(fresh: Fresh) {
+async fn a_fan_out_resumes_where_a_crashed_worker_stopped(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let crowd = people(450);
     let app = town.process();
@@ -305,7 +306,7 @@ async fn a_fan_out_is_taken_up_where_a_dead_worker_left_it(fresh: Fresh) {
     assert_eq!(fresh.entries_of(&crowd[200], fanout.day).await.len(), 1);
 }
 
-async fn a_worker_that_lost_its_lease_counts_nothing(fresh: Fresh) {
+async fn a_worker_whose_lease_expired_cannot_save_its_progress(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let app = town.process();
     app.notify()
@@ -337,7 +338,7 @@ async fn a_worker_that_lost_its_lease_counts_nothing(fresh: Fresh) {
     assert_eq!(fanout.progress.counts.people, 1);
 }
 
-async fn what_does_not_fit_a_persons_day_is_counted(fresh: Fresh) {
+async fn entries_beyond_the_day_cap_are_counted(fresh: Fresh) {
     let town = Town::found(&fresh, true, "fanout.day_cap = 10").await;
     let (app, saturday) = (town.process(), "20140419".parse().unwrap());
     let many: Vec<String> = (0..8).map(|n| format!("n{n}")).collect();
@@ -363,18 +364,19 @@ async fn what_does_not_fit_a_persons_day_is_counted(fresh: Fresh) {
     assert_eq!(fresh.entries_of(&user("ada"), saturday).await.len(), 10);
 }
 
-/// Far more than go together of others; half of them to one person whose day takes no more.
-async fn many_small_fan_outs_go_together_in_order_and_none_is_capped_for_it(fresh: Fresh) {
+/// Small fan-outs are merged beyond `fanout.merge`. Half of them go to one user, whose day is full
+/// after 20 entries.
+async fn many_small_fan_outs_share_pushes_and_keep_their_order(fresh: Fresh) {
     let config = "fanout.day_cap = 20\nfanout.merge = 1\n";
     let town = Town::found(&fresh, true, config).await;
     let names: Vec<String> = (0..50).map(|n| format!("n{n:02}")).collect();
     let requests = names.iter().enumerate().map(|(n, name)| {
         let others = [format!("p{n:02}")];
-        let whom = match n % 2 {
+        let audience = match n % 2 {
             0 => to(&["ada"]),
             _ => to(&others.each_ref().map(String::as_str)),
         };
-        request(&[name], whom, None)
+        request(&[name], audience, None)
     });
     let pushes = Arc::new(AtomicUsize::new(0));
     let count = pushes.clone();
@@ -389,21 +391,21 @@ async fn many_small_fan_outs_go_together_in_order_and_none_is_capped_for_it(fres
     app.fanouts().drain(&Silent).await.unwrap();
 
     assert_eq!(pushes.load(Ordering::Relaxed), 2);
-    let hers: Vec<&str> = names.iter().step_by(2).map(String::as_str).collect();
-    assert_eq!(objects_of(&town, &user("ada")).await, hers[..20]);
+    let adas: Vec<&str> = names.iter().step_by(2).map(String::as_str).collect();
+    assert_eq!(objects_of(&town, &user("ada")).await, adas[..20]);
     assert_eq!(objects_of(&town, &user("p49")).await, ["n49"]);
     for (n, receipt) in accepted.iter().enumerate() {
         let capped = u64::from(n % 2 == 0 && n >= 40);
         let Counts {
             people,
             pushed,
-            capped: told,
+            capped: counted,
         } = counts(&town, receipt.id).await;
-        assert_eq!((people, pushed, told), (1, 1 - capped, capped), "{n}");
+        assert_eq!((people, pushed, counted), (1, 1 - capped, capped), "{n}");
     }
 }
 
-async fn what_is_small_overtakes_nothing_that_was_accepted_before_it(fresh: Fresh) {
+async fn a_small_fan_out_does_not_overtake_earlier_ones(fresh: Fresh) {
     let config = "fanout.merge = 2\nfanout.page = 100\n";
     let town = Town::found(&fresh, true, config).await;
     let crowd: Vec<String> = (0..16).map(|n| format!("p{n:02}")).collect();
@@ -411,7 +413,7 @@ async fn what_is_small_overtakes_nothing_that_was_accepted_before_it(fresh: Fres
         let all = crowd.iter().map(String::as_str).chain([name]);
         to(&all.collect::<Vec<_>>())
     };
-    // Of the last nine, with 16 people each, six are a page.
+    // A page of 100 users holds six audiences of 16 users.
     let names: Vec<String> = (0..16).map(|n| format!("n{n:02}")).collect();
     let requests = names.iter().enumerate().map(|(n, name)| match n {
         1 | 5 => request(&[name], with_crowd("ada"), None),

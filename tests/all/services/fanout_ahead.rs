@@ -1,4 +1,5 @@
-//! While what was pushed joins batches and is saved, the next is claimed and pushed.
+//! Tests that the next page is claimed and pushed while the previous one joins batches and is
+//! saved.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,25 +17,25 @@ use crate::support::town::{Town, on_both_stores, request};
 use crate::support::{Before, FailingStore, Fresh, Shorthand, user};
 
 on_both_stores! {
-    what_was_pushed_is_saved_while_the_next_is_pushed
-    what_was_pushed_is_saved_though_the_worker_stops
-    what_was_pushed_is_saved_though_the_next_cannot_be_claimed
-    what_is_under_way_is_not_begun_again_though_its_lease_was_over
+    one_event_is_saved_while_the_next_is_pushed
+    a_pushed_event_is_saved_when_the_worker_stops
+    a_pushed_event_is_saved_when_the_next_claim_fails
+    an_event_in_progress_is_not_restarted_after_its_lease_expired
 }
 
-/// Each event is claimed by itself, and joins batches.
+/// Each event is claimed separately and joins batches.
 const ONE_BY_ONE: &str = r#"
 fanout.merge = 1
 types.ArtworkPublished.route = "batch"
 types.ArtworkPublished.window = "5m"
 "#;
 
-/// Events to more people than a small one names.
-async fn happen(town: &Town, events: usize) {
-    happen_to(town, 20, events).await;
+/// Accepts events for 20 users each, too many for a small audience.
+async fn accept_events(town: &Town, events: usize) {
+    accept_events_for(town, 20, events).await;
 }
 
-async fn happen_to(town: &Town, people: usize, events: usize) {
+async fn accept_events_for(town: &Town, people: usize, events: usize) {
     let crowd = town.crowd(people).await;
     let crowd = crowd.iter().map(|person| user(person));
     let audience = Audience::users(crowd).unwrap();
@@ -43,15 +44,15 @@ async fn happen_to(town: &Town, people: usize, events: usize) {
     town.process().notify().accept(events).await.unwrap();
 }
 
-async fn what_was_pushed_is_saved_while_the_next_is_pushed(fresh: Fresh) {
+async fn one_event_is_saved_while_the_next_is_pushed(fresh: Fresh) {
     let town = Town::found(&fresh, true, ONE_BY_ONE).await;
-    happen(&town, 3).await;
-    // Each event is saved once the next one's push has begun, which waits for that.
+    accept_events(&town, 3).await;
+    // The save of an event and the push of the next one wait for each other.
     let (meeting, calls) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
     let (pushes, saves) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let met = calls.clone();
-    let gate: Before = Box::new(move |verb| {
-        let meets = match verb {
+    let gate: Before = Box::new(move |method| {
+        let meets = match method {
             "push" => pushes.fetch_add(1, Ordering::Relaxed) > 0,
             "save_fanouts" => saves.fetch_add(1, Ordering::Relaxed) < 2,
             _ => false,
@@ -74,7 +75,7 @@ async fn what_was_pushed_is_saved_while_the_next_is_pushed(fresh: Fresh) {
     assert_eq!(calls.load(Ordering::Relaxed), 4);
 }
 
-/// Stops once so many were pushed.
+/// Stops the worker once the counter reaches this number of pushes.
 struct Until(Arc<AtomicUsize>, usize);
 
 impl Watcher for Until {
@@ -87,13 +88,13 @@ impl Watcher for Until {
     }
 }
 
-async fn what_was_pushed_is_saved_though_the_worker_stops(fresh: Fresh) {
+async fn a_pushed_event_is_saved_when_the_worker_stops(fresh: Fresh) {
     let town = Town::found(&fresh, true, ONE_BY_ONE).await;
-    happen(&town, 3).await;
+    accept_events(&town, 3).await;
     let pushes = Arc::new(AtomicUsize::new(0));
     let counted = pushes.clone();
-    let count: Before = Box::new(move |verb| {
-        counted.fetch_add(usize::from(verb == "push"), Ordering::Relaxed);
+    let count: Before = Box::new(move |method| {
+        counted.fetch_add(usize::from(method == "push"), Ordering::Relaxed);
         std::future::ready(()).boxed()
     });
     let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), count);
@@ -106,10 +107,10 @@ async fn what_was_pushed_is_saved_though_the_worker_stops(fresh: Fresh) {
     assert_eq!(town.store.backlog().await.unwrap().pending, 1);
 }
 
-async fn what_was_pushed_is_saved_though_the_next_cannot_be_claimed(fresh: Fresh) {
+async fn a_pushed_event_is_saved_when_the_next_claim_fails(fresh: Fresh) {
     let town = Town::found(&fresh, true, ONE_BY_ONE).await;
-    happen(&town, 2).await;
-    // The first is claimed, then whoever claims hears that the store is away.
+    accept_events(&town, 2).await;
+    // The first claim succeeds; the second fails.
     let store = FailingStore::of_verb(town.store.clone(), "claim_fanouts", 1);
     let store: Arc<dyn Store> = store;
 
@@ -119,17 +120,17 @@ async fn what_was_pushed_is_saved_though_the_next_cannot_be_claimed(fresh: Fresh
     assert_eq!(town.store.backlog().await.unwrap().pending, 1);
 }
 
-async fn what_is_under_way_is_not_begun_again_though_its_lease_was_over(fresh: Fresh) {
+async fn an_event_in_progress_is_not_restarted_after_its_lease_expired(fresh: Fresh) {
     let town = Town::found(&fresh, true, &format!("{ONE_BY_ONE}fanout.page = 500\n")).await;
-    // Three pages each, which take turns.
-    happen_to(&town, 1_400, 2).await;
+    // Three pages each, in turn.
+    accept_events_for(&town, 1_400, 2).await;
     let (clock, saves) = (town.clock.clone(), AtomicUsize::new(0));
     let pushes = Arc::new(AtomicUsize::new(0));
     let counted = pushes.clone();
-    let slow: Before = Box::new(move |verb| {
-        counted.fetch_add(usize::from(verb == "push"), Ordering::Relaxed);
-        // Both leases are over by the next claim.
-        if verb == "save_fanouts" && saves.fetch_add(1, Ordering::Relaxed) == 1 {
+    let slow: Before = Box::new(move |method| {
+        counted.fetch_add(usize::from(method == "push"), Ordering::Relaxed);
+        // Both leases expire before the next claim.
+        if method == "save_fanouts" && saves.fetch_add(1, Ordering::Relaxed) == 1 {
             clock.advance(TimeDelta::minutes(10));
         }
         std::future::ready(()).boxed()

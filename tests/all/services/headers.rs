@@ -1,5 +1,5 @@
-//! What mails say of themselves in headers: that a program wrote them, of which list they are, and
-//! on which thread.
+//! Tests of the headers `Auto-Submitted` (RFC 3834), `List-Id` (RFC 2919), `References` and
+//! `In-Reply-To` (RFC 5322).
 
 use chrono::TimeDelta;
 use tidings::email::Message;
@@ -9,37 +9,37 @@ use crate::support::town::{Town, followers_of, monday, on_both_stores, request, 
 use crate::support::{Fresh, kind};
 
 on_both_stores! {
-    mails_about_one_thing_are_on_one_thread_whoever_they_are_for
-    a_mail_about_several_things_is_on_no_thread
-    a_batch_is_of_its_category_or_its_type
-    digests_are_a_list_of_their_own_in_the_senders_domain
-    who_is_told_the_same_has_the_same_headers_but_for_their_link
+    emails_about_one_object_share_a_thread_for_all_users
+    an_email_about_several_objects_has_no_thread
+    the_list_of_a_batch_is_its_category_or_type
+    digests_have_their_own_list_in_the_senders_domain
+    shared_headers_contain_nothing_personal
 }
 
-const SINGLE: &str = r#"
+const IMMEDIATE: &str = r#"
 mail.list_domain = "Lists.art.example"
 server.public_url = "https://news.example.org"
 types.ArtworkPublished.route = "immediate"
 types.Sale.route = "immediate"
 "#;
 
-const GATHERED: &str = r#"
+const BATCHED: &str = r#"
 types.ArtworkPublished.route = "batch"
 types.ArtworkPublished.category = "Works"
 types.ArtworkPublished.window = "5m"
 types.Sale.route = "immediate"
 "#;
 
-/// Ends the batches that are due so long after the beginning, and mails them.
-async fn mailed_after(town: &Town, minutes: i64) {
+/// Sets the clock to `minutes` after the start, closes due batches, and sends their emails.
+async fn send_due_after(town: &Town, minutes: i64) {
     town.clock.set(saturday() + TimeDelta::minutes(minutes));
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
 }
 
-/// A work is sold.
-async fn sold(town: &Town, work: &str, people: &[&str]) {
+/// Accepts a `Sale` of the work and fans it out.
+async fn sell(town: &Town, work: &str, people: &[&str]) {
     let app = town.process();
     let sale = tidings::engine::ingest::notify::Request {
         kind: kind("Sale"),
@@ -49,6 +49,7 @@ async fn sold(town: &Town, work: &str, people: &[&str]) {
     app.fanouts().drain(&Silent).await.unwrap();
 }
 
+/// Returns the header's value. Fails if there are several.
 fn header<'a>(mail: &'a Message, name: &str) -> Option<&'a str> {
     let mut named = mail.further.iter().filter(|(known, _)| known == name);
     let found = named.next().map(|(_, value)| value.as_str());
@@ -56,8 +57,8 @@ fn header<'a>(mail: &'a Message, name: &str) -> Option<&'a str> {
     found
 }
 
-/// Each says once that no person wrote it.
-fn are_automatic(mails: &[Message]) {
+/// Checks that each email has `Auto-Submitted` exactly once.
+fn assert_auto_submitted(mails: &[Message]) {
     for mail in mails {
         let mut named = mail.headers();
         named.retain(|(name, _)| name == "Auto-Submitted");
@@ -65,14 +66,14 @@ fn are_automatic(mails: &[Message]) {
     }
 }
 
-async fn mails_about_one_thing_are_on_one_thread_whoever_they_are_for(fresh: Fresh) {
-    let town = Town::found(&fresh, true, SINGLE).await;
+async fn emails_about_one_object_share_a_thread_for_all_users(fresh: Fresh) {
+    let town = Town::found(&fresh, true, IMMEDIATE).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
-    mailed_after(&town, 1).await;
-    sold(&town, "a1", &["ada"]).await;
-    mailed_after(&town, 2).await;
-    sold(&town, "a2", &["ada"]).await;
-    mailed_after(&town, 3).await;
+    send_due_after(&town, 1).await;
+    sell(&town, "a1", &["ada"]).await;
+    send_due_after(&town, 2).await;
+    sell(&town, "a2", &["ada"]).await;
+    send_due_after(&town, 3).await;
 
     let mails = town.mails();
     assert_eq!(mails.len(), 4);
@@ -90,13 +91,13 @@ async fn mails_about_one_thing_are_on_one_thread_whoever_they_are_for(fresh: Fre
     }
 }
 
-async fn a_mail_about_several_things_is_on_no_thread(fresh: Fresh) {
-    let town = Town::found(&fresh, true, GATHERED).await;
+async fn an_email_about_several_objects_has_no_thread(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
-    mailed_after(&town, 6).await;
+    send_due_after(&town, 6).await;
     town.happens(&["a3"], to(&["cem"])).await;
     town.happens(&["a3"], to(&["cem"])).await;
-    mailed_after(&town, 12).await;
+    send_due_after(&town, 12).await;
 
     let mails = town.mails();
     assert_eq!(mails.len(), 2);
@@ -105,21 +106,21 @@ async fn a_mail_about_several_things_is_on_no_thread(fresh: Fresh) {
     assert!(header(&mails[1], "References").is_some());
 }
 
-async fn a_batch_is_of_its_category_or_its_type(fresh: Fresh) {
-    let town = Town::found(&fresh, true, GATHERED).await;
+async fn the_list_of_a_batch_is_its_category_or_type(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    mailed_after(&town, 6).await;
-    sold(&town, "a2", &["ada"]).await;
-    mailed_after(&town, 7).await;
+    send_due_after(&town, 6).await;
+    sell(&town, "a2", &["ada"]).await;
+    send_due_after(&town, 7).await;
 
     let mails = town.mails();
     let lists: Vec<_> = mails.iter().map(|mail| header(mail, "List-Id")).collect();
     let ours = ["Works", "Sale"].map(|list| format!("<{list}.localhost.localdomain>"));
     assert_eq!(lists, [Some(ours[0].as_str()), Some(ours[1].as_str())]);
-    are_automatic(&mails);
+    assert_auto_submitted(&mails);
 }
 
-async fn digests_are_a_list_of_their_own_in_the_senders_domain(fresh: Fresh) {
+async fn digests_have_their_own_list_in_the_senders_domain(fresh: Fresh) {
     let town = Town::found(&fresh, true, "mail.from = \"news@Bücher.example\"").await;
     town.happens(&["a3"], followers_of("artist:1")).await;
 
@@ -132,21 +133,21 @@ async fn digests_are_a_list_of_their_own_in_the_senders_domain(fresh: Fresh) {
         assert_eq!(list, Some("<digest.xn--bcher-kva.example>"));
         assert_eq!(header(mail, "References"), None);
     }
-    are_automatic(&mails);
+    assert_auto_submitted(&mails);
 }
 
-async fn who_is_told_the_same_has_the_same_headers_but_for_their_link(fresh: Fresh) {
-    let town = Town::found(&fresh, true, SINGLE).await;
+async fn shared_headers_contain_nothing_personal(fresh: Fresh) {
+    let town = Town::found(&fresh, true, IMMEDIATE).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
-    mailed_after(&town, 1).await;
+    send_due_after(&town, 1).await;
 
     let mails = town.mails();
     assert_eq!(mails.len(), 3);
     for mail in &mails {
         assert_eq!(mail.further, mails[0].further);
-        let said = format!("{:?}", mail.further);
+        let headers = format!("{:?}", mail.further);
         for hidden in ["@example.org", "ben", "cem", "Work"] {
-            assert!(!said.contains(hidden), "{said}");
+            assert!(!headers.contains(hidden), "{headers}");
         }
     }
 }

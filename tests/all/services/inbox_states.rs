@@ -1,10 +1,8 @@
-//! Thirty-two hands at one feed, ten nights long: what each item comes to is what a plain model of
-//! sets says, whoever marks, reads and writes at the same time, also as older writers wrote, while
-//! midnight passes and the oldest day leaves.
+//! Compares item states with a plain model while 32 tasks mark, read and extend one feed.
 //!
-//! Only marks are made that add something, so their order does not matter and the model is exact.
-//! Of an item whose oldest place leaves in the night and that was told again, the model only knows
-//! the most it can have come to.
+//! Marks only add state, so their order does not matter and the model is exact. The one exception
+//! is a repeated item whose oldest entry leaves the window at midnight. The model then has only the
+//! highest possible state.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,24 +23,24 @@ use crate::support::town::{Town, on_both_stores, request, to};
 use crate::support::{Fresh, user};
 
 on_both_stores! {
-    states_are_those_of_a_model_whoever_marks_reads_and_writes_at_once
+    states_equal_the_model_under_concurrent_marks_and_writes
 }
 
-/// Somebody with documents of older writers: their id is an ObjectId.
+/// A user with documents of older writers, whose `_id` is an ObjectId.
 const MARA: &str = "533998b1c9dc24c371000041";
 const NIGHTS: u32 = 10;
-const HANDS: usize = 32;
+const TASKS: usize = 32;
 const FRESH: &str = "feed.fresh = \"30s\"";
 
-/// What was done to an item.
+/// The marks of an item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Done {
+struct ItemMarks {
     seen: bool,
     read: bool,
     archived: bool,
 }
 
-impl Done {
+impl ItemMarks {
     fn add(&mut self, mark: Mark) {
         self.seen = true;
         self.read |= mark == Mark::Read;
@@ -59,12 +57,13 @@ impl Done {
     }
 }
 
-/// A mark as it was made.
-enum Made {
-    To(Mark, String),
+/// A mark that a task applied.
+enum AppliedMark {
+    UpTo(Mark, String),
     Items(Mark, Vec<ObjectId>),
 }
 
+/// Loads the whole feed, and checks that its counts agree with its items.
 async fn page(app: &App) -> Page {
     let request = Request {
         user: user(MARA),
@@ -104,8 +103,8 @@ async fn mark(app: &App, mark: Mark, to: Option<Cursor>, ids: Option<Vec<Positio
     app.feeds().mark(&user(MARA), input).await.unwrap();
 }
 
-/// What the nth hand does in a night; the mark that it made, if it made one.
-async fn hand(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<Made> {
+/// Runs the nth task of a night, and returns the mark that it applied.
+async fn run_task(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<AppliedMark> {
     match n {
         // Midnight passes.
         0 => {
@@ -113,7 +112,7 @@ async fn hand(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<Made> {
             town.clock.advance(TimeDelta::hours(1));
             None
         }
-        // Somebody shown a page marks all of it.
+        // Marks all items of a page.
         1..=10 => {
             let shown = page(&app).await.counts.cursor;
             let what = if night.is_multiple_of(2) {
@@ -121,14 +120,14 @@ async fn hand(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<Made> {
             } else {
                 Mark::Read
             };
-            // Not every night, or nothing would be left that is new.
+            // Not every night, so that some items stay unseen.
             if !(n as u32 + night).is_multiple_of(5) {
                 return None;
             }
             mark(&app, what, Some(shown.clone()), None).await;
-            Some(Made::To(what, shown.to_string()))
+            Some(AppliedMark::UpTo(what, shown.to_string()))
         }
-        // Somebody marks a few of what they see.
+        // Marks a few items of a page.
         11..=18 => {
             let shown = page(&app).await;
             let few: Vec<_> = shown.items.iter().skip(n).step_by(17).take(3).collect();
@@ -143,13 +142,13 @@ async fn hand(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<Made> {
             let ids = few.iter().map(|item| item.id).collect();
             mark(&app, what, None, Some(ids)).await;
             let objects = few.iter().map(|item| item.object.clone());
-            Some(Made::Items(what, objects.collect()))
+            Some(AppliedMark::Items(what, objects.collect()))
         }
         19..=24 => {
             page(&app).await;
             None
         }
-        // Something happens, and something that happened before happens again.
+        // Fans out a new event and repeats one of three nights ago.
         _ => {
             let (new, again) = (
                 format!("o{night}-{n}"),
@@ -163,23 +162,24 @@ async fn hand(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<Made> {
     }
 }
 
-/// Where each object stands in the window, oldest place first.
-async fn places(fresh: &Fresh, window: &Window) -> BTreeMap<ObjectId, Vec<Position>> {
+/// Returns the positions of each object in the window, oldest first.
+async fn positions(fresh: &Fresh, window: &Window) -> BTreeMap<ObjectId, Vec<Position>> {
     let mara = [user(MARA)];
     let found = fresh.windows(window.clone(), People::Each(&mara)).await;
-    let mut places: BTreeMap<ObjectId, Vec<Position>> = BTreeMap::new();
+    let mut positions: BTreeMap<ObjectId, Vec<Position>> = BTreeMap::new();
     for stack in found.unwrap().into_iter().flat_map(|person| person.stacks) {
         for (place, event) in stack.events() {
-            places.entry(event.o.clone()).or_default().push(place);
+            positions.entry(event.o.clone()).or_default().push(place);
         }
     }
-    for places in places.values_mut() {
-        places.sort_unstable();
+    for positions in positions.values_mut() {
+        positions.sort_unstable();
     }
-    places
+    positions
 }
 
-/// Whether a reader with this cursor had been shown what stands there: read off its text.
+/// Returns whether the cursor covers the position. Parses the text of the cursor, to be independent
+/// of the code under test.
 fn was_shown(cursor: &str, place: Position) -> bool {
     let reach = |part: &str| {
         let (stack, n) = part.split_once('.').unwrap();
@@ -191,17 +191,17 @@ fn was_shown(cursor: &str, place: Position) -> bool {
     place.index < reach.get(&place.stack).copied().unwrap_or(0)
 }
 
-async fn states_are_those_of_a_model_whoever_marks_reads_and_writes_at_once(fresh: Fresh) {
+async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) {
     let town = Arc::new(Town::found(&fresh, true, FRESH).await);
     let (stop, stopped) = watch::channel(false);
-    // Three that listen, as those that serve do, and one that only looks now and then.
+    // Three processes receive change notices, as `serve` does. The fourth relies on `feed.fresh`.
     let apps: Vec<App> = (0..4).map(|_| town.process()).collect();
     let listeners = apps[..3].iter().cloned().map(|app| {
         let stopped = stopped.clone();
         tokio::spawn(async move { app.listen(stopped).await })
     });
     let listeners: Vec<_> = listeners.collect();
-    let mut model: BTreeMap<ObjectId, Done> = BTreeMap::new();
+    let mut model: BTreeMap<ObjectId, ItemMarks> = BTreeMap::new();
     let mut states = HashSet::new();
 
     for night in 0..NIGHTS {
@@ -218,31 +218,35 @@ async fn states_are_those_of_a_model_whoever_marks_reads_and_writes_at_once(fres
             .restore_day(day, &[document], Meeting::Same)
             .await
             .unwrap();
-        let before = places(&fresh, &Window::ending(day, 7)).await;
+        let before = positions(&fresh, &Window::ending(day, 7)).await;
 
-        let hands = (0..HANDS).map(|n| {
+        let tasks = (0..TASKS).map(|n| {
             let (app, town) = (apps[n % apps.len()].clone(), town.clone());
-            tokio::spawn(hand(app, town, night, n))
+            tokio::spawn(run_task(app, town, night, n))
         });
-        let made = futures::future::join_all(hands.collect::<Vec<_>>()).await;
-        let made: Vec<Made> = made.into_iter().filter_map(Result::unwrap).collect();
+        let applied = futures::future::join_all(tasks.collect::<Vec<_>>()).await;
+        let applied: Vec<AppliedMark> = applied.into_iter().filter_map(Result::unwrap).collect();
 
         let window = Window::ending(day.ahead(1), 7);
-        let after = places(&fresh, &window).await;
-        let with_evening = places(&fresh, &Window::between(day.back(7), day.ahead(1))).await;
-        // What anybody can have been shown: the places of the evening's window and the morning's.
-        for (object, places) in &with_evening {
+        let after = positions(&fresh, &window).await;
+        let with_evening = positions(&fresh, &Window::between(day.back(7), day.ahead(1))).await;
+        // Pages can show the positions of the evening's window and of the morning's.
+        for (object, positions) in &with_evening {
             let done = model.entry(object.clone()).or_default();
-            for made in &made {
-                match made {
-                    Made::To(mark, cursor) if was_shown(cursor, places[0]) => done.add(*mark),
-                    Made::Items(mark, objects) if objects.contains(object) => done.add(*mark),
+            for applied in &applied {
+                match applied {
+                    AppliedMark::UpTo(mark, cursor) if was_shown(cursor, positions[0]) => {
+                        done.add(*mark)
+                    }
+                    AppliedMark::Items(mark, objects) if objects.contains(object) => {
+                        done.add(*mark)
+                    }
                     _ => {}
                 }
             }
         }
         let judge = town.process();
-        // What was told again since the last mark is as its oldest place is.
+        // Matches no item. But every mark also copies the state of items to their newest positions.
         let nothing = vec!["20140101.0".parse().unwrap()];
         mark(&judge, Mark::Seen, None, Some(nothing)).await;
         let found = page(&judge).await;
@@ -258,16 +262,16 @@ async fn states_are_those_of_a_model_whoever_marks_reads_and_writes_at_once(fres
         );
         model.retain(|object, _| after.contains_key(object));
         for (object, state) in &found {
-            let leaves = before
+            let oldest_leaves = before
                 .get(object)
-                .is_some_and(|places| places[0].stack.day == day.back(7));
+                .is_some_and(|positions| positions[0].stack.day == day.back(7));
             let expected = model[object].state();
-            if leaves {
+            if oldest_leaves {
                 assert!(
                     *state <= expected,
                     "night {night}: {object} is {state:?} of {expected:?}"
                 );
-                model.insert(object.clone(), done_of(*state));
+                model.insert(object.clone(), marks_of(*state));
             } else {
                 assert_eq!(*state, expected, "night {night}: {object}");
             }
@@ -282,9 +286,9 @@ async fn states_are_those_of_a_model_whoever_marks_reads_and_writes_at_once(fres
     }
 }
 
-/// The least that makes this state.
-fn done_of(state: ItemState) -> Done {
-    Done {
+/// Returns the fewest marks that result in this state.
+fn marks_of(state: ItemState) -> ItemMarks {
+    ItemMarks {
         seen: state >= ItemState::Seen,
         read: state == ItemState::Read,
         archived: state == ItemState::Archived,

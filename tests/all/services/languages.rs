@@ -1,4 +1,5 @@
-//! Everybody is told in their own language, and shares a mail only with whoever reads the same.
+//! Tests that each user gets emails in their own language, and shares content only with readers of
+//! the same language.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,26 +11,26 @@ use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, to};
 
 on_both_stores! {
-    each_person_is_told_in_their_own_language_and_shares_with_their_like
-    a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal
+    users_get_their_language_and_share_content_with_its_readers
+    an_unavailable_locale_is_replaced_by_english_and_reported
     the_dry_run_reports_headings_and_phrases_without_a_translation
-    a_catalog_says_what_the_configuration_says_of_a_type
-    a_catalog_names_nothing_that_a_provider_fills_in
+    a_catalog_overrides_the_configured_texts_of_a_type
+    a_catalog_cannot_use_placeholders_of_a_provider
 }
 
 const CROWD: [(&str, Option<&str>); 3] =
     [("ada", Some("de-AT")), ("ben", Some("ar")), ("cem", None)];
 
-async fn speak(town: &Town) {
+async fn set_locales(town: &Town) {
     for (person, locale) in CROWD {
         town.change(person, |user| user.locale = locale.map(str::to_owned))
             .await;
     }
 }
 
-async fn each_person_is_told_in_their_own_language_and_shares_with_their_like(fresh: Fresh) {
+async fn users_get_their_language_and_share_content_with_its_readers(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 100\n").await;
-    speak(&town).await;
+    set_locales(&town).await;
     let crowd = town.crowd(6).await;
     for (n, person) in crowd.iter().enumerate() {
         let locale = ["de", "de-CH"][n % 2];
@@ -88,7 +89,7 @@ async fn each_person_is_told_in_their_own_language_and_shares_with_their_like(fr
     );
 }
 
-async fn a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal(fresh: Fresh) {
+async fn an_unavailable_locale_is_replaced_by_english_and_reported(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     for (person, locale) in [("ada", "xx"), ("ben", "xx"), ("cem", "pt-BR")] {
         town.change(person, |user| user.locale = Some(locale.into()))
@@ -97,17 +98,17 @@ async fn a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal(fres
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.clock.set(monday(0));
 
-    let rehearsal = town.process().rehearsal();
-    let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let dry_run = town.process().rehearsal();
+    let (report, preview) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     town.digests_at(monday(0)).await;
 
     assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 2)]));
     let warning =
         "2 mails are for people who ask for locale xx, which is not there: they are in English";
     assert!(
-        told.warnings.iter().any(|told| told == warning),
+        preview.warnings.iter().any(|line| line == warning),
         "{:?}",
-        told.warnings
+        preview.warnings
     );
     let english = town.mails();
     let english = english
@@ -120,23 +121,23 @@ async fn the_dry_run_reports_headings_and_phrases_without_a_translation(fresh: F
     let config = "[types.ArtworkPublished]\nheading = \"New works\"\n\
         [types.Comment]\nroute = \"batch\"\nphrase = \"commented on\"\n";
     let town = Town::found(&fresh, true, config).await;
-    speak(&town).await;
+    set_locales(&town).await;
     town.happens(&["a1"], to(&["ada", "cem"])).await;
     super::mandatory::happens(&town, "Comment", &["a2"], to(&["ada", "cem"])).await;
     town.clock.set(monday(0));
 
-    let rehearsal = town.process().rehearsal();
-    let (report, _) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let dry_run = town.process().rehearsal();
+    let (report, _) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
-    let lacking = [
+    let untranslated = [
         "type-ArtworkPublished",
         "type-Comment",
         "type-Comment.phrase",
     ];
-    let lacking = BTreeSet::from(lacking.map(str::to_owned));
+    let untranslated = BTreeSet::from(untranslated.map(str::to_owned));
     assert_eq!(
         report.untranslated,
-        BTreeMap::from([("de".to_owned(), lacking)])
+        BTreeMap::from([("de".to_owned(), untranslated)])
     );
     let [sentence] = &report.untranslated()[..] else {
         panic!("{:?}", report.untranslated())
@@ -145,7 +146,7 @@ async fn the_dry_run_reports_headings_and_phrases_without_a_translation(fresh: F
     assert!(sentence.starts_with(begins), "{sentence}");
 }
 
-async fn a_catalog_says_what_the_configuration_says_of_a_type(fresh: Fresh) {
+async fn a_catalog_overrides_the_configured_texts_of_a_type(fresh: Fresh) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("locales")).unwrap();
     let german = "type-ArtworkPublished = Neue Werke\n    .new = { $count ->\n        \
@@ -156,7 +157,7 @@ async fn a_catalog_says_what_the_configuration_says_of_a_type(fresh: Fresh) {
         folder.path()
     );
     let town = Town::found(&fresh, true, &config).await;
-    speak(&town).await;
+    set_locales(&town).await;
     town.happens(&["a1", "a2"], to(&["ada", "cem"])).await;
 
     town.digests_at(monday(0)).await;
@@ -164,28 +165,28 @@ async fn a_catalog_says_what_the_configuration_says_of_a_type(fresh: Fresh) {
     for mail in town.mails() {
         let (subject, text) = (mail.filled().subject, mail.filled().text);
         let german = mail.to.reveal() == "ada@example.org";
-        let said = if german {
+        let headline = if german {
             "2 neue Werke für Sie"
         } else {
             "2 new works for you"
         };
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(headline), "{text}");
         let heading = if german {
             "Neue Werke · 2"
         } else {
             "New works · 2"
         };
         assert!(text.contains(heading), "{text}");
-        let named = if german {
+        let subject_start = if german {
             "Neue Werke: "
         } else {
             "New works: "
         };
-        assert!(subject.starts_with(named), "{subject}");
+        assert!(subject.starts_with(subject_start), "{subject}");
     }
 }
 
-async fn a_catalog_names_nothing_that_a_provider_fills_in(fresh: Fresh) {
+async fn a_catalog_cannot_use_placeholders_of_a_provider(fresh: Fresh) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("locales")).unwrap();
     let evil = r#"digest-head = %recipient.email% { "{{{ pm:unsubscribe_url }}}" } { $news }"#;

@@ -1,4 +1,5 @@
-//! Digests that are late: nothing that somebody wanted ages out of the window without a word.
+//! Tests of late digests (P3): a wanted event that leaves the window is emailed later, or it
+//! expires and is reported.
 
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
@@ -15,30 +16,30 @@ use crate::support::town::{Town, monday, on_both_stores, request, to};
 use crate::support::{Fresh, user};
 
 on_both_stores! {
-    a_run_two_days_late_tells_all_that_was_pending
-    a_later_weekday_chosen_after_the_mail_loses_nothing_and_comes_within_a_week
-    a_zone_further_west_loses_nothing
-    what_happens_again_once_it_is_wanted_is_mailed
-    a_failed_digest_is_tried_again_by_itself_within_its_period
-    a_failed_digest_is_tried_again_by_hand_one_or_all
-    the_events_of_a_failed_digest_are_in_the_next_one_also_from_before_the_window
-    a_provider_that_cannot_be_reached_for_hours_fails_nothing
-    a_provider_that_cannot_be_reached_for_longer_than_give_up_after_fails_and_the_next_digest_tells
-    what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived
-    what_an_open_delivery_covers_is_not_given_up
-    older_days_are_read_only_while_somebody_is_owed_something_of_them
-    the_last_look_at_what_is_owed_is_told_with_its_time
-    an_event_fanned_out_after_its_day_was_found_clear_is_mailed
-    a_flush_ends_what_is_owed_of_older_days
-    a_day_that_is_owed_stays_until_it_was_mailed
-    a_restored_day_is_looked_at_again
+    a_run_two_days_late_includes_all_pending_events
+    a_weekday_chosen_after_a_digest_is_used_within_a_week
+    a_change_to_a_time_zone_further_west_loses_no_event
+    an_event_repeated_after_the_opt_in_is_emailed
+    a_failed_digest_is_retried_within_its_period
+    failed_digests_can_be_retried_by_hand_singly_or_all
+    the_next_digest_includes_all_events_of_a_failed_one
+    a_provider_outage_of_hours_fails_no_delivery
+    a_delivery_fails_after_give_up_after_and_its_events_are_sent_later
+    events_older_than_max_age_expire_once_and_can_be_archived
+    events_of_an_open_delivery_do_not_expire
+    older_days_are_read_only_while_they_have_a_backlog
+    the_last_backlog_scan_is_reported_with_its_time
+    an_event_fanned_out_after_its_day_was_clear_is_emailed
+    a_flush_clears_the_backlog_of_older_days
+    a_day_with_a_backlog_is_kept_until_it_is_emailed
+    a_restored_day_is_scanned_again
 }
 
 fn at(text: &str) -> DateTime<Utc> {
     text.parse().unwrap()
 }
 
-/// One work is published to Ada at that time.
+/// Fans out one event to ada at this time.
 async fn event(town: &Town, time: &str, work: &str) {
     town.clock.set(at(time));
     town.happens(&[work], to(&["ada"])).await;
@@ -54,8 +55,8 @@ fn unreachable(times: usize) -> Vec<Outcome> {
     vec![Outcome::Unreachable { reason }; times]
 }
 
-/// Every work Ada was told of, in order; each once.
-fn told(town: &Town) -> Vec<String> {
+/// Returns the works in ada's emails, in order. Fails if a user was emailed a work twice.
+fn emailed_works(town: &Town) -> Vec<String> {
     assert!(
         town.told().values().all(|times| *times == 1),
         "{:?}",
@@ -64,31 +65,31 @@ fn told(town: &Town) -> Vec<String> {
     town.told_to("ada")
 }
 
-async fn a_run_two_days_late_tells_all_that_was_pending(fresh: Fresh) {
+async fn a_run_two_days_late_includes_all_pending_events(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-21T10:00:00Z", "a1").await;
     event(&town, "2014-04-22T10:00:00Z", "a2").await;
     event(&town, "2014-04-25T10:00:00Z", "a3").await;
 
-    let rehearsal = Request {
+    let dry_run = Request {
         at: Some(at("2014-04-30T09:00:00Z")),
         effect: Effect::Rehearse,
         ..Request::default()
     };
     let digests = town.process().digests();
-    let rehearsed = digests.run(&rehearsal, &Silent).await.unwrap();
+    let predicted = digests.run(&dry_run, &Silent).await.unwrap();
     let late = town.digests_at(at("2014-04-30T09:00:00Z")).await;
 
-    assert_eq!(told(&town), ["a1", "a2", "a3"]);
-    let owed = Owed {
+    assert_eq!(emailed_works(&town), ["a1", "a2", "a3"]);
+    let backlog = Owed {
         people: 1,
         events: 2,
     };
-    assert_eq!((rehearsed.older, late.older), (owed, owed));
-    assert_eq!((rehearsed.events, late.mails.events), (3, 3));
+    assert_eq!((predicted.older, late.older), (backlog, backlog));
+    assert_eq!((predicted.events, late.mails.events), (3, 3));
 }
 
-async fn a_later_weekday_chosen_after_the_mail_loses_nothing_and_comes_within_a_week(fresh: Fresh) {
+async fn a_weekday_chosen_after_a_digest_is_used_within_a_week(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     town.digests_at(monday(0)).await;
@@ -104,14 +105,14 @@ async fn a_later_weekday_chosen_after_the_mail_loses_nothing_and_comes_within_a_
         .await
         .unwrap();
     town.digests_at(at("2014-04-26T23:00:00Z")).await;
-    assert_eq!(told(&town), ["a1"]);
+    assert_eq!(emailed_works(&town), ["a1"]);
     town.digests_at(at("2014-04-27T09:00:00Z")).await;
 
     assert_eq!(
         explained.digest.unwrap().next_due,
         Some(at("2014-04-27T09:00:00Z"))
     );
-    assert_eq!(told(&town), ["a1", "a2"]);
+    assert_eq!(emailed_works(&town), ["a1", "a2"]);
     event(&town, "2014-04-27T10:00:00Z", "a3").await;
     let explained = town
         .process()
@@ -124,10 +125,10 @@ async fn a_later_weekday_chosen_after_the_mail_loses_nothing_and_comes_within_a_
         Some(at("2014-05-04T09:00:00Z"))
     );
     town.digests_at(at("2014-05-04T09:00:00Z")).await;
-    assert_eq!(told(&town), ["a1", "a2", "a3"]);
+    assert_eq!(emailed_works(&town), ["a1", "a2", "a3"]);
 }
 
-async fn what_happens_again_once_it_is_wanted_is_mailed(fresh: Fresh) {
+async fn an_event_repeated_after_the_opt_in_is_emailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-22T10:00:00Z", "a1").await;
     town.change("ada", |ada| {
@@ -139,10 +140,10 @@ async fn what_happens_again_once_it_is_wanted_is_mailed(fresh: Fresh) {
 
     town.digests_at(monday(1)).await;
 
-    assert_eq!(told(&town), ["a1", "a2"]);
+    assert_eq!(emailed_works(&town), ["a1", "a2"]);
 }
 
-async fn a_zone_further_west_loses_nothing(fresh: Fresh) {
+async fn a_change_to_a_time_zone_further_west_loses_no_event(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.change("ada", |ada| {
         ada.tz = Some(Tz::Pacific__Kiritimati);
@@ -159,14 +160,14 @@ async fn a_zone_further_west_loses_nothing(fresh: Fresh) {
     .await;
 
     town.digests_at(at("2014-04-22T09:00:00Z")).await;
-    let within_the_week = told(&town);
+    let within_the_week = emailed_works(&town);
     town.digests_at(at("2014-04-29T09:00:00Z")).await;
 
     assert_eq!(within_the_week, ["a1"], "the same Monday has one mail");
-    assert_eq!(told(&town), ["a1", "a2"]);
+    assert_eq!(emailed_works(&town), ["a1", "a2"]);
 }
 
-async fn a_failed_digest_is_tried_again_by_itself_within_its_period(fresh: Fresh) {
+async fn a_failed_digest_is_retried_within_its_period(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     town.answer(refused(2));
@@ -190,12 +191,12 @@ async fn a_failed_digest_is_tried_again_by_itself_within_its_period(fresh: Fresh
     assert_eq!(explained.digest.unwrap().next_due, soon.tried_again);
     assert_eq!((failed(&second), failed(&between)), ((1, 0), (0, 1)));
     assert_eq!(third.mails.sent, 1);
-    assert_eq!(told(&town), ["a1"]);
+    assert_eq!(emailed_works(&town), ["a1"]);
     let rows = town.deliveries_of("ada").await;
     assert_eq!((rows.len(), rows[0].state), (1, DeliveryState::Sent));
 }
 
-async fn a_failed_digest_is_tried_again_by_hand_one_or_all(fresh: Fresh) {
+async fn failed_digests_can_be_retried_by_hand_singly_or_all(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.clock.set(at("2014-04-20T10:00:00Z"));
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
@@ -216,9 +217,7 @@ async fn a_failed_digest_is_tried_again_by_hand_one_or_all(fresh: Fresh) {
     assert_eq!(town.told().values().sum::<usize>(), 3);
 }
 
-async fn the_events_of_a_failed_digest_are_in_the_next_one_also_from_before_the_window(
-    fresh: Fresh,
-) {
+async fn the_next_digest_includes_all_events_of_a_failed_one(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-19T10:00:00Z", "a1").await;
     event(&town, "2014-04-20T10:00:00Z", "a2").await;
@@ -235,10 +234,10 @@ async fn the_events_of_a_failed_digest_are_in_the_next_one_also_from_before_the_
             events: 2
         }
     );
-    assert_eq!(told(&town), ["a1", "a2", "a3"]);
+    assert_eq!(emailed_works(&town), ["a1", "a2", "a3"]);
 }
 
-async fn a_provider_that_cannot_be_reached_for_hours_fails_nothing(fresh: Fresh) {
+async fn a_provider_outage_of_hours_fails_no_delivery(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.attempts = 3\n").await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     town.answer(unreachable(20));
@@ -249,15 +248,13 @@ async fn a_provider_that_cannot_be_reached_for_hours_fails_nothing(fresh: Fresh)
         failed += town.digests_at(time).await.mails.failed;
     }
 
-    assert_eq!((failed, told(&town)), (0, vec!["a1".to_owned()]));
+    assert_eq!((failed, emailed_works(&town)), (0, vec!["a1".to_owned()]));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!((row.state, row.tries_spent), (DeliveryState::Sent, 0));
     assert!(row.attempts > 3, "{} attempts", row.attempts);
 }
 
-async fn a_provider_that_cannot_be_reached_for_longer_than_give_up_after_fails_and_the_next_digest_tells(
-    fresh: Fresh,
-) {
+async fn a_delivery_fails_after_give_up_after_and_its_events_are_sent_later(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     town.answer(unreachable(1_000));
@@ -273,10 +270,10 @@ async fn a_provider_that_cannot_be_reached_for_longer_than_give_up_after_fails_a
 
     assert_eq!(failed, 1);
     assert_eq!(row.state, DeliveryState::Failed, "{row:?}");
-    assert_eq!(told(&town), ["a1"]);
+    assert_eq!(emailed_works(&town), ["a1"]);
 }
 
-async fn what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived(fresh: Fresh) {
+async fn events_older_than_max_age_expire_once_and_can_be_archived(fresh: Fresh) {
     let town = Town::found(&fresh, true, "digest.max_age = \"20d\"\n").await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     town.happens(&["a2"], to(&["ada", "ben", "dee"])).await;
@@ -284,13 +281,13 @@ async fn what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived
 
     let late = town.digests_at(at("2014-05-12T09:00:00Z")).await;
     let again = town.digests_at(at("2014-05-12T09:15:00Z")).await;
-    let told_of = town.process().owed().told().await.unwrap();
+    let reported = town.process().owed().told().await.unwrap();
     town.clock.set(at("2014-06-30T10:00:00Z"));
-    let days = archived(&town).await;
+    let days = archive_days(&town).await;
 
     let day: Day = "20140420".parse().unwrap();
-    // Dee is one of them. She is unconfirmed.
-    let owed = Owed {
+    // dee is one of the three. She has not confirmed her address.
+    let expired = Owed {
         people: 3,
         events: 4,
     };
@@ -299,10 +296,13 @@ async fn what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived
         events: 1,
     };
     assert_eq!(late.given_up_blocked, blocked);
-    assert_eq!(late.given_up.into_iter().collect::<Vec<_>>(), [(day, owed)]);
+    assert_eq!(
+        late.given_up.into_iter().collect::<Vec<_>>(),
+        [(day, expired)]
+    );
     assert!(again.given_up.is_empty());
-    assert_eq!(told_of.given_up.get(&day), Some(&owed));
-    assert_eq!(told(&town), ["a3"]);
+    assert_eq!(reported.given_up.get(&day), Some(&expired));
+    assert_eq!(emailed_works(&town), ["a3"]);
     assert!(
         days.iter()
             .all(|day| matches!(day.fate, Fate::Dropped { .. })),
@@ -310,8 +310,8 @@ async fn what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived
     );
 }
 
-/// Drops what may be dropped.
-async fn archived(town: &Town) -> Vec<DayReport> {
+/// Archives the days before the window, without force.
+async fn archive_days(town: &Town) -> Vec<DayReport> {
     let request = archive::Request {
         keep: TimeDelta::days(8),
         export: None,
@@ -324,7 +324,7 @@ async fn archived(town: &Town) -> Vec<DayReport> {
     days
 }
 
-async fn what_an_open_delivery_covers_is_not_given_up(fresh: Fresh) {
+async fn events_of_an_open_delivery_do_not_expire(fresh: Fresh) {
     let config = "digest.max_age = \"14d\"\ndelivery.give_up_after = \"30d\"\n";
     let town = Town::found(&fresh, true, config).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
@@ -337,7 +337,7 @@ async fn what_an_open_delivery_covers_is_not_given_up(fresh: Fresh) {
     }]);
 
     let waiting = town.digests_at(again).await;
-    let kept = archived(&town).await;
+    let kept = archive_days(&town).await;
     town.digests_at(again + TimeDelta::hours(2)).await;
 
     assert!(waiting.given_up.is_empty(), "{waiting:?}");
@@ -351,45 +351,48 @@ async fn what_an_open_delivery_covers_is_not_given_up(fresh: Fresh) {
         ),
         "{kept:?}"
     );
-    assert_eq!(told(&town), ["a1"]);
+    assert_eq!(emailed_works(&town), ["a1"]);
 }
 
-/// The days before the window that the next run reads.
-async fn read(town: &Town) -> Vec<String> {
+/// Returns the days before the window that the next run reads.
+async fn days_to_read(town: &Town) -> Vec<String> {
     let owed = town.process().owed();
-    let old = owed.look(&owed.days_read(town.clock.now())).await.unwrap();
-    old.older.iter().map(|old| old.day.to_string()).collect()
+    let scan = owed.look(&owed.days_read(town.clock.now())).await.unwrap();
+    scan.older.iter().map(|old| old.day.to_string()).collect()
 }
 
-async fn older_days_are_read_only_while_somebody_is_owed_something_of_them(fresh: Fresh) {
+async fn older_days_are_read_only_while_they_have_a_backlog(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     town.digests_at(monday(0)).await;
     event(&town, "2014-04-22T10:00:00Z", "a2").await;
     town.clock.set(at("2014-05-01T10:00:00Z"));
-    let unread = read(&town).await;
+    let unread = days_to_read(&town).await;
 
     let late = town.digests_at(at("2014-05-01T10:00:00Z")).await;
-    let owed = read(&town).await;
+    let remaining = days_to_read(&town).await;
     town.digests_at(at("2014-05-01T10:15:00Z")).await;
-    let clear = read(&town).await;
+    let clear = days_to_read(&town).await;
 
     assert_eq!(unread, ["20140420", "20140422"]);
-    assert_eq!((late.mails.sent, owed), (1, vec!["20140422".to_owned()]));
+    assert_eq!(
+        (late.mails.sent, remaining),
+        (1, vec!["20140422".to_owned()])
+    );
     assert!(clear.is_empty(), "{clear:?}");
-    assert_eq!(told(&town), ["a1", "a2"]);
+    assert_eq!(emailed_works(&town), ["a1", "a2"]);
 }
 
-async fn the_last_look_at_what_is_owed_is_told_with_its_time(fresh: Fresh) {
+async fn the_last_backlog_scan_is_reported_with_its_time(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
-    let looks = [at("2014-05-01T10:00:00Z"), at("2014-05-01T10:15:00Z")];
+    let scan_times = [at("2014-05-01T10:00:00Z"), at("2014-05-01T10:15:00Z")];
 
-    let mut told = Vec::new();
-    for look in looks {
+    let mut scans = Vec::new();
+    for time in scan_times {
         town.answer(unreachable(1));
-        town.digests_at(look).await;
-        told.push(town.process().owed().told().await.unwrap().owed.unwrap());
+        town.digests_at(time).await;
+        scans.push(town.process().owed().told().await.unwrap().owed.unwrap());
     }
 
     let owed = Owed {
@@ -397,10 +400,10 @@ async fn the_last_look_at_what_is_owed_is_told_with_its_time(fresh: Fresh) {
         events: 1,
     };
     let blocked = Owed::NOTHING;
-    assert_eq!(told, looks.map(|at| LastLook { at, owed, blocked }));
+    assert_eq!(scans, scan_times.map(|at| LastLook { at, owed, blocked }));
 }
 
-async fn an_event_fanned_out_after_its_day_was_found_clear_is_mailed(fresh: Fresh) {
+async fn an_event_fanned_out_after_its_day_was_clear_is_emailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     let app = town.process();
@@ -408,15 +411,15 @@ async fn an_event_fanned_out_after_its_day_was_found_clear_is_mailed(fresh: Fres
     app.notify().accept(late).await.unwrap();
     town.digests_at(monday(0)).await;
     town.digests_at(at("2014-05-01T10:00:00Z")).await;
-    assert!(read(&town).await.is_empty());
+    assert!(days_to_read(&town).await.is_empty());
 
     app.fanouts().drain(&Silent).await.unwrap();
     town.digests_at(at("2014-05-05T09:00:00Z")).await;
 
-    assert_eq!(told(&town), ["a1", "a2"]);
+    assert_eq!(emailed_works(&town), ["a1", "a2"]);
 }
 
-async fn a_flush_ends_what_is_owed_of_older_days(fresh: Fresh) {
+async fn a_flush_clears_the_backlog_of_older_days(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     event(&town, "2014-04-29T10:00:00Z", "a2").await;
@@ -426,17 +429,17 @@ async fn a_flush_ends_what_is_owed_of_older_days(fresh: Fresh) {
     let run = town.digests_at(at("2014-05-01T10:00:00Z")).await;
 
     assert_eq!((flushed, run.due, run.older), (2, 0, Owed::NOTHING));
-    assert!(told(&town).is_empty() && read(&town).await.is_empty());
+    assert!(emailed_works(&town).is_empty() && days_to_read(&town).await.is_empty());
 }
 
-async fn a_day_that_is_owed_stays_until_it_was_mailed(fresh: Fresh) {
+async fn a_day_with_a_backlog_is_kept_until_it_is_emailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     town.clock.set(at("2014-05-02T10:00:00Z"));
 
-    let before = archived(&town).await;
+    let before = archive_days(&town).await;
     town.digests_at(at("2014-05-02T10:00:00Z")).await;
-    let after = archived(&town).await;
+    let after = archive_days(&town).await;
 
     assert!(
         matches!(
@@ -449,10 +452,10 @@ async fn a_day_that_is_owed_stays_until_it_was_mailed(fresh: Fresh) {
         "{before:?}"
     );
     assert!(matches!(after[0].fate, Fate::Dropped { .. }), "{after:?}");
-    assert_eq!(told(&town), ["a1"]);
+    assert_eq!(emailed_works(&town), ["a1"]);
 }
 
-async fn a_restored_day_is_looked_at_again(fresh: Fresh) {
+async fn a_restored_day_is_scanned_again(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     let folder = tempfile::tempdir().unwrap();
@@ -477,5 +480,5 @@ async fn a_restored_day_is_looked_at_again(fresh: Fresh) {
     };
     town.process().digests().run(&now, &Silent).await.unwrap();
 
-    assert_eq!(told(&town), ["a1"]);
+    assert_eq!(emailed_works(&town), ["a1"]);
 }

@@ -1,5 +1,5 @@
-//! P7 in the mails themselves: each carries its person's own links, and says the same however often
-//! it is built.
+//! Tests of the links in emails (P7): each email has its own user's links, and building it again
+//! gives the same ones.
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
@@ -11,16 +11,16 @@ use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to}
 use crate::support::{Fresh, user};
 
 on_both_stores! {
-    a_mail_carries_its_persons_own_links
-    a_mail_that_is_built_again_has_the_same_links
-    who_unsubscribes_while_the_mail_waits_gets_none
-    without_a_public_address_mails_carry_no_links
+    an_email_contains_links_of_its_own_user
+    an_email_that_is_built_again_has_the_same_links
+    unsubscribing_cancels_a_pending_email
+    emails_have_no_links_without_a_public_url
 }
 
-const PUBLIC: &str = "server.public_url = \"https://news.example.org\"\n";
+const PUBLIC_URL: &str = "server.public_url = \"https://news.example.org\"\n";
 
-async fn a_mail_carries_its_persons_own_links(fresh: Fresh) {
-    let town = Town::found(&fresh, true, PUBLIC).await;
+async fn an_email_contains_links_of_its_own_user(fresh: Fresh) {
+    let town = Town::found(&fresh, true, PUBLIC_URL).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
 
     town.digests_at(monday(0)).await;
@@ -63,8 +63,8 @@ async fn a_mail_carries_its_persons_own_links(fresh: Fresh) {
     }
 }
 
-async fn a_mail_that_is_built_again_has_the_same_links(fresh: Fresh) {
-    let town = Town::found(&fresh, true, PUBLIC).await;
+async fn an_email_that_is_built_again_has_the_same_links(fresh: Fresh) {
+    let town = Town::found(&fresh, true, PUBLIC_URL).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([busy()]);
     town.digests_at(monday(0)).await;
@@ -85,8 +85,8 @@ async fn a_mail_that_is_built_again_has_the_same_links(fresh: Fresh) {
     assert!(town.mails()[0].personal == Some(first));
 }
 
-async fn who_unsubscribes_while_the_mail_waits_gets_none(fresh: Fresh) {
-    let town = Town::found(&fresh, true, PUBLIC).await;
+async fn unsubscribing_cancels_a_pending_email(fresh: Fresh) {
+    let town = Town::found(&fresh, true, PUBLIC_URL).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([busy()]);
     town.digests_at(monday(0)).await;
@@ -105,7 +105,7 @@ async fn who_unsubscribes_while_the_mail_waits_gets_none(fresh: Fresh) {
     assert!(town.mails().is_empty());
 }
 
-async fn without_a_public_address_mails_carry_no_links(fresh: Fresh) {
+async fn emails_have_no_links_without_a_public_url(fresh: Fresh) {
     let town = Town::found(&fresh, true, "site.feedback_id = \"\"").await;
     town.happens(&["a1"], to(&["ada"])).await;
 

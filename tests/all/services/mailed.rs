@@ -1,4 +1,4 @@
-//! A feed says of each item whether a mail has told it.
+//! The `mailed` flag of feed items: an email included the item, or may have included it.
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
@@ -15,21 +15,22 @@ use crate::support::town::{Town, lost, monday, on_both_stores, saturday, to};
 use crate::support::{Fresh, feed_of, kind, user};
 
 on_both_stores! {
-    what_a_digest_told_is_mailed
-    what_may_have_been_mailed_is_said_to_be
-    what_a_digest_passed_over_is_not_mailed
-    what_was_seen_before_its_digest_is_not_mailed
-    what_a_mail_of_its_own_told_is_mailed
-    what_somebody_flushed_was_not_mailed
-    what_was_mailed_once_and_told_again_is_mailed
-    what_was_mailed_and_then_turned_off_is_mailed
-    what_nobody_put_a_record_of_is_not_mailed
-    of_what_is_mandatory_only_what_was_not_seen_is_mailed
-    a_digest_is_shown_as_it_left_whatever_was_turned_off_or_taken_back_since
-    a_batch_is_shown_as_it_left_whatever_was_turned_off_or_taken_back_since
+    an_item_in_a_sent_digest_is_flagged_as_mailed
+    an_item_in_an_email_with_an_unknown_outcome_is_flagged_as_mailed
+    an_item_that_the_digest_excluded_is_not_flagged_as_mailed
+    an_item_seen_before_its_digest_is_not_flagged_as_mailed
+    an_item_in_a_sent_batch_is_flagged_as_mailed
+    a_flush_does_not_flag_items_as_mailed
+    a_recurring_event_keeps_the_mailed_flag_of_its_item
+    turning_off_a_type_keeps_the_mailed_flag
+    an_unknown_object_is_not_flagged_as_mailed
+    a_digest_of_mandatory_events_excludes_seen_ones
+    later_opt_outs_and_retractions_do_not_change_a_sent_digest
+    later_opt_outs_and_retractions_do_not_change_a_sent_batch
 }
 
-/// What stands in the feed, oldest first, and whether it was mailed.
+/// Returns the objects in the feed, oldest first, with their `mailed` flags. Grouped items have the
+/// same flags.
 async fn mailed(town: &Town, person: &str) -> Vec<(String, bool)> {
     let page = feed(town, person).await;
     let mut items: Vec<_> = page
@@ -58,7 +59,7 @@ fn each<const N: usize>(items: [(&str, bool); N]) -> Vec<(String, bool)> {
         .into()
 }
 
-async fn what_a_digest_told_is_mailed(fresh: Fresh) {
+async fn an_item_in_a_sent_digest_is_flagged_as_mailed(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     assert_eq!(
@@ -69,14 +70,14 @@ async fn what_a_digest_told_is_mailed(fresh: Fresh) {
     town.digests_at(monday(0)).await;
     town.happens(&["a3"], to(&["ada"])).await;
 
-    let told = each([("a1", true), ("a2", true), ("a3", false)]);
-    assert_eq!(mailed(&town, "ada").await, told);
-    // Each by its own mail.
+    let expected = each([("a1", true), ("a2", true), ("a3", false)]);
+    assert_eq!(mailed(&town, "ada").await, expected);
+    // The first day has left the window; the second digest included `a3`.
     town.digests_at(monday(0) + TimeDelta::days(7)).await;
     assert_eq!(mailed(&town, "ada").await, each([("a3", true)]));
 }
 
-async fn what_may_have_been_mailed_is_said_to_be(fresh: Fresh) {
+async fn an_item_in_an_email_with_an_unknown_outcome_is_flagged_as_mailed(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
@@ -88,10 +89,10 @@ async fn what_may_have_been_mailed_is_said_to_be(fresh: Fresh) {
     assert_eq!(mailed(&town, "ada").await, each([("a1", true)]));
 }
 
-async fn what_a_digest_passed_over_is_not_mailed(fresh: Fresh) {
+async fn an_item_that_the_digest_excluded_is_not_flagged_as_mailed(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
-    // Whatever happened before then is not for digests.
+    // Digests exclude events from before `since`.
     town.clock.advance(TimeDelta::minutes(1));
     let chosen = TypePreference {
         route: Route::Digest,
@@ -108,11 +109,11 @@ async fn what_a_digest_passed_over_is_not_mailed(fresh: Fresh) {
     town.digests_at(monday(0)).await;
 
     assert_eq!(town.told_to("ada"), ["a2"]);
-    let told = each([("a1", false), ("a2", true)]);
-    assert_eq!(mailed(&town, "ada").await, told);
+    let expected = each([("a1", false), ("a2", true)]);
+    assert_eq!(mailed(&town, "ada").await, expected);
 }
 
-async fn what_was_seen_before_its_digest_is_not_mailed(fresh: Fresh) {
+async fn an_item_seen_before_its_digest_is_not_flagged_as_mailed(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1"], to(&["ada"])).await;
     let seen = feed(&town, "ada").await.items[0].id;
@@ -121,15 +122,15 @@ async fn what_was_seen_before_its_digest_is_not_mailed(fresh: Fresh) {
     town.digests_at(monday(0)).await;
     assert_eq!(town.told_to("ada"), ["a2", "a3"]);
 
-    // What leaves the feed later was told, and is no reason to think that another was.
+    // A retraction of an emailed item must not flag another item in its place.
     town.clock.advance(TimeDelta::seconds(1));
     retract(&town.process(), &["a3"]).await;
 
-    let told = each([("a1", false), ("a2", true)]);
-    assert_eq!(mailed(&town, "ada").await, told);
+    let expected = each([("a1", false), ("a2", true)]);
+    assert_eq!(mailed(&town, "ada").await, expected);
 }
 
-async fn what_a_mail_of_its_own_told_is_mailed(fresh: Fresh) {
+async fn an_item_in_a_sent_batch_is_flagged_as_mailed(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1"], to(&["ada"])).await;
     assert_eq!(mailed(&town, "ada").await, each([("a1", false)]));
@@ -140,11 +141,11 @@ async fn what_a_mail_of_its_own_told_is_mailed(fresh: Fresh) {
     app.sender().drain().await.unwrap();
     town.happens(&["a2"], to(&["ada"])).await;
 
-    let told = each([("a1", true), ("a2", false)]);
-    assert_eq!(mailed(&town, "ada").await, told);
+    let expected = each([("a1", true), ("a2", false)]);
+    assert_eq!(mailed(&town, "ada").await, expected);
 }
 
-async fn what_somebody_flushed_was_not_mailed(fresh: Fresh) {
+async fn a_flush_does_not_flag_items_as_mailed(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
@@ -152,11 +153,11 @@ async fn what_somebody_flushed_was_not_mailed(fresh: Fresh) {
 
     town.process().flush().user(&user("ada")).await.unwrap();
 
-    let told = each([("a1", true), ("a2", false)]);
-    assert_eq!(mailed(&town, "ada").await, told);
+    let expected = each([("a1", true), ("a2", false)]);
+    assert_eq!(mailed(&town, "ada").await, expected);
 }
 
-async fn what_was_mailed_once_and_told_again_is_mailed(fresh: Fresh) {
+async fn a_recurring_event_keeps_the_mailed_flag_of_its_item(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
@@ -166,7 +167,7 @@ async fn what_was_mailed_once_and_told_again_is_mailed(fresh: Fresh) {
     assert_eq!(mailed(&town, "ada").await, each([("a1", true)]));
 }
 
-async fn what_was_mailed_and_then_turned_off_is_mailed(fresh: Fresh) {
+async fn turning_off_a_type_keeps_the_mailed_flag(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
@@ -181,10 +182,10 @@ async fn what_was_mailed_and_then_turned_off_is_mailed(fresh: Fresh) {
     })
     .await;
 
-    let told = each([("a1", true), ("a2", true)]);
-    assert_eq!(mailed(&town, "ada").await, told);
-    let told = town.process().explain().user(&user("ada"), None).await;
-    for fate in told.unwrap().events {
+    let expected = each([("a1", true), ("a2", true)]);
+    assert_eq!(mailed(&town, "ada").await, expected);
+    let explanation = town.process().explain().user(&user("ada"), None).await;
+    for fate in explanation.unwrap().events {
         let Some(By::Mail { place, .. }) = fate.covered else {
             panic!("{:?}", fate.covered);
         };
@@ -192,17 +193,17 @@ async fn what_was_mailed_and_then_turned_off_is_mailed(fresh: Fresh) {
     }
 }
 
-async fn what_nobody_put_a_record_of_is_not_mailed(fresh: Fresh) {
+async fn an_unknown_object_is_not_flagged_as_mailed(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.happens(&["a1", "unheard-of"], to(&["ada"])).await;
 
     town.digests_at(monday(0)).await;
 
-    let told = each([("a1", true), ("unheard-of", false)]);
-    assert_eq!(mailed(&town, "ada").await, told);
+    let expected = each([("a1", true), ("unheard-of", false)]);
+    assert_eq!(mailed(&town, "ada").await, expected);
 }
 
-async fn of_what_is_mandatory_only_what_was_not_seen_is_mailed(fresh: Fresh) {
+async fn a_digest_of_mandatory_events_excludes_seen_ones(fresh: Fresh) {
     let config = format!("{SKIP}[types.Notice]\nmandatory = true\n");
     let town = Town::found(&fresh, true, &config).await;
     town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Never))
@@ -216,8 +217,8 @@ async fn of_what_is_mandatory_only_what_was_not_seen_is_mailed(fresh: Fresh) {
     town.digests_at(monday(0)).await;
 
     assert_eq!(town.told_to("ada"), ["a2"]);
-    let told = each([("a1", false), ("a2", true), ("a3", false)]);
-    assert_eq!(mailed(&town, "ada").await, told);
+    let expected = each([("a1", false), ("a2", true), ("a3", false)]);
+    assert_eq!(mailed(&town, "ada").await, expected);
     let row = town.deliveries_of("ada").await.remove(0);
     let story = town.process().compose().story(row).await.unwrap();
     let shown = story.mail.unwrap().items.into_iter();
@@ -225,16 +226,16 @@ async fn of_what_is_mandatory_only_what_was_not_seen_is_mailed(fresh: Fresh) {
     assert_eq!(shown, ["a2"]);
 }
 
-async fn a_digest_is_shown_as_it_left_whatever_was_turned_off_or_taken_back_since(fresh: Fresh) {
-    is_shown_as_it_left(fresh, "").await;
+async fn later_opt_outs_and_retractions_do_not_change_a_sent_digest(fresh: Fresh) {
+    check_sent_content(fresh, "").await;
 }
 
-async fn a_batch_is_shown_as_it_left_whatever_was_turned_off_or_taken_back_since(fresh: Fresh) {
-    is_shown_as_it_left(fresh, BATCHED).await;
+async fn later_opt_outs_and_retractions_do_not_change_a_sent_batch(fresh: Fresh) {
+    check_sent_content(fresh, BATCHED).await;
 }
 
-/// The mail that tells of two works; the third is withdrawn.
-async fn is_shown_as_it_left(fresh: Fresh, config: &str) {
+/// Sends an email with two works (the third is withdrawn) and checks how it is shown after changes.
+async fn check_sent_content(fresh: Fresh, config: &str) {
     let person = "ada";
     let town = Town::found(&fresh, true, config).await;
     town.happens(&["a1", "a2", "a9"], to(&[person])).await;

@@ -1,5 +1,7 @@
-//! What nobody can turn off: it goes its way in digests and batches, to whoever can be written to,
-//! and takes nothing else with it.
+//! Mandatory event types, which users cannot turn off (P7).
+//!
+//! Users who unsubscribed, or want no digest, get emails with only the mandatory events. A bounce,
+//! an operator's suppression or an unconfirmed address still stops every email.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::user::TypePreference;
@@ -18,19 +20,19 @@ use crate::support::town::{Town, busy, monday, on_both_stores, request, saturday
 use crate::support::{Fresh, kind, noon, user};
 
 on_both_stores! {
-    who_wants_no_digest_gets_one_of_what_is_mandatory_alone
-    a_mail_of_nothing_else_offers_no_unsubscribing
-    only_a_wish_is_passed_over_and_no_bounce
-    a_row_that_was_opened_for_more_tells_what_is_mandatory
-    who_comes_back_misses_nothing_mandatory
-    a_batch_tells_what_is_mandatory_of_it_to_who_unsubscribed
-    a_route_that_was_chosen_does_not_count
-    a_day_with_something_mandatory_for_who_unsubscribed_is_kept
-    a_run_for_another_cadence_leaves_it_alone
-    explain_says_that_it_is_mandatory_and_why_nothing_else_is_mailed
+    opted_out_users_get_a_digest_of_mandatory_events_only
+    an_email_of_mandatory_events_only_has_no_unsubscribe_link
+    mandatory_events_override_an_unsubscribe_but_not_a_bounce
+    a_pending_digest_keeps_only_mandatory_events_after_an_opt_out
+    opting_in_again_keeps_pending_mandatory_events
+    a_batch_for_an_unsubscribed_user_has_mandatory_events_only
+    a_route_that_a_user_chose_for_a_mandatory_type_is_ignored
+    a_day_with_mandatory_events_for_unsubscribed_users_is_kept
+    a_run_for_another_cadence_skips_digests_of_mandatory_events
+    explain_marks_mandatory_events_and_says_why_others_are_excluded
 }
 
-/// Notices are mandatory, loans are not.
+/// Notices are mandatory, works are not.
 const DIGEST: &str = r#"
 server.public_url = "https://news.example.org"
 [types.ArtworkPublished]
@@ -61,7 +63,7 @@ pub(super) async fn happens(town: &Town, name: &str, objects: &[&str], audience:
     app.fanouts().drain(&Silent).await.unwrap();
 }
 
-/// To everybody, a work and a notice.
+/// Accepts a work and a notice for all four users.
 async fn both_happen(town: &Town, work: &str, notice: &str) {
     let all = || to(&["ada", "ben", "cem", "dee"]);
     happens(town, "ArtworkPublished", &[work], all()).await;
@@ -73,7 +75,8 @@ async fn unsubscribe(town: &Town, id: &str) {
     assert!(left.unwrap().is_some());
 }
 
-/// Ada unsubscribes, Ben wants no digest, Cem wants everything, and Dee never confirmed.
+/// Returns a town where Ada unsubscribed, Ben wants no digest, Cem wants all emails, and Dee never
+/// confirmed her address.
 async fn town(fresh: &Fresh, config: &str) -> Town {
     let town = Town::found(fresh, true, config).await;
     unsubscribe(&town, "ada").await;
@@ -82,15 +85,15 @@ async fn town(fresh: &Fresh, config: &str) -> Town {
     town
 }
 
-fn told(mail: &Message) -> (String, Vec<&'static str>) {
+fn works_of(mail: &Message) -> (String, Vec<&'static str>) {
     let text = mail.filled().text;
     let works = ["a1", "a2", "a3", "a4"].into_iter();
     let works = works.filter(|work| text.contains(&format!("Work {work}.")));
     (mail.to.to_string(), works.collect())
 }
 
-fn all_told(town: &Town) -> Vec<(String, Vec<&'static str>)> {
-    let mut all: Vec<_> = town.mails().iter().map(told).collect();
+fn emailed_works(town: &Town) -> Vec<(String, Vec<&'static str>)> {
+    let mut all: Vec<_> = town.mails().iter().map(works_of).collect();
     all.sort();
     all
 }
@@ -100,7 +103,7 @@ fn masked(id: &str) -> String {
     address.to_string()
 }
 
-async fn who_wants_no_digest_gets_one_of_what_is_mandatory_alone(fresh: Fresh) {
+async fn opted_out_users_get_a_digest_of_mandatory_events_only(fresh: Fresh) {
     let town = town(&fresh, DIGEST).await;
     both_happen(&town, "a1", "a2").await;
 
@@ -114,7 +117,7 @@ async fn who_wants_no_digest_gets_one_of_what_is_mandatory_alone(fresh: Fresh) {
         (masked("ben"), vec!["a2"]),
         (masked("cem"), vec!["a1", "a2"]),
     ];
-    assert_eq!(all_told(&town), each);
+    assert_eq!(emailed_works(&town), each);
     assert_eq!(
         first.unmailable.get("unconfirmed"),
         Some(&1),
@@ -127,7 +130,7 @@ async fn who_wants_no_digest_gets_one_of_what_is_mandatory_alone(fresh: Fresh) {
     assert_eq!((later.unsubscribed, later.turned_off), (1, 1));
 }
 
-async fn a_mail_of_nothing_else_offers_no_unsubscribing(fresh: Fresh) {
+async fn an_email_of_mandatory_events_only_has_no_unsubscribe_link(fresh: Fresh) {
     let town = town(&fresh, DIGEST).await;
     both_happen(&town, "a1", "a2").await;
     happens(&town, "Notice", &["a3"], to(&["cem"])).await;
@@ -139,7 +142,7 @@ async fn a_mail_of_nothing_else_offers_no_unsubscribing(fresh: Fresh) {
     let run = town.process().digests();
     assert_eq!(run.run(&rehearse, &Silent).await.unwrap().due, 3);
     town.digests_at(monday(0)).await;
-    // Cem, who wants everything, gets a digest of a notice alone as well.
+    // Cem has not opted out, but this digest has only a notice.
     happens(&town, "Notice", &["a4"], to(&["cem"])).await;
     town.digests_at(monday(1)).await;
 
@@ -161,7 +164,7 @@ async fn a_mail_of_nothing_else_offers_no_unsubscribing(fresh: Fresh) {
     };
     let offers: Vec<_> = mails
         .iter()
-        .map(|mail| (told(mail), offers(mail)))
+        .map(|mail| (works_of(mail), offers(mail)))
         .collect();
     let of = |id: &str, works: &[&'static str], offer: bool| ((masked(id), works.to_vec()), offer);
     for expected in [
@@ -175,7 +178,7 @@ async fn a_mail_of_nothing_else_offers_no_unsubscribing(fresh: Fresh) {
     assert_eq!(offers.len(), 4);
 }
 
-async fn only_a_wish_is_passed_over_and_no_bounce(fresh: Fresh) {
+async fn mandatory_events_override_an_unsubscribe_but_not_a_bounce(fresh: Fresh) {
     let town = Town::found(&fresh, true, DIGEST).await;
     let news = |id: &str, reason, minutes| {
         let address = Address::new(format!("{id}@example.org")).unwrap();
@@ -188,7 +191,7 @@ async fn only_a_wish_is_passed_over_and_no_bounce(fresh: Fresh) {
     };
     let all = [
         news("ada", Reason::Unsubscribe, 0),
-        // What an operator said before is not undone by a wish.
+        // The unsubscribe does not replace the operator's suppression.
         news("ben", Reason::Manual, 0),
         news("ben", Reason::Unsubscribe, 1),
         news("cem", Reason::HardBounce, 0),
@@ -197,13 +200,13 @@ async fn only_a_wish_is_passed_over_and_no_bounce(fresh: Fresh) {
     for one in all {
         fresh.suppress(&[one]).await.unwrap();
     }
-    // Both left, and cannot be written to besides: Dee never confirmed her address.
+    // Both unsubscribe, but get no email anyway: Cem's address bounced, and Dee never confirmed.
     unsubscribe(&town, "cem").await;
     unsubscribe(&town, "dee").await;
     town.crowd(1).await;
-    town.change("p0", |somebody| {
-        somebody.suppressed = Some(noon());
-        somebody.unsubscribed = Some(noon());
+    town.change("p0", |other| {
+        other.suppressed = Some(noon());
+        other.unsubscribed = Some(noon());
     })
     .await;
     both_happen(&town, "a1", "a2").await;
@@ -211,13 +214,13 @@ async fn only_a_wish_is_passed_over_and_no_bounce(fresh: Fresh) {
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!(all_told(&town), [(masked("ada"), vec!["a2"])]);
+    assert_eq!(emailed_works(&town), [(masked("ada"), vec!["a2"])]);
     assert_eq!(report.unmailable["suppressed by an operator"], 1);
     assert_eq!(report.unmailable["suppressed"], 1);
     assert_eq!(report.unsubscribed, 2);
 }
 
-async fn a_row_that_was_opened_for_more_tells_what_is_mandatory(fresh: Fresh) {
+async fn a_pending_digest_keeps_only_mandatory_events_after_an_opt_out(fresh: Fresh) {
     let town = Town::found(&fresh, true, DIGEST).await;
     both_happen(&town, "a1", "a2").await;
     happens(&town, "ArtworkPublished", &["a3"], to(&["dee"])).await;
@@ -227,13 +230,13 @@ async fn a_row_that_was_opened_for_more_tells_what_is_mandatory(fresh: Fresh) {
     unsubscribe(&town, "ben").await;
     let story = async |id: &str| {
         let row = town.deliveries_of(id).await.remove(0);
-        let told = town.process().compose().story(row).await.unwrap();
-        let titles = told
+        let preview = town.process().compose().story(row).await.unwrap();
+        let titles = preview
             .mail
             .map(|mail| mail.items.into_iter().map(|item| item.title.unwrap()));
         (
             titles.map_or(Vec::new(), Iterator::collect::<Vec<_>>),
-            told.barred,
+            preview.barred,
         )
     };
     let before = story("ada").await;
@@ -249,7 +252,7 @@ async fn a_row_that_was_opened_for_more_tells_what_is_mandatory(fresh: Fresh) {
         (masked("ben"), vec!["a2"]),
         (masked("cem"), vec!["a1", "a2"]),
     ];
-    assert_eq!(all_told(&town), each);
+    assert_eq!(emailed_works(&town), each);
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!((row.state, row.items), (DeliveryState::Sent, 1));
     assert_eq!(story("ada").await.0, ["Work a2."]);
@@ -258,7 +261,7 @@ async fn a_row_that_was_opened_for_more_tells_what_is_mandatory(fresh: Fresh) {
     assert_eq!(story("cem").await.0.len(), 2, "it was mailed as a whole");
 }
 
-async fn who_comes_back_misses_nothing_mandatory(fresh: Fresh) {
+async fn opting_in_again_keeps_pending_mandatory_events(fresh: Fresh) {
     let town = town(&fresh, DIGEST).await;
     both_happen(&town, "a1", "a2").await;
     town.clock.advance(TimeDelta::hours(1));
@@ -269,33 +272,33 @@ async fn who_comes_back_misses_nothing_mandatory(fresh: Fresh) {
     town.digests_at(monday(0)).await;
 
     assert_eq!(ben.digest.since, Some(saturday() + TimeDelta::hours(1)));
-    assert!(all_told(&town).contains(&(masked("ben"), vec!["a2"])));
+    assert!(emailed_works(&town).contains(&(masked("ben"), vec!["a2"])));
 }
 
-/// Turns the clock to so many minutes after the beginning, ends what is due, and mails what waits.
-async fn mailed_after(town: &Town, minutes: i64) {
+/// Sets the clock to this many minutes after the start, closes due batches, and sends.
+async fn send_after(town: &Town, minutes: i64) {
     town.clock.set(saturday() + TimeDelta::minutes(minutes));
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
 }
 
-async fn a_batch_tells_what_is_mandatory_of_it_to_who_unsubscribed(fresh: Fresh) {
+async fn a_batch_for_an_unsubscribed_user_has_mandatory_events_only(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCH).await;
     town.change("dee", |dee| dee.confirmed = true).await;
     both_happen(&town, "a1", "a2").await;
     happens(&town, "ArtworkPublished", &["a3"], to(&["ada"])).await;
-    // They joined before she left.
+    // Their events are already in the batches.
     unsubscribe(&town, "ada").await;
     unsubscribe(&town, "ben").await;
-    // Dee said so at the provider, and of her routes nothing changed.
+    // Dee unsubscribes at the provider, which leaves her user record unchanged.
     let dee = Address::new("dee@example.org").unwrap();
     let news = Suppression::new(&dee, Reason::Unsubscribe, noon(), "esp");
     fresh.suppress(&[news]).await.unwrap();
 
-    mailed_after(&town, 5).await;
+    send_after(&town, 5).await;
     both_happen(&town, "a3", "a4").await;
-    mailed_after(&town, 15).await;
+    send_after(&town, 15).await;
 
     let offers = |mail: &Message| {
         let mut names = mail.headers().into_iter().map(|(name, _)| name);
@@ -304,7 +307,7 @@ async fn a_batch_tells_what_is_mandatory_of_it_to_who_unsubscribed(fresh: Fresh)
     let mut all: Vec<_> = town
         .mails()
         .iter()
-        .map(|mail| (told(mail), offers(mail)))
+        .map(|mail| (works_of(mail), offers(mail)))
         .collect();
     all.sort();
     let of = |id: &str, works: [&'static str; 1]| ((masked(id), works.to_vec()), false);
@@ -323,7 +326,7 @@ async fn a_batch_tells_what_is_mandatory_of_it_to_who_unsubscribed(fresh: Fresh)
     );
 }
 
-async fn a_route_that_was_chosen_does_not_count(fresh: Fresh) {
+async fn a_route_that_a_user_chose_for_a_mandatory_type_is_ignored(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCH).await;
     let choose = |route, since: DateTime<Utc>| {
         move |person: &mut User| {
@@ -341,13 +344,13 @@ async fn a_route_that_was_chosen_does_not_count(fresh: Fresh) {
     town.change("cem", choose(Route::Batch, later)).await;
     happens(&town, "Notice", &["a2"], to(&["ada", "ben", "cem"])).await;
 
-    mailed_after(&town, 5).await;
+    send_after(&town, 5).await;
 
     assert_eq!(town.mails().len(), 3);
     assert_eq!(town.digests_at(monday(0)).await.mails.sent, 0);
 }
 
-async fn a_day_with_something_mandatory_for_who_unsubscribed_is_kept(fresh: Fresh) {
+async fn a_day_with_mandatory_events_for_unsubscribed_users_is_kept(fresh: Fresh) {
     let town = town(&fresh, DIGEST).await;
     both_happen(&town, "a1", "a2").await;
     town.change("ben", |ben| ben.confirmed = false).await;
@@ -373,7 +376,7 @@ async fn a_day_with_something_mandatory_for_who_unsubscribed_is_kept(fresh: Fres
     );
 }
 
-async fn a_run_for_another_cadence_leaves_it_alone(fresh: Fresh) {
+async fn a_run_for_another_cadence_skips_digests_of_mandatory_events(fresh: Fresh) {
     let town = town(&fresh, DIGEST).await;
     both_happen(&town, "a1", "a2").await;
     town.clock.set(monday(0));
@@ -390,15 +393,15 @@ async fn a_run_for_another_cadence_leaves_it_alone(fresh: Fresh) {
     assert_eq!(run(Cadence::Weekly).await, 3);
 }
 
-async fn explain_says_that_it_is_mandatory_and_why_nothing_else_is_mailed(fresh: Fresh) {
+async fn explain_marks_mandatory_events_and_says_why_others_are_excluded(fresh: Fresh) {
     let town = town(&fresh, DIGEST).await;
     both_happen(&town, "a1", "a2").await;
     let explained = async || {
-        let told = town.process().explain().user(&user("ada"), None).await;
-        told.unwrap()
+        let explanation = town.process().explain().user(&user("ada"), None).await;
+        explanation.unwrap()
     };
-    let fates = |told: &tidings::wire::explanation::Explanation| -> Vec<_> {
-        let fates = told.events.iter().rev();
+    let fates = |explanation: &tidings::wire::explanation::Explanation| -> Vec<_> {
+        let fates = explanation.events.iter().rev();
         fates
             .map(|fate| (fate.object.to_string(), fate.mandatory, fate.why))
             .collect()

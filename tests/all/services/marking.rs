@@ -1,5 +1,6 @@
-//! Marks are judged by what stands, however lately the feed was read; and no page is older than the
-//! cursor after which it is asked for.
+//! A stale feed cache affects neither marks nor cursors.
+//!
+//! A mark applies to the stored state. A page is at least as recent as the cursor of its request.
 
 use tidings::app::App;
 use tidings::domain::feed::Cursor;
@@ -13,15 +14,15 @@ use crate::support::town::{Town, on_both_stores, to};
 use crate::support::{Fresh, feed_of, user};
 
 on_both_stores! {
-    a_mark_is_made_though_another_process_marked_and_that_was_not_heard
-    a_page_after_a_cursor_of_another_process_is_no_older_than_that
+    a_mark_applies_to_the_stored_state_not_to_the_cached_feed
+    a_page_is_at_least_as_recent_as_the_cursor_of_its_request
 }
 
-async fn a_mark_is_made_though_another_process_marked_and_that_was_not_heard(fresh: Fresh) {
+async fn a_mark_applies_to_the_stored_state_not_to_the_cached_feed(fresh: Fresh) {
     let town = Town::found(&fresh, true, "feed.fresh = \"30s\"").await;
     town.happens(&["a1"], to(&["ada"])).await;
     let (here, elsewhere) = (town.process(), town.process());
-    // It believes what it read, as if it listened, and hears nothing more.
+    // This turns on the cache of the process, which then receives no change notices.
     here.polls().hear(&Poke::All);
     let page = async || -> Page {
         let request = feed_of(&user("ada"));
@@ -37,7 +38,7 @@ async fn a_mark_is_made_though_another_process_marked_and_that_was_not_heard(fre
     assert_eq!(feed(&town, "ada").await.items[0].state, ItemState::Seen);
 }
 
-async fn a_page_after_a_cursor_of_another_process_is_no_older_than_that(fresh: Fresh) {
+async fn a_page_is_at_least_as_recent_as_the_cursor_of_its_request(fresh: Fresh) {
     let town = Town::found(&fresh, true, "feed.fresh = \"30s\"").await;
     town.happens(&["a1"], to(&["ada"])).await;
     let (here, elsewhere) = (town.process(), town.process());
@@ -55,10 +56,10 @@ async fn a_page_after_a_cursor_of_another_process_is_no_older_than_that(fresh: F
     town.happens(&["a2"], to(&["ada"])).await;
 
     let (_, newer) = load(&elsewhere, None).await;
-    let unheard = load(&here, Some(old.clone())).await;
-    let after = load(&here, Some(newer.clone())).await;
+    let cached = load(&here, Some(old.clone())).await;
+    let current = load(&here, Some(newer.clone())).await;
 
-    // What was not heard of may be missing from what is no older than it has to be.
-    assert_eq!(unheard, (0, old));
-    assert_eq!(after, (0, newer));
+    // The old cursor does not require `a2`, so the cached page is recent enough.
+    assert_eq!(cached, (0, old));
+    assert_eq!(current, (0, newer));
 }

@@ -1,5 +1,7 @@
-//! What a provider took is marked before it is settled, so that it is closed in the same write: as
-//! few writes as that, and nothing is lost or told twice wherever it stops.
+//! The order of writes after a provider accepts a digest: first the markers, then one write that
+//! settles and closes the delivery. An unknown outcome is recorded before the markers.
+//!
+//! A crash or a failure between the two writes loses no event and emails none twice (P2, P4).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,14 +21,14 @@ use crate::support::town::{Town, lost, monday, on_both_stores, to};
 use crate::support::{Before, FailingStore, Fresh, Shorthand, user};
 
 on_both_stores! {
-    a_digest_that_was_taken_is_marked_and_then_settled_and_closed_in_one
-    what_nobody_saw_the_end_of_is_noted_before_it_is_marked
-    where_markers_cannot_be_written_it_is_noted_that_the_mail_was_sent
-    stacks_that_do_not_answer_are_not_waited_for_before_it_is_noted
-    whoever_stops_between_the_marker_and_the_note_is_replaced
+    a_sent_digest_is_marked_then_settled_and_closed_in_one_write
+    an_unknown_outcome_is_recorded_before_its_markers_are_written
+    a_failed_marker_write_still_records_the_email_as_sent
+    a_hanging_marker_write_does_not_delay_recording_the_outcome
+    the_next_run_finishes_after_a_crash_between_marking_and_settling
 }
 
-/// What is asked of the ledger and the stacks while everybody is mailed.
+/// Runs digests, and returns the calls to the ledger and the stacks in order.
 async fn calls(town: &Town) -> Vec<&'static str> {
     let called = Arc::new(Mutex::new(Vec::new()));
     let counted = called.clone();
@@ -41,7 +43,7 @@ async fn calls(town: &Town) -> Vec<&'static str> {
     called.lock().unwrap().clone()
 }
 
-/// Who is in the first call of a process: a provider that cannot be asked gets one email at first.
+/// Returns the users in a process's first call. With `Certainty::Never` that call has one email.
 fn in_first_call(certainty: Certainty) -> &'static [&'static str] {
     match certainty {
         Certainty::Never => &["ada"],
@@ -49,27 +51,28 @@ fn in_first_call(certainty: Certainty) -> &'static [&'static str] {
     }
 }
 
-/// Everybody was told of `a1` once, of `a2` once with the next digest, and nothing is left open.
-async fn told_once(town: &Town, everybody: &[&str]) {
-    town.happens(&["a2"], to(everybody)).await;
+/// Sends the next digest, with `a2`. Checks that each user got both works once and that no delivery
+/// is open.
+async fn assert_emailed_once(town: &Town, users: &[&str]) {
+    town.happens(&["a2"], to(users)).await;
     town.digests_at(monday(1)).await;
-    for person in everybody {
+    for person in users {
         assert_eq!(town.told_to(person), ["a1", "a2"], "{person}");
         let rows = town.deliveries_of(person).await;
         assert!(rows.iter().all(|row| !row.open), "{rows:?}");
     }
 }
 
-async fn a_digest_that_was_taken_is_marked_and_then_settled_and_closed_in_one(fresh: Fresh) {
+async fn a_sent_digest_is_marked_then_settled_and_closed_in_one_write(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
 
     assert_eq!(calls(&town).await, ["open", "hand_over", "mark", "settle"]);
 
-    told_once(&town, &["ada", "ben"]).await;
+    assert_emailed_once(&town, &["ada", "ben"]).await;
 }
 
-async fn what_nobody_saw_the_end_of_is_noted_before_it_is_marked(fresh: Fresh) {
+async fn an_unknown_outcome_is_recorded_before_its_markers_are_written(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Never, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
@@ -81,12 +84,12 @@ async fn what_nobody_saw_the_end_of_is_noted_before_it_is_marked(fresh: Fresh) {
     assert_eq!((row.state, row.open), (DeliveryState::Unknown, false));
 }
 
-async fn where_markers_cannot_be_written_it_is_noted_that_the_mail_was_sent(fresh: Fresh) {
+async fn a_failed_marker_write_still_records_the_email_as_sent(fresh: Fresh) {
     for certainty in [Certainty::Never, Certainty::Repeat { within: None }] {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "").await;
-        let everybody = in_first_call(certainty);
-        town.happens(&["a1"], to(everybody)).await;
+        let users = in_first_call(certainty);
+        town.happens(&["a1"], to(users)).await;
         town.clock.set(monday(0));
         let store: Arc<dyn Store> = FailingStore::of_verb(town.store.clone(), "mark", 0);
         let failing = town.process_on(&store);
@@ -94,18 +97,18 @@ async fn where_markers_cannot_be_written_it_is_noted_that_the_mail_was_sent(fres
         let report = failing.digests().run(&Default::default(), &Silent).await;
 
         assert!(report.is_err());
-        for person in everybody {
+        for person in users {
             let row = town.deliveries_of(person).await.remove(0);
             assert_eq!((row.state, row.open), (DeliveryState::Sent, true));
         }
         town.clock.advance(TimeDelta::minutes(30));
         run(&town, &town.process()).await;
-        assert_eq!(town.mails().len(), everybody.len(), "nothing is sent again");
-        told_once(&town, everybody).await;
+        assert_eq!(town.mails().len(), users.len(), "nothing is sent again");
+        assert_emailed_once(&town, users).await;
     }
 }
 
-async fn stacks_that_do_not_answer_are_not_waited_for_before_it_is_noted(fresh: Fresh) {
+async fn a_hanging_marker_write_does_not_delay_recording_the_outcome(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Never, "delivery.lease = \"10s\"\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     let (inner, states) = (town.store.clone(), Arc::new(Mutex::new(Vec::new())));
@@ -130,16 +133,16 @@ async fn stacks_that_do_not_answer_are_not_waited_for_before_it_is_noted(fresh: 
     running.await.expect("it waits for stacks that hang");
 
     assert_eq!(*states.lock().unwrap(), [DeliveryState::Sent]);
-    told_once(&town, &["ada"]).await;
+    assert_emailed_once(&town, &["ada"]).await;
 }
 
-async fn whoever_stops_between_the_marker_and_the_note_is_replaced(fresh: Fresh) {
+async fn the_next_run_finishes_after_a_crash_between_marking_and_settling(fresh: Fresh) {
     let repeat = Certainty::Repeat { within: None };
     for certainty in [Certainty::Never, Certainty::Ask, repeat] {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "").await;
-        let everybody = in_first_call(certainty);
-        town.happens(&["a1"], to(everybody)).await;
+        let users = in_first_call(certainty);
+        town.happens(&["a1"], to(users)).await;
         town.clock.set(monday(0));
         let store: Arc<dyn Store> = FailingStore::of_verb(town.store.clone(), "settle", 0);
         let stopped = town.process_on(&store);
@@ -155,10 +158,10 @@ async fn whoever_stops_between_the_marker_and_the_note_is_replaced(fresh: Fresh)
             Certainty::Never => DeliveryState::Unknown,
             _ => DeliveryState::Sent,
         };
-        for person in everybody {
+        for person in users {
             let row = town.deliveries_of(person).await.remove(0);
             assert_eq!((row.state, row.open), (expected, false));
         }
-        told_once(&town, everybody).await;
+        assert_emailed_once(&town, users).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What processes count is what the ledger and the journal hold.
+//! The counters of processes equal the contents of the ledger and the journal.
 
 use chrono::TimeDelta;
 use tidings::domain::DeliveryState;
@@ -12,7 +12,7 @@ on_both_stores! {
     counts_equal_the_journal_and_the_ledger
 }
 
-/// Of each state, how many deliveries the ledger holds and how many ended so.
+/// Returns each final state with its number of deliveries: in the ledger, and by the counter.
 async fn by_state(town: &Town) -> Vec<(DeliveryState, u64, u64)> {
     let states = [
         DeliveryState::Sent,
@@ -20,11 +20,11 @@ async fn by_state(town: &Town) -> Vec<(DeliveryState, u64, u64)> {
         DeliveryState::Canceled,
         DeliveryState::Unknown,
     ];
-    let held = town.store.delivery_counts(&states).await.unwrap();
-    let both = held.into_iter().map(|(state, held)| {
+    let stored = town.store.delivery_counts(&states).await.unwrap();
+    let both = stored.into_iter().map(|(state, stored)| {
         let label = format!("state=\"{}\"", state.as_str());
         let counted = town.counted("tidings_deliveries_settled_total", &label);
-        (state, held, counted)
+        (state, stored, counted)
     });
     both.collect()
 }
@@ -43,7 +43,7 @@ async fn counts_equal_the_journal_and_the_ledger(fresh: Fresh) {
     town.answer([Outcome::Refused { reason }, lost(), busy()]);
 
     town.digests_at(monday(0)).await;
-    // What the provider put off leaves by now.
+    // By now the deferred email is retried.
     town.digests_at(monday(0) + TimeDelta::minutes(15)).await;
 
     let journal = town.store.backlog().await.unwrap();
@@ -53,12 +53,12 @@ async fn counts_equal_the_journal_and_the_ledger(fresh: Fresh) {
     assert_eq!(town.counted("tidings_events_repeated_total", ""), 1);
     assert_eq!(town.counted("tidings_fanouts_done_total", ""), journal.done);
     assert_eq!(town.counted("tidings_fanout_lag_seconds_count", ""), 4);
-    // Two for each of three followers, one for each of three who are named, and two alone.
+    // Three followers get two works, three named users one, and two more events have one user each.
     assert_eq!(town.counted("tidings_fanout_people_total", ""), 8);
     assert_eq!(town.counted("tidings_fanout_pushed_total", ""), 11);
     let by_state = by_state(&town).await;
-    for (state, held, counted) in &by_state {
-        assert_eq!(held, counted, "{state:?}: {by_state:?}");
+    for (state, stored, counted) in &by_state {
+        assert_eq!(stored, counted, "{state:?}: {by_state:?}");
     }
     let [sent, failed, _, unknown] = by_state[..] else {
         panic!("{by_state:?}");

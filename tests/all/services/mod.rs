@@ -1,4 +1,4 @@
-//! The program's sentences, told on both stores.
+//! Tests of the engine's services, on SQLite and on MongoDB.
 
 mod accepting;
 mod address_forms;

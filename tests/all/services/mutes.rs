@@ -1,5 +1,6 @@
-//! What somebody muted is mailed in no way, owed to nobody and new in no feed; and nothing of it
-//! comes later, whatever they do then.
+//! Muted subjects (P7): their events are in no email and no backlog, and count as read in the feed.
+//!
+//! The end of a mute does not email the events that it covered. Mandatory types cannot be muted.
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
@@ -15,22 +16,22 @@ use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to}
 use crate::support::{Fresh, user};
 
 on_both_stores! {
-    a_digest_tells_nothing_of_what_is_muted
-    a_batch_tells_nothing_of_what_is_muted_and_a_mail_of_nothing_else_is_canceled
-    what_is_muted_while_its_mail_waits_is_not_told
-    what_objects_are_about_is_muted_with_all_of_them
-    what_is_followed_is_muted_where_nothing_else_brings_it
-    what_was_muted_is_not_mailed_later
-    a_mute_ends_by_itself_and_floods_nobody
-    what_is_mandatory_is_never_muted
-    what_is_muted_is_owed_to_nobody_and_flushed
-    a_feed_takes_for_read_what_is_muted
-    explain_says_that_it_is_muted_before_and_after
-    what_happened_before_an_unmute_is_explained_so
-    a_replaced_record_keeps_what_was_muted
-    nobody_mutes_more_than_a_thousand_subjects
-    what_ended_long_ago_is_forgotten
-    what_is_only_counted_is_not_counted_where_it_is_muted
+    a_digest_excludes_muted_subjects
+    a_batch_excludes_muted_subjects_and_is_canceled_if_nothing_is_left
+    a_deferred_email_excludes_subjects_that_were_muted_meanwhile
+    muting_a_topic_mutes_every_object_about_it
+    an_event_from_followed_keys_is_muted_only_if_all_are_muted
+    unmuting_a_subject_does_not_email_its_earlier_events
+    an_expired_mute_does_not_email_its_earlier_events
+    mandatory_events_are_never_muted
+    muted_events_are_in_neither_the_backlog_nor_the_flush_count
+    muted_items_count_as_read_in_the_feed
+    explain_reports_a_mute_before_and_after_the_email
+    explain_reports_events_from_before_an_unmute
+    replacing_a_user_record_keeps_its_mutes
+    a_user_mutes_at_most_a_thousand_subjects
+    mutes_that_ended_long_ago_are_deleted
+    the_total_of_a_batch_excludes_muted_events
 }
 
 const BATCH: &str = r#"
@@ -56,15 +57,15 @@ async fn unmute(town: &Town, person: &str, name: &str) {
     assert_eq!(user.unwrap().mutes.standing(town.clock.now()).count(), 0);
 }
 
-/// Ends what is due by then, and mails what waits.
-async fn mail(town: &Town) {
+/// Advances the clock past the batch window, closes due batches, and sends.
+async fn send_due(town: &Town) {
     town.clock.advance(TimeDelta::minutes(6));
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
 }
 
-async fn a_digest_tells_nothing_of_what_is_muted(fresh: Fresh) {
+async fn a_digest_excludes_muted_subjects(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
     town.happens(&["a1"], to(&["cem"])).await;
@@ -78,22 +79,20 @@ async fn a_digest_tells_nothing_of_what_is_muted(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), ["a2"]);
     assert_eq!(town.told_to("ben"), ["a1", "a2"]);
     assert_eq!(town.told_to("cem"), [""; 0]);
-    // What the mail covers is dealt with, muted or not.
+    // The marker covers the muted event, too.
     let stacks = fresh.stacks_of(&user("ada")).await;
     let is_left = |stack: &tidings::domain::Stack| stack.uncovered().next().is_some();
     assert!(!stacks.iter().any(is_left));
 }
 
-async fn a_batch_tells_nothing_of_what_is_muted_and_a_mail_of_nothing_else_is_canceled(
-    fresh: Fresh,
-) {
+async fn a_batch_excludes_muted_subjects_and_is_canceled_if_nothing_is_left(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCH).await;
     mute(&town, "ada", "a1").await;
     mute(&town, "ben", "a1").await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.happens(&["a2"], to(&["ada"])).await;
 
-    mail(&town).await;
+    send_due(&town).await;
 
     assert_eq!(town.mails().len(), 2);
     let text = |n: usize| town.mails()[n].filled().text;
@@ -103,19 +102,19 @@ async fn a_batch_tells_nothing_of_what_is_muted_and_a_mail_of_nothing_else_is_ca
     assert!(!ada.contains("Work a1.") && !cem.contains("Work a2."));
     let row = town.deliveries_of("ben").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
-    // It is settled: later digests and batches do not tell it either.
+    // The canceled batch has settled its event: no later email includes it.
     unmute(&town, "ben", "a1").await;
-    mail(&town).await;
+    send_due(&town).await;
     town.digests_at(monday(0)).await;
     assert_eq!(town.mails().len(), 2);
 }
 
-async fn what_is_muted_while_its_mail_waits_is_not_told(fresh: Fresh) {
+async fn a_deferred_email_excludes_subjects_that_were_muted_meanwhile(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCH).await;
     happens(&town, "Loan", &["a3", "a4"], to(&["ada"])).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     town.answer([busy()]);
-    mail(&town).await;
+    send_due(&town).await;
     assert_eq!(town.mails().len(), 0);
     mute(&town, "ada", "a1").await;
     town.clock.advance(TimeDelta::minutes(10));
@@ -128,13 +127,13 @@ async fn what_is_muted_while_its_mail_waits_is_not_told(fresh: Fresh) {
     town.process().sender().drain().await.unwrap();
 
     let mails = town.mails();
-    let told = |n: usize, work: &str| mails[n].filled().text.contains(&format!("Work {work}."));
+    let includes = |n: usize, work: &str| mails[n].filled().text.contains(&format!("Work {work}."));
     assert_eq!(mails.len(), 2);
-    assert!(told(0, "a2") && !told(0, "a1"));
-    assert!(told(1, "a4") && !told(1, "a3"));
+    assert!(includes(0, "a2") && !includes(0, "a1"));
+    assert!(includes(1, "a4") && !includes(1, "a3"));
 }
 
-async fn what_objects_are_about_is_muted_with_all_of_them(fresh: Fresh) {
+async fn muting_a_topic_mutes_every_object_about_it(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let about = |key: &str, about: serde_json::Value| Object {
         title: Some(format!("Work {key}.")),
@@ -160,7 +159,7 @@ async fn what_objects_are_about_is_muted_with_all_of_them(fresh: Fresh) {
     assert_eq!(town.told_to("ben"), ["a1", "a2", "a5"]);
 }
 
-async fn what_is_followed_is_muted_where_nothing_else_brings_it(fresh: Fresh) {
+async fn an_event_from_followed_keys_is_muted_only_if_all_are_muted(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     mute(&town, "ada", "artist:1").await;
     let both = ["artist:1", "artist:2"].map(FollowKey::stored);
@@ -176,7 +175,7 @@ async fn what_is_followed_is_muted_where_nothing_else_brings_it(fresh: Fresh) {
     assert_eq!(town.told_to("ben"), ["a1", "a3"]);
 }
 
-async fn what_was_muted_is_not_mailed_later(fresh: Fresh) {
+async fn unmuting_a_subject_does_not_email_its_earlier_events(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     mute(&town, "ada", "a1").await;
@@ -193,7 +192,7 @@ async fn what_was_muted_is_not_mailed_later(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), ["a1"]);
 }
 
-async fn a_mute_ends_by_itself_and_floods_nobody(fresh: Fresh) {
+async fn an_expired_mute_does_not_email_its_earlier_events(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let until = Some(town.clock.now() + TimeDelta::hours(2));
     let input = MuteInput { until, title: None };
@@ -212,7 +211,7 @@ async fn a_mute_ends_by_itself_and_floods_nobody(fresh: Fresh) {
     assert_eq!(town.told_to("ben"), ["a1", "a2"]);
 }
 
-async fn what_is_mandatory_is_never_muted(fresh: Fresh) {
+async fn mandatory_events_are_never_muted(fresh: Fresh) {
     let config = format!(
         "server.public_url = \"https://news.example.org\"\n{BATCH}
         [types.Notice]\nmandatory = true\n
@@ -224,7 +223,7 @@ async fn what_is_mandatory_is_never_muted(fresh: Fresh) {
         happens(&town, name, &["a1"], to(&["ada", "ben"])).await;
     }
 
-    mail(&town).await;
+    send_due(&town).await;
     let alone = town.mails();
     town.digests_at(monday(0)).await;
 
@@ -240,26 +239,26 @@ async fn what_is_mandatory_is_never_muted(fresh: Fresh) {
     assert_eq!(of("ben", &alone).iter().filter(offers).count(), 1);
 }
 
-async fn what_is_muted_is_owed_to_nobody_and_flushed(fresh: Fresh) {
+async fn muted_events_are_in_neither_the_backlog_nor_the_flush_count(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.happens(&["a2"], to(&["cem"])).await;
     mute(&town, "ada", "a1").await;
     let day = Day::of(town.clock.now());
 
-    let owed = town.process().owed().count(day).await.unwrap().backlog.owed;
+    let backlog = town.process().owed().count(day).await.unwrap().backlog.owed;
     let flushed = town.process().flush().user(&user("ada")).await.unwrap();
     town.clock.advance(TimeDelta::days(9));
     let later = town.process().owed().count(day).await.unwrap().backlog.owed;
     let report = town.digests_at(monday(2)).await;
 
-    assert_eq!((owed.people, owed.events, flushed), (2, 2, 0));
+    assert_eq!((backlog.people, backlog.events, flushed), (2, 2, 0));
     assert_eq!((later.people, later.events), (2, 2));
     assert_eq!((report.older.people, report.older.events), (2, 2));
     assert_eq!(town.told_to("ada"), [""; 0]);
 }
 
-async fn a_feed_takes_for_read_what_is_muted(fresh: Fresh) {
+async fn muted_items_count_as_read_in_the_feed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     let before = feed(&town, "ada").await.counts;
@@ -287,7 +286,7 @@ async fn a_feed_takes_for_read_what_is_muted(fresh: Fresh) {
     );
 }
 
-async fn what_happened_before_an_unmute_is_explained_so(fresh: Fresh) {
+async fn explain_reports_events_from_before_an_unmute(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCH).await;
     mute(&town, "ada", "a1").await;
     happens(&town, "Loan", &["a1", "a2"], to(&["ada"])).await;
@@ -296,8 +295,8 @@ async fn what_happened_before_an_unmute_is_explained_so(fresh: Fresh) {
     unmute(&town, "ada", "a1").await;
     mute(&town, "ada", "a2").await;
 
-    let told = town.process().explain().user(&user("ada"), None).await;
-    let fates = told.unwrap().events.into_iter();
+    let explanation = town.process().explain().user(&user("ada"), None).await;
+    let fates = explanation.unwrap().events.into_iter();
     let mut whys: Vec<_> = fates.map(|of| (of.object.to_string(), of.why)).collect();
     whys.sort_by(|a, b| a.0.cmp(&b.0));
     let expected = [("a1", Why::WasMuted), ("a2", Why::Muted)];
@@ -308,13 +307,13 @@ async fn what_happened_before_an_unmute_is_explained_so(fresh: Fresh) {
     );
 }
 
-async fn explain_says_that_it_is_muted_before_and_after(fresh: Fresh) {
+async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCH).await;
     happens(&town, "Loan", &["a1", "a2"], to(&["ada"])).await;
     town.happens(&["a1", "a3"], to(&["ada"])).await;
     let fates = async || {
-        let told = town.process().explain().user(&user("ada"), None).await;
-        let fates = told.unwrap().events.into_iter();
+        let explained = town.process().explain().user(&user("ada"), None).await;
+        let fates = explained.unwrap().events.into_iter();
         let mut fates: Vec<_> = fates
             .map(|fate| {
                 let left_out = match fate.covered {
@@ -337,7 +336,7 @@ async fn explain_says_that_it_is_muted_before_and_after(fresh: Fresh) {
 
     mute(&town, "ada", "a1").await;
     let before = fates().await;
-    mail(&town).await;
+    send_due(&town).await;
     town.digests_at(monday(0)).await;
     let after = fates().await;
 
@@ -360,7 +359,7 @@ async fn explain_says_that_it_is_muted_before_and_after(fresh: Fresh) {
             (Why::Covered, None),
         ]
     );
-    // A mail that left before is told as it was.
+    // Later mutes do not change the explanation of a sent email.
     town.clock.advance(TimeDelta::minutes(1));
     mute(&town, "ada", "a2").await;
     mute(&town, "ada", "a3").await;
@@ -371,7 +370,7 @@ async fn explain_says_that_it_is_muted_before_and_after(fresh: Fresh) {
     }
 }
 
-async fn a_replaced_record_keeps_what_was_muted(fresh: Fresh) {
+async fn replacing_a_user_record_keeps_its_mutes(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     mute(&town, "ada", "a1").await;
     let people = town.process().people();
@@ -385,12 +384,12 @@ async fn a_replaced_record_keeps_what_was_muted(fresh: Fresh) {
     people.prefer(&user("ada"), daily).await.unwrap();
 
     let ada = people.get(&user("ada")).await.unwrap().unwrap();
-    let standing = ada.mutes.standing(town.clock.now());
-    let standing: Vec<&str> = standing.map(|(subject, _)| subject.as_str()).collect();
-    assert_eq!(standing, ["a1"]);
+    let muted = ada.mutes.standing(town.clock.now());
+    let muted: Vec<&str> = muted.map(|(subject, _)| subject.as_str()).collect();
+    assert_eq!(muted, ["a1"]);
 }
 
-async fn nobody_mutes_more_than_a_thousand_subjects(fresh: Fresh) {
+async fn a_user_mutes_at_most_a_thousand_subjects(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let now = town.clock.now();
     town.change("ada", |ada| {
@@ -411,7 +410,7 @@ async fn nobody_mutes_more_than_a_thousand_subjects(fresh: Fresh) {
 
     assert!(refused.contains("1000"), "{refused}");
     assert!(again.is_ok(), "who has them can change them");
-    // As unmuting makes room only when what it covered cannot be mailed any more.
+    // An ended mute counts until none of the events that it covered may still be emailed.
     unmute_all(&town, &people.get(&user("ada")).await.unwrap().unwrap()).await;
     assert!(put("one more").await.is_err());
     town.clock.advance(TimeDelta::days(62));
@@ -432,7 +431,7 @@ async fn unmute_all(town: &Town, ada: &User) {
     .await;
 }
 
-async fn what_ended_long_ago_is_forgotten(fresh: Fresh) {
+async fn mutes_that_ended_long_ago_are_deleted(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     for name in ["a1", "a2"] {
         mute(&town, "ada", name).await;
@@ -451,7 +450,7 @@ async fn what_ended_long_ago_is_forgotten(fresh: Fresh) {
     assert_eq!(count().await, 2, "a2, which stands, and a3");
 }
 
-async fn what_is_only_counted_is_not_counted_where_it_is_muted(fresh: Fresh) {
+async fn the_total_of_a_batch_excludes_muted_events(fresh: Fresh) {
     let config = format!("{BATCH}keep = \"last 2\"\n");
     let town = Town::found(&fresh, true, &config).await;
     for work in ["a1", "a2", "a3"] {
@@ -459,7 +458,7 @@ async fn what_is_only_counted_is_not_counted_where_it_is_muted(fresh: Fresh) {
     }
     mute(&town, "ada", "a1").await;
 
-    mail(&town).await;
+    send_due(&town).await;
 
     let items = async |person: &str| town.deliveries_of(person).await.remove(0).items;
     assert_eq!((items("ada").await, items("ben").await), (2, 3));

@@ -1,5 +1,5 @@
-//! Documents exactly as older writers wrote them, through the whole program; and ours, read by the
-//! original's rule.
+//! Compatibility with older writers: their documents give the right feeds and digests, and a reader
+//! with the original's rule understands our markers.
 
 use serde_json::Value;
 use tidings::domain::{Day, User};
@@ -11,14 +11,14 @@ use crate::support::{Fresh, feed_of, user};
 on_both_stores! {
     documents_of_older_writers_give_the_right_feed
     documents_of_older_writers_give_the_right_digest
-    what_tidings_flushed_looks_flushed_to_the_original
+    flushed_events_look_flushed_to_the_original_reader
 }
 
-/// The person whose old documents stand under an ObjectId.
+/// A user whose old documents have an ObjectId as `_id`.
 const MARA: &str = "533998b1c9dc24c371000041";
 
-/// Three days as the original left them: bare events, bare markers, ObjectIds as `_id` and as `o`.
-async fn as_the_original_left_it(town: &Town) {
+/// Stores two days in the original's form: bare events, bare markers, ObjectIds in `_id` and `o`.
+async fn put_original_documents(town: &Town) {
     let friday = Day::of(saturday()).back(1);
     let thursday = friday.back(1);
     let days = [
@@ -49,7 +49,7 @@ async fn as_the_original_left_it(town: &Town) {
         ..User::new(user(MARA))
     };
     town.store.put_users(&[mara]).await.unwrap();
-    // Theirs are under ObjectIds as well; an object that nobody knows would not be mailed.
+    // The original's objects have ObjectIds as well. Events about unknown objects are not emailed.
     town.put_works(&["5334647b139b2165160000d8"], |_| true)
         .await;
 }
@@ -73,7 +73,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 
 async fn documents_of_older_writers_give_the_right_feed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    as_the_original_left_it(&town).await;
+    put_original_documents(&town).await;
     town.happens(&["a4"], to(&["ada", MARA])).await;
 
     let ada = [
@@ -93,7 +93,7 @@ async fn documents_of_older_writers_give_the_right_feed(fresh: Fresh) {
 
 async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    as_the_original_left_it(&town).await;
+    put_original_documents(&town).await;
     town.happens(&["a4"], to(&["ada", MARA])).await;
 
     let report = town.digests_at(monday(0)).await;
@@ -126,8 +126,8 @@ async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
     );
 }
 
-/// The original's rule: what follows the last `flushed`, without markers, each once.
-fn original(document: &Value) -> Vec<String> {
+/// Applies the original's rule: returns the distinct events after the last `flushed`.
+fn pending_for_the_original(document: &Value) -> Vec<String> {
     let events = document["events"].as_array().unwrap();
     let from = events
         .iter()
@@ -147,7 +147,7 @@ fn original(document: &Value) -> Vec<String> {
     kept
 }
 
-async fn what_tidings_flushed_looks_flushed_to_the_original(fresh: Fresh) {
+async fn flushed_events_look_flushed_to_the_original_reader(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let read = async |day: Day| -> Vec<String> {
         let documents = fresh.exported(day).await;
@@ -155,7 +155,7 @@ async fn what_tidings_flushed_looks_flushed_to_the_original(fresh: Fresh) {
             .iter()
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
             .find(|d| d["_id"] == "ada");
-        ada.map_or(Vec::new(), |ada| original(&ada))
+        ada.map_or(Vec::new(), |ada| pending_for_the_original(&ada))
     };
     let (first, second) = (Day::of(saturday()), Day::of(monday(0)));
     town.happens(&["a1", "a2"], to(&["ada"])).await;

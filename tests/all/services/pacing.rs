@@ -1,5 +1,5 @@
-//! A provider's wait holds for all workers, up to the moment of a call. The checks of an email are
-//! at most two seconds old at that moment (P6, P7).
+//! A provider's retry delay applies to all workers, up to the moment of a call. At that moment the
+//! checks of an email are at most two seconds old (P6, P7).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,20 +18,19 @@ use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{FailingStore, Fresh, kind, user};
 
 on_both_stores! {
-    three_workers_never_call_while_one_of_them_was_told_to_wait
-    a_change_is_obeyed_within_two_seconds_however_slow_the_calls_are
-    a_change_is_obeyed_when_the_store_is_slow_right_before_the_call
-    fresh_checks_cost_at_most_one_store_call_an_email
-    an_app_makes_no_more_calls_a_second_than_it_is_told
+    a_retry_delay_for_one_worker_applies_to_all_three
+    a_change_takes_effect_within_two_seconds_even_with_slow_calls
+    a_change_takes_effect_when_the_store_is_slow_before_the_call
+    fresh_checks_cost_at_most_one_store_call_per_email
+    an_app_respects_calls_per_second
 }
 
-/// The step with which a worker notes that it is about to call the provider.
-const NOTES_ITS_CALL: &str = "hand_over";
+/// The store call by which a worker records that it is about to call the provider.
+const RECORDS_CALL: &str = "hand_over";
 
-/// A worker that mails this person, and right before it notes its call another one does what it has
-/// to do.
+/// Returns a worker that emails `person` and runs `other` right before it records its call.
 fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
-    let watched = FailingStore::before(town.store.clone(), NOTES_ITS_CALL, other);
+    let watched = FailingStore::before(town.store.clone(), RECORDS_CALL, other);
     let store: Arc<dyn Store> = watched.clone();
     let digests = town.process_on(&store).digests();
     let request = Request {
@@ -41,12 +40,12 @@ fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFut
     };
     Box::pin(async move {
         digests.run(&request, &Silent).await.unwrap();
-        assert!(watched.verbs().contains(NOTES_ITS_CALL));
+        assert!(watched.verbs().contains(RECORDS_CALL));
     })
 }
 
-/// Three workers that are all about to make a call, of which the first is told to wait.
-async fn told_to_wait(fresh: &Fresh, after: Duration) -> Town {
+/// Runs three workers that are all about to call. The provider delays the first by `after`.
+async fn with_retry_delay(fresh: &Fresh, after: Duration) -> Town {
     let town = Town::found(fresh, true, "delivery.chunk = 1\n").await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.answer([Outcome::TryLater {
@@ -54,21 +53,21 @@ async fn told_to_wait(fresh: &Fresh, after: Duration) -> Town {
         after: Some(after),
     }]);
     town.clock.set(monday(0));
-    let nobody = Box::pin(std::future::ready(()));
-    let second = meanwhile(&town, "ben", meanwhile(&town, "ada", nobody));
+    let nothing = Box::pin(std::future::ready(()));
+    let second = meanwhile(&town, "ben", meanwhile(&town, "ada", nothing));
     meanwhile(&town, "cem", second).await;
     town
 }
 
-async fn three_workers_never_call_while_one_of_them_was_told_to_wait(fresh: Fresh) {
-    let town = told_to_wait(&fresh, Duration::from_secs(600)).await;
-    let told = town.calls();
+async fn a_retry_delay_for_one_worker_applies_to_all_three(fresh: Fresh) {
+    let town = with_retry_delay(&fresh, Duration::from_secs(600)).await;
+    let calls = town.calls();
     let cem = town.deliveries_of("cem").await.remove(0);
 
     town.clock.set(monday(0) + TimeDelta::minutes(12));
     town.process().sender().drain().await.unwrap();
 
-    assert_eq!(told.len(), 1, "only ada's: {told:?}");
+    assert_eq!(calls.len(), 1, "only ada's: {calls:?}");
     assert_eq!(
         (cem.state, cem.tries_spent, cem.reason.as_deref()),
         (DeliveryState::Pending, 0, Some("it waits for its turn"))
@@ -76,7 +75,7 @@ async fn three_workers_never_call_while_one_of_them_was_told_to_wait(fresh: Fres
     assert_eq!(town.mails().len(), 3);
 }
 
-/// A town where this many users are about to get an email each, in calls of their own.
+/// Returns a town with a digest due for each of `users` users, one email per call.
 async fn crowd_of(fresh: &Fresh, users: usize) -> Arc<Town> {
     let town = Town::found(fresh, true, "delivery.chunk = 1000\n").await;
     let users = town.crowd(users).await;
@@ -120,7 +119,7 @@ impl Change {
     }
 }
 
-async fn a_change_is_obeyed_within_two_seconds_however_slow_the_calls_are(fresh: Fresh) {
+async fn a_change_takes_effect_within_two_seconds_even_with_slow_calls(fresh: Fresh) {
     for change in [
         Change::ObjectWithdrawn,
         Change::EventRetracted,
@@ -130,7 +129,7 @@ async fn a_change_is_obeyed_within_two_seconds_however_slow_the_calls_are(fresh:
         fresh.clear().await;
         let town = crowd_of(&fresh, 40).await;
         *town.postbox.send_takes.lock().unwrap() = TimeDelta::milliseconds(300);
-        // While the first call is under way.
+        // The change happens during the first call.
         let changed = town.clone();
         town.meanwhile(move || Box::pin(async move { change.make(&changed, 40).await }));
 
@@ -157,7 +156,7 @@ async fn a_change_is_obeyed_within_two_seconds_however_slow_the_calls_are(fresh:
     }
 }
 
-async fn a_change_is_obeyed_when_the_store_is_slow_right_before_the_call(fresh: Fresh) {
+async fn a_change_takes_effect_when_the_store_is_slow_before_the_call(fresh: Fresh) {
     let town = crowd_of(&fresh, 1).await;
     let changed = town.clone();
     let slow = async move {
@@ -165,7 +164,7 @@ async fn a_change_is_obeyed_when_the_store_is_slow_right_before_the_call(fresh: 
         Change::ObjectWithdrawn.make(&changed, 1).await;
     };
     let store: Arc<dyn Store> =
-        FailingStore::before(town.store.clone(), NOTES_ITS_CALL, Box::pin(slow));
+        FailingStore::before(town.store.clone(), RECORDS_CALL, Box::pin(slow));
 
     let report = run(&town, &town.process_on(&store)).await;
 
@@ -173,8 +172,8 @@ async fn a_change_is_obeyed_when_the_store_is_slow_right_before_the_call(fresh: 
     assert_eq!(town.calls(), []);
 }
 
-/// At twenty emails a second, the default limit of SMTP.
-async fn fresh_checks_cost_at_most_one_store_call_an_email(fresh: Fresh) {
+/// Also at twenty emails per second, the default limit of SMTP.
+async fn fresh_checks_cost_at_most_one_store_call_per_email(fresh: Fresh) {
     let mut cost = Vec::new();
     for takes in [0, 50] {
         fresh.clear().await;
@@ -191,7 +190,7 @@ async fn fresh_checks_cost_at_most_one_store_call_an_email(fresh: Fresh) {
     assert!(cost[1] <= cost[0] + 300, "{cost:?}");
 }
 
-async fn an_app_makes_no_more_calls_a_second_than_it_is_told(fresh: Fresh) {
+async fn an_app_respects_calls_per_second(fresh: Fresh) {
     let smtp =
         "mail.provider = \"smtp\"\nmail.smtp_host = \"localhost\"\nmail.from = \"a@b.example\"\n";
     let pace = "mail.calls_per_second = 5\ndelivery.in_flight = 9\n";
@@ -200,10 +199,10 @@ async fn an_app_makes_no_more_calls_a_second_than_it_is_told(fresh: Fresh) {
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     town.postbox.per_call.store(1, Ordering::Relaxed);
-    let begun = Instant::now();
+    let started = Instant::now();
 
     let report = run(&town, &town.process()).await;
 
     assert_eq!(report.mails.sent, 6);
-    assert!(begun.elapsed() >= Duration::from_secs(1), "{begun:?}");
+    assert!(started.elapsed() >= Duration::from_secs(1), "{started:?}");
 }

@@ -1,4 +1,5 @@
-//! The pause and the pacer: too many failures stop everything; samples; so many mails an hour.
+//! Pausing and pacing: too many failures, bounces or complaints pause all sending until an operator
+//! resumes it. Also covers samples and the hourly limit.
 
 use std::time::Duration;
 
@@ -14,21 +15,21 @@ use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, to};
 
 on_both_stores! {
-    a_provider_that_refuses_everything_pauses_all_processes_until_somebody_resumes
-    too_large_a_share_of_failures_pauses_everything
-    few_failures_pause_nothing
-    what_failed_before_a_resume_is_not_held_against_what_follows_by_any_process
-    too_many_bounces_and_complaints_pause_everything_and_are_not_held_against_what_follows
-    a_provider_that_answers_nothing_is_left_alone_before_much_is_unknown
-    a_worker_sends_nothing_while_paused_and_says_so
-    forty_mails_an_hour_that_are_all_refused_pause_everything_in_the_second_hour
-    a_wait_that_one_process_heard_of_is_kept_by_all
-    a_clock_a_day_ahead_closes_nothing_for_others
-    a_list_whose_addresses_are_half_dead_pauses_nothing
-    digests_that_fail_again_and_again_pause_nobody_elses_mail
-    who_resumes_does_not_wait_as_long_as_the_provider_wanted
-    a_sample_is_the_same_people_each_time
-    so_many_mails_an_hour_leave_over_all_processes
+    a_stop_from_the_provider_pauses_all_processes_until_a_resume
+    too_large_a_share_of_failures_pauses_sending
+    few_failures_do_not_pause_sending
+    failures_before_a_resume_no_longer_count_in_any_process
+    bounces_and_complaints_pause_sending_and_do_not_count_after_a_resume
+    three_lost_answers_in_a_row_stop_further_calls
+    a_paused_worker_sends_nothing_and_reports_the_pause
+    forty_refused_emails_an_hour_pause_sending_in_the_second_hour
+    a_retry_delay_for_one_process_applies_to_all
+    a_clock_a_day_ahead_does_not_delay_other_processes
+    undeliverable_addresses_do_not_pause_sending
+    digests_that_keep_failing_do_not_pause_other_emails
+    a_resume_cancels_the_retry_delay_of_the_provider
+    a_sample_contains_the_same_users_each_time
+    the_hourly_limit_applies_across_processes
 }
 
 pub(super) async fn run(town: &Town, request: Request) -> Report {
@@ -54,9 +55,7 @@ pub(super) fn reason(report: &Report) -> &str {
     }
 }
 
-async fn a_provider_that_refuses_everything_pauses_all_processes_until_somebody_resumes(
-    fresh: Fresh,
-) {
+async fn a_stop_from_the_provider_pauses_all_processes_until_a_resume(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 1\n").await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.answer([
@@ -75,7 +74,7 @@ async fn a_provider_that_refuses_everything_pauses_all_processes_until_somebody_
     let last = run(&town, Request::default()).await;
 
     assert_eq!(reason(&first), "the key is revoked");
-    // The third may have been opened when the second was refused; it waits either way.
+    // The third delivery may or may not exist when the second is refused. It waits in both cases.
     let waits = first.mails.deferred + first.held;
     assert_eq!((first.mails.sent, waits), (1, 2));
     assert_eq!(reason(&meanwhile), "the key is revoked");
@@ -97,7 +96,7 @@ fn accepted() -> Outcome {
     }
 }
 
-async fn too_large_a_share_of_failures_pauses_everything(fresh: Fresh) {
+async fn too_large_a_share_of_failures_pauses_sending(fresh: Fresh) {
     let config = "delivery.chunk = 1\ndelivery.stop_after = 2\ndelivery.stop_share = \"49%\"\n";
     let town = Town::found(&fresh, true, config).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
@@ -114,7 +113,7 @@ async fn too_large_a_share_of_failures_pauses_everything(fresh: Fresh) {
     assert_eq!(town.calls().len(), 2);
 }
 
-async fn what_failed_before_a_resume_is_not_held_against_what_follows_by_any_process(fresh: Fresh) {
+async fn failures_before_a_resume_no_longer_count_in_any_process(fresh: Fresh) {
     let config = "delivery.chunk = 1\ndelivery.stop_after = 2\ndelivery.stop_share = \"49%\"\n";
     let town = Town::found(&fresh, true, config).await;
     let now = Request {
@@ -122,31 +121,31 @@ async fn what_failed_before_a_resume_is_not_held_against_what_follows_by_any_pro
         ..Request::default()
     };
     let worker = town.process();
-    let by_worker = async |work: &str, person: &str| {
+    let send_by_worker = async |work: &str, person: &str| {
         town.happens(&[work], to(&[person])).await;
         town.clock.set(town.clock.now().max(monday(0)));
         worker.digests().run(&now, &Silent).await.unwrap()
     };
-    // One of one: too few to stop for.
+    // One email is fewer than `delivery.stop_after`.
     town.answer([refused()]);
-    assert_eq!(by_worker("a1", "ada").await.mails.failed, 1);
-    // Meanwhile another process stops everything, and somebody resumes.
+    assert_eq!(send_by_worker("a1", "ada").await.mails.failed, 1);
+    // Another process pauses sending, and an operator resumes it.
     let stop = Outcome::Stop {
         reason: "suspended".into(),
     };
     town.answer([stop]);
     town.happens(&["a2"], to(&["ben"])).await;
     assert_eq!(reason(&run(&town, now.clone()).await), "suspended");
-    assert_eq!(reason(&by_worker("a3", "cem").await), "suspended");
+    assert_eq!(reason(&send_by_worker("a3", "cem").await), "suspended");
     town.process().deliveries().resume().await.unwrap();
 
-    let after = by_worker("a4", "cem").await;
+    let after = send_by_worker("a4", "cem").await;
 
-    // Ada's, which failed, is tried again with the others.
+    // Ada's failed digest is retried with the others.
     assert_eq!((after.mails.sent, after.ended), (3, None));
 }
 
-async fn few_failures_pause_nothing(fresh: Fresh) {
+async fn few_failures_do_not_pause_sending(fresh: Fresh) {
     let config = "delivery.chunk = 1\ndelivery.stop_after = 2\ndelivery.stop_share = \"50%\"\n";
     let town = Town::found(&fresh, true, config).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
@@ -158,9 +157,7 @@ async fn few_failures_pause_nothing(fresh: Fresh) {
     assert_eq!(report.ended, None);
 }
 
-async fn too_many_bounces_and_complaints_pause_everything_and_are_not_held_against_what_follows(
-    fresh: Fresh,
-) {
+async fn bounces_and_complaints_pause_sending_and_do_not_count_after_a_resume(fresh: Fresh) {
     let config = "delivery.stop_after = 20\ndelivery.stop_bounces = \"24%\"\n";
     let town = Town::found(&fresh, true, config).await;
     let people = town.crowd(20).await;
@@ -181,7 +178,7 @@ async fn too_many_bounces_and_complaints_pause_everything_and_are_not_held_again
         ..Request::default()
     };
 
-    // Four of twenty complaints are more than 0.3 %, and too few to mean anything.
+    // Four complaints in twenty emails exceed 0.3 %, but fewer than five never pause sending.
     report(&names[..4], ReportKind::Bounced).await;
     report(&names[10..14], ReportKind::Complained).await;
     town.happens(&["a2"], to(&["ada"])).await;
@@ -212,7 +209,7 @@ async fn too_many_bounces_and_complaints_pause_everything_and_are_not_held_again
     );
 }
 
-async fn a_provider_that_answers_nothing_is_left_alone_before_much_is_unknown(fresh: Fresh) {
+async fn three_lost_answers_in_a_row_stop_further_calls(fresh: Fresh) {
     let town = Town::found(&fresh, false, "delivery.chunk = 10\n").await;
     let people = town.crowd(9).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
@@ -228,7 +225,7 @@ async fn a_provider_that_answers_nothing_is_left_alone_before_much_is_unknown(fr
     assert_eq!((report.mails.unknown, report.mails.deferred), (3, 6));
 }
 
-async fn a_worker_sends_nothing_while_paused_and_says_so(fresh: Fresh) {
+async fn a_paused_worker_sends_nothing_and_reports_the_pause(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.answer([Outcome::Stop {
@@ -248,16 +245,16 @@ async fn a_worker_sends_nothing_while_paused_and_says_so(fresh: Fresh) {
     assert_eq!(town.mails().len(), 2);
 }
 
-async fn digests_that_fail_again_and_again_pause_nobody_elses_mail(fresh: Fresh) {
+async fn digests_that_keep_failing_do_not_pause_other_emails(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 100\n").await;
     let people = town.crowd(60).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
-    let taken = Outcome::Accepted {
+    let success = Outcome::Accepted {
         provider_id: "1".into(),
     };
     town.answer(vec![refused(); 10]);
-    town.answer(vec![taken; 50]);
+    town.answer(vec![success; 50]);
     town.answer(vec![refused(); 500]);
 
     let mut failed = 0;
@@ -266,12 +263,12 @@ async fn digests_that_fail_again_and_again_pause_nobody_elses_mail(fresh: Fresh)
         failed += report.mails.failed;
     }
 
-    // At once, and after 1, 2, 4, 8 and 16 hours more.
+    // The first try, and retries after another 1, 2, 4, 8 and 16 hours.
     assert_eq!(failed, 6 * 10);
     assert_eq!(town.process().deliveries().pause().await.unwrap(), None);
 }
 
-async fn who_resumes_does_not_wait_as_long_as_the_provider_wanted(fresh: Fresh) {
+async fn a_resume_cancels_the_retry_delay_of_the_provider(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([Outcome::TryLater {
@@ -296,7 +293,7 @@ async fn who_resumes_does_not_wait_as_long_as_the_provider_wanted(fresh: Fresh) 
     assert_eq!((while_closed, town.mails().len()), (0, 3));
 }
 
-async fn a_sample_is_the_same_people_each_time(fresh: Fresh) {
+async fn a_sample_contains_the_same_users_each_time(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     let sample = Request {
@@ -314,7 +311,7 @@ async fn a_sample_is_the_same_people_each_time(fresh: Fresh) {
     assert_eq!(all.mails.sent, first.outside_sample);
 }
 
-async fn so_many_mails_an_hour_leave_over_all_processes(fresh: Fresh) {
+async fn the_hourly_limit_applies_across_processes(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.mails_per_hour = 60\n").await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.clock.set(monday(0));
@@ -329,21 +326,19 @@ async fn so_many_mails_an_hour_leave_over_all_processes(fresh: Fresh) {
 
     assert_eq!(town.mails().len(), 3, "{one:?} {two:?}");
     let calls = town.calls();
-    // Both turn the one clock, a second at a time, and neither waits for the other's store.
+    // Both runs advance the shared clock second by second, so a gap may be under a minute.
     let minute = TimeDelta::seconds(55);
     let gaps = calls.windows(2).map(|pair| pair[1].at - pair[0].at);
     let odd: Vec<TimeDelta> = gaps.filter(|gap| *gap < minute).collect();
     assert!(odd.is_empty(), "{odd:?} in {calls:?}");
 }
 
-async fn forty_mails_an_hour_that_are_all_refused_pause_everything_in_the_second_hour(
-    fresh: Fresh,
-) {
+async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 100\n").await;
     let people = town.crowd(80).await;
     town.answer((0..120).map(|_| refused()));
     let mut ended = Vec::new();
-    // A cron line: each hour another process.
+    // As with cron, each hour has a new process.
     for hour in people.chunks(40) {
         let names: Vec<&str> = hour.iter().map(String::as_str).collect();
         town.happens(&["a1"], to(&names)).await;
@@ -359,12 +354,12 @@ async fn forty_mails_an_hour_that_are_all_refused_pause_everything_in_the_second
     let paused = town.process().deliveries().pause().await.unwrap().unwrap();
     assert_eq!(
         paused.reason,
-        // Those of the first hour were tried again in the second.
+        // The second hour also retried the emails of the first.
         "120 of the last 120 mails failed, more than delivery.stop_share of 20%"
     );
 }
 
-async fn a_wait_that_one_process_heard_of_is_kept_by_all(fresh: Fresh) {
+async fn a_retry_delay_for_one_process_applies_to_all(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([Outcome::TryLater {
@@ -377,27 +372,27 @@ async fn a_wait_that_one_process_heard_of_is_kept_by_all(fresh: Fresh) {
         timing: Timing::Now,
         ..Request::default()
     };
-    let by_another = async |at| {
+    let send_by_another = async |at| {
         town.clock.set(at);
         town.process().digests().run(&now, &Silent).await.unwrap()
     };
 
-    by_another(monday(0) + TimeDelta::minutes(9)).await;
+    send_by_another(monday(0) + TimeDelta::minutes(9)).await;
     let meanwhile = town.calls().len();
-    by_another(monday(0) + TimeDelta::minutes(12)).await;
+    send_by_another(monday(0) + TimeDelta::minutes(12)).await;
 
     assert_eq!(meanwhile, 1, "only the one that was told to wait");
     assert_eq!(town.mails().len(), 2);
 }
 
-async fn a_clock_a_day_ahead_closes_nothing_for_others(fresh: Fresh) {
+async fn a_clock_a_day_ahead_does_not_delay_other_processes(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([Outcome::TryLater {
         reason: "429".into(),
         after: Some(Duration::from_secs(60)),
     }]);
-    // Its own mail waits by its clock.
+    // This process records the provider's delay by a clock that is a day ahead.
     town.digests_at(monday(0) + TimeDelta::days(1)).await;
     town.clock.set(monday(0));
     town.happens(&["a2"], to(&["ben"])).await;
@@ -414,7 +409,7 @@ async fn a_clock_a_day_ahead_closes_nothing_for_others(fresh: Fresh) {
     assert!(!town.told_to("ben").is_empty());
 }
 
-async fn a_list_whose_addresses_are_half_dead_pauses_nothing(fresh: Fresh) {
+async fn undeliverable_addresses_do_not_pause_sending(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 100\n").await;
     let people = town.crowd(100).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! A gateway that answers in place of the provider: little is risked until the provider answers.
+//! While a gateway answers in place of the provider, each call contains a single email.
 
 use std::sync::atomic::Ordering;
 
@@ -13,12 +13,12 @@ use crate::support::town::{Town, cut_off, monday, on_both_stores, to};
 on_both_stores! {
     a_gateway_in_place_of_the_provider_costs_one_email_a_call
     a_gateway_error_on_the_first_call_of_a_run_costs_one_email
-    after_a_resume_a_provider_that_still_answers_nothing_costs_one_mail
-    a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray
+    after_a_resume_a_silent_provider_costs_at_most_two_emails
+    an_unsendable_email_does_not_reset_the_count_of_lost_answers
 }
 
-/// Returns a town whose provider takes `per_call` emails a call, gives unreadable answers, and
-/// cannot be asked for outcomes.
+/// Returns a town whose provider takes `per_call` emails a call. Its answers are unreadable, and it
+/// cannot be queried for outcomes.
 async fn gateway(fresh: &Fresh, people: usize, per_call: usize) -> Town {
     let town = Town::found(fresh, false, "delivery.chunk = 100\n").await;
     let people = town.crowd(people).await;
@@ -71,7 +71,7 @@ async fn a_gateway_error_on_the_first_call_of_a_run_costs_one_email(fresh: Fresh
     }
 }
 
-async fn after_a_resume_a_provider_that_still_answers_nothing_costs_one_mail(fresh: Fresh) {
+async fn after_a_resume_a_silent_provider_costs_at_most_two_emails(fresh: Fresh) {
     let town = gateway(&fresh, 90, 20).await;
     run(&town, Request::default()).await;
 
@@ -82,18 +82,18 @@ async fn after_a_resume_a_provider_that_still_answers_nothing_costs_one_mail(fre
     reason(&report);
 }
 
-async fn a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray(fresh: Fresh) {
+async fn an_unsendable_email_does_not_reset_the_count_of_lost_answers(fresh: Fresh) {
     let town = Town::found(&fresh, false, "delivery.chunk = 100\n").await;
     let people = town.crowd(30).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     let per_call = &town.postbox.per_call;
     per_call.store(3, Ordering::Relaxed);
-    let unwritten = || Outcome::Unsendable {
+    let unsendable = || Outcome::Unsendable {
         reason: "no such address".into(),
     };
     // Each call risks a single email.
-    let calls = [unwritten(), cut_off(), unwritten(), cut_off(), cut_off()];
+    let calls = [unsendable(), cut_off(), unsendable(), cut_off(), cut_off()];
     town.answer(calls);
 
     let report = run(&town, Request::default()).await;

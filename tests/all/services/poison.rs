@@ -1,4 +1,4 @@
-//! One document that cannot be read, marked or pushed to is its owner's trouble only.
+//! A document that cannot be read, marked or pushed to affects only its own user.
 
 use bson::{Bson, doc};
 use chrono::TimeDelta;
@@ -11,13 +11,13 @@ use crate::support::town::{Town, monday, on_both_stores, request, saturday, to};
 use crate::support::{Fresh, Shorthand, feed_of, user};
 
 on_both_stores! {
-    entries_of_odd_types_and_bad_text_stop_nobody_and_hold_their_places
-    a_document_that_is_nobodys_stops_nobody
-    records_with_bad_text_stop_no_email
-    fan_outs_that_nobody_can_read_stop_no_others
+    malformed_entries_are_skipped_and_keep_their_index
+    a_document_without_a_valid_user_id_blocks_no_email
+    records_with_invalid_utf8_block_no_email
+    unreadable_fan_outs_do_not_block_others
 }
 
-/// A row of SQLite takes a line more whatever stands in it; documents of MongoDB may not.
+/// Runs tests on MongoDB only. A row of SQLite always accepts another entry; a document may not.
 macro_rules! on_mongodb {
     ($($test:ident)*) => {
         mod mongo_only {
@@ -32,11 +32,11 @@ macro_rules! on_mongodb {
 }
 
 on_mongodb! {
-    a_stack_that_cannot_take_a_marker_stops_nobody_elses_digest
-    what_a_stack_held_that_is_repaired_after_its_day_left_the_window_is_mailed
-    events_that_are_no_list_stop_nobody_elses_batch
-    a_document_that_takes_no_entries_stops_nobody_elses_push
-    a_digest_whose_marker_is_refused_after_mailing_is_mailed_once
+    a_stack_without_room_for_a_marker_blocks_no_other_digest
+    events_of_a_stack_repaired_after_it_left_the_window_are_emailed
+    an_events_field_that_is_no_array_blocks_no_batch
+    a_document_that_accepts_no_entries_blocks_no_other_push
+    a_digest_whose_marker_is_rejected_after_sending_is_sent_once
 }
 
 const BATCHES: &str = r#"
@@ -62,7 +62,7 @@ async fn feed(town: &Town, person: &str) -> usize {
     page.answer.items.len()
 }
 
-async fn a_stack_that_cannot_take_a_marker_stops_nobody_elses_digest(fresh: Fresh) {
+async fn a_stack_without_room_for_a_marker_blocks_no_other_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], to(&["ada", "ben", "cem"]))
         .await;
@@ -74,37 +74,38 @@ async fn a_stack_that_cannot_take_a_marker_stops_nobody_elses_digest(fresh: Fres
     town.happens(&["a3"], to(&["ada", "ben"])).await;
     let second = town.digests_at(monday(1)).await;
 
-    let told = |report: &Report| report.mails.bad_stacks.first.clone();
-    assert_eq!(told(&first), [bad("ada", Defect::NoRoom)]);
+    let first_bad = |report: &Report| report.mails.bad_stacks.first.clone();
+    assert_eq!(first_bad(&first), [bad("ada", Defect::NoRoom)]);
     assert_eq!((first.mails.sent, second.mails.sent), (2, 2));
     assert_eq!(town.told_to("ben"), ["a1", "a2", "a3"]);
     assert_eq!(town.told_to("cem"), ["a1", "a2"]);
-    // What cannot be marked is not mailed, or it would be again and again; her other days are.
+    // Events that cannot be marked are not emailed, because each run would repeat them. The
+    // events of Ada's other days are.
     assert_eq!(town.told_to("ada"), ["a3"]);
     assert_eq!(feed(&town, "ada").await, 1);
 }
 
-async fn what_a_stack_held_that_is_repaired_after_its_day_left_the_window_is_mailed(fresh: Fresh) {
+async fn events_of_a_stack_repaired_after_it_left_the_window_are_emailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
     let database = database(&fresh).await.unwrap();
-    let sound = standing(&database, first_day(), "ada").await;
+    let intact = standing(&database, first_day(), "ada").await;
     fill_up(&database, first_day(), "ada").await;
 
     // The day leaves the window between these two runs.
     for week in 0..2 {
         let report = town.digests_at(monday(week)).await;
-        let told = &report.mails.bad_stacks.first;
-        assert_eq!(told, &[bad("ada", Defect::NoRoom)], "week {week}");
+        let first_bad = &report.mails.bad_stacks.first;
+        assert_eq!(first_bad, &[bad("ada", Defect::NoRoom)], "week {week}");
     }
-    put(&database, first_day(), sound).await;
+    put(&database, first_day(), intact).await;
     town.digests_at(monday(2)).await;
 
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
     assert_eq!(town.told_to("ben"), ["a1", "a2"]);
 }
 
-async fn events_that_are_no_list_stop_nobody_elses_batch(fresh: Fresh) {
+async fn an_events_field_that_is_no_array_blocks_no_batch(fresh: Fresh) {
     let database = database(&fresh).await.unwrap();
     for (n, spoilt) in [
         Bson::Null,
@@ -145,7 +146,7 @@ async fn events_that_are_no_list_stop_nobody_elses_batch(fresh: Fresh) {
     }
 }
 
-async fn entries_of_odd_types_and_bad_text_stop_nobody_and_hold_their_places(fresh: Fresh) {
+async fn malformed_entries_are_skipped_and_keep_their_index(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     if let Some(database) = database(&fresh).await {
@@ -161,8 +162,8 @@ async fn entries_of_odd_types_and_bad_text_stop_nobody_and_hold_their_places(fre
         ];
         entries.extend(odd);
         put(&database, first_day(), ada).await;
-        let nobody = doc! {"_id": NOT_UTF8, "events": [{"t": "ArtworkPublished", "o": "a2"}]};
-        put(&database, first_day(), nobody).await;
+        let without_id = doc! {"_id": NOT_UTF8, "events": [{"t": "ArtworkPublished", "o": "a2"}]};
+        put(&database, first_day(), without_id).await;
     } else {
         let spoil = format!(
             "UPDATE {} SET n = 'many', events = CAST(events || CAST(x'7b2274223a22ff220a' AS TEXT) AS BLOB) WHERE id = 'ada'",
@@ -181,7 +182,7 @@ async fn entries_of_odd_types_and_bad_text_stop_nobody_and_hold_their_places(fre
     }
 }
 
-async fn a_document_that_takes_no_entries_stops_nobody_elses_push(fresh: Fresh) {
+async fn a_document_that_accepts_no_entries_blocks_no_other_push(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     let database = database(&fresh).await.unwrap();
@@ -203,17 +204,15 @@ async fn a_document_that_takes_no_entries_stops_nobody_elses_push(fresh: Fresh) 
     assert_eq!(feed(&town, "cem").await, 0);
 }
 
-async fn a_digest_whose_marker_is_refused_after_mailing_is_mailed_once(fresh: Fresh) {
+async fn a_digest_whose_marker_is_rejected_after_sending_is_sent_once(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     let database = database(&fresh).await.unwrap();
     let validator = |rule| doc! {"collMod": first_day().collection(), "validator": rule};
-    // Somebody's rule forbids what ada's stack would become; it comes between reading and marking.
+    // This validator rejects the marker in Ada's stack. It is set between reading and marking.
     let rule = validator(doc! {"$or": [{"_id": {"$ne": "ada"}}, {"events.1": {"$exists": false}}]});
-    let of_the_moment = database.clone();
-    town.meanwhile(move || {
-        Box::pin(async move { drop(of_the_moment.run_command(rule).await.unwrap()) })
-    });
+    let handle = database.clone();
+    town.meanwhile(move || Box::pin(async move { drop(handle.run_command(rule).await.unwrap()) }));
 
     let first = town.digests_at(monday(0)).await;
     let later = town.digests_at(monday(1)).await;
@@ -234,7 +233,7 @@ async fn a_digest_whose_marker_is_refused_after_mailing_is_mailed_once(fresh: Fr
     assert_eq!(town.mails().len(), 2);
 }
 
-async fn a_document_that_is_nobodys_stops_nobody(fresh: Fresh) {
+async fn a_document_without_a_valid_user_id_blocks_no_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     if let Some(database) = database(&fresh).await {
@@ -256,7 +255,7 @@ async fn a_document_that_is_nobodys_stops_nobody(fresh: Fresh) {
     assert_eq!(report.mails.sent, 1);
 }
 
-async fn records_with_bad_text_stop_no_email(fresh: Fresh) {
+async fn records_with_invalid_utf8_block_no_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
     if let Some(database) = database(&fresh).await {
@@ -281,7 +280,7 @@ async fn records_with_bad_text_stop_no_email(fresh: Fresh) {
     let report = town.digests_at(monday(0)).await;
     town.happens(&["a3"], to(&["ada", "ben"])).await;
 
-    // Of her record only the name cannot be read.
+    // Only the name in Ada's record is unreadable.
     assert_eq!(report.mails.sent, 2);
     assert_eq!(town.told_to("ben"), ["a1"]);
     assert_eq!(town.told_to("ada"), ["a1"]);
@@ -289,10 +288,10 @@ async fn records_with_bad_text_stop_no_email(fresh: Fresh) {
     assert_eq!(feed(&town, "ada").await, 2);
 }
 
-async fn fan_outs_that_nobody_can_read_stop_no_others(fresh: Fresh) {
+async fn unreadable_fan_outs_do_not_block_others(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let app = town.process();
-    // Long enough to be kept apart from their fan-outs.
+    // This audience is too long to be stored in its fan-out.
     let many = (0..100_000).map(|n| user(&format!("{n:0>160}")));
     let many = request(&["a1"], Audience::users(many).unwrap(), None);
     let mut ids = Vec::new();

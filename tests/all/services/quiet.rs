@@ -1,8 +1,8 @@
-//! Quiet hours: what would close within them closes when they end, in the person's own zone, and so
-//! does what would leave at once.
+//! Quiet hours: batches and immediate emails that are due in a user's quiet hours are sent when the
+//! hours end, in the user's time zone.
 //!
-//! The town begins on Saturday at 10:00 UTC; it is night from then until 16:00 in the zone of Ada,
-//! who lives in Tokyo, and day for Ben.
+//! The town begins on Saturday at 10:00 UTC. Ada, in Tokyo, has quiet hours until 16:00 UTC. Ben
+//! has none.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::Clock;
@@ -17,17 +17,17 @@ use crate::support::town::{Town, monday, on_both_stores, saturday, to};
 use crate::support::{Fresh, user};
 
 on_both_stores! {
-    a_batch_closes_when_quiet_hours_end_and_not_before
-    what_would_leave_at_once_gathers_until_they_end
-    a_full_batch_and_a_leading_one_wait
-    hours_that_are_chosen_or_taken_back_meanwhile_count
-    the_clock_is_set_on_a_quiet_night
-    what_is_mandatory_leaves_in_quiet_hours
-    digests_and_what_is_closed_by_hand_leave
-    batches_and_explanations_say_when_it_closes_and_why
-    quiet_hours_delay_a_batch_once_however_late_the_worker_looks
+    a_deferred_batch_closes_when_quiet_hours_end
+    immediate_events_are_collected_until_quiet_hours_end
+    full_and_leading_batches_wait_until_quiet_hours_end
+    changed_quiet_hours_apply_to_open_batches
+    quiet_hours_end_at_the_local_time_after_a_clock_change
+    mandatory_events_are_emailed_in_quiet_hours
+    digests_and_manually_closed_batches_ignore_quiet_hours
+    batches_and_explanations_report_the_deferral
+    quiet_hours_delay_a_batch_once_even_if_the_worker_is_late
     events_that_join_after_the_quiet_hours_do_not_start_another_delay
-    longer_quiet_hours_chosen_meanwhile_still_count
+    extended_quiet_hours_apply_to_deferred_batches
 }
 
 const CONFIG: &str = r#"
@@ -63,7 +63,6 @@ fn quiet(from: &str, to: &str) -> Quiet {
     Quiet::new(from.parse().unwrap(), to.parse().unwrap()).unwrap()
 }
 
-/// Ada has quiet hours, in Tokyo; Ben has none.
 async fn town(fresh: &Fresh) -> Town {
     let town = Town::found(fresh, true, CONFIG).await;
     town.change("ada", |ada| {
@@ -79,14 +78,14 @@ fn at(text: &str) -> DateTime<Utc> {
     text.parse().unwrap()
 }
 
-/// When Ada's quiet hours end.
+/// The end of Ada's quiet hours.
 fn morning() -> DateTime<Utc> {
     saturday() + TimeDelta::hours(6)
 }
 
-/// Turns the clock to then, and mails what is due; how many mails each got by now.
-async fn mailed_at(town: &Town, then: DateTime<Utc>) -> [usize; 2] {
-    town.clock.set(then.max(town.clock.now()));
+/// Sets the clock, sends due emails, and returns how many Ada and Ben have got.
+async fn send_at(town: &Town, time: DateTime<Utc>) -> [usize; 2] {
+    town.clock.set(time.max(town.clock.now()));
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
@@ -106,14 +105,14 @@ async fn open(town: &Town) -> Vec<Batch> {
     town.store.find_batches(&open, None, 100).await.unwrap()
 }
 
-async fn a_batch_closes_when_quiet_hours_end_and_not_before(fresh: Fresh) {
+async fn a_deferred_batch_closes_when_quiet_hours_end(fresh: Fresh) {
     let town = town(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
 
-    let soon = mailed_at(&town, saturday() + TimeDelta::minutes(6)).await;
+    let soon = send_at(&town, saturday() + TimeDelta::minutes(6)).await;
     town.happens(&["a2"], to(&["ada"])).await;
-    let night = mailed_at(&town, morning() - TimeDelta::seconds(1)).await;
-    let day = mailed_at(&town, morning()).await;
+    let night = send_at(&town, morning() - TimeDelta::seconds(1)).await;
+    let day = send_at(&town, morning()).await;
 
     assert_eq!((soon, night, day), ([0, 1], [0, 1], [1, 1]));
     let text = town.mails()[1].filled().text;
@@ -121,27 +120,27 @@ async fn a_batch_closes_when_quiet_hours_end_and_not_before(fresh: Fresh) {
         text.contains("Work a1.") && text.contains("Work a2."),
         "{text}"
     );
-    // By day it closes by its window, as for everybody.
+    // Outside quiet hours the window of the batch applies.
     town.happens(&["a3"], to(&["ada"])).await;
-    let later = mailed_at(&town, morning() + TimeDelta::minutes(5)).await;
+    let later = send_at(&town, morning() + TimeDelta::minutes(5)).await;
     assert_eq!(later, [2, 1]);
 }
 
-async fn what_would_leave_at_once_gathers_until_they_end(fresh: Fresh) {
+async fn immediate_events_are_collected_until_quiet_hours_end(fresh: Fresh) {
     let town = town(&fresh).await;
     happens(&town, "Alarm", &["a1"], to(&["ada", "ben"])).await;
-    let soon = mailed_at(&town, saturday() + TimeDelta::minutes(1)).await;
+    let soon = send_at(&town, saturday() + TimeDelta::minutes(1)).await;
     happens(&town, "Alarm", &["a2"], to(&["ada", "ben"])).await;
-    let night = mailed_at(&town, morning() - TimeDelta::seconds(1)).await;
+    let night = send_at(&town, morning() - TimeDelta::seconds(1)).await;
 
-    let day = mailed_at(&town, morning()).await;
+    let day = send_at(&town, morning()).await;
     happens(&town, "Alarm", &["a3"], to(&["ada"])).await;
-    let later = mailed_at(&town, morning() + TimeDelta::seconds(1)).await;
+    let later = send_at(&town, morning() + TimeDelta::seconds(1)).await;
 
     assert_eq!((soon, night, day, later), ([0, 1], [0, 2], [1, 2], [2, 2]));
 }
 
-async fn a_full_batch_and_a_leading_one_wait(fresh: Fresh) {
+async fn full_and_leading_batches_wait_until_quiet_hours_end(fresh: Fresh) {
     let town = town(&fresh).await;
     let both = || to(&["ada", "ben"]);
     for work in ["a1", "a2", "a3"] {
@@ -149,10 +148,10 @@ async fn a_full_batch_and_a_leading_one_wait(fresh: Fresh) {
         happens(&town, "Lead", &[work], both()).await;
     }
 
-    // Of Ben two fill one and one leads; the rest gathers for an hour.
-    let soon = mailed_at(&town, saturday() + TimeDelta::minutes(1)).await;
-    let night = mailed_at(&town, morning() - TimeDelta::seconds(1)).await;
-    let day = mailed_at(&town, morning()).await;
+    // Ben gets a full batch and a leading event at once. His other events wait for an hour.
+    let soon = send_at(&town, saturday() + TimeDelta::minutes(1)).await;
+    let night = send_at(&town, morning() - TimeDelta::seconds(1)).await;
+    let day = send_at(&town, morning()).await;
 
     assert_eq!((soon, night, day), ([0, 2], [0, 4], [2, 4]));
     let mails = town.mails();
@@ -165,26 +164,26 @@ async fn a_full_batch_and_a_leading_one_wait(fresh: Fresh) {
     assert_eq!(mails[4..].iter().filter(|mail| whole(mail)).count(), 2);
 }
 
-async fn hours_that_are_chosen_or_taken_back_meanwhile_count(fresh: Fresh) {
+async fn changed_quiet_hours_apply_to_open_batches(fresh: Fresh) {
     let town = town(&fresh).await;
     town.change("ben", |ben| ben.quiet = Some(quiet("12:00", "13:00")))
         .await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
-    // Ben chooses others while his batch is open, and Ada takes hers back.
+    // While their batches are open, Ben changes his quiet hours and Ada removes hers.
     town.change("ben", |ben| ben.quiet = Some(quiet("10:03", "11:00")))
         .await;
     town.change("ada", |ada| ada.quiet = None).await;
 
-    let soon = mailed_at(&town, saturday() + TimeDelta::minutes(6)).await;
-    // The next that joins knows that no hours are quiet any more.
+    let soon = send_at(&town, saturday() + TimeDelta::minutes(6)).await;
+    // The next event that joins Ada's batch applies the change.
     town.happens(&["a2"], to(&["ada"])).await;
-    let joined = mailed_at(&town, saturday() + TimeDelta::minutes(7)).await;
-    let late = mailed_at(&town, saturday() + TimeDelta::hours(1)).await;
+    let joined = send_at(&town, saturday() + TimeDelta::minutes(7)).await;
+    let late = send_at(&town, saturday() + TimeDelta::hours(1)).await;
 
     assert_eq!((soon, joined, late), ([0, 0], [1, 0], [1, 1]));
 }
 
-async fn the_clock_is_set_on_a_quiet_night(fresh: Fresh) {
+async fn quiet_hours_end_at_the_local_time_after_a_clock_change(fresh: Fresh) {
     for (person, evening, ends) in [
         ("ada", "2014-10-25T20:00:00Z", "2014-10-26T06:00:00Z"),
         ("ben", "2015-03-28T21:00:00Z", "2015-03-29T05:00:00Z"),
@@ -201,32 +200,32 @@ async fn the_clock_is_set_on_a_quiet_night(fresh: Fresh) {
         town.clock.set(at(evening));
         happens(&town, "Alarm", &["a1"], to(&[person])).await;
 
-        mailed_at(&town, at(ends) - TimeDelta::seconds(1)).await;
+        send_at(&town, at(ends) - TimeDelta::seconds(1)).await;
         let night = town.mails().len();
-        mailed_at(&town, at(ends)).await;
+        send_at(&town, at(ends)).await;
 
         assert_eq!((night, town.mails().len()), (0, 1), "{person}");
     }
 }
 
-async fn what_is_mandatory_leaves_in_quiet_hours(fresh: Fresh) {
+async fn mandatory_events_are_emailed_in_quiet_hours(fresh: Fresh) {
     let town = town(&fresh).await;
     happens(&town, "Notice", &["a1"], to(&["ada"])).await;
     happens(&town, "Talk", &["a2"], to(&["ada"])).await;
     happens(&town, "Alert", &["a3"], to(&["ada"])).await;
     town.happens(&["a4"], to(&["ada"])).await;
 
-    let soon = mailed_at(&town, saturday() + TimeDelta::minutes(6)).await;
+    let soon = send_at(&town, saturday() + TimeDelta::minutes(6)).await;
 
     assert_eq!(soon, [2, 0]);
     let texts: Vec<String> = town.mails().iter().map(|mail| mail.filled().text).collect();
     assert!(texts.iter().any(|text| text.contains("Work a1.")));
-    // What shares a mail with it goes with it.
+    // Events in the same batch as a mandatory event are sent with it.
     let both = |text: &&String| text.contains("Work a2.") && text.contains("Work a3.");
     assert_eq!(texts.iter().filter(both).count(), 1);
 }
 
-async fn digests_and_what_is_closed_by_hand_leave(fresh: Fresh) {
+async fn digests_and_manually_closed_batches_ignore_quiet_hours(fresh: Fresh) {
     let town = town(&fresh).await;
     town.change("ada", |ada| {
         ada.tz = None;
@@ -242,23 +241,23 @@ async fn digests_and_what_is_closed_by_hand_leave(fresh: Fresh) {
         .await
         .unwrap();
 
-    let closed = mailed_at(&town, saturday() + TimeDelta::seconds(1)).await;
+    let closed = send_at(&town, saturday() + TimeDelta::seconds(1)).await;
     town.digests_at(monday(0)).await;
 
     assert_eq!(closed, [1, 0]);
     assert_eq!(town.mails().len(), 2);
 }
 
-async fn batches_and_explanations_say_when_it_closes_and_why(fresh: Fresh) {
+async fn batches_and_explanations_report_the_deferral(fresh: Fresh) {
     let town = town(&fresh).await;
-    // One that is open when the night begins, and one that is opened in it.
+    // One batch is open when the quiet hours begin, and one opens in them.
     town.change("ada", |ada| ada.quiet = Some(quiet("19:04", "01:00")))
         .await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.clock.advance(TimeDelta::minutes(4));
     happens(&town, "Alarm", &["a2"], to(&["ada"])).await;
     let app = town.process();
-    let told = async || {
+    let deferrals = async || {
         let filter = BatchFilter {
             state: Some(BatchState::Open),
             ..BatchFilter::default()
@@ -273,14 +272,14 @@ async fn batches_and_explanations_say_when_it_closes_and_why(fresh: Fresh) {
         views
     };
 
-    let before = told().await;
+    let before = deferrals().await;
     app.closer().drain(&Silent).await.unwrap();
-    let after = told().await;
+    let after = deferrals().await;
     let explained = app.explain().user(&user("ada"), None).await.unwrap();
 
-    let held = |who: &str| (who.to_owned(), morning(), Some(morning()));
+    let deferred = |who: &str| (who.to_owned(), morning(), Some(morning()));
     let ben = ("ben".to_owned(), saturday() + TimeDelta::minutes(5), None);
-    assert_eq!(before, [held("ada"), held("ada"), ben.clone()]);
+    assert_eq!(before, [deferred("ada"), deferred("ada"), ben.clone()]);
     assert_eq!(after, before);
     for fate in explained.events {
         let batch = fate.batch.unwrap();
@@ -292,7 +291,7 @@ async fn batches_and_explanations_say_when_it_closes_and_why(fresh: Fresh) {
     }
 }
 
-/// The routes that wait for quiet hours: within a batch, and at once.
+/// A type for each route that quiet hours delay: batch and immediate.
 const ROUTES: [&str; 2] = ["ArtworkPublished", "Alarm"];
 
 /// Sets quiet hours for Ada in UTC.
@@ -304,7 +303,7 @@ async fn ada_is_quiet(town: &Town, from: &str, to: &str) {
     .await;
 }
 
-async fn quiet_hours_delay_a_batch_once_however_late_the_worker_looks(fresh: Fresh) {
+async fn quiet_hours_delay_a_batch_once_even_if_the_worker_is_late(fresh: Fresh) {
     let town = town(&fresh).await;
     // A worker that cron starts every five minutes misses the two minutes that are not quiet.
     ada_is_quiet(&town, "22:00", "21:58").await;
@@ -312,25 +311,25 @@ async fn quiet_hours_delay_a_batch_once_however_late_the_worker_looks(fresh: Fre
     for kind in ROUTES {
         happens(&town, kind, &["a1"], to(&["ada"])).await;
     }
-    let mut left = Vec::new();
-    let mut look = at("2014-04-19T21:51:00Z");
-    while look < at("2014-04-19T22:30:00Z") {
+    let mut sent_at = Vec::new();
+    let mut now = at("2014-04-19T21:51:00Z");
+    while now < at("2014-04-19T22:30:00Z") {
         let before = town.mails().len();
-        let [after, _] = mailed_at(&town, look).await;
-        left.extend((before..after).map(|_| look));
-        look += TimeDelta::minutes(5);
+        let [after, _] = send_at(&town, now).await;
+        sent_at.extend((before..after).map(|_| now));
+        now += TimeDelta::minutes(5);
     }
 
-    // Another worker is away for as long as the user's hours are open.
+    // Another worker does not run between the quiet hours.
     ada_is_quiet(&town, "22:00", "07:00").await;
     town.clock.set(at("2014-04-22T01:00:00Z"));
     for kind in ROUTES {
         happens(&town, kind, &["a2"], to(&["ada"])).await;
     }
-    let night = mailed_at(&town, at("2014-04-22T06:59:59Z")).await;
-    let evening = mailed_at(&town, at("2014-04-22T22:30:00Z")).await;
+    let night = send_at(&town, at("2014-04-22T06:59:59Z")).await;
+    let evening = send_at(&town, at("2014-04-22T22:30:00Z")).await;
 
-    assert_eq!(left, [at("2014-04-19T22:01:00Z"); 2]);
+    assert_eq!(sent_at, [at("2014-04-19T22:01:00Z"); 2]);
     assert_eq!((night, evening), ([2, 0], [4, 0]));
 }
 
@@ -341,16 +340,16 @@ async fn events_that_join_after_the_quiet_hours_do_not_start_another_delay(fresh
     for kind in ROUTES {
         happens(&town, kind, &["a1"], to(&["ada"])).await;
     }
-    let delayed = mailed_at(&town, at("2014-04-19T21:56:00Z")).await;
-    // They join while the hours are open, and in the next quiet hours.
-    for (object, then) in [("a2", "21:59:00"), ("a3", "22:00:30")] {
-        town.clock.set(at(&format!("2014-04-19T{then}Z")));
+    let delayed = send_at(&town, at("2014-04-19T21:56:00Z")).await;
+    // One event joins between the quiet hours, the other in the next ones.
+    for (object, time) in [("a2", "21:59:00"), ("a3", "22:00:30")] {
+        town.clock.set(at(&format!("2014-04-19T{time}Z")));
         for kind in ROUTES {
             happens(&town, kind, &[object], to(&["ada"])).await;
         }
     }
 
-    let after = mailed_at(&town, at("2014-04-19T22:01:00Z")).await;
+    let after = send_at(&town, at("2014-04-19T22:01:00Z")).await;
 
     assert_eq!((delayed[0], after[0] >= 2), (0, true), "{after:?}");
     let texts: Vec<String> = town.mails().iter().map(|mail| mail.filled().text).collect();
@@ -358,18 +357,18 @@ async fn events_that_join_after_the_quiet_hours_do_not_start_another_delay(fresh
     assert_eq!(first.count(), 2, "{texts:#?}");
 }
 
-async fn longer_quiet_hours_chosen_meanwhile_still_count(fresh: Fresh) {
+async fn extended_quiet_hours_apply_to_deferred_batches(fresh: Fresh) {
     let town = town(&fresh).await;
     ada_is_quiet(&town, "22:00", "07:00").await;
     town.clock.set(at("2014-04-19T23:00:00Z"));
     for kind in ROUTES {
         happens(&town, kind, &["a1"], to(&["ada"])).await;
     }
-    mailed_at(&town, at("2014-04-19T23:30:00Z")).await;
+    send_at(&town, at("2014-04-19T23:30:00Z")).await;
     ada_is_quiet(&town, "22:00", "09:00").await;
 
-    let seven = mailed_at(&town, at("2014-04-20T07:00:00Z")).await;
-    let nine = mailed_at(&town, at("2014-04-20T09:00:00Z")).await;
+    let seven = send_at(&town, at("2014-04-20T07:00:00Z")).await;
+    let nine = send_at(&town, at("2014-04-20T09:00:00Z")).await;
 
     assert_eq!((seven, nine), ([0, 0], [2, 0]));
 }

@@ -1,4 +1,5 @@
-//! What was taken back is told to nobody, wherever it stands, and hides nothing that comes later.
+//! Retraction: a retracted event is in no feed, email or backlog. A later event about the same
+//! object is a new one.
 
 use chrono::TimeDelta;
 use futures::FutureExt;
@@ -16,18 +17,18 @@ use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, req
 use crate::support::{FailingStore, Fault, Fresh, Then, feed_of, kind, user};
 
 on_both_stores! {
-    what_was_taken_back_is_in_no_feed_and_no_digest
-    what_happens_again_later_is_told_and_new
-    what_is_accepted_and_not_fanned_out_yet_is_reached
-    a_mail_that_waits_to_leave_tells_nothing_that_was_taken_back
-    what_joined_a_batch_afterward_is_not_mailed
-    an_open_batch_loses_what_is_taken_back
-    explain_says_what_was_taken_back
-    what_was_mailed_and_then_taken_back_is_said_to_have_been_mailed
-    what_only_what_was_taken_back_waits_for_is_owed_to_nobody
-    what_was_taken_back_is_flushed_and_not_counted
-    whatever_fails_while_something_is_taken_back_it_can_be_repeated
-    what_happens_again_while_batches_are_tidied_up_is_mailed
+    a_retracted_event_is_in_no_feed_and_no_digest
+    an_event_after_a_retraction_is_new_and_emailed
+    a_retraction_covers_events_that_are_not_fanned_out_yet
+    a_deferred_email_excludes_retracted_events
+    a_retracted_event_that_joins_a_batch_later_is_not_emailed
+    a_retraction_removes_events_from_open_batches
+    explain_reports_retracted_events
+    explain_reports_events_retracted_after_their_email_as_shown
+    the_backlog_excludes_retracted_events
+    retracted_events_are_flushed_but_not_counted
+    a_retraction_can_be_repeated_after_any_store_call_fails
+    an_event_that_recurs_during_a_retraction_is_emailed
 }
 
 pub(super) const BATCHED: &str = r#"
@@ -50,19 +51,19 @@ pub(super) fn shown(page: &Page) -> Vec<&str> {
     page.items.iter().map(|item| item.object.as_str()).collect()
 }
 
-/// To whom mails went, and which of the works a1 and a2 they tell.
-fn of_batches(town: &Town) -> Vec<String> {
-    let told = town.mails().into_iter().map(|mail| {
+/// Returns the recipient of each email, and which of the works `a1` and `a2` the email includes.
+fn batch_emails(town: &Town) -> Vec<String> {
+    let emails = town.mails().into_iter().map(|mail| {
         let text = mail.filled().text;
         let works = ["a1", "a2"].into_iter();
         let works = works.filter(|work| text.contains(&format!("Work {work}.")));
         let works: Vec<&str> = works.collect();
         format!("{}: {}", mail.to.reveal(), works.join(" "))
     });
-    told.collect()
+    emails.collect()
 }
 
-async fn what_was_taken_back_is_in_no_feed_and_no_digest(fresh: Fresh) {
+async fn a_retracted_event_is_in_no_feed_and_no_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], followers_of("artist:1")).await;
     town.happens(&["a3"], to(&["cem"])).await;
@@ -80,7 +81,7 @@ async fn what_was_taken_back_is_in_no_feed_and_no_digest(fresh: Fresh) {
     assert_eq!(town.told_to("cem"), [""; 0]);
 }
 
-async fn what_happens_again_later_is_told_and_new(fresh: Fresh) {
+async fn an_event_after_a_retraction_is_new_and_emailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     let page = feed(&town, "ada").await;
@@ -111,11 +112,11 @@ async fn what_happens_again_later_is_told_and_new(fresh: Fresh) {
     assert_eq!((again.counts.unseen, again.counts.unread), (1, 1));
     town.digests_at(monday(0)).await;
     assert_eq!(town.told_to("ada"), ["a1"]);
-    let told = town.told();
-    assert_eq!(told.values().copied().collect::<Vec<_>>(), [1]);
+    let times = town.told();
+    assert_eq!(times.values().copied().collect::<Vec<_>>(), [1]);
 }
 
-async fn what_is_accepted_and_not_fanned_out_yet_is_reached(fresh: Fresh) {
+async fn a_retraction_covers_events_that_are_not_fanned_out_yet(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let app = town.process();
     let accepted = vec![request(&["a1", "a2"], to(&["ada"]), None)];
@@ -129,7 +130,7 @@ async fn what_is_accepted_and_not_fanned_out_yet_is_reached(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), ["a2"]);
 }
 
-async fn a_mail_that_waits_to_leave_tells_nothing_that_was_taken_back(fresh: Fresh) {
+async fn a_deferred_email_excludes_retracted_events(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a2", "a3"], to(&["ben"])).await;
@@ -147,7 +148,7 @@ async fn a_mail_that_waits_to_leave_tells_nothing_that_was_taken_back(fresh: Fre
     assert_eq!(town.told_to("ben"), ["a3"]);
 }
 
-async fn what_joined_a_batch_afterward_is_not_mailed(fresh: Fresh) {
+async fn a_retracted_event_that_joins_a_batch_later_is_not_emailed(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCHED).await;
     let app = town.process();
     let accepted = ["a1", "a2"].map(|work| request(&[work], to(&["ada"]), None));
@@ -161,12 +162,12 @@ async fn what_joined_a_batch_afterward_is_not_mailed(fresh: Fresh) {
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
 
-    assert_eq!(of_batches(&town), ["ada@example.org: a2"]);
+    assert_eq!(batch_emails(&town), ["ada@example.org: a2"]);
     let row = town.deliveries_of("ben").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
 }
 
-async fn an_open_batch_loses_what_is_taken_back(fresh: Fresh) {
+async fn a_retraction_removes_events_from_open_batches(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.happens(&["a2"], to(&["ada"])).await;
@@ -179,22 +180,22 @@ async fn an_open_batch_loses_what_is_taken_back(fresh: Fresh) {
     town.clock.advance(TimeDelta::minutes(5));
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
-    assert_eq!(of_batches(&town), ["ada@example.org: a2"]);
-    // The stacks still have it, and no digest tells it either.
+    assert_eq!(batch_emails(&town), ["ada@example.org: a2"]);
+    // The stacks still hold the event, but no digest includes it.
     assert_eq!(town.digests_at(monday(0)).await.mails.sent, 0);
 }
 
-async fn explain_says_what_was_taken_back(fresh: Fresh) {
+async fn explain_reports_retracted_events(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     retract(&town.process(), &["a1"]).await;
     town.clock.advance(TimeDelta::seconds(1));
     town.happens(&["a1"], to(&["ada"])).await;
 
-    let told = town.process().explain().user(&user("ada"), None).await;
+    let explanation = town.process().explain().user(&user("ada"), None).await;
 
-    let told = told.unwrap().events.into_iter();
-    let why: Vec<_> = told
+    let fates = explanation.unwrap().events.into_iter();
+    let why: Vec<_> = fates
         .map(|fate| (fate.object.to_string(), fate.why))
         .collect();
     let expected = [
@@ -205,19 +206,19 @@ async fn explain_says_what_was_taken_back(fresh: Fresh) {
     assert_eq!(why, expected.map(|(object, why)| (object.to_owned(), why)));
 }
 
-async fn what_only_what_was_taken_back_waits_for_is_owed_to_nobody(fresh: Fresh) {
+async fn the_backlog_excludes_retracted_events(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a2"], to(&["ben"])).await;
     retract(&town.process(), &["a1"]).await;
 
     let day = tidings::domain::Day::of(tidings::clock::Clock::now(&*town.clock));
-    let owed = town.process().owed().count(day).await.unwrap().backlog.owed;
+    let backlog = town.process().owed().count(day).await.unwrap().backlog.owed;
 
-    assert_eq!((owed.people, owed.events), (1, 1));
+    assert_eq!((backlog.people, backlog.events), (1, 1));
 }
 
-async fn whatever_fails_while_something_is_taken_back_it_can_be_repeated(fresh: Fresh) {
+async fn a_retraction_can_be_repeated_after_any_store_call_fails(fresh: Fresh) {
     for fault in [Fault::Refused, Fault::Unheard] {
         for nth in 0.. {
             let town = Town::found(&fresh, true, BATCHED).await;
@@ -248,7 +249,7 @@ async fn whatever_fails_while_something_is_taken_back_it_can_be_repeated(fresh: 
     }
 }
 
-async fn what_happens_again_while_batches_are_tidied_up_is_mailed(fresh: Fresh) {
+async fn an_event_that_recurs_during_a_retraction_is_emailed(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     let (clock, other) = (town.clock.clone(), town.process());
@@ -268,10 +269,10 @@ async fn what_happens_again_while_batches_are_tidied_up_is_mailed(fresh: Fresh) 
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
-    assert_eq!(of_batches(&town), ["ada@example.org: a1"]);
+    assert_eq!(batch_emails(&town), ["ada@example.org: a1"]);
 }
 
-async fn what_was_mailed_and_then_taken_back_is_said_to_have_been_mailed(fresh: Fresh) {
+async fn explain_reports_events_retracted_after_their_email_as_shown(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2", "a3"], to(&["ada"])).await;
     retract(&town.process(), &["a1"]).await;
@@ -279,26 +280,26 @@ async fn what_was_mailed_and_then_taken_back_is_said_to_have_been_mailed(fresh: 
     town.clock.advance(TimeDelta::seconds(1));
     retract(&town.process(), &["a2"]).await;
 
-    let told = town.process().explain().user(&user("ada"), None).await;
+    let explanation = town.process().explain().user(&user("ada"), None).await;
 
     let place = |fate: Fate| match fate.covered {
         Some(By::Mail { place, .. }) => (fate.object.to_string(), place),
         other => panic!("{other:?}"),
     };
-    let mut places: Vec<_> = told.unwrap().events.into_iter().map(place).collect();
+    let mut places: Vec<_> = explanation.unwrap().events.into_iter().map(place).collect();
     places.sort_by(|one, other| one.0.cmp(&other.0));
-    let told = [
+    let expected = [
         ("a1", Place::LeftOut),
         ("a2", Place::Shown),
         ("a3", Place::Shown),
     ];
     assert_eq!(
         places,
-        told.map(|(object, place)| (object.to_owned(), place))
+        expected.map(|(object, place)| (object.to_owned(), place))
     );
 }
 
-async fn what_was_taken_back_is_flushed_and_not_counted(fresh: Fresh) {
+async fn retracted_events_are_flushed_but_not_counted(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2", "a3"], to(&["ada"])).await;
     town.happens(&["a1"], to(&["ben"])).await;

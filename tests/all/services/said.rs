@@ -1,4 +1,4 @@
-//! What is said of an event is shown wherever the event is.
+//! Event details: the actor and the text are shown in digests, batches and feeds.
 
 use tidings::domain::details::Actor;
 use tidings::domain::{Details, EventType};
@@ -10,13 +10,13 @@ use crate::support::town::{Town, monday, on_both_stores, request, to};
 use crate::support::{FailingStore, Fresh, user};
 
 on_both_stores! {
-    what_was_said_is_in_the_digest_and_in_the_batch
-    an_actor_that_is_only_an_id_is_shown_by_the_name_in_their_record
+    actor_and_text_are_in_digests_and_immediate_emails
+    an_actor_with_only_an_id_gets_the_name_from_the_user_record
 }
 
-async fn what_was_said_is_in_the_digest_and_in_the_batch(fresh: Fresh) {
+async fn actor_and_text_are_in_digests_and_immediate_emails(fresh: Fresh) {
     let town = Town::found(&fresh, true, "types.Comment.route = \"immediate\"\n").await;
-    let said = |object: &str, kind: &str, text: &str| Request {
+    let event = |object: &str, kind: &str, text: &str| Request {
         kind: EventType::stored(kind),
         details: Details {
             actor: Some(Actor {
@@ -29,8 +29,8 @@ async fn what_was_said_is_in_the_digest_and_in_the_batch(fresh: Fresh) {
         ..request(&[object], to(&["ada"]), None)
     };
     let events = vec![
-        said("a1", "ArtworkPublished", "on show <b>until</b> May"),
-        said("a2", "Comment", "line 3 is too high"),
+        event("a1", "ArtworkPublished", "on show <b>until</b> May"),
+        event("a2", "Comment", "line 3 is too high"),
     ];
 
     let app = town.process();
@@ -56,7 +56,7 @@ async fn what_was_said_is_in_the_digest_and_in_the_batch(fresh: Fresh) {
     );
 }
 
-async fn an_actor_that_is_only_an_id_is_shown_by_the_name_in_their_record(fresh: Fresh) {
+async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fresh) {
     let config = "[types.Comment]\nroute = \"batch\"\nphrase = \"commented on\"\n";
     let town = Town::found(&fresh, true, config).await;
     let actors = [("ben", "Ben Bly"), ("cem", "Cem Can"), ("dee", "Dee Dow")];

@@ -1,5 +1,7 @@
-//! The sender: every outcome becomes a state, what nobody saw is found out where that can be, and a
-//! run accounts for everybody.
+//! The sender: every outcome of a call becomes a delivery state, and a run accounts for every user.
+//!
+//! A lost answer is resolved by a repeated call or a query where the provider allows one (P5).
+//! Otherwise the delivery is `unknown`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,30 +24,30 @@ use crate::support::town::{Call, Town, cut_off, lost, monday, on_both_stores, to
 use crate::support::{Before, FailingStore, Fresh, Shorthand};
 
 on_both_stores! {
-    a_run_waits_for_what_was_not_taken_and_accounts_for_everybody
-    nothing_is_sent_while_the_provider_wants_none
-    a_mail_that_is_never_taken_fails_after_so_many_attempts
-    a_run_gives_up_waiting_when_nothing_moves_and_says_who_waits
-    a_call_nobody_saw_the_end_of_is_made_again_as_it_was
-    a_call_is_not_made_again_after_its_time
-    who_unsubscribed_meanwhile_is_left_out_of_the_call_and_nobody_can_tell
-    who_was_left_out_is_sent_where_the_provider_took_the_call_before
-    what_the_provider_took_is_sent_without_sending_again
-    what_the_provider_never_heard_of_is_sent_again_once_that_can_be_believed
-    a_provider_that_says_nothing_leaves_it_unknown_in_the_end
-    at_least_once_sends_again_what_nobody_can_tell_of
+    a_run_retries_deferred_emails_and_accounts_for_every_user
+    nothing_is_sent_before_the_retry_delay_of_the_provider_ends
+    an_email_fails_after_the_configured_number_of_attempts
+    a_run_without_progress_ends_and_reports_deferred_emails
+    a_call_with_a_lost_answer_is_repeated_unchanged
+    a_call_is_not_repeated_after_the_idempotency_window
+    a_repeated_call_omits_an_opted_out_user_whose_email_stays_unknown
+    an_omitted_email_is_sent_if_the_provider_accepted_the_first_call
+    an_accepted_email_is_found_by_a_query_and_not_sent_again
+    an_email_unknown_to_the_provider_is_sent_again_after_ten_minutes
+    an_email_is_unknown_if_queries_fail_until_resolve_within
+    at_least_once_repeats_an_email_with_an_unknown_outcome
     a_dead_workers_call_is_resolved_as_a_whole
-    a_mail_that_waited_for_its_turn_is_checked_again
-    who_is_sent_alone_after_others_and_late_is_not_canceled
-    what_waits_for_its_turn_longer_than_a_short_lease_is_built_again
-    calls_are_under_way_at_the_same_time_once_the_provider_keeps_up
-    a_call_goes_on_while_its_sender_waits_for_the_store
-    who_comes_back_after_its_lease_hands_nothing_over
-    a_run_waits_for_the_mails_that_a_killed_worker_holds
-    a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing
+    an_email_that_waited_for_other_calls_is_checked_again
+    emails_sent_alone_after_a_slow_shared_call_are_not_canceled
+    an_email_that_waits_longer_than_its_lease_is_built_again
+    calls_run_concurrently_once_the_provider_keeps_up
+    a_call_continues_while_its_sender_waits_for_the_store
+    a_worker_that_resumes_after_its_lease_sends_nothing
+    a_run_waits_for_emails_that_a_killed_worker_has_leased
+    a_stopped_run_sends_no_more_and_releases_its_leases
 }
 
-/// A run as `tidings digest` makes it.
+/// Runs digests as `tidings digest` does, at [`monday`] or later.
 pub(super) async fn run(town: &Town, app: &App) -> Report {
     let request = Request {
         patience: Some(TimeDelta::minutes(15)),
@@ -73,7 +75,7 @@ pub(super) async fn state(town: &Town, person: &str) -> DeliveryState {
     town.deliveries_of(person).await[0].state
 }
 
-async fn a_run_waits_for_what_was_not_taken_and_accounts_for_everybody(fresh: Fresh) {
+async fn a_run_retries_deferred_emails_and_accounts_for_every_user(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.answer([later(None), later(None)]);
@@ -92,7 +94,7 @@ async fn a_run_waits_for_what_was_not_taken_and_accounts_for_everybody(fresh: Fr
     );
 }
 
-async fn nothing_is_sent_while_the_provider_wants_none(fresh: Fresh) {
+async fn nothing_is_sent_before_the_retry_delay_of_the_provider_ends(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.postbox.per_call.store(1, Ordering::Relaxed);
@@ -112,7 +114,7 @@ async fn nothing_is_sent_while_the_provider_wants_none(fresh: Fresh) {
     assert_eq!(refused, [true, false, false, true], "{calls:?}");
 }
 
-async fn a_mail_that_is_never_taken_fails_after_so_many_attempts(fresh: Fresh) {
+async fn an_email_fails_after_the_configured_number_of_attempts(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.attempts = 3\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([later(None), later(None), later(None)]);
@@ -132,7 +134,7 @@ async fn a_mail_that_is_never_taken_fails_after_so_many_attempts(fresh: Fresh) {
     assert_eq!(references.len(), 3, "each attempt is another call");
 }
 
-async fn a_run_gives_up_waiting_when_nothing_moves_and_says_who_waits(fresh: Fresh) {
+async fn a_run_without_progress_ends_and_reports_deferred_emails(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.answer((0..100).map(|_| later(None)));
@@ -149,7 +151,7 @@ async fn a_run_gives_up_waiting_when_nothing_moves_and_says_who_waits(fresh: Fre
     assert!(town.mails().is_empty());
 }
 
-async fn a_call_nobody_saw_the_end_of_is_made_again_as_it_was(fresh: Fresh) {
+async fn a_call_with_a_lost_answer_is_repeated_unchanged(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.answer([lost(), lost()]);
@@ -167,7 +169,7 @@ async fn a_call_nobody_saw_the_end_of_is_made_again_as_it_was(fresh: Fresh) {
     assert_eq!(town.deliveries_of("ada").await[0].attempts, 1);
 }
 
-async fn a_call_is_not_made_again_after_its_time(fresh: Fresh) {
+async fn a_call_is_not_repeated_after_the_idempotency_window(fresh: Fresh) {
     let within = Some(Duration::from_secs(3_600));
     let town = Town::with(&fresh, Certainty::Repeat { within }, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
@@ -184,8 +186,8 @@ async fn a_call_is_not_made_again_after_its_time(fresh: Fresh) {
     );
 }
 
-/// ada's and ben's mails leave in one call whose answer is lost; then ben wants none any more.
-async fn with_somebody_who_unsubscribes(town: &Town, outcome: Outcome) {
+/// Sends Ada's and Ben's emails in one call with this outcome. Ben then turns off digests.
+async fn ben_opts_out_after_the_first_call(town: &Town, outcome: Outcome) {
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.answer([outcome.clone(), outcome]);
     let report = town.digests_at(monday(0)).await;
@@ -195,9 +197,9 @@ async fn with_somebody_who_unsubscribes(town: &Town, outcome: Outcome) {
     town.clock.advance(TimeDelta::minutes(1));
 }
 
-async fn who_unsubscribed_meanwhile_is_left_out_of_the_call_and_nobody_can_tell(fresh: Fresh) {
+async fn a_repeated_call_omits_an_opted_out_user_whose_email_stays_unknown(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    with_somebody_who_unsubscribes(&town, cut_off()).await;
+    ben_opts_out_after_the_first_call(&town, cut_off()).await;
 
     let report = run(&town, &town.process()).await;
 
@@ -212,9 +214,9 @@ async fn who_unsubscribed_meanwhile_is_left_out_of_the_call_and_nobody_can_tell(
     );
 }
 
-async fn who_was_left_out_is_sent_where_the_provider_took_the_call_before(fresh: Fresh) {
+async fn an_omitted_email_is_sent_if_the_provider_accepted_the_first_call(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    with_somebody_who_unsubscribes(&town, lost()).await;
+    ben_opts_out_after_the_first_call(&town, lost()).await;
 
     let report = run(&town, &town.process()).await;
 
@@ -222,7 +224,7 @@ async fn who_was_left_out_is_sent_where_the_provider_took_the_call_before(fresh:
     assert_eq!(town.mails().len(), 2, "both were mailed the first time");
 }
 
-async fn what_the_provider_took_is_sent_without_sending_again(fresh: Fresh) {
+async fn an_accepted_email_is_found_by_a_query_and_not_sent_again(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Ask, "").await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.answer([lost(), lost()]);
@@ -236,7 +238,7 @@ async fn what_the_provider_took_is_sent_without_sending_again(fresh: Fresh) {
     assert!(waited >= TimeDelta::minutes(2), "asked too soon: {waited}");
 }
 
-async fn what_the_provider_never_heard_of_is_sent_again_once_that_can_be_believed(fresh: Fresh) {
+async fn an_email_unknown_to_the_provider_is_sent_again_after_ten_minutes(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Ask, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([cut_off()]);
@@ -252,7 +254,7 @@ async fn what_the_provider_never_heard_of_is_sent_again_once_that_can_be_believe
     );
 }
 
-async fn a_provider_that_says_nothing_leaves_it_unknown_in_the_end(fresh: Fresh) {
+async fn an_email_is_unknown_if_queries_fail_until_resolve_within(fresh: Fresh) {
     let config = "delivery.resolve_within = \"10m\"\n";
     let town = Town::with(&fresh, Certainty::Ask, config).await;
     town.happens(&["a1"], to(&["ada"])).await;
@@ -265,7 +267,7 @@ async fn a_provider_that_says_nothing_leaves_it_unknown_in_the_end(fresh: Fresh)
     assert_eq!(report.mails.reasons, [("the search is down".to_owned(), 1)]);
 }
 
-async fn at_least_once_sends_again_what_nobody_can_tell_of(fresh: Fresh) {
+async fn at_least_once_repeats_an_email_with_an_unknown_outcome(fresh: Fresh) {
     let config = "delivery.guarantee = \"at-least-once\"\n";
     let town = Town::with(&fresh, Certainty::Never, config).await;
     town.happens(&["a1"], to(&["ada"])).await;
@@ -283,7 +285,7 @@ async fn a_dead_workers_call_is_resolved_as_a_whole(fresh: Fresh) {
     town.digests_at(monday(0)).await;
     town.clock.advance(TimeDelta::minutes(6));
 
-    // Three workers, each of which can hold one row at most.
+    // Two other workers lease one row of the call each.
     let (now, until) = (town.clock.now(), town.clock.now() + TimeDelta::minutes(5));
     let mut claimed = Vec::new();
     for worker in ["x", "y"] {
@@ -300,7 +302,7 @@ async fn a_dead_workers_call_is_resolved_as_a_whole(fresh: Fresh) {
     assert_eq!(calls[0].reference, calls[1].reference);
 }
 
-async fn a_mail_that_waited_for_its_turn_is_checked_again(fresh: Fresh) {
+async fn an_email_that_waited_for_other_calls_is_checked_again(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a2"], to(&["ben"])).await;
@@ -323,14 +325,14 @@ async fn a_mail_that_waited_for_its_turn_is_checked_again(fresh: Fresh) {
     assert!(town.told_to("ben").is_empty());
 }
 
-async fn who_is_sent_alone_after_others_and_late_is_not_canceled(fresh: Fresh) {
+async fn emails_sent_alone_after_a_slow_shared_call_are_not_canceled(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 100\n").await;
     let people = town.crowd(6).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     town.postbox.per_call.store(3, Ordering::Relaxed);
-    // The first call is refused for somebody's fault, and takes so long that what was built for all
-    // others is old.
+    // The first call is refused because of one recipient. It takes a minute, so the checks of the
+    // other emails are outdated.
     let reason = "one address is malformed".to_owned();
     town.answer(vec![Outcome::RefusedTogether { reason }; 3]);
     let clock = town.clock.clone();
@@ -342,12 +344,12 @@ async fn who_is_sent_alone_after_others_and_late_is_not_canceled(fresh: Fresh) {
     assert!(names.iter().all(|name| town.told_to(name) == ["a1"]));
 }
 
-async fn what_waits_for_its_turn_longer_than_a_short_lease_is_built_again(fresh: Fresh) {
+async fn an_email_that_waits_longer_than_its_lease_is_built_again(fresh: Fresh) {
     let config = "delivery.chunk = 100\ndelivery.lease = \"10s\"\nmail.timeout = \"5s\"\n";
     let town = Town::found(&fresh, true, config).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.postbox.per_call.store(2, Ordering::Relaxed);
-    // The answer to the first call takes long to be written down.
+    // Recording the answer to the first call takes longer than the lease.
     let clock = town.clock.clone();
     let slow = async move { clock.advance(TimeDelta::seconds(11)) };
     let store = FailingStore::before(town.store.clone(), "settle", slow.boxed());
@@ -360,7 +362,7 @@ async fn what_waits_for_its_turn_longer_than_a_short_lease_is_built_again(fresh:
     assert_eq!(town.calls().len(), 2);
 }
 
-async fn calls_are_under_way_at_the_same_time_once_the_provider_keeps_up(fresh: Fresh) {
+async fn calls_run_concurrently_once_the_provider_keeps_up(fresh: Fresh) {
     let config = "delivery.chunk = 100\ndelivery.in_flight = 3\n";
     let town = Town::found(&fresh, false, config).await;
     town.postbox.per_call.store(1, Ordering::Relaxed);
@@ -370,7 +372,7 @@ async fn calls_are_under_way_at_the_same_time_once_the_provider_keeps_up(fresh: 
     let process = town.process();
     assert_eq!(run(&town, &process).await.mails.sent, 20);
     town.happens(&["a2"], to(&["ada", "ben", "cem"])).await;
-    // None of the three is answered before all are under way.
+    // The provider answers none of the three calls before all have begun.
     *town.postbox.together.lock().unwrap() = Some(Arc::new(tokio::sync::Barrier::new(3)));
     town.clock.set(monday(1));
 
@@ -379,15 +381,15 @@ async fn calls_are_under_way_at_the_same_time_once_the_provider_keeps_up(fresh: 
     assert_eq!((report.mails.sent, town.mails().len()), (3, 23));
 }
 
-async fn a_call_goes_on_while_its_sender_waits_for_the_store(fresh: Fresh) {
+async fn a_call_continues_while_its_sender_waits_for_the_store(fresh: Fresh) {
     let config = "delivery.chunk = 20\ndelivery.in_flight = 2\n";
     let town = Arc::new(Town::found(&fresh, true, config).await);
     let people = town.crowd(13).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     town.postbox.per_call.store(1, Ordering::Relaxed);
-    // After ten calls two are under way at a time. The first of them is answered only while its
-    // sender asks whether the second may be made, and the sender is told once that one is settled.
+    // After ten calls, two run at a time. The first is answered only while the sender checks
+    // whether the second may begin. That check returns once the first call is settled.
     let (answer, settled) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let asks = Arc::new(AtomicUsize::new(0));
     let sender = Mutex::new(None);
@@ -395,16 +397,16 @@ async fn a_call_goes_on_while_its_sender_waits_for_the_store(fresh: Fresh) {
         let (town, asks) = (town.clone(), asks.clone());
         move |verb| {
             let (answer, settled) = (answer.clone(), settled.clone());
-            // Its calls are tasks of their own, which read nobody's stacks.
+            // The sender reads stacks (`windows`). Its calls run in other tasks.
             let (task, mut sender) = (tokio::task::try_id(), sender.lock().unwrap());
             if verb == "windows" && task.is_some() {
                 *sender = task;
             }
-            let senders = verb == "notes" && task.is_some() && *sender == task;
+            let by_sender = verb == "notes" && task.is_some() && *sender == task;
             if verb == "settle" && asks.load(Ordering::SeqCst) == 2 {
                 settled.notify_one();
             }
-            let after_ten = senders && town.calls().len() == 10;
+            let after_ten = by_sender && town.calls().len() == 10;
             let ask = after_ten.then(|| asks.fetch_add(1, Ordering::SeqCst));
             if ask == Some(0) {
                 let answer = answer.clone();
@@ -428,14 +430,14 @@ async fn a_call_goes_on_while_its_sender_waits_for_the_store(fresh: Fresh) {
     assert_eq!(asks.load(Ordering::SeqCst), 2);
 }
 
-async fn who_comes_back_after_its_lease_hands_nothing_over(fresh: Fresh) {
+async fn a_worker_that_resumes_after_its_lease_sends_nothing(fresh: Fresh) {
     let may_ask = [Certainty::Ask, Certainty::Repeat { within: None }];
     for certainty in may_ask.into_iter().chain([Certainty::Never]) {
         fresh.clear().await;
         let town = Arc::new(Town::with(&fresh, certainty, "").await);
         town.happens(&["a1"], to(&["ada", "ben"])).await;
-        // It stands still between the store's word and the provider, for longer than its lease, and
-        // longer than any answer takes.
+        // The worker is suspended after its last check and before the call arrives, for longer than
+        // its lease and than any query takes.
         let meanwhile = town.clone();
         town.meanwhile(move || {
             async move {
@@ -449,13 +451,13 @@ async fn who_comes_back_after_its_lease_hands_nothing_over(fresh: Fresh) {
 
         let twice: Vec<_> = town.told().into_iter().filter(|(_, n)| *n > 1).collect();
         assert!(twice.is_empty(), "{certainty:?}: {twice:?}");
-        // Where nothing can be found out, the first call held one of the two.
+        // With `Certainty::Never` the first call has one email, whose outcome stays unknown.
         let mailed = if certainty == Certainty::Never { 1 } else { 2 };
         assert_eq!(town.mails().len(), mailed, "{certainty:?}");
     }
 }
 
-async fn a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing(fresh: Fresh) {
+async fn a_stopped_run_sends_no_more_and_releases_its_leases(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
     let people = town.crowd(9).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
@@ -464,7 +466,7 @@ async fn a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing(f
     let (stop, stopped) = watch::channel(false);
     let app = town.process();
     app.end_with(stopped);
-    // While the first mail is under way.
+    // The stop arrives during the first call.
     town.meanwhile(move || async move { stop.send(true).unwrap() }.boxed());
 
     let report = run(&town, &app).await;
@@ -475,7 +477,7 @@ async fn a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing(f
     assert!(town.told().values().all(|times| *times == 1));
 }
 
-async fn a_run_waits_for_the_mails_that_a_killed_worker_holds(fresh: Fresh) {
+async fn a_run_waits_for_emails_that_a_killed_worker_has_leased(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.answer([later(None), later(None)]);
@@ -483,11 +485,11 @@ async fn a_run_waits_for_the_mails_that_a_killed_worker_holds(fresh: Fresh) {
     town.clock.advance(TimeDelta::minutes(10));
     let now = town.clock.now();
     let lease = now + TimeDelta::minutes(5);
-    let held = town.store.take("killed", now, lease, 9).await.unwrap();
+    let leased = town.store.take("killed", now, lease, 9).await.unwrap();
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((held.len(), report.mails.sent, report.busy), (2, 2, 0));
+    assert_eq!((leased.len(), report.mails.sent, report.busy), (2, 2, 0));
     assert_eq!(report.ended, None);
     assert!(town.clock.now() >= lease);
 }

@@ -17,13 +17,13 @@ use crate::support::town::{Town, monday, on_both_stores, request, to};
 use crate::support::{Fresh, Shorthand};
 
 on_both_stores! {
-    forty_mailboxes_that_take_nothing_delay_no_other_user
-    a_used_up_quota_pauses_everything_by_itself_and_fails_nothing
+    forty_mailboxes_that_reject_emails_delay_no_other_user
+    a_used_up_quota_delays_all_emails_and_fails_none
     a_limit_for_one_recipient_does_not_block_the_others
-    a_rejection_that_mentions_another_status_suppresses_nobody
+    a_rejection_that_quotes_another_status_suppresses_no_address
 }
 
-/// Each event is an email of its own; all else is as it ships.
+/// Each event is an email of its own. The other options have their default values.
 const IMMEDIATE: &str = "types.ArtworkPublished.route = \"immediate\"
 delivery.chunk = 1000
 delivery.in_flight = 16
@@ -31,7 +31,7 @@ fanout.page = 10000
 feed.fresh = \"30s\"
 ";
 
-/// The town's emails leave through this server.
+/// Returns a worker of the town that sends through this server.
 fn worker(town: &Town, server: &Server) -> Worker {
     let relay = Relay {
         host: "127.0.0.1".into(),
@@ -45,7 +45,7 @@ fn worker(town: &Town, server: &Server) -> Worker {
     town.process_through(Arc::new(smtp)).worker()
 }
 
-/// The users whose emails the server took, in order.
+/// Returns the users whose emails the server accepted, in order.
 fn recipients(server: &Server) -> Vec<String> {
     let name = |mail: String| {
         let to = mail.lines().find_map(|line| line.strip_prefix("To: "));
@@ -54,7 +54,7 @@ fn recipients(server: &Server) -> Vec<String> {
     server.mails().into_iter().map(name).collect()
 }
 
-async fn forty_mailboxes_that_take_nothing_delay_no_other_user(fresh: Fresh) {
+async fn forty_mailboxes_that_reject_emails_delay_no_other_user(fresh: Fresh) {
     let (server, town) = (
         Server::start().await,
         Town::found(&fresh, false, IMMEDIATE).await,
@@ -72,7 +72,7 @@ async fn forty_mailboxes_that_take_nothing_delay_no_other_user(fresh: Fresh) {
         ];
         (user < 40 && clock.now() < blocked_until).then_some(replies[user % 3])
     });
-    // Half of the blocked users get theirs at once, the others in between.
+    // Half of the blocked users get their events at once, the others one every 15 seconds.
     let planned = |user: usize| match user {
         0..20 => start,
         20..40 => start + TimeDelta::seconds(15 * user as i64),
@@ -115,7 +115,7 @@ async fn forty_mailboxes_that_take_nothing_delay_no_other_user(fresh: Fresh) {
     assert_eq!((counts[0].1, counts[1].1), (540, 0));
 }
 
-async fn a_used_up_quota_pauses_everything_by_itself_and_fails_nothing(fresh: Fresh) {
+async fn a_used_up_quota_delays_all_emails_and_fails_none(fresh: Fresh) {
     let config = IMMEDIATE.to_owned() + "[types.WorkSold]\nroute = \"digest\"\n";
     let (server, town) = (
         Server::start().await,
@@ -142,14 +142,14 @@ async fn a_used_up_quota_pauses_everything_by_itself_and_fails_nothing(fresh: Fr
         town.clock.advance(TimeDelta::minutes(1));
     }
 
-    let asked = |command: &&String| command.starts_with("RCPT");
-    let asked = server.commands().iter().filter(asked).count();
-    let mut told = recipients(&server);
-    told.sort();
+    let is_attempt = |command: &&String| command.starts_with("RCPT");
+    let attempts = server.commands().iter().filter(is_attempt).count();
+    let mut notified = recipients(&server);
+    notified.sort();
     let mut expected = users.clone();
     expected.sort();
-    assert_eq!(told, expected);
-    assert!(asked <= 30 + 5, "{asked} attempts");
+    assert_eq!(notified, expected);
+    assert!(attempts <= 30 + 5, "{attempts} attempts");
 }
 
 async fn a_limit_for_one_recipient_does_not_block_the_others(fresh: Fresh) {
@@ -179,7 +179,7 @@ async fn a_limit_for_one_recipient_does_not_block_the_others(fresh: Fresh) {
     assert_eq!(notified, others);
 }
 
-async fn a_rejection_that_mentions_another_status_suppresses_nobody(fresh: Fresh) {
+async fn a_rejection_that_quotes_another_status_suppresses_no_address(fresh: Fresh) {
     let (server, town) = (
         Server::start().await,
         Town::found(&fresh, false, IMMEDIATE).await,

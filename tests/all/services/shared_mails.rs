@@ -1,4 +1,5 @@
-//! Whoever is told the same shares one mail, and nobody reads what is somebody else's.
+//! Emails with the same content share one rendered message. A message with personal content is not
+//! shared (P8).
 
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, to};
 
 on_both_stores! {
-    whoever_is_told_the_same_shares_one_mail
-    a_mail_that_names_its_person_is_shared_with_nobody
-    days_are_told_in_each_persons_zone
-    a_daily_and_a_weekly_digest_are_not_the_same
+    recipients_of_the_same_events_share_one_message
+    a_message_with_the_name_of_its_user_is_not_shared
+    dates_are_in_the_time_zone_of_each_user
+    daily_and_weekly_digests_do_not_share_a_message
 }
 
-/// A town whose digests have this subject.
+/// Returns a town whose digests have this subject.
 async fn with_subject(fresh: &Fresh, subject: &str) -> (Town, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("digest")).unwrap();
@@ -26,7 +27,7 @@ async fn with_subject(fresh: &Fresh, subject: &str) -> (Town, TempDir) {
     (Town::found(fresh, true, &config).await, folder)
 }
 
-/// The subjects of all mails, by person.
+/// Returns the address and the subject of each email.
 fn subjects(town: &Town) -> Vec<(String, String)> {
     let mails = town.mails().into_iter();
     let mut subjects: Vec<_> = mails
@@ -36,7 +37,7 @@ fn subjects(town: &Town) -> Vec<(String, String)> {
     subjects
 }
 
-async fn whoever_is_told_the_same_shares_one_mail(fresh: Fresh) {
+async fn recipients_of_the_same_events_share_one_message(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 100\n").await;
     let crowd = town.crowd(20).await;
     let names: Vec<&str> = crowd.iter().map(String::as_str).collect();
@@ -67,7 +68,7 @@ async fn whoever_is_told_the_same_shares_one_mail(fresh: Fresh) {
     assert_eq!(all.len(), 2);
 }
 
-async fn a_mail_that_names_its_person_is_shared_with_nobody(fresh: Fresh) {
+async fn a_message_with_the_name_of_its_user_is_not_shared(fresh: Fresh) {
     let (town, _folder) = with_subject(&fresh, "News for {{ user.name }}").await;
     for (person, name) in [("ada", "Ada"), ("ben", "Ben"), ("cem", "Cem")] {
         town.change(person, |user| user.name = Some(name.into()))
@@ -84,7 +85,7 @@ async fn a_mail_that_names_its_person_is_shared_with_nobody(fresh: Fresh) {
     assert_eq!(subjects(&town), own);
 }
 
-async fn days_are_told_in_each_persons_zone(fresh: Fresh) {
+async fn dates_are_in_the_time_zone_of_each_user(fresh: Fresh) {
     let (town, _folder) = with_subject(&fresh, "News of {{ date }}").await;
     for (person, tz) in [("ben", Tz::Pacific__Kiritimati), ("cem", Tz::UTC)] {
         town.change(person, |user| user.tz = Some(tz)).await;
@@ -95,16 +96,16 @@ async fn days_are_told_in_each_persons_zone(fresh: Fresh) {
     town.digests_at(monday(0) + chrono::TimeDelta::hours(1))
         .await;
 
-    let told = [
+    let expected = [
         ("ada@example.org", "News of 21 April 2014"),
         ("ben@example.org", "News of 22 April 2014"),
         ("cem@example.org", "News of 21 April 2014"),
     ];
-    let told = told.map(|(person, subject)| (person.to_owned(), subject.to_owned()));
-    assert_eq!(subjects(&town), told);
+    let expected = expected.map(|(person, subject)| (person.to_owned(), subject.to_owned()));
+    assert_eq!(subjects(&town), expected);
 }
 
-async fn a_daily_and_a_weekly_digest_are_not_the_same(fresh: Fresh) {
+async fn daily_and_weekly_digests_do_not_share_a_message(fresh: Fresh) {
     let (town, _folder) = with_subject(&fresh, "Your {{ cadence }} news").await;
     town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Daily))
         .await;
@@ -112,10 +113,10 @@ async fn a_daily_and_a_weekly_digest_are_not_the_same(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    let told = [
+    let expected = [
         ("ada@example.org", "Your weekly news"),
         ("ben@example.org", "Your daily news"),
     ];
-    let told = told.map(|(person, subject)| (person.to_owned(), subject.to_owned()));
-    assert_eq!(subjects(&town), told);
+    let expected = expected.map(|(person, subject)| (person.to_owned(), subject.to_owned()));
+    assert_eq!(subjects(&town), expected);
 }

@@ -1,4 +1,5 @@
-//! What was seen in the feed is left out of digests where the operator wants that, and only there.
+//! `digest.skip_seen`: digests exclude events that the user has seen in the feed. Batches include
+//! them.
 
 use chrono::TimeDelta;
 use tidings::app::App;
@@ -13,23 +14,23 @@ use crate::support::town::{Town, busy, monday, on_both_stores, to};
 use crate::support::{Fresh, user};
 
 on_both_stores! {
-    a_digest_tells_what_was_not_seen
-    unless_it_is_wanted_what_was_seen_is_told
-    what_is_marked_as_unread_was_seen_all_the_same
-    what_happens_again_after_a_look_is_told
-    what_is_seen_while_its_mail_waits_is_not_told
-    a_batch_tells_what_was_seen
-    what_was_seen_is_owed_to_nobody
-    what_was_seen_stays_seen_when_its_day_has_left_the_window
-    explain_says_that_it_was_seen
-    what_was_seen_is_flushed_and_not_counted
-    what_was_mailed_and_seen_later_is_shown_as_mailed
-    what_was_seen_before_its_mail_is_not_shown_as_mailed
+    a_digest_excludes_seen_events
+    by_default_a_digest_includes_seen_events
+    an_event_marked_as_unread_still_counts_as_seen
+    an_event_that_recurs_after_it_was_seen_is_included
+    a_deferred_digest_excludes_events_seen_meanwhile
+    a_batch_includes_seen_events
+    the_backlog_excludes_seen_events
+    seen_events_stay_excluded_after_their_day_leaves_the_window
+    explain_reports_seen_events
+    a_flush_counts_seen_events_only_without_skip_seen
+    an_event_seen_after_its_email_is_reported_as_shown
+    an_event_seen_before_its_email_is_reported_as_excluded
 }
 
 pub(super) const SKIP: &str = "digest.skip_seen = true\n";
 
-/// Marks items of somebody's feed, by this process.
+/// Marks items in a user's feed.
 pub(super) async fn mark(app: &App, person: &str, mark: Mark, ids: Vec<Position>) {
     let marks = MarksInput {
         mark,
@@ -43,19 +44,19 @@ pub(super) async fn mark(app: &App, person: &str, mark: Mark, ids: Vec<Position>
     app.feeds().mark(&user(person), marks).await.unwrap();
 }
 
-/// Opens the feed on all that stands there.
-async fn look(town: &Town, person: &str) {
+/// Marks all items in the feed as seen.
+async fn see_all(town: &Town, person: &str) {
     let page = feed(town, person).await;
     let ids = page.items.iter().map(|item| item.id).collect();
     mark(&town.process(), person, Mark::Seen, ids).await;
 }
 
-async fn a_digest_tells_what_was_not_seen(fresh: Fresh) {
+async fn a_digest_excludes_seen_events(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1", "a2"], to(&["ada", "ben", "cem"]))
         .await;
-    look(&town, "ada").await;
-    look(&town, "cem").await;
+    see_all(&town, "ada").await;
+    see_all(&town, "cem").await;
     town.happens(&["a3"], to(&["ada"])).await;
 
     let report = town.digests_at(monday(0)).await;
@@ -64,7 +65,7 @@ async fn a_digest_tells_what_was_not_seen(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), ["a3"]);
     assert_eq!(town.told_to("ben"), ["a1", "a2"]);
     assert_eq!(town.told_to("cem"), [""; 0]);
-    // What it covers is dealt with, seen or not.
+    // The marker covers the seen events, too.
     let stacks = fresh.stacks_of(&user("ada")).await;
     assert!(
         stacks
@@ -74,17 +75,17 @@ async fn a_digest_tells_what_was_not_seen(fresh: Fresh) {
     assert_eq!(shown(&feed(&town, "ada").await).len(), 3);
 }
 
-async fn unless_it_is_wanted_what_was_seen_is_told(fresh: Fresh) {
+async fn by_default_a_digest_includes_seen_events(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    look(&town, "ada").await;
+    see_all(&town, "ada").await;
 
     town.digests_at(monday(0)).await;
 
     assert_eq!(town.told_to("ada"), ["a1"]);
 }
 
-async fn what_is_marked_as_unread_was_seen_all_the_same(fresh: Fresh) {
+async fn an_event_marked_as_unread_still_counts_as_seen(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     let items = feed(&town, "ada").await.items;
@@ -99,10 +100,10 @@ async fn what_is_marked_as_unread_was_seen_all_the_same(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), ["a2"]);
 }
 
-async fn what_happens_again_after_a_look_is_told(fresh: Fresh) {
+async fn an_event_that_recurs_after_it_was_seen_is_included(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    look(&town, "ada").await;
+    see_all(&town, "ada").await;
     town.clock.advance(TimeDelta::hours(1));
     town.happens(&["a1"], to(&["ada"])).await;
 
@@ -111,14 +112,14 @@ async fn what_happens_again_after_a_look_is_told(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), ["a1"]);
 }
 
-async fn what_is_seen_while_its_mail_waits_is_not_told(fresh: Fresh) {
+async fn a_deferred_digest_excludes_events_seen_meanwhile(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a2", "a3"], to(&["ben"])).await;
     town.answer([busy(), busy()]);
     assert_eq!(town.digests_at(monday(0)).await.mails.deferred, 2);
 
-    look(&town, "ada").await;
+    see_all(&town, "ada").await;
     let items = feed(&town, "ben").await.items;
     mark(&town.process(), "ben", Mark::Read, vec![items[0].id]).await;
     town.clock.advance(TimeDelta::minutes(10));
@@ -132,11 +133,11 @@ async fn what_is_seen_while_its_mail_waits_is_not_told(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), [""; 0]);
 }
 
-async fn a_batch_tells_what_was_seen(fresh: Fresh) {
+async fn a_batch_includes_seen_events(fresh: Fresh) {
     let config = format!("{SKIP}types.ArtworkPublished.route = \"batch\"\n");
     let town = Town::found(&fresh, true, &config).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    look(&town, "ada").await;
+    see_all(&town, "ada").await;
 
     town.clock.advance(TimeDelta::days(1));
     let app = town.process();
@@ -148,26 +149,26 @@ async fn a_batch_tells_what_was_seen(fresh: Fresh) {
     assert!(mails[0].filled().text.contains("Work a1"));
 }
 
-async fn what_was_seen_is_owed_to_nobody(fresh: Fresh) {
+async fn the_backlog_excludes_seen_events(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
-    look(&town, "ada").await;
+    see_all(&town, "ada").await;
 
     let day = Day::of(town.clock.now());
-    let owed = town.process().owed().count(day).await.unwrap().backlog.owed;
+    let backlog = town.process().owed().count(day).await.unwrap().backlog.owed;
 
-    assert_eq!((owed.people, owed.events), (1, 1));
+    assert_eq!((backlog.people, backlog.events), (1, 1));
 }
 
-async fn explain_says_that_it_was_seen(fresh: Fresh) {
+async fn explain_reports_seen_events(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    look(&town, "ada").await;
+    see_all(&town, "ada").await;
     town.happens(&["a2"], to(&["ada"])).await;
 
-    let told = town.process().explain().user(&user("ada"), None).await;
+    let explanation = town.process().explain().user(&user("ada"), None).await;
 
-    let fates = told.unwrap().events;
+    let fates = explanation.unwrap().events;
     let why: Vec<_> = fates
         .iter()
         .map(|fate| (fate.object.as_str(), fate.why))
@@ -175,76 +176,76 @@ async fn explain_says_that_it_was_seen(fresh: Fresh) {
     assert_eq!(why, [("a2", Why::NextDigest), ("a1", Why::Seen)]);
 }
 
-async fn what_was_seen_stays_seen_when_its_day_has_left_the_window(fresh: Fresh) {
+async fn seen_events_stay_excluded_after_their_day_leaves_the_window(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     let day = Day::of(town.clock.now());
     town.happens(&["a1"], to(&["ada", "ben"])).await;
-    look(&town, "ada").await;
+    see_all(&town, "ada").await;
     town.clock.advance(TimeDelta::days(9));
     town.happens(&["a2", "a3"], to(&["ada"])).await;
     let items = feed(&town, "ada").await.items;
     mark(&town.process(), "ada", Mark::Read, vec![items[0].id]).await;
 
-    let owed = town.process().owed().count(day).await.unwrap().backlog.owed;
+    let backlog = town.process().owed().count(day).await.unwrap().backlog.owed;
     town.digests_at(monday(2)).await;
 
-    assert_eq!((owed.people, owed.events), (1, 1));
+    assert_eq!((backlog.people, backlog.events), (1, 1));
     assert_eq!(town.told_to("ada"), [items[1].object.as_str()]);
     assert_eq!(town.told_to("ben"), ["a1"]);
 }
 
-/// Where the explanation says each event was in the digest, by its object; and how many items the
-/// ledger's story of that mail shows.
-async fn told_of_the_mail(town: &Town, person: &str) -> (Vec<(String, Place)>, usize) {
+/// Returns the place of each object in the digest, as explained, and the number of items in the
+/// preview of that email.
+async fn explain_email(town: &Town, person: &str) -> (Vec<(String, Place)>, usize) {
     let app = town.process();
-    let told = app.explain().user(&user(person), None).await.unwrap();
+    let explanation = app.explain().user(&user(person), None).await.unwrap();
     let place = |fate: Fate| match fate.covered {
         Some(By::Mail { place, .. }) => (fate.object.to_string(), place),
         other => panic!("{other:?}"),
     };
-    let mut places: Vec<_> = told.events.into_iter().map(place).collect();
+    let mut places: Vec<_> = explanation.events.into_iter().map(place).collect();
     places.sort_by(|one, other| one.0.cmp(&other.0));
     let row = town.deliveries_of(person).await.remove(0);
     let story = app.compose().story(row).await.unwrap();
     (places, story.mail.map_or(0, |mail| mail.items.len()))
 }
 
-async fn what_was_mailed_and_seen_later_is_shown_as_mailed(fresh: Fresh) {
+async fn an_event_seen_after_its_email_is_reported_as_shown(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
 
-    look(&town, "ada").await;
+    see_all(&town, "ada").await;
 
-    let (places, items) = told_of_the_mail(&town, "ada").await;
+    let (places, items) = explain_email(&town, "ada").await;
     let shown = |object: &str| (object.to_owned(), Place::Shown);
     assert_eq!(places, [shown("a1"), shown("a2")]);
     assert_eq!(items, 2);
 }
 
-async fn what_was_seen_before_its_mail_is_not_shown_as_mailed(fresh: Fresh) {
+async fn an_event_seen_before_its_email_is_reported_as_excluded(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    look(&town, "ada").await;
+    see_all(&town, "ada").await;
     town.happens(&["a2"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
 
-    let (places, items) = told_of_the_mail(&town, "ada").await;
+    let (places, items) = explain_email(&town, "ada").await;
 
-    let told = [("a1", Place::LeftOut), ("a2", Place::Shown)];
+    let expected = [("a1", Place::LeftOut), ("a2", Place::Shown)];
     assert_eq!(
         places,
-        told.map(|(object, place)| (object.to_owned(), place))
+        expected.map(|(object, place)| (object.to_owned(), place))
     );
     assert_eq!(items, 1);
 }
 
-async fn what_was_seen_is_flushed_and_not_counted(fresh: Fresh) {
+async fn a_flush_counts_seen_events_only_without_skip_seen(fresh: Fresh) {
     for (later, config, person, counted) in [(0, "", "ada", 2), (60, SKIP, "ben", 1)] {
         let town = Town::found(&fresh, true, config).await;
         town.clock.advance(TimeDelta::seconds(later));
         town.happens(&["a1"], to(&[person])).await;
-        look(&town, person).await;
+        see_all(&town, person).await;
         town.happens(&["a2"], to(&[person])).await;
 
         let flushed = town.process().flush().user(&user(person)).await.unwrap();

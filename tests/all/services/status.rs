@@ -1,4 +1,4 @@
-//! What operators see of running workers, digest runs and failed emails.
+//! The status for operators: running workers, the last digest run, and failed emails.
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;

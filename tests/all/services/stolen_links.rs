@@ -1,9 +1,8 @@
-//! Nobody but its recipient learns a link of a mail, whatever stands in what the mail tells (P7,
-//! P8).
+//! Hostile content cannot reveal a recipient's links to others (P7, P8).
 //!
-//! The rule: hostile words are in every field that a mail can show, digests and batches are made of
-//! them by the program itself, every provider is called with them, and what its recipients get is
-//! read as the provider would have filled it in.
+//! Every field that an email can show contains hostile placeholders. The program builds digests and
+//! batches from them and sends these through every provider. Each email is then read as the
+//! provider would fill it in.
 
 use std::collections::BTreeSet;
 
@@ -20,10 +19,10 @@ use crate::support::Fresh;
 use crate::support::town::{Town, followers_of, monday, on_both_stores};
 
 on_both_stores! {
-    an_object_never_learns_its_readers_links
+    hostile_content_never_reveals_the_links_of_a_recipient
 }
 
-/// What a place of ours is or was, and what the providers fill in.
+/// Placeholders that tidings uses or used, and those that providers fill in.
 const HOSTILE: [&str; 12] = [
     "https://tidings.invalid/unsubscribe",
     "https://tidings.invalid/preferences",
@@ -56,7 +55,7 @@ const TEXT: &str = r#"{% for section in sections %}{% for item in section.items 
 {{ links.unsubscribe }}
 "#;
 
-/// With everything that it steals in one word.
+/// Returns an object with the nth hostile placeholder in every field.
 fn hostile(n: usize) -> Object {
     let word = HOSTILE[n];
     Object {
@@ -69,7 +68,7 @@ fn hostile(n: usize) -> Object {
     }
 }
 
-async fn an_object_never_learns_its_readers_links(fresh: Fresh) {
+async fn hostile_content_never_reveals_the_links_of_a_recipient(fresh: Fresh) {
     let own = tempfile::tempdir().unwrap();
     for mail in ["digest", "batch"] {
         std::fs::create_dir(own.path().join(mail)).unwrap();
@@ -100,12 +99,12 @@ async fn an_object_never_learns_its_readers_links(fresh: Fresh) {
                 let all = requests
                     .iter()
                     .flat_map(|request| received(dialect, request));
-                judge(&format!("{dialect:?} {route}"), all.collect(), &mails);
+                check_links(&format!("{dialect:?} {route}"), all.collect(), &mails);
             }
             let server = Server::start().await;
             smtp(&server).send("ref-1", &mails, &Leave::always()).await;
             let all = server.mails();
-            judge(
+            check_links(
                 &format!("SMTP {route}"),
                 all.iter().map(|mail| by_smtp(mail)).collect(),
                 &mails,
@@ -114,7 +113,7 @@ async fn an_object_never_learns_its_readers_links(fresh: Fresh) {
     }
 }
 
-/// What the program mails two people of hostile objects.
+/// Returns the emails to two users about all hostile objects.
 async fn mails(town: &Town) -> Vec<Message> {
     let objects: Vec<Object> = (0..HOSTILE.len()).map(hostile).collect();
     town.store.put_objects(&objects).await.unwrap();
@@ -144,10 +143,10 @@ fn smtp(server: &Server) -> Smtp {
     Smtp::new(relay).unwrap()
 }
 
-/// A token is nowhere but in our own links; what was told is there as it was written.
-fn judge(whose: &str, all: Vec<Received>, mails: &[Message]) {
+/// Checks that a token appears only in the recipient's own links, and that the content arrives.
+fn check_links(label: &str, all: Vec<Received>, mails: &[Message]) {
     let tokens = |mail: &Message| {
-        // A mail about many things has no link to mute one.
+        // An email about several objects has no mute link.
         [Place::Unsubscribe, Place::Preferences].map(|place| {
             let link = mail.personal.as_ref().unwrap().link(place);
             let token = link.strip_prefix("https://news.example.org/u/").unwrap();
@@ -155,11 +154,11 @@ fn judge(whose: &str, all: Vec<Received>, mails: &[Message]) {
         })
     };
     let tokens: Vec<[String; 2]> = mails.iter().map(tokens).collect();
-    let whom: BTreeSet<_> = all.iter().map(|mail| mail.to.clone()).collect();
-    assert_eq!((all.len(), whom.len()), (2, 2), "{whose}");
+    let recipients: BTreeSet<_> = all.iter().map(|mail| mail.to.clone()).collect();
+    assert_eq!((all.len(), recipients.len()), (2, 2), "{label}");
     for mail in &all {
         for part in [&mail.subject, &mail.html, &mail.text, &mail.to] {
-            assert!(!part.contains(STOLEN), "{whose}: {part}");
+            assert!(!part.contains(STOLEN), "{label}: {part}");
         }
         let (own, others) = match mail.to.contains("ada@") {
             true => (&tokens[0], &tokens[1]),
@@ -169,37 +168,37 @@ fn judge(whose: &str, all: Vec<Received>, mails: &[Message]) {
         let link = format!("https://news.example.org/u/{stop}");
         let preferences = format!("https://news.example.org/u/{choose}/preferences");
         let headers = format!("{:?}", mail.headers);
-        assert_eq!(headers.matches(stop).count(), 1, "{whose}: {headers}");
-        assert!(headers.contains(&format!("<{link}>")), "{whose}: {headers}");
+        assert_eq!(headers.matches(stop).count(), 1, "{label}: {headers}");
+        assert!(headers.contains(&format!("<{link}>")), "{label}: {headers}");
         for part in [&mail.subject, &mail.html, &mail.text, &mail.to, &headers] {
             let stolen = others.iter().any(|other| part.contains(other));
-            assert!(!stolen, "{whose}: {part}");
+            assert!(!stolen, "{label}: {part}");
         }
         for own in own {
             assert!(
                 !mail.subject.contains(own) && !mail.to.contains(own),
-                "{whose}"
+                "{label}"
             );
-            assert_eq!(mail.html.matches(own).count(), 1, "{whose}: {}", mail.html);
+            assert_eq!(mail.html.matches(own).count(), 1, "{label}: {}", mail.html);
         }
-        assert!(!headers.contains(choose), "{whose}: {headers}");
+        assert!(!headers.contains(choose), "{label}: {headers}");
         let wanted = [&link, &preferences].map(|link| format!("href=\"{link}\""));
         let found = wanted.map(|link| mail.html.matches(&link).count());
-        assert_eq!(found, [1, 1], "{whose}: {}", mail.html);
+        assert_eq!(found, [1, 1], "{label}: {}", mail.html);
         let is_own = |line: &&str| own.iter().any(|own| line.contains(own));
         let lines: Vec<&str> = mail.text.lines().filter(is_own).collect();
         assert_eq!(
             lines,
             [preferences.as_str(), &link],
-            "{whose}: {}",
+            "{label}: {}",
             mail.text
         );
-        told(whose, mail);
+        check_content(label, mail);
     }
 }
 
-/// Everything hostile stands in the mail as it was written: what was done to it cannot be seen.
-fn told(whose: &str, mail: &Received) {
+/// Checks that readers see the hostile content as it was written, although it was escaped.
+fn check_content(label: &str, mail: &Received) {
     let html = mail.html.replace('\u{2060}', "");
     let html = [
         ("&#37;", "%"),
@@ -213,13 +212,13 @@ fn told(whose: &str, mail: &Received) {
     let text = mail.text.replace('\u{2060}', "");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for (n, word) in HOSTILE.iter().enumerate() {
-        for said in [
+        for written in [
             format!("https://evil.example/{n}?u={word}"),
             format!("Title {word}"),
             format!("By {word}"),
         ] {
-            assert!(html.contains(&said), "{whose}: {said} in {html}");
-            assert!(text.contains(&said), "{whose}: {said} in {text}");
+            assert!(html.contains(&written), "{label}: {written} in {html}");
+            assert!(text.contains(&written), "{label}: {written} in {text}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Users who may not be emailed for a while: no email leaves meanwhile (P7), and no wanted event is
-//! lost (P3).
+//! Users who may not be emailed for a while: they get no email meanwhile (P7), and no wanted event
+//! is lost (P3).
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to}
 use crate::support::{Fresh, noon, user};
 
 on_both_stores! {
-    an_address_that_is_suppressed_before_the_mail_leaves_gets_none
-    an_address_the_provider_takes_nothing_for_is_not_written_to_again
+    an_address_suppressed_before_the_send_gets_no_email
+    an_undeliverable_address_gets_no_further_email
     the_first_digest_after_a_lift_has_every_event_up_to_max_age
     a_tick_after_a_lift_has_every_event_up_to_max_age
     events_of_a_missing_brand_are_all_emailed_once_the_brand_is_back
@@ -37,7 +37,7 @@ async fn suppress(fresh: &Fresh, reason: Reason) {
     fresh.suppress(&[news]).await.unwrap();
 }
 
-async fn an_address_that_is_suppressed_before_the_mail_leaves_gets_none(fresh: Fresh) {
+async fn an_address_suppressed_before_the_send_gets_no_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([busy()]);
@@ -57,10 +57,10 @@ async fn an_address_that_is_suppressed_before_the_mail_leaves_gets_none(fresh: F
     assert!(town.told().is_empty());
 }
 
-async fn an_address_the_provider_takes_nothing_for_is_not_written_to_again(fresh: Fresh) {
+async fn an_undeliverable_address_gets_no_further_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
-    // ada's, of ada's and ben's.
+    // The first answer is for Ada's email; Ben's is accepted.
     town.answer([Outcome::Undeliverable {
         reason: "406: inactive recipient <ada@example.org>".into(),
     }]);
@@ -72,17 +72,21 @@ async fn an_address_the_provider_takes_nothing_for_is_not_written_to_again(fresh
     assert_eq!((first.mails.failed, first.mails.sent), (1, 1));
     assert_eq!((second.mails.failed, second.mails.sent), (0, 1));
     assert_eq!(second.unmailable["suppressed after a hard bounce"], 1);
-    let stands = fresh.suppressed(&[ada()]).await.unwrap().remove(0).unwrap();
+    let suppression = fresh.suppressed(&[ada()]).await.unwrap().remove(0).unwrap();
     assert_eq!(
-        (stands.reason, stands.source.as_str()),
+        (suppression.reason, suppression.source.as_str()),
         (Reason::HardBounce, "postbox")
     );
-    assert_eq!(stands.detail.as_deref(), Some("406 inactive recipient"));
-    let told = town.told_to("ben");
-    assert_eq!(told, ["a1", "a2"]);
+    assert_eq!(
+        suppression.detail.as_deref(),
+        Some("406 inactive recipient")
+    );
+    let works = town.told_to("ben");
+    assert_eq!(works, ["a1", "a2"]);
 }
 
-/// Four daily readers: `ok` may be emailed all the time; the other three may not be at first.
+/// Returns a town with four daily readers. `ok` may always be emailed; the other three are blocked
+/// at first.
 async fn blocked_readers(fresh: &Fresh, config: &str) -> Town {
     let config = format!("digest.items = 1000\ndigest.section_items = 200\n{config}");
     let town = Town::found(fresh, true, &config).await;
@@ -107,13 +111,14 @@ async fn blocked_readers(fresh: &Fresh, config: &str) -> Town {
 
 const READERS: [&str; 4] = ["ok", "softbounced", "suppressed", "unconfirmed"];
 
-/// November 2014.
+/// A day of November 2014, at this hour in UTC.
 fn day(day: i64, hour: i64) -> DateTime<Utc> {
     let first: DateTime<Utc> = "2014-11-01T00:00:00Z".parse().unwrap();
     first + TimeDelta::days(day - 1) + TimeDelta::hours(hour)
 }
 
-/// A run of digests at 09:00 and three events for every reader, each day. Each has its own work.
+/// Each day runs digests at 09:00, and accepts three events for every reader at 12:00. Each event
+/// has its own work.
 async fn twelve_days(town: &Town, readers: &[&str]) -> Vec<Report> {
     let mut reports = Vec::new();
     for date in 1..=12 {
@@ -137,10 +142,10 @@ async fn lift(town: &Town) {
     assert!(town.process().suppressions().lift(&soft).await.unwrap());
 }
 
-/// How many events each email to this user had, in order; every event in one email at most.
+/// Returns the number of events in each email to this user, in order. No event is in two emails.
 fn emailed(town: &Town, reader: &str) -> Vec<usize> {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
-    let mut of_mails = Vec::new();
+    let mut counts = Vec::new();
     for mail in town.mails() {
         if mail.delivery.as_str().split(':').nth(1) != Some(reader) {
             continue;
@@ -153,10 +158,10 @@ fn emailed(town: &Town, reader: &str) -> Vec<usize> {
                 *times.entry(work).or_default() += 1;
             }
         }
-        of_mails.push(events);
+        counts.push(events);
     }
     assert!(times.values().all(|times| *times == 1), "{times:?}");
-    of_mails
+    counts
 }
 
 async fn the_first_digest_after_a_lift_has_every_event_up_to_max_age(fresh: Fresh) {
@@ -173,7 +178,7 @@ async fn the_first_digest_after_a_lift_has_every_event_up_to_max_age(fresh: Fres
     }
     assert_eq!(emailed(&town, "ok").iter().sum::<usize>(), 36);
     let of = |people, events| Owed { people, events };
-    // On the 12th the window begins on the 5th: four days of three users are before it.
+    // On the 12th the window begins on the 5th. Four days of three users are before it.
     assert_eq!(before[11].blocked, of(3, 36));
     assert_eq!((first.older, first.older_due), (of(3, 45), of(3, 45)));
     for run in [second, third] {
@@ -218,12 +223,12 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
     let town = blocked_readers(&fresh, "digest.max_age = \"14d\"\n").await;
     twelve_days(&town, &["ok", "suppressed"]).await;
 
-    // The first day with events is 15 days old then.
+    // On the 16th the first day with events is 15 days old.
     let mut runs = Vec::new();
     for date in 13..=17 {
         runs.push(town.digests_at(day(date, 9)).await);
     }
-    let told = town.process().owed().told().await.unwrap();
+    let reported = town.process().owed().told().await.unwrap();
     let explain = town.process().explain();
     let explained = explain.user(&user("suppressed"), None).await.unwrap();
     town.change("suppressed", |user| user.suppressed = None)
@@ -237,12 +242,12 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
     };
     let days = ["20141101", "20141102"].map(|day| (day.parse().unwrap(), of_a_day));
     assert_eq!(expired, days);
-    assert_eq!(told.given_up.into_iter().collect::<Vec<_>>(), days);
+    assert_eq!(reported.given_up.into_iter().collect::<Vec<_>>(), days);
     let blocked = Owed {
         people: 2,
         events: 6,
     };
-    assert_eq!(told.given_up_blocked, blocked);
+    assert_eq!(reported.given_up_blocked, blocked);
     let count = |why| {
         explained
             .events
@@ -287,9 +292,12 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
     assert_eq!(young, Fate::Unmailed { people, events });
     assert_eq!(planned, Fate::Dropped { file: None });
     assert_eq!(old, Fate::Dropped { file: None });
-    let told = town.process().owed().told().await.unwrap();
+    let reported = town.process().owed().told().await.unwrap();
     assert_eq!(
-        (told.given_up.into_values().next(), told.given_up_blocked),
+        (
+            reported.given_up.into_values().next(),
+            reported.given_up_blocked
+        ),
         (Some(one), one)
     );
 }

@@ -1,5 +1,5 @@
-//! A worker's tick looks at whoever's hour has come, and misses nobody whom a look at everybody
-//! would find.
+//! Ticks of a worker: a tick scans only the users whose digest hour has come, and misses no user
+//! that a full scan would find.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,34 +19,34 @@ use crate::support::town::{Town, followers_of, on_both_stores, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Then, user};
 
 on_both_stores! {
-    a_tick_looks_only_at_whoever_falls_due
-    a_tick_that_was_missed_is_made_up
-    a_tick_that_failed_is_made_up
-    whoever_was_held_back_by_a_pause_is_mailed_after_it
-    what_is_fanned_out_late_is_mailed_by_the_next_tick
-    what_is_accepted_after_the_hour_and_happened_before_it_is_mailed_by_the_next_tick
-    whoever_waited_for_an_earlier_mail_is_looked_at_when_it_has_ended
-    a_digest_that_failed_is_tried_again_by_a_tick
-    everybody_is_looked_at_in_time
-    after_other_defaults_everybody_is_looked_at
-    a_note_of_a_clock_that_ran_ahead_is_not_believed
-    a_tick_leaves_nobody_whom_a_full_look_would_find
+    a_tick_scans_only_users_whose_digest_hour_has_come
+    the_next_tick_makes_up_for_a_missed_one
+    the_next_tick_makes_up_for_a_failed_one
+    users_held_back_by_a_pause_are_emailed_after_the_resume
+    an_event_fanned_out_late_is_emailed_by_the_next_tick
+    a_backdated_event_accepted_late_is_emailed_by_the_next_tick
+    a_user_with_an_open_delivery_is_scanned_again_once_it_is_settled
+    a_tick_retries_a_failed_digest
+    a_full_scan_runs_at_the_configured_interval
+    a_changed_default_schedule_starts_a_full_scan
+    a_recorded_scan_in_the_future_is_ignored
+    a_full_scan_finds_no_user_that_ticks_have_missed
 }
 
-/// Everybody is looked at by the first tick, and then for a day only by their hours.
+/// The first tick is a full scan. For a day after it, ticks scan only users whose hour has come.
 const RARELY: &str = "digest.full_look = \"1d\"\n";
 
 fn at(text: &str) -> DateTime<Utc> {
     format!("2014-04-{text}:00Z").parse().unwrap()
 }
 
-/// A tick of a new worker at that moment.
+/// Runs a tick of a new worker at this time in April 2014.
 async fn tick(town: &Town, text: &str) -> Report {
     town.clock.set(at(text));
     town.process().digests().tick(&Silent).await.unwrap()
 }
 
-/// Ada has a daily digest at this hour of UTC; everybody else's is due on Mondays at nine.
+/// Gives Ada a daily digest at this hour in UTC. The other digests are due on Mondays at 09:00.
 async fn ada_at(town: &Town, hour: u8) {
     town.change("ada", |ada| {
         ada.digest.cadence = Some(Cadence::Daily);
@@ -59,23 +59,23 @@ fn sent(report: &Report) -> (u64, u64) {
     (report.people, report.mails.sent)
 }
 
-async fn a_tick_looks_only_at_whoever_falls_due(fresh: Fresh) {
+async fn a_tick_scans_only_users_whose_digest_hour_has_come(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     ada_at(&town, 8).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
 
-    let everybody = tick(&town, "20T07:45").await;
-    let nobody = tick(&town, "20T07:59").await;
-    let ada = tick(&town, "20T08:00").await;
+    let full = tick(&town, "20T07:45").await;
+    let early = tick(&town, "20T07:59").await;
+    let due = tick(&town, "20T08:00").await;
     let again = tick(&town, "20T08:15").await;
-    let nobody_again = tick(&town, "20T08:30").await;
+    let idle = tick(&town, "20T08:30").await;
 
-    let seen = [everybody, nobody, ada, again, nobody_again].map(|report| sent(&report));
+    let seen = [full, early, due, again, idle].map(|report| sent(&report));
     assert_eq!(seen, [(3, 0), (0, 0), (1, 1), (1, 0), (0, 0)]);
     assert_eq!(town.told_to("ada"), ["a1"]);
 }
 
-async fn a_tick_that_was_missed_is_made_up(fresh: Fresh) {
+async fn the_next_tick_makes_up_for_a_missed_one(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     ada_at(&town, 8).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
@@ -86,14 +86,14 @@ async fn a_tick_that_was_missed_is_made_up(fresh: Fresh) {
     assert_eq!(sent(&late), (1, 1));
 }
 
-async fn a_tick_that_failed_is_made_up(fresh: Fresh) {
+async fn the_next_tick_makes_up_for_a_failed_one(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     ada_at(&town, 8).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     tick(&town, "20T07:45").await;
     town.clock.set(at("20T08:00"));
 
-    // Each of its calls in turn is the one that fails.
+    // Each attempt fails at a later store call, until one succeeds.
     let mut failed = 0;
     loop {
         let failing: Arc<dyn Store> =
@@ -111,7 +111,7 @@ async fn a_tick_that_failed_is_made_up(fresh: Fresh) {
     assert_eq!(town.mails().len(), 1);
 }
 
-async fn whoever_was_held_back_by_a_pause_is_mailed_after_it(fresh: Fresh) {
+async fn users_held_back_by_a_pause_are_emailed_after_the_resume(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     let crowd = town.crowd(9).await;
     let names: Vec<&str> = crowd.iter().map(String::as_str).collect();
@@ -130,7 +130,7 @@ async fn whoever_was_held_back_by_a_pause_is_mailed_after_it(fresh: Fresh) {
     assert_eq!(town.mails().len(), 9);
 }
 
-async fn what_is_fanned_out_late_is_mailed_by_the_next_tick(fresh: Fresh) {
+async fn an_event_fanned_out_late_is_emailed_by_the_next_tick(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     ada_at(&town, 8).await;
     tick(&town, "20T07:45").await;
@@ -147,9 +147,7 @@ async fn what_is_fanned_out_late_is_mailed_by_the_next_tick(fresh: Fresh) {
     assert_eq!(sent(&next), (1, 1));
 }
 
-async fn what_is_accepted_after_the_hour_and_happened_before_it_is_mailed_by_the_next_tick(
-    fresh: Fresh,
-) {
+async fn a_backdated_event_accepted_late_is_emailed_by_the_next_tick(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     ada_at(&town, 8).await;
     tick(&town, "20T07:45").await;
@@ -165,7 +163,7 @@ async fn what_is_accepted_after_the_hour_and_happened_before_it_is_mailed_by_the
     assert_eq!(sent(&next), (1, 1));
 }
 
-async fn whoever_waited_for_an_earlier_mail_is_looked_at_when_it_has_ended(fresh: Fresh) {
+async fn a_user_with_an_open_delivery_is_scanned_again_once_it_is_settled(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never))
@@ -191,7 +189,7 @@ async fn whoever_waited_for_an_earlier_mail_is_looked_at_when_it_has_ended(fresh
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
 }
 
-async fn a_digest_that_failed_is_tried_again_by_a_tick(fresh: Fresh) {
+async fn a_tick_retries_a_failed_digest(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     ada_at(&town, 8).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
@@ -208,13 +206,13 @@ async fn a_digest_that_failed_is_tried_again_by_a_tick(fresh: Fresh) {
     assert_eq!(sent(&again), (1, 1));
 }
 
-async fn everybody_is_looked_at_in_time(fresh: Fresh) {
+async fn a_full_scan_runs_at_the_configured_interval(fresh: Fresh) {
     let town = Town::found(&fresh, true, "digest.full_look = \"2h\"\n").await;
     ada_at(&town, 20).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     tick(&town, "19T10:30").await;
     tick(&town, "19T11:15").await;
-    // That has passed today, and no tick to come is one of her hour.
+    // The new hour has already passed today, so only a full scan finds Ada.
     ada_at(&town, 11).await;
 
     let before = tick(&town, "19T12:15").await;
@@ -223,7 +221,7 @@ async fn everybody_is_looked_at_in_time(fresh: Fresh) {
     assert_eq!((sent(&before), sent(&after)), ((0, 0), (2, 1)));
 }
 
-async fn after_other_defaults_everybody_is_looked_at(fresh: Fresh) {
+async fn a_changed_default_schedule_starts_a_full_scan(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     tick(&town, "21T07:00").await;
@@ -236,7 +234,7 @@ async fn after_other_defaults_everybody_is_looked_at(fresh: Fresh) {
     assert_eq!(sent(&report), (2, 2));
 }
 
-async fn a_note_of_a_clock_that_ran_ahead_is_not_believed(fresh: Fresh) {
+async fn a_recorded_scan_in_the_future_is_ignored(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     ada_at(&town, 8).await;
     let ahead = Arc::new(tidings::clock::ManualClock::at(at("22T12:00")));
@@ -250,8 +248,8 @@ async fn a_note_of_a_clock_that_ran_ahead_is_not_believed(fresh: Fresh) {
     assert_eq!((sent(&healed), sent(&due)), ((2, 0), (1, 1)));
 }
 
-/// People who chose in many ways, over a change of clocks, with something happening now and then.
-async fn a_tick_leaves_nobody_whom_a_full_look_would_find(fresh: Fresh) {
+/// Users with different preferences, over a clock change, with events every 135 minutes.
+async fn a_full_scan_finds_no_user_that_ticks_have_missed(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     let zones = [
         None,
@@ -291,7 +289,7 @@ async fn a_tick_leaves_nobody_whom_a_full_look_would_find(fresh: Fresh) {
             town.happens(&[["a1", "a2", "a3"][quarter as usize % 3]], to(&ids))
                 .await;
         }
-        // The worker is away now and then.
+        // The worker misses four of seven ticks.
         if quarter % 7 > 2 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Two chunks of a run are on their way at a time, and make their calls in turn.
+//! Overlapping chunks: a run processes two chunks at a time, which make their calls in turn.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,17 +17,17 @@ use crate::support::town::{PEOPLE, Town, busy, monday, on_both_stores, to};
 use crate::support::{Before, FailingStore, Fault, Fresh, Then};
 
 on_both_stores! {
-    a_chunk_leaves_while_it_is_written_down_that_the_last_was_taken
-    so_it_does_where_there_are_brands
-    no_chunk_leaves_before_it_is_written_down_that_the_last_was_not_taken
-    a_chunk_that_waited_long_for_its_turn_is_built_again
-    after_a_chunk_has_failed_no_other_is_begun
+    a_chunk_is_sent_while_the_success_of_the_last_is_recorded
+    with_brands_a_chunk_is_sent_while_the_last_success_is_recorded
+    no_chunk_is_sent_before_the_deferral_of_the_last_is_recorded
+    a_chunk_that_waited_long_is_built_again
+    no_chunk_begins_after_one_has_failed
 }
 
-/// Longer than anything takes.
+/// Longer than any step takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A town of two who are told the same, each in a chunk of their own.
+/// Returns a town with the same event for two users, each in a chunk of their own.
 async fn town_of_two(fresh: &Fresh, config: &str) -> Town {
     let config = format!("delivery.chunk = 1\n{config}");
     let town = Town::found(fresh, true, &config).await;
@@ -35,72 +35,75 @@ async fn town_of_two(fresh: &Fresh, config: &str) -> Town {
     town
 }
 
-/// A gate before which the first call of one verb waits until a call is handed over for the second
-/// time, at most so long; says whether it was.
-fn waits(verb: &'static str, at_most: Duration) -> (Before, Arc<Mutex<Option<bool>>>) {
+/// Returns a gate that delays the first call of `verb` until the second `hand_over`, but no longer
+/// than `at_most`. The flag records whether the second `hand_over` came in time.
+fn wait_for_second_call(
+    verb: &'static str,
+    at_most: Duration,
+) -> (Before, Arc<Mutex<Option<bool>>>) {
     let (second, handed_over) = (Arc::new(Notify::new()), AtomicUsize::new(0));
-    let (first, came) = (AtomicUsize::new(0), Arc::new(Mutex::new(None)));
-    let told = came.clone();
+    let (first, in_time) = (AtomicUsize::new(0), Arc::new(Mutex::new(None)));
+    let result = in_time.clone();
     let gate: Before = Box::new(move |called| {
         if called == "hand_over" && handed_over.fetch_add(1, Ordering::SeqCst) == 1 {
             second.notify_one();
         }
-        let waits = called == verb && first.fetch_add(1, Ordering::SeqCst) == 0;
-        let (second, told) = (second.clone(), told.clone());
+        let is_first = called == verb && first.fetch_add(1, Ordering::SeqCst) == 0;
+        let (second, result) = (second.clone(), result.clone());
         async move {
-            if waits {
-                let came = timeout(at_most, second.notified()).await.is_ok();
-                *told.lock().unwrap() = Some(came);
+            if is_first {
+                let in_time = timeout(at_most, second.notified()).await.is_ok();
+                *result.lock().unwrap() = Some(in_time);
             }
         }
         .boxed()
     });
-    (gate, came)
+    (gate, in_time)
 }
 
-/// Whether the second of two leaves while the first call of this verb is waited for, which is at
-/// most so long; both are mailed in the end.
-async fn leaves_meanwhile(town: &Town, verb: &'static str, at_most: Duration) -> bool {
-    let (gate, came) = waits(verb, at_most);
+/// Runs a digest whose first call of `verb` waits for the second email, but no longer than
+/// `at_most`. Returns whether that email is sent meanwhile.
+async fn is_sent_meanwhile(town: &Town, verb: &'static str, at_most: Duration) -> bool {
+    let (gate, in_time) = wait_for_second_call(verb, at_most);
     let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), gate);
 
     let report = run(town, &town.process_on(&store)).await;
 
     assert_eq!((report.mails.sent, town.mails().len()), (2, 2));
-    let came = *came.lock().unwrap();
-    came.expect("nobody called the verb")
+    let in_time = *in_time.lock().unwrap();
+    in_time.expect("nobody called the verb")
 }
 
-async fn a_chunk_leaves_while_it_is_written_down_that_the_last_was_taken(fresh: Fresh) {
+async fn a_chunk_is_sent_while_the_success_of_the_last_is_recorded(fresh: Fresh) {
     let town = town_of_two(&fresh, "").await;
 
-    assert!(leaves_meanwhile(&town, "settle", LONG).await);
+    assert!(is_sent_meanwhile(&town, "settle", LONG).await);
 }
 
-async fn so_it_does_where_there_are_brands(fresh: Fresh) {
+async fn with_brands_a_chunk_is_sent_while_the_last_success_is_recorded(fresh: Fresh) {
     let town = town_of_two(&fresh, "brands.acme.site.name = \"Acme\"\n").await;
 
-    assert!(leaves_meanwhile(&town, "settle", LONG).await);
+    assert!(is_sent_meanwhile(&town, "settle", LONG).await);
 }
 
-async fn no_chunk_leaves_before_it_is_written_down_that_the_last_was_not_taken(fresh: Fresh) {
+async fn no_chunk_is_sent_before_the_deferral_of_the_last_is_recorded(fresh: Fresh) {
     let town = town_of_two(&fresh, "").await;
     town.answer([busy()]);
 
-    assert!(!leaves_meanwhile(&town, "defer", Duration::from_millis(500)).await);
+    assert!(!is_sent_meanwhile(&town, "defer", Duration::from_millis(500)).await);
 }
 
-/// A store that goes away for good in the middle of a run is asked no more for each chunk to come.
-async fn after_a_chunk_has_failed_no_other_is_begun(fresh: Fresh) {
+/// The store fails for good in the middle of a run. The run does not try the remaining chunks.
+async fn no_chunk_begins_after_one_has_failed(fresh: Fresh) {
     const PEOPLE: usize = 40;
     let town = Town::found(&fresh, true, "delivery.chunk = 1\n").await;
     let people = town.crowd(PEOPLE).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     town.clock.set(monday(0));
-    // In the third mail, whose chunk is found with those of all others.
-    let (asked, handed_over) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
-    let count = asked.clone();
+    // Counts the store calls up to the third email. One scan finds the chunks of all emails.
+    let (store_calls, handed_over) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+    let count = store_calls.clone();
     let gate: Before = Box::new(move |called| {
         if called == "hand_over" {
             handed_over.fetch_add(1, Ordering::SeqCst);
@@ -114,7 +117,7 @@ async fn after_a_chunk_has_failed_no_other_is_begun(fresh: Fresh) {
     let request = Request::default();
     let digests = town.process_on(&counting).digests();
     digests.run(&request, &Silent).await.unwrap();
-    let third = asked.load(Ordering::SeqCst);
+    let third = store_calls.load(Ordering::SeqCst);
     town.happens(&["a2"], to(&names)).await;
     town.clock.set(monday(1));
 
@@ -133,15 +136,14 @@ async fn after_a_chunk_has_failed_no_other_is_begun(fresh: Fresh) {
     assert!(after < PEOPLE / 4, "{after} more calls were made");
 }
 
-/// While the first chunk is at the provider, more time passes than a mail may be old, and what the
-/// second tells is withdrawn.
-async fn a_chunk_that_waited_long_for_its_turn_is_built_again(fresh: Fresh) {
-    // Two to a chunk: their checks count from before they are built.
+/// During the first call, the second chunk's checks expire and its object is withdrawn.
+async fn a_chunk_that_waited_long_is_built_again(fresh: Fresh) {
+    // With two emails in a chunk, the age of the checks counts from before they are built.
     let town = Town::found(&fresh, true, "delivery.chunk = 2\n").await;
     town.change("dee", |user| user.confirmed = true).await;
     town.happens(&["a1"], to(&PEOPLE)).await;
     let (town, built) = (Arc::new(town), Arc::new(Notify::new()));
-    // What is said of its events is read last when a mail is built.
+    // The details of events are the last read when an email is built.
     let read = AtomicUsize::new(0);
     let gate: Before = Box::new({
         let built = built.clone();

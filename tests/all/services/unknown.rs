@@ -1,5 +1,5 @@
-//! P6: an object that nobody put a record of is not mailed, unless its type says so, and whoever
-//! could put it is told.
+//! Events about unknown objects are not emailed, unless their type allows it (P6). Runs and dry
+//! runs report the unknown objects.
 
 use chrono::TimeDelta;
 use tidings::domain::{DeliveryState, Object};
@@ -11,13 +11,13 @@ use crate::support::town::{Town, monday, on_both_stores, request, to};
 use crate::support::{Fresh, feed_of};
 
 on_both_stores! {
-    an_object_that_nobody_put_is_in_no_mail_and_in_the_feed
-    an_unknown_object_is_mailed_by_its_id_where_its_type_says_so
-    what_is_put_before_the_digest_is_told_in_it
-    a_batch_of_unknown_objects_is_no_mail
-    runs_and_rehearsals_tell_what_is_not_known
-    an_id_with_its_model_is_the_same_object_wherever_it_is_named
-    what_is_put_after_the_digest_is_not_said_to_have_been_shown_in_it
+    an_unknown_object_is_in_the_feed_but_in_no_email
+    an_unknown_object_is_emailed_by_id_if_its_type_allows_it
+    an_object_created_before_the_digest_is_included
+    a_batch_of_unknown_objects_is_canceled
+    runs_and_dry_runs_report_unknown_objects
+    an_id_with_and_without_its_model_is_the_same_object
+    explain_does_not_guess_if_objects_change_after_the_digest
 }
 
 fn texts(town: &Town) -> String {
@@ -25,35 +25,35 @@ fn texts(town: &Town) -> String {
     mails.map(|mail| mail.filled().text).collect()
 }
 
-async fn an_object_that_nobody_put_is_in_no_mail_and_in_the_feed(fresh: Fresh) {
+async fn an_unknown_object_is_in_the_feed_but_in_no_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "unheard-of"], to(&["ada"])).await;
     town.happens(&["unheard-of"], to(&["ben"])).await;
 
     town.digests_at(monday(0)).await;
 
-    let told = texts(&town);
-    assert!(told.contains("Work a1."), "{told}");
-    assert!(!told.contains("unheard-of"), "{told}");
+    let text = texts(&town);
+    assert!(text.contains("Work a1."), "{text}");
+    assert!(!text.contains("unheard-of"), "{text}");
     assert_eq!(town.mails().len(), 1);
     let request = feed_of(&crate::support::user("ben"));
     let feed = town.process().feeds().page(&request).await.unwrap();
     assert_eq!(feed.answer.items.len(), 1);
 }
 
-async fn what_is_put_after_the_digest_is_not_said_to_have_been_shown_in_it(fresh: Fresh) {
+async fn explain_does_not_guess_if_objects_change_after_the_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "late", "a9"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
     let places = async || {
         let app = town.process();
-        let told = app.explain().user(&crate::support::user("ada"), None).await;
-        let told = told.unwrap().events.into_iter();
+        let explanation = app.explain().user(&crate::support::user("ada"), None).await;
+        let events = explanation.unwrap().events.into_iter();
         let place = |covered| match covered {
             Some(By::Mail { place, .. }) => place,
             other => panic!("{other:?}"),
         };
-        let mut places: Vec<(String, Place)> = told
+        let mut places: Vec<(String, Place)> = events
             .map(|event| (event.object.to_string(), place(event.covered)))
             .collect();
         places.sort_by(|one, other| one.0.cmp(&other.0));
@@ -75,19 +75,19 @@ async fn what_is_put_after_the_digest_is_not_said_to_have_been_shown_in_it(fresh
     assert_eq!(withdrawn_later, [Unknown; 3]);
 }
 
-async fn an_unknown_object_is_mailed_by_its_id_where_its_type_says_so(fresh: Fresh) {
+async fn an_unknown_object_is_emailed_by_id_if_its_type_allows_it(fresh: Fresh) {
     let mails = "[types.ArtworkPublished]\nunknown_objects = \"mail\"";
     let town = Town::found(&fresh, true, mails).await;
     town.happens(&["unheard-of", "a9"], to(&["ada"])).await;
 
     town.digests_at(monday(0)).await;
 
-    let told = texts(&town);
-    assert!(told.contains("unheard-of"), "{told}");
-    assert!(!told.contains("a9"), "{told}");
+    let text = texts(&town);
+    assert!(text.contains("unheard-of"), "{text}");
+    assert!(!text.contains("a9"), "{text}");
 }
 
-async fn what_is_put_before_the_digest_is_told_in_it(fresh: Fresh) {
+async fn an_object_created_before_the_digest_is_included(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["late"], to(&["ada"])).await;
     let late = Object {
@@ -101,7 +101,7 @@ async fn what_is_put_before_the_digest_is_told_in_it(fresh: Fresh) {
     assert!(texts(&town).contains("A late work"));
 }
 
-async fn an_id_with_its_model_is_the_same_object_wherever_it_is_named(fresh: Fresh) {
+async fn an_id_with_and_without_its_model_is_the_same_object(fresh: Fresh) {
     let config = "[types.ArtworkPublished]\nmodel = \"Artwork\"";
     let town = Town::found(&fresh, true, config).await;
     town.put_works(&["Artwork:n1", "Artwork:n2"], |_| true)
@@ -129,12 +129,12 @@ async fn an_id_with_its_model_is_the_same_object_wherever_it_is_named(fresh: Fre
     let retracted = retracted.unwrap();
     assert_eq!(retracted.objects[0].as_str(), "Artwork:n2");
     assert_eq!(retracted.warnings, Vec::<String>::new());
-    let told = texts(&town);
-    assert!(told.contains("Work Artwork:n1."), "{told}");
-    assert!(!told.contains("Artwork:n2"), "{told}");
+    let text = texts(&town);
+    assert!(text.contains("Work Artwork:n1."), "{text}");
+    assert!(!text.contains("Artwork:n2"), "{text}");
 }
 
-async fn a_batch_of_unknown_objects_is_no_mail(fresh: Fresh) {
+async fn a_batch_of_unknown_objects_is_canceled(fresh: Fresh) {
     let batch = "[types.ArtworkPublished]\nroute = \"batch\"\nwindow = \"5m\"";
     let town = Town::found(&fresh, true, batch).await;
     town.happens(&["unheard-of"], to(&["ada"])).await;
@@ -151,17 +151,17 @@ async fn a_batch_of_unknown_objects_is_no_mail(fresh: Fresh) {
     assert_eq!(rows[0].state, DeliveryState::Canceled);
 }
 
-async fn runs_and_rehearsals_tell_what_is_not_known(fresh: Fresh) {
+async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
     let town = Town::found(&fresh, true, "[types.Loan]\nheading = \"Loans\"").await;
     town.happens(&["a1", "unheard-of"], to(&["ada", "ben"]))
         .await;
     town.clock.set(monday(0));
 
-    let rehearsal = town.process().rehearsal();
-    let (rehearsed, page) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let dry_run = town.process().rehearsal();
+    let (planned, page) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     let ran = town.digests_at(monday(0)).await;
 
-    for unknown in [&rehearsed.not_known, &ran.not_known] {
+    for unknown in [&planned.not_known, &ran.not_known] {
         assert_eq!((unknown.events, unknown.objects.len()), (2, 1));
         let warnings = unknown.warnings(&town.process().config.policies);
         assert!(
@@ -178,6 +178,6 @@ async fn runs_and_rehearsals_tell_what_is_not_known(fresh: Fresh) {
             .iter()
             .any(|warning| warning.contains("unheard-of"))
     );
-    let lately = town.process().known().lately(10).await.unwrap();
-    assert_eq!((lately.events, lately.types.len()), (1, 1));
+    let recent = town.process().known().lately(10).await.unwrap();
+    assert_eq!((recent.events, recent.types.len()), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! User records with fields of a newer version: the field gets its default and is named.
+//! User records with fields of a newer version: such a field gets its default and is reported.
 
 use bson::{Document, doc};
 use chrono::{DateTime, Utc};
@@ -14,7 +14,7 @@ use crate::support::{Fresh, noon, user, window};
 on_both_stores! {
     an_unreadable_field_gets_its_default_and_is_named
     an_unreadable_suppression_still_stops_every_email
-    a_user_with_an_unreadable_zone_gets_the_digest_and_explain_names_the_zone
+    an_unreadable_zone_does_not_stop_the_digest_and_explain_names_it
     unreadable_fields_are_counted_and_the_first_users_are_named
 }
 
@@ -188,7 +188,7 @@ async fn an_unreadable_suppression_still_stops_every_email(fresh: Fresh) {
     assert_eq!((read.suppressed, read.unsubscribed), (epoch, epoch));
 }
 
-async fn a_user_with_an_unreadable_zone_gets_the_digest_and_explain_names_the_zone(fresh: Fresh) {
+async fn an_unreadable_zone_does_not_stop_the_digest_and_explain_names_it(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     write(&fresh, "ada", &zone()).await;

@@ -1,4 +1,5 @@
-//! The worker: everything moves without anybody asking, and it stops when asked to.
+//! The worker: a round fans out events and sends due emails. A worker stops on request, and a wrong
+//! clock does no harm.
 
 use std::sync::Arc;
 
@@ -15,22 +16,22 @@ use crate::support::town::{Town, followers_of, monday, on_both_stores, request, 
 use crate::support::{FailingStore, Fault, Fresh, Then, user};
 
 on_both_stores! {
-    a_round_fans_out_events_and_mails_what_is_due
-    due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker
-    what_fails_to_be_fanned_out_keeps_no_mail_from_leaving
-    batches_are_mailed_while_events_keep_coming
-    what_was_settled_long_ago_is_forgotten_while_it_works
-    a_worker_that_is_asked_to_stop_gives_up_its_leases
-    a_worker_killed_while_its_clock_was_a_day_ahead_keeps_nobody_from_their_digest
-    a_worker_whose_clock_is_put_back_looks_for_digests_again
-    a_worker_whose_clock_is_behind_takes_over_what_is_held_and_mails_nothing_twice
+    a_round_fans_out_events_and_sends_due_emails
+    one_worker_scans_for_due_digests_every_15_minutes
+    a_failed_fan_out_does_not_block_emails
+    batches_are_sent_while_events_keep_arriving
+    settled_deliveries_and_batches_are_deleted_after_delivery_keep
+    a_worker_releases_its_leases_when_it_stops
+    a_worker_killed_with_its_clock_a_day_ahead_blocks_no_digest
+    a_worker_whose_clock_is_set_back_scans_for_digests_again
+    a_worker_whose_clock_is_behind_sends_no_email_twice
 }
 
-async fn accept(town: &Town, what: Request) {
-    town.process().notify().accept(vec![what]).await.unwrap();
+async fn accept(town: &Town, event: Request) {
+    town.process().notify().accept(vec![event]).await.unwrap();
 }
 
-async fn a_round_fans_out_events_and_mails_what_is_due(fresh: Fresh) {
+async fn a_round_fans_out_events_and_sends_due_emails(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let (worker, mut scanned) = (town.process().worker(), None);
     accept(&town, request(&["a1"], followers_of("artist:1"), None)).await;
@@ -47,7 +48,7 @@ async fn a_round_fans_out_events_and_mails_what_is_due(fresh: Fresh) {
     assert!(idle.idle());
 }
 
-async fn due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker(fresh: Fresh) {
+async fn one_worker_scans_for_due_digests_every_15_minutes(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.clock.set(monday(0));
     let (first, second) = (town.process().worker(), town.process().worker());
@@ -61,10 +62,10 @@ async fn due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker(fres
     assert!(a.digests.is_some() && b.digests.is_none() && c.digests.is_some());
 }
 
-async fn what_fails_to_be_fanned_out_keeps_no_mail_from_leaving(fresh: Fresh) {
+async fn a_failed_fan_out_does_not_block_emails(fresh: Fresh) {
     let town = Town::found(&fresh, true, "types.ArtworkPublished.route = \"immediate\"").await;
     town.happens(&["a1"], to(&["ada"])).await;
-    // A round begins by claiming what is to be fanned out.
+    // A round begins by claiming pending fan-outs, which fails here.
     let failing: Arc<dyn Store> =
         FailingStore::new(town.store.clone(), 0, Fault::Refused, Then::Recovers);
     let worker = town.process_on(&failing).worker();
@@ -76,8 +77,8 @@ async fn what_fails_to_be_fanned_out_keeps_no_mail_from_leaving(fresh: Fresh) {
     assert_eq!(town.mails().len(), 1);
 }
 
-/// A writer posts faster than anybody fans out, until a mail has left.
-async fn batches_are_mailed_while_events_keep_coming(fresh: Fresh) {
+/// A writer posts events faster than the worker fans them out, until an email is sent.
+async fn batches_are_sent_while_events_keep_arriving(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"batch\"\ntypes.ArtworkPublished.window = \"5m\"";
     let town = Town::found(&fresh, true, config).await;
     town.happens(&["a1"], to(&["ada"])).await;
@@ -102,7 +103,7 @@ async fn batches_are_mailed_while_events_keep_coming(fresh: Fresh) {
     assert_eq!(town.mails()[0].to.reveal(), "ada@example.org");
 }
 
-async fn what_was_settled_long_ago_is_forgotten_while_it_works(fresh: Fresh) {
+async fn settled_deliveries_and_batches_are_deleted_after_delivery_keep(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"immediate\"\ndelivery.keep = \"14d\"";
     let town = Town::found(&fresh, true, config).await;
     let (worker, mut scanned) = (town.process().worker(), None);
@@ -122,7 +123,7 @@ async fn what_was_settled_long_ago_is_forgotten_while_it_works(fresh: Fresh) {
     assert!(town.deliveries_of("ada").await.is_empty());
 }
 
-async fn a_worker_that_is_asked_to_stop_gives_up_its_leases(fresh: Fresh) {
+async fn a_worker_releases_its_leases_when_it_stops(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     accept(&town, request(&["a1"], to(&["ada"]), None)).await;
     let app = town.process();
@@ -156,9 +157,7 @@ async fn a_worker_that_is_asked_to_stop_gives_up_its_leases(fresh: Fresh) {
     );
 }
 
-async fn a_worker_killed_while_its_clock_was_a_day_ahead_keeps_nobody_from_their_digest(
-    fresh: Fresh,
-) {
+async fn a_worker_killed_with_its_clock_a_day_ahead_blocks_no_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.clock.set(monday(0) + TimeDelta::days(1));
     let killed = town.process().worker();
@@ -172,7 +171,7 @@ async fn a_worker_killed_while_its_clock_was_a_day_ahead_keeps_nobody_from_their
     assert_eq!(round.unwrap().digests.unwrap().mails.sent, 1);
 }
 
-async fn a_worker_whose_clock_is_put_back_looks_for_digests_again(fresh: Fresh) {
+async fn a_worker_whose_clock_is_set_back_scans_for_digests_again(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let (worker, mut scanned) = (town.process().worker(), None);
     town.clock.set(monday(0) + TimeDelta::days(1));
@@ -186,9 +185,7 @@ async fn a_worker_whose_clock_is_put_back_looks_for_digests_again(fresh: Fresh) 
     assert_eq!(round.digests.unwrap().mails.sent, 1);
 }
 
-async fn a_worker_whose_clock_is_behind_takes_over_what_is_held_and_mails_nothing_twice(
-    fresh: Fresh,
-) {
+async fn a_worker_whose_clock_is_behind_sends_no_email_twice(fresh: Fresh) {
     let certainties = [
         Certainty::Repeat { within: None },
         Certainty::Ask,
@@ -202,7 +199,7 @@ async fn a_worker_whose_clock_is_behind_takes_over_what_is_held_and_mails_nothin
         town.happens(&["a1"], to(&crowd)).await;
         let behind = Arc::new(ManualClock::at(monday(0) - TimeDelta::hours(3)));
         let other = town.process_by(behind).sender();
-        // It comes while a call is under way.
+        // The other worker runs during a call.
         town.meanwhile(move || async move { drop(other.drain().await.unwrap()) }.boxed());
 
         town.digests_at(monday(0)).await;

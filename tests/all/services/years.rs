@@ -1,10 +1,9 @@
-//! A year of five readers on a manual clock. The scheduler, the provider and the database fail at
-//! random; readers change their choices, are blocked and lifted, are deleted and created again.
+//! Simulates a year of five readers on a manual clock, with random failures and changed choices.
 //!
-//! The judge reads the emails and its own list, never the ledger. Each event that its reader wanted
-//! is in one email, or expired, or in a delivery that is `unknown`. The gate plays a season;
-//! `scripts/chaos --years N` plays N years, one a seed.
-//! Long because one model holds all that happens to these readers, and judges it.
+//! Each event that its reader wanted is in one email, has expired, or is in an `unknown` delivery.
+//! The final check reads the emails and its own list of events, not the ledger. The gate runs 75
+//! days; `scripts/chaos --years N` runs N years with one seed each. Start with [`Year::day`].
+//! Long because one model records all that happens to these readers and checks it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,11 +29,11 @@ use crate::support::town::{Town, on_both_stores, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, feed_of, kind, user};
 
 on_both_stores! {
-    every_wanted_event_of_a_year_is_in_one_mail_or_given_up
+    every_wanted_event_of_a_year_is_in_one_email_or_expires
 }
 
-/// Cem is blocked now and then, as are Ada and Ben; Dee has quiet hours and gets batches; Fay is
-/// deleted, and her id is created again for another user.
+/// Ada, Ben and Cem are blocked at times. Dee has quiet hours and gets batches. Fay is deleted, and
+/// her id is created again for another user.
 const READERS: [&str; 5] = ["ada", "ben", "cem", "dee", "fay"];
 /// Readers who are suppressed or unconfirmed at times.
 const BLOCKED: [&str; 3] = ["ada", "ben", "cem"];
@@ -51,10 +50,10 @@ route = "batch"
 window = "2h"
 close_at = 5
 "#;
-/// How long everything works at the end: whatever is left is mailed or given up.
+/// The number of days without failures at the end. All but the latest events are settled by then.
 const CALM: i64 = 24;
 
-async fn every_wanted_event_of_a_year_is_in_one_mail_or_given_up(fresh: Fresh) {
+async fn every_wanted_event_of_a_year_is_in_one_email_or_expires(fresh: Fresh) {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().unwrap());
     let first = number("TIDINGS_TEST_SEED").unwrap_or(1);
     let (seeds, days) = match number("TIDINGS_TEST_YEARS") {
@@ -67,12 +66,12 @@ async fn every_wanted_event_of_a_year_is_in_one_mail_or_given_up(fresh: Fresh) {
         for day in 0..days + CALM {
             year.day(day >= days).await;
         }
-        let told = year.judge().await;
-        println!("TIDINGS_TEST_SEED={seed}: {days} days, {told}");
+        let summary = year.check_events().await;
+        println!("TIDINGS_TEST_SEED={seed}: {days} days, {summary}");
     }
 }
 
-/// Numbers that look drawn and are the same for a seed (SplitMix64).
+/// A pseudorandom generator (SplitMix64). A seed always gives the same numbers.
 struct Draw(u64);
 
 impl Draw {
@@ -84,7 +83,7 @@ impl Draw {
         (z ^ (z >> 31)) % n
     }
 
-    /// So many times in a thousand.
+    /// Returns `true` with a probability of `per_mille` in a thousand.
     fn happens(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
@@ -94,23 +93,23 @@ impl Draw {
     }
 }
 
-/// What the judge knows of an event.
+/// An event, with the information for the final check.
 struct Event {
     reader: &'static str,
-    /// Which of the users with the reader's id; 0 where there is only one.
+    /// The number of the user among those with the reader's id; 0 if there is only one.
     owner: u32,
     day: Day,
     work: String,
     id: Id,
-    /// Whether it goes to a batch.
+    /// Whether it is emailed in a batch.
     batched: bool,
     mailed: u32,
-    given_up: bool,
+    expired: bool,
     /// Its reader turned digests off, or was deleted, before it was emailed.
     excused: bool,
 }
 
-/// How a reader is kept from getting email for a while.
+/// A temporary reason not to email a reader.
 #[derive(Clone, Copy)]
 enum Block {
     Suppressed,
@@ -120,14 +119,14 @@ enum Block {
 
 struct Year {
     town: Town,
-    /// The process that does all that does not break off.
+    /// The process whose store never fails.
     app: App,
     draw: Draw,
     now: DateTime<Utc>,
     events: Vec<Event>,
     off: BTreeSet<&'static str>,
     blocked: BTreeMap<&'static str, (Block, DateTime<Utc>)>,
-    /// Fay, as the latest user with that id, and whether she exists.
+    /// The number of the latest user with Fay's id, and whether that user exists.
     fay: (u32, bool),
     /// Dee's batches that have ended.
     ended: BTreeSet<Id>,
@@ -135,17 +134,17 @@ struct Year {
     scheduler_down: DateTime<Utc>,
     provider_down: DateTime<Utc>,
     mails_read: usize,
-    given_up: BTreeMap<Day, Owed>,
+    expired: BTreeMap<Day, Owed>,
     runs: u32,
     failed_runs: u32,
 }
 
-/// Of Dee, in Tokyo.
+/// Dee's quiet hours, in Tokyo.
 fn quiet_hours() -> Quiet {
     Quiet::new("22:00".parse().unwrap(), "07:00".parse().unwrap()).unwrap()
 }
 
-/// The address of a reader; each user after Fay has another one.
+/// Returns the address of a reader. Each user with Fay's id has another one.
 fn address(reader: &str, owner: u32) -> Address {
     let number = if owner > 0 {
         owner.to_string()
@@ -192,7 +191,7 @@ impl Year {
             scheduler_down: now,
             provider_down: now,
             mails_read: 0,
-            given_up: BTreeMap::new(),
+            expired: BTreeMap::new(),
             runs: 0,
             failed_runs: 0,
         };
@@ -200,7 +199,7 @@ impl Year {
         year
     }
 
-    /// One day, and what happens in it, by the minute.
+    /// Plays one day. Acts happen at random minutes; in calm days nothing fails.
     async fn day(&mut self, calm: bool) {
         let start = self.now;
         if !calm {
@@ -249,8 +248,8 @@ impl Year {
         self.now = start + TimeDelta::days(1);
     }
 
-    /// Now and then the scheduler or the provider goes away, for hours or up to ten days, and once
-    /// in a long while for longer than anything waits.
+    /// Stops the scheduler or the provider at random, for an hour to ten days. Rarely the scheduler
+    /// stops for 30 days, longer than `max_age`.
     fn troubles(&mut self) {
         let hours = |draw: &mut Draw| TimeDelta::hours(1 + draw.below(240) as i64);
         if self.draw.happens(25) {
@@ -287,12 +286,12 @@ impl Year {
             id: accepted[0].id,
             batched,
             mailed: 0,
-            given_up: false,
+            expired: false,
             excused: !exists || self.off.contains(reader),
         });
     }
 
-    /// A reader may not be emailed for up to 30 days. Their events stay wanted.
+    /// Blocks email to a reader for up to 30 days. Their events stay wanted.
     async fn block(&mut self, reader: &'static str) {
         if self.blocked.contains_key(reader) {
             return;
@@ -320,7 +319,7 @@ impl Year {
         }
     }
 
-    /// Lifts the blocks whose time has come; in calm days, all.
+    /// Lifts the blocks that have ended; in calm days, all blocks.
     async fn lift(&mut self, calm: bool) {
         let over = |(_, until): &(Block, DateTime<Utc>)| calm || *until <= self.now;
         let over: Vec<&str> = self
@@ -349,7 +348,7 @@ impl Year {
         }
     }
 
-    /// Deletes Fay; or creates her id again for another user, with another address.
+    /// Deletes Fay, or creates another user with her id and another address.
     async fn delete_or_create(&mut self) {
         let people = self.app.people();
         if self.fay.1 {
@@ -357,7 +356,7 @@ impl Year {
             assert!(people.delete(&id).await.unwrap());
             self.fay.1 = false;
             let hers = self.events.iter_mut().filter(|event| event.reader == "fay");
-            hers.for_each(|event| event.excused |= event.mailed == 0 && !event.given_up);
+            hers.for_each(|event| event.excused |= event.mailed == 0 && !event.expired);
             return;
         }
         self.fay = (self.fay.0 + 1, true);
@@ -378,8 +377,8 @@ impl Year {
         );
     }
 
-    /// No batch of Dee ends in quiet hours, unless it was deferred until the end of earlier ones
-    /// and nothing ran by then.
+    /// Checks that no batch of Dee ends in quiet hours. The exception is a batch that was deferred
+    /// to the end of earlier quiet hours, if no run followed before the next ones.
     async fn check_quiet_hours(&mut self) {
         let hers = BatchFilter {
             user: Some(user("dee")),
@@ -398,7 +397,7 @@ impl Year {
         }
     }
 
-    /// Somebody chooses another weekday, hour, zone or cadence.
+    /// Gives a reader another weekday, hour, time zone or cadence.
     async fn change(&mut self, reader: &'static str) {
         const ZONES: [Tz; 5] = [
             Tz::UTC,
@@ -440,12 +439,13 @@ impl Year {
             .events
             .iter_mut()
             .filter(|event| event.reader == reader);
-        for event in theirs.filter(|event| event.mailed == 0 && !event.given_up) {
+        for event in theirs.filter(|event| event.mailed == 0 && !event.expired) {
             event.excused = true;
         }
     }
 
-    /// A process whose store goes away in the middle, now and then.
+    /// Returns the reliable process or, with a probability of 6 %, one whose store fails for good
+    /// within 40 calls.
     fn process(&mut self, calm: bool) -> App {
         if calm || !self.draw.happens(60) {
             return self.app.clone();
@@ -477,7 +477,7 @@ impl Year {
             let reason = "550 not this one".to_owned();
             self.town.answer([Outcome::Refused { reason }]);
         }
-        // The operator sees to it that a pause ends.
+        // The operator ends a pause.
         self.app.deliveries().resume().await.unwrap();
         let process = self.process(calm);
         let ended: Result<(), Error> = async {
@@ -488,7 +488,7 @@ impl Year {
         .await;
         self.runs += 1;
         self.failed_runs += u32::from(ended.is_err());
-        self.look().await;
+        self.read_results().await;
     }
 
     async fn archive(&mut self, calm: bool) {
@@ -501,11 +501,11 @@ impl Year {
         let archive = self.process(calm).archive();
         let ended = archive.run(&request, &Silent, &mut Vec::new()).await;
         self.failed_runs += u32::from(ended.is_err());
-        self.look().await;
+        self.read_results().await;
     }
 
-    /// Reads the mails that came, and what was given up.
-    async fn look(&mut self) {
+    /// Reads the new emails and the counts of expired events.
+    async fn read_results(&mut self) {
         let mails = self.town.mails();
         for mail in &mails[self.mails_read..] {
             let text = mail.filled().text;
@@ -525,34 +525,34 @@ impl Year {
             }
         }
         self.mails_read = mails.len();
-        let told = self.app.owed().told().await.unwrap().given_up;
-        for (day, owed) in &told {
-            let before = self.given_up.get(day).copied().unwrap_or_default();
+        let expired = self.app.owed().told().await.unwrap().given_up;
+        for (day, total) in &expired {
+            let before = self.expired.get(day).copied().unwrap_or_default();
             let mut left = 0;
             let of_day = self.events.iter_mut().filter(|event| event.day == *day);
-            for event in of_day.filter(|e| e.mailed == 0 && !e.batched && !e.excused && !e.given_up)
+            for event in of_day.filter(|e| e.mailed == 0 && !e.batched && !e.excused && !e.expired)
             {
-                if owed.events > before.events {
-                    event.given_up = true;
+                if total.events > before.events {
+                    event.expired = true;
                     left += 1;
                 }
             }
             assert_eq!(
-                owed.events - before.events,
+                total.events - before.events,
                 left,
                 "given up of {day}, at {}",
                 self.now
             );
         }
-        self.given_up = told;
+        self.expired = expired;
     }
 
-    async fn judge(&self) -> String {
-        // A worker that died over a call to a provider that then stays away: nobody can tell, and
-        // the ledger says so (P5).
+    async fn check_events(&self) -> String {
+        // If a worker crashes during a call and the provider stays unreachable, the delivery
+        // becomes `unknown` (P5).
         let unknown = DeliveryState::Unknown;
         let unknown = self.town.store.deliveries_in(unknown, 1_000).await.unwrap();
-        let untold = self.untold_batches().await;
+        let unnamed = self.unnamed_batch_events().await;
         let mut ids = BTreeSet::new();
         for mail in self.town.mails() {
             assert!(
@@ -561,9 +561,9 @@ impl Year {
                 mail.delivery
             );
         }
-        let (mut mailed, mut given_up, mut excused, mut in_doubt) = (0, 0, 0, 0);
+        let (mut mailed, mut expired, mut excused, mut in_doubt) = (0, 0, 0, 0);
         let mut refused = 0;
-        // What happened in the last week may wait for its hour.
+        // Later events may still wait for their digest.
         let settled = Day::of(self.now - TimeDelta::days(9));
         for event in &self.events {
             let what = format!("{} of {} for {}", event.work, event.day, event.reader);
@@ -573,7 +573,7 @@ impl Year {
                 event.mailed
             );
             assert!(
-                event.mailed == 0 || !event.given_up,
+                event.mailed == 0 || !event.expired,
                 "{what} was given up and mailed"
             );
             let watermarks = |row: &Delivery| {
@@ -581,9 +581,9 @@ impl Year {
                 row.user.as_str() == event.reader
                     && watermarks.any(|(stack, _)| stack.day == event.day)
             };
-            let known = event.mailed == 1 || event.given_up || event.excused;
+            let known = event.mailed == 1 || event.expired || event.excused;
             if event.batched {
-                let ended = known || untold.contains(&event.id);
+                let ended = known || unnamed.contains(&event.id);
                 assert!(ended || event.day > settled, "{what} is lost");
                 mailed += event.mailed;
                 refused += u32::from(!known);
@@ -594,19 +594,19 @@ impl Year {
             let ended = known || doubted;
             assert!(ended || event.day > settled, "{what} is lost");
             mailed += event.mailed;
-            given_up += u32::from(event.given_up);
+            expired += u32::from(event.expired);
             excused += u32::from(event.excused && event.mailed == 0);
         }
         let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
-        let told: u32 = unknown.iter().filter(of_digest).map(|row| row.items).sum();
+        let unknown_events: u32 = unknown.iter().filter(of_digest).map(|row| row.items).sum();
         assert!(
-            in_doubt <= told,
-            "{in_doubt} events are in doubt, and unknown mails tell {told}"
+            in_doubt <= unknown_events,
+            "{in_doubt} events are in doubt, and unknown mails tell {unknown_events}"
         );
         let all = self.events.len();
         let (runs, failed) = (self.runs, self.failed_runs);
         format!(
-            "{all} events, {mailed} emailed in {} emails, {given_up} expired, {excused} turned off or deleted, \
+            "{all} events, {mailed} emailed in {} emails, {expired} expired, {excused} turned off or deleted, \
              {in_doubt} in doubt, {refused} in refused batches; {runs} runs, {failed} broken off, {} lifts, \
              {} users with one id, {} batches",
             ids.len(),
@@ -616,10 +616,10 @@ impl Year {
         )
     }
 
-    /// The events of Dee's batches that no email names: the provider refused the batch for good,
-    /// its outcome is unknown, or it was sent and only counts them.
-    async fn untold_batches(&self) -> BTreeSet<Id> {
-        let mut untold = BTreeSet::new();
+    /// Returns the events of Dee's batches that no email names. The provider refused the batch for
+    /// good, its outcome is unknown, or the email only counts them.
+    async fn unnamed_batch_events(&self) -> BTreeSet<Id> {
+        let mut unnamed = BTreeSet::new();
         for state in [
             DeliveryState::Failed,
             DeliveryState::Unknown,
@@ -638,10 +638,10 @@ impl Year {
                 let items = batch.contents.items.iter();
                 let named: BTreeSet<Id> = items.map(|item| item.i).collect();
                 let joined = batch.joined.iter().copied();
-                let is_untold = |id: &Id| state != DeliveryState::Sent || !named.contains(id);
-                untold.extend(joined.filter(is_untold));
+                let is_unnamed = |id: &Id| state != DeliveryState::Sent || !named.contains(id);
+                unnamed.extend(joined.filter(is_unnamed));
             }
         }
-        untold
+        unnamed
     }
 }

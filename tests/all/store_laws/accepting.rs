@@ -1,4 +1,4 @@
-//! Laws of `Journal`: accepted once, and known from then on.
+//! Contract tests of `Journal::accept`: an event is stored once for each key.
 
 use tidings::domain::{Audience, Fanout, FanoutState, ObjectId, Point};
 use tidings::store::Accepted;
@@ -6,7 +6,7 @@ use tidings::store::Accepted;
 use super::journal::{accept, claim, progress, soon};
 use crate::support::*;
 
-pub async fn what_is_accepted_is_in_the_journal_with_every_field(store: Fresh) {
+pub async fn an_accepted_fan_out_is_read_back_with_every_field(store: Fresh) {
     let named = fanout(1);
     let mut followed = fanout(2);
     followed.audience = Audience::followers_of(["artist:5", "$gt", "a.b"].map(key))
@@ -33,7 +33,7 @@ pub async fn what_is_accepted_is_in_the_journal_with_every_field(store: Fresh) {
     assert_eq!(store.fanout(id(99)).await.unwrap(), None);
 }
 
-pub async fn batch_keys_come_back_as_they_are_and_none_as_none(store: Fresh) {
+pub async fn batch_keys_are_read_back_unchanged(store: Fresh) {
     let longest = "ü".repeat(128);
     let keys = ["0", "false", "null", "a.b", "$ne", " a ", "A", &longest];
     let keyed = |n: usize, key: &str| fanout(n as u32 + 2).with_batch_key(key.parse().ok());
@@ -53,7 +53,7 @@ pub async fn batch_keys_come_back_as_they_are_and_none_as_none(store: Fresh) {
     assert_eq!(claimed, accepted);
 }
 
-pub async fn a_key_is_accepted_once_and_answered_with_what_has_it(store: Fresh) {
+pub async fn a_repeated_key_returns_the_stored_fan_out(store: Fresh) {
     let first = fanout(1);
     store.accept(std::slice::from_ref(&first)).await.unwrap();
     let again = Fanout {
@@ -78,7 +78,7 @@ pub async fn a_key_is_accepted_once_and_answered_with_what_has_it(store: Fresh) 
     );
 }
 
-pub async fn of_two_with_one_key_in_one_call_the_first_is_new(store: Fresh) {
+pub async fn the_first_of_two_equal_keys_in_one_call_is_new(store: Fresh) {
     let (first, other) = (fanout(1), fanout(2));
     let second = Fanout {
         key: first.key.clone(),
@@ -98,15 +98,15 @@ pub async fn of_two_with_one_key_in_one_call_the_first_is_new(store: Fresh) {
     assert_eq!(store.backlog().await.unwrap().pending, 2);
 }
 
-pub async fn of_many_who_accept_one_key_at_once_one_is_new(store: Fresh) {
-    let hand_in = |store: Fresh, n: u32| async move {
+pub async fn one_of_many_concurrent_events_with_one_key_is_new(store: Fresh) {
+    let accept_one = |store: Fresh, n: u32| async move {
         let fanout = Fanout {
             key: "one".into(),
             ..fanout(n)
         };
         (fanout.id, store.accept(&[fanout]).await.unwrap().remove(0))
     };
-    let answers = store.at_once(16, hand_in).await;
+    let answers = store.at_once(16, accept_one).await;
 
     let winners: Vec<_> = answers
         .iter()
@@ -121,7 +121,7 @@ pub async fn of_many_who_accept_one_key_at_once_one_is_new(store: Fresh) {
     assert_eq!(store.backlog().await.unwrap().pending, 1);
 }
 
-pub async fn a_known_answer_shows_how_far_it_is(store: Fresh) {
+pub async fn a_repeated_key_returns_the_progress_of_its_fan_out(store: Fresh) {
     accept(&store, [1]).await;
     claim(&store, "one", noon(), soon(), 10).await;
     store
@@ -140,7 +140,7 @@ pub async fn a_known_answer_shows_how_far_it_is(store: Fresh) {
     );
 }
 
-pub async fn many_are_accepted_at_once(store: Fresh) {
+pub async fn many_events_are_accepted_in_one_call(store: Fresh) {
     let fanouts: Vec<_> = (0..1_000).map(fanout).collect();
 
     for expected in [1_000, 0] {
@@ -150,9 +150,9 @@ pub async fn many_are_accepted_at_once(store: Fresh) {
             .filter(|answer| **answer == Accepted::New)
             .count();
         assert_eq!(new, expected);
-        for (answer, asked) in answers.iter().zip(&fanouts) {
+        for (answer, requested) in answers.iter().zip(&fanouts) {
             if let Accepted::Known(known) = answer {
-                assert_eq!(**known, *asked);
+                assert_eq!(**known, *requested);
             }
         }
     }

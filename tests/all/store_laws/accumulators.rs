@@ -1,4 +1,5 @@
-//! Laws of `Batches` for accumulators: one writer wins, and what is due is found.
+//! Contract tests of `Batches` for accumulators: one concurrent writer wins, and due ones are
+//! found.
 
 use chrono::TimeDelta;
 use tidings::domain::batch::{Accumulator, AccumulatorId, Contents, Lead, Memory};
@@ -9,7 +10,7 @@ use super::batches::{WINDOW, accumulator_id, closing, item, opened, put, read};
 
 use crate::support::*;
 
-pub async fn a_accumulator_comes_back_with_every_field(store: Fresh) {
+pub async fn an_accumulator_is_read_back_with_every_field(store: Fresh) {
     let mut full = opened("ada", "k", 1, 0);
     let open = full.open.as_mut().unwrap();
     open.last_event_at = noon() + minutes(2);
@@ -49,12 +50,12 @@ pub async fn a_accumulator_comes_back_with_every_field(store: Fresh) {
         [true, true]
     );
 
-    let asked = [
+    let requested = [
         plain.id.clone(),
         accumulator_id("nobody", "k"),
         full.id.clone(),
     ];
-    let found = store.second().accumulators(&asked).await.unwrap();
+    let found = store.second().accumulators(&requested).await.unwrap();
     let stamped = |accumulator: Accumulator| {
         Some(Accumulator {
             revision: Some(id(50)),
@@ -64,7 +65,7 @@ pub async fn a_accumulator_comes_back_with_every_field(store: Fresh) {
     assert_eq!(found, [stamped(plain), None, stamped(full)]);
 }
 
-pub async fn a_accumulator_is_put_in_the_place_of_what_was_read_and_of_nothing_else(store: Fresh) {
+pub async fn an_accumulator_replaces_only_the_revision_that_was_read(store: Fresh) {
     let first = opened("ada", "k", 1, 0);
     assert!(put(&store, &first, 50).await);
     let mine = read(&store, &first.id).await.unwrap();
@@ -75,9 +76,9 @@ pub async fn a_accumulator_is_put_in_the_place_of_what_was_read_and_of_nothing_e
     assert!(!put(&store, &mine, 52).await);
     assert!(!put(&store, &first, 53).await);
 
-    let standing = read(&store, &first.id).await.unwrap();
+    let current = read(&store, &first.id).await.unwrap();
     assert_eq!(
-        (standing.revision, standing.turn),
+        (current.revision, current.turn),
         (Some(id(51)), Some(noon()))
     );
     let gone = Accumulator {
@@ -88,7 +89,7 @@ pub async fn a_accumulator_is_put_in_the_place_of_what_was_read_and_of_nothing_e
     assert_eq!(read(&store, &gone.id).await, None);
 }
 
-pub async fn of_a_accumulator_that_is_named_twice_one_is_put(store: Fresh) {
+pub async fn of_two_revisions_in_one_call_the_current_one_is_written(store: Fresh) {
     let first = opened("ada", "k", 1, 0);
     assert!(put(&store, &first, 50).await);
     let older = read(&store, &first.id).await.unwrap();
@@ -98,20 +99,20 @@ pub async fn of_a_accumulator_that_is_named_twice_one_is_put(store: Fresh) {
     let newer = read(&store, &first.id).await.unwrap();
 
     for (named, revision) in [([older.clone(), newer.clone()], 52), ([newer, older], 53)] {
-        let told = store.put_accumulators(&named, id(revision)).await.unwrap();
+        let written = store.put_accumulators(&named, id(revision)).await.unwrap();
 
-        let standing = read(&store, &first.id).await.unwrap();
-        assert_eq!(standing.turn, Some(noon()), "the older one was put");
-        for (accumulator, told) in named.iter().zip(told) {
+        let current = read(&store, &first.id).await.unwrap();
+        assert_eq!(current.turn, Some(noon()), "the older one was put");
+        for (accumulator, written) in named.iter().zip(written) {
             assert!(
-                !told || accumulator.turn.is_some(),
+                !written || accumulator.turn.is_some(),
                 "told of one that was not put"
             );
         }
     }
 }
 
-pub async fn of_many_who_open_one_accumulator_at_once_one_is_told_yes(store: Fresh) {
+pub async fn one_of_many_concurrent_creators_of_an_accumulator_succeeds(store: Fresh) {
     let tasks = (0..8).map(|n| {
         let store = store.second();
         tokio::spawn(async move {
@@ -123,23 +124,23 @@ pub async fn of_many_who_open_one_accumulator_at_once_one_is_told_yes(store: Fre
                 == [true]
         })
     });
-    let mut yes = 0;
+    let mut successes = 0;
     for task in tasks.collect::<Vec<_>>() {
-        yes += u32::from(task.await.unwrap());
+        successes += u32::from(task.await.unwrap());
     }
 
-    assert_eq!(yes, 1);
+    assert_eq!(successes, 1);
     assert_eq!(store.batch_counts().await.unwrap().open, 1);
 }
 
-pub async fn of_many_who_change_a_accumulator_at_once_nobodys_change_is_lost(store: Fresh) {
+pub async fn concurrent_changes_of_an_accumulator_are_all_stored(store: Fresh) {
     let tasks = (0..6_u32).map(|n| {
         let store = store.second();
         tokio::spawn(async move {
             for turn in 0.. {
                 let ids = [accumulator_id("ada", "k")];
-                let standing = store.accumulators(&ids).await.unwrap().pop().unwrap();
-                let mut accumulator = standing.unwrap_or_else(|| Accumulator::new(ids[0].clone()));
+                let current = store.accumulators(&ids).await.unwrap().pop().unwrap();
+                let mut accumulator = current.unwrap_or_else(|| Accumulator::new(ids[0].clone()));
                 let revision = 10_000 + 1_000 * n + turn;
                 accumulator.join(&[item("a", n)], noon(), &WINDOW, || id(100 + n));
                 if store
@@ -166,7 +167,7 @@ pub async fn of_many_who_change_a_accumulator_at_once_nobodys_change_is_lost(sto
     assert_eq!(open.joined, (0..6).map(id).collect::<Vec<_>>());
 }
 
-pub async fn an_empty_accumulator_is_removed_and_can_be_taken_again(store: Fresh) {
+pub async fn an_empty_accumulator_is_removed_and_can_be_created_again(store: Fresh) {
     let accumulator = opened("ada", "k", 1, 0);
     assert!(put(&store, &accumulator, 50).await);
     let read_once = read(&store, &accumulator.id).await.unwrap();
@@ -188,7 +189,7 @@ pub async fn an_empty_accumulator_is_removed_and_can_be_taken_again(store: Fresh
     assert!(put(&store, &accumulator, 54).await);
 }
 
-pub async fn odd_keys_and_people_have_accumulators_of_their_own(store: Fresh) {
+pub async fn unusual_keys_and_users_have_separate_accumulators(store: Fresh) {
     let keys = [
         "0", "false", "a.b", "$ne", "A", "a", " a", "a ", "é", "e\u{301}",
     ];
@@ -216,7 +217,7 @@ pub async fn odd_keys_and_people_have_accumulators_of_their_own(store: Fresh) {
     }
 }
 
-pub async fn many_accumulators_are_put_and_read_at_once(store: Fresh) {
+pub async fn many_accumulators_are_written_and_read_in_one_call(store: Fresh) {
     let accumulators: Vec<Accumulator> = (0..2_500)
         .map(|n| opened(&format!("p{n:05}"), "k", n, 0))
         .collect();
@@ -239,12 +240,12 @@ pub async fn many_accumulators_are_put_and_read_at_once(store: Fresh) {
         .map(|accumulator| accumulator.id.clone())
         .collect();
     let found = store.accumulators(&ids).await.unwrap();
-    for (asked, found) in ids.iter().zip(found) {
-        assert_eq!(found.unwrap().id, *asked);
+    for (requested, found) in ids.iter().zip(found) {
+        assert_eq!(found.unwrap().id, *requested);
     }
 }
 
-pub async fn due_accumulators_come_in_the_order_in_which_they_fell_due(store: Fresh) {
+pub async fn due_accumulators_are_ordered_by_due_time(store: Fresh) {
     let accumulators: Vec<Accumulator> = [("c", 3), ("a", 1), ("d", 9), ("b", 2)]
         .into_iter()
         .zip(1..)
@@ -271,7 +272,7 @@ pub async fn due_accumulators_come_in_the_order_in_which_they_fell_due(store: Fr
     assert_eq!(due(60, 2).await, ["a", "b"]);
 }
 
-pub async fn a_accumulator_that_somebody_holds_is_not_due_until_the_lease_runs_out(store: Fresh) {
+pub async fn a_leased_accumulator_is_not_due_until_its_lease_expires(store: Fresh) {
     let mut accumulator = opened("ada", "k", 1, 0);
     accumulator.lease = Some(lease("me", noon() + minutes(10)));
     assert!(put(&store, &accumulator, 50).await);
@@ -292,7 +293,7 @@ pub async fn a_accumulator_that_somebody_holds_is_not_due_until_the_lease_runs_o
     assert_eq!(due[0].lease, accumulator.lease);
 }
 
-pub async fn a_batch_is_found_on_its_accumulator_until_it_leaves(store: Fresh) {
+pub async fn an_accumulator_is_found_by_batch_id_until_the_batch_is_filed(store: Fresh) {
     let mut accumulator = opened("ada", "k", 1, 0);
     assert!(put(&store, &accumulator, 50).await);
     assert!(put(&store, &opened("ben", "k", 2, 0), 51).await);
@@ -311,7 +312,7 @@ pub async fn a_batch_is_found_on_its_accumulator_until_it_leaves(store: Fresh) {
     assert_eq!(store.accumulator_of(id(1_001)).await.unwrap(), None);
 }
 
-pub async fn accumulators_are_found_by_what_their_batches_keep(store: Fresh) {
+pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) {
     let mut leading = Accumulator::new(accumulator_id("led", "k"));
     let policy = BatchPolicy {
         leading: true,
@@ -358,7 +359,7 @@ pub async fn accumulators_are_found_by_what_their_batches_keep(store: Fresh) {
     );
     assert_eq!([some, rest].concat(), all);
     assert_eq!(holding(vec![ObjectId::stored("x")], None, 10).await, []);
-    // What is no longer kept is not found.
+    // An item that was removed no longer selects its batch.
     let mut emptied = read(&store, &all[0]).await.unwrap();
     emptied.take_out(&published, &objects[..1], noon(), None);
     assert!(put(&store, &emptied, 51).await);

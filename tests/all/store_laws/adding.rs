@@ -1,4 +1,5 @@
-//! Laws of what is added to open batches unread: it is what joining comes to.
+//! Contract tests of `Batches::add_to_open`: it has the effect of `Accumulator::join`, without a
+//! read.
 
 use std::num::NonZeroU64;
 
@@ -18,7 +19,7 @@ fn cooling() -> BatchPolicy {
     }
 }
 
-/// Whose batch these fan-outs have joined.
+/// An accumulator whose batch these fan-outs have joined.
 pub(crate) fn joined_by(person: &str, policy: &BatchPolicy, fanouts: &[u32]) -> Accumulator {
     let mut accumulator = Accumulator::new(accumulator_id(person, "k"));
     for fanout in fanouts {
@@ -33,9 +34,7 @@ async fn put_all(store: &Fresh, accumulators: &[Accumulator]) {
     assert!(put.iter().all(|put| *put));
 }
 
-pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing_else_changes(
-    store: Fresh,
-) {
+pub async fn adding_to_an_open_batch_equals_joining_it(store: Fresh) {
     let (cooling, by) = (cooling(), joined_by);
     let mut ended = by("ended", &cooling, &[4]);
     ended.close_now(id(1_004), noon()).unwrap();
@@ -73,13 +72,13 @@ pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing
     for (n, minute) in [(0, 1), (1, 1), (2, 6)] {
         let at = noon() + minutes(minute);
         let addition = Addition::new(items.clone(), at, &cooling).unwrap();
-        for (place, accumulator) in accumulators.iter().enumerate() {
+        for (index, accumulator) in accumulators.iter().enumerate() {
             let before = read(&store, &accumulator.id).await;
-            let asked = [(accumulator.id.clone(), 0)];
+            let requested = [(accumulator.id.clone(), 0)];
             let additions = std::slice::from_ref(&addition);
-            let revision = id(100 + 10 * n + place as u32);
+            let revision = id(100 + 10 * n + index as u32);
             let added = store
-                .add_to_open(&asked, additions, revision)
+                .add_to_open(&requested, additions, revision)
                 .await
                 .unwrap();
             let after = read(&store, &accumulator.id).await;
@@ -104,21 +103,20 @@ pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing
             }
         }
     }
-    // Who does it at all does it wherever it fits, and once.
+    // A store that implements `add_to_open` adds wherever the items fit, and only once.
     assert!(done.is_empty() || done == ["fits"], "{done:?}");
 }
 
-pub async fn what_is_added_to_many_open_batches_at_once_is_to_each_what_joining_comes_to(
-    store: Fresh,
-) {
+pub async fn adding_to_many_open_batches_equals_joining_each(store: Fresh) {
     let policies = [WINDOW, cooling()];
     let policy = |n: usize| &policies[n % 2];
     let open = |n: usize| joined_by(&format!("p{n:03}"), policy(n), &[n as u32 + 1]);
     let mut accumulators: Vec<Accumulator> = (0..230).map(open).collect();
     put_all(&store, &accumulators).await;
     let at = noon() + minutes(1);
-    // Of many the same, of many their own, one item or two; and of one somebody's own kind.
-    let brought = |n: usize| -> Vec<Item> {
+    // Users 0 to 99 share an addition. The last user gets three items, and each other user one or
+    // two.
+    let new_items = |n: usize| -> Vec<Item> {
         let first = 10_000 + 10 * n as u32;
         match n {
             0..100 => vec![item("$a", 9_000)],
@@ -132,37 +130,39 @@ pub async fn what_is_added_to_many_open_batches_at_once_is_to_each_what_joining_
             }
         }
     };
-    let addition = |n: usize| Addition::new(brought(n), at, policy(n)).unwrap();
+    let addition = |n: usize| Addition::new(new_items(n), at, policy(n)).unwrap();
     let additions: Vec<Addition> = [0, 1].into_iter().chain(100..230).map(addition).collect();
-    let asked = |accumulators: &[Accumulator]| -> Vec<(AccumulatorId, usize)> {
+    let requested = |accumulators: &[Accumulator]| -> Vec<(AccumulatorId, usize)> {
         let addition = |n: usize| if n < 100 { n % 2 } else { n - 98 };
         let all = accumulators.iter().enumerate();
         all.map(|(n, of)| (of.id.clone(), addition(n))).collect()
     };
     let add = async |revision| {
-        let asked = asked(&accumulators);
-        let added = store.add_to_open(&asked, &additions, id(revision)).await;
+        let requested = requested(&accumulators);
+        let added = store
+            .add_to_open(&requested, &additions, id(revision))
+            .await;
         added.unwrap()
     };
 
     let (added, again) = (add(70).await, add(71).await);
 
-    // A store may leave it undone; MongoDB's does not.
+    // Only MongoDB implements `add_to_open`.
     assert_eq!(added, store.url().starts_with("mongodb"));
     assert!(!again, "nothing is added twice");
     if added {
         for (n, accumulator) in accumulators.iter_mut().enumerate() {
             let unopened = || unreachable!("it is open");
-            accumulator.join(&brought(n), at, policy(n), unopened);
+            accumulator.join(&new_items(n), at, policy(n), unopened);
             accumulator.revision = Some(id(70));
         }
     }
     for accumulator in &accumulators {
         let revision = accumulator.revision.or(Some(id(60)));
-        let standing = read(&store, &accumulator.id).await;
+        let stored = read(&store, &accumulator.id).await;
         let expected = accumulator.clone();
         assert_eq!(
-            standing,
+            stored,
             Some(Accumulator {
                 revision,
                 ..expected
@@ -170,20 +170,20 @@ pub async fn what_is_added_to_many_open_batches_at_once_is_to_each_what_joining_
         );
     }
 
-    // Who knows what is brought is not changed, and that is told.
+    // An accumulator that already has an item is not changed, and the call returns `false`.
     let of = |items| Addition::new(items, at, policy(1)).unwrap();
     let new = vec![item("z", 30_000)];
-    let additions = [of(brought(101)), of(new.clone())];
+    let additions = [of(new_items(101)), of(new.clone())];
     let [knows, fits] = [101, 103].map(|n| accumulators[n].id.clone());
-    let standing = [read(&store, &knows).await, read(&store, &fits).await];
-    let asked = [(knows.clone(), 0), (fits.clone(), 1)];
+    let stored = [read(&store, &knows).await, read(&store, &fits).await];
+    let requested = [(knows.clone(), 0), (fits.clone(), 1)];
 
-    let all = store.add_to_open(&asked, &additions, id(80)).await;
+    let all = store.add_to_open(&requested, &additions, id(80)).await;
 
-    assert!(!all.unwrap() && read(&store, &knows).await == standing[0]);
-    let mut joined = standing[1].clone().unwrap();
+    assert!(!all.unwrap() && read(&store, &knows).await == stored[0]);
+    let mut joined = stored[1].clone().unwrap();
     joined.join(&new, at, policy(1), || unreachable!("it is open"));
     joined.revision = Some(id(80));
     let fits = read(&store, &fits).await;
-    assert!(fits == standing[1] || fits == Some(joined));
+    assert!(fits == stored[1] || fits == Some(joined));
 }

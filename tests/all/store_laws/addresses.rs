@@ -1,11 +1,12 @@
-//! Laws of `Directory` about addresses: who has one, and how many records share theirs.
+//! Contract tests of `Directory` for addresses: the users with an address, and addresses that
+//! several records share.
 
 use tidings::domain::{Address, User, UserId};
 use tidings::store::{PeopleFilter, SharedAddresses};
 
 use crate::support::*;
 
-/// Puts a record with this address for each user.
+/// Writes a record with this address for each user.
 async fn put(store: &Fresh, records: &[(&str, Option<&str>)]) {
     let record = |(id, email): &(&str, Option<&str>)| User {
         email: email.map(|email| Address::stored(email).unwrap()),
@@ -23,7 +24,7 @@ async fn found(store: &Fresh, address: &str, after: Option<&UserId>, limit: usiz
     found.iter().map(ToString::to_string).collect()
 }
 
-pub async fn people_are_found_by_their_address_in_any_case_and_form(store: Fresh) {
+pub async fn users_are_found_by_address_in_any_case_and_form(store: Fresh) {
     let records = [
         ("ada", Some("Ada@Example.org")),
         ("ben", Some("ada@example.org")),
@@ -55,7 +56,7 @@ pub async fn people_are_found_by_their_address_in_any_case_and_form(store: Fresh
     }
 }
 
-pub async fn people_with_one_address_are_paged_in_ascending_order(store: Fresh) {
+pub async fn users_with_one_address_are_returned_in_pages(store: Fresh) {
     let ids = ["p4", "p1", "p5", "p2", "p3"];
     let records = ids.map(|id| (id, Some("desk@example.org")));
     put(&store, &records).await;
@@ -72,7 +73,7 @@ pub async fn people_with_one_address_are_paged_in_ascending_order(store: Fresh) 
     );
 }
 
-pub async fn addresses_of_several_records_are_counted(store: Fresh) {
+pub async fn addresses_that_several_records_share_are_counted(store: Fresh) {
     let none = SharedAddresses::default();
     assert_eq!(store.shared_addresses(100).await.unwrap(), none);
     let records = [
@@ -98,7 +99,7 @@ pub async fn addresses_of_several_records_are_counted(store: Fresh) {
     assert_eq!(shared, expected);
 }
 
-pub async fn no_more_records_are_counted_than_the_limit(store: Fresh) {
+pub async fn at_most_the_limit_of_records_is_counted(store: Fresh) {
     let records = [
         ("p4", Some("a@example.org")),
         ("p3", Some("a@example.org")),

@@ -1,12 +1,12 @@
-//! Laws of `Journal`: what was announced lately and what is pending longest, and audiences of any
-//! length.
+//! Contract tests of `Journal` for the newest and the oldest pending events, and for long
+//! audiences.
 
 use tidings::domain::{Audience, Counts, Fanout, Id, Progress};
 use tidings::store::Accepted;
 
 use crate::support::*;
 
-pub async fn the_newest_events_come_first(store: Fresh) {
+pub async fn the_newest_events_are_returned_first(store: Fresh) {
     store.accept(&[2, 1, 3].map(fanout)).await.unwrap();
 
     let newest = store.newest(2).await.unwrap();
@@ -16,15 +16,15 @@ pub async fn the_newest_events_come_first(store: Fresh) {
     assert_eq!(store.newest(9).await.unwrap().len(), 3);
 }
 
-pub async fn a_long_audience_is_accepted_claimed_and_known_whole(store: Fresh) {
-    let everybody = |n: u32| {
+pub async fn a_long_audience_is_stored_and_claimed_completely(store: Fresh) {
+    let to_many_users = |n: u32| {
         let named = (0..100_000).map(|p| user(&format!("{n}{p:0>250}")));
         Fanout {
             audience: Audience::users(named).unwrap(),
             ..fanout(n)
         }
     };
-    let (first, second) = (everybody(1), everybody(2));
+    let (first, second) = (to_many_users(1), to_many_users(2));
     let all = [first.clone(), fanout(3), second.clone()];
 
     let answers = store.accept(&all).await.unwrap();
@@ -32,7 +32,7 @@ pub async fn a_long_audience_is_accepted_claimed_and_known_whole(store: Fresh) {
     assert!(answers.iter().all(|answer| *answer == Accepted::New));
     let again = Fanout {
         key: first.key.clone(),
-        ..everybody(4)
+        ..to_many_users(4)
     };
     let known = store
         .accept(std::slice::from_ref(&again))
@@ -64,7 +64,7 @@ pub async fn a_long_audience_is_accepted_claimed_and_known_whole(store: Fresh) {
     );
 }
 
-pub async fn the_oldest_pending_fan_out_is_told_until_it_is_done(store: Fresh) {
+pub async fn the_oldest_pending_event_is_reported_until_it_is_done(store: Fresh) {
     assert_eq!(store.oldest_pending().await.unwrap(), None);
     let at = |seconds: i64| Id::at(noon() + chrono::TimeDelta::seconds(seconds), [7; 8]);
     let of = |seconds| Fanout {
@@ -73,7 +73,7 @@ pub async fn the_oldest_pending_fan_out_is_told_until_it_is_done(store: Fresh) {
         ..fanout(1)
     };
     store.accept(&[of(30), of(10), of(20)]).await.unwrap();
-    let mut told = vec![store.oldest_pending().await.unwrap()];
+    let mut reported = vec![store.oldest_pending().await.unwrap()];
 
     for seconds in [10, 30, 20] {
         let claimed = store
@@ -91,12 +91,12 @@ pub async fn the_oldest_pending_fan_out_is_told_until_it_is_done(store: Fresh) {
             .await
             .unwrap();
         assert_eq!(saved, [true]);
-        told.push(store.oldest_pending().await.unwrap());
+        reported.push(store.oldest_pending().await.unwrap());
     }
 
     let oldest = [Some(10), Some(20), Some(20), None];
     assert_eq!(
-        told,
+        reported,
         oldest.map(|seconds| seconds.map(|seconds| at(seconds).time()))
     );
 }

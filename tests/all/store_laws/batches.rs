@@ -1,5 +1,5 @@
-//! Laws of `Batches` for what has left its accumulator, and what both are found by: filed once,
-//! settled once, newest first.
+//! Contract tests of `Batches` for filed batches and for filters: a batch is filed once, settled
+//! once, and found newest first.
 
 use chrono::TimeDelta;
 use tidings::domain::batch::{Accumulator, AccumulatorId, Item, Keep, Lead};
@@ -34,7 +34,7 @@ pub(crate) fn item(object: &str, fanout: u32) -> Item {
     }
 }
 
-/// An accumulator with a batch that this fan-out opened at noon and so many minutes.
+/// An accumulator with a batch that this fan-out opened `minute` minutes after noon.
 pub(crate) fn opened(person: &str, key: &str, fanout: u32, minute: i64) -> Accumulator {
     let mut accumulator = Accumulator::new(accumulator_id(person, key));
     let items = [item("a1", fanout), item("a2", fanout)];
@@ -66,7 +66,7 @@ pub(super) fn closing(person: &str, key: &str, fanout: u32) -> Batch {
     accumulator.ended.pop().unwrap()
 }
 
-pub async fn a_batch_is_filed_once_and_comes_back_with_every_field(store: Fresh) {
+pub async fn a_batch_is_filed_once_and_read_back_with_every_field(store: Fresh) {
     let batch = closing("ada", "k", 1);
     let mut canceled = closing("ben", "k", 2);
     (canceled.state, canceled.settled) = (BatchState::Canceled, Some(noon()));
@@ -77,12 +77,12 @@ pub async fn a_batch_is_filed_once_and_comes_back_with_every_field(store: Fresh)
     assert_eq!(store.file_batches(&filed).await.unwrap(), [true, true]);
     assert_eq!(store.file_batches(&filed).await.unwrap(), [true, true]);
 
-    let asked = [canceled.id, id(5), batch.id];
-    let found = store.second().filed(&asked).await.unwrap();
+    let requested = [canceled.id, id(5), batch.id];
+    let found = store.second().filed(&requested).await.unwrap();
     assert_eq!(found, [Some(canceled), None, Some(batch)]);
 }
 
-pub async fn a_batch_that_was_filed_with_other_events_is_a_conflict(store: Fresh) {
+pub async fn filing_a_batch_again_with_other_events_is_a_conflict(store: Fresh) {
     let (batch, other) = (closing("ada", "k", 1), closing("ben", "k", 2));
     store
         .file_batches(std::slice::from_ref(&batch))
@@ -129,7 +129,7 @@ pub async fn only_a_closing_batch_is_settled(store: Fresh) {
     );
 }
 
-pub async fn batches_are_found_newest_first_by_person_key_and_state(store: Fresh) {
+pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) {
     let mut ending = opened("ada", "j", 4, 0);
     ending.cancel(id(1_004), noon()).unwrap();
     let accumulators = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
@@ -179,7 +179,7 @@ pub async fn batches_are_found_newest_first_by_person_key_and_state(store: Fresh
     assert_eq!(find(both, None, 10).await, [1]);
 }
 
-pub async fn counts_are_exact(store: Fresh) {
+pub async fn batch_counts_are_exact(store: Fresh) {
     assert_eq!(store.batch_counts().await.unwrap(), BatchCounts::default());
     let mut ending = opened("ada", "j", 4, 0);
     ending.close_now(id(1_004), noon()).unwrap();
@@ -195,7 +195,7 @@ pub async fn counts_are_exact(store: Fresh) {
     assert_eq!((counts.open, counts.closing), (2, 2));
 }
 
-pub async fn what_was_settled_long_ago_is_forgotten_in_small_steps(store: Fresh) {
+pub async fn old_settled_batches_are_removed_in_small_steps(store: Fresh) {
     let batches: Vec<Batch> = (0..5).map(|n| closing("ada", "k", n)).collect();
     store.file_batches(&batches).await.unwrap();
     for (batch, minute) in batches[..4].iter().zip([3, 1, 2, 9]) {
@@ -203,22 +203,22 @@ pub async fn what_was_settled_long_ago_is_forgotten_in_small_steps(store: Fresh)
         let at = noon() + minutes(minute);
         store.settle_batches(&settled, at).await.unwrap();
     }
-    let left = || async {
+    let remaining = || async {
         let ids: Vec<Id> = batches.iter().map(|batch| batch.id).collect();
-        let left = store.filed(&ids).await.unwrap();
-        left.iter().map(Option::is_some).collect::<Vec<_>>()
+        let remaining = store.filed(&ids).await.unwrap();
+        remaining.iter().map(Option::is_some).collect::<Vec<_>>()
     };
 
     let before = noon() + minutes(9);
     let forget = || store.forget(Forgettable::Batches, before, 2);
     assert_eq!(forget().await.unwrap(), 2);
-    assert_eq!(left().await, [true, false, false, true, true]);
+    assert_eq!(remaining().await, [true, false, false, true, true]);
     assert_eq!(forget().await.unwrap(), 1);
     assert_eq!(forget().await.unwrap(), 0);
-    assert_eq!(left().await, [false, false, false, true, true]);
+    assert_eq!(remaining().await, [false, false, false, true, true]);
 }
 
-pub async fn with_a_limit_of_none_none_are_found_and_none_forgotten(store: Fresh) {
+pub async fn a_limit_of_zero_finds_and_removes_nothing(store: Fresh) {
     store.accept(&[fanout(1)]).await.unwrap();
     put(&store, &opened("ada", "k", 1, 0), 50).await;
     let filed = closing("ada", "k", 2);

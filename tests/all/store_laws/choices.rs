@@ -1,4 +1,4 @@
-//! Laws of `Directory` about what people chose: who falls due together.
+//! Contract tests of `Directory` for digest preferences, by which due users are found.
 
 use chrono::Weekday;
 use chrono_tz::Tz;
@@ -8,8 +8,8 @@ use tidings::store::PeopleFilter;
 
 use crate::support::*;
 
-/// People with these choices, of each some.
-fn choosers() -> Vec<User> {
+/// Users with all combinations of these choices, twice each.
+fn users_with_choices() -> Vec<User> {
     let zones = [None, Some(Tz::UTC), Some(Tz::Europe__Berlin)];
     let cadences = [None, Some(Cadence::Never), Some(Cadence::Weekly)];
     let weekdays = [None, Some(Weekday::Mon), Some(Weekday::Sun)];
@@ -24,17 +24,17 @@ fn choosers() -> Vec<User> {
                 hour: hours[n / 27 % 3],
                 since: None,
             },
-            // Not in the order of their choices.
+            // The ids are not in the order of the choices.
             ..User::new(user(&format!("u{:03}", n * 61 % 162)))
         });
     }
     people
 }
 
-pub async fn people_are_found_by_what_they_chose_in_ascending_order(store: Fresh) {
-    let everybody = choosers();
-    store.put_users(&everybody).await.unwrap();
-    let asked = [
+pub async fn users_are_found_by_their_choices_in_ascending_order(store: Fresh) {
+    let users = users_with_choices();
+    store.put_users(&users).await.unwrap();
+    let requests = [
         (None, vec![None], vec![None], None),
         (
             Some(Tz::Europe__Berlin),
@@ -50,7 +50,7 @@ pub async fn people_are_found_by_what_they_chose_in_ascending_order(store: Fresh
         ),
         (Some(Tz::Asia__Tokyo), vec![None], vec![None], None),
     ];
-    for (tz, cadences, weekdays, hour) in asked {
+    for (tz, cadences, weekdays, hour) in requests {
         let choices = DueChoices {
             tz,
             cadences,
@@ -64,11 +64,11 @@ pub async fn people_are_found_by_what_they_chose_in_ascending_order(store: Fresh
                 && choices.weekdays.contains(&digest.weekday)
                 && choices.hour == digest.hour
         };
-        let mut wanted: Vec<UserId> = everybody.iter().filter(chose).map(id_of).collect();
+        let mut wanted: Vec<UserId> = users.iter().filter(chose).map(id_of).collect();
         wanted.sort_unstable();
 
         let (mut found, mut after) = (Vec::new(), None);
-        while found.len() <= everybody.len() {
+        while found.len() <= users.len() {
             let chose = PeopleFilter::Chose(&choices);
             let page = store.find_people(&chose, after.as_ref(), 3).await.unwrap();
             assert!(page.len() <= 3);
@@ -85,7 +85,7 @@ fn id_of(person: &User) -> UserId {
     person.id.clone()
 }
 
-pub async fn whose_choices_change_is_found_by_the_new_ones(store: Fresh) {
+pub async fn a_user_is_found_by_their_current_choices(store: Fresh) {
     let chose = |hour| DueChoices {
         tz: None,
         cadences: vec![None],
@@ -94,8 +94,8 @@ pub async fn whose_choices_change_is_found_by_the_new_ones(store: Fresh) {
     };
     let ada = User::new(user("ada"));
     store.put_users(&[ada]).await.unwrap();
-    let standing = store.users(&[user("ada")]).await.unwrap();
-    let mut ada = standing.into_iter().flatten().next().unwrap();
+    let stored = store.users(&[user("ada")]).await.unwrap();
+    let mut ada = stored.into_iter().flatten().next().unwrap();
     ada.digest.hour = Some(7);
     store.put_users(&[ada]).await.unwrap();
 
@@ -106,7 +106,7 @@ pub async fn whose_choices_change_is_found_by_the_new_ones(store: Fresh) {
     }
 }
 
-pub async fn the_zones_that_people_chose_are_told_once(store: Fresh) {
+pub async fn the_time_zones_of_users_are_returned_once(store: Fresh) {
     assert_eq!(store.zones().await.unwrap(), []);
     let zones = [None, Some(Tz::UTC), Some(Tz::Europe__Berlin), Some(Tz::UTC)];
     let people = (0..).zip(zones).map(|(n, tz)| User {

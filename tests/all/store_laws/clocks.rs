@@ -1,5 +1,5 @@
-//! Laws of all leases: what a clock that ran ahead has written keeps nobody off, and what a right
-//! clock has written does.
+//! Contract tests of all leases: one from a clock that runs too far ahead counts as expired, and
+//! one of a valid length does not.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::DeliveryState;
@@ -13,31 +13,31 @@ fn days(days: i64) -> TimeDelta {
     TimeDelta::days(days)
 }
 
-/// A minute after a clock that runs ahead by so long says it is noon.
+/// The time one minute after noon on a clock that runs ahead by `by`.
 fn ahead(by: TimeDelta) -> DateTime<Utc> {
     noon() + by + minutes(1)
 }
 
-pub async fn a_lease_taken_by_a_clock_ahead_is_nobodys(store: Fresh) {
-    for (name, held, free) in [
+pub async fn a_lease_from_a_clock_ahead_is_free(store: Fresh) {
+    for (name, valid, too_long) in [
         ("call:1", minutes(60), days(1)),
         (DIGEST_SCAN, TICK, minutes(60)),
     ] {
-        let take = async |who: &str, until: DateTime<Utc>, now: DateTime<Utc>| {
+        let acquire = async |who: &str, until: DateTime<Utc>, now: DateTime<Utc>| {
             let store = store.second();
             store.lease(name, &lease(who, until), now).await.unwrap()
         };
-        assert!(take("wrong", ahead(free), noon() + free).await);
+        assert!(acquire("wrong", ahead(too_long), noon() + too_long).await);
 
-        assert!(take("right", ahead(minutes(0)), noon()).await, "{name}");
+        assert!(acquire("right", ahead(minutes(0)), noon()).await, "{name}");
 
-        let (later, until) = (noon() + minutes(2), noon() + minutes(2) + held);
-        assert!(take("right", until, later).await);
-        assert!(!take("other", until, later).await, "{name}");
+        let (later, until) = (noon() + minutes(2), noon() + minutes(2) + valid);
+        assert!(acquire("right", until, later).await);
+        assert!(!acquire("other", until, later).await, "{name}");
     }
 }
 
-pub async fn a_fan_out_claimed_by_a_clock_ahead_can_be_claimed(store: Fresh) {
+pub async fn a_fan_out_leased_by_a_clock_ahead_can_be_claimed(store: Fresh) {
     store.accept(&[fanout(1)]).await.unwrap();
     let claim = async |who: &str, now: DateTime<Utc>, lasts: TimeDelta| {
         let store = store.second();
@@ -50,16 +50,17 @@ pub async fn a_fan_out_claimed_by_a_clock_ahead_can_be_claimed(store: Fresh) {
     assert_eq!(claim("other", noon(), minutes(60)).await, 0);
 }
 
-pub async fn a_delivery_held_or_put_off_by_a_clock_ahead_can_be_claimed(store: Fresh) {
+pub async fn a_delivery_leased_or_deferred_by_a_clock_ahead_can_be_claimed(store: Fresh) {
     let until = |by| Some(lease("wrong", ahead(by)));
-    let (mut held, mut waits, mut ours) = (
+    let (mut leased, mut deferred, mut ours) = (
         delivery("ada", "2014-04-22", "wrong"),
         delivery("ben", "2014-04-22", "wrong"),
         delivery("cem", "2014-04-22", "wrong"),
     );
-    (held.lease, waits.lease, ours.lease) = (until(days(1)), until(days(1)), until(minutes(59)));
-    let ids = [held.id.clone(), waits.id.clone()];
-    store.open(&[held, waits, ours]).await.unwrap();
+    (leased.lease, deferred.lease, ours.lease) =
+        (until(days(1)), until(days(1)), until(minutes(59)));
+    let ids = [leased.id.clone(), deferred.id.clone()];
+    store.open(&[leased, deferred, ours]).await.unwrap();
     let put_off = |not_before| Deferral {
         id: ids[1].clone(),
         state: DeliveryState::Pending,
@@ -74,19 +75,19 @@ pub async fn a_delivery_held_or_put_off_by_a_clock_ahead_can_be_claimed(store: F
         claimed.map(|row| row.user.to_string()).collect::<Vec<_>>()
     };
     let defer = async |who: &str, not_before| {
-        let asked = [put_off(not_before)];
-        assert_eq!(store.defer(who, &asked).await.unwrap(), [true]);
+        let requested = [put_off(not_before)];
+        assert_eq!(store.defer(who, &requested).await.unwrap(), [true]);
     };
 
     defer("wrong", ahead(days(1))).await;
     assert_eq!(claim("right").await, ["ada", "ben"]);
 
-    // A provider may well ask for patience until tomorrow.
+    // A provider may ask for a retry as late as tomorrow.
     defer("right", noon() + TimeDelta::hours(23)).await;
     assert_eq!(claim("other").await, [""; 0]);
 }
 
-pub async fn a_accumulator_held_by_a_clock_ahead_is_due(store: Fresh) {
+pub async fn an_accumulator_leased_by_a_clock_ahead_is_due(store: Fresh) {
     let due = async || {
         let due = store
             .second()

@@ -1,4 +1,4 @@
-//! Laws of `Diagnostics`: facts of the store itself, and nothing is changed by asking.
+//! Contract tests of `Diagnostics`: it reports facts about the store and changes nothing.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::{Clock, SystemClock};
@@ -9,7 +9,7 @@ use tidings::store::{Engine, Outstanding, Pile, Topology};
 use super::batches::opened;
 use crate::support::*;
 
-pub async fn a_store_says_what_it_runs_on(store: Fresh) {
+pub async fn a_store_reports_its_engine_and_version(store: Fresh) {
     let version = match store.server().await.unwrap().engine {
         Engine::Sqlite { version, journal } => {
             assert_eq!(journal, "wal");
@@ -31,16 +31,16 @@ pub async fn a_store_says_what_it_runs_on(store: Fresh) {
     assert!(version.contains('.'), "{version}");
 }
 
-pub async fn a_fresh_store_lacks_no_index(store: Fresh) {
+pub async fn a_new_store_has_every_index(store: Fresh) {
     assert_eq!(store.missing_indexes().await.unwrap(), [] as [String; 0]);
 }
 
-pub async fn the_servers_clock_is_asked_and_nothing_is_left_by_asking(store: Fresh) {
+pub async fn reading_the_server_clock_creates_no_records(store: Fresh) {
     let before = SystemClock.now() - TimeDelta::seconds(1);
-    let told = store.server().await.unwrap().time;
+    let time = store.server().await.unwrap().time;
     let after = SystemClock.now() + TimeDelta::seconds(1);
 
-    assert!(told.is_none_or(|at| before < at && at < after), "{told:?}");
+    assert!(time.is_none_or(|at| before < at && at < after), "{time:?}");
     assert_eq!(store.days().await.unwrap().len(), 0);
 }
 
@@ -53,7 +53,7 @@ fn pile(count: u64, since: DateTime<Utc>) -> Pile {
     }
 }
 
-pub async fn what_is_to_be_done_is_counted_with_since_when(store: Fresh) {
+pub async fn outstanding_work_is_counted_with_its_oldest_time(store: Fresh) {
     let now = noon() + minutes(60);
     let nothing = store.outstanding(now, MANY).await.unwrap();
     assert_eq!(nothing, Outstanding::default());

@@ -1,11 +1,12 @@
-//! Laws of `Days`: what the archive lists, takes out, drops and puts back.
+//! Contract tests of `Days`: days are listed, exported, dropped and restored without losing a
+//! write.
 
 use tidings::domain::{Entry, Mailed};
 use tidings::store::{Counted, DaySum, Error, Meeting, Summing};
 
 use crate::support::*;
 
-const ROOMY: usize = 1_000;
+const LARGE_CAP: usize = 1_000;
 const HEX: &str = "533998b1c9dc24c371000041";
 
 pub async fn days_are_listed_oldest_first_with_exact_counts(store: Fresh) {
@@ -14,7 +15,7 @@ pub async fn days_are_listed_oldest_first_with_exact_counts(store: Fresh) {
         store
             .push(
                 today().back(back),
-                ROOMY,
+                LARGE_CAP,
                 &push_to_all(&people(count), events(2, 1)),
             )
             .await
@@ -29,11 +30,11 @@ pub async fn days_are_listed_oldest_first_with_exact_counts(store: Fresh) {
     assert_eq!(store.count(&counted).await.unwrap(), [1, 2, 3, 0]);
 }
 
-pub async fn a_dropped_day_is_gone_and_can_be_written_again(store: Fresh) {
+pub async fn a_dropped_day_is_removed_and_can_be_written_again(store: Fresh) {
     let ada = user("ada");
     for day in [today().back(1), today()] {
         store
-            .push(day, ROOMY, &push_to(&ada, events(2, 1)))
+            .push(day, LARGE_CAP, &push_to(&ada, events(2, 1)))
             .await
             .unwrap();
     }
@@ -46,21 +47,21 @@ pub async fn a_dropped_day_is_gone_and_can_be_written_again(store: Fresh) {
     assert!(store.exported(today()).await.is_empty());
     store
         .second()
-        .push(today(), ROOMY, &push_to(&ada, events(1, 2)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
         .await
         .unwrap();
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 3)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 3)))
         .await
         .unwrap();
     let expected = entries([events(1, 2), events(1, 3)].concat());
     assert_eq!(store.entries_of(&ada, today()).await, expected);
 }
 
-pub async fn dropping_a_day_that_does_not_exist_is_no_error(store: Fresh) {
+pub async fn dropping_a_missing_day_keeps_other_days(store: Fresh) {
     store.remove_day(today()).await.unwrap();
     store
-        .push(today(), ROOMY, &push_to(&user("ada"), events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to(&user("ada"), events(1, 1)))
         .await
         .unwrap();
 
@@ -69,10 +70,10 @@ pub async fn dropping_a_day_that_does_not_exist_is_no_error(store: Fresh) {
     assert_eq!(store.days().await.unwrap().len(), 1);
 }
 
-pub async fn an_export_shows_documents_as_they_stand_text_before_object_ids(store: Fresh) {
+pub async fn an_export_returns_exact_documents_text_ids_first(store: Fresh) {
     let ada = user("ada");
     store
-        .push(today(), ROOMY, &push_to(&ada, vec![event("a\"1", 1)]))
+        .push(today(), LARGE_CAP, &push_to(&ada, vec![event("a\"1", 1)]))
         .await
         .unwrap();
     store
@@ -85,7 +86,7 @@ pub async fn an_export_shows_documents_as_they_stand_text_before_object_ids(stor
         .await
         .unwrap();
     store
-        .push(today(), ROOMY, &push_to(&user("zoë"), events(1, 2)))
+        .push(today(), LARGE_CAP, &push_to(&user("zoë"), events(1, 2)))
         .await
         .unwrap();
 
@@ -101,17 +102,17 @@ pub async fn an_export_shows_documents_as_they_stand_text_before_object_ids(stor
     assert_eq!(found, [ada, zoe, old]);
 }
 
-pub async fn an_export_of_many_documents_misses_none(store: Fresh) {
-    let everybody = people(3_000);
+pub async fn an_export_of_many_documents_is_complete(store: Fresh) {
+    let users = people(3_000);
     store
-        .push(today(), ROOMY, &push_to_all(&everybody, events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(&users, events(1, 1)))
         .await
         .unwrap();
 
     let found = store.exported(today()).await;
 
-    assert_eq!(found.len(), everybody.len());
-    for (line, person) in found.iter().zip(&everybody) {
+    assert_eq!(found.len(), users.len());
+    for (line, person) in found.iter().zip(&users) {
         assert!(
             line.starts_with(&format!(r#"{{"_id":"{person}","#)),
             "{line}"
@@ -120,27 +121,27 @@ pub async fn an_export_of_many_documents_misses_none(store: Fresh) {
     }
 }
 
-pub async fn what_was_exported_comes_back_exactly(store: Fresh) {
-    let everybody = people(1_500);
+pub async fn a_restored_export_is_byte_exact(store: Fresh) {
+    let users = people(1_500);
     store
-        .push(today(), ROOMY, &push_to_all(&everybody, events(2, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(&users, events(2, 1)))
         .await
         .unwrap();
     store
-        .write_markers(&[new_marker(&everybody[3], today(), id(90), 2)])
+        .write_markers(&[new_marker(&users[3], today(), id(90), 2)])
         .await
         .unwrap();
-    let strange = format!(
+    let unusual = format!(
         r#"{{"_id":{{"$oid":"{HEX}"}},"events":[{{"flushed":{{"$oid":"{HEX}"}}}},"x",null,{{"t":"T","o":{{"$oid":"{HEX}"}},"extra":[{{"$numberLong":"7"}},{{"$numberDouble":"1.5"}},{{"$date":{{"$numberLong":"1398124800000"}}}},true]}}]}}"#
     );
     let empty = r#"{"_id":"nothing yet","events":[]}"#.to_owned();
     store
-        .restore_day(today(), &[strange.clone(), empty.clone()], Meeting::Same)
+        .restore_day(today(), &[unusual.clone(), empty.clone()], Meeting::Same)
         .await
         .unwrap();
     let before = store.exported(today()).await;
     assert!(
-        before.contains(&strange) && before.contains(&empty),
+        before.contains(&unusual) && before.contains(&empty),
         "{:?}",
         before.last()
     );
@@ -152,13 +153,13 @@ pub async fn what_was_exported_comes_back_exactly(store: Fresh) {
         .unwrap();
 
     assert_eq!(store.exported(today()).await, before);
-    let found = store.entries_of(&everybody[0], today()).await;
+    let found = store.entries_of(&users[0], today()).await;
     assert_eq!(found, entries(events(2, 1)));
 }
 
 pub async fn a_restored_day_can_be_restored_again(store: Fresh) {
     store
-        .push(today(), ROOMY, &push_to_all(&people(20), events(2, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(&people(20), events(2, 1)))
         .await
         .unwrap();
     let whole = store.exported(today()).await;
@@ -180,15 +181,15 @@ pub async fn a_restored_day_can_be_restored_again(store: Fresh) {
     assert_eq!(store.exported(today()).await, whole);
 }
 
-pub async fn a_document_that_differs_is_a_conflict_and_changes_nothing(store: Fresh) {
+pub async fn restoring_a_different_document_is_a_conflict_without_changes(store: Fresh) {
     let ada = user("ada");
     store
-        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
         .await
         .unwrap();
     let before = store.exported(today()).await;
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 2)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
         .await
         .unwrap();
     let now = store.exported(today()).await;
@@ -205,7 +206,7 @@ pub async fn a_document_that_differs_is_a_conflict_and_changes_nothing(store: Fr
     assert_eq!(store.exported(today()).await, now);
 }
 
-pub async fn what_cannot_be_a_document_is_refused(store: Fresh) {
+pub async fn an_invalid_document_is_rejected(store: Fresh) {
     for line in ["", "{", "[]", "5", r#"{"events":[]}"#] {
         let refused = store
             .restore_day(today(), &[line.to_owned()], Meeting::Same)
@@ -216,7 +217,7 @@ pub async fn what_cannot_be_a_document_is_refused(store: Fresh) {
     assert!(store.exported(today()).await.is_empty());
 }
 
-/// What a day's documents come to.
+/// Computes the sum of the day's documents.
 async fn sum(store: &Fresh) -> DaySum {
     let mut summing = Summing::default();
     store
@@ -227,21 +228,21 @@ async fn sum(store: &Fresh) -> DaySum {
     summing.end()
 }
 
-pub async fn a_day_is_dropped_only_if_it_is_what_was_seen(store: Fresh) {
-    let everybody = people(1_200);
+pub async fn a_day_is_dropped_only_if_its_sum_matches(store: Fresh) {
+    let users = people(1_200);
     store
-        .push(today(), ROOMY, &push_to_all(&everybody, events(2, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(&users, events(2, 1)))
         .await
         .unwrap();
-    let seen = sum(&store).await;
+    let summed = sum(&store).await;
     let ada = user("ada");
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 2)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
         .await
         .unwrap();
     let before = store.exported(today()).await;
 
-    assert!(!store.drop_day(today(), &seen).await.unwrap());
+    assert!(!store.drop_day(today(), &summed).await.unwrap());
     store.fix_day(today()).await.unwrap();
     assert_eq!(store.exported(today()).await, before);
     let now = sum(&store).await;
@@ -249,7 +250,7 @@ pub async fn a_day_is_dropped_only_if_it_is_what_was_seen(store: Fresh) {
 
     assert!(store.days().await.unwrap().is_empty());
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 3)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 3)))
         .await
         .unwrap();
     assert_eq!(store.entries_of(&ada, today()).await, entries(events(1, 3)));
@@ -257,7 +258,7 @@ pub async fn a_day_is_dropped_only_if_it_is_what_was_seen(store: Fresh) {
     assert_eq!(store.exported(today()).await.len(), 1);
 }
 
-pub async fn a_day_that_does_not_exist_is_dropped_by_nobody_and_is_no_error(store: Fresh) {
+pub async fn dropping_or_fixing_a_missing_day_succeeds(store: Fresh) {
     let nothing = sum(&store).await;
 
     store.fix_day(today()).await.unwrap();
@@ -266,22 +267,22 @@ pub async fn a_day_that_does_not_exist_is_dropped_by_nobody_and_is_no_error(stor
     assert!(store.days().await.unwrap().is_empty());
 }
 
-pub async fn what_is_written_while_a_day_goes_is_never_lost(store: Fresh) {
+pub async fn writes_during_the_drop_of_a_day_are_never_lost(store: Fresh) {
     for round in 0..10 {
         store
-            .push(today(), ROOMY, &push_to_all(&people(50), events(1, 1)))
+            .push(today(), LARGE_CAP, &push_to_all(&people(50), events(1, 1)))
             .await
             .unwrap();
-        let seen = sum(&store).await;
+        let summed = sum(&store).await;
 
         let work = |store: Fresh, n| {
-            let seen = seen.clone();
+            let summed = summed.clone();
             async move {
                 if n == 0 {
-                    store.drop_day(today(), &seen).await.unwrap()
+                    store.drop_day(today(), &summed).await.unwrap()
                 } else {
                     let late = push_to(&user("late"), events(1, 100 + n));
-                    store.push(today(), ROOMY, &late).await.unwrap();
+                    store.push(today(), LARGE_CAP, &late).await.unwrap();
                     true
                 }
             }
@@ -297,18 +298,16 @@ pub async fn what_is_written_while_a_day_goes_is_never_lost(store: Fresh) {
     }
 }
 
-pub async fn an_exported_stack_is_appended_once_and_its_markers_cover_nothing_that_waits(
-    store: Fresh,
-) {
+pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(store: Fresh) {
     let (ada, ben) = (user("ada"), user("ben"));
     store
-        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
         .await
         .unwrap();
     let first = store.exported(today()).await;
     store.remove_day(today()).await.unwrap();
     let both = push_to_all(&[ada.clone(), ben.clone()], events(2, 2));
-    store.push(today(), ROOMY, &both).await.unwrap();
+    store.push(today(), LARGE_CAP, &both).await.unwrap();
     store
         .write_markers(&[new_marker(&ada, today(), id(90), 1)])
         .await
@@ -327,7 +326,7 @@ pub async fn an_exported_stack_is_appended_once_and_its_markers_cover_nothing_th
             .unwrap();
     }
 
-    // Events of ada that stand there wait for an email: no marker may cover them.
+    // Ada's newly pushed events are pending, so no marker may cover them.
     let note = Entry::Mailed(Mailed {
         id: id(90),
         fanouts: events(2, 2)[..1]

@@ -1,7 +1,7 @@
-//! Laws of `Deliveries` about opening, claiming and reading: one row a mail, one open row a slot,
-//! one hand on it.
+//! Contract tests of `Deliveries` for opening, claiming and reading. There is one row for each
+//! email, one open row for each slot, and one holder of each row.
 //!
-//! How rows end stands in [`super::settling`].
+//! [`super::settling`] covers how rows end.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) fn later(n: i64) -> DateTime<Utc> {
     noon() + minutes(n)
 }
 
-/// Today's delivery of each of these people, held by `one` until five past noon.
+/// Opens today's delivery for each of these users, leased by `one` until 12:05.
 pub(super) async fn open(store: &Fresh, people: &[&str]) -> Vec<DeliveryId> {
     let rows: Vec<_> = people
         .iter()
@@ -38,7 +38,7 @@ pub(super) fn settlement(id: &DeliveryId, state: DeliveryState) -> Settlement {
     }
 }
 
-/// Notes that each is about to be sent in a call of its own.
+/// Marks each delivery `sending`, in a separate call.
 pub(super) async fn sending(
     store: &Fresh,
     owner: &str,
@@ -58,7 +58,7 @@ pub(super) fn users(rows: &[Delivery]) -> Vec<&str> {
     rows.iter().map(|row| row.user.as_str()).collect()
 }
 
-pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
+pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
     let plain = delivery("ada", "2014-04-22", "one");
     let odd = Delivery {
         occasion: Occasion::Batch {
@@ -108,7 +108,7 @@ pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
     );
 }
 
-pub async fn a_delivery_is_opened_once_an_id(store: Fresh) {
+pub async fn a_delivery_is_opened_once_for_each_id(store: Fresh) {
     let first = delivery("ada", "2014-04-22", "one");
     store.open(std::slice::from_ref(&first)).await.unwrap();
     store
@@ -169,7 +169,7 @@ pub async fn a_slot_has_one_open_delivery(store: Fresh) {
     );
 }
 
-pub async fn of_many_who_open_one_delivery_at_once_one_wins(store: Fresh) {
+pub async fn one_of_many_concurrent_openings_of_a_delivery_succeeds(store: Fresh) {
     let same_id = |store: Fresh, n: u32| async move {
         store
             .open(&[delivery("ada", "2014-04-22", &format!("owner {n}"))])
@@ -203,7 +203,7 @@ pub async fn of_many_who_open_one_delivery_at_once_one_wins(store: Fresh) {
     );
 }
 
-pub async fn only_rows_whose_lease_has_run_out_are_claimed(store: Fresh) {
+pub async fn a_leased_delivery_is_not_claimed_until_its_lease_expires(store: Fresh) {
     open(&store, &["ada", "bob"]).await;
     let free = Delivery {
         lease: None,
@@ -222,7 +222,7 @@ pub async fn only_rows_whose_lease_has_run_out_are_claimed(store: Fresh) {
     assert_eq!(row(&store, &after[0].id).await, after[0]);
 }
 
-pub async fn rows_are_claimed_by_slot_up_to_the_limit(store: Fresh) {
+pub async fn deliveries_are_claimed_in_slot_order_up_to_the_limit(store: Fresh) {
     open(&store, &["eve", "0", "ü", "ada", "bob"]).await;
 
     let first = store.take("two", later(10), later(20), 3).await.unwrap();
@@ -232,9 +232,9 @@ pub async fn rows_are_claimed_by_slot_up_to_the_limit(store: Fresh) {
     assert_eq!(users(&rest), ["eve", "ü"]);
 }
 
-pub async fn claimants_at_once_never_share(store: Fresh) {
-    let everybody = people(60);
-    let names: Vec<_> = everybody.iter().map(|person| person.as_str()).collect();
+pub async fn concurrent_claims_of_deliveries_never_overlap(store: Fresh) {
+    let all_users = people(60);
+    let names: Vec<_> = all_users.iter().map(|person| person.as_str()).collect();
     open(&store, &names).await;
 
     let claim = |store: Fresh, n: u32| async move {
@@ -254,7 +254,7 @@ pub async fn claimants_at_once_never_share(store: Fresh) {
     assert_eq!((held.len(), each.len()), (60, 60));
 }
 
-pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
+pub async fn a_released_delivery_can_be_claimed_at_once(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     store
         .open(&[delivery("eve", "2014-04-22", "two")])
@@ -277,7 +277,7 @@ pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
 }
 
-pub async fn a_persons_deliveries_come_newest_first(store: Fresh) {
+pub async fn the_deliveries_of_a_user_are_returned_newest_first(store: Fresh) {
     for n in [3, 1, 2] {
         let row = Delivery {
             created: later(n),
@@ -311,7 +311,7 @@ pub async fn a_persons_deliveries_come_newest_first(store: Fresh) {
     );
 }
 
-pub async fn nothing_asked_is_nothing_done(store: Fresh) {
+pub async fn empty_requests_for_deliveries_do_nothing(store: Fresh) {
     assert!(store.open(&[]).await.unwrap().is_empty());
     assert!(
         store
@@ -335,12 +335,12 @@ pub async fn nothing_asked_is_nothing_done(store: Fresh) {
     );
 }
 
-pub async fn rows_come_in_the_order_asked_and_the_unknown_are_none(store: Fresh) {
+pub async fn deliveries_are_returned_in_the_order_of_the_request(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
 
-    let asked = [ids[1].clone(), unknown, ids[0].clone(), ids[1].clone()];
-    let rows = store.second().deliveries(&asked).await.unwrap();
+    let requested = [ids[1].clone(), unknown, ids[0].clone(), ids[1].clone()];
+    let rows = store.second().deliveries(&requested).await.unwrap();
 
     let found: Vec<_> = rows
         .iter()
@@ -349,7 +349,7 @@ pub async fn rows_come_in_the_order_asked_and_the_unknown_are_none(store: Fresh)
     assert_eq!(found, [Some("bob"), None, Some("ada"), Some("bob")]);
 }
 
-pub async fn the_deliveries_in_a_state_come_newest_first(store: Fresh) {
+pub async fn deliveries_in_a_state_are_returned_newest_first(store: Fresh) {
     for (n, name) in [(1, "ada"), (3, "bob"), (2, "eve")] {
         let row = Delivery {
             created: later(n),

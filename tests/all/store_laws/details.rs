@@ -1,4 +1,4 @@
-//! Laws of what is said of events: kept once an event, as it was.
+//! Contract tests of `Journal` for the details of events: they are stored once and unchanged.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tidings::store::Accepted;
 
 use crate::support::*;
 
-pub async fn what_is_said_of_an_event_comes_back_as_it_was(store: Fresh) {
+pub async fn the_details_of_an_event_are_read_back_unchanged(store: Fresh) {
     let odd = json!({"$set": {"a.b": null}, "": [1, -2.5, "\u{0}", {"$oid": "x"}]});
-    let said = Details {
+    let full = Details {
         actor: Some(Actor {
             id: user("ben"),
             name: Some("Ben “B”".into()),
@@ -27,7 +27,7 @@ pub async fn what_is_said_of_an_event_comes_back_as_it_was(store: Fresh) {
     };
     let all = [
         Fanout {
-            details: Some(said.clone()),
+            details: Some(full.clone()),
             ..fanout(1)
         },
         fanout(2),
@@ -46,7 +46,7 @@ pub async fn what_is_said_of_an_event_comes_back_as_it_was(store: Fresh) {
     let second = fanout(2).details;
     assert_eq!(
         details,
-        [None, None, Some(said.clone()), second, Some(said)]
+        [None, None, Some(full.clone()), second, Some(full)]
     );
     for (fanout, again) in all.into_iter().zip(again) {
         assert_eq!(again, Accepted::Known(Box::new(fanout)));
@@ -54,7 +54,7 @@ pub async fn what_is_said_of_an_event_comes_back_as_it_was(store: Fresh) {
     assert_eq!(nothing, []);
 }
 
-pub async fn a_forgotten_actor_is_gone_from_all_details_and_others_stay(store: Fresh) {
+pub async fn forgetting_an_actor_changes_only_that_actors_details(store: Fresh) {
     let by = |actor: &str, n: u32| Fanout {
         details: Some(Details {
             actor: Some(Actor {

@@ -1,4 +1,4 @@
-//! Laws of `Directory` about whom people follow and where they live.
+//! Contract tests of `Directory` for follows and locations.
 
 use tidings::domain::audience::MAX_KM;
 use tidings::domain::{FollowKey, Point, User, UserId};
@@ -16,30 +16,30 @@ fn at(lng: f64, lat: f64) -> Point {
     Point::new(lng, lat).unwrap()
 }
 
-/// People of these names at these places, who may have lived elsewhere.
-async fn settle(store: &Fresh, places: &[(&str, f64, f64)]) {
-    for (name, lng, lat) in places {
-        live(store, name, Some(at(*lng, *lat))).await;
+/// Creates or moves users to these coordinates.
+async fn place_users(store: &Fresh, locations: &[(&str, f64, f64)]) {
+    for (name, lng, lat) in locations {
+        place_user(store, name, Some(at(*lng, *lat))).await;
     }
 }
 
-async fn live(store: &Fresh, name: &str, loc: Option<Point>) {
+async fn place_user(store: &Fresh, name: &str, loc: Option<Point>) {
     let name = user(name);
-    let standing = store.users(std::slice::from_ref(&name)).await.unwrap();
-    let before = standing.into_iter().flatten().next();
+    let stored = store.users(std::slice::from_ref(&name)).await.unwrap();
+    let before = stored.into_iter().flatten().next();
     let before = before.unwrap_or_else(|| User::new(name));
     let put = store.put_users(&[User { loc, ..before }]).await.unwrap();
     assert_eq!(put, [true]);
 }
 
-pub async fn followers_are_paged_in_ascending_order(store: Fresh) {
-    let mut everybody = people(25);
-    everybody.extend(["0", "$ne", "ü", "a.b"].map(user));
+pub async fn followers_are_returned_in_pages_in_ascending_order(store: Fresh) {
+    let mut all_users = people(25);
+    all_users.extend(["0", "$ne", "ü", "a.b"].map(user));
     store
-        .follow(&followers("artist:558", &everybody))
+        .follow(&followers("artist:558", &all_users))
         .await
         .unwrap();
-    everybody.sort_unstable();
+    all_users.sort_unstable();
 
     let (mut found, mut after) = (Vec::new(), None);
     loop {
@@ -47,16 +47,16 @@ pub async fn followers_are_paged_in_ascending_order(store: Fresh) {
             .followers(&key("artist:558"), after.as_ref(), 7)
             .await
             .unwrap();
-        assert!(page.len() <= 7 && found.len() <= everybody.len());
+        assert!(page.len() <= 7 && found.len() <= all_users.len());
         let Some(last) = page.last() else { break };
         after = Some(last.clone());
         found.extend(page);
     }
 
-    assert_eq!(found, everybody);
+    assert_eq!(found, all_users);
 }
 
-pub async fn what_somebody_follows_is_paged_in_ascending_order(store: Fresh) {
+pub async fn the_follows_of_a_user_are_returned_in_pages_in_ascending_order(store: Fresh) {
     let mut keys: Vec<FollowKey> = (0..25).map(|n| key(&format!("artist:{n:02}"))).collect();
     keys.extend(["$ne", "a.b", "ü", "0"].map(key));
     let of_ada = keys.iter().map(|key| (key.clone(), user("ada")));
@@ -87,19 +87,19 @@ pub async fn what_somebody_follows_is_paged_in_ascending_order(store: Fresh) {
     assert_eq!(store.follows(&user("ada"), None, 0).await.unwrap(), []);
 }
 
-pub async fn everybody_with_a_record_is_paged_in_ascending_order(store: Fresh) {
-    let mut everybody = people(25);
-    everybody.extend(["0", "$ne", "ü", "a.b"].map(user));
-    let records: Vec<User> = everybody.iter().cloned().map(User::new).collect();
+pub async fn all_users_with_a_record_are_returned_in_pages(store: Fresh) {
+    let mut all_users = people(25);
+    all_users.extend(["0", "$ne", "ü", "a.b"].map(user));
+    let records: Vec<User> = all_users.iter().cloned().map(User::new).collect();
     store.put_users(&records).await.unwrap();
     store
         .follow(&followers("artist:558", &[user("no-record")]))
         .await
         .unwrap();
-    everybody.sort_unstable();
+    all_users.sort_unstable();
 
     let (mut found, mut after) = (Vec::new(), None);
-    while found.len() <= everybody.len() {
+    while found.len() <= all_users.len() {
         let all = PeopleFilter::All;
         let page = store.find_people(&all, after.as_ref(), 7).await.unwrap();
         assert!(page.len() <= 7);
@@ -108,10 +108,10 @@ pub async fn everybody_with_a_record_is_paged_in_ascending_order(store: Fresh) {
         found.extend(page);
     }
 
-    assert_eq!(found, everybody);
+    assert_eq!(found, all_users);
 }
 
-pub async fn following_twice_is_following_once(store: Fresh) {
+pub async fn a_repeated_follow_is_stored_once(store: Fresh) {
     let twice = followers("artist:558", &[user("ada"), user("ada")]);
     store.follow(&twice).await.unwrap();
     store.second().follow(&twice).await.unwrap();
@@ -122,10 +122,10 @@ pub async fn following_twice_is_following_once(store: Fresh) {
     );
 }
 
-pub async fn many_follow_at_once(store: Fresh) {
-    let everybody = people(2_500);
+pub async fn many_follows_are_stored_in_one_call(store: Fresh) {
+    let all_users = people(2_500);
     store
-        .follow(&followers("artist:558", &everybody))
+        .follow(&followers("artist:558", &all_users))
         .await
         .unwrap();
 
@@ -134,11 +134,11 @@ pub async fn many_follow_at_once(store: Fresh) {
             .followers(&key("artist:558"), None, 5_000)
             .await
             .unwrap(),
-        everybody
+        all_users
     );
 }
 
-pub async fn who_unfollows_is_gone_and_unfollowing_again_is_no_error(store: Fresh) {
+pub async fn unfollowing_removes_a_follower_and_can_be_repeated(store: Fresh) {
     store
         .follow(&followers("artist:558", &[user("ada"), user("bob")]))
         .await
@@ -168,7 +168,7 @@ pub async fn who_unfollows_is_gone_and_unfollowing_again_is_no_error(store: Fres
     );
 }
 
-pub async fn keys_that_look_alike_are_kept_apart(store: Fresh) {
+pub async fn similar_follow_keys_are_distinct(store: Fresh) {
     let keys = [
         "artist:5",
         "artist:55",
@@ -202,7 +202,7 @@ pub async fn keys_that_look_alike_are_kept_apart(store: Fresh) {
     );
 }
 
-pub async fn nobody_follows_an_unknown_key(store: Fresh) {
+pub async fn an_unknown_key_has_no_followers(store: Fresh) {
     store.follow(&[]).await.unwrap();
     store
         .change_follows(FollowChange::Unfollow, &[])
@@ -225,7 +225,7 @@ pub async fn nobody_follows_an_unknown_key(store: Fresh) {
     );
 }
 
-pub async fn whoever_is_deleted_follows_nothing_any_more(store: Fresh) {
+pub async fn deleting_a_user_removes_their_follows(store: Fresh) {
     store.put_users(&[User::new(user("ada"))]).await.unwrap();
     for follow in ["artist:5", "artist:55", "zine:1"] {
         store
@@ -244,9 +244,9 @@ pub async fn whoever_is_deleted_follows_nothing_any_more(store: Fresh) {
     }
 }
 
-pub async fn near_respects_the_distance(store: Fresh) {
+pub async fn near_finds_users_within_the_radius(store: Fresh) {
     // A degree of latitude is 111.32 km on a sphere of 6378.1 km.
-    settle(
+    place_users(
         &store,
         &[
             ("here", 13.4, 52.5),
@@ -279,9 +279,9 @@ pub async fn near_respects_the_distance(store: Fresh) {
     }
 }
 
-pub async fn near_is_paged_in_ascending_order(store: Fresh) {
-    let everybody = people(60);
-    let users: Vec<_> = everybody
+pub async fn near_returns_pages_in_ascending_order(store: Fresh) {
+    let all_users = people(60);
+    let users: Vec<_> = all_users
         .iter()
         .enumerate()
         .map(|(n, person)| User {
@@ -297,18 +297,18 @@ pub async fn near_is_paged_in_ascending_order(store: Fresh) {
             .near(at(0.0, 0.0), 4.5, after.as_ref(), 7)
             .await
             .unwrap();
-        assert!(page.len() <= 7 && found.len() <= everybody.len());
+        assert!(page.len() <= 7 && found.len() <= all_users.len());
         let Some(last) = page.last() else { break };
         after = Some(last.clone());
         found.extend(page);
     }
 
     // 0.0404 degrees of longitude are 4.5 km on the equator.
-    assert_eq!(found, everybody[..=40]);
+    assert_eq!(found, all_users[..=40]);
 }
 
 pub async fn near_crosses_the_antimeridian(store: Fresh) {
-    settle(
+    place_users(
         &store,
         &[
             ("east", 179.9, 10.0),
@@ -325,9 +325,9 @@ pub async fn near_crosses_the_antimeridian(store: Fresh) {
     }
 }
 
-pub async fn near_a_pole_every_longitude_counts(store: Fresh) {
+pub async fn near_a_pole_includes_every_longitude(store: Fresh) {
     for (pole, sign) in [(90.0, 1.0), (-90.0, -1.0)] {
-        settle(
+        place_users(
             &store,
             &[
                 ("a", 0.0, 89.9 * sign),
@@ -336,7 +336,7 @@ pub async fn near_a_pole_every_longitude_counts(store: Fresh) {
             ],
         )
         .await;
-        settle(&store, &[("far", 0.0, 80.0 * sign), ("pole", 45.0, pole)]).await;
+        place_users(&store, &[("far", 0.0, 80.0 * sign), ("pole", 45.0, pole)]).await;
 
         let found = store.near(at(10.0, pole), 50.0, None, 10).await.unwrap();
         assert_eq!(found, ["a", "b", "c", "pole"].map(user), "at {pole}");
@@ -353,8 +353,8 @@ pub async fn near_a_pole_every_longitude_counts(store: Fresh) {
     }
 }
 
-pub async fn near_anywhere_finds_everybody_who_has_a_place(store: Fresh) {
-    settle(
+pub async fn near_with_the_maximum_radius_finds_every_user_with_a_location(store: Fresh) {
+    place_users(
         &store,
         &[
             ("a", 0.0, 0.0),
@@ -374,8 +374,8 @@ pub async fn near_anywhere_finds_everybody_who_has_a_place(store: Fresh) {
     assert_eq!(found, ["a", "b", "c", "d"].map(user));
 }
 
-pub async fn whoever_moves_or_leaves_is_found_where_they_are(store: Fresh) {
-    settle(
+pub async fn near_finds_users_at_their_current_location(store: Fresh) {
+    place_users(
         &store,
         &[
             ("ada", 13.4, 52.5),
@@ -386,8 +386,8 @@ pub async fn whoever_moves_or_leaves_is_found_where_they_are(store: Fresh) {
     )
     .await;
 
-    settle(&store, &[("ada", 2.35, 48.86)]).await;
-    live(&store, "bob", None).await;
+    place_users(&store, &[("ada", 2.35, 48.86)]).await;
+    place_user(&store, "bob", None).await;
     store.delete_user(&user("eve")).await.unwrap();
 
     assert_eq!(
@@ -400,31 +400,31 @@ pub async fn whoever_moves_or_leaves_is_found_where_they_are(store: Fresh) {
     );
 }
 
-pub async fn whether_follows_stand_is_told_in_the_order_asked(store: Fresh) {
+pub async fn follow_lookups_are_answered_in_the_order_of_the_request(store: Fresh) {
     let odd = ["artist:558", "$ne", "", "ü"].map(FollowKey::stored);
     let all: Vec<(FollowKey, UserId)> = odd
         .iter()
         .flat_map(|key| people(700).into_iter().map(|who| (key.clone(), who)))
         .collect();
-    let (standing, absent): (Vec<_>, Vec<_>) = all
+    let (stored, absent): (Vec<_>, Vec<_>) = all
         .iter()
         .cloned()
         .enumerate()
         .partition(|(n, _)| n % 3 != 0);
-    let standing: Vec<_> = standing.into_iter().map(|(_, follow)| follow).collect();
-    store.follow(&standing).await.unwrap();
-    let gone = [standing[0].clone()];
+    let stored: Vec<_> = stored.into_iter().map(|(_, follow)| follow).collect();
+    store.follow(&stored).await.unwrap();
+    let removed = [stored[0].clone()];
     let unfollow = FollowChange::Unfollow;
-    store.change_follows(unfollow, &gone).await.unwrap();
+    store.change_follows(unfollow, &removed).await.unwrap();
 
-    let told = store.following(&all).await.unwrap();
-    let twice = [gone[0].clone(), standing[1].clone(), standing[1].clone()];
+    let answers = store.following(&all).await.unwrap();
+    let twice = [removed[0].clone(), stored[1].clone(), stored[1].clone()];
     let twice = store.following(&twice).await.unwrap();
     let nothing = store.following(&[]).await.unwrap();
 
-    let expected = (0..all.len()).map(|n| n % 3 != 0 && all[n] != gone[0]);
-    assert_eq!(told, expected.collect::<Vec<_>>());
-    assert!(told.iter().filter(|stands| !**stands).count() == absent.len() + 1);
+    let expected = (0..all.len()).map(|n| n % 3 != 0 && all[n] != removed[0]);
+    assert_eq!(answers, expected.collect::<Vec<_>>());
+    assert!(answers.iter().filter(|is_stored| !**is_stored).count() == absent.len() + 1);
     assert_eq!(twice, [false, true, true]);
     assert_eq!(nothing, [] as [bool; 0]);
 }

@@ -1,4 +1,5 @@
-//! Laws of `Feedbacks`: a report finds its mail, and the worst news stands.
+//! Contract tests of `Feedbacks`: a report is matched to its email, and the most serious report
+//! wins.
 
 use tidings::domain::delivery::{PeriodCount, Settlement};
 use tidings::domain::{
@@ -17,10 +18,10 @@ fn feedback(news: ReportKind, minute: i64) -> Feedback {
     }
 }
 
-/// Settles and closes a row that `one` holds.
-async fn end(store: &Fresh, id: &DeliveryId, state: DeliveryState, minute: i64, known_as: &str) {
+/// Settles and closes a delivery that `one` holds.
+async fn end(store: &Fresh, id: &DeliveryId, state: DeliveryState, minute: i64, provider_id: &str) {
     let end = Settlement {
-        provider_id: Some(known_as.into()),
+        provider_id: Some(provider_id.into()),
         ..settlement(id, state)
     };
     assert_eq!(
@@ -30,42 +31,45 @@ async fn end(store: &Fresh, id: &DeliveryId, state: DeliveryState, minute: i64, 
     store.close(std::slice::from_ref(id)).await.unwrap();
 }
 
-pub async fn a_mail_is_found_by_its_tag(store: Fresh) {
+pub async fn a_delivery_is_found_by_its_tag(store: Fresh) {
     let ids = open(&store, &["ada", "ben"]).await;
-    let stranger = DeliveryId::stored("digest:eve:daily:2014-04-22");
+    let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
 
-    let tags = [ids[1].tag(), stranger.tag(), ids[0].tag(), ids[1].tag()];
-    let found = named(&store.second(), &DeliveryFilter::Tags(&tags)).await;
+    let tags = [ids[1].tag(), unknown.tag(), ids[0].tag(), ids[1].tag()];
+    let found = find_ids(&store.second(), &DeliveryFilter::Tags(&tags)).await;
 
     assert_eq!(found, ids);
-    assert_eq!(named(&store, &DeliveryFilter::Tags(&[])).await, []);
+    assert_eq!(find_ids(&store, &DeliveryFilter::Tags(&[])).await, []);
 }
 
-/// Which mails are found, in the order of their ids.
-async fn named(store: &Fresh, which: &DeliveryFilter<'_>) -> Vec<DeliveryId> {
+/// Returns the ids of the matching deliveries in ascending order.
+async fn find_ids(store: &Fresh, which: &DeliveryFilter<'_>) -> Vec<DeliveryId> {
     let found = store.find_deliveries(which, 100).await.unwrap();
     let mut found: Vec<_> = found.into_iter().map(|row| row.id).collect();
     found.sort_unstable();
     found
 }
 
-pub async fn mails_are_found_by_their_providers_ids_and_several_may_share_one(store: Fresh) {
+pub async fn deliveries_are_found_by_provider_id_which_several_may_share(store: Fresh) {
     let ids = open(&store, &["ada", "ben", "cem"]).await;
-    for (id, known_as) in ids.iter().zip(["shared", "own $id", "shared"]) {
-        end(&store, id, DeliveryState::Sent, 1, known_as).await;
+    for (id, provider_id) in ids.iter().zip(["shared", "own $id", "shared"]) {
+        end(&store, id, DeliveryState::Sent, 1, provider_id).await;
     }
 
-    let asked = ["own $id", "unheard of"].map(str::to_owned);
-    let own = named(&store, &DeliveryFilter::ProviderIds(&asked)).await;
-    let asked = ["own $id", "shared"].map(str::to_owned);
-    let all = named(&store, &DeliveryFilter::ProviderIds(&asked)).await;
+    let requested = ["own $id", "unheard of"].map(str::to_owned);
+    let own = find_ids(&store, &DeliveryFilter::ProviderIds(&requested)).await;
+    let requested = ["own $id", "shared"].map(str::to_owned);
+    let all = find_ids(&store, &DeliveryFilter::ProviderIds(&requested)).await;
 
     assert_eq!(own, ids[1..2]);
     assert_eq!(all, ids);
-    assert_eq!(named(&store, &DeliveryFilter::ProviderIds(&[])).await, []);
+    assert_eq!(
+        find_ids(&store, &DeliveryFilter::ProviderIds(&[])).await,
+        []
+    );
 }
 
-pub async fn the_worst_news_stands_whatever_comes_first(store: Fresh) {
+pub async fn the_most_serious_report_wins_in_any_order(store: Fresh) {
     let ids = open(&store, &["ada", "ben"]).await;
     let mut all = Vec::new();
     for (n, news) in ReportKind::ALL.into_iter().enumerate() {
@@ -77,8 +81,8 @@ pub async fn the_worst_news_stands_whatever_comes_first(store: Fresh) {
         let news = [(ids[0].clone(), *one)];
         store.note_feedback(&news).await.unwrap();
         store.second().note_feedback(&news).await.unwrap();
-        let stands = row(&store, &ids[0]).await.feedback.unwrap();
-        assert_eq!(stands.news, one.news, "each was worse than those before");
+        let stored = row(&store, &ids[0]).await.feedback.unwrap();
+        assert_eq!(stored.news, one.news, "each was worse than those before");
     }
     let backwards: Vec<_> = all.iter().rev().map(|one| (ids[1].clone(), *one)).collect();
     store.note_feedback(&backwards).await.unwrap();
@@ -88,23 +92,23 @@ pub async fn the_worst_news_stands_whatever_comes_first(store: Fresh) {
     }
 }
 
-pub async fn of_many_who_bring_news_at_once_the_worst_stands(store: Fresh) {
+pub async fn the_most_serious_of_concurrent_reports_wins(store: Fresh) {
     let id = open(&store, &["ada"]).await.remove(0);
-    let told = id.clone();
+    let reported = id.clone();
 
     store
         .at_once(20, move |store, n| {
             let news = ReportKind::ALL[n as usize % ReportKind::ALL.len()];
-            let news = [(told.clone(), feedback(news, i64::from(n)))];
+            let news = [(reported.clone(), feedback(news, i64::from(n)))];
             async move { store.note_feedback(&news).await.unwrap() }
         })
         .await;
 
-    let stands = row(&store, &id).await.feedback;
-    assert_eq!(stands, Some(feedback(ReportKind::Complained, 5)));
+    let stored = row(&store, &id).await.feedback;
+    assert_eq!(stored, Some(feedback(ReportKind::Complained, 5)));
 }
 
-pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(store: Fresh) {
+pub async fn a_report_about_a_sending_delivery_does_not_prevent_settling(store: Fresh) {
     let ids = open(&store, &["ada"]).await;
     let call = [handover(&ids[0], "call")];
     store
@@ -126,23 +130,23 @@ pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(sto
     assert_eq!(sent.feedback, Some(feedback(ReportKind::Delivered, 0)));
 }
 
-pub async fn news_of_unknown_mails_change_nothing(store: Fresh) {
+pub async fn reports_about_unknown_deliveries_change_nothing(store: Fresh) {
     let id = open(&store, &["ada"]).await.remove(0);
-    let stranger = DeliveryId::stored("digest:eve:daily:2014-04-22");
+    let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
     let news = [
-        (stranger.clone(), feedback(ReportKind::Bounced, 0)),
+        (unknown.clone(), feedback(ReportKind::Bounced, 0)),
         (id.clone(), feedback(ReportKind::Delivered, 0)),
     ];
 
     store.note_feedback(&news).await.unwrap();
     store.note_feedback(&[]).await.unwrap();
 
-    assert_eq!(store.delivery(&stranger).await.unwrap(), None);
-    let stands = row(&store, &id).await.feedback;
-    assert_eq!(stands, Some(feedback(ReportKind::Delivered, 0)));
+    assert_eq!(store.delivery(&unknown).await.unwrap(), None);
+    let stored = row(&store, &id).await.feedback;
+    assert_eq!(stored, Some(feedback(ReportKind::Delivered, 0)));
 }
 
-pub async fn the_echo_counts_mails_by_when_they_were_settled(store: Fresh) {
+pub async fn report_counts_select_deliveries_by_settlement_time(store: Fresh) {
     assert_eq!(
         store.report_counts(later(0)).await.unwrap(),
         ReportCounts::default()
@@ -187,7 +191,7 @@ pub async fn the_echo_counts_mails_by_when_they_were_settled(store: Fresh) {
     );
 }
 
-pub async fn what_was_settled_since_is_counted_by_cadence_period_and_state(store: Fresh) {
+pub async fn settled_digests_are_counted_by_cadence_period_and_state(store: Fresh) {
     assert_eq!(store.settled_since(later(0)).await.unwrap(), []);
     let mut ids = open(&store, &["a", "b", "c", "d"]).await;
     let weekly = |person: &str| Delivery {

@@ -1,5 +1,5 @@
-//! Laws of what people have seen of their feeds: one record a person, put in the place of what was
-//! read and of nothing else.
+//! Contract tests of `Inboxes`: there is one record for each user, and a write replaces only the
+//! revision that was read.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tidings::store::{Error, FeedParts, Forgettable, Meeting, People};
 
 use crate::support::*;
 
-/// Whose marks on their first stack are these bits.
+/// An inbox that marks these bits on its first stack.
 pub(super) fn marked(name: &str, bits: u8) -> Inbox {
     let marks = |seen: u8, read: u8, archived: u8| StackMarks {
         seen: Entries::stored(vec![0, seen]),
@@ -28,18 +28,18 @@ pub(super) fn marked(name: &str, bits: u8) -> Inbox {
     }
 }
 
-async fn standing(store: &Fresh, name: &str) -> Option<Inbox> {
+async fn load_inbox(store: &Fresh, name: &str) -> Option<Inbox> {
     store.inboxes(&[user(name)]).await.unwrap().remove(0)
 }
 
-pub async fn an_inbox_comes_back_with_every_field(store: Fresh) {
+pub async fn an_inbox_is_read_back_with_every_field(store: Fresh) {
     let all = ["ada", "Ada", "a.$b\u{0}", "7"].map(|name| marked(name, 3));
     for (inbox, n) in all.iter().zip(1..) {
         assert!(store.put_inbox(inbox, id(n)).await.unwrap());
     }
 
-    let asked = ["7", "nobody", "ada", "a.$b\u{0}", "Ada", "ada"].map(user);
-    let found = store.inboxes(&asked).await.unwrap();
+    let requested = ["7", "nobody", "ada", "a.$b\u{0}", "Ada", "ada"].map(user);
+    let found = store.inboxes(&requested).await.unwrap();
     let nothing = store.inboxes(&[]).await.unwrap();
 
     let put = |n: usize| {
@@ -53,8 +53,9 @@ pub async fn an_inbox_comes_back_with_every_field(store: Fresh) {
     assert_eq!(nothing, []);
 }
 
-pub async fn a_feed_is_what_its_parts_are_by_themselves(store: Fresh) {
-    // An id that an older writer may have stored as an ObjectId, and one that is like an operator.
+pub async fn a_feed_equals_the_separate_reads_of_its_parts(store: Fresh) {
+    // An id that an older writer may have stored as an ObjectId, and one that looks like an
+    // operator.
     let names = ["533998b1c9dc24c371000041", "ada", "$_id", "ben"];
     for (name, n) in names[..3].iter().zip(1..) {
         let person = user(name);
@@ -67,14 +68,14 @@ pub async fn a_feed_is_what_its_parts_are_by_themselves(store: Fresh) {
     }
     let event = r#"{"t":"ArtworkPublished","o":"a"}"#;
     let old = format!(r#"{{"_id":{{"$oid":"{}"}},"events":[{event}]}}"#, names[0]);
-    // What another program wrote beside the events of somebody without records, where a store
-    // holds that.
+    // Another program's fields beside the events of a user without records. Only MongoDB stores
+    // them.
     let bare = format!(r#"{{"_id":"ben","events":[{event}]}}"#);
     let beside = r#""users":{"_id":"ada"},"inboxes":{"_id":"ada"}"#;
     let foreign = format!(r#"{{"_id":"ben","events":[{event}],{beside}}}"#);
-    let held = store.restore_day(today(), &[foreign], Meeting::Same).await;
-    let refused = matches!(held, Err(Error::Unsupported(_)));
-    assert!(refused || held.is_ok(), "{held:?}");
+    let restored_foreign = store.restore_day(today(), &[foreign], Meeting::Same).await;
+    let refused = matches!(restored_foreign, Err(Error::Unsupported(_)));
+    assert!(refused || restored_foreign.is_ok(), "{restored_foreign:?}");
     let others = if refused { vec![old, bare] } else { vec![old] };
     let restored = store.restore_day(today(), &others, Meeting::Same);
     restored.await.unwrap();
@@ -88,7 +89,7 @@ pub async fn a_feed_is_what_its_parts_are_by_themselves(store: Fresh) {
         let users = store.users(each).await.unwrap();
         let parts = FeedParts {
             person: windows[0].clone(),
-            inbox: standing(&store, name).await,
+            inbox: load_inbox(&store, name).await,
             user: users[0].clone(),
         };
         assert_eq!(feed, parts);
@@ -99,41 +100,41 @@ pub async fn a_feed_is_what_its_parts_are_by_themselves(store: Fresh) {
     let long_ago = Window::ending(today().back(365), 7);
     let feed = store.feed(long_ago, &user("ada")).await.unwrap();
     assert_eq!(feed.person.stacks, []);
-    assert_eq!(feed.inbox, standing(&store, "ada").await);
+    assert_eq!(feed.inbox, load_inbox(&store, "ada").await);
 }
 
-pub async fn an_inbox_is_put_in_the_place_of_what_was_read_and_of_nothing_else(store: Fresh) {
+pub async fn an_inbox_replaces_only_the_revision_that_was_read(store: Fresh) {
     let first = marked("ada", 1);
     assert!(store.put_inbox(&first, id(1)).await.unwrap());
     let again = store.put_inbox(&first, id(1)).await.unwrap();
-    let over_it = store.put_inbox(&marked("ada", 2), id(2)).await.unwrap();
-    let read = standing(&store, "ada").await.unwrap();
+    let without_revision = store.put_inbox(&marked("ada", 2), id(2)).await.unwrap();
+    let read = load_inbox(&store, "ada").await.unwrap();
     let second = Inbox {
         revision: read.revision,
         ..marked("ada", 2)
     };
-    let onto_it = store.put_inbox(&second, id(3)).await.unwrap();
-    let late = store.put_inbox(&second, id(4)).await.unwrap();
-    let of_none = Inbox {
+    let with_revision = store.put_inbox(&second, id(3)).await.unwrap();
+    let stale = store.put_inbox(&second, id(4)).await.unwrap();
+    let of_missing = Inbox {
         user: user("ben"),
         ..second.clone()
     };
-    let onto_none = store.put_inbox(&of_none, id(5)).await.unwrap();
+    let onto_missing = store.put_inbox(&of_missing, id(5)).await.unwrap();
 
-    let told = [again, over_it, onto_it, late, onto_none];
-    assert_eq!(told, [true, false, true, false, false]);
+    let written = [again, without_revision, with_revision, stale, onto_missing];
+    assert_eq!(written, [true, false, true, false, false]);
     let revision = Some(id(3));
     let expected = Inbox { revision, ..second };
-    assert_eq!(standing(&store, "ada").await, Some(expected));
-    assert_eq!(standing(&store, "ben").await, None);
+    assert_eq!(load_inbox(&store, "ada").await, Some(expected));
+    assert_eq!(load_inbox(&store, "ben").await, None);
 }
 
-pub async fn of_many_who_mark_at_once_nobodys_mark_is_lost(store: Fresh) {
+pub async fn concurrent_marks_in_an_inbox_are_all_stored(store: Fresh) {
     let mark = |n: u32| {
         let store = &store;
         async move {
             for round in 0.. {
-                let mut inbox = standing(store, "ada").await.unwrap_or(marked("ada", 0));
+                let mut inbox = load_inbox(store, "ada").await.unwrap_or(marked("ada", 0));
                 let stack = inbox.stacks.entry("20140422".parse().unwrap()).or_default();
                 let mut bytes = stack.seen.bytes().to_vec();
                 bytes.resize(2, 0);
@@ -149,12 +150,12 @@ pub async fn of_many_who_mark_at_once_nobodys_mark_is_lost(store: Fresh) {
 
     futures::future::join_all((0..12).map(mark)).await;
 
-    let inbox = standing(&store, "ada").await.unwrap();
+    let inbox = load_inbox(&store, "ada").await.unwrap();
     let seen = &inbox.stacks[&"20140422".parse().unwrap()].seen;
     assert!((0..12).all(|n| seen.has(n)), "{seen:?}");
 }
 
-pub async fn inboxes_that_nobody_marked_for_long_are_forgotten(store: Fresh) {
+pub async fn inboxes_without_recent_changes_are_removed(store: Fresh) {
     for (n, name) in ["ada", "ben", "cem"].iter().enumerate() {
         let changed = noon() + minutes(n as i64);
         let inbox = Inbox {
@@ -173,13 +174,13 @@ pub async fn inboxes_that_nobody_marked_for_long_are_forgotten(store: Fresh) {
     ];
 
     assert_eq!(forgotten, [1, 1, 0]);
-    assert_eq!(standing(&store, "ben").await, None);
-    assert!(standing(&store, "cem").await.is_some());
+    assert_eq!(load_inbox(&store, "ben").await, None);
+    assert!(load_inbox(&store, "cem").await.is_some());
 }
 
-pub async fn of_many_puts_at_once_each_is_told_its_own_end(store: Fresh) {
-    // Of four each: whose record stands as it was read, or was put anew by somebody else; who has
-    // none, or was thought to have none.
+pub async fn concurrent_writes_of_inboxes_each_return_their_own_outcome(store: Fresh) {
+    // Four cases in turn: the record is unchanged, or replaced; there is none, or another writer
+    // created one.
     let people: Vec<String> = (0..16).map(|n| format!("p{n:02}")).collect();
     let mut puts = Vec::new();
     for (n, name) in people.iter().enumerate() {
@@ -207,7 +208,7 @@ pub async fn of_many_puts_at_once_each_is_told_its_own_end(store: Fresh) {
         let is_put = n % 2 == 0;
         assert_eq!(done.unwrap(), is_put, "{name}");
         let revision = id(if is_put { 3_000 } else { 2_000 } + n as u32);
-        let stands = standing(&store, name).await.unwrap();
-        assert_eq!(stands.revision, Some(revision), "{name}");
+        let stored = load_inbox(&store, name).await.unwrap();
+        assert_eq!(stored.revision, Some(revision), "{name}");
     }
 }

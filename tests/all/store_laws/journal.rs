@@ -1,4 +1,5 @@
-//! Laws of `Journal`: what is accepted is worked on by one, and finished by the next.
+//! Contract tests of `Journal` for claims and progress: one owner works on a fan-out, and another
+//! can continue it.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ pub(super) async fn accept(store: &Fresh, numbers: impl IntoIterator<Item = u32>
     store.accept(&fanouts).await.unwrap();
 }
 
-/// What the owner leases of any, at this moment and until then.
+/// Leases fan-outs with audiences of any size.
 pub(super) async fn claim(
     store: &Fresh,
     owner: &str,
@@ -61,7 +62,7 @@ pub async fn fan_outs_are_claimed_oldest_first_up_to_the_limit(store: Fresh) {
     );
 }
 
-pub async fn small_fan_outs_are_claimed_with_those_before_them(store: Fresh) {
+pub async fn small_fan_outs_are_claimed_together_up_to_a_large_one(store: Fresh) {
     let to = |n: u32, audience| Fanout {
         audience,
         ..fanout(n)
@@ -92,18 +93,18 @@ pub async fn small_fan_outs_are_claimed_with_those_before_them(store: Fresh) {
         ids(&claim(&store, "one", noon(), soon(), most).await)
     };
 
-    // Up to the first that is not small, after so many of any.
+    // The claim takes one fan-out of any size and ends before the next large audience.
     assert_eq!(claim(1, 100).await, [1, 2, 3, 4].map(id));
     assert_eq!(claim(1, 100).await, [5, 6].map(id));
     assert_eq!(claim(1, 100).await, [7, 8].map(id));
     assert_eq!(claim(1, 100).await, [9, 10].map(id));
-    // And no more than so many.
+    // The claim takes at most `small` further fan-outs.
     assert_eq!(claim(1, 2).await, [11, 12, 13].map(id));
     assert_eq!(claim(1, 2).await, [id(14)]);
     assert_eq!(claim(1, 2).await, []);
 }
 
-/// More than are looked at together.
+/// There are more fan-outs than one step of the claim reads.
 pub async fn very_many_small_fan_outs_are_claimed_together(store: Fresh) {
     accept(&store, 1..=300).await;
     let named = Audience::users(people(17)).unwrap();
@@ -123,7 +124,7 @@ pub async fn very_many_small_fan_outs_are_claimed_together(store: Fresh) {
     assert_eq!(ids(&claimed), expected);
 }
 
-pub async fn a_cursor_that_is_not_said_stays(store: Fresh) {
+pub async fn progress_without_a_cursor_keeps_the_saved_cursor(store: Fresh) {
     accept(&store, [1]).await;
     claim(&store, "one", noon(), soon(), 1).await;
     let page = [(id(1), progress("m", 3, false))];
@@ -142,7 +143,7 @@ pub async fn a_cursor_that_is_not_said_stays(store: Fresh) {
     assert_eq!(saved.progress, progress("m", 5, true));
 }
 
-pub async fn what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out(store: Fresh) {
+pub async fn a_leased_fan_out_is_not_claimed_until_its_lease_expires(store: Fresh) {
     accept(&store, [1, 2]).await;
     claim(&store, "one", noon(), soon(), 1).await;
 
@@ -160,7 +161,7 @@ pub async fn what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out(s
     assert_eq!(later[0].lease, Some(lease("two", noon() + minutes(9))));
 }
 
-pub async fn claimants_at_once_never_share(store: Fresh) {
+pub async fn concurrent_claims_of_fan_outs_never_overlap(store: Fresh) {
     accept(&store, 0..60).await;
 
     let claim_all = |store: Fresh, n: u32| async move {
@@ -180,7 +181,7 @@ pub async fn claimants_at_once_never_share(store: Fresh) {
     assert_eq!((held.len(), each.len()), (60, 60));
 }
 
-pub async fn progress_is_saved_and_the_lease_goes_on(store: Fresh) {
+pub async fn saving_progress_extends_the_lease(store: Fresh) {
     accept(&store, [1, 2]).await;
     claim(&store, "one", noon(), soon(), 10).await;
 
@@ -201,7 +202,7 @@ pub async fn progress_is_saved_and_the_lease_goes_on(store: Fresh) {
     assert_eq!(ids(&later), [id(1)]);
 }
 
-pub async fn a_claimant_goes_on_where_the_last_one_stopped(store: Fresh) {
+pub async fn a_new_owner_continues_from_the_saved_progress(store: Fresh) {
     accept(&store, [1]).await;
     claim(&store, "one", noon(), soon(), 10).await;
     store
@@ -214,7 +215,7 @@ pub async fn a_claimant_goes_on_where_the_last_one_stopped(store: Fresh) {
     assert_eq!(claimed[0].progress, progress("m", 7, false));
 }
 
-pub async fn a_save_is_refused_after_the_lease_is_lost(store: Fresh) {
+pub async fn a_save_is_rejected_after_the_lease_is_lost(store: Fresh) {
     accept(&store, [1, 2]).await;
     claim(&store, "one", noon(), soon(), 1).await;
     claim(&store, "two", noon() + minutes(5), noon() + minutes(9), 1).await;
@@ -243,7 +244,7 @@ pub async fn a_save_is_refused_after_the_lease_is_lost(store: Fresh) {
     );
 }
 
-pub async fn saves_are_answered_in_the_order_asked(store: Fresh) {
+pub async fn saves_are_answered_in_the_order_of_the_request(store: Fresh) {
     accept(&store, [1, 2, 3]).await;
     claim(&store, "two", noon(), soon(), 1).await;
     claim(&store, "one", noon(), soon(), 2).await;
@@ -265,7 +266,7 @@ pub async fn saves_are_answered_in_the_order_asked(store: Fresh) {
     );
 }
 
-pub async fn what_is_done_leaves_the_backlog_and_gives_up_its_lease(store: Fresh) {
+pub async fn a_finished_fan_out_leaves_the_backlog_and_is_released(store: Fresh) {
     accept(&store, [1, 2]).await;
     claim(&store, "one", noon(), soon(), 10).await;
 
@@ -296,7 +297,7 @@ pub async fn what_is_done_leaves_the_backlog_and_gives_up_its_lease(store: Fresh
     );
 }
 
-pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
+pub async fn a_released_fan_out_can_be_claimed_at_once(store: Fresh) {
     accept(&store, [1, 2, 3]).await;
     claim(&store, "two", noon(), soon(), 1).await;
     claim(&store, "one", noon(), soon(), 10).await;
@@ -346,7 +347,7 @@ pub async fn busy_days_are_those_with_pending_fan_outs(store: Fresh) {
     assert_eq!(busy, [today().back(3), today()], "each once");
 }
 
-pub async fn an_empty_journal_has_nothing_to_do(store: Fresh) {
+pub async fn an_empty_journal_has_no_work(store: Fresh) {
     assert!(store.accept(&[]).await.unwrap().is_empty());
 
     assert!(claim(&store, "one", noon(), soon(), 10).await.is_empty());

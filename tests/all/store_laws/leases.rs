@@ -1,4 +1,4 @@
-//! Laws of `Leases`: one holder a name, until they give it up or it runs out.
+//! Contract tests of `Leases`: a name has one holder until the lease is released or expires.
 
 use crate::support::*;
 
@@ -28,7 +28,7 @@ pub async fn a_lease_is_exclusive(store: Fresh) {
     );
 }
 
-pub async fn a_lease_that_has_run_out_is_free(store: Fresh) {
+pub async fn an_expired_lease_is_free(store: Fresh) {
     store
         .lease("digests", &lease("one", noon() + minutes(5)), noon())
         .await
@@ -49,7 +49,7 @@ pub async fn a_lease_that_has_run_out_is_free(store: Fresh) {
     );
 }
 
-pub async fn a_holder_extends_their_lease(store: Fresh) {
+pub async fn a_holder_extends_its_lease(store: Fresh) {
     store
         .lease("digests", &lease("one", noon() + minutes(5)), noon())
         .await
@@ -75,7 +75,7 @@ pub async fn a_holder_extends_their_lease(store: Fresh) {
     );
 }
 
-pub async fn a_lease_given_up_is_free(store: Fresh) {
+pub async fn a_released_lease_is_free(store: Fresh) {
     let until = noon() + minutes(5);
     store
         .lease("digests", &lease("one", until), noon())
@@ -101,7 +101,7 @@ pub async fn a_lease_given_up_is_free(store: Fresh) {
     );
 }
 
-pub async fn of_many_who_ask_at_once_one_gets_it(store: Fresh) {
+pub async fn one_of_many_concurrent_requests_gets_the_lease(store: Fresh) {
     let ask = |store: Fresh, n: u32| async move {
         let wanted = lease(&format!("owner {n}"), noon() + minutes(5));
         store.lease("digests", &wanted, noon()).await.unwrap()
@@ -117,7 +117,7 @@ pub async fn of_many_who_ask_at_once_one_gets_it(store: Fresh) {
     assert_eq!(first, 1);
 }
 
-pub async fn of_many_who_ask_for_one_that_has_run_out_one_gets_it(store: Fresh) {
+pub async fn one_of_many_concurrent_requests_gets_an_expired_lease(store: Fresh) {
     store
         .lease(
             "digests",
@@ -141,7 +141,7 @@ pub async fn of_many_who_ask_for_one_that_has_run_out_one_gets_it(store: Fresh) 
     assert_eq!(got, 1);
 }
 
-pub async fn odd_names_are_leased_like_any_other(store: Fresh) {
+pub async fn unusual_names_can_be_leased(store: Fresh) {
     let until = noon() + minutes(5);
     for name in ["0", "$ne", "a.b", "ü"] {
         assert!(

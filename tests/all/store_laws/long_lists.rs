@@ -1,29 +1,29 @@
-//! Laws of `Stacks::push` for lists of many entries, which stores may add in another way than short
-//! ones.
+//! Contract tests of `Stacks::push` with lists of many entries. A store may add these in another
+//! way than short lists.
 
 use tidings::domain::{Entry, Mailed};
 use tidings::store::{NewMarker, Pushed};
 
 use crate::support::*;
 
-/// A cap that is not what a law is about.
-const ROOMY: usize = 1_000;
+/// A cap that these tests do not reach.
+const LARGE_CAP: usize = 1_000;
 
-pub async fn concurrent_repeats_of_long_lists_double_nothing(store: Fresh) {
-    let everybody = people(5);
+pub async fn concurrent_repeats_of_long_lists_add_no_duplicates(store: Fresh) {
+    let users = people(5);
     let push = |store: Fresh, n: u32| async move {
-        // Half of them bring one fan-out, the others that one and another.
+        // Half of the writers push one fan-out. The others push it together with a second one.
         let list = match n % 2 {
             0 => events(40, 1),
             _ => [events(40, 1), events(30, 2)].concat(),
         };
         let pushes = push_to_all(&people(5), list);
-        store.push(today(), ROOMY, &pushes).await.unwrap()
+        store.push(today(), LARGE_CAP, &pushes).await.unwrap()
     };
 
     store.at_once(12, push).await;
 
-    for person in &everybody {
+    for person in &users {
         let found = store.entries_of(person, today()).await;
         let of = |n| -> Vec<Entry> {
             let is_of =
@@ -38,47 +38,47 @@ pub async fn concurrent_repeats_of_long_lists_double_nothing(store: Fresh) {
     }
 }
 
-pub async fn of_merged_long_lists_only_what_is_missing_is_added(store: Fresh) {
-    let everybody = people(3);
+pub async fn a_merged_long_list_adds_only_missing_entries(store: Fresh) {
+    let users = people(3);
     store
-        .push(today(), ROOMY, &push_to_all(&everybody[..1], events(20, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(&users[..1], events(20, 1)))
         .await
         .unwrap();
     store
-        .push(today(), ROOMY, &push_to_all(&everybody[1..2], events(5, 9)))
+        .push(today(), LARGE_CAP, &push_to_all(&users[1..2], events(5, 9)))
         .await
         .unwrap();
     let merged = [events(20, 1), events(30, 2)].concat();
 
     for _ in 0..2 {
-        let pushes = push_to_all(&everybody, merged.clone());
-        let pushed = store.push(today(), ROOMY, &pushes).await.unwrap();
+        let pushes = push_to_all(&users, merged.clone());
+        let pushed = store.push(today(), LARGE_CAP, &pushes).await.unwrap();
         assert_eq!(pushed, Pushed::default());
     }
 
     let other = [events(5, 9), merged.clone()].concat();
-    for (person, expected) in everybody.iter().zip([merged.clone(), other, merged]) {
+    for (person, expected) in users.iter().zip([merged.clone(), other, merged]) {
         assert_eq!(store.entries_of(person, today()).await, entries(expected));
     }
 }
 
-pub async fn a_long_list_fits_under_the_cap_exactly_or_in_part(store: Fresh) {
-    let everybody = people(3);
-    for (person, standing) in everybody.iter().zip([10, 11, 60]) {
+pub async fn a_long_list_is_stored_up_to_the_cap(store: Fresh) {
+    let users = people(3);
+    for (person, stored) in users.iter().zip([10, 11, 60]) {
         store
-            .push(today(), 60, &push_to(person, events(standing, 1)))
+            .push(today(), 60, &push_to(person, events(stored, 1)))
             .await
             .unwrap();
     }
 
     for _ in 0..2 {
-        let pushes = push_to_all(&everybody, events(50, 2));
+        let pushes = push_to_all(&users, events(50, 2));
         let pushed = store.push(today(), 60, &pushes).await.unwrap();
         let all = (0..50).collect();
         assert_eq!(pushed.capped, [(1, vec![49]), (2, all)]);
     }
 
-    for (person, added) in everybody.iter().zip([50, 49, 0]) {
+    for (person, added) in users.iter().zip([50, 49, 0]) {
         let found = store.entries_of(person, today()).await;
         let whole = entries(events(50, 2));
         assert_eq!(found[found.len() - added..], whole[..added], "{person}");
@@ -86,10 +86,10 @@ pub async fn a_long_list_fits_under_the_cap_exactly_or_in_part(store: Fresh) {
     }
 }
 
-pub async fn what_was_mailed_on_its_own_keeps_no_long_list_out(store: Fresh) {
+pub async fn a_mailed_marker_does_not_prevent_a_push_of_its_events(store: Fresh) {
     let ada = user("ada");
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 1)))
         .await
         .unwrap();
     let mailed = Mailed {
@@ -106,7 +106,7 @@ pub async fn what_was_mailed_on_its_own_keeps_no_long_list_out(store: Fresh) {
     for _ in 0..2 {
         let pushes = push_to(&ada, events(9, 2));
         assert_eq!(
-            store.push(today(), ROOMY, &pushes).await.unwrap(),
+            store.push(today(), LARGE_CAP, &pushes).await.unwrap(),
             Pushed::default()
         );
     }

@@ -1,11 +1,12 @@
-//! Laws of `Stacks::write_markers`: at the end, once, past the cap, and only where a stack stands.
+//! Contract tests of `Stacks::write_markers`: a marker is appended once, past the cap, to stacks
+//! that exist.
 
 use tidings::domain::{Entry, Mailed, Marker, StackId};
 use tidings::store::{Counted, NewMarker, People};
 
 use crate::support::*;
 
-const ROOMY: usize = 1_000;
+const LARGE_CAP: usize = 1_000;
 
 fn marker(id: tidings::domain::Id, n: u32) -> Entry {
     Entry::Marker(Marker {
@@ -14,12 +15,12 @@ fn marker(id: tidings::domain::Id, n: u32) -> Entry {
     })
 }
 
-pub async fn a_marker_stands_at_the_end_of_each_named_stack(store: Fresh) {
+pub async fn a_marker_is_appended_to_each_named_stack(store: Fresh) {
     let ada = user("ada");
     let days = [today().back(2), today().back(1), today()];
     for day in days {
         store
-            .push(day, ROOMY, &push_to(&ada, events(2, 1)))
+            .push(day, LARGE_CAP, &push_to(&ada, events(2, 1)))
             .await
             .unwrap();
     }
@@ -44,10 +45,10 @@ pub async fn a_marker_stands_at_the_end_of_each_named_stack(store: Fresh) {
     assert_eq!(found[2].entries, [plain, vec![marker(id(90), 1)]].concat());
 }
 
-pub async fn a_marker_written_twice_stands_once(store: Fresh) {
+pub async fn a_repeated_marker_is_stored_once(store: Fresh) {
     let ada = user("ada");
     store
-        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
         .await
         .unwrap();
 
@@ -55,7 +56,7 @@ pub async fn a_marker_written_twice_stands_once(store: Fresh) {
     store.write_markers(&markers).await.unwrap();
     store.write_markers(&markers).await.unwrap();
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 2)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
         .await
         .unwrap();
     store.write_markers(&markers).await.unwrap();
@@ -65,10 +66,10 @@ pub async fn a_marker_written_twice_stands_once(store: Fresh) {
     assert_eq!(found[2], marker(id(90), 2));
 }
 
-pub async fn concurrent_repeats_of_one_marker_stand_once(store: Fresh) {
+pub async fn concurrent_repeats_of_a_marker_store_it_once(store: Fresh) {
     let ada = user("ada");
     store
-        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
         .await
         .unwrap();
 
@@ -83,10 +84,10 @@ pub async fn concurrent_repeats_of_one_marker_stand_once(store: Fresh) {
     assert_eq!(store.entries_of(&ada, today()).await.len(), 3);
 }
 
-pub async fn markers_that_differ_in_id_or_reach_all_stand(store: Fresh) {
+pub async fn markers_with_different_ids_or_watermarks_are_all_stored(store: Fresh) {
     let ada = user("ada");
     store
-        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
         .await
         .unwrap();
 
@@ -126,10 +127,10 @@ pub async fn a_marker_is_written_past_the_cap(store: Fresh) {
     assert_eq!(found[3], marker(id(90), 3));
 }
 
-pub async fn a_marker_makes_no_stack_and_no_day(store: Fresh) {
+pub async fn a_marker_creates_neither_a_stack_nor_a_day(store: Fresh) {
     let (ada, eve) = (user("ada"), user("eve"));
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 1)))
         .await
         .unwrap();
 
@@ -149,15 +150,15 @@ pub async fn a_marker_makes_no_stack_and_no_day(store: Fresh) {
     assert_eq!(store.count(&stacks).await.unwrap(), [1]);
 }
 
-pub async fn a_marker_for_a_dropped_day_is_no_error(store: Fresh) {
+pub async fn a_marker_for_a_dropped_day_is_ignored(store: Fresh) {
     let ada = user("ada");
     let gone = today().back(1);
     store
-        .push(gone, ROOMY, &push_to(&ada, events(1, 1)))
+        .push(gone, LARGE_CAP, &push_to(&ada, events(1, 1)))
         .await
         .unwrap();
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 1)))
         .await
         .unwrap();
     store.remove_day(gone).await.unwrap();
@@ -176,23 +177,23 @@ pub async fn a_marker_for_a_dropped_day_is_no_error(store: Fresh) {
     assert_eq!(store.entries_of(&ada, today()).await.len(), 2);
 }
 
-pub async fn an_event_pushed_between_read_and_mark_stays_pending(store: Fresh) {
+pub async fn an_event_pushed_between_read_and_marker_stays_pending(store: Fresh) {
     let ada = user("ada");
     store
-        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
         .await
         .unwrap();
-    let reach = store.everybody(None, 10).await[0].covers();
+    let covered = store.everybody(None, 10).await[0].covers();
 
     store
-        .push(today(), ROOMY, &push_to(&ada, vec![event("late", 2)]))
+        .push(today(), LARGE_CAP, &push_to(&ada, vec![event("late", 2)]))
         .await
         .unwrap();
     store
         .write_markers(&[NewMarker::Flushed {
             user: ada,
             marker: id(90),
-            watermarks: reach,
+            watermarks: covered,
         }])
         .await
         .unwrap();
@@ -202,10 +203,10 @@ pub async fn an_event_pushed_between_read_and_mark_stays_pending(store: Fresh) {
     assert_eq!(pending, [event("late", 2)]);
 }
 
-pub async fn marks_and_pushes_at_once_lose_nothing(store: Fresh) {
+pub async fn concurrent_markers_and_pushes_are_all_stored(store: Fresh) {
     let ada = user("ada");
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 0)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 0)))
         .await
         .unwrap();
 
@@ -213,7 +214,7 @@ pub async fn marks_and_pushes_at_once_lose_nothing(store: Fresh) {
         let ada = user("ada");
         if n.is_multiple_of(2) {
             store
-                .push(today(), ROOMY, &push_to(&ada, vec![event("a", 1 + n)]))
+                .push(today(), LARGE_CAP, &push_to(&ada, vec![event("a", 1 + n)]))
                 .await
                 .unwrap();
         } else {
@@ -233,14 +234,14 @@ pub async fn marks_and_pushes_at_once_lose_nothing(store: Fresh) {
     assert_eq!((found.len(), markers), (1 + 16, 8));
 }
 
-pub async fn each_of_many_people_gets_their_own_marker(store: Fresh) {
-    let everybody = people(2_500);
+pub async fn each_of_many_users_gets_a_separate_marker(store: Fresh) {
+    let users = people(2_500);
     store
-        .push(today(), ROOMY, &push_to_all(&everybody, events(3, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(&users, events(3, 1)))
         .await
         .unwrap();
     let markers: Vec<_> = (0..)
-        .zip(&everybody)
+        .zip(&users)
         .map(|(n, person)| new_marker(person, today(), id(100 + n), 1 + n % 3))
         .collect();
 
@@ -249,7 +250,7 @@ pub async fn each_of_many_people_gets_their_own_marker(store: Fresh) {
     }
 
     let found = store.everybody(None, 500).await;
-    assert_eq!(found.len(), everybody.len());
+    assert_eq!(found.len(), users.len());
     for (n, person) in (0..).zip(&found) {
         assert_eq!(
             person.stacks[0].entries[3..],
@@ -258,7 +259,7 @@ pub async fn each_of_many_people_gets_their_own_marker(store: Fresh) {
     }
 }
 
-pub async fn no_marks_are_no_error(store: Fresh) {
+pub async fn an_empty_list_of_markers_succeeds(store: Fresh) {
     store.write_markers(&[]).await.unwrap();
     let watermarks = Vec::new();
     store
@@ -288,7 +289,7 @@ fn mailed(person: &str, marker: u32, fanouts: &[u32]) -> NewMarker {
     }
 }
 
-pub async fn what_was_mailed_on_its_own_stands_once_at_the_end(store: Fresh) {
+pub async fn a_repeated_mailed_marker_is_stored_once_at_the_end(store: Fresh) {
     let ada = user("ada");
     let pushes = push_to(&ada, events(2, 1));
     store.push(today(), 2, &pushes).await.unwrap();
@@ -305,11 +306,11 @@ pub async fn what_was_mailed_on_its_own_stands_once_at_the_end(store: Fresh) {
     assert_eq!(store.entries_of(&ada, today()).await, expected.concat());
 }
 
-pub async fn what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending(store: Fresh) {
+pub async fn a_mailed_marker_creates_no_stack_and_covers_its_events(store: Fresh) {
     let ada = user("ada");
     let of_two = [events(2, 1), events(1, 2)].concat();
     store
-        .push(today(), ROOMY, &push_to(&ada, of_two))
+        .push(today(), LARGE_CAP, &push_to(&ada, of_two))
         .await
         .unwrap();
     let day_before = NewMarker::Mailed {
@@ -331,21 +332,21 @@ pub async fn what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending(store:
     assert!(found[1].stacks.is_empty());
 }
 
-pub async fn people_who_are_marked_alike_are_marked_once_and_nobody_between_them(store: Fresh) {
-    let everybody = people(200);
+pub async fn equal_markers_are_stored_once_and_only_for_the_named_users(store: Fresh) {
+    let users = people(200);
     let days = [today().back(1), today()];
     for day in days {
-        let pushes = push_to_all(&everybody, events(2, 1));
-        store.push(day, ROOMY, &pushes).await.unwrap();
+        let pushes = push_to_all(&users, events(2, 1));
+        store.push(day, LARGE_CAP, &pushes).await.unwrap();
     }
-    let reach = |n: usize| (n < 160 && n.is_multiple_of(2)).then_some(1 + (n % 4 / 2) as u32);
+    let covered = |n: usize| (n < 160 && n.is_multiple_of(2)).then_some(1 + (n % 4 / 2) as u32);
     let of = |person: &tidings::domain::UserId, n| NewMarker::Flushed {
         user: person.clone(),
         marker: id(90),
         watermarks: days.map(|day| (StackId::of(day), n)).to_vec(),
     };
-    let known = everybody.iter().enumerate();
-    let known = known.filter_map(|(n, person)| Some(of(person, reach(n)?)));
+    let known = users.iter().enumerate();
+    let known = known.filter_map(|(n, person)| Some(of(person, covered(n)?)));
     let markers: Vec<NewMarker> = known.chain([of(&user("p00001x"), 1)]).collect();
 
     for _ in 0..2 {
@@ -353,8 +354,8 @@ pub async fn people_who_are_marked_alike_are_marked_once_and_nobody_between_them
     }
 
     let plain = entries(events(2, 1));
-    for (n, person) in everybody.iter().enumerate() {
-        let marker = reach(n).map(|n| marker(id(90), n));
+    for (n, person) in users.iter().enumerate() {
+        let marker = covered(n).map(|n| marker(id(90), n));
         let expected: Vec<Entry> = plain.iter().cloned().chain(marker).collect();
         for day in days {
             assert_eq!(store.entries_of(person, day).await, expected, "{person}");

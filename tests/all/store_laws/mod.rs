@@ -1,8 +1,8 @@
-//! What the traits of `tidings::store` promise, a test for each promise, on every backend.
+//! Contract tests: each guarantee of the traits in `tidings::store` has one test, which runs on
+//! every store.
 //!
-//! The rule: a law is written once, listed once, and runs everywhere. A law that is not listed is
-//! dead code, which the linter refuses; a backend runs the whole list or does not compile. So the
-//! stores cannot drift apart.
+//! A test is written once and listed once below. A test that is not listed is dead code, which the
+//! linter rejects, so both stores pass the same list.
 
 mod accepting;
 mod accumulators;
@@ -40,19 +40,19 @@ mod stacks;
 mod suppressions;
 mod transitions;
 
-/// Expands every law for every backend that is named here.
-macro_rules! laws {
-    ($($area:ident: $($law:ident)*;)*) => {
-        laws! { @on sqlite: $($area: $($law)*;)* }
-        laws! { @on mongo: $($area: $($law)*;)* }
+/// Generates each listed test for each store.
+macro_rules! contract_tests {
+    ($($area:ident: $($test:ident)*;)*) => {
+        contract_tests! { @on sqlite: $($area: $($test)*;)* }
+        contract_tests! { @on mongo: $($area: $($test)*;)* }
     };
-    (@on $backend:ident: $($area:ident: $($law:ident)*;)*) => {
+    (@on $backend:ident: $($area:ident: $($test:ident)*;)*) => {
         mod $backend {
             $(mod $area {
                 $(
                     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                    async fn $law() {
-                        crate::support::$backend::run(crate::store_laws::$area::$law).await;
+                    async fn $test() {
+                        crate::support::$backend::run(crate::store_laws::$area::$test).await;
                     }
                 )*
             })*
@@ -60,320 +60,320 @@ macro_rules! laws {
     };
 }
 
-laws! {
+contract_tests! {
     stacks:
-        entries_stand_in_the_order_they_were_pushed
-        a_push_of_nothing_is_no_error
-        days_are_kept_apart
+        entries_keep_the_order_in_which_they_were_pushed
+        an_empty_push_succeeds
+        each_day_has_its_own_stack
         a_repeated_push_adds_nothing
-        a_partly_repeated_push_adds_only_what_is_missing
-        an_entry_twice_in_one_list_stands_once
-        two_fan_outs_about_one_object_both_stand
-        one_fan_out_about_an_object_by_two_types_stands_twice
-        concurrent_writers_on_a_persons_first_event_of_the_day_lose_nothing
-        concurrent_repeats_of_one_push_double_nothing
-        a_push_reaches_each_of_many_people_with_their_list
-        a_long_list_is_pushed_whole
-        the_cap_is_honoured_exactly_and_reported_again_on_repeat
-        a_full_stack_takes_nothing_and_all_is_reported
-        what_fits_of_a_first_list_is_stored_in_list_order
-        entries_that_stand_already_take_no_room_again
-        the_capped_are_told_by_their_place_among_the_people
-        markers_take_room_under_the_cap
+        a_partly_repeated_push_adds_only_missing_entries
+        an_entry_that_a_list_repeats_is_stored_once
+        two_fan_outs_about_one_object_are_both_stored
+        one_fan_out_with_two_types_for_an_object_is_stored_twice
+        concurrent_first_pushes_of_a_day_lose_no_event
+        concurrent_repeats_of_a_push_add_no_duplicates
+        a_push_stores_the_list_of_each_of_many_users
+        a_long_list_is_stored_completely
+        the_cap_is_exact_and_a_repeat_reports_the_same_overflow
+        a_full_stack_rejects_and_reports_every_entry
+        the_entries_of_a_first_list_that_fit_are_stored_in_order
+        stored_entries_do_not_count_against_the_cap_again
+        capped_users_are_reported_by_their_index
+        markers_count_against_the_cap
         concurrent_pushes_never_grow_a_stack_past_its_cap
-        odd_names_are_kept_as_they_are;
+        unusual_type_and_object_names_are_stored_unchanged;
     long_lists:
-        concurrent_repeats_of_long_lists_double_nothing
-        of_merged_long_lists_only_what_is_missing_is_added
-        a_long_list_fits_under_the_cap_exactly_or_in_part
-        what_was_mailed_on_its_own_keeps_no_long_list_out;
+        concurrent_repeats_of_long_lists_add_no_duplicates
+        a_merged_long_list_adds_only_missing_entries
+        a_long_list_is_stored_up_to_the_cap
+        a_mailed_marker_does_not_prevent_a_push_of_its_events;
     marks:
-        a_marker_stands_at_the_end_of_each_named_stack
-        a_marker_written_twice_stands_once
-        concurrent_repeats_of_one_marker_stand_once
-        markers_that_differ_in_id_or_reach_all_stand
+        a_marker_is_appended_to_each_named_stack
+        a_repeated_marker_is_stored_once
+        concurrent_repeats_of_a_marker_store_it_once
+        markers_with_different_ids_or_watermarks_are_all_stored
         a_marker_is_written_past_the_cap
-        a_marker_makes_no_stack_and_no_day
-        a_marker_for_a_dropped_day_is_no_error
-        an_event_pushed_between_read_and_mark_stays_pending
-        marks_and_pushes_at_once_lose_nothing
-        each_of_many_people_gets_their_own_marker
-        people_who_are_marked_alike_are_marked_once_and_nobody_between_them
-        no_marks_are_no_error
-        what_was_mailed_on_its_own_stands_once_at_the_end
-        what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending;
+        a_marker_creates_neither_a_stack_nor_a_day
+        a_marker_for_a_dropped_day_is_ignored
+        an_event_pushed_between_read_and_marker_stays_pending
+        concurrent_markers_and_pushes_are_all_stored
+        each_of_many_users_gets_a_separate_marker
+        equal_markers_are_stored_once_and_only_for_the_named_users
+        an_empty_list_of_markers_succeeds
+        a_repeated_mailed_marker_is_stored_once_at_the_end
+        a_mailed_marker_creates_no_stack_and_covers_its_events;
     accumulators:
-        a_accumulator_comes_back_with_every_field
-        a_accumulator_is_put_in_the_place_of_what_was_read_and_of_nothing_else
-        of_a_accumulator_that_is_named_twice_one_is_put
-        of_many_who_open_one_accumulator_at_once_one_is_told_yes
-        of_many_who_change_a_accumulator_at_once_nobodys_change_is_lost
-        an_empty_accumulator_is_removed_and_can_be_taken_again
-        odd_keys_and_people_have_accumulators_of_their_own
-        many_accumulators_are_put_and_read_at_once
-        due_accumulators_come_in_the_order_in_which_they_fell_due
-        a_accumulator_that_somebody_holds_is_not_due_until_the_lease_runs_out
-        a_batch_is_found_on_its_accumulator_until_it_leaves
-        accumulators_are_found_by_what_their_batches_keep;
+        an_accumulator_is_read_back_with_every_field
+        an_accumulator_replaces_only_the_revision_that_was_read
+        of_two_revisions_in_one_call_the_current_one_is_written
+        one_of_many_concurrent_creators_of_an_accumulator_succeeds
+        concurrent_changes_of_an_accumulator_are_all_stored
+        an_empty_accumulator_is_removed_and_can_be_created_again
+        unusual_keys_and_users_have_separate_accumulators
+        many_accumulators_are_written_and_read_in_one_call
+        due_accumulators_are_ordered_by_due_time
+        a_leased_accumulator_is_not_due_until_its_lease_expires
+        an_accumulator_is_found_by_batch_id_until_the_batch_is_filed
+        accumulators_are_found_by_the_items_of_their_batches;
     adding:
-        what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing_else_changes
-        what_is_added_to_many_open_batches_at_once_is_to_each_what_joining_comes_to;
+        adding_to_an_open_batch_equals_joining_it
+        adding_to_many_open_batches_equals_joining_each;
     neighbors:
-        what_is_pushed_to_neighbors_stands_once_on_each_of_their_stacks_and_on_no_others
-        who_has_no_stack_or_no_room_is_found_among_neighbors
-        of_many_who_push_to_the_same_neighbors_each_does;
+        a_range_push_stores_each_entry_once_and_only_for_its_users
+        a_range_push_detects_missing_and_full_stacks
+        concurrent_pushes_to_one_range_are_all_stored;
     inboxes:
-        an_inbox_comes_back_with_every_field
-        a_feed_is_what_its_parts_are_by_themselves
-        an_inbox_is_put_in_the_place_of_what_was_read_and_of_nothing_else
-        of_many_who_mark_at_once_nobodys_mark_is_lost
-        of_many_puts_at_once_each_is_told_its_own_end
-        inboxes_that_nobody_marked_for_long_are_forgotten;
+        an_inbox_is_read_back_with_every_field
+        a_feed_equals_the_separate_reads_of_its_parts
+        an_inbox_replaces_only_the_revision_that_was_read
+        concurrent_marks_in_an_inbox_are_all_stored
+        concurrent_writes_of_inboxes_each_return_their_own_outcome
+        inboxes_without_recent_changes_are_removed;
     pokes:
-        whoever_listens_hears_of_pushes_marks_and_objects
-        who_listens_late_hears_of_what_comes;
+        a_subscriber_receives_notices_of_pushes_marks_and_objects
+        a_late_subscriber_receives_later_notices;
     batches:
-        a_batch_is_filed_once_and_comes_back_with_every_field
-        a_batch_that_was_filed_with_other_events_is_a_conflict
+        a_batch_is_filed_once_and_read_back_with_every_field
+        filing_a_batch_again_with_other_events_is_a_conflict
         only_a_closing_batch_is_settled
-        batches_are_found_newest_first_by_person_key_and_state
-        counts_are_exact
-        what_was_settled_long_ago_is_forgotten_in_small_steps
-        with_a_limit_of_none_none_are_found_and_none_forgotten;
+        batches_are_found_by_user_key_and_state_newest_first
+        batch_counts_are_exact
+        old_settled_batches_are_removed_in_small_steps
+        a_limit_of_zero_finds_and_removes_nothing;
     scans:
-        a_scan_meets_everybody_once_in_ascending_order
-        a_scan_comes_in_chunks_and_the_chunks_join_without_a_seam
-        a_scan_brings_each_person_all_their_days_in_order
-        a_scan_goes_on_after_any_user
-        a_scan_leaves_out_what_is_not_in_the_window
+        a_scan_returns_each_user_once_in_ascending_order
+        the_chunks_of_a_scan_have_no_gaps_or_overlaps
+        a_scan_returns_all_days_of_a_user_in_order
+        a_scan_continues_after_any_user
+        a_scan_excludes_days_outside_the_window
         a_scan_of_an_empty_window_is_empty
-        a_scan_while_others_push_meets_everybody_who_was_there
-        windows_come_in_the_order_asked
-        windows_hold_only_those_asked_for
-        windows_of_many_people_come_at_once
-        windows_of_nobody_are_none;
+        a_scan_during_pushes_returns_each_earlier_user
+        windows_are_returned_in_the_order_of_the_request
+        windows_include_only_the_requested_users
+        windows_of_many_users_are_read_in_one_call
+        windows_of_no_users_are_empty;
     old_documents:
-        events_without_a_fan_out_are_read
-        a_bare_marker_covers_all_before_it
-        a_reach_of_any_number_type_is_read
-        a_marker_without_an_id_is_a_marker_all_the_same
-        a_document_under_an_object_id_belongs_to_its_hex_text
-        an_object_under_an_object_id_is_read_as_its_hex_text
-        both_forms_of_a_person_come_together
-        people_under_object_ids_are_met_in_the_order_of_their_text
-        a_marker_goes_to_the_form_it_names
-        a_marker_for_the_old_form_of_somebody_who_has_none_is_no_error
-        what_nobody_knows_holds_its_place
-        a_push_onto_an_old_document_keeps_what_stood_there;
+        events_without_a_fan_out_id_are_read
+        a_bare_marker_covers_all_events_before_it
+        a_marker_count_of_any_number_type_is_read
+        a_marker_without_an_object_id_is_read_as_a_marker
+        a_document_with_an_object_id_belongs_to_the_user_of_its_hex_text
+        an_object_that_is_an_object_id_is_read_as_its_hex_text
+        both_documents_of_a_user_are_returned_together
+        users_with_object_ids_are_scanned_in_the_order_of_their_text
+        a_marker_is_written_to_the_named_document_form
+        a_marker_for_a_missing_old_document_is_ignored
+        unknown_entries_keep_their_index
+        a_push_onto_an_old_document_keeps_its_entries;
     days:
         days_are_listed_oldest_first_with_exact_counts
-        a_dropped_day_is_gone_and_can_be_written_again
-        dropping_a_day_that_does_not_exist_is_no_error
-        an_export_shows_documents_as_they_stand_text_before_object_ids
-        an_export_of_many_documents_misses_none
-        what_was_exported_comes_back_exactly
+        a_dropped_day_is_removed_and_can_be_written_again
+        dropping_a_missing_day_keeps_other_days
+        an_export_returns_exact_documents_text_ids_first
+        an_export_of_many_documents_is_complete
+        a_restored_export_is_byte_exact
         a_restored_day_can_be_restored_again
-        a_document_that_differs_is_a_conflict_and_changes_nothing
-        what_cannot_be_a_document_is_refused
-        a_day_is_dropped_only_if_it_is_what_was_seen
-        a_day_that_does_not_exist_is_dropped_by_nobody_and_is_no_error
-        what_is_written_while_a_day_goes_is_never_lost
-        an_exported_stack_is_appended_once_and_its_markers_cover_nothing_that_waits;
+        restoring_a_different_document_is_a_conflict_without_changes
+        an_invalid_document_is_rejected
+        a_day_is_dropped_only_if_its_sum_matches
+        dropping_or_fixing_a_missing_day_succeeds
+        writes_during_the_drop_of_a_day_are_never_lost
+        an_exported_stack_is_appended_once_and_pending_events_stay_pending;
     people:
-        a_record_comes_back_with_every_field
-        every_cadence_weekday_and_route_comes_back
-        windows_of_their_own_come_back_beside_choices_without
-        records_come_in_the_order_asked_and_the_unknown_are_none
-        putting_a_record_again_replaces_it_whole
-        many_records_are_put_and_read_at_once
-        odd_ids_have_records_like_any_other
-        a_record_is_put_in_the_place_of_what_was_read_and_of_nothing_else
-        each_of_many_puts_is_answered_in_the_order_asked
-        of_many_who_change_a_record_at_once_nobodys_change_is_lost
-        of_many_who_create_a_record_at_once_one_is_told_yes
-        a_record_that_was_deleted_meanwhile_does_not_come_back
-        a_deleted_record_is_gone_and_stacks_stay;
+        a_user_record_is_read_back_with_every_field
+        every_cadence_weekday_and_route_is_read_back
+        type_preferences_with_and_without_a_window_are_read_back
+        user_records_are_returned_in_the_order_of_the_request
+        writing_a_record_again_replaces_all_fields
+        many_user_records_are_written_and_read_in_one_call
+        unusual_user_ids_have_records
+        a_user_record_replaces_only_the_revision_that_was_read
+        outcomes_of_many_writes_are_in_the_order_of_the_request
+        concurrent_changes_of_a_user_record_are_all_stored
+        one_of_many_concurrent_creators_of_a_record_succeeds
+        a_stale_write_does_not_restore_a_deleted_record
+        deleting_a_user_record_keeps_stacks_and_deliveries;
     directory:
-        followers_are_paged_in_ascending_order
-        whether_follows_stand_is_told_in_the_order_asked
-        what_somebody_follows_is_paged_in_ascending_order
-        everybody_with_a_record_is_paged_in_ascending_order
-        following_twice_is_following_once
-        many_follow_at_once
-        who_unfollows_is_gone_and_unfollowing_again_is_no_error
-        keys_that_look_alike_are_kept_apart
-        nobody_follows_an_unknown_key
-        whoever_is_deleted_follows_nothing_any_more
-        near_respects_the_distance
-        near_is_paged_in_ascending_order
+        followers_are_returned_in_pages_in_ascending_order
+        follow_lookups_are_answered_in_the_order_of_the_request
+        the_follows_of_a_user_are_returned_in_pages_in_ascending_order
+        all_users_with_a_record_are_returned_in_pages
+        a_repeated_follow_is_stored_once
+        many_follows_are_stored_in_one_call
+        unfollowing_removes_a_follower_and_can_be_repeated
+        similar_follow_keys_are_distinct
+        an_unknown_key_has_no_followers
+        deleting_a_user_removes_their_follows
+        near_finds_users_within_the_radius
+        near_returns_pages_in_ascending_order
         near_crosses_the_antimeridian
-        near_a_pole_every_longitude_counts
-        near_anywhere_finds_everybody_who_has_a_place
-        whoever_moves_or_leaves_is_found_where_they_are;
+        near_a_pole_includes_every_longitude
+        near_with_the_maximum_radius_finds_every_user_with_a_location
+        near_finds_users_at_their_current_location;
     objects:
-        a_record_comes_back_with_every_field
-        data_of_very_many_values_comes_back_as_its_text
-        data_of_any_shape_comes_back
-        numbers_come_back_as_they_were
-        what_is_not_notifiable_comes_back_as_such
-        records_come_in_the_order_asked_and_the_unknown_are_none
-        many_records_are_put_and_read_at_once;
+        an_object_is_read_back_with_every_field
+        very_large_data_is_read_back_as_the_same_text
+        data_of_any_json_type_is_read_back
+        numbers_are_read_back_exactly
+        an_object_that_is_not_notifiable_is_returned
+        objects_are_returned_in_the_order_of_the_request
+        many_objects_are_written_and_read_in_one_call;
     choices:
-        people_are_found_by_what_they_chose_in_ascending_order
-        whose_choices_change_is_found_by_the_new_ones
-        the_zones_that_people_chose_are_told_once
+        users_are_found_by_their_choices_in_ascending_order
+        a_user_is_found_by_their_current_choices
+        the_time_zones_of_users_are_returned_once
         the_locales_of_users_are_returned_once;
     details:
-        what_is_said_of_an_event_comes_back_as_it_was
-        a_forgotten_actor_is_gone_from_all_details_and_others_stay;
+        the_details_of_an_event_are_read_back_unchanged
+        forgetting_an_actor_changes_only_that_actors_details;
     retractions:
-        what_is_taken_back_comes_back_in_the_order_asked
-        the_latest_retraction_stands_whatever_comes_first
-        of_many_who_take_one_thing_back_at_once_the_latest_stands
-        whoever_listens_hears_what_was_taken_back
-        old_retractions_are_forgotten_in_small_steps
-        events_of_long_ago_are_forgotten_once_they_are_fanned_out;
+        retractions_are_returned_in_the_order_of_the_request
+        the_latest_retraction_wins_in_any_order
+        the_latest_of_concurrent_retractions_wins
+        a_retraction_sends_its_change_notice
+        old_retractions_are_removed_in_small_steps
+        old_events_are_removed_once_their_fan_out_is_done;
     accepting:
-        what_is_accepted_is_in_the_journal_with_every_field
-        batch_keys_come_back_as_they_are_and_none_as_none
-        a_key_is_accepted_once_and_answered_with_what_has_it
-        of_two_with_one_key_in_one_call_the_first_is_new
-        of_many_who_accept_one_key_at_once_one_is_new
-        a_known_answer_shows_how_far_it_is
-        many_are_accepted_at_once;
+        an_accepted_fan_out_is_read_back_with_every_field
+        batch_keys_are_read_back_unchanged
+        a_repeated_key_returns_the_stored_fan_out
+        the_first_of_two_equal_keys_in_one_call_is_new
+        one_of_many_concurrent_events_with_one_key_is_new
+        a_repeated_key_returns_the_progress_of_its_fan_out
+        many_events_are_accepted_in_one_call;
     journal:
         fan_outs_are_claimed_oldest_first_up_to_the_limit
-        small_fan_outs_are_claimed_with_those_before_them
+        small_fan_outs_are_claimed_together_up_to_a_large_one
         very_many_small_fan_outs_are_claimed_together
-        a_cursor_that_is_not_said_stays
-        what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out
-        claimants_at_once_never_share
-        progress_is_saved_and_the_lease_goes_on
-        a_claimant_goes_on_where_the_last_one_stopped
-        a_save_is_refused_after_the_lease_is_lost
-        saves_are_answered_in_the_order_asked
-        what_is_done_leaves_the_backlog_and_gives_up_its_lease
-        what_is_released_can_be_claimed_at_once
+        progress_without_a_cursor_keeps_the_saved_cursor
+        a_leased_fan_out_is_not_claimed_until_its_lease_expires
+        concurrent_claims_of_fan_outs_never_overlap
+        saving_progress_extends_the_lease
+        a_new_owner_continues_from_the_saved_progress
+        a_save_is_rejected_after_the_lease_is_lost
+        saves_are_answered_in_the_order_of_the_request
+        a_finished_fan_out_leaves_the_backlog_and_is_released
+        a_released_fan_out_can_be_claimed_at_once
         busy_days_are_those_with_pending_fan_outs
-        an_empty_journal_has_nothing_to_do;
+        an_empty_journal_has_no_work;
     announced:
-        the_oldest_pending_fan_out_is_told_until_it_is_done
-        the_newest_events_come_first
-        a_long_audience_is_accepted_claimed_and_known_whole;
+        the_oldest_pending_event_is_reported_until_it_is_done
+        the_newest_events_are_returned_first
+        a_long_audience_is_stored_and_claimed_completely;
     deliveries:
-        an_opened_row_comes_back_with_every_field
-        a_delivery_is_opened_once_an_id
+        an_opened_delivery_is_read_back_with_every_field
+        a_delivery_is_opened_once_for_each_id
         a_slot_has_one_open_delivery
-        of_many_who_open_one_delivery_at_once_one_wins
-        only_rows_whose_lease_has_run_out_are_claimed
-        rows_are_claimed_by_slot_up_to_the_limit
-        claimants_at_once_never_share
-        what_is_released_can_be_claimed_at_once
-        a_persons_deliveries_come_newest_first
-        rows_come_in_the_order_asked_and_the_unknown_are_none
-        the_deliveries_in_a_state_come_newest_first
-        nothing_asked_is_nothing_done;
+        one_of_many_concurrent_openings_of_a_delivery_succeeds
+        a_leased_delivery_is_not_claimed_until_its_lease_expires
+        deliveries_are_claimed_in_slot_order_up_to_the_limit
+        concurrent_claims_of_deliveries_never_overlap
+        a_released_delivery_can_be_claimed_at_once
+        the_deliveries_of_a_user_are_returned_newest_first
+        deliveries_are_returned_in_the_order_of_the_request
+        deliveries_in_a_state_are_returned_newest_first
+        empty_requests_for_deliveries_do_nothing;
     settling:
-        sending_is_for_the_holder_counts_an_attempt_and_notes_the_call
-        who_was_surely_not_taken_is_pending_again_and_still_held
-        a_mail_that_was_taken_after_all_has_no_reason_any_more
-        only_a_holder_holds_on
-        what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason
-        a_call_is_taken_over_whole_whoever_holds_its_rows
-        who_knows_better_ends_an_unknown_delivery
-        only_a_closed_unknown_delivery_is_judged_and_only_where_its_slot_is_free
-        a_lost_lease_can_neither_send_nor_settle
-        a_settled_row_says_how_it_ended_and_stays_open
-        a_row_is_settled_once
-        a_settled_row_is_claimed_again_until_it_is_closed
-        closing_is_only_for_settled_rows_and_harmless_again
-        counts_are_exact_for_each_state
-        closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay
-        many_rows_go_all_the_way_at_once;
+        only_the_holder_marks_a_delivery_sending_and_records_the_call
+        a_recalled_delivery_is_pending_and_still_leased
+        settling_as_sent_clears_the_reason_of_an_earlier_deferral
+        only_the_holder_extends_the_lease_of_a_delivery
+        a_deferred_delivery_is_not_claimed_early_and_keeps_its_reason
+        taking_over_a_call_leases_all_its_open_rows
+        an_unknown_delivery_can_be_resolved_as_sent_or_not_sent
+        only_a_closed_unknown_delivery_with_a_free_slot_is_resolved
+        the_former_holder_can_neither_send_nor_settle
+        a_settled_delivery_records_its_outcome_and_stays_open
+        a_delivery_is_settled_once
+        a_settled_delivery_is_claimed_until_it_is_closed
+        only_settled_deliveries_are_closed_and_closing_can_repeat
+        delivery_counts_are_exact_for_each_state
+        old_closed_deliveries_are_removed_except_unknown_ones
+        many_deliveries_are_sent_settled_and_closed_together;
     transitions:
-        of_many_transitions_those_are_made_whose_condition_holds
-        where_many_are_changed_alike_each_keeps_what_is_its_own
-        what_is_concluded_is_settled_and_closed_and_its_slot_is_free;
+        each_transition_is_made_only_if_its_condition_holds
+        equal_transitions_of_many_deliveries_keep_separate_values
+        a_concluded_delivery_is_settled_and_closed_and_frees_its_slot;
     reopening:
-        spent_tries_are_counted_and_other_waits_are_not
-        what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays
-        what_failed_is_opened_again_as_if_it_were_new
-        a_pending_delivery_is_canceled_and_closed_even_while_it_is_leased
+        only_deferrals_that_spend_a_try_are_counted
+        deferred_deliveries_can_be_released_unless_they_are_sending
+        a_failed_delivery_is_reopened_as_a_new_one
+        a_pending_delivery_is_canceled_even_if_it_is_leased
         only_a_pending_delivery_is_canceled
-        only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free
-        the_open_digests_of_people_are_found
-        rows_in_a_state_are_found_since_some_moment
-        rows_in_a_state_are_found_within_a_span_and_by_feedback
-        the_digests_of_a_person_since_some_moment_are_found;
+        only_a_closed_failed_delivery_with_a_free_slot_is_reopened
+        the_open_digests_of_users_are_found
+        deliveries_in_a_state_are_found_by_creation_time
+        deliveries_in_a_state_are_found_by_span_and_feedback
+        the_digests_of_a_user_are_found_by_creation_time;
     leases:
         a_lease_is_exclusive
-        a_lease_that_has_run_out_is_free
-        a_holder_extends_their_lease
-        a_lease_given_up_is_free
-        of_many_who_ask_at_once_one_gets_it
-        of_many_who_ask_for_one_that_has_run_out_one_gets_it
-        odd_names_are_leased_like_any_other;
+        an_expired_lease_is_free
+        a_holder_extends_its_lease
+        a_released_lease_is_free
+        one_of_many_concurrent_requests_gets_the_lease
+        one_of_many_concurrent_requests_gets_an_expired_lease
+        unusual_names_can_be_leased;
     clocks:
-        a_lease_taken_by_a_clock_ahead_is_nobodys
-        a_fan_out_claimed_by_a_clock_ahead_can_be_claimed
-        a_delivery_held_or_put_off_by_a_clock_ahead_can_be_claimed
-        a_accumulator_held_by_a_clock_ahead_is_due;
+        a_lease_from_a_clock_ahead_is_free
+        a_fan_out_leased_by_a_clock_ahead_can_be_claimed
+        a_delivery_leased_or_deferred_by_a_clock_ahead_can_be_claimed
+        an_accumulator_leased_by_a_clock_ahead_is_due;
     notes:
-        a_note_is_read_by_everybody_until_it_is_forgotten
-        of_many_who_write_a_note_first_at_once_all_are_told_the_same
-        a_note_is_changed_only_from_what_was_read
-        of_many_who_change_a_note_at_once_one_is_told_yes
-        notes_are_found_by_how_their_names_begin
-        notes_are_read_by_their_names_in_the_given_order;
+        a_note_is_visible_to_all_handles_until_it_is_deleted
+        concurrent_creators_of_a_note_all_read_the_same_text
+        a_note_is_changed_only_from_its_current_text
+        one_of_many_concurrent_changes_of_a_note_succeeds
+        notes_are_found_by_the_prefix_of_their_names
+        named_notes_are_returned_in_the_order_of_the_request;
     addresses:
-        people_are_found_by_their_address_in_any_case_and_form
-        people_with_one_address_are_paged_in_ascending_order
-        addresses_of_several_records_are_counted
-        no_more_records_are_counted_than_the_limit;
+        users_are_found_by_address_in_any_case_and_form
+        users_with_one_address_are_returned_in_pages
+        addresses_that_several_records_share_are_counted
+        at_most_the_limit_of_records_is_counted;
     moving:
-        everything_that_is_kept_is_read_and_put_whole
-        portions_join_without_a_seam
-        what_is_put_stands_in_the_place_of_what_stood
-        a_record_that_cannot_be_read_is_told_and_keeps_no_other
-        the_notes_of_the_store_itself_are_not_read
-        of_many_who_change_what_a_store_is_in_a_move_one_is_told_yes
-        a_sealed_store_takes_nothing_from_anybody_until_it_is_unsealed;
+        every_record_is_exported_and_imported_unchanged
+        portions_have_no_gaps_or_overlaps
+        an_imported_record_replaces_the_stored_one
+        an_unreadable_record_is_reported_and_others_are_exported
+        notes_about_the_move_itself_are_not_exported
+        one_of_many_concurrent_changes_of_a_move_note_succeeds
+        a_sealed_store_rejects_all_writes_until_it_is_unsealed;
     suppressions:
-        a_suppressed_address_comes_back_with_every_field
-        an_address_is_suppressed_however_it_is_spelt
-        the_graver_news_stands_whatever_comes_first
-        of_many_who_suppress_one_address_at_once_the_gravest_stands
-        of_two_for_one_address_in_one_call_the_graver_stands
-        many_addresses_are_looked_up_at_once_in_the_order_asked
-        the_list_is_paged_in_ascending_order
-        what_is_lifted_can_be_written_to_and_suppressed_again
-        news_from_before_a_lift_suppresses_nothing
-        lifts_from_long_ago_are_forgotten_at_the_next
-        counts_are_exact_for_each_reason
-        odd_addresses_are_suppressed_like_any_other
-        soft_bounces_count_once_a_mail_and_only_lately
-        soft_bounces_are_forgotten_when_an_address_is_lifted;
+        a_suppression_is_read_back_with_every_field
+        an_address_is_suppressed_in_every_spelling
+        the_most_serious_reason_wins_in_any_order
+        the_most_serious_of_concurrent_reasons_wins
+        the_more_serious_reason_in_one_call_wins
+        suppressions_are_returned_in_the_order_of_the_request
+        suppressions_are_returned_in_pages_in_ascending_order
+        a_lifted_address_can_be_suppressed_again
+        reports_from_before_a_lift_suppress_nothing
+        a_lift_removes_records_of_old_lifts
+        suppression_counts_are_exact_for_each_reason
+        unusual_addresses_can_be_suppressed
+        soft_bounces_count_once_for_each_email_within_the_period
+        lifting_an_address_resets_its_soft_bounces;
     feedback:
-        a_mail_is_found_by_its_tag
-        mails_are_found_by_their_providers_ids_and_several_may_share_one
-        the_worst_news_stands_whatever_comes_first
-        of_many_who_bring_news_at_once_the_worst_stands
-        news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it
-        news_of_unknown_mails_change_nothing
-        the_echo_counts_mails_by_when_they_were_settled
-        what_was_settled_since_is_counted_by_cadence_period_and_state;
+        a_delivery_is_found_by_its_tag
+        deliveries_are_found_by_provider_id_which_several_may_share
+        the_most_serious_report_wins_in_any_order
+        the_most_serious_of_concurrent_reports_wins
+        a_report_about_a_sending_delivery_does_not_prevent_settling
+        reports_about_unknown_deliveries_change_nothing
+        report_counts_select_deliveries_by_settlement_time
+        settled_digests_are_counted_by_cadence_period_and_state;
     sightings:
-        the_first_mark_stands_until_it_is_over
-        of_many_who_come_with_one_key_at_once_all_are_told_the_same
-        marks_come_back_in_the_order_asked;
+        the_first_mark_is_kept_until_it_expires
+        concurrent_marks_for_one_key_all_return_the_same_mark
+        marks_are_returned_in_the_order_of_the_request;
     condition:
-        a_store_says_what_it_runs_on
-        a_fresh_store_lacks_no_index
-        what_is_to_be_done_is_counted_with_since_when
-        the_servers_clock_is_asked_and_nothing_is_left_by_asking;
+        a_store_reports_its_engine_and_version
+        a_new_store_has_every_index
+        outstanding_work_is_counted_with_its_oldest_time
+        reading_the_server_clock_creates_no_records;
     repeats:
-        what_was_refused_can_be_done_again
-        what_was_done_unheard_can_be_done_again
-        whoever_dies_before_a_verb_is_replaced
-        whoever_dies_after_a_verb_is_replaced;
+        a_method_that_failed_can_be_repeated
+        a_method_whose_reply_was_lost_can_be_repeated
+        another_worker_continues_after_a_crash_before_a_method
+        another_worker_continues_after_a_crash_after_a_method;
 }

@@ -1,4 +1,4 @@
-//! Laws of `Moving`: what is read is all there is, and what is put is what was read.
+//! Contract tests of `Moving`: a store exports all records, and imports them unchanged.
 
 use tidings::domain::batch::Accumulator;
 use tidings::domain::{
@@ -11,8 +11,9 @@ use super::batches::{closing, opened};
 use super::{inboxes, objects, people};
 use crate::support::*;
 
-/// One record of each kind, and more of those that have many forms, by the ordinary verbs.
-async fn filled(store: &Fresh) {
+/// Creates records of every kind through the ordinary methods, and several of kinds with several
+/// forms.
+async fn fill(store: &Fresh) {
     let users = [
         people::full("ada"),
         people::falsy("0"),
@@ -32,9 +33,9 @@ async fn filled(store: &Fresh) {
     }
     let at = id(3);
     let (t, o) = (kind("ArtworkPublished"), ObjectId::stored("0"));
-    let nobody = Poke::people([""; 0]);
+    let no_users = Poke::people([""; 0]);
     store
-        .retract(&[Retraction { t, o, at }], &nobody)
+        .retract(&[Retraction { t, o, at }], &no_users)
         .await
         .unwrap();
     let address = |text: &str| tidings::domain::Address::new(text).unwrap();
@@ -59,16 +60,16 @@ async fn filled(store: &Fresh) {
         .soft_bounce(&eve, &bounced, noon(), noon() - minutes(9))
         .await
         .unwrap();
-    let sight = [("key".to_owned(), "mark".to_owned())];
+    let receipt = [("key".to_owned(), "mark".to_owned())];
     store
-        .sight(&sight, noon(), noon() + minutes(9))
+        .sight(&receipt, noon(), noon() + minutes(9))
         .await
         .unwrap();
     let mut followed = fanout(2);
     followed.audience = Audience::followers_of([key("artist:5")])
         .unwrap()
         .except([user("0")]);
-    // More than a document of MongoDB holds.
+    // More than fits into one MongoDB document.
     let long = (0..100_000).map(|n| user(&format!("{n:0>180}")));
     let mut named = fanout(4);
     named.audience = Audience::users(long).unwrap();
@@ -119,8 +120,8 @@ async fn filled(store: &Fresh) {
     store.put_note("pause", "the key is wrong").await.unwrap();
 }
 
-pub async fn everything_that_is_kept_is_read_and_put_whole(store: Fresh) {
-    filled(&store).await;
+pub async fn every_record_is_exported_and_imported_unchanged(store: Fresh) {
+    fill(&store).await;
     let mut read = Vec::new();
     for kind in Kind::ALL {
         let tally = store.movable().tally(kind).await.unwrap();
@@ -135,7 +136,7 @@ pub async fn everything_that_is_kept_is_read_and_put_whole(store: Fresh) {
     let rows = store.deliveries_of(&user("ada"), 9).await.unwrap();
     let due = noon() + minutes(1_000);
     let filter = tidings::store::AccumulatorFilter::Due(due);
-    let gathering = store.find_accumulators(&filter, 9).await.unwrap();
+    let expected = store.find_accumulators(&filter, 9).await.unwrap();
 
     store.clear().await;
     assert_eq!(store.lines().await, [""; 0]);
@@ -149,7 +150,7 @@ pub async fn everything_that_is_kept_is_read_and_put_whole(store: Fresh) {
     assert_eq!(again, rows);
     let found = store.find_accumulators(&filter, 9).await.unwrap();
     assert_eq!(found.len(), 2);
-    assert_eq!(found, gathering);
+    assert_eq!(found, expected);
     let journal = store.fanout(id(4)).await.unwrap().unwrap();
     assert!(
         read.iter()
@@ -157,7 +158,7 @@ pub async fn everything_that_is_kept_is_read_and_put_whole(store: Fresh) {
     );
 }
 
-pub async fn portions_join_without_a_seam(store: Fresh) {
+pub async fn portions_have_no_gaps_or_overlaps(store: Fresh) {
     let follows: Vec<_> = (0..2_500)
         .map(|n| (key("k"), user(&format!("u{n:04}"))))
         .collect();
@@ -173,8 +174,8 @@ pub async fn portions_join_without_a_seam(store: Fresh) {
     assert_eq!(portions.concat(), all.collect::<Vec<_>>());
 }
 
-pub async fn what_is_put_stands_in_the_place_of_what_stood(store: Fresh) {
-    filled(&store).await;
+pub async fn an_imported_record_replaces_the_stored_one(store: Fresh) {
+    fill(&store).await;
     let before = store.lines().await;
     let mut ada = store
         .users(&[user("ada")])
@@ -197,7 +198,7 @@ pub async fn what_is_put_stands_in_the_place_of_what_stood(store: Fresh) {
     assert_eq!(store.lines().await, before);
 }
 
-pub async fn a_record_that_cannot_be_read_is_told_and_keeps_no_other(store: Fresh) {
+pub async fn an_unreadable_record_is_reported_and_others_are_exported(store: Fresh) {
     let users = ["ada", "ben", "cem"].map(|name| User::new(user(name)));
     store.put_users(&users).await.unwrap();
     match poison::database(&store).await {
@@ -218,13 +219,13 @@ pub async fn a_record_that_cannot_be_read_is_told_and_keeps_no_other(store: Fres
     let portion = store.movable().portion(Kind::Users, None).await.unwrap();
     let tally = store.movable().tally(Kind::Users).await.unwrap();
 
-    let whom = portion.kept.iter().map(|kept| match kept {
+    let exported = portion.kept.iter().map(|kept| match kept {
         Kept::User(user) => user.id.as_str(),
         other => panic!("{other:?}"),
     });
-    assert_eq!(whom.collect::<Vec<_>>(), ["ada", "cem"]);
+    assert_eq!(exported.collect::<Vec<_>>(), ["ada", "cem"]);
     assert_eq!((portion.bad.len(), tally), (2, 4), "{:?}", portion.bad);
-    let ben = portion.bad.iter().filter(|told| told.contains("ben"));
+    let ben = portion.bad.iter().filter(|reason| reason.contains("ben"));
     assert_eq!(ben.count(), 1, "{:?}", portion.bad);
 }
 
@@ -239,7 +240,7 @@ fn note(n: u32) -> MoveNote {
     }
 }
 
-pub async fn the_notes_of_the_store_itself_are_not_read(store: Fresh) {
+pub async fn notes_about_the_move_itself_are_not_exported(store: Fresh) {
     store.put_note("pause", "it is late").await.unwrap();
     let (first, done) = (
         note(1),
@@ -269,34 +270,34 @@ pub async fn the_notes_of_the_store_itself_are_not_read(store: Fresh) {
     );
 }
 
-pub async fn of_many_who_change_what_a_store_is_in_a_move_one_is_told_yes(store: Fresh) {
-    let told = store
+pub async fn one_of_many_concurrent_changes_of_a_move_note_succeeds(store: Fresh) {
+    let results = store
         .at_once(16, |store, n| async move {
             let put = store.movable().swap_move_note(None, Some(&note(n))).await;
             put.unwrap()
         })
         .await;
 
-    assert_eq!(told.iter().filter(|yes| **yes).count(), 1, "{told:?}");
-    let stands = store.movable().move_note().await.unwrap().unwrap();
-    let winner = told.iter().position(|yes| *yes).unwrap();
-    assert_eq!(stands, note(winner as u32));
+    assert_eq!(results.iter().filter(|yes| **yes).count(), 1, "{results:?}");
+    let stored = store.movable().move_note().await.unwrap().unwrap();
+    let winner = results.iter().position(|yes| *yes).unwrap();
+    assert_eq!(stored, note(winner as u32));
 }
 
-pub async fn a_sealed_store_takes_nothing_from_anybody_until_it_is_unsealed(store: Fresh) {
-    filled(&store).await;
+pub async fn a_sealed_store_rejects_all_writes_until_it_is_unsealed(store: Fresh) {
+    fill(&store).await;
     store
         .push(today(), 9, &push_to(&user("ada"), events(2, 1)))
         .await
         .unwrap();
     let before = store.lines().await;
-    let can = store
+    let is_supported = store
         .movable()
         .seal("it's being moved to $x")
         .await
         .unwrap();
-    assert_eq!(can, !store.url().starts_with("mongodb"));
-    if !can {
+    assert_eq!(is_supported, !store.url().starts_with("mongodb"));
+    if !is_supported {
         return;
     }
     store.movable().seal("twice").await.unwrap();

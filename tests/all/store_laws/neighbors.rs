@@ -1,4 +1,4 @@
-//! Laws of pushing to people who stand close together, of whom a store may serve many at once.
+//! Contract tests of pushes to users with adjacent ids, which a store may update as one range.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use crate::support::*;
 
 const CAP: usize = 12;
 
-/// What stands, as it should, by person.
+/// The expected entries by user.
 type Model = BTreeMap<UserId, Vec<Event>>;
 
-/// Pushes, and does the same to the model; twice, as it may be.
+/// Pushes to the store and to the model. Repeats the push, which must have no effect.
 async fn push(store: &Fresh, model: &mut Model, pushes: &Pushes) {
     let mut capped = Vec::new();
     for (item, (person, list)) in pushes.people.iter().enumerate() {
         let (stack, mut over) = (model.entry(person.clone()).or_default(), Vec::new());
-        for (place, event) in pushes.lists[*list].iter().enumerate() {
+        for (index, event) in pushes.lists[*list].iter().enumerate() {
             if stack.contains(event) {
                 continue;
             }
             match stack.len() < CAP {
                 true => stack.push(event.clone()),
-                false => over.push(place),
+                false => over.push(index),
             }
         }
         if !over.is_empty() {
@@ -36,7 +36,7 @@ async fn push(store: &Fresh, model: &mut Model, pushes: &Pushes) {
     }
 }
 
-async fn assert_stands(store: &Fresh, model: &Model) {
+async fn assert_stored(store: &Fresh, model: &Model) {
     let mut found = Model::new();
     for person in store.everybody(None, 300).await {
         let entries = person.stacks.into_iter().flat_map(|stack| stack.entries);
@@ -53,34 +53,32 @@ fn to_all(people: impl IntoIterator<Item = UserId>, lists: Vec<Vec<Event>>) -> P
     let many = lists.len();
     let people = people.into_iter().enumerate();
     Pushes {
-        // Neighbors get different lists.
+        // Adjacent users get different lists.
         people: people.map(|(n, person)| (person, n % many)).collect(),
         lists,
     }
 }
 
-pub async fn what_is_pushed_to_neighbors_stands_once_on_each_of_their_stacks_and_on_no_others(
-    store: Fresh,
-) {
+pub async fn a_range_push_stores_each_entry_once_and_only_for_its_users(store: Fresh) {
     let (crowd, mut model) = (people(800), Model::new());
-    // Most have no stack yet; then all have one.
+    // The first push creates the stacks. The next two append to them.
     for n in 1..=3 {
         push(&store, &mut model, &push_to_all(&crowd, events(1, n))).await;
     }
     let every = |nth: usize| crowd.iter().step_by(nth).cloned();
 
-    // Every second one, to each their own of two lists.
+    // Every second user, with two lists in turn.
     let lists = vec![events(1, 4), events(3, 5)];
     push(&store, &mut model, &to_all(every(2), lists)).await;
-    // Long lists are appended.
+    // A list that is long enough to be appended.
     push(&store, &mut model, &to_all(every(2), vec![events(5, 6)])).await;
-    // Few among many others.
+    // Few users in a dense range.
     push(&store, &mut model, &to_all(every(16), vec![events(2, 7)])).await;
 
-    assert_stands(&store, &model).await;
+    assert_stored(&store, &model).await;
 }
 
-pub async fn who_has_no_stack_or_no_room_is_found_among_neighbors(store: Fresh) {
+pub async fn a_range_push_detects_missing_and_full_stacks(store: Fresh) {
     let (crowd, mut model) = (people(600), Model::new());
     for n in 1..=3 {
         push(&store, &mut model, &push_to_all(&crowd, events(1, n))).await;
@@ -98,10 +96,10 @@ pub async fn who_has_no_stack_or_no_room_is_found_among_neighbors(store: Fresh) 
         push(&store, &mut model, &pushes).await;
     }
 
-    assert_stands(&store, &model).await;
+    assert_stored(&store, &model).await;
 }
 
-pub async fn of_many_who_push_to_the_same_neighbors_each_does(store: Fresh) {
+pub async fn concurrent_pushes_to_one_range_are_all_stored(store: Fresh) {
     let crowd = people(300);
     for n in 1..=3 {
         let pushes = push_to_all(&crowd, events(1, n));
@@ -118,8 +116,8 @@ pub async fn of_many_who_push_to_the_same_neighbors_each_does(store: Fresh) {
         assert_eq!(person.stacks[0].entries.len(), 3 + 16, "{}", person.user);
         for n in 0..8 {
             let mine = entries(events(2, 10 + n));
-            let stands = |entry| person.stacks[0].entries.contains(entry);
-            assert!(mine.iter().all(stands));
+            let is_stored = |entry| person.stacks[0].entries.contains(entry);
+            assert!(mine.iter().all(is_stored));
         }
     }
 }

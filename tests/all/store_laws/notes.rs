@@ -1,8 +1,8 @@
-//! Laws of `Notes`: one text a name, the same for everybody.
+//! Contract tests of `Notes`: a name has one text, which all processes share.
 
 use crate::support::*;
 
-pub async fn a_note_is_read_by_everybody_until_it_is_forgotten(store: Fresh) {
+pub async fn a_note_is_visible_to_all_handles_until_it_is_deleted(store: Fresh) {
     assert_eq!(store.note("pause").await.unwrap(), None);
 
     store.put_note("pause", "the key is wrong").await.unwrap();
@@ -19,22 +19,22 @@ pub async fn a_note_is_read_by_everybody_until_it_is_forgotten(store: Fresh) {
     );
     assert_eq!(second.note("other").await.unwrap().as_deref(), Some(""));
 
-    let standing = second.note("pause").await.unwrap();
-    let mut told = Vec::new();
+    let current = second.note("pause").await.unwrap();
+    let mut results = Vec::new();
     for read in [
         Some("another"),
-        standing.as_deref(),
-        standing.as_deref(),
+        current.as_deref(),
+        current.as_deref(),
         None,
     ] {
-        told.push(second.swap_note("pause", read, None).await.unwrap());
+        results.push(second.swap_note("pause", read, None).await.unwrap());
     }
-    assert_eq!(told, [false, true, false, false]);
+    assert_eq!(results, [false, true, false, false]);
     assert_eq!(store.note("pause").await.unwrap(), None);
 }
 
-pub async fn of_many_who_write_a_note_first_at_once_all_are_told_the_same(store: Fresh) {
-    let keepers = (0..16).map(|n| {
+pub async fn concurrent_creators_of_a_note_all_read_the_same_text(store: Fresh) {
+    let creators = (0..16).map(|n| {
         let (store, own) = (store.second(), format!("of {n}"));
         async move {
             store.swap_note("secret", None, Some(&own)).await.unwrap();
@@ -42,14 +42,14 @@ pub async fn of_many_who_write_a_note_first_at_once_all_are_told_the_same(store:
         }
     });
 
-    let told = futures::future::join_all(keepers).await;
+    let results = futures::future::join_all(creators).await;
 
-    let standing = store.note("secret").await.unwrap().unwrap();
-    assert!(told.iter().all(|one| *one == standing), "{told:?}");
+    let current = store.note("secret").await.unwrap().unwrap();
+    assert!(results.iter().all(|one| *one == current), "{results:?}");
     assert!(!store.swap_note("secret", None, Some("late")).await.unwrap());
 }
 
-pub async fn a_note_is_changed_only_from_what_was_read(store: Fresh) {
+pub async fn a_note_is_changed_only_from_its_current_text(store: Fresh) {
     assert!(store.swap_note("day", None, Some("one")).await.unwrap());
 
     let late = store
@@ -75,10 +75,10 @@ pub async fn a_note_is_changed_only_from_what_was_read(store: Fresh) {
     assert_eq!(store.note("else").await.unwrap(), None);
 }
 
-pub async fn of_many_who_change_a_note_at_once_one_is_told_yes(store: Fresh) {
+pub async fn one_of_many_concurrent_changes_of_a_note_succeeds(store: Fresh) {
     store.put_note("day", "read").await.unwrap();
 
-    let told = store
+    let results = store
         .at_once(16, |store, n| async move {
             let text = format!("of {n}");
             store
@@ -88,13 +88,13 @@ pub async fn of_many_who_change_a_note_at_once_one_is_told_yes(store: Fresh) {
         })
         .await;
 
-    let winner = told.iter().position(|yes| *yes).unwrap();
-    assert_eq!(told.iter().filter(|yes| **yes).count(), 1, "{told:?}");
-    let standing = store.note("day").await.unwrap();
-    assert_eq!(standing, Some(format!("of {winner}")));
+    let winner = results.iter().position(|yes| *yes).unwrap();
+    assert_eq!(results.iter().filter(|yes| **yes).count(), 1, "{results:?}");
+    let current = store.note("day").await.unwrap();
+    assert_eq!(current, Some(format!("of {winner}")));
 }
 
-pub async fn notes_are_found_by_how_their_names_begin(store: Fresh) {
+pub async fn notes_are_found_by_the_prefix_of_their_names(store: Fresh) {
     for name in [
         "day:20140423",
         "day",
@@ -114,7 +114,7 @@ pub async fn notes_are_found_by_how_their_names_begin(store: Fresh) {
     assert_eq!(store.notes("none:").await.unwrap(), []);
 }
 
-pub async fn notes_are_read_by_their_names_in_the_given_order(store: Fresh) {
+pub async fn named_notes_are_returned_in_the_order_of_the_request(store: Fresh) {
     for name in ["a", "b", "B", "$ne"] {
         store.put_note(name, &format!("of {name}")).await.unwrap();
     }

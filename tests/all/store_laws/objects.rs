@@ -1,4 +1,4 @@
-//! Laws of `Objects`: records come back whole, whether notifiable or not.
+//! Contract tests of `Objects`: records are read back completely, whether notifiable or not.
 
 use chrono::TimeDelta;
 use serde_json::json;
@@ -24,7 +24,7 @@ pub(super) fn full(key: &str) -> Object {
     }
 }
 
-pub async fn data_of_very_many_values_comes_back_as_its_text(store: Fresh) {
+pub async fn very_large_data_is_read_back_as_the_same_text(store: Fresh) {
     let text = format!("[{}[]]", r#"{"":0},"#.repeat(140_000));
     let data: Json = serde_json::from_str(&text).unwrap();
     let key = ObjectKey::stored("Artwork:1");
@@ -39,7 +39,7 @@ pub async fn data_of_very_many_values_comes_back_as_its_text(store: Fresh) {
     assert!(found.data.text() == text);
 }
 
-pub async fn a_record_comes_back_with_every_field(store: Fresh) {
+pub async fn an_object_is_read_back_with_every_field(store: Fresh) {
     let falsy = Object {
         notifiable: false,
         title: Some(String::new()),
@@ -60,7 +60,7 @@ pub async fn a_record_comes_back_with_every_field(store: Fresh) {
     assert_eq!(store.objects(&keys).await.unwrap(), objects.map(Some));
 }
 
-pub async fn data_of_any_shape_comes_back(store: Fresh) {
+pub async fn data_of_any_json_type_is_read_back(store: Fresh) {
     let shapes = [
         json!(null),
         json!(0),
@@ -92,8 +92,8 @@ pub async fn data_of_any_shape_comes_back(store: Fresh) {
     assert_eq!(found, objects);
 }
 
-pub async fn numbers_come_back_as_they_were(store: Fresh) {
-    // Numbers whose nearest double a careless reader of decimals misses by one.
+pub async fn numbers_are_read_back_exactly(store: Fresh) {
+    // An inexact decimal parser reads some of these as a neighboring double.
     let numbers = [
         31.245270191439438,
         121.48791951161945,
@@ -124,7 +124,7 @@ pub async fn numbers_come_back_as_they_were(store: Fresh) {
     assert_eq!(found, objects);
 }
 
-pub async fn what_is_not_notifiable_comes_back_as_such(store: Fresh) {
+pub async fn an_object_that_is_not_notifiable_is_returned(store: Fresh) {
     let withdrawn = Object {
         notifiable: false,
         ..full("Artwork:1")
@@ -147,7 +147,7 @@ pub async fn what_is_not_notifiable_comes_back_as_such(store: Fresh) {
     );
 }
 
-pub async fn records_come_in_the_order_asked_and_the_unknown_are_none(store: Fresh) {
+pub async fn objects_are_returned_in_the_order_of_the_request(store: Fresh) {
     let odd = [
         "Artwork:2",
         "0",
@@ -159,7 +159,7 @@ pub async fn records_come_in_the_order_asked_and_the_unknown_are_none(store: Fre
     store.put_objects(&odd.map(full)).await.unwrap();
     store.put_objects(&[]).await.unwrap();
 
-    let asked = [
+    let requested = [
         "Artwork:1",
         "Ärger:ü",
         "$ne",
@@ -169,7 +169,7 @@ pub async fn records_come_in_the_order_asked_and_the_unknown_are_none(store: Fre
         "0",
     ]
     .map(ObjectKey::stored);
-    let found = store.objects(&asked).await.unwrap();
+    let found = store.objects(&requested).await.unwrap();
 
     let expected = [
         None,
@@ -184,7 +184,7 @@ pub async fn records_come_in_the_order_asked_and_the_unknown_are_none(store: Fre
     assert!(store.objects(&[]).await.unwrap().is_empty());
 }
 
-pub async fn many_records_are_put_and_read_at_once(store: Fresh) {
+pub async fn many_objects_are_written_and_read_in_one_call(store: Fresh) {
     let objects: Vec<_> = (0..2_500)
         .map(|n| Object::bare(ObjectKey::stored(format!("Artwork:{n:05}"))))
         .collect();

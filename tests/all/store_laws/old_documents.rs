@@ -1,14 +1,15 @@
-//! Laws about documents that older writers left: read as what they mean, kept as they stand.
+//! Contract tests of documents from older writers: they are read in both forms and stored
+//! unchanged.
 //!
-//! They are put there as the archive would restore them, so that both stores hold the same bytes.
+//! The tests restore them like an archive, so that both stores hold the same bytes.
 
 use tidings::domain::{Entry, Event, Form, Id, Marker, ObjectId, StackId, Watermarks};
 use tidings::store::{Meeting, NewMarker, People};
 
 use crate::support::*;
 
-const ROOMY: usize = 1_000;
-/// An id as text, and inside an ObjectId.
+const LARGE_CAP: usize = 1_000;
+/// A user id as text. The same digits also occur in an ObjectId.
 const HEX: &str = "533998b1c9dc24c371000041";
 
 fn hex() -> Id {
@@ -22,7 +23,7 @@ fn old_form(day: tidings::domain::Day) -> StackId {
     }
 }
 
-/// `{t, o}`, as it was before events carried their fan-out.
+/// An event `{t, o}` from before events had the id of their fan-out.
 fn old_event(object: &str) -> Event {
     Event {
         t: kind("ArtworkPublished"),
@@ -31,7 +32,7 @@ fn old_event(object: &str) -> Event {
     }
 }
 
-/// A document with these entries, each as Extended JSON.
+/// A document with these entries. The id and the entries are Extended JSON.
 fn document(id: &str, entries: &[&str]) -> String {
     format!(r#"{{"_id":{id},"events":[{}]}}"#, entries.join(","))
 }
@@ -43,7 +44,7 @@ async fn put(store: &Fresh, id: &str, entries: &[&str]) {
         .unwrap();
 }
 
-pub async fn events_without_a_fan_out_are_read(store: Fresh) {
+pub async fn events_without_a_fan_out_id_are_read(store: Fresh) {
     put(
         &store,
         r#""ada""#,
@@ -59,7 +60,7 @@ pub async fn events_without_a_fan_out_are_read(store: Fresh) {
     assert_eq!(found, entries([old_event("a"), old_event("b")]));
 }
 
-pub async fn a_bare_marker_covers_all_before_it(store: Fresh) {
+pub async fn a_bare_marker_covers_all_events_before_it(store: Fresh) {
     let marker = format!(r#"{{"flushed":{{"$oid":"{HEX}"}}}}"#);
     let (a, b) = (
         r#"{"t":"ArtworkPublished","o":"a"}"#,
@@ -80,7 +81,7 @@ pub async fn a_bare_marker_covers_all_before_it(store: Fresh) {
     assert_eq!(pending, [old_event("b")]);
 }
 
-pub async fn a_reach_of_any_number_type_is_read(store: Fresh) {
+pub async fn a_marker_count_of_any_number_type_is_read(store: Fresh) {
     let marker = |n: &str| format!(r#"{{"flushed":{{"$oid":"{HEX}"}},"n":{n}}}"#);
     let [int, long, double] = [
         marker(r#"{"$numberInt":"2"}"#),
@@ -100,7 +101,7 @@ pub async fn a_reach_of_any_number_type_is_read(store: Fresh) {
     assert_eq!(found, expected);
 }
 
-pub async fn a_marker_without_an_id_is_a_marker_all_the_same(store: Fresh) {
+pub async fn a_marker_without_an_object_id_is_read_as_a_marker(store: Fresh) {
     let bare = [
         r#"{"flushed":true}"#,
         r#"{"flushed":null,"n":{"$numberInt":"-1"}}"#,
@@ -115,7 +116,7 @@ pub async fn a_marker_without_an_id_is_a_marker_all_the_same(store: Fresh) {
     assert_eq!(found, expected);
 }
 
-pub async fn a_document_under_an_object_id_belongs_to_its_hex_text(store: Fresh) {
+pub async fn a_document_with_an_object_id_belongs_to_the_user_of_its_hex_text(store: Fresh) {
     put(
         &store,
         &format!(r#"{{"$oid":"{HEX}"}}"#),
@@ -123,8 +124,8 @@ pub async fn a_document_under_an_object_id_belongs_to_its_hex_text(store: Fresh)
     )
     .await;
 
-    let asked = [user(HEX)];
-    for people in [People::Each(&asked), People::Between(&asked)] {
+    let requested = [user(HEX)];
+    for people in [People::Each(&requested), People::Between(&requested)] {
         let found = store.windows(window(), people).await.unwrap();
         assert_eq!(found[0].stacks.len(), 1);
         assert_eq!(found[0].stacks[0].id, old_form(today()));
@@ -132,11 +133,14 @@ pub async fn a_document_under_an_object_id_belongs_to_its_hex_text(store: Fresh)
     }
     assert_eq!(
         store.everybody(None, 10).await,
-        store.windows(window(), People::Each(&asked)).await.unwrap()
+        store
+            .windows(window(), People::Each(&requested))
+            .await
+            .unwrap()
     );
 }
 
-pub async fn an_object_under_an_object_id_is_read_as_its_hex_text(store: Fresh) {
+pub async fn an_object_that_is_an_object_id_is_read_as_its_hex_text(store: Fresh) {
     let entry = format!(
         r#"{{"t":"ArtworkPublished","o":{{"$oid":"{HEX}"}},"i":{{"$oid":"{}"}}}}"#,
         id(1)
@@ -148,7 +152,7 @@ pub async fn an_object_under_an_object_id_is_read_as_its_hex_text(store: Fresh) 
     assert_eq!(found, entries([event(HEX, 1)]));
 }
 
-pub async fn both_forms_of_a_person_come_together(store: Fresh) {
+pub async fn both_documents_of_a_user_are_returned_together(store: Fresh) {
     put(
         &store,
         &format!(r#"{{"$oid":"{HEX}"}}"#),
@@ -157,11 +161,11 @@ pub async fn both_forms_of_a_person_come_together(store: Fresh) {
     .await;
     let person = user(HEX);
     store
-        .push(today(), ROOMY, &push_to(&person, events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to(&person, events(1, 1)))
         .await
         .unwrap();
     store
-        .push(today().back(1), ROOMY, &push_to(&person, events(1, 1)))
+        .push(today().back(1), LARGE_CAP, &push_to(&person, events(1, 1)))
         .await
         .unwrap();
 
@@ -177,13 +181,13 @@ pub async fn both_forms_of_a_person_come_together(store: Fresh) {
             StackId::of(today())
         ]
     );
-    let asked = [person];
-    for people in [People::Each(&asked), People::Between(&asked)] {
+    let requested = [person];
+    for people in [People::Each(&requested), People::Between(&requested)] {
         assert_eq!(store.windows(window(), people).await.unwrap(), scanned);
     }
 }
 
-pub async fn people_under_object_ids_are_met_in_the_order_of_their_text(store: Fresh) {
+pub async fn users_with_object_ids_are_scanned_in_the_order_of_their_text(store: Fresh) {
     let oids = [
         "100000000000000000000000",
         "533998b1c9dc24c371000041",
@@ -206,27 +210,27 @@ pub async fn people_under_object_ids_are_met_in_the_order_of_their_text(store: F
     ]
     .map(user);
     store
-        .push(today(), ROOMY, &push_to_all(&texts, events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(&texts, events(1, 1)))
         .await
         .unwrap();
-    let mut everybody = [texts.to_vec(), oids.map(user).to_vec()].concat();
-    everybody.sort_unstable();
+    let mut all_users = [texts.to_vec(), oids.map(user).to_vec()].concat();
+    all_users.sort_unstable();
 
     for chunk in [1, 3, 100] {
-        for (n, person) in everybody.iter().enumerate() {
+        for (n, person) in all_users.iter().enumerate() {
             let found = store.everybody(Some(person.clone()), chunk).await;
             let found: Vec<_> = found.into_iter().map(|p| p.user).collect();
             assert_eq!(
                 found,
-                everybody[n + 1..],
+                all_users[n + 1..],
                 "after {person} in chunks of {chunk}"
             );
         }
     }
-    assert_eq!(store.everybody(None, 2).await.len(), everybody.len());
+    assert_eq!(store.everybody(None, 2).await.len(), all_users.len());
 }
 
-pub async fn a_marker_goes_to_the_form_it_names(store: Fresh) {
+pub async fn a_marker_is_written_to_the_named_document_form(store: Fresh) {
     put(
         &store,
         &format!(r#"{{"$oid":"{HEX}"}}"#),
@@ -235,7 +239,7 @@ pub async fn a_marker_goes_to_the_form_it_names(store: Fresh) {
     .await;
     let person = user(HEX);
     store
-        .push(today(), ROOMY, &push_to(&person, events(2, 1)))
+        .push(today(), LARGE_CAP, &push_to(&person, events(2, 1)))
         .await
         .unwrap();
 
@@ -260,10 +264,10 @@ pub async fn a_marker_goes_to_the_form_it_names(store: Fresh) {
     assert_eq!((found[0].entries.len(), found[1].entries.len()), (2, 2));
 }
 
-pub async fn a_marker_for_the_old_form_of_somebody_who_has_none_is_no_error(store: Fresh) {
+pub async fn a_marker_for_a_missing_old_document_is_ignored(store: Fresh) {
     let ada = user("ada");
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 1)))
         .await
         .unwrap();
 
@@ -280,8 +284,8 @@ pub async fn a_marker_for_the_old_form_of_somebody_who_has_none_is_no_error(stor
     assert_eq!(store.entries_of(&ada, today()).await, entries(events(1, 1)));
 }
 
-pub async fn what_nobody_knows_holds_its_place(store: Fresh) {
-    let strange = [
+pub async fn unknown_entries_keep_their_index(store: Fresh) {
+    let unknown = [
         r#""text""#,
         "null",
         r#"{"$numberInt":"5"}"#,
@@ -289,23 +293,23 @@ pub async fn what_nobody_knows_holds_its_place(store: Fresh) {
         "[]",
         r#"{"t":"T"}"#,
     ];
-    let mut all = strange.to_vec();
+    let mut all = unknown.to_vec();
     all.push(r#"{"t":"ArtworkPublished","o":"a"}"#);
     put(&store, r#""ada""#, &all).await;
 
     let found = store.entries_of(&user("ada"), today()).await;
 
-    assert_eq!(found.len(), strange.len() + 1);
+    assert_eq!(found.len(), unknown.len() + 1);
     assert!(
-        found[..strange.len()]
+        found[..unknown.len()]
             .iter()
             .all(|entry| *entry == Entry::Other),
         "{found:?}"
     );
-    assert_eq!(found[strange.len()], Entry::Event(old_event("a")));
+    assert_eq!(found[unknown.len()], Entry::Event(old_event("a")));
 }
 
-pub async fn a_push_onto_an_old_document_keeps_what_stood_there(store: Fresh) {
+pub async fn a_push_onto_an_old_document_keeps_its_entries(store: Fresh) {
     let old = [
         r#"{"t":"ArtworkPublished","o":"a0","by":"elder"}"#,
         r#"{"x":{"$numberInt":"1"}}"#,

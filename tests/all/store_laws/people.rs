@@ -1,4 +1,5 @@
-//! Laws of `Directory` about people's records.
+//! Contract tests of `Directory` for user records: every field is kept, and no concurrent change is
+//! lost.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,7 @@ pub(super) fn full(id: &str) -> User {
     }
 }
 
-/// These people's records as they were put: without what the store knows them by.
+/// Reads these records without their revisions, so that they equal the written ones.
 async fn records(store: &Fresh, ids: &[UserId]) -> Vec<Option<User>> {
     let found = store.users(ids).await.unwrap().into_iter();
     let bare = |user| User {
@@ -66,13 +67,13 @@ async fn records(store: &Fresh, ids: &[UserId]) -> Vec<Option<User>> {
     found.map(|user| user.map(bare)).collect()
 }
 
-/// Somebody's record as it stands.
+/// Reads one record, with its revision.
 async fn record(store: &Fresh, id: &str) -> User {
     let found = store.users(&[user(id)]).await.unwrap();
     found.into_iter().flatten().next().unwrap()
 }
 
-/// Every field is there, and looks as if it were not.
+/// A record whose fields are set to empty or zero values.
 pub(super) fn falsy(id: &str) -> User {
     User {
         email: None,
@@ -93,7 +94,7 @@ pub(super) fn falsy(id: &str) -> User {
     }
 }
 
-pub async fn a_record_comes_back_with_every_field(store: Fresh) {
+pub async fn a_user_record_is_read_back_with_every_field(store: Fresh) {
     let users = [full("ada"), falsy("0"), User::new(user("bare"))];
 
     store.put_users(&users).await.unwrap();
@@ -102,7 +103,7 @@ pub async fn a_record_comes_back_with_every_field(store: Fresh) {
     assert_eq!(records(&store, &ids).await, users.map(Some));
 }
 
-pub async fn every_cadence_weekday_and_route_comes_back(store: Fresh) {
+pub async fn every_cadence_weekday_and_route_is_read_back(store: Fresh) {
     let weekdays = (0..7).map(|n| Weekday::try_from(n).unwrap());
     let cadences = [Cadence::Never, Cadence::Daily, Cadence::Weekly]
         .into_iter()
@@ -131,7 +132,7 @@ pub async fn every_cadence_weekday_and_route_comes_back(store: Fresh) {
     assert_eq!(found.flatten().collect::<Vec<_>>(), users);
 }
 
-pub async fn windows_of_their_own_come_back_beside_choices_without(store: Fresh) {
+pub async fn type_preferences_with_and_without_a_window_are_read_back(store: Fresh) {
     let windows = [
         ("second", Some(TimeDelta::seconds(1))),
         ("odd", Some(TimeDelta::milliseconds(90_001))),
@@ -157,11 +158,11 @@ pub async fn windows_of_their_own_come_back_beside_choices_without(store: Fresh)
     assert_eq!(records(&store, &[user("ada")]).await, [Some(ada)]);
 }
 
-pub async fn records_come_in_the_order_asked_and_the_unknown_are_none(store: Fresh) {
+pub async fn user_records_are_returned_in_the_order_of_the_request(store: Fresh) {
     store.put_users(&[full("ada"), full("bob")]).await.unwrap();
 
-    let asked = ["eve", "bob", "ada", "$ne", "bob"].map(user);
-    let found = records(&store, &asked).await;
+    let requested = ["eve", "bob", "ada", "$ne", "bob"].map(user);
+    let found = records(&store, &requested).await;
 
     assert_eq!(
         found,
@@ -176,7 +177,7 @@ pub async fn records_come_in_the_order_asked_and_the_unknown_are_none(store: Fre
     assert!(store.users(&[]).await.unwrap().is_empty());
 }
 
-pub async fn putting_a_record_again_replaces_it_whole(store: Fresh) {
+pub async fn writing_a_record_again_replaces_all_fields(store: Fresh) {
     store.put_users(&[full("ada"), full("bob")]).await.unwrap();
 
     let bare = User {
@@ -191,7 +192,7 @@ pub async fn putting_a_record_again_replaces_it_whole(store: Fresh) {
     assert_eq!(found, [Some(User::new(user("ada"))), Some(full("bob"))]);
 }
 
-pub async fn many_records_are_put_and_read_at_once(store: Fresh) {
+pub async fn many_user_records_are_written_and_read_in_one_call(store: Fresh) {
     let users: Vec<_> = people(2_500).into_iter().map(User::new).collect();
 
     store.put_users(&users).await.unwrap();
@@ -200,7 +201,7 @@ pub async fn many_records_are_put_and_read_at_once(store: Fresh) {
     assert_eq!(found.into_iter().flatten().collect::<Vec<_>>(), users);
 }
 
-pub async fn odd_ids_have_records_like_any_other(store: Fresh) {
+pub async fn unusual_user_ids_have_records(store: Fresh) {
     let odd = [
         "0",
         "false",
@@ -218,17 +219,17 @@ pub async fn odd_ids_have_records_like_any_other(store: Fresh) {
 
     assert_eq!(records(&store, &odd.map(user)).await, users.map(Some));
     assert!(store.delete_user(&user("$ne")).await.unwrap());
-    let left = store
+    let remaining = store
         .users(&odd.map(user))
         .await
         .unwrap()
         .into_iter()
         .flatten()
         .count();
-    assert_eq!(left, odd.len() - 1);
+    assert_eq!(remaining, odd.len() - 1);
 }
 
-pub async fn a_deleted_record_is_gone_and_stacks_stay(store: Fresh) {
+pub async fn deleting_a_user_record_keeps_stacks_and_deliveries(store: Fresh) {
     let ada = user("ada");
     store.put_users(&[full("ada"), full("adam")]).await.unwrap();
     store
@@ -254,7 +255,7 @@ pub async fn a_deleted_record_is_gone_and_stacks_stay(store: Fresh) {
     assert_eq!(store.deliveries_of(&ada, 10).await.unwrap().len(), 1);
 }
 
-pub async fn a_record_is_put_in_the_place_of_what_was_read_and_of_nothing_else(store: Fresh) {
+pub async fn a_user_record_replaces_only_the_revision_that_was_read(store: Fresh) {
     store.put_users(&[User::new(user("ada"))]).await.unwrap();
     let read = record(&store, "ada").await;
     let renamed = |name: &str| User {
@@ -270,16 +271,16 @@ pub async fn a_record_is_put_in_the_place_of_what_was_read_and_of_nothing_else(s
         (first.unwrap(), second.unwrap(), unread.unwrap()),
         (vec![true], vec![false], vec![false])
     );
-    let standing = record(&store, "ada").await;
-    assert_eq!(standing.name.as_deref(), Some("first"));
-    assert_ne!(standing.revision, read.revision);
+    let stored = record(&store, "ada").await;
+    assert_eq!(stored.name.as_deref(), Some("first"));
+    assert_ne!(stored.revision, read.revision);
     assert_eq!(
         record(&store.second(), "ada").await.revision,
-        standing.revision
+        stored.revision
     );
 }
 
-pub async fn each_of_many_puts_is_answered_in_the_order_asked(store: Fresh) {
+pub async fn outcomes_of_many_writes_are_in_the_order_of_the_request(store: Fresh) {
     let names = people(2_500);
     store
         .put_users(&names.iter().cloned().map(User::new).collect::<Vec<_>>())
@@ -296,7 +297,7 @@ pub async fn each_of_many_puts_is_answered_in_the_order_asked(store: Fresh) {
         confirmed: true,
         ..user.clone()
     };
-    // Every third is changed before the others come.
+    // Another writer changes every third record first.
     let faster: Vec<User> = read.iter().step_by(3).map(confirmed).collect();
     store.put_users(&faster).await.unwrap();
 
@@ -317,7 +318,7 @@ pub async fn each_of_many_puts_is_answered_in_the_order_asked(store: Fresh) {
     }
 }
 
-pub async fn of_many_who_change_a_record_at_once_nobodys_change_is_lost(store: Fresh) {
+pub async fn concurrent_changes_of_a_user_record_are_all_stored(store: Fresh) {
     store.put_users(&[User::new(user("ada"))]).await.unwrap();
 
     store
@@ -337,8 +338,8 @@ pub async fn of_many_who_change_a_record_at_once_nobodys_change_is_lost(store: F
     assert_eq!(record(&store, "ada").await.types.len(), 16);
 }
 
-pub async fn of_many_who_create_a_record_at_once_one_is_told_yes(store: Fresh) {
-    let told = store
+pub async fn one_of_many_concurrent_creators_of_a_record_succeeds(store: Fresh) {
+    let written = store
         .at_once(16, |store, n| async move {
             let ada = User {
                 name: Some(format!("Ada {n}")),
@@ -348,13 +349,13 @@ pub async fn of_many_who_create_a_record_at_once_one_is_told_yes(store: Fresh) {
         })
         .await;
 
-    let winners: Vec<usize> = (0..16).filter(|n| told[*n]).collect();
+    let winners: Vec<usize> = (0..16).filter(|n| written[*n]).collect();
     let name = record(&store, "ada").await.name.unwrap();
-    assert_eq!(winners.len(), 1, "{told:?}");
+    assert_eq!(winners.len(), 1, "{written:?}");
     assert_eq!(name, format!("Ada {}", winners[0]));
 }
 
-pub async fn a_record_that_was_deleted_meanwhile_does_not_come_back(store: Fresh) {
+pub async fn a_stale_write_does_not_restore_a_deleted_record(store: Fresh) {
     store.put_users(&[full("ada")]).await.unwrap();
     let read = record(&store, "ada").await;
     store.second().delete_user(&user("ada")).await.unwrap();
@@ -363,6 +364,6 @@ pub async fn a_record_that_was_deleted_meanwhile_does_not_come_back(store: Fresh
 
     assert_eq!(put, [false]);
     assert_eq!(store.users(&[user("ada")]).await.unwrap(), [None]);
-    let anew = store.put_users(&[full("ada")]).await.unwrap();
-    assert_eq!(anew, [true]);
+    let created = store.put_users(&[full("ada")]).await.unwrap();
+    assert_eq!(created, [true]);
 }

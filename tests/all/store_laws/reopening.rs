@@ -1,5 +1,5 @@
-//! Laws of `Deliveries` about trying again: which tries are counted, what failed and is opened once
-//! more, and what is canceled instead.
+//! Contract tests of `Deliveries` for retries: spent tries are counted, failed deliveries are
+//! reopened, and pending ones are canceled.
 
 use tidings::domain::delivery::{Corrected, Correction, Deferral, Reopening, Settlement};
 use tidings::domain::{DeliveryId, DeliveryState, Feedback, Occasion, ReportKind, StackId};
@@ -10,7 +10,7 @@ use super::settling::{deferral, unknown};
 
 use crate::support::*;
 
-pub async fn spent_tries_are_counted_and_other_waits_are_not(store: Fresh) {
+pub async fn only_deferrals_that_spend_a_try_are_counted(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let spent = Deferral {
         spends_try: true,
@@ -20,9 +20,9 @@ pub async fn spent_tries_are_counted_and_other_waits_are_not(store: Fresh) {
 
     for _ in 0..3 {
         sending(&store, "one", later(20), &ids).await;
-        let asked = [spent.clone(), unreached.clone()];
-        store.defer("one", &asked).await.unwrap();
-        store.defer("one", &asked).await.unwrap();
+        let requested = [spent.clone(), unreached.clone()];
+        store.defer("one", &requested).await.unwrap();
+        store.defer("one", &requested).await.unwrap();
         store.take("one", later(3), later(20), 9).await.unwrap();
     }
 
@@ -31,7 +31,7 @@ pub async fn spent_tries_are_counted_and_other_waits_are_not(store: Fresh) {
     assert_eq!((bob.attempts, bob.tries_spent), (3, 0));
 }
 
-/// A person's delivery that failed, closed.
+/// Creates a closed delivery in the state `failed`.
 async fn failed(store: &Fresh, person: &str) -> DeliveryId {
     let id = open(store, &[person]).await.remove(0);
     sending(store, "one", later(5), std::slice::from_ref(&id)).await;
@@ -48,14 +48,14 @@ fn reopening(id: &DeliveryId) -> Reopening {
     Reopening::of(id.clone())
 }
 
-pub async fn what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays(store: Fresh) {
+pub async fn deferred_deliveries_can_be_released_unless_they_are_sending(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve"]).await;
     sending(&store, "one", later(20), &ids).await;
-    let asked = [
+    let requested = [
         deferral(&ids[0], DeliveryState::Pending, 600),
         deferral(&ids[1], DeliveryState::Sending, 600),
     ];
-    assert_eq!(store.defer("one", &asked).await.unwrap(), [true, true]);
+    assert_eq!(store.defer("one", &requested).await.unwrap(), [true, true]);
 
     store
         .second()
@@ -68,7 +68,7 @@ pub async fn what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays(store: 
     assert_eq!(free, [&ids[0]]);
 }
 
-pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
+pub async fn a_failed_delivery_is_reopened_as_a_new_one(store: Fresh) {
     let (ada, bob) = (failed(&store, "ada").await, failed(&store, "bob").await);
     let watermarks = vec![(StackId::of(today()), 9)];
     let held = Reopening {
@@ -78,8 +78,8 @@ pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
         ..reopening(&bob)
     };
 
-    let asked = [reopening(&ada), held];
-    let reopened = store.second().reopen(later(9), &asked).await.unwrap();
+    let requested = [reopening(&ada), held];
+    let reopened = store.second().reopen(later(9), &requested).await.unwrap();
 
     assert_eq!(reopened, [Corrected::Done; 2]);
     let (ada, bob) = (row(&store, &ada).await, row(&store, &bob).await);
@@ -103,18 +103,16 @@ pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
     assert_eq!(users(&free), ["ada"], "bob's is held");
 }
 
-pub async fn only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free(
-    store: Fresh,
-) {
+pub async fn only_a_closed_failed_delivery_with_a_free_slot_is_reopened(store: Fresh) {
     let busy = failed(&store, "ada").await;
     let next = delivery("ada", "2014-04-23", "one");
     store.open(&[next]).await.unwrap();
     let unknown = unknown(&store, "bob").await;
     let pending = open(&store, &["eve"]).await.remove(0);
-    let nobodys = DeliveryId::stored("digest:zoe:daily:2014-04-22");
+    let missing = DeliveryId::stored("digest:zoe:daily:2014-04-22");
 
-    let asked = [&busy, &unknown, &pending, &nobodys].map(reopening);
-    let answers = store.reopen(later(9), &asked).await.unwrap();
+    let requested = [&busy, &unknown, &pending, &missing].map(reopening);
+    let answers = store.reopen(later(9), &requested).await.unwrap();
 
     let not_failed = Corrected::OtherState;
     assert_eq!(
@@ -132,14 +130,14 @@ fn cancel(id: &DeliveryId) -> Correction {
     }
 }
 
-pub async fn a_pending_delivery_is_canceled_and_closed_even_while_it_is_leased(store: Fresh) {
+pub async fn a_pending_delivery_is_canceled_even_if_it_is_leased(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let waiting = deferral(&ids[1], DeliveryState::Pending, 60);
     sending(&store, "one", later(20), &ids[1..]).await;
     assert_eq!(store.defer("one", &[waiting]).await.unwrap(), [true]);
 
-    let asked = [cancel(&ids[1]), cancel(&ids[0])];
-    let canceled = store.second().correct(later(9), &asked).await.unwrap();
+    let requested = [cancel(&ids[1]), cancel(&ids[0])];
+    let canceled = store.second().correct(later(9), &requested).await.unwrap();
 
     assert_eq!(canceled, [Corrected::Done; 2]);
     for id in &ids {
@@ -179,14 +177,14 @@ pub async fn only_a_pending_delivery_is_canceled(store: Fresh) {
     ];
     let before = store.deliveries(&ids).await.unwrap();
 
-    let asked = ids.each_ref().map(cancel);
-    let canceled = store.correct(later(9), &asked).await.unwrap();
+    let requested = ids.each_ref().map(cancel);
+    let canceled = store.correct(later(9), &requested).await.unwrap();
 
     assert_eq!(canceled, [Corrected::OtherState; 5]);
     assert_eq!(store.deliveries(&ids).await.unwrap(), before);
 }
 
-pub async fn the_open_digests_of_people_are_found(store: Fresh) {
+pub async fn the_open_digests_of_users_are_found(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve"]).await;
     let sent = settlement(&ids[1], DeliveryState::Sent);
     let done = settlement(&ids[2], DeliveryState::Sent);
@@ -206,7 +204,7 @@ pub async fn the_open_digests_of_people_are_found(store: Fresh) {
     );
 }
 
-pub async fn rows_in_a_state_are_found_since_some_moment(store: Fresh) {
+pub async fn deliveries_in_a_state_are_found_by_creation_time(store: Fresh) {
     for (person, minutes) in [("ada", 0), ("bob", 1), ("eve", 2), ("zoe", 3)] {
         let mut row = delivery(person, "2014-04-21", "one");
         row.created = later(minutes);
@@ -230,7 +228,7 @@ pub async fn rows_in_a_state_are_found_since_some_moment(store: Fresh) {
     assert_eq!(found, ["eve", "bob"].map(user), "newest first");
 }
 
-pub async fn rows_in_a_state_are_found_within_a_span_and_by_feedback(store: Fresh) {
+pub async fn deliveries_in_a_state_are_found_by_span_and_feedback(store: Fresh) {
     let people = ["ada", "bob", "eve", "zoe"];
     let ids: Vec<DeliveryId> = people
         .iter()
@@ -243,12 +241,12 @@ pub async fn rows_in_a_state_are_found_within_a_span_and_by_feedback(store: Fres
         let sent = settlement(&row.id, DeliveryState::Sent);
         store.settle("one", later(4), &[sent]).await.unwrap();
     }
-    let heard = |news| Feedback { news, at: later(5) };
+    let feedback = |news| Feedback { news, at: later(5) };
     let (bounced, delivered) = (ReportKind::Bounced, ReportKind::Delivered);
     let news = [
-        (ids[0].clone(), heard(bounced)),
-        (ids[1].clone(), heard(delivered)),
-        (ids[2].clone(), heard(bounced)),
+        (ids[0].clone(), feedback(bounced)),
+        (ids[1].clone(), feedback(delivered)),
+        (ids[2].clone(), feedback(bounced)),
     ];
     store.note_feedback(&news).await.unwrap();
     let found = async |since: Option<i64>, until: Option<i64>, kind| {
@@ -266,7 +264,7 @@ pub async fn rows_in_a_state_are_found_within_a_span_and_by_feedback(store: Fres
     assert_eq!(found(None, Some(0), Some(bounced)).await, "");
 }
 
-pub async fn the_digests_of_a_person_since_some_moment_are_found(store: Fresh) {
+pub async fn the_digests_of_a_user_are_found_by_creation_time(store: Fresh) {
     let opened = |person: &str, date: &str, minutes: i64| {
         let mut row = delivery(person, date, "one");
         row.created = later(minutes);
@@ -278,7 +276,7 @@ pub async fn the_digests_of_a_person_since_some_moment_are_found(store: Fresh) {
         batch: id(77),
         turn: noon(),
     };
-    // One open digest a person.
+    // A user has at most one open digest.
     for row in [
         opened("ada", "2014-04-21", 0),
         opened("ada", "2014-04-22", 1),

@@ -1,8 +1,7 @@
-//! The law above all: whatever fails, at whichever verb, applied or not, can be done again, and all
-//! is as if nothing had failed (P1, P2, P4).
+//! Repeats a scenario from event to flush, and lets each store method fail once.
 //!
-//! A short story from event to flush is told over and over, failing at its first verb, its second,
-//! and so on to its end.
+//! Every method can be repeated after a failure, whether or not it took effect. The final state is
+//! then equal to that of a run without failures (P1, P2, P4).
 
 use std::sync::Arc;
 
@@ -16,14 +15,15 @@ use tidings::store::{DeliveryFilter, NewMarker, Result, Store};
 
 use crate::support::{FailingStore, Fault, Shorthand, Then, *};
 
-/// One telling: people, keys and days of its own, so that tellings do not meet.
-struct Story {
+/// One run of the scenario. Each run has its own users, keys and days, so that runs do not
+/// interfere.
+struct Scenario {
     follow: FollowKey,
     people: Vec<UserId>,
     fanout: Fanout,
 }
 
-impl Story {
+impl Scenario {
     fn new(n: u32) -> Self {
         let people = ["ada", "bob"]
             .map(|name| user(&format!("{name}{n}")))
@@ -53,8 +53,8 @@ impl Story {
             .collect()
     }
 
-    /// All of it, from the start; whoever tells it again is another worker, at a later time.
-    async fn tell(&self, store: &dyn Store, owner: &str, now: DateTime<Utc>) -> Result<()> {
+    /// Runs the scenario from the start. A repetition has another owner and a later time.
+    async fn run(&self, store: &dyn Store, owner: &str, now: DateTime<Utc>) -> Result<()> {
         let until = now + minutes(5);
         let users: Vec<_> = self.people.iter().cloned().map(User::new).collect();
         store.put_users(&users).await?;
@@ -106,11 +106,11 @@ impl Story {
             .write_markers(&rows.iter().map(marker).collect::<Vec<_>>())
             .await?;
         store.close(&self.deliveries()).await?;
-        self.hear_back(store, now).await
+        self.report_back(store, now).await
     }
 
-    /// The first one's mail bounces, and the second one's is put off; the provider says so twice.
-    async fn hear_back(&self, store: &dyn Store, now: DateTime<Utc>) -> Result<()> {
+    /// The first email bounces and the second one is delayed. The provider sends each report twice.
+    async fn report_back(&self, store: &dyn Store, now: DateTime<Utc>) -> Result<()> {
         let event = [(format!("event:{}", self.fanout.id), "one".to_owned())];
         let until = now + minutes(60);
         for _ in 0..2 {
@@ -151,7 +151,7 @@ impl Story {
         fanout: &Fanout,
     ) -> Result<()> {
         let mut progress = fanout.progress.clone();
-        // A page of one person, so that it fails between pages as well.
+        // A page holds one user, so that failures also occur between pages.
         while let [next] = &store
             .followers(&self.follow, progress.cursor.as_ref(), 1)
             .await?[..]
@@ -183,8 +183,8 @@ impl Story {
         }
     }
 
-    /// Everybody has the event once and its marker once; the fan-out is done; the deliveries are
-    /// sent and closed.
+    /// Asserts that each user has one event and one marker, that the fan-out is done, and that the
+    /// deliveries are sent and closed.
     async fn check(&self, store: &Fresh, at: &str) {
         let event = Entry::Event(self.fanout.events().next().unwrap());
         let marker = Entry::Marker(Marker {
@@ -216,46 +216,46 @@ impl Story {
     }
 }
 
-async fn whatever_fails(store: Fresh, fault: Fault, then: Then) {
+async fn assert_repeatable(store: Fresh, fault: Fault, then: Then) {
     let counting = FailingStore::counting(store.handle());
-    Story::new(0)
-        .tell(&*counting, "counter", noon())
+    Scenario::new(0)
+        .run(&*counting, "counter", noon())
         .await
         .unwrap();
-    Story::new(0).check(&store, "without a fault").await;
+    Scenario::new(0).check(&store, "without a fault").await;
 
     for nth in 0..counting.calls() {
-        let story = Story::new(1 + nth as u32);
+        let scenario = Scenario::new(1 + nth as u32);
         let failing = FailingStore::new(store.handle(), nth, fault, then);
-        let told = story.tell(&*failing, "first", noon()).await;
+        let result = scenario.run(&*failing, "first", noon()).await;
         let at = format!("call {nth}, {}, {fault:?}", failing.struck().unwrap());
-        assert!(told.is_err(), "{at}");
+        assert!(result.is_err(), "{at}");
 
         let next: Arc<dyn Store> = match then {
             Then::Recovers => failing,
             Then::StaysDown => store.second().handle(),
         };
-        story
-            .tell(&*next, "second", noon() + minutes(10))
+        scenario
+            .run(&*next, "second", noon() + minutes(10))
             .await
             .unwrap();
 
-        story.check(&store, &at).await;
+        scenario.check(&store, &at).await;
     }
 }
 
-pub async fn what_was_refused_can_be_done_again(store: Fresh) {
-    whatever_fails(store, Fault::Refused, Then::Recovers).await;
+pub async fn a_method_that_failed_can_be_repeated(store: Fresh) {
+    assert_repeatable(store, Fault::Refused, Then::Recovers).await;
 }
 
-pub async fn what_was_done_unheard_can_be_done_again(store: Fresh) {
-    whatever_fails(store, Fault::Unheard, Then::Recovers).await;
+pub async fn a_method_whose_reply_was_lost_can_be_repeated(store: Fresh) {
+    assert_repeatable(store, Fault::Unheard, Then::Recovers).await;
 }
 
-pub async fn whoever_dies_before_a_verb_is_replaced(store: Fresh) {
-    whatever_fails(store, Fault::Refused, Then::StaysDown).await;
+pub async fn another_worker_continues_after_a_crash_before_a_method(store: Fresh) {
+    assert_repeatable(store, Fault::Refused, Then::StaysDown).await;
 }
 
-pub async fn whoever_dies_after_a_verb_is_replaced(store: Fresh) {
-    whatever_fails(store, Fault::Unheard, Then::StaysDown).await;
+pub async fn another_worker_continues_after_a_crash_after_a_method(store: Fresh) {
+    assert_repeatable(store, Fault::Unheard, Then::StaysDown).await;
 }

@@ -1,4 +1,4 @@
-//! What was taken back: the latest word of each (type, object) stands.
+//! Contract tests of `Retractions`: the latest retraction of each (type, object) wins.
 
 use chrono::TimeDelta;
 use futures::StreamExt;
@@ -20,28 +20,28 @@ fn retraction(t: &str, o: &str, at: Id) -> Retraction {
     Retraction { t, o, at }
 }
 
-fn nobody() -> Poke {
+fn no_objects() -> Poke {
     Poke::objects([])
 }
 
-pub async fn what_is_taken_back_comes_back_in_the_order_asked(store: Fresh) {
+pub async fn retractions_are_returned_in_the_order_of_the_request(store: Fresh) {
     let odd = "o 1\u{1}$x.y";
     let all = [
         retraction("Loan", "o1", id(1)),
         retraction("Loan", odd, id(2)),
         retraction("Gift", "o1", id(3)),
     ];
-    store.retract(&all, &nobody()).await.unwrap();
-    store.retract(&[], &nobody()).await.unwrap();
+    store.retract(&all, &no_objects()).await.unwrap();
+    store.retract(&[], &no_objects()).await.unwrap();
 
-    let asked = [
+    let requested = [
         event("Gift", "o1"),
         event("Gift", odd),
         event("Loan", "o1"),
         event("Loan", odd),
         event("Gift", "o1"),
     ];
-    let found = store.retractions(&asked).await.unwrap();
+    let found = store.retractions(&requested).await.unwrap();
     let nothing = store.retractions(&[]).await.unwrap();
 
     let expected = [Some(id(3)), None, Some(id(1)), Some(id(2)), Some(id(3))];
@@ -49,10 +49,10 @@ pub async fn what_is_taken_back_comes_back_in_the_order_asked(store: Fresh) {
     assert_eq!(nothing, []);
 }
 
-pub async fn the_latest_retraction_stands_whatever_comes_first(store: Fresh) {
+pub async fn the_latest_retraction_wins_in_any_order(store: Fresh) {
     for at in [id(2), id(5), id(3)] {
         let one = retraction("Loan", "o1", at);
-        store.retract(&[one], &nobody()).await.unwrap();
+        store.retract(&[one], &no_objects()).await.unwrap();
     }
 
     let found = store.retractions(&[event("Loan", "o1")]).await.unwrap();
@@ -60,12 +60,12 @@ pub async fn the_latest_retraction_stands_whatever_comes_first(store: Fresh) {
     assert_eq!(found, [Some(id(5))]);
 }
 
-pub async fn of_many_who_take_one_thing_back_at_once_the_latest_stands(store: Fresh) {
+pub async fn the_latest_of_concurrent_retractions_wins(store: Fresh) {
     let retract = |n: u32| {
         let store = &store;
         async move {
             let one = retraction("Loan", "o1", id(n));
-            store.retract(&[one], &nobody()).await.unwrap();
+            store.retract(&[one], &no_objects()).await.unwrap();
         }
     };
 
@@ -75,30 +75,30 @@ pub async fn of_many_who_take_one_thing_back_at_once_the_latest_stands(store: Fr
     assert_eq!(found, [Some(id(11))]);
 }
 
-pub async fn whoever_listens_hears_what_was_taken_back(store: Fresh) {
-    let mut heard = store.pokes().await.unwrap();
-    assert_eq!(heard.next().await.unwrap().unwrap(), Poke::All);
+pub async fn a_retraction_sends_its_change_notice(store: Fresh) {
+    let mut notices = store.pokes().await.unwrap();
+    assert_eq!(notices.next().await.unwrap().unwrap(), Poke::All);
     let about = Poke::objects(["Artwork:1"]);
 
     let one = retraction("Loan", "1", id(1));
     store.retract(&[one], &about).await.unwrap();
 
     loop {
-        let poke = heard.next().await.unwrap().unwrap();
-        if poke == about {
+        let notice = notices.next().await.unwrap().unwrap();
+        if notice == about {
             break;
         }
     }
 }
 
-pub async fn old_retractions_are_forgotten_in_small_steps(store: Fresh) {
+pub async fn old_retractions_are_removed_in_small_steps(store: Fresh) {
     let at = |minute: i64| Id::at(noon() + minutes(minute), [1; 8]);
     let all = [
         retraction("Loan", "o1", at(0)),
         retraction("Loan", "o2", at(1)),
         retraction("Loan", "o3", at(2)),
     ];
-    store.retract(&all, &nobody()).await.unwrap();
+    store.retract(&all, &no_objects()).await.unwrap();
 
     let before = noon() + minutes(2);
     let forget = || store.forget(Forgettable::Retractions, before, 1);
@@ -109,12 +109,12 @@ pub async fn old_retractions_are_forgotten_in_small_steps(store: Fresh) {
     ];
 
     assert_eq!(forgotten, [1, 1, 0]);
-    let asked = ["o1", "o2", "o3"].map(|o| event("Loan", o));
-    let left = store.retractions(&asked).await.unwrap();
-    assert_eq!(left, [None, None, Some(at(2))]);
+    let requested = ["o1", "o2", "o3"].map(|o| event("Loan", o));
+    let remaining = store.retractions(&requested).await.unwrap();
+    assert_eq!(remaining, [None, None, Some(at(2))]);
 }
 
-pub async fn events_of_long_ago_are_forgotten_once_they_are_fanned_out(store: Fresh) {
+pub async fn old_events_are_removed_once_their_fan_out_is_done(store: Fresh) {
     let long_ago = |n: u32| Fanout {
         id: Id::at(
             noon() - TimeDelta::days(100) + minutes(n.into()),

@@ -1,14 +1,14 @@
-//! Laws of `Stacks::scan` and `Stacks::windows`: everybody once, in order, chunk by chunk, with all
-//! their days.
+//! Contract tests of `Stacks::scan` and `Stacks::windows`: each user occurs once, in order, with
+//! all days of the window.
 
 use tidings::domain::{Day, StackId, UserId};
 use tidings::store::People;
 
 use crate::support::*;
 
-const ROOMY: usize = 1_000;
+const LARGE_CAP: usize = 1_000;
 
-/// Ids that sort oddly or look like something else, in the order of their bytes.
+/// Ids with an unusual sort order or a special look, in the order of their bytes.
 fn odd_people() -> Vec<UserId> {
     let long = "x".repeat(256);
     let odd = [
@@ -20,18 +20,18 @@ fn odd_people() -> Vec<UserId> {
     people
 }
 
-/// Each person on some days of the window: person n on the days whose bit is set in n + 1.
-async fn spread(store: &Fresh, people: &[UserId]) {
+/// Pushes to user `n` on those days of the window whose bit is set in `n + 1`.
+async fn push_by_bits(store: &Fresh, people: &[UserId]) {
     for back in 0..8 {
-        let there = |n: usize| (n + 1) & (1 << back) != 0;
+        let earlier = |n: usize| (n + 1) & (1 << back) != 0;
         let who: Vec<_> = (0..people.len())
-            .filter(|n| there(*n))
+            .filter(|n| earlier(*n))
             .map(|n| people[n].clone())
             .collect();
         store
             .push(
                 today().back(back),
-                ROOMY,
+                LARGE_CAP,
                 &push_to_all(&who, events(2, back)),
             )
             .await
@@ -47,9 +47,9 @@ fn days_of(n: usize) -> Vec<Day> {
         .collect()
 }
 
-pub async fn a_scan_meets_everybody_once_in_ascending_order(store: Fresh) {
+pub async fn a_scan_returns_each_user_once_in_ascending_order(store: Fresh) {
     let people = odd_people();
-    spread(&store, &people).await;
+    push_by_bits(&store, &people).await;
 
     let found: Vec<_> = store
         .everybody(None, 100)
@@ -61,9 +61,9 @@ pub async fn a_scan_meets_everybody_once_in_ascending_order(store: Fresh) {
     assert_eq!(found, people);
 }
 
-pub async fn a_scan_comes_in_chunks_and_the_chunks_join_without_a_seam(store: Fresh) {
+pub async fn the_chunks_of_a_scan_have_no_gaps_or_overlaps(store: Fresh) {
     let people = odd_people();
-    spread(&store, &people).await;
+    push_by_bits(&store, &people).await;
 
     for chunk in [1, 2, 3, 7, 1_000] {
         let chunks = store.chunks(None, chunk).await;
@@ -76,9 +76,9 @@ pub async fn a_scan_comes_in_chunks_and_the_chunks_join_without_a_seam(store: Fr
     }
 }
 
-pub async fn a_scan_brings_each_person_all_their_days_in_order(store: Fresh) {
+pub async fn a_scan_returns_all_days_of_a_user_in_order(store: Fresh) {
     let people = odd_people();
-    spread(&store, &people).await;
+    push_by_bits(&store, &people).await;
 
     let found = store.everybody(None, 5).await;
 
@@ -95,33 +95,33 @@ pub async fn a_scan_brings_each_person_all_their_days_in_order(store: Fresh) {
     }
 }
 
-pub async fn a_scan_goes_on_after_any_user(store: Fresh) {
+pub async fn a_scan_continues_after_any_user(store: Fresh) {
     let people = odd_people();
-    spread(&store, &people).await;
+    push_by_bits(&store, &people).await;
 
     for (n, person) in people.iter().enumerate() {
         let found = store.everybody(Some(person.clone()), 4).await;
         let found: Vec<_> = found.into_iter().map(|p| p.user).collect();
         assert_eq!(found, people[n + 1..], "after {person}");
     }
-    let nobody = store.everybody(Some(user("a.a")), 4).await;
+    let after_unknown = store.everybody(Some(user("a.a")), 4).await;
     assert_eq!(
-        nobody[0].user,
+        after_unknown[0].user,
         user("a.b"),
         "whoever is named need not have a stack"
     );
 }
 
-pub async fn a_scan_leaves_out_what_is_not_in_the_window(store: Fresh) {
+pub async fn a_scan_excludes_days_outside_the_window(store: Fresh) {
     let (ada, bob) = (user("ada"), user("bob"));
     for day in [today().back(8), today().back(7), today(), today().ahead(1)] {
         store
-            .push(day, ROOMY, &push_to(&ada, events(1, 1)))
+            .push(day, LARGE_CAP, &push_to(&ada, events(1, 1)))
             .await
             .unwrap();
     }
     store
-        .push(today().back(8), ROOMY, &push_to(&bob, events(1, 1)))
+        .push(today().back(8), LARGE_CAP, &push_to(&bob, events(1, 1)))
         .await
         .unwrap();
 
@@ -137,10 +137,10 @@ pub async fn a_scan_of_an_empty_window_is_empty(store: Fresh) {
     assert!(store.everybody(Some(user("ada")), 10).await.is_empty());
 }
 
-pub async fn a_scan_while_others_push_meets_everybody_who_was_there(store: Fresh) {
-    let there = people(600);
+pub async fn a_scan_during_pushes_returns_each_earlier_user(store: Fresh) {
+    let earlier = people(600);
     store
-        .push(today(), ROOMY, &push_to_all(&there, events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(&earlier, events(1, 1)))
         .await
         .unwrap();
 
@@ -155,7 +155,7 @@ pub async fn a_scan_while_others_push_meets_everybody_who_was_there(store: Fresh
         }
         let more: Vec<_> = (0..600).map(|m| user(&format!("p{m:05}-{n}"))).collect();
         store
-            .push(today(), ROOMY, &push_to_all(&more, events(1, n)))
+            .push(today(), LARGE_CAP, &push_to_all(&more, events(1, n)))
             .await
             .unwrap();
         Vec::new()
@@ -164,23 +164,23 @@ pub async fn a_scan_while_others_push_meets_everybody_who_was_there(store: Fresh
 
     assert!(found.is_sorted_by(|a, b| a < b), "each once, ascending");
     assert!(
-        there
+        earlier
             .iter()
             .all(|person| found.binary_search(person).is_ok())
     );
 }
 
-pub async fn windows_come_in_the_order_asked(store: Fresh) {
+pub async fn windows_are_returned_in_the_order_of_the_request(store: Fresh) {
     let known = odd_people();
-    spread(&store, &known).await;
-    let mut asked = known.clone();
-    asked.extend([user("a.a"), user("nobody"), user("￿￿")]);
-    asked.sort_unstable();
+    push_by_bits(&store, &known).await;
+    let mut requested = known.clone();
+    requested.extend([user("a.a"), user("nobody"), user("￿￿")]);
+    requested.sort_unstable();
 
-    for people in [People::Each(&asked), People::Between(&asked)] {
+    for people in [People::Each(&requested), People::Between(&requested)] {
         let found = store.windows(window(), people.clone()).await.unwrap();
         let users: Vec<_> = found.iter().map(|person| person.user.clone()).collect();
-        assert_eq!(users, asked, "{people:?}");
+        assert_eq!(users, requested, "{people:?}");
         for person in &found {
             let days: Vec<_> = person.stacks.iter().map(|stack| stack.id.day).collect();
             let expected = known
@@ -192,40 +192,43 @@ pub async fn windows_come_in_the_order_asked(store: Fresh) {
     }
 }
 
-pub async fn windows_hold_only_those_asked_for(store: Fresh) {
+pub async fn windows_include_only_the_requested_users(store: Fresh) {
     let known = people(30);
-    spread(&store, &known).await;
-    let asked: Vec<_> = known.iter().step_by(7).cloned().collect();
+    push_by_bits(&store, &known).await;
+    let requested: Vec<_> = known.iter().step_by(7).cloned().collect();
 
-    let each = store.windows(window(), People::Each(&asked)).await.unwrap();
+    let each = store
+        .windows(window(), People::Each(&requested))
+        .await
+        .unwrap();
     let between = store
-        .windows(window(), People::Between(&asked))
+        .windows(window(), People::Between(&requested))
         .await
         .unwrap();
 
-    assert_eq!(each.len(), asked.len());
+    assert_eq!(each.len(), requested.len());
     assert_eq!(each, between);
     let scanned = store.everybody(None, 10).await;
     assert!(each.iter().all(|person| scanned.contains(person)));
 }
 
-pub async fn windows_of_many_people_come_at_once(store: Fresh) {
+pub async fn windows_of_many_users_are_read_in_one_call(store: Fresh) {
     let known = people(2_500);
     store
-        .push(today(), ROOMY, &push_to_all(&known, events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(&known, events(1, 1)))
         .await
         .unwrap();
     store
         .push(
             today().back(3),
-            ROOMY,
+            LARGE_CAP,
             &push_to_all(&known[1_000..], events(1, 2)),
         )
         .await
         .unwrap();
 
-    for asked in [People::Each(&known), People::Between(&known)] {
-        let found = store.windows(window(), asked).await.unwrap();
+    for requested in [People::Each(&known), People::Between(&known)] {
+        let found = store.windows(window(), requested).await.unwrap();
         assert_eq!(found.len(), known.len());
         assert_eq!(found[999].stacks.len(), 1);
         assert_eq!(found[1_000].stacks.len(), 2);
@@ -233,13 +236,13 @@ pub async fn windows_of_many_people_come_at_once(store: Fresh) {
     }
 }
 
-pub async fn windows_of_nobody_are_none(store: Fresh) {
+pub async fn windows_of_no_users_are_empty(store: Fresh) {
     store
-        .push(today(), ROOMY, &push_to(&user("ada"), events(1, 1)))
+        .push(today(), LARGE_CAP, &push_to(&user("ada"), events(1, 1)))
         .await
         .unwrap();
 
-    for asked in [People::Each(&[]), People::Between(&[])] {
-        assert!(store.windows(window(), asked).await.unwrap().is_empty());
+    for requested in [People::Each(&[]), People::Between(&[])] {
+        assert!(store.windows(window(), requested).await.unwrap().is_empty());
     }
 }

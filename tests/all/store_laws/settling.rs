@@ -1,4 +1,5 @@
-//! Laws of `Deliveries` about how rows end: sending, settled once, closed.
+//! Contract tests of `Deliveries` for how rows end: they are marked `sending`, settled once, and
+//! closed.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +11,21 @@ use super::deliveries::{later, open, row, sending, settlement, users};
 
 use crate::support::*;
 
-pub async fn sending_is_for_the_holder_counts_an_attempt_and_notes_the_call(store: Fresh) {
+pub async fn only_the_holder_marks_a_delivery_sending_and_records_the_call(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let (unknown, call) = (DeliveryId::stored("digest:eve:daily:2014-04-22"), handover);
 
-    let asked = [call(&ids[1], "x"), call(&unknown, "x"), call(&ids[0], "y")];
+    let requested = [call(&ids[1], "x"), call(&unknown, "x"), call(&ids[0], "y")];
     let other = store
         .second()
-        .sending("two", later(1), later(20), &asked)
+        .sending("two", later(1), later(20), &requested)
         .await
         .unwrap();
     let first = store
-        .sending("one", later(1), later(20), &asked)
+        .sending("one", later(1), later(20), &requested)
         .await
         .unwrap();
-    // Two tasks of one owner may have it in hand: the second makes no call of its own.
+    // If two tasks of one owner have the row, only the first makes a call.
     let twice = sending(&store, "one", later(25), &ids[..1]).await;
     let recalled = store.recall("one", &ids[..1]).await.unwrap();
     assert_eq!((twice, recalled), (vec![false], vec![true]));
@@ -54,7 +55,7 @@ pub async fn sending_is_for_the_holder_counts_an_attempt_and_notes_the_call(stor
     );
 }
 
-pub async fn who_was_surely_not_taken_is_pending_again_and_still_held(store: Fresh) {
+pub async fn a_recalled_delivery_is_pending_and_still_leased(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve"]).await;
     sending(&store, "one", later(20), &ids[..2]).await;
 
@@ -74,7 +75,7 @@ pub async fn who_was_surely_not_taken_is_pending_again_and_still_held(store: Fre
     assert_eq!(sending(&store, "one", later(30), &ids).await, [true; 3]);
 }
 
-pub async fn a_mail_that_was_taken_after_all_has_no_reason_any_more(store: Fresh) {
+pub async fn settling_as_sent_clears_the_reason_of_an_earlier_deferral(store: Fresh) {
     let ids = open(&store, &["ada"]).await;
     let deferral = Deferral {
         id: ids[0].clone(),
@@ -92,7 +93,7 @@ pub async fn a_mail_that_was_taken_after_all_has_no_reason_any_more(store: Fresh
     assert_eq!(row(&store, &ids[0]).await.reason, None);
 }
 
-pub async fn only_a_holder_holds_on(store: Fresh) {
+pub async fn only_the_holder_extends_the_lease_of_a_delivery(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve"]).await;
     let settled = settlement(&ids[2], DeliveryState::Sent);
     store.settle("one", later(1), &[settled]).await.unwrap();
@@ -103,8 +104,8 @@ pub async fn only_a_holder_holds_on(store: Fresh) {
         .unwrap();
     let zoes = delivery("zoe", "2014-04-22", "two").id;
 
-    let asked = [ids[0].clone(), zoes, ids[2].clone(), ids[1].clone()];
-    let held = store.hold("one", later(30), &asked).await.unwrap();
+    let requested = [ids[0].clone(), zoes, ids[2].clone(), ids[1].clone()];
+    let held = store.hold("one", later(30), &requested).await.unwrap();
 
     assert_eq!(held, [true, false, false, true]);
     let claimed = store.take("three", later(10), later(40), 9).await.unwrap();
@@ -121,21 +122,21 @@ pub(super) fn deferral(id: &DeliveryId, state: DeliveryState, not_before: i64) -
     }
 }
 
-pub async fn what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason(store: Fresh) {
+pub async fn a_deferred_delivery_is_not_claimed_early_and_keeps_its_reason(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve"]).await;
     let unknown = DeliveryId::stored("digest:zoe:daily:2014-04-22");
     sending(&store, "one", later(20), &ids[..2]).await;
     let settled = settlement(&ids[2], DeliveryState::Sent);
     store.settle("one", later(1), &[settled]).await.unwrap();
 
-    let asked = [
+    let requested = [
         deferral(&unknown, DeliveryState::Pending, 15),
         deferral(&ids[0], DeliveryState::Pending, 15),
         deferral(&ids[1], DeliveryState::Sending, 17),
         deferral(&ids[2], DeliveryState::Pending, 15),
     ];
-    let other = store.second().defer("two", &asked).await.unwrap();
-    let own = store.defer("one", &asked).await.unwrap();
+    let other = store.second().defer("two", &requested).await.unwrap();
+    let own = store.defer("one", &requested).await.unwrap();
 
     assert_eq!(other, [false; 4]);
     assert_eq!(own, [false, true, true, false], "what is settled stays so");
@@ -164,7 +165,7 @@ pub async fn what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason(st
     assert_eq!(due[0].not_before, None, "it is held now");
 }
 
-pub async fn a_call_is_taken_over_whole_whoever_holds_its_rows(store: Fresh) {
+pub async fn taking_over_a_call_leases_all_its_open_rows(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve", "zoe"]).await;
     let calls: Vec<_> = ids.iter().map(|id| handover(id, "x")).collect();
     let (own, other) = (calls[..3].to_vec(), handover(&ids[3], "y"));
@@ -177,15 +178,15 @@ pub async fn a_call_is_taken_over_whole_whoever_holds_its_rows(store: Fresh) {
     store.settle("one", later(1), &[settled]).await.unwrap();
     store.take("two", later(6), later(20), 1).await.unwrap();
 
-    let taken = store
+    let claimed = store
         .second()
         .take_call("three", later(30), "x")
         .await
         .unwrap();
     let nothing = store.take_call("three", later(30), "z").await.unwrap();
 
-    assert_eq!((users(&taken), nothing.len()), (vec!["ada", "eve"], 0));
-    for row in taken {
+    assert_eq!((users(&claimed), nothing.len()), (vec!["ada", "eve"], 0));
+    for row in claimed {
         assert_eq!(row.lease, Some(lease("three", later(30))));
     }
     assert_eq!(
@@ -195,7 +196,7 @@ pub async fn a_call_is_taken_over_whole_whoever_holds_its_rows(store: Fresh) {
     );
 }
 
-/// A person's unknown delivery, closed.
+/// Creates a closed delivery in the state `unknown`.
 pub(super) async fn unknown(store: &Fresh, person: &str) -> DeliveryId {
     let id = open(store, &[person]).await.remove(0);
     let unknown = settlement(&id, DeliveryState::Unknown);
@@ -204,10 +205,10 @@ pub(super) async fn unknown(store: &Fresh, person: &str) -> DeliveryId {
     id
 }
 
-pub async fn who_knows_better_ends_an_unknown_delivery(store: Fresh) {
+pub async fn an_unknown_delivery_can_be_resolved_as_sent_or_not_sent(store: Fresh) {
     let (sent, not_sent) = (unknown(&store, "ada").await, unknown(&store, "bob").await);
 
-    let judged = (
+    let resolved = (
         store.judge(&sent, later(9), Verdict::Sent, "seen").await,
         store
             .judge(&not_sent, later(9), Verdict::NotSent, "lost")
@@ -215,7 +216,7 @@ pub async fn who_knows_better_ends_an_unknown_delivery(store: Fresh) {
     );
 
     assert_eq!(
-        (judged.0.unwrap(), judged.1.unwrap()),
+        (resolved.0.unwrap(), resolved.1.unwrap()),
         (Corrected::Done, Corrected::Done)
     );
     let (ada, bob) = (row(&store, &sent).await, row(&store, &not_sent).await);
@@ -239,28 +240,26 @@ pub async fn who_knows_better_ends_an_unknown_delivery(store: Fresh) {
     );
 }
 
-pub async fn only_a_closed_unknown_delivery_is_judged_and_only_where_its_slot_is_free(
-    store: Fresh,
-) {
+pub async fn only_a_closed_unknown_delivery_with_a_free_slot_is_resolved(store: Fresh) {
     let busy = unknown(&store, "ada").await;
     store
         .open(&[delivery("ada", "2014-04-23", "one")])
         .await
         .unwrap();
     let pending = open(&store, &["bob"]).await.remove(0);
-    let nobodys = DeliveryId::stored("digest:zoe:daily:2014-04-22");
+    let missing = DeliveryId::stored("digest:zoe:daily:2014-04-22");
 
-    let mut judged = Vec::new();
-    for (id, verdict) in [
+    let mut resolved = Vec::new();
+    for (id, outcome) in [
         (&busy, Verdict::NotSent),
         (&pending, Verdict::Sent),
-        (&nobodys, Verdict::Sent),
+        (&missing, Verdict::Sent),
     ] {
-        judged.push(store.judge(id, later(9), verdict, "x").await.unwrap());
+        resolved.push(store.judge(id, later(9), outcome, "x").await.unwrap());
     }
 
     let other = Corrected::OtherState;
-    assert_eq!(judged, [Corrected::Busy, other, other]);
+    assert_eq!(resolved, [Corrected::Busy, other, other]);
     assert_eq!(row(&store, &busy).await.state, DeliveryState::Unknown);
     assert_eq!(
         store
@@ -272,7 +271,7 @@ pub async fn only_a_closed_unknown_delivery_is_judged_and_only_where_its_slot_is
     );
 }
 
-pub async fn a_lost_lease_can_neither_send_nor_settle(store: Fresh) {
+pub async fn the_former_holder_can_neither_send_nor_settle(store: Fresh) {
     let ids = open(&store, &["ada"]).await;
     store.take("two", later(10), later(20), 10).await.unwrap();
 
@@ -294,7 +293,7 @@ pub async fn a_lost_lease_can_neither_send_nor_settle(store: Fresh) {
     );
 }
 
-pub async fn a_settled_row_says_how_it_ended_and_stays_open(store: Fresh) {
+pub async fn a_settled_delivery_records_its_outcome_and_stays_open(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     sending(&store, "one", later(20), &ids[..1]).await;
 
@@ -331,7 +330,7 @@ pub async fn a_settled_row_says_how_it_ended_and_stays_open(store: Fresh) {
     );
 }
 
-pub async fn a_row_is_settled_once(store: Fresh) {
+pub async fn a_delivery_is_settled_once(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let sent = settlement(&ids[0], DeliveryState::Sent);
     let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
@@ -359,7 +358,7 @@ pub async fn a_row_is_settled_once(store: Fresh) {
     );
 }
 
-pub async fn a_settled_row_is_claimed_again_until_it_is_closed(store: Fresh) {
+pub async fn a_settled_delivery_is_claimed_until_it_is_closed(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let both = [
         settlement(&ids[0], DeliveryState::Sent),
@@ -380,7 +379,7 @@ pub async fn a_settled_row_is_claimed_again_until_it_is_closed(store: Fresh) {
     assert_eq!((ada.state, ada.open), (DeliveryState::Sent, false));
 }
 
-pub async fn closing_is_only_for_settled_rows_and_harmless_again(store: Fresh) {
+pub async fn only_settled_deliveries_are_closed_and_closing_can_repeat(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve"]).await;
     sending(&store, "one", later(20), &ids[1..2]).await;
     store
@@ -403,7 +402,7 @@ pub async fn closing_is_only_for_settled_rows_and_harmless_again(store: Fresh) {
     assert_eq!(open, [true, true, false]);
 }
 
-pub async fn counts_are_exact_for_each_state(store: Fresh) {
+pub async fn delivery_counts_are_exact_for_each_state(store: Fresh) {
     let ids = open(&store, &["a", "b", "c", "d", "e", "f", "g"]).await;
     sending(&store, "one", later(20), &ids[..2]).await;
     let ends = [
@@ -417,10 +416,10 @@ pub async fn counts_are_exact_for_each_state(store: Fresh) {
     store.close(&ids[5..6]).await.unwrap();
 
     let all = store.delivery_counts(&DeliveryState::ALL).await.unwrap();
-    let asked = [DeliveryState::Sending, DeliveryState::Pending];
-    let some = store.delivery_counts(&asked).await.unwrap();
+    let requested = [DeliveryState::Sending, DeliveryState::Pending];
+    let some = store.delivery_counts(&requested).await.unwrap();
     let counts: BTreeMap<_, _> = all.into_iter().collect();
-    assert_eq!(some, asked.map(|state| (state, counts[&state])));
+    assert_eq!(some, requested.map(|state| (state, counts[&state])));
 
     let expected = [1, 1, 2, 1, 1, 1];
     for (state, expected) in DeliveryState::ALL.into_iter().zip(expected) {
@@ -428,9 +427,9 @@ pub async fn counts_are_exact_for_each_state(store: Fresh) {
     }
 }
 
-pub async fn many_rows_go_all_the_way_at_once(store: Fresh) {
-    let everybody = people(1_500);
-    let names: Vec<_> = everybody.iter().map(|person| person.as_str()).collect();
+pub async fn many_deliveries_are_sent_settled_and_closed_together(store: Fresh) {
+    let all_users = people(1_500);
+    let names: Vec<_> = all_users.iter().map(|person| person.as_str()).collect();
     let ids = open(&store, &names).await;
 
     assert!(
@@ -470,7 +469,7 @@ pub async fn many_rows_go_all_the_way_at_once(store: Fresh) {
     );
 }
 
-pub async fn closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay(store: Fresh) {
+pub async fn old_closed_deliveries_are_removed_except_unknown_ones(store: Fresh) {
     let ids = open(&store, &["a", "b", "c", "d", "e", "f"]).await;
     let ends = [
         DeliveryState::Sent,
@@ -483,9 +482,9 @@ pub async fn closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay(store: 
         let end = settlement(id, state);
         store.settle("one", later(minute), &[end]).await.unwrap();
     }
-    // The last of them is settled and not closed yet, and one is not even settled.
+    // The fifth row is settled but not closed, and the sixth is not settled.
     store.close(&ids[..4]).await.unwrap();
-    let left = || async {
+    let remaining = || async {
         let rows = store.deliveries(&ids).await.unwrap();
         rows.iter().map(Option::is_some).collect::<Vec<_>>()
     };
@@ -493,8 +492,8 @@ pub async fn closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay(store: 
     let forget = |before, limit| store.forget(Forgettable::Deliveries, before, limit);
     assert_eq!(forget(later(1), 10).await.unwrap(), 0);
     assert_eq!(forget(later(60), 1).await.unwrap(), 1);
-    assert_eq!(left().await, [false, true, true, true, true, true]);
+    assert_eq!(remaining().await, [false, true, true, true, true, true]);
     assert_eq!(forget(later(60), 10).await.unwrap(), 2);
     assert_eq!(forget(later(60), 10).await.unwrap(), 0);
-    assert_eq!(left().await, [false, false, true, false, true, true]);
+    assert_eq!(remaining().await, [false, false, true, false, true, true]);
 }

@@ -1,4 +1,4 @@
-//! Laws of `SeenReports`: the first mark stands until it is over.
+//! Contract tests of `SeenReports`: the first mark for a key is kept until it expires.
 
 use chrono::{DateTime, Utc};
 
@@ -12,38 +12,45 @@ fn pair(key: &str, mark: &str) -> (String, String) {
     (key.to_owned(), mark.to_owned())
 }
 
-pub async fn the_first_mark_stands_until_it_is_over(store: Fresh) {
+pub async fn the_first_mark_is_kept_until_it_expires(store: Fresh) {
     let keys = ["token $x".to_owned()];
-    let sight = async |mark: &str, now: i64, until: i64| {
+    let mark_seen = async |mark: &str, now: i64, until: i64| {
         let marks = [pair("token $x", mark)];
         store.sight(&marks, at(now), at(until)).await.unwrap()
     };
     assert_eq!(store.sighted(&keys, at(0)).await.unwrap(), [None]);
 
-    assert_eq!(sight("one", 0, 10).await, ["one"]);
-    assert_eq!(sight("two", 5, 60).await, ["one"], "the first one stands");
+    assert_eq!(mark_seen("one", 0, 10).await, ["one"]);
+    assert_eq!(
+        mark_seen("two", 5, 60).await,
+        ["one"],
+        "the first one stands"
+    );
     let second = store.second();
-    let standing = second.sighted(&keys, at(9)).await.unwrap();
-    assert_eq!(standing, [Some("one".to_owned())]);
+    let stored = second.sighted(&keys, at(9)).await.unwrap();
+    assert_eq!(stored, [Some("one".to_owned())]);
 
     assert_eq!(store.sighted(&keys, at(10)).await.unwrap(), [None]);
-    assert_eq!(sight("three", 10, 20).await, ["three"]);
+    assert_eq!(mark_seen("three", 10, 20).await, ["three"]);
 }
 
-pub async fn of_many_who_come_with_one_key_at_once_all_are_told_the_same(store: Fresh) {
+pub async fn concurrent_marks_for_one_key_all_return_the_same_mark(store: Fresh) {
     for round in 0..8 {
-        let told = store
+        let returned = store
             .at_once(8, move |store, n| {
                 let marks = [pair(&format!("key {round}"), &format!("of {n}"))];
                 async move { store.sight(&marks, at(0), at(10)).await.unwrap().remove(0) }
             })
             .await;
 
-        assert!(told.iter().all(|mark| *mark == told[0]), "{told:?}");
+        assert!(
+            returned.iter().all(|mark| *mark == returned[0]),
+            "{returned:?}"
+        );
     }
 }
 
-pub async fn marks_come_back_in_the_order_asked(store: Fresh) {
+pub async fn marks_are_returned_in_the_order_of_the_request(store: Fresh) {
     let marks: Vec<_> = (0..1_500)
         .map(|n| pair(&format!("k{n}"), &format!("m{n}")))
         .collect();
@@ -55,15 +62,15 @@ pub async fn marks_come_back_in_the_order_asked(store: Fresh) {
         pair("new", "first"),
         pair("new", "second"),
     ];
-    let told = store.sight(&twice, at(1), at(10)).await.unwrap();
-    assert_eq!(told, ["m9", "first", "first"]);
+    let returned = store.sight(&twice, at(1), at(10)).await.unwrap();
+    assert_eq!(returned, ["m9", "first", "first"]);
 
-    let asked: Vec<_> = marks.iter().rev().map(|(key, _)| key.clone()).collect();
-    let found = store.sighted(&asked, at(2)).await.unwrap();
+    let requested: Vec<_> = marks.iter().rev().map(|(key, _)| key.clone()).collect();
+    let found = store.sighted(&requested, at(2)).await.unwrap();
 
     let backwards = (0..1_500).rev();
-    let there = backwards.map(|n| (n < 1_200).then(|| expected[n].clone()));
-    assert_eq!(found, there.collect::<Vec<_>>());
+    let expected_marks = backwards.map(|n| (n < 1_200).then(|| expected[n].clone()));
+    assert_eq!(found, expected_marks.collect::<Vec<_>>());
     assert_eq!(store.sighted(&[], at(2)).await.unwrap(), []);
     assert_eq!(
         store.sight(&[], at(2), at(3)).await.unwrap(),

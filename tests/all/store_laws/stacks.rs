@@ -1,25 +1,25 @@
-//! Laws of `Stacks::push`: durable, harmless again, capped, in order.
+//! Contract tests of `Stacks::push`: it is durable, idempotent, capped and ordered.
 
 use tidings::domain::{Entry, EventType, ObjectId};
 use tidings::store::{Pushed, Pushes};
 
 use crate::support::*;
 
-/// A cap that is not what a law is about.
-const ROOMY: usize = 1_000;
+/// A cap that these tests do not reach.
+const LARGE_CAP: usize = 1_000;
 
 fn nothing_capped() -> Pushed {
     Pushed::default()
 }
 
-pub async fn entries_stand_in_the_order_they_were_pushed(store: Fresh) {
+pub async fn entries_keep_the_order_in_which_they_were_pushed(store: Fresh) {
     let ada = user("ada");
     let first = vec![event("c", 1), event("a", 1)];
     let second = vec![event("b", 2)];
 
     for list in [&first, &second] {
         let pushed = store
-            .push(today(), ROOMY, &push_to(&ada, list.clone()))
+            .push(today(), LARGE_CAP, &push_to(&ada, list.clone()))
             .await
             .unwrap();
         assert_eq!(pushed, nothing_capped());
@@ -31,30 +31,34 @@ pub async fn entries_stand_in_the_order_they_were_pushed(store: Fresh) {
     );
 }
 
-pub async fn a_push_of_nothing_is_no_error(store: Fresh) {
+pub async fn an_empty_push_succeeds(store: Fresh) {
     let pushed = store
-        .push(today(), ROOMY, &Pushes::default())
+        .push(today(), LARGE_CAP, &Pushes::default())
         .await
         .unwrap();
     assert_eq!(pushed, nothing_capped());
 
     store
-        .push(today(), ROOMY, &push_to(&user("ada"), Vec::new()))
+        .push(today(), LARGE_CAP, &push_to(&user("ada"), Vec::new()))
         .await
         .unwrap();
 
     assert_eq!(store.entries_of(&user("ada"), today()).await, []);
 }
 
-pub async fn days_are_kept_apart(store: Fresh) {
+pub async fn each_day_has_its_own_stack(store: Fresh) {
     let ada = user("ada");
 
     store
-        .push(today().back(1), ROOMY, &push_to(&ada, vec![event("a", 1)]))
+        .push(
+            today().back(1),
+            LARGE_CAP,
+            &push_to(&ada, vec![event("a", 1)]),
+        )
         .await
         .unwrap();
     store
-        .push(today(), ROOMY, &push_to(&ada, vec![event("a", 1)]))
+        .push(today(), LARGE_CAP, &push_to(&ada, vec![event("a", 1)]))
         .await
         .unwrap();
 
@@ -69,17 +73,17 @@ pub async fn a_repeated_push_adds_nothing(store: Fresh) {
 
     for _ in 0..3 {
         let pushed = store
-            .push(today(), ROOMY, &push_to(&ada, list.clone()))
+            .push(today(), LARGE_CAP, &push_to(&ada, list.clone()))
             .await
             .unwrap();
         assert_eq!(pushed, nothing_capped());
     }
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1, 2)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
         .await
         .unwrap();
     store
-        .push(today(), ROOMY, &push_to(&ada, list.clone()))
+        .push(today(), LARGE_CAP, &push_to(&ada, list.clone()))
         .await
         .unwrap();
 
@@ -89,37 +93,37 @@ pub async fn a_repeated_push_adds_nothing(store: Fresh) {
     );
 }
 
-pub async fn a_partly_repeated_push_adds_only_what_is_missing(store: Fresh) {
-    let everybody = people(4);
-    let (done, half) = (&everybody[..2], &everybody[2..3]);
+pub async fn a_partly_repeated_push_adds_only_missing_entries(store: Fresh) {
+    let users = people(4);
+    let (done, half) = (&users[..2], &users[2..3]);
     store
-        .push(today(), ROOMY, &push_to_all(done, events(3, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(done, events(3, 1)))
         .await
         .unwrap();
     store
-        .push(today(), ROOMY, &push_to_all(half, vec![event("a1", 1)]))
+        .push(today(), LARGE_CAP, &push_to_all(half, vec![event("a1", 1)]))
         .await
         .unwrap();
 
     store
-        .push(today(), ROOMY, &push_to_all(&everybody, events(3, 1)))
+        .push(today(), LARGE_CAP, &push_to_all(&users, events(3, 1)))
         .await
         .unwrap();
 
     let whole = entries(events(3, 1));
-    for person in [&everybody[0], &everybody[1], &everybody[3]] {
+    for person in [&users[0], &users[1], &users[3]] {
         assert_eq!(store.entries_of(person, today()).await, whole, "{person}");
     }
     assert_eq!(
-        store.entries_of(&everybody[2], today()).await,
+        store.entries_of(&users[2], today()).await,
         entries([event("a1", 1), event("a0", 1), event("a2", 1)])
     );
 }
 
-pub async fn an_entry_twice_in_one_list_stands_once(store: Fresh) {
+pub async fn an_entry_that_a_list_repeats_is_stored_once(store: Fresh) {
     let (ada, bob) = (user("ada"), user("bob"));
     store
-        .push(today(), ROOMY, &push_to(&bob, vec![event("z", 9)]))
+        .push(today(), LARGE_CAP, &push_to(&bob, vec![event("z", 9)]))
         .await
         .unwrap();
     let list = vec![event("a", 1), event("b", 1), event("a", 1)];
@@ -127,7 +131,7 @@ pub async fn an_entry_twice_in_one_list_stands_once(store: Fresh) {
     store
         .push(
             today(),
-            ROOMY,
+            LARGE_CAP,
             &push_to_all(&[ada.clone(), bob.clone()], list),
         )
         .await
@@ -138,12 +142,12 @@ pub async fn an_entry_twice_in_one_list_stands_once(store: Fresh) {
     assert_eq!(store.entries_of(&bob, today()).await[1..], entries(once));
 }
 
-pub async fn two_fan_outs_about_one_object_both_stand(store: Fresh) {
+pub async fn two_fan_outs_about_one_object_are_both_stored(store: Fresh) {
     let ada = user("ada");
 
     for fanout in [1, 2, 1, 2] {
         store
-            .push(today(), ROOMY, &push_to(&ada, vec![event("a", fanout)]))
+            .push(today(), LARGE_CAP, &push_to(&ada, vec![event("a", fanout)]))
             .await
             .unwrap();
     }
@@ -154,7 +158,7 @@ pub async fn two_fan_outs_about_one_object_both_stand(store: Fresh) {
     );
 }
 
-pub async fn one_fan_out_about_an_object_by_two_types_stands_twice(store: Fresh) {
+pub async fn one_fan_out_with_two_types_for_an_object_is_stored_twice(store: Fresh) {
     let ada = user("ada");
     let (published, mut sold) = (event("a", 1), event("a", 1));
     sold.t = kind("ArtworkSold");
@@ -162,7 +166,7 @@ pub async fn one_fan_out_about_an_object_by_two_types_stands_twice(store: Fresh)
     for _ in 0..2 {
         let list = vec![published.clone(), sold.clone()];
         store
-            .push(today(), ROOMY, &push_to(&ada, list))
+            .push(today(), LARGE_CAP, &push_to(&ada, list))
             .await
             .unwrap();
     }
@@ -173,13 +177,13 @@ pub async fn one_fan_out_about_an_object_by_two_types_stands_twice(store: Fresh)
     );
 }
 
-pub async fn concurrent_writers_on_a_persons_first_event_of_the_day_lose_nothing(store: Fresh) {
+pub async fn concurrent_first_pushes_of_a_day_lose_no_event(store: Fresh) {
     let writers = 16;
 
     let push = |store: Fresh, n| async move {
         let list = vec![event("a", n)];
         store
-            .push(today(), ROOMY, &push_to(&user("ada"), list))
+            .push(today(), LARGE_CAP, &push_to(&user("ada"), list))
             .await
             .unwrap()
     };
@@ -194,18 +198,18 @@ pub async fn concurrent_writers_on_a_persons_first_event_of_the_day_lose_nothing
     assert_eq!(found, entries((0..writers).map(|n| event("a", n))));
 }
 
-pub async fn concurrent_repeats_of_one_push_double_nothing(store: Fresh) {
-    let everybody = people(50);
+pub async fn concurrent_repeats_of_a_push_add_no_duplicates(store: Fresh) {
+    let users = people(50);
     let push = |store: Fresh, _| async move {
         store
-            .push(today(), ROOMY, &push_to_all(&people(50), events(3, 1)))
+            .push(today(), LARGE_CAP, &push_to_all(&people(50), events(3, 1)))
             .await
             .unwrap()
     };
 
     store.at_once(16, push).await;
 
-    for person in &everybody {
+    for person in &users {
         assert_eq!(
             store.entries_of(person, today()).await,
             entries(events(3, 1)),
@@ -214,11 +218,11 @@ pub async fn concurrent_repeats_of_one_push_double_nothing(store: Fresh) {
     }
 }
 
-pub async fn a_push_reaches_each_of_many_people_with_their_list(store: Fresh) {
-    let everybody = people(2_500);
+pub async fn a_push_stores_the_list_of_each_of_many_users(store: Fresh) {
+    let users = people(2_500);
     let pushes = Pushes {
         lists: vec![events(1, 1), events(2, 2), events(3, 3)],
-        people: everybody
+        people: users
             .iter()
             .cloned()
             .enumerate()
@@ -227,14 +231,14 @@ pub async fn a_push_reaches_each_of_many_people_with_their_list(store: Fresh) {
     };
 
     for _ in 0..2 {
-        let pushed = store.push(today(), ROOMY, &pushes).await.unwrap();
+        let pushed = store.push(today(), LARGE_CAP, &pushes).await.unwrap();
         assert_eq!(pushed, nothing_capped());
     }
 
     let found = store.everybody(None, 500).await;
-    assert_eq!(found.len(), everybody.len());
+    assert_eq!(found.len(), users.len());
     for (n, person) in found.iter().enumerate() {
-        assert_eq!(person.user, everybody[n]);
+        assert_eq!(person.user, users[n]);
         assert_eq!(
             person.stacks[0].entries,
             entries(pushes.lists[n % 3].clone())
@@ -242,11 +246,11 @@ pub async fn a_push_reaches_each_of_many_people_with_their_list(store: Fresh) {
     }
 }
 
-pub async fn a_long_list_is_pushed_whole(store: Fresh) {
+pub async fn a_long_list_is_stored_completely(store: Fresh) {
     let ada = user("ada");
 
     store
-        .push(today(), ROOMY, &push_to(&ada, events(1_000, 1)))
+        .push(today(), LARGE_CAP, &push_to(&ada, events(1_000, 1)))
         .await
         .unwrap();
 
@@ -256,7 +260,7 @@ pub async fn a_long_list_is_pushed_whole(store: Fresh) {
     );
 }
 
-pub async fn the_cap_is_honoured_exactly_and_reported_again_on_repeat(store: Fresh) {
+pub async fn the_cap_is_exact_and_a_repeat_reports_the_same_overflow(store: Fresh) {
     let (ada, bob) = (user("ada"), user("bob"));
     store
         .push(today(), 3, &push_to(&ada, events(2, 1)))
@@ -279,7 +283,7 @@ pub async fn the_cap_is_honoured_exactly_and_reported_again_on_repeat(store: Fre
     assert_eq!(store.entries_of(&bob, today()).await.len(), 2);
 }
 
-pub async fn a_full_stack_takes_nothing_and_all_is_reported(store: Fresh) {
+pub async fn a_full_stack_rejects_and_reports_every_entry(store: Fresh) {
     let ada = user("ada");
     store
         .push(today(), 4, &push_to(&ada, events(4, 1)))
@@ -304,7 +308,7 @@ pub async fn a_full_stack_takes_nothing_and_all_is_reported(store: Fresh) {
     assert_eq!(store.entries_of(&ada, today()).await, entries(events(4, 1)));
 }
 
-pub async fn what_fits_of_a_first_list_is_stored_in_list_order(store: Fresh) {
+pub async fn the_entries_of_a_first_list_that_fit_are_stored_in_order(store: Fresh) {
     let ada = user("ada");
 
     for _ in 0..2 {
@@ -318,11 +322,11 @@ pub async fn what_fits_of_a_first_list_is_stored_in_list_order(store: Fresh) {
     assert_eq!(store.entries_of(&ada, today()).await, entries(events(5, 1)));
 }
 
-pub async fn entries_that_stand_already_take_no_room_again(store: Fresh) {
+pub async fn stored_entries_do_not_count_against_the_cap_again(store: Fresh) {
     let ada = user("ada");
-    let standing = vec![event("b", 1), event("d", 1)];
+    let stored = vec![event("b", 1), event("d", 1)];
     store
-        .push(today(), 4, &push_to(&ada, standing.clone()))
+        .push(today(), 4, &push_to(&ada, stored.clone()))
         .await
         .unwrap();
     let list = ["a", "b", "c", "d", "e"]
@@ -339,29 +343,29 @@ pub async fn entries_that_stand_already_take_no_room_again(store: Fresh) {
 
     assert_eq!(
         store.entries_of(&ada, today()).await,
-        entries([standing, vec![event("a", 1), event("c", 1)]].concat())
+        entries([stored, vec![event("a", 1), event("c", 1)]].concat())
     );
 }
 
-pub async fn the_capped_are_told_by_their_place_among_the_people(store: Fresh) {
-    let everybody = people(1_500);
+pub async fn capped_users_are_reported_by_their_index(store: Fresh) {
+    let users = people(1_500);
     let full = [3, 700, 1_499];
     for n in full {
         store
-            .push(today(), 2, &push_to(&everybody[n], events(2, 1)))
+            .push(today(), 2, &push_to(&users[n], events(2, 1)))
             .await
             .unwrap();
     }
 
     let pushed = store
-        .push(today(), 2, &push_to_all(&everybody, events(1, 2)))
+        .push(today(), 2, &push_to_all(&users, events(1, 2)))
         .await
         .unwrap();
 
     assert_eq!(pushed.capped, full.map(|n| (n, vec![0])));
 }
 
-pub async fn markers_take_room_under_the_cap(store: Fresh) {
+pub async fn markers_count_against_the_cap(store: Fresh) {
     let ada = user("ada");
     store
         .push(today(), 3, &push_to(&ada, events(1, 1)))
@@ -400,7 +404,7 @@ pub async fn concurrent_pushes_never_grow_a_stack_past_its_cap(store: Fresh) {
     assert_eq!(capped, 16 * 2 - 5);
 }
 
-pub async fn odd_names_are_kept_as_they_are(store: Fresh) {
+pub async fn unusual_type_and_object_names_are_stored_unchanged(store: Fresh) {
     let ada = user("ada");
     let odd = [
         "0",
@@ -422,7 +426,7 @@ pub async fn odd_names_are_kept_as_they_are(store: Fresh) {
 
     for _ in 0..2 {
         store
-            .push(today(), ROOMY, &push_to(&ada, named.to_vec()))
+            .push(today(), LARGE_CAP, &push_to(&ada, named.to_vec()))
             .await
             .unwrap();
     }

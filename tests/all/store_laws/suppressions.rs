@@ -1,5 +1,5 @@
-//! Laws of `Suppressions`: an address is suppressed until it is lifted, the graver news stands, and
-//! spelling does not matter.
+//! Contract tests of `Suppressions`: an address is suppressed until it is lifted, the most serious
+//! reason wins, and spelling does not matter.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::{Address, DeliveryId, Reason, Suppression};
@@ -19,29 +19,29 @@ fn at(minute: i64) -> DateTime<Utc> {
     noon() + minutes(minute)
 }
 
-async fn standing(store: &Fresh, text: &str) -> Option<Suppression> {
+async fn load_suppression(store: &Fresh, text: &str) -> Option<Suppression> {
     let mut found = store.suppressed(&[address(text)]).await.unwrap();
     assert_eq!(found.len(), 1);
     found.remove(0)
 }
 
-/// Lifts a suppression at this minute; returns whether there was one.
+/// Lifts a suppression at this minute. Returns whether there was one.
 async fn lift(store: &Fresh, text: &str, minute: i64) -> bool {
     let lifted = store.lift(&address(text), at(minute), at(-99)).await;
     lifted.unwrap()
 }
 
-/// Lifts a suppression, and forgets when.
+/// Lifts a suppression and removes the record of the lift.
 async fn forget(store: &Fresh, text: &str) {
     for _ in 0..2 {
         let lifted = store.lift(&address(text), at(99), at(999)).await;
         lifted.unwrap();
     }
-    let asked = [address(text)];
-    assert_eq!(store.lifts(&asked).await.unwrap(), [None]);
+    let requested = [address(text)];
+    assert_eq!(store.lifts(&requested).await.unwrap(), [None]);
 }
 
-/// Every order of these.
+/// Returns all permutations.
 fn orders<T: Clone>(of: &[T]) -> Vec<Vec<T>> {
     if of.is_empty() {
         return vec![Vec::new()];
@@ -58,7 +58,7 @@ fn orders<T: Clone>(of: &[T]) -> Vec<Vec<T>> {
     all
 }
 
-pub async fn a_suppressed_address_comes_back_with_every_field(store: Fresh) {
+pub async fn a_suppression_is_read_back_with_every_field(store: Fresh) {
     let plain = news("ada@example.org", Reason::Manual, 0);
     let full = Suppression::new(
         &address("Ben@Example.org"),
@@ -75,11 +75,17 @@ pub async fn a_suppressed_address_comes_back_with_every_field(store: Fresh) {
     store.suppress(&[]).await.unwrap();
 
     let second = store.second();
-    assert_eq!(standing(&second, "ada@example.org").await, Some(plain));
-    assert_eq!(standing(&second, "ben@example.org").await, Some(full));
+    assert_eq!(
+        load_suppression(&second, "ada@example.org").await,
+        Some(plain)
+    );
+    assert_eq!(
+        load_suppression(&second, "ben@example.org").await,
+        Some(full)
+    );
 }
 
-pub async fn an_address_is_suppressed_however_it_is_spelt(store: Fresh) {
+pub async fn an_address_is_suppressed_in_every_spelling(store: Fresh) {
     store
         .suppress(&[news("Ada.L@Example.ORG", Reason::Complaint, 0)])
         .await
@@ -90,14 +96,17 @@ pub async fn an_address_is_suppressed_however_it_is_spelt(store: Fresh) {
         "ADA.L@EXAMPLE.ORG",
         "Ada.L@Example.ORG",
     ] {
-        assert!(standing(&store, spelling).await.is_some(), "{spelling}");
+        assert!(
+            load_suppression(&store, spelling).await.is_some(),
+            "{spelling}"
+        );
     }
-    assert_eq!(standing(&store, "ada@example.org").await, None);
+    assert_eq!(load_suppression(&store, "ada@example.org").await, None);
     assert_eq!(store.suppressions(None, 10).await.unwrap().len(), 1);
     assert!(lift(&store, "aDA.l@example.org", 1).await);
 }
 
-pub async fn the_graver_news_stands_whatever_comes_first(store: Fresh) {
+pub async fn the_most_serious_reason_wins_in_any_order(store: Fresh) {
     let all = [
         news("x@a.org", Reason::Complaint, 9),
         news("x@a.org", Reason::HardBounce, 1),
@@ -109,16 +118,16 @@ pub async fn the_graver_news_stands_whatever_comes_first(store: Fresh) {
         for one in &order {
             store.suppress(std::slice::from_ref(one)).await.unwrap();
         }
-        let stands = standing(&store, "x@a.org").await.unwrap();
-        assert_eq!((stands.reason, stands.at), (Reason::Complaint, at(8)));
+        let stored = load_suppression(&store, "x@a.org").await.unwrap();
+        assert_eq!((stored.reason, stored.at), (Reason::Complaint, at(8)));
         forget(&store, "x@a.org").await;
     }
 }
 
-pub async fn of_many_who_suppress_one_address_at_once_the_gravest_stands(store: Fresh) {
+pub async fn the_most_serious_of_concurrent_reasons_wins(store: Fresh) {
     for round in 0..8 {
         let name = format!("r{round}@a.org");
-        let gravest = news(&name, Reason::Complaint, 0);
+        let most_serious = news(&name, Reason::Complaint, 0);
         store
             .at_once(16, move |store, n| {
                 let reason = Reason::ALL[n as usize % Reason::ALL.len()];
@@ -127,25 +136,28 @@ pub async fn of_many_who_suppress_one_address_at_once_the_gravest_stands(store: 
             })
             .await;
 
-        let stands = standing(&store, &name).await.unwrap();
-        assert_eq!(stands.reason, gravest.reason, "round {round}");
-        assert_eq!(stands.at, gravest.at, "round {round}");
+        let stored = load_suppression(&store, &name).await.unwrap();
+        assert_eq!(stored.reason, most_serious.reason, "round {round}");
+        assert_eq!(stored.at, most_serious.at, "round {round}");
     }
 }
 
-pub async fn of_two_for_one_address_in_one_call_the_graver_stands(store: Fresh) {
-    let (light, grave) = (
+pub async fn the_more_serious_reason_in_one_call_wins(store: Fresh) {
+    let (light, serious) = (
         news("x@a.org", Reason::Unsubscribe, 0),
         news("x@a.org", Reason::HardBounce, 1),
     );
-    for pair in [[light.clone(), grave.clone()], [grave.clone(), light]] {
+    for pair in [[light.clone(), serious.clone()], [serious.clone(), light]] {
         store.suppress(&pair).await.unwrap();
-        assert_eq!(standing(&store, "x@a.org").await.as_ref(), Some(&grave));
+        assert_eq!(
+            load_suppression(&store, "x@a.org").await.as_ref(),
+            Some(&serious)
+        );
         forget(&store, "x@a.org").await;
     }
 }
 
-pub async fn many_addresses_are_looked_up_at_once_in_the_order_asked(store: Fresh) {
+pub async fn suppressions_are_returned_in_the_order_of_the_request(store: Fresh) {
     let name = |n: usize| format!("p{n:05}@a.org");
     let every_third: Vec<_> = (0..2_500)
         .filter(|n| n % 3 == 0)
@@ -153,19 +165,23 @@ pub async fn many_addresses_are_looked_up_at_once_in_the_order_asked(store: Fres
         .collect();
     store.suppress(&every_third).await.unwrap();
 
-    let asked: Vec<_> = (0..2_500).rev().map(|n| address(&name(n))).collect();
-    let found = store.suppressed(&asked).await.unwrap();
+    let requested: Vec<_> = (0..2_500).rev().map(|n| address(&name(n))).collect();
+    let found = store.suppressed(&requested).await.unwrap();
 
-    for (asked, found) in asked.iter().zip(&found) {
-        assert!(found.as_ref().is_none_or(|found| found.address == *asked));
+    for (requested, found) in requested.iter().zip(&found) {
+        assert!(
+            found
+                .as_ref()
+                .is_none_or(|found| found.address == *requested)
+        );
     }
-    let there: Vec<bool> = found.iter().rev().map(Option::is_some).collect();
+    let is_suppressed: Vec<bool> = found.iter().rev().map(Option::is_some).collect();
     let expected: Vec<bool> = (0..2_500).map(|n| n % 3 == 0).collect();
-    assert_eq!(there, expected);
+    assert_eq!(is_suppressed, expected);
     assert_eq!(store.suppressed(&[]).await.unwrap(), []);
 }
 
-pub async fn the_list_is_paged_in_ascending_order(store: Fresh) {
+pub async fn suppressions_are_returned_in_pages_in_ascending_order(store: Fresh) {
     let names = ["d@a.org", "B@a.org", "a@a.org", "c@a.org", "e@a.org"];
     let all = names.map(|name| news(name, Reason::Manual, 0));
     store.suppress(&all).await.unwrap();
@@ -187,7 +203,7 @@ pub async fn the_list_is_paged_in_ascending_order(store: Fresh) {
     assert_eq!(store.suppressions(None, 0).await.unwrap(), []);
 }
 
-pub async fn what_is_lifted_can_be_written_to_and_suppressed_again(store: Fresh) {
+pub async fn a_lifted_address_can_be_suppressed_again(store: Fresh) {
     assert!(!lift(&store, "ada@a.org", 0).await, "it was not suppressed");
     store
         .suppress(&[news("ada@a.org", Reason::Complaint, 0)])
@@ -195,7 +211,7 @@ pub async fn what_is_lifted_can_be_written_to_and_suppressed_again(store: Fresh)
         .unwrap();
 
     assert!(lift(&store.second(), "ada@a.org", 4).await);
-    assert_eq!(standing(&store, "ada@a.org").await, None);
+    assert_eq!(load_suppression(&store, "ada@a.org").await, None);
     assert!(!lift(&store, "ada@a.org", 9).await);
 
     let lighter = news("ada@a.org", Reason::SoftBounces, 5);
@@ -207,37 +223,41 @@ pub async fn what_is_lifted_can_be_written_to_and_suppressed_again(store: Fresh)
         lifted: Some(at(4)),
         ..lighter
     };
-    assert_eq!(standing(&store, "ada@a.org").await, Some(lighter));
+    assert_eq!(load_suppression(&store, "ada@a.org").await, Some(lighter));
 }
 
-pub async fn news_from_before_a_lift_suppresses_nothing(store: Fresh) {
+pub async fn reports_from_before_a_lift_suppress_nothing(store: Fresh) {
     let (ada, ben) = (address("Ada@a.org"), address("ben@a.org"));
     store
         .suppress(&[news("ada@a.org", Reason::HardBounce, 0)])
         .await
         .unwrap();
     assert!(lift(&store, "ADA@a.org", 10).await);
-    let asked = [ben, ada];
-    assert_eq!(store.lifts(&asked).await.unwrap(), [None, Some(at(10))]);
+    let requested = [ben, ada];
+    assert_eq!(store.lifts(&requested).await.unwrap(), [None, Some(at(10))]);
 
     for (reason, minute) in [(Reason::HardBounce, 0), (Reason::Complaint, 10)] {
         let old = news("ada@a.org", reason, minute);
         store.suppress(&[old]).await.unwrap();
-        assert_eq!(standing(&store, "ada@a.org").await, None, "{reason}");
+        assert_eq!(
+            load_suppression(&store, "ada@a.org").await,
+            None,
+            "{reason}"
+        );
         assert_eq!(store.suppressions(None, 10).await.unwrap(), []);
         let counted = [Counted::Suppressions(Reason::HardBounce)];
         assert_eq!(store.count(&counted).await.unwrap(), [0]);
     }
 
     let later = news("ada@a.org", Reason::HardBounce, 11);
-    let graver = news("ada@a.org", Reason::Complaint, 9);
-    store.suppress(&[later, graver]).await.unwrap();
-    let stored = standing(&store, "ada@a.org").await.unwrap();
+    let more_serious = news("ada@a.org", Reason::Complaint, 9);
+    store.suppress(&[later, more_serious]).await.unwrap();
+    let stored = load_suppression(&store, "ada@a.org").await.unwrap();
     assert_eq!((stored.reason, stored.at), (Reason::HardBounce, at(11)));
     assert_eq!(store.suppressions(None, 10).await.unwrap(), [stored]);
 }
 
-pub async fn lifts_from_long_ago_are_forgotten_at_the_next(store: Fresh) {
+pub async fn a_lift_removes_records_of_old_lifts(store: Fresh) {
     for name in ["ada@a.org", "ben@a.org", "cem@a.org"] {
         let hard = news(name, Reason::HardBounce, 0);
         store.suppress(&[hard]).await.unwrap();
@@ -252,13 +272,13 @@ pub async fn lifts_from_long_ago_are_forgotten_at_the_next(store: Fresh) {
         .await
         .unwrap();
 
-    let asked = ["ada@a.org", "ben@a.org", "cem@a.org"].map(address);
+    let requested = ["ada@a.org", "ben@a.org", "cem@a.org"].map(address);
     let expected = [None, Some(at(5)), Some(at(99))];
-    assert_eq!(store.lifts(&asked).await.unwrap(), expected);
-    assert!(standing(&store, "ben@a.org").await.is_some());
+    assert_eq!(store.lifts(&requested).await.unwrap(), expected);
+    assert!(load_suppression(&store, "ben@a.org").await.is_some());
 }
 
-pub async fn counts_are_exact_for_each_reason(store: Fresh) {
+pub async fn suppression_counts_are_exact_for_each_reason(store: Fresh) {
     let all = [
         news("a@a.org", Reason::Complaint, 0),
         news("b@a.org", Reason::HardBounce, 0),
@@ -276,7 +296,7 @@ pub async fn counts_are_exact_for_each_reason(store: Fresh) {
     assert_eq!(counts, expected);
 }
 
-pub async fn odd_addresses_are_suppressed_like_any_other(store: Fresh) {
+pub async fn unusual_addresses_can_be_suppressed(store: Fresh) {
     let odd = [
         "$ne@a.org",
         "$$ROOT@a.org",
@@ -292,7 +312,7 @@ pub async fn odd_addresses_are_suppressed_like_any_other(store: Fresh) {
     store.suppress(&all).await.unwrap();
 
     for (name, one) in odd.into_iter().zip(all) {
-        assert_eq!(standing(&store, name).await, Some(one), "{name}");
+        assert_eq!(load_suppression(&store, name).await, Some(one), "{name}");
     }
     assert_eq!(
         store.suppressions(None, 100).await.unwrap().len(),
@@ -300,7 +320,7 @@ pub async fn odd_addresses_are_suppressed_like_any_other(store: Fresh) {
     );
 }
 
-pub async fn soft_bounces_count_once_a_mail_and_only_lately(store: Fresh) {
+pub async fn soft_bounces_count_once_for_each_email_within_the_period(store: Fresh) {
     let (ada, ben) = (address("Ada@a.org"), address("ben@a.org"));
     let mail = |n: i64| DeliveryId::stored(format!("digest:ada:daily:{n}"));
     let note = async |who: &Address, n: i64, minute: i64, since: i64| {
@@ -317,10 +337,10 @@ pub async fn soft_bounces_count_once_a_mail_and_only_lately(store: Fresh) {
     assert_eq!(note(&ada, 3, 5, 6).await, 2, "this one is too long ago");
     assert_eq!(note(&ada, 4, 30, 10).await, 3, "the first is of 10, not 12");
     assert_eq!(note(&ada, 5, 40, 11).await, 3);
-    assert_eq!(standing(&store, "ada@a.org").await, None);
+    assert_eq!(load_suppression(&store, "ada@a.org").await, None);
 }
 
-pub async fn soft_bounces_are_forgotten_when_an_address_is_lifted(store: Fresh) {
+pub async fn lifting_an_address_resets_its_soft_bounces(store: Fresh) {
     let ada = address("ada@a.org");
     for n in 0..3 {
         let mail = DeliveryId::stored(format!("digest:ada:daily:{n}"));

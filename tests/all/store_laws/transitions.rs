@@ -1,4 +1,4 @@
-//! Laws of `Deliveries` about lists of transitions: each is made or not by itself.
+//! Contract tests of `Deliveries::advance`: each transition of a list succeeds or fails by itself.
 
 use tidings::domain::delivery::{Deferral, Handover, Settlement, Transition};
 use tidings::domain::{DeliveryId, DeliveryState};
@@ -6,7 +6,7 @@ use tidings::domain::{DeliveryId, DeliveryState};
 use super::deliveries::{later, open, row, sending, settlement};
 use crate::support::*;
 
-pub async fn of_many_transitions_those_are_made_whose_condition_holds(store: Fresh) {
+pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
     let ids = open(
         &store,
         &["ada", "bob", "cem", "dan", "eve", "fay", "gus", "hal"],
@@ -25,30 +25,30 @@ pub async fn of_many_transitions_those_are_made_whose_condition_holds(store: Fre
     };
     let settle = |id: &DeliveryId| Transition::Settle(settlement(id, DeliveryState::Failed));
 
-    let asked = [
+    let requested = [
         Transition::HandOver(handover(&ids[0], "x")),
         Transition::Recall(ids[1].clone()),
         settle(&ids[2]),
-        // It was never sent.
+        // This delivery was never sent.
         Transition::Recall(ids[3].clone()),
         Transition::Defer(deferral(&ids[4])),
         settle(&unknown),
         Transition::Hold(ids[5].clone()),
-        // It is settled already.
+        // This delivery is already settled.
         Transition::HandOver(handover(&ids[6], "x")),
         settle(&ids[7]),
     ];
     let other = store.second();
-    let others = other.advance("two", later(1), later(30), &asked).await;
-    let made = store.advance("one", later(1), later(30), &asked).await;
+    let others = other.advance("two", later(1), later(30), &requested).await;
+    let made = store.advance("one", later(1), later(30), &requested).await;
 
     assert_eq!(others.unwrap(), [false; 9]);
     let expected = [true, true, true, false, true, false, true, false, true];
     assert_eq!(made.unwrap(), expected);
-    let mut told = Vec::new();
+    let mut states = Vec::new();
     for id in &ids {
         let row = row(&store, id).await;
-        told.push((row.state, row.attempts, row.lease.map(|lease| lease.until)));
+        states.push((row.state, row.attempts, row.lease.map(|lease| lease.until)));
     }
     let (pending, failed) = (DeliveryState::Pending, DeliveryState::Failed);
     let until = |n: i64| Some(later(n));
@@ -62,12 +62,12 @@ pub async fn of_many_transitions_those_are_made_whose_condition_holds(store: Fre
         (DeliveryState::Sent, 0, until(5)),
         (failed, 0, until(5)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(states, expected);
 }
 
-pub async fn where_many_are_changed_alike_each_keeps_what_is_its_own(store: Fresh) {
-    let everybody = people(450);
-    let names: Vec<_> = everybody.iter().map(|person| person.as_str()).collect();
+pub async fn equal_transitions_of_many_deliveries_keep_separate_values(store: Fresh) {
+    let all_users = people(450);
+    let names: Vec<_> = all_users.iter().map(|person| person.as_str()).collect();
     let ids = open(&store, &names).await;
     let others = store.open(&[delivery("zoe", "2014-04-22", "two")]).await;
     assert_eq!(others.unwrap(), [true]);
@@ -120,13 +120,13 @@ pub async fn where_many_are_changed_alike_each_keeps_what_is_its_own(store: Fres
     }
 }
 
-pub async fn what_is_concluded_is_settled_and_closed_and_its_slot_is_free(store: Fresh) {
+pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "cem", "dan", "eve"]).await;
     sending(&store, "one", later(20), &ids[1..]).await;
     let failed = settlement(&ids[4], DeliveryState::Failed);
     store.settle("one", noon(), &[failed]).await.unwrap();
     let sent = |id: &DeliveryId| settlement(id, DeliveryState::Sent);
-    let asked = [
+    let requested = [
         Transition::Conclude(sent(&ids[0])),
         Transition::Conclude(Settlement {
             provider_id: Some("$2".into()),
@@ -138,14 +138,14 @@ pub async fn what_is_concluded_is_settled_and_closed_and_its_slot_is_free(store:
             reason: Some("$left".into()),
             ..sent(&ids[3])
         }),
-        // It is settled already.
+        // This delivery is already settled.
         Transition::Conclude(sent(&ids[4])),
     ];
 
     let other = store.second();
-    let others = other.advance("two", later(1), later(30), &asked).await;
-    let made = store.advance("one", later(1), later(30), &asked).await;
-    let again = store.advance("one", later(2), later(30), &asked).await;
+    let others = other.advance("two", later(1), later(30), &requested).await;
+    let made = store.advance("one", later(1), later(30), &requested).await;
+    let again = store.advance("one", later(2), later(30), &requested).await;
 
     assert_eq!(others.unwrap(), [false; 5]);
     assert_eq!(made.unwrap(), [true, true, true, true, false]);

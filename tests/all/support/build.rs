@@ -1,7 +1,6 @@
-//! Short names for values: people, events, pushes, fan-outs and deliveries of 22 April 2014.
+//! Short builders of users, events, pushes, fan-outs and deliveries of 22 April 2014.
 //!
-//! The rule: a builder fills in what a test does not care about, with values that are valid and
-//! tell each other apart.
+//! A builder fills in what a test does not care about, with valid and distinct values.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use tidings::domain::{
 use tidings::engine::feed;
 use tidings::store::{NewMarker, Pushes, Store};
 
-/// The day that tests call today.
+/// The current day of the tests.
 pub fn today() -> Day {
     Day::from_ymd(2014, 4, 22).unwrap()
 }
@@ -37,7 +36,7 @@ pub fn window() -> Window {
     Window::ending(today(), Window::DEFAULT_BACK)
 }
 
-/// The moment that tests call now.
+/// The current time of the tests.
 pub fn noon() -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2014, 4, 22, 12, 0, 0).unwrap()
 }
@@ -46,18 +45,18 @@ pub fn minutes(n: i64) -> TimeDelta {
     TimeDelta::minutes(n)
 }
 
-/// The nth id of today; ids ascend with n.
+/// The nth id of today. Ids ascend with `n`.
 pub fn id(n: u32) -> Id {
     let [a, b, c, d] = n.to_be_bytes();
     Id::at(noon(), [0, 0, 0, 0, a, b, c, d])
 }
 
-/// A user id as it stands, however odd.
+/// A user id with this exact text, which need not be valid for new users.
 pub fn user(text: &str) -> UserId {
     UserId::stored(text)
 }
 
-/// `p00000`, `p00001`, …: ascending as text as well.
+/// Returns `p00000`, `p00001` and so on. They also ascend as text.
 pub fn people(count: usize) -> Vec<UserId> {
     (0..count).map(|n| user(&format!("p{n:05}"))).collect()
 }
@@ -70,7 +69,7 @@ pub fn key(text: &str) -> FollowKey {
     FollowKey::stored(text)
 }
 
-/// What the nth fan-out says about an object.
+/// An event about this object in the nth fan-out.
 pub fn event(object: &str, fanout: u32) -> Event {
     Event {
         t: kind("ArtworkPublished"),
@@ -79,24 +78,24 @@ pub fn event(object: &str, fanout: u32) -> Event {
     }
 }
 
-/// `count` events of one fan-out: objects `a0`, `a1`, ….
+/// `count` events of one fan-out, about the objects `a0`, `a1` and so on.
 pub fn events(count: usize, fanout: u32) -> Vec<Event> {
     (0..count)
         .map(|n| event(&format!("a{n}"), fanout))
         .collect()
 }
 
-/// How events stand on a stack.
+/// The entries of a stack for these events.
 pub fn entries(events: impl IntoIterator<Item = Event>) -> Vec<Entry> {
     events.into_iter().map(Entry::Event).collect()
 }
 
-/// One list of events for one person.
+/// A push of one list to one user.
 pub fn push_to(person: &UserId, events: Vec<Event>) -> Pushes {
     push_to_all(std::slice::from_ref(person), events)
 }
 
-/// One list of events that all these people share.
+/// A push of one list to all of these users.
 pub fn push_to_all(people: &[UserId], events: Vec<Event>) -> Pushes {
     Pushes {
         lists: vec![events],
@@ -104,7 +103,7 @@ pub fn push_to_all(people: &[UserId], events: Vec<Event>) -> Pushes {
     }
 }
 
-/// A marker for the stack that tidings writes, of one day.
+/// A marker for the stack with a text `_id`, of one day.
 pub fn new_marker(person: &UserId, day: Day, marker: Id, n: u32) -> NewMarker {
     NewMarker::Flushed {
         user: person.clone(),
@@ -113,7 +112,7 @@ pub fn new_marker(person: &UserId, day: Day, marker: Id, n: u32) -> NewMarker {
     }
 }
 
-/// The nth fan-out of today, for one person.
+/// The nth fan-out of today, for the user `ada`.
 pub fn fanout(n: u32) -> Fanout {
     let audience = Audience::users([user("ada")]).unwrap();
     let objects = vec![ObjectId::stored(format!("a{n}"))];
@@ -134,7 +133,7 @@ pub fn lease(owner: &str, until: DateTime<Utc>) -> Lease {
     }
 }
 
-/// A new delivery of a person's daily digest of that date, leased to the owner for five minutes.
+/// A new daily digest of this date, leased to `owner` until 12:05.
 pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
     let id = DeliveryId::stored(format!("digest:{person}:daily:{date}"));
     let occasion = Occasion::Digest {
@@ -148,7 +147,7 @@ pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
     }
 }
 
-/// A delivery that is about to be handed over in this call, and tells of three events.
+/// The handover of a delivery with three events, in this call.
 pub fn handover(id: &DeliveryId, call: &str) -> Handover {
     Handover {
         id: id.clone(),
@@ -157,7 +156,7 @@ pub fn handover(id: &DeliveryId, call: &str) -> Handover {
     }
 }
 
-/// All of somebody's feed on one page.
+/// A request for a whole feed on one page.
 pub fn feed_of(person: &UserId) -> feed::Request {
     feed::Request {
         user: person.clone(),

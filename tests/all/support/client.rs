@@ -1,8 +1,8 @@
 //! A client for the servers that tests start on loopback.
 
-/// reqwest must be told whose cryptography it has, even where it needs none.
+/// Installs a crypto provider first, because reqwest requires one even for plain HTTP.
 pub fn client() -> reqwest::Client {
-    // Another test may have said so before, which is as good.
+    // It fails if another test has installed it before, which does no harm.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::new()
 }

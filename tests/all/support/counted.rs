@@ -1,11 +1,11 @@
-//! What the metrics of processes come to.
+//! Sums of metrics.
 
 use tidings::metrics::Gauges;
 
 use super::town::Town;
 
 impl Town {
-    /// What all processes together have counted under this name, where its labels hold this.
+    /// The sum of a counter over all processes, for series whose labels contain `label`.
     pub fn counted(&self, name: &str, label: &str) -> u64 {
         let counts = self.counts.lock().unwrap();
         let texts = counts
@@ -15,7 +15,7 @@ impl Town {
     }
 }
 
-/// The sum of a metric's values in a text of metrics, where its labels hold this.
+/// The sum of a metric in this text, for series whose labels contain `label`.
 pub fn sum(text: &str, name: &str, label: &str) -> u64 {
     let values = text.lines().filter_map(|line| {
         let (series, value) = line.rsplit_once(' ')?;

@@ -1,9 +1,7 @@
-//! A store whose nth call fails: refused before anything is done, or done and reported as failed
-//! all the same.
+//! A store whose nth call fails, either before it takes effect or after it.
 //!
-//! The rule: every verb of every trait counts as one call, reading ones as well, in the order in
-//! which they are made. So a test that walks through all n, with both [`Fault`]s and both
-//! [`Then`]s, has failed and crashed at every step there is.
+//! Each method of each trait counts as one call, including reads. A test that runs through all n,
+//! with each [`Fault`] and [`Then`], has failed and crashed at every step.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,31 +32,30 @@ use tidings::store::{
 /// How the nth call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is done.
+    /// The call has no effect.
     Refused,
-    /// It is done, and nobody hears of it. A stream gives its first chunk and breaks off.
+    /// The call takes effect, but its reply is lost. A stream ends after its first chunk.
     Unheard,
 }
 
-/// What becomes of the calls after it.
+/// The outcome of the calls after the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// They work: the network hiccuped.
+    /// They succeed, as after a short network failure.
     Recovers,
-    /// They are refused: whoever called is as good as dead. Whoever takes over needs another
-    /// handle.
+    /// They fail, as if the process had died. Its successor needs another handle.
     StaysDown,
 }
 
-/// A store around another one.
+/// A store that wraps another one.
 pub struct FailingStore {
     inner: Arc<dyn Store>,
     plan: Mutex<Plan>,
-    /// What happens before each call.
+    /// Runs before each call.
     before: Option<Before>,
-    /// Before a call of which verb something has to happen, and whether it did.
+    /// The method before which `before` must run, and whether it did.
     due: Option<(&'static str, Arc<AtomicBool>)>,
-    /// What the next search for accumulators finds first, as it was earlier.
+    /// Outdated accumulators that the next search also returns, first.
     stale: Mutex<Vec<Accumulator>>,
 }
 
@@ -73,21 +70,21 @@ impl Drop for FailingStore {
     }
 }
 
-/// What happens before a call of this verb.
+/// Runs before a call of this method.
 pub type Before = Box<dyn Fn(&'static str) -> BoxFuture<'static, ()> + Send + Sync>;
 
 #[derive(Default)]
 struct Plan {
     calls: usize,
     fails: Option<(usize, Fault, Then)>,
-    /// Calls of other verbs are not counted.
+    /// If set, only calls of this method count.
     only: Option<&'static str>,
     struck: Option<&'static str>,
     verbs: BTreeSet<&'static str>,
 }
 
 impl FailingStore {
-    /// A store whose call number `nth` fails; 0 is the first.
+    /// A store whose call number `nth` fails, counted from 0.
     pub fn new(inner: Arc<dyn Store>, nth: usize, fault: Fault, then: Then) -> Arc<Self> {
         let fails = Some((nth, fault, then));
         let plan = Mutex::new(Plan {
@@ -103,7 +100,7 @@ impl FailingStore {
         })
     }
 
-    /// A store that refuses call number `nth` of this verb, and no other; 0 is the first.
+    /// A store that fails only call number `nth` of this method, counted from 0.
     pub fn of_verb(inner: Arc<dyn Store>, verb: &'static str, nth: usize) -> Arc<Self> {
         let plan = Mutex::new(Plan {
             fails: Some((nth, Fault::Refused, Then::Recovers)),
@@ -119,8 +116,8 @@ impl FailingStore {
         })
     }
 
-    /// A store before whose first call of this verb something happens. That there is such a call is
-    /// made sure of when the store goes.
+    /// A store that runs `what` before the first call of this method. Dropping it panics if there
+    /// was no such call.
     pub fn before(
         inner: Arc<dyn Store>,
         verb: &'static str,
@@ -147,8 +144,8 @@ impl FailingStore {
         })
     }
 
-    /// A store whose first search for accumulators finds these first. MongoDB may find an
-    /// accumulator twice that moves in the index during the search: as it was, and as it is.
+    /// A store whose first search for accumulators also returns these, first. MongoDB may return an
+    /// accumulator twice that moves in the index during the search: in its old and its new state.
     pub fn finding_stale_first(inner: Arc<dyn Store>, stale: Vec<Accumulator>) -> Arc<Self> {
         Arc::new(Self {
             inner,
@@ -159,7 +156,7 @@ impl FailingStore {
         })
     }
 
-    /// A store that only counts.
+    /// A store that only counts calls.
     pub fn counting(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             inner,
@@ -170,7 +167,7 @@ impl FailingStore {
         })
     }
 
-    /// A store each of whose calls waits for something first; streams do not.
+    /// A store that waits for `before` at each call, except for streams.
     pub fn waiting(inner: Arc<dyn Store>, before: Before) -> Arc<Self> {
         Arc::new(Self {
             inner,
@@ -181,22 +178,22 @@ impl FailingStore {
         })
     }
 
-    /// How many calls there were, those that failed among them.
+    /// The number of calls, including failed ones.
     pub fn calls(&self) -> usize {
         self.plan.lock().unwrap().calls
     }
 
-    /// Which verb was struck, if the story came that far.
+    /// The method that failed, or `None` if there were too few calls.
     pub fn struck(&self) -> Option<&'static str> {
         self.plan.lock().unwrap().struck
     }
 
-    /// Which verbs were called.
+    /// The methods that were called.
     pub fn verbs(&self) -> BTreeSet<&'static str> {
         self.plan.lock().unwrap().verbs.clone()
     }
 
-    /// Counts a call, and says whether it fails.
+    /// Counts a call and returns its fault, if any.
     fn next(&self, verb: &'static str) -> Option<Fault> {
         let mut plan = self.plan.lock().unwrap();
         plan.verbs.insert(verb);
@@ -249,7 +246,7 @@ fn failure(verb: &str) -> Error {
     Error::database(format!("calling {verb}"), "the test wanted it to fail")
 }
 
-/// What a call that makes these transitions is known by.
+/// The name under which a call with these transitions counts.
 fn transition(transitions: &[Transition]) -> &'static str {
     match transitions.first() {
         Some(Transition::HandOver(_)) => "hand_over",
@@ -261,8 +258,8 @@ fn transition(transitions: &[Transition]) -> &'static str {
     }
 }
 
-/// Implements a trait by handing each verb on, as one call, known by the verb's name or as it is
-/// said to be called. Verbs in braces are implemented as they are.
+/// Implements a trait by forwarding each method as one call. The call has the method's name, or the
+/// given one. Methods in braces are implemented directly.
 macro_rules! hand_on {
     ($of:ident $({ $($own:tt)* })?: $($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty $(, called $called:expr)?;)*) => {
         #[async_trait]
@@ -360,7 +357,7 @@ hand_on! { Inboxes:
     put_inbox(inbox: &Inbox, revision: Id) -> bool;
 }
 
-/// Listening is no call: whoever serves listens at a time of its own.
+/// Subscribing does not count as a call, because servers subscribe at unpredictable times.
 #[async_trait]
 impl Pokes for FailingStore {
     async fn pokes(&self) -> Result<BoxStream<'static, Result<Poke>>> {
@@ -460,7 +457,7 @@ hand_on! { SeenReports:
 
 #[tokio::test]
 #[should_panic(expected = "nobody called unlease")]
-async fn a_verb_that_is_waited_for_and_never_called_is_told() {
+async fn waiting_for_a_method_that_is_never_called_panics() {
     super::sqlite::run(|fresh| async move {
         let never = Box::pin(std::future::ready(()));
         FailingStore::before(fresh.handle(), "unlease", never);

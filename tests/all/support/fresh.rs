@@ -1,7 +1,7 @@
-//! A store of its own for each test, and what tests ask of it again and again.
+//! A separate store for each test, and common reads from it.
 //!
-//! The rule: it begins empty, and its backend does not show. [`super::sqlite`] and [`super::mongo`]
-//! make them.
+//! It is empty at first and hides its backend. [`super::sqlite`] and [`super::mongo`] create
+//! stores.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,8 +13,7 @@ use tidings::store::{Kept, Kind, Movable, People, Store};
 
 use super::window;
 
-/// A store of its own for one test, and a second handle on the same data, as another process would
-/// have it.
+/// The store of one test, with a second handle on the same data, like that of another process.
 #[derive(Clone)]
 pub struct Fresh {
     store: Arc<dyn Movable>,
@@ -23,7 +22,7 @@ pub struct Fresh {
     url: String,
 }
 
-/// Takes everything out of a store, behind its back.
+/// Deletes all records without the help of the store.
 pub type Clear = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Deref for Fresh {
@@ -35,8 +34,8 @@ impl Deref for Fresh {
 }
 
 impl Fresh {
-    /// A store, the same data opened again, how to empty it, and how other processes are told of
-    /// it.
+    /// The parameters are the store, a second handle on the same data, a function that empties it,
+    /// and its connection string.
     pub fn new(
         store: Arc<dyn Movable>,
         second: Arc<dyn Movable>,
@@ -51,22 +50,22 @@ impl Fresh {
         }
     }
 
-    /// What the option `store` says where another process is to use it.
+    /// The value of the option `store` for other processes.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The store, for those who keep it.
+    /// An owned handle to the store.
     pub fn handle(&self) -> Arc<dyn Store> {
         self.store.clone()
     }
 
-    /// The store as something that can be moved.
+    /// The store as the source or target of a move.
     pub fn movable(&self) -> Arc<dyn Movable> {
         self.store.clone()
     }
 
-    /// All records of a kind that can be read, portion by portion.
+    /// Returns all readable records of a kind, in portions.
     pub async fn portions(&self, kind: Kind) -> Vec<Vec<Kept>> {
         let (mut portions, mut after) = (Vec::new(), None);
         loop {
@@ -79,7 +78,7 @@ impl Fresh {
         }
     }
 
-    /// All records that can be read, as lines that say the same on every store.
+    /// Returns all readable records as lines, which are equal on every store.
     pub async fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for kind in Kind::ALL {
@@ -94,12 +93,12 @@ impl Fresh {
         lines
     }
 
-    /// Empties the store, for tests that play the same thing again and again.
+    /// Empties the store, for tests that repeat a scenario.
     pub async fn clear(&self) {
         (self.clear)().await;
     }
 
-    /// The same data as another process would open it.
+    /// The same data through the second handle.
     pub fn second(&self) -> Self {
         Self {
             store: self.second.clone(),
@@ -109,8 +108,8 @@ impl Fresh {
         }
     }
 
-    /// Runs `count` tasks at once, every other one on the second handle; their answers come in
-    /// order.
+    /// Runs `count` tasks concurrently, every other one on the second handle. Returns their results
+    /// in order.
     pub async fn at_once<T, F>(&self, count: u32, task: impl Fn(Fresh, u32) -> F) -> Vec<T>
     where
         T: Send + 'static,
@@ -132,7 +131,7 @@ impl Fresh {
         answers
     }
 
-    /// A person's stacks in the window.
+    /// Returns the user's stacks in the window.
     pub async fn stacks_of(&self, person: &UserId) -> Vec<Stack> {
         let asked = std::slice::from_ref(person);
         let mut found = self.windows(window(), People::Each(asked)).await.unwrap();
@@ -140,7 +139,7 @@ impl Fresh {
         found.remove(0).stacks
     }
 
-    /// What stands on the stack that tidings writes, of one day; nothing if there is none.
+    /// Returns the entries of the stack with a text `_id` on this day, or none.
     pub async fn entries_of(&self, person: &UserId, day: Day) -> Vec<Entry> {
         let asked = std::slice::from_ref(person);
         let only = Window::ending(day, 0);
@@ -150,7 +149,7 @@ impl Fresh {
         written.map_or(Vec::new(), |stack| stack.entries)
     }
 
-    /// Everything a scan of the window gives, chunk by chunk.
+    /// Scans the window and returns its chunks.
     pub async fn chunks(&self, after: Option<UserId>, chunk: usize) -> Vec<Vec<PersonStacks>> {
         self.scan(window(), after, chunk)
             .try_collect()
@@ -158,14 +157,14 @@ impl Fresh {
             .unwrap()
     }
 
-    /// Everybody a scan of the window meets who has entries.
+    /// Scans the window and returns all users with entries.
     pub async fn everybody(&self, after: Option<UserId>, chunk: usize) -> Vec<PersonStacks> {
         let mut all = self.chunks(after, chunk).await.concat();
         all.retain(|person| person.stacks.iter().any(|stack| !stack.entries.is_empty()));
         all
     }
 
-    /// All documents of a day.
+    /// Returns all documents of the day.
     pub async fn exported(&self, day: Day) -> Vec<String> {
         let chunks: Vec<_> = self.export_day(day).try_collect().await.unwrap();
         chunks.concat()

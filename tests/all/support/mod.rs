@@ -1,7 +1,9 @@
-//! What tests are built from: fresh stores, and short names for the values they are about.
+//! Shared code of the tests: empty stores, simulated users and servers, and short builders of
+//! values.
 //!
-//! The rule: nothing here asserts, and nothing here knows a test. All builders speak of one moment,
-//! noon of 22 April 2014, so that tests differ only in what they are about.
+//! It contains no code for a particular test. All builders use the same time, noon on
+//! 22 April 2014, so that tests differ only in their subject. Start with [`Fresh`] and
+//! [`town::Town`].
 
 mod build;
 mod client;

@@ -1,6 +1,6 @@
-//! Fresh MongoDB stores: a database of its own for each test, on the server the environment names.
+//! Empty MongoDB stores: a separate database for each test, on the server in the environment.
 //!
-//! The rule: no test is skipped silently. Without a server it fails, and says how to give it one.
+//! Without a server, a test fails and explains how to start one. It is never skipped silently.
 
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
@@ -14,15 +14,15 @@ use tidings::store::mongo::{Mongo, MongoOptions};
 
 use super::Fresh;
 
-/// Where tests find a server; `scripts/with-mongo` sets it.
+/// The environment variable with the server's URL, which `scripts/with-mongo` sets.
 const URL: &str = "TIDINGS_TEST_MONGO";
 
-/// Runs a test on a fresh database and drops it when the test ends, however it ends.
+/// Runs a test on an empty database, and drops it when the test ends, also after a panic.
 pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
     on_fresh_database(MongoOptions::default(), |fresh, _, _| test(fresh)).await;
 }
 
-/// A fresh store whose server can be made to misbehave toward it.
+/// An empty store, whose server can inject faults into its commands.
 pub struct Faulty {
     fresh: Fresh,
     admin: mongodb::Database,
@@ -38,19 +38,20 @@ impl Deref for Faulty {
 }
 
 impl Faulty {
-    /// The next so many commands of this store meet this fault: the `data` of the server's
-    /// `failCommand`.
+    /// Injects a fault into the next `times` commands of this store. `fault` is the `data` of the
+    /// server's fail point `failCommand`.
     pub async fn fails(&self, times: i32, mut fault: bson::Document) {
         fault.insert("appName", &self.name);
         self.fail_point(doc! {"times": times}.into(), fault).await;
     }
 
-    /// A collection of this store, as fail points name it.
+    /// The full name of a collection, for fail points.
     pub fn namespace(&self, collection: &str) -> String {
         format!("{}.{collection}", self.name)
     }
 
-    /// Holds the next command of this name back for so long; the answer waits until it has come.
+    /// Delays the next command of this name. The returned future waits until the command has
+    /// arrived.
     pub async fn holds_back(
         &self,
         command: &str,
@@ -68,19 +69,19 @@ impl Faulty {
         }
     }
 
-    /// Writes a document as another program would.
+    /// Inserts a document past the store, as another program would.
     pub async fn write(&self, collection: &str, document: bson::Document) {
         self.write_all(collection, vec![document]).await;
     }
 
-    /// Writes many documents as another program would.
+    /// Inserts documents past the store, as another program would.
     pub async fn write_all(&self, collection: &str, documents: Vec<bson::Document>) {
         let database = self.admin.client().database(&self.name);
         let collection = database.collection(collection);
         collection.insert_many(documents).await.unwrap();
     }
 
-    /// Makes an index that tidings knows nothing of.
+    /// Creates a unique index that is not part of our schema.
     pub async fn unique_index(&self, collection: &str, field: &str) {
         let index = doc! {"key": {field: 1}, "name": field, "unique": true};
         let command = doc! {"createIndexes": collection, "indexes": [index]};
@@ -88,7 +89,7 @@ impl Faulty {
         database.run_command(command).await.unwrap();
     }
 
-    /// How often it was entered before.
+    /// Sets the fail point. Returns how often it was entered before.
     async fn fail_point(&self, mode: bson::Bson, data: bson::Document) -> i64 {
         let command = doc! {"configureFailPoint": "failCommand", "mode": mode, "data": data};
         let done = self.admin.run_command(command).await.unwrap();
@@ -97,8 +98,8 @@ impl Faulty {
     }
 }
 
-/// Runs a test on a fresh database of a server that misbehaves. One at a time: a server has one
-/// such fail point.
+/// Runs a test on an empty database with fault injection. Such tests run one at a time, because a
+/// server has only one `failCommand`.
 pub async fn faulty(options: MongoOptions, test: impl AsyncFnOnce(&Faulty)) {
     static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let alone = ALONE.lock().await;
@@ -112,7 +113,7 @@ pub async fn faulty(options: MongoOptions, test: impl AsyncFnOnce(&Faulty)) {
     drop(alone);
 }
 
-/// Stores name themselves to the server as their database is called.
+/// Each store connects with the name of its database as `appName`, which fail points match.
 async fn on_fresh_database(
     options: MongoOptions,
     test: impl AsyncFnOnce(Fresh, mongodb::Client, String),
@@ -124,8 +125,7 @@ async fn on_fresh_database(
     let cleared = database.clone();
     let clear = Arc::new(move || -> BoxFuture<'static, ()> { Box::pin(empty(cleared.clone())) });
     let and = if url.ends_with('?') { "" } else { "&" };
-    // Where a fault only pretends that the primary changed, the driver waits for its next
-    // heartbeat.
+    // After a simulated change of the primary, the driver waits for its next heartbeat.
     let url = format!("{url}{and}appName={name}&heartbeatFrequencyMS=500");
     let (store, second) = (open(&url, &options).await, open(&url, &options).await);
     let fresh = Fresh::new(store, second, clear, url);
@@ -140,7 +140,7 @@ async fn on_fresh_database(
     }
 }
 
-/// Drops the days and deletes the documents of all other collections; their indexes stay.
+/// Drops the days, and deletes the documents of all other collections. Their indexes stay.
 async fn empty(database: mongodb::Database) {
     for name in database.list_collection_names().await.unwrap() {
         let collection = database.collection::<bson::Document>(&name);
@@ -152,7 +152,7 @@ async fn empty(database: mongodb::Database) {
     }
 }
 
-/// The connection string of the server to test on.
+/// The connection string of the test server.
 fn server() -> String {
     let Ok(url) = std::env::var(URL) else {
         let required = std::env::var("TIDINGS_TEST_REQUIRE_MONGO").is_ok_and(|value| value == "1");
@@ -175,7 +175,7 @@ async fn open(url: &str, options: &MongoOptions) -> Arc<Mongo> {
     Arc::new(store)
 }
 
-/// The connection string with this database in the place of whatever it names.
+/// Replaces the database in the connection string.
 fn with_database(url: &str, name: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap();
     let (place, options) = rest

@@ -1,19 +1,17 @@
-//! What other hands may leave where somebody's stack should stand.
-//!
-//! The rule: it is written past the store, as another program would, or as a broken disk leaves it.
+//! Malformed documents, written past the store as another program or a faulty disk would.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use tidings::domain::Day;
 
 use super::Fresh;
 
-/// Text that is none: in its place stand bytes that are not UTF-8.
+/// A text that is replaced by bytes that are not UTF-8.
 pub const NOT_UTF8: &str = "~~~~";
 
-/// The largest document that MongoDB takes.
+/// The size limit of a MongoDB document.
 const LARGEST: usize = 16 << 20;
 
-/// The database behind a store on MongoDB; `None` on SQLite.
+/// The database of a store on MongoDB, or `None` on SQLite.
 pub async fn database(fresh: &Fresh) -> Option<mongodb::Database> {
     if !fresh.url().starts_with("mongodb") {
         return None;
@@ -22,7 +20,7 @@ pub async fn database(fresh: &Fresh) -> Option<mongodb::Database> {
     client.default_database()
 }
 
-/// The file behind a store on SQLite.
+/// The file of a store on SQLite.
 pub fn file(fresh: &Fresh) -> rusqlite::Connection {
     let path = fresh.url().strip_prefix("sqlite:").unwrap();
     let connection = rusqlite::Connection::open(path).unwrap();
@@ -32,12 +30,12 @@ pub fn file(fresh: &Fresh) -> rusqlite::Connection {
     connection
 }
 
-/// Puts a document in the place of whatever stands under its `_id`; [`NOT_UTF8`] in it is made so.
+/// Replaces the document with the same `_id`. Occurrences of [`NOT_UTF8`] become invalid UTF-8.
 pub async fn put(database: &mongodb::Database, day: Day, document: Document) {
     put_into(database, &day.collection(), document).await;
 }
 
-/// The same, in any collection.
+/// Like [`put`], in any collection.
 pub async fn put_into(database: &mongodb::Database, collection: &str, document: Document) {
     let id = document.get("_id").cloned().unwrap();
     let gone = doc! {"q": {"_id": {"$eq": id}}, "limit": 1};
@@ -56,14 +54,14 @@ pub async fn put_into(database: &mongodb::Database, collection: &str, document: 
     }
 }
 
-/// What stands under this `_id`.
+/// The stored document with this `_id`.
 pub async fn standing(database: &mongodb::Database, day: Day, id: &str) -> Document {
     let collection = database.collection::<Document>(&day.collection());
     let found = collection.find_one(doc! {"_id": id}).await.unwrap();
     found.unwrap()
 }
 
-/// Lets a person's document grow until nothing more fits into it.
+/// Pads a user's document until it reaches the size limit.
 pub async fn fill_up(database: &mongodb::Database, day: Day, id: &str) {
     let mut document = standing(database, day, id).await;
     document.insert("pad", Bson::String(String::new()));

@@ -1,6 +1,5 @@
-//! A replica set of three real servers, for tests that change who the primary is.
-//!
-//! The rule: each test has a set of its own, which ends with it, however it ends.
+//! A replica set of three real servers, for tests that change the primary. Each test starts its
+//! own, which ends with the test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,14 +8,14 @@ use bson::doc;
 use mongodb::Client;
 use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria};
 
-/// Three real servers, of their own.
+/// Three servers of one test.
 pub struct ReplicaSet {
     supervisor: Child,
     url: String,
 }
 
 impl ReplicaSet {
-    /// Starts three nodes; they end when this goes.
+    /// Starts three nodes. They end when the value is dropped.
     pub fn start() -> Self {
         let mut supervisor = Command::new("scripts/with-mongo")
             .args(["bash", "-c", "echo \"$TIDINGS_TEST_MONGO\"; exec cat"])
@@ -40,18 +39,18 @@ impl ReplicaSet {
         }
     }
 
-    /// The connection string, with this database in it.
+    /// The connection string with this database.
     pub fn url(&self, database: &str) -> String {
         self.url.replacen("/failover?", &format!("/{database}?"), 1)
     }
 
-    /// A client of one server, whatever that is at the moment.
+    /// A client of one server, in any state of that server.
     pub async fn only(&self, host: &str) -> Client {
         let url = format!("mongodb://{host}/?directConnection=true");
         Client::with_uri_str(url).await.unwrap()
     }
 
-    /// A server that is not the primary.
+    /// Returns a server that is not the primary.
     pub async fn secondary(&self) -> String {
         let admin = self.client().await.database("admin");
         let hello = admin.run_command(doc! {"hello": 1}).await.unwrap();
@@ -63,8 +62,7 @@ impl ReplicaSet {
         other.unwrap().to_owned()
     }
 
-    /// What this server answers to who asks for what a majority has is from now on what it knew a
-    /// majority had by now; or no more.
+    /// Freezes the snapshot from which this server answers majority reads, or unfreezes it.
     pub async fn freeze(&self, host: &str, how: Freeze) {
         let mode = match how {
             Freeze::On => "alwaysOn",
@@ -75,7 +73,7 @@ impl ReplicaSet {
         admin.run_command(point).await.unwrap();
     }
 
-    /// Waits until this server knows that a majority has all that was written so far.
+    /// Waits until this server's majority snapshot contains all earlier writes.
     pub async fn knows_all(&self, host: &str) {
         let database = self.client().await.database("sentinel");
         let marks = database.collection::<bson::Document>("marks");
@@ -99,7 +97,7 @@ impl ReplicaSet {
         loop {
             match admin.run_command(doc! {"replSetStepUp": 1}).await {
                 Ok(_) => break,
-                // Its voters were not ready for another election yet.
+                // The other members may not be ready for another election yet.
                 Err(error) if failed_election(&error) => tokio::task::yield_now().await,
                 Err(error) => panic!("{error}"),
             }
@@ -113,7 +111,7 @@ impl ReplicaSet {
         }
     }
 
-    /// A client that asks the primary, whoever that is.
+    /// A client that always uses the current primary.
     pub async fn client(&self) -> Client {
         let mut options = ClientOptions::parse(&self.url).await.unwrap();
         options.selection_criteria =
@@ -130,13 +128,13 @@ pub enum Freeze {
 
 impl Drop for ReplicaSet {
     fn drop(&mut self) {
-        // Its standard input closes, so the command ends and the servers are taken away.
+        // Closing its standard input ends the command, which stops the servers.
         drop(self.supervisor.stdin.take());
         let _ = self.supervisor.wait();
     }
 }
 
-/// The primary's process: its id, and the command line that would start it again.
+/// Returns the primary's process id, and the command line that restarts it.
 pub async fn primary(client: &Client) -> (i64, Vec<String>) {
     let status = client
         .database("admin")
@@ -157,7 +155,7 @@ pub async fn primary(client: &Client) -> (i64, Vec<String>) {
     )
 }
 
-/// Waits until all three nodes serve again.
+/// Waits until all three nodes are a primary or secondary.
 pub async fn wait_for_three(client: &Client) {
     loop {
         let status = client
@@ -179,7 +177,7 @@ pub async fn wait_for_three(client: &Client) {
     }
 }
 
-/// Kills the primary; gives the command line to start it again.
+/// Kills the primary. Returns the command line that restarts it.
 pub async fn kill_primary(client: &Client) -> Vec<String> {
     let (pid, line) = primary(client).await;
     let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();

@@ -1,6 +1,5 @@
-//! What tests ask of a store again and again, in one word.
-//!
-//! The rule: each is one call of one verb, without what these tests do not care about.
+//! Short forms of common store calls. Each makes one call of one method, with defaults for the
+//! rest.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -17,14 +16,14 @@ use tidings::store::{
     Summing,
 };
 
-/// How much the journal holds.
+/// The size of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
     pub pending: u64,
     pub done: u64,
 }
 
-/// How many batches are not settled.
+/// The number of batches that are not settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BatchCounts {
     pub open: u64,
@@ -182,7 +181,7 @@ pub trait Shorthand: Store {
         self.find_people(&near, after, limit).await
     }
 
-    /// Writes a note in place of whatever is there.
+    /// Writes a note, whether or not it exists.
     async fn put_note(&self, name: &str, text: &str) -> Result<()> {
         let read = self.note(name).await?;
         let put = self.swap_note(name, read.as_deref(), Some(text)).await?;
@@ -190,7 +189,7 @@ pub trait Shorthand: Store {
         Ok(())
     }
 
-    /// Drops a day as it is.
+    /// Drops the day in its current state.
     async fn remove_day(&self, day: Day) -> Result<()> {
         let (mut sum, mut chunks) = (Summing::default(), self.export_day(day));
         while let Some(lines) = chunks.try_next().await? {

@@ -1,8 +1,7 @@
-//! What stands in for Amazon SNS: it keeps the certificate of the tests, and notes what is
-//! confirmed.
+//! A substitute for Amazon SNS: it serves the test certificate and records confirmations.
 //!
-//! The rule: every process of a town asks here and nowhere else, so no test looks outside. Its
-//! thread lives as long as the tests.
+//! All test processes use this server, so no test accesses the internet. Its thread runs until the
+//! tests end.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,9 +9,10 @@ use std::sync::{LazyLock, Mutex};
 
 use tidings::email::Pinned;
 
-/// The certificate, made for the tests; `sns-key.txt` beside it is its key (PKCS #8, Base64).
+/// The test certificate. Its key is in `sns-key.txt` beside it (PKCS #8, Base64).
 const CERTIFICATE: &str = include_str!("../api/hooks/sns.pem");
-/// A path at which there is no certificate, and one at which nobody can say.
+/// A path without a certificate (403). [`AWAY`] is a path for which the server is unavailable
+/// (503).
 pub const ABSENT: &str = "SimpleNotificationService-0bad.pem";
 pub const AWAY: &str = "SimpleNotificationService-0aaa.pem";
 
@@ -21,7 +21,7 @@ static URL: LazyLock<String> = LazyLock::new(|| {
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // Whoever has gone away wants no answer.
+            // A client that disconnected needs no response.
             drop(serve(stream));
         }
     });
@@ -30,12 +30,12 @@ static URL: LazyLock<String> = LazyLock::new(|| {
 
 static ASKED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Whoever asks here.
+/// A client of certificates that accepts only this server.
 pub fn pinned() -> Pinned {
     Pinned::on_this_machine(&URL).unwrap()
 }
 
-/// What was asked for that holds this word, in order.
+/// Returns the requested paths that contain this word, in order.
 pub fn asked(word: &str) -> Vec<String> {
     let asked = ASKED.lock().unwrap();
     asked

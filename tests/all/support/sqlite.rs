@@ -1,4 +1,4 @@
-//! Fresh SQLite stores: a real file in a folder of its own, opened twice as two processes would.
+//! Empty SQLite stores: a real file in a temporary folder, opened twice as two processes would.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tidings::store::sqlite::Sqlite;
 
 use super::Fresh;
 
-/// Runs a test on a fresh store, which goes when the test ends, however it ends.
+/// Runs a test on an empty store, which is deleted when the test ends, also after a panic.
 pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tidings.db");
@@ -23,7 +23,7 @@ pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
     test(Fresh::new(open().await, open().await, clear, url)).await;
 }
 
-/// Drops the days and deletes the rows of all other tables.
+/// Drops the days, and deletes the rows of all other tables.
 fn empty(file: &Path) {
     let connection = rusqlite::Connection::open(file).unwrap();
     connection.busy_timeout(Duration::from_secs(30)).unwrap();

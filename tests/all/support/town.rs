@@ -1,10 +1,9 @@
-//! A small town for tests of services: a few people, what they follow, some works, and a postbox
-//! that remembers.
+//! A simulated town for tests of services: a few users with follows, some works, and a provider.
 //!
-//! The rule: the town begins on Saturday 19 April 2014 and everybody's weekly digest falls due on
-//! Mondays at 09:00 UTC. A worker that meets an error is dead; [`Town::process`] gives a new one.
+//! It starts on Saturday, 19 April 2014. Weekly digests fall due on Mondays at 09:00 UTC. A worker
+//! that meets an error is dead, and [`Town::process`] creates a new one.
 //!
-//! Long because the postbox shares the town's clock and stories.
+//! Long because the provider shares the town's clock and records.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,20 +35,20 @@ pub fn saturday() -> DateTime<Utc> {
     "2014-04-19T10:00:00Z".parse().unwrap()
 }
 
-/// Half an hour after the weekly digests of Monday 21 April fall due, and of so many weeks later.
+/// Half an hour after the weekly digests fall due, `week` weeks after Monday, 21 April.
 pub fn monday(week: i64) -> DateTime<Utc> {
     "2014-04-21T09:30:00Z".parse::<DateTime<Utc>>().unwrap() + TimeDelta::weeks(week)
 }
 
-/// Works the town knows; `a9` is withdrawn.
+/// Works in the store. `a9` is withdrawn.
 pub const WORKS: [&str; 7] = ["a1", "a2", "a3", "a4", "a5", "a6", "a9"];
-/// People of the town; `dee` has not confirmed her address.
+/// Users in the store. `dee` has not confirmed her address.
 pub const PEOPLE: [&str; 4] = ["ada", "ben", "cem", "dee"];
 
 type Meanwhile = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
-/// Remembers what it was given; says yes unless told otherwise. Where [`Certainty::Repeat`], it
-/// takes a call once and says so again.
+/// A provider that records emails. It accepts all of them, unless a test sets other answers. With
+/// [`Certainty::Repeat`], it accepts a repeated call without sending again.
 pub struct Postbox {
     certainty: Certainty,
     clock: Arc<ManualClock>,
@@ -57,32 +56,32 @@ pub struct Postbox {
     answers: Mutex<VecDeque<Outcome>>,
     meanwhile: Mutex<Option<Meanwhile>>,
     calls: Mutex<Vec<Call>>,
-    /// Calls that were taken, by reference.
+    /// Accepted calls by reference.
     taken: Mutex<HashMap<String, Vec<DeliveryId>>>,
-    /// How often it says nothing when it is asked.
+    /// The number of queries that fail.
     pub silent: AtomicUsize,
-    /// How long it asks to be left alone then.
+    /// The retry delay that a failed query asks for.
     pub after: Mutex<Option<Duration>>,
-    /// How long each call takes.
+    /// Duration of each call.
     pub send_takes: Mutex<TimeDelta>,
-    /// How long it takes to answer what it is asked.
+    /// Duration of each query.
     pub ask_takes: Mutex<TimeDelta>,
-    /// Whose account at the provider it is.
+    /// The provider account.
     pub account: Mutex<&'static str>,
-    /// How many mails a call holds.
+    /// Maximum number of emails in a call.
     pub per_call: AtomicUsize,
-    /// So many calls have to be under way before one is answered.
+    /// A barrier that concurrent calls wait for before they are answered.
     pub together: Mutex<Option<Arc<tokio::sync::Barrier>>>,
 }
 
 impl Postbox {
-    /// It says yes to everything from now on.
+    /// Accepts everything from now on.
     pub fn takes_everything(&self) {
         self.answers.lock().unwrap().clear();
     }
 }
 
-/// A call as the postbox saw it.
+/// A call that the provider received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     pub at: DateTime<Utc>,
@@ -90,7 +89,7 @@ pub struct Call {
     pub deliveries: Vec<DeliveryId>,
 }
 
-/// The provider takes nothing at the moment, and does not say for how long.
+/// The provider is busy, and does not say for how long.
 pub fn busy() -> Outcome {
     Outcome::TryLater {
         reason: "busy".into(),
@@ -98,14 +97,14 @@ pub fn busy() -> Outcome {
     }
 }
 
-/// An answer that is never seen, to a mail that was taken.
+/// The reply is lost, but the email was accepted.
 pub fn lost() -> Outcome {
     Outcome::Unknown {
         reason: "no answer in 30 s".into(),
     }
 }
 
-/// An answer that is never seen, to a mail that never arrived.
+/// The request is lost, so the email was not accepted.
 pub fn cut_off() -> Outcome {
     Outcome::Unknown {
         reason: CUT_OFF.into(),
@@ -134,7 +133,8 @@ impl Mailer for Postbox {
         if let Some(together) = together {
             together.wait().await;
         }
-        // The call has begun: only who may have lost the emails breaks it off, or who ends.
+        // The call has begun. It stops only if the lease may be lost or the process is shutting
+        // down.
         if leave.standing() != Standing::Stale
             && let Some(reason) = leave.withheld()
         {
@@ -221,7 +221,7 @@ impl Mailer for Postbox {
     }
 }
 
-/// The town, its clock and its postbox.
+/// The simulated town with its clock and provider.
 pub struct Town {
     /// The store without faults.
     pub store: Arc<dyn Store>,
@@ -229,12 +229,12 @@ pub struct Town {
     pub postbox: Arc<Postbox>,
     config: Config,
     processes: Mutex<u8>,
-    /// What each process has counted.
+    /// The metrics of each process.
     pub counts: Mutex<Vec<Metrics>>,
 }
 
 impl Town {
-    /// A town whose postbox takes a call that is made again for the same one, or cannot tell.
+    /// Creates a town. If `safe`, calls can be repeated, otherwise outcomes may stay unknown.
     pub async fn found(fresh: &Fresh, safe: bool, config: &str) -> Self {
         let certainty = if safe {
             Certainty::Repeat { within: None }
@@ -244,7 +244,7 @@ impl Town {
         Self::with(fresh, certainty, config).await
     }
 
-    /// A town whose postbox is as certain as this.
+    /// Creates a town whose provider has this certainty.
     pub async fn with(fresh: &Fresh, certainty: Certainty, config: &str) -> Self {
         let town = Self::on(fresh.handle(), certainty, config);
         let people = PEOPLE.map(|id| User {
@@ -268,7 +268,7 @@ impl Town {
         town
     }
 
-    /// What stands in a store is the town.
+    /// Creates a town from the records in the store.
     pub fn on(store: Arc<dyn Store>, certainty: Certainty, config: &str) -> Self {
         let clock = Arc::new(ManualClock::at(saturday()));
         Self {
@@ -296,12 +296,12 @@ impl Town {
         }
     }
 
-    /// A town of this store with nothing configured.
+    /// Creates a town without configuration.
     pub async fn of(fresh: &Fresh) -> Self {
         Self::found(fresh, true, "").await
     }
 
-    /// So many more people come to town: `p0`, `p1` and so on.
+    /// Adds users `p0`, `p1` and so on.
     pub async fn crowd(&self, people: usize) -> Vec<String> {
         let ids: Vec<String> = (0..people).map(|n| format!("p{n}")).collect();
         let record = |id: &String| User {
@@ -314,7 +314,7 @@ impl Town {
         ids
     }
 
-    /// Puts works, titled `Work a1.`, that apply or do not.
+    /// Writes works with titles like `Work a1.`.
     pub async fn put_works(&self, ids: &[&str], notifiable: impl Fn(&str) -> bool) {
         let object = |id: &&str| Object {
             title: Some(format!("Work {id}.")),
@@ -332,7 +332,7 @@ impl Town {
         self.process_on(&self.store)
     }
 
-    /// A new process on another view of the store, perhaps one with faults.
+    /// A new process on another handle of the store, possibly with faults.
     pub fn process_on(&self, store: &Arc<dyn Store>) -> App {
         self.assembled(store, self.postbox.clone(), self.clock.clone())
     }
@@ -342,7 +342,7 @@ impl Town {
         self.assembled(&self.store, mailer, self.clock.clone())
     }
 
-    /// A new process with a clock of its own.
+    /// A new process with a separate clock.
     pub fn process_by(&self, clock: Arc<ManualClock>) -> App {
         self.assembled(&self.store, self.postbox.clone(), clock)
     }
@@ -375,7 +375,7 @@ impl Town {
         receipts[0]
     }
 
-    /// Turns the clock to this moment (never back) and mails what is due.
+    /// Sets the clock to this time (never back) and sends the due digests.
     pub async fn digests_at(&self, at: DateTime<Utc>) -> Report {
         self.clock.set(at.max(self.clock.now()));
         self.process()
@@ -385,27 +385,27 @@ impl Town {
             .unwrap()
     }
 
-    /// What happens just before the next mails are taken: between read and flush.
+    /// Runs `what` just before the next emails are accepted, between read and flush.
     pub fn meanwhile(&self, what: impl FnOnce() -> BoxFuture<'static, ()> + Send + 'static) {
         *self.postbox.meanwhile.lock().unwrap() = Some(Box::new(what));
     }
 
-    /// What the postbox answers next, instead of yes.
+    /// Sets the provider's next answers.
     pub fn answer(&self, outcomes: impl IntoIterator<Item = Outcome>) {
         self.postbox.answers.lock().unwrap().extend(outcomes);
     }
 
-    /// All mails that were taken, in order.
+    /// Returns all accepted emails, in order.
     pub fn mails(&self) -> Vec<Message> {
         self.postbox.mails.lock().unwrap().clone()
     }
 
-    /// All calls that were made, in order.
+    /// Returns all calls, in order.
     pub fn calls(&self) -> Vec<Call> {
         self.postbox.calls.lock().unwrap().clone()
     }
 
-    /// Which works each person was told of, and how often.
+    /// Counts how often each work was emailed to each user.
     pub fn told(&self) -> BTreeMap<(String, String), usize> {
         let mut told = BTreeMap::new();
         for mail in self.mails() {
@@ -423,7 +423,7 @@ impl Town {
         told
     }
 
-    /// The works one person was told of, in all mails.
+    /// Returns the works that were emailed to this user.
     pub fn told_to(&self, person: &str) -> Vec<String> {
         self.told()
             .into_keys()
@@ -436,7 +436,7 @@ impl Town {
         self.store.deliveries_of(&user(person), 100).await.unwrap()
     }
 
-    /// Changes a person's record as it is.
+    /// Changes the current record of a user.
     pub async fn change(&self, person: &str, change: impl FnOnce(&mut User)) {
         let mut record = self
             .store
@@ -451,14 +451,14 @@ impl Town {
     }
 }
 
-/// What a test configures, and where it says nothing, small pages and chunks, and one call at a
-/// time so that answers come in order.
+/// Adds defaults to a test's configuration: small pages and chunks, and one call at a time, so that
+/// outcomes are in order.
 fn with_defaults(config: &str) -> String {
     let defaults = [
         ("fanout.page", "100"),
         ("delivery.chunk", "2"),
         ("delivery.in_flight", "1"),
-        // What other processes change is seen at once.
+        // Show changes of other processes at once.
         ("feed.fresh", "\"0s\""),
     ];
     let unsaid = defaults
@@ -491,7 +491,7 @@ pub fn followers_of(what: &str) -> Audience {
     Audience::followers_of([FollowKey::stored(what)]).unwrap()
 }
 
-/// Expands tests for both stores: each is an `async fn(Fresh)`.
+/// Generates tests for both stores. Each is an `async fn(Fresh)`.
 macro_rules! on_both_stores {
     ($($test:ident)*) => { on_both_stores!(@ sqlite: $($test)*); on_both_stores!(@ mongo: $($test)*); };
     (@ $backend:ident: $($test:ident)*) => {

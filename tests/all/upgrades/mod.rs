@@ -1,12 +1,9 @@
-//! What earlier versions wrote is read and worked on as if this one had written it.
+//! Data of earlier versions can be read and used as if this version had written it.
 //!
-//! The rule: each file here was written by a program of its time, never by hand, but for what a
-//! worker leaves that dies between the provider's yes and the ledger, and what the accumulator of
-//! schema 10 remembers. All tell one story. On
-//! Saturday 19 April 2014 the works a1, a2 and a9, which is withdrawn, are published to everybody;
-//! on Sunday cem and fay get their daily digest, and fay's mail is in doubt; a3 is published, and
-//! a4 accepted. From schema 5 on ada has an open batch of a comment on a5. On MongoDB a4 is pushed,
-//! and the cursor not saved, where programs could die there.
+//! A program of each version wrote its file, except for a row of a crashed worker and the memories
+//! of the accumulator of schema 10. On Saturday, 19 April 2014, events about a1, a2 and the
+//! withdrawn a9 reach all users. On Sunday cem and fay get a digest, and fay's stays `unknown`.
+//! Then an event about a3 is pushed, and one about a4 accepted. [`Story`] lists the differences.
 
 mod mongo;
 mod sqlite;
@@ -28,26 +25,27 @@ types.Commented.route = "batch"
 types.Commented.window = "5m"
 "#;
 
-/// What the story has come to by Monday morning.
+/// How the data of a version differs.
 struct Story {
-    /// There is an open batch.
+    /// Whether ada has an open batch with a comment on a5.
     batch: bool,
-    /// What stands on the stacks already of the fan-out that is not done.
+    /// Whether the unfinished fan-out of a4 has already been pushed.
     pushed: bool,
 }
 
-/// Nothing is lost of what stands there, and nothing mailed twice, from Monday morning on.
-async fn goes_on(store: Arc<dyn Store>, story: Story) {
+/// From Monday morning on, no stored event is lost or emailed twice.
+async fn assert_usable(store: Arc<dyn Store>, story: Story) {
     let town = Town::on(store, Certainty::Repeat { within: None }, CONFIG);
     town.clock.set(monday(0));
-    reads_as_before(&town, &story).await;
+    assert_readable(&town, &story).await;
 
     let app = town.process();
     app.fanouts().drain(&Silent).await.unwrap();
     app.closer().drain(&Silent).await.unwrap();
     let report = town.digests_at(monday(0)).await;
 
-    // Nobody knows which call fay's first mail was in, so it stays in doubt, and is not sent again.
+    // The call of fay's first email is not known, so its delivery stays `unknown` and is not
+    // repeated.
     let fay = town.deliveries_of("fay").await;
     let states: Vec<DeliveryState> = fay.iter().map(|row| row.state).collect();
     assert_eq!(states, [DeliveryState::Sent, DeliveryState::Unknown]);
@@ -64,8 +62,8 @@ async fn goes_on(store: Arc<dyn Store>, story: Story) {
     assert_eq!((again.mails.settled(), again.mails.deferred), (0, 0));
 }
 
-/// What stands there shows as it did when its own version looked.
-async fn reads_as_before(town: &Town, story: &Story) {
+/// Feeds, digests and records show the same content as in the version that wrote them.
+async fn assert_readable(town: &Town, story: &Story) {
     let app = town.process();
     let request = feed_of(&user("ada"));
     let page = app.feeds().page(&request).await.unwrap();
@@ -78,11 +76,11 @@ async fn reads_as_before(town: &Town, story: &Story) {
         (false, false) => vec!["a3", "a2", "a1"],
     };
     assert_eq!(shown, expected);
-    let rehearsal = Request {
+    let dry_run = Request {
         effect: Effect::Rehearse,
         ..Request::default()
     };
-    let due = app.digests().run(&rehearsal, &Silent).await.unwrap();
+    let due = app.digests().run(&dry_run, &Silent).await.unwrap();
     let events = if story.pushed { 10 } else { 7 };
     assert_eq!((due.due, due.events, due.people), (3, events, 5));
     let ada = app.explain().user(&user("ada"), None).await.unwrap();

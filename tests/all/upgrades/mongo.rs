@@ -1,4 +1,4 @@
-//! Databases of MongoDB, as programs of three times wrote them, with their indexes.
+//! Upgrades of MongoDB databases that three earlier versions wrote, with their indexes.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use mongodb::Database;
 use tidings::store::Diagnostics;
 use tidings::store::mongo::{Mongo, MongoOptions};
 
-use super::{Story, goes_on};
+use super::{Story, assert_usable};
 use crate::support::mongo::run;
 use crate::support::poison::database;
 use crate::support::{Fresh, Shorthand};
 
-/// Empties the database, also of indexes and notes, and puts in what was written.
+/// Drops the database with its indexes and notes, and writes these documents and indexes.
 async fn write(fresh: &Fresh, lines: &str) -> Database {
     let database = database(fresh).await.unwrap();
     database.drop().await.unwrap();
@@ -48,7 +48,7 @@ async fn indexes(database: &Database, collection: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_of_each_time_goes_on() {
+async fn a_database_of_each_version_can_be_used() {
     run(async |fresh: Fresh| {
         for (lines, batch, pushed) in [
             (include_str!("mongo_1.ndjson"), false, false),
@@ -68,19 +68,20 @@ async fn a_database_of_each_time_goes_on() {
             let deliveries = database.collection::<Document>("deliveries");
             let untagged = doc! {"tag": {"$exists": false}};
             assert_eq!(deliveries.count_documents(untagged).await.unwrap(), 0);
-            let left = indexes(&database, "deliveries").await;
-            assert!(!left.contains(&"state_1".to_owned()), "{left:?}");
-            goes_on(store, Story { batch, pushed }).await;
+            let remaining = indexes(&database, "deliveries").await;
+            assert!(!remaining.contains(&"state_1".to_owned()), "{remaining:?}");
+            assert_usable(store, Story { batch, pushed }).await;
         }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_index_of_somebody_elses_stays_beside_ours() {
+async fn a_foreign_index_is_kept_beside_ours() {
     run(async |fresh: Fresh| {
         let database = write(&fresh, "").await;
-        // The same name and fields, and not unique; other fields under a name of ours.
+        // One has our name and fields but is not unique. The other has our name and different
+        // fields.
         let theirs = [
             ("fanouts", doc! {"key": {"key": 1}, "name": "key_1"}),
             ("users", doc! {"key": {"plan": 1}, "name": "loc_2dsphere"}),
@@ -110,7 +111,7 @@ async fn an_index_of_somebody_elses_stays_beside_ours() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_needs_a_newer_program_is_refused_and_another_is_not() {
+async fn only_a_database_that_requires_a_newer_version_is_rejected() {
     run(async |fresh: Fresh| {
         let store = open(&fresh).await;
         let note = |version: u32, least: u32| format!(r#"{{"version":{version},"for":{least}}}"#);

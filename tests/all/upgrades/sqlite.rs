@@ -1,4 +1,4 @@
-//! Files of SQLite, one of each schema.
+//! Upgrades of SQLite files, one of each schema version.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidings::store::sqlite::Sqlite;
 
-use super::{Story, goes_on};
+use super::{Story, assert_usable};
 
 const FILES: [&str; 12] = [
     include_str!("schema_1.sql"),
@@ -29,7 +29,7 @@ fn write(path: &Path, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_of_each_schema_goes_on() {
+async fn a_file_of_each_schema_version_can_be_used() {
     let folder = tempfile::tempdir().unwrap();
     for (n, text) in (1..).zip(FILES) {
         let path = folder.path().join(format!("{n}.db"));
@@ -44,26 +44,26 @@ async fn a_file_of_each_schema_goes_on() {
             batch: n >= 5,
             pushed: false,
         };
-        goes_on(store, story).await;
+        assert_usable(store, story).await;
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_upgraded_stays_as_it_was() {
+async fn a_file_whose_upgrade_fails_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("old.db");
     write(&path, FILES[3]);
-    // Somebody's view keeps the table of deliveries from being made anew.
+    // The upgrade needs this table name for the old deliveries, so it fails.
     write(&path, "CREATE TABLE deliveries_4 (x)");
 
-    let refused = Sqlite::open(&path).await;
+    let result = Sqlite::open(&path).await;
 
-    assert!(refused.is_err());
+    assert!(result.is_err());
     assert_eq!(Sqlite::schema_of(&path).await.unwrap().version, 4);
 }
 
 #[test]
-fn status_and_doctor_say_what_an_upgrade_will_do_and_leave_the_file() {
+fn status_and_doctor_describe_an_upgrade_without_applying_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tidings.db");
     write(&path, FILES[2]);
@@ -80,8 +80,8 @@ fn status_and_doctor_say_what_an_upgrade_will_do_and_leave_the_file() {
     let status = run(&["status"]);
     let doctor = run(&["doctor", "--offline"]);
 
-    for told in [&status, &doctor] {
-        assert!(told.contains("adds the tables of batches"), "{told}");
+    for output in [&status, &doctor] {
+        assert!(output.contains("adds the tables of batches"), "{output}");
     }
     assert!(status.contains("Copy the file first"), "{status}");
     let version = |path| {

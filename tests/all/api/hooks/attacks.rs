@@ -1,25 +1,25 @@
-//! What is forged, tampered with, stale or used twice changes nothing; neither does what is no
-//! report at all.
+//! P8: forged, modified, stale or replayed reports change nothing. Neither do bodies that are not
+//! reports.
 
 use serde_json::{Value, json};
 use tidings::domain::ReportKind;
 
 use super::signing::{MAILGUN, Signed, forge, mailgun, sign};
-use super::{Event, PROVIDERS, heard, lift_at, mail_to, mailed, suppression, tag_of};
+use super::{Event, PROVIDERS, lift_at, mail_to, mailed, recorded_kind, suppression, tag_of};
 use crate::api::{Answer, Api};
 use crate::support::Fresh;
 use crate::support::town::{monday, on_both_stores};
 
 on_both_stores! {
-    what_is_forged_or_stale_changes_nothing
-    a_token_of_mailguns_fits_only_what_it_came_with
-    what_was_taken_before_is_taken_again_and_changes_nothing
+    forged_or_stale_reports_change_nothing
+    a_mailgun_token_is_valid_only_for_its_first_report
+    a_repeated_report_is_accepted_and_changes_nothing
 }
 
 on_sqlite! {
-    a_body_is_not_read_past_a_wrong_signature
-    what_is_no_report_is_refused
-    a_signature_reaches_as_far_as_the_providers_retries
+    a_body_is_not_parsed_if_its_signature_is_wrong
+    bodies_that_are_not_reports_are_rejected
+    a_signature_is_valid_for_as_long_as_the_provider_retries
 }
 
 fn event<'a>(provider: &'a str, tag: &'a str, n: u32) -> Event<'a> {
@@ -33,26 +33,26 @@ fn event<'a>(provider: &'a str, tag: &'a str, n: u32) -> Event<'a> {
     }
 }
 
-/// Asserts that the report was refused, with a status that no provider takes for "never again".
+/// Asserts a rejection with 401, a status that no provider treats as a reason to stop retrying.
 fn assert_refused(provider: &str, answer: &Answer, about: &str) {
     assert_eq!(
         (answer.status, answer.code()),
         (401, "unverified"),
         "{provider}: {about}"
     );
-    let told = answer.body.to_string();
-    assert!(!told.contains("example.org"), "{told}");
+    let body = answer.body.to_string();
+    assert!(!body.contains("example.org"), "{body}");
 }
 
-async fn assert_unmoved(api: &Api, about: &str) {
+async fn assert_unchanged(api: &Api, about: &str) {
     let ada = mail_to(api, "ada").await;
-    assert_eq!(heard(api, &ada).await, None, "{about}");
+    assert_eq!(recorded_kind(api, &ada).await, None, "{about}");
     for address in ["ada@example.org", "ben@example.org"] {
         assert_eq!(suppression(api, address).await, None, "{about}");
     }
 }
 
-async fn what_is_forged_or_stale_changes_nothing(fresh: Fresh) {
+async fn forged_or_stale_reports_change_nothing(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let tag = tag_of(&mail_to(&api, "ada").await);
     for provider in PROVIDERS {
@@ -107,13 +107,13 @@ async fn what_is_forged_or_stale_changes_nothing(fresh: Fresh) {
         for (about, attack) in attacks {
             let answer = api.hook(provider, attack).await;
             assert_refused(provider, &answer, about);
-            assert_unmoved(&api, about).await;
+            assert_unchanged(&api, about).await;
         }
     }
     api.stop().await;
 }
 
-async fn a_token_of_mailguns_fits_only_what_it_came_with(fresh: Fresh) {
+async fn a_mailgun_token_is_valid_only_for_its_first_report(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let ada = mail_to(&api, "ada").await;
     let (tag, ben) = (tag_of(&ada), tag_of(&mail_to(&api, "ben").await));
@@ -126,7 +126,7 @@ async fn a_token_of_mailguns_fits_only_what_it_came_with(fresh: Fresh) {
         ..bounced
     };
     let used = mailgun(MAILGUN, &other.body(), bounced.at, "token 1");
-    // Mailgun itself may write the same report in another order when it tries again.
+    // When it retries, Mailgun may serialize the same report differently.
     let again = mailgun(MAILGUN, &bounced.body(), bounced.at, "token 1");
     let again = again.with_body(format!(
         " {}\n",
@@ -148,7 +148,7 @@ async fn a_token_of_mailguns_fits_only_what_it_came_with(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn what_was_taken_before_is_taken_again_and_changes_nothing(fresh: Fresh) {
+async fn a_repeated_report_is_accepted_and_changes_nothing(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let ada = mail_to(&api, "ada").await;
     let tag = tag_of(&ada);
@@ -171,7 +171,7 @@ async fn what_was_taken_before_is_taken_again_and_changes_nothing(fresh: Fresh) 
             "an operator lifted it"
         );
     }
-    assert_eq!(heard(&api, &ada).await, Some(ReportKind::Bounced));
+    assert_eq!(recorded_kind(&api, &ada).await, Some(ReportKind::Bounced));
     // The same event twice in one call.
     let event = event("sendgrid", &tag, 9);
     let body = event.body();
@@ -186,7 +186,7 @@ async fn what_was_taken_before_is_taken_again_and_changes_nothing(fresh: Fresh) 
     api.stop().await;
 }
 
-async fn what_is_no_report_is_refused(fresh: Fresh) {
+async fn bodies_that_are_not_reports_are_rejected(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let at = monday(0).timestamp();
     let huge = format!("{{\"x\": \"{}\"}}", "x".repeat(1 << 20));
@@ -211,7 +211,7 @@ async fn what_is_no_report_is_refused(fresh: Fresh) {
         );
         assert_refused(provider, &text, "not JSON");
 
-        // Signed, and yet no report.
+        // Correctly signed, but not a report.
         for (n, body) in [
             json!({}),
             json!([{}]),
@@ -237,7 +237,7 @@ async fn what_is_no_report_is_refused(fresh: Fresh) {
             );
         }
     }
-    assert_unmoved(&api, "no report").await;
+    assert_unchanged(&api, "no report").await;
     for method in ["GET", "PUT", "DELETE"] {
         let answer = super::super::answer(api.anonymous(method, "/hooks/mailgun")).await;
         assert_eq!(
@@ -249,7 +249,7 @@ async fn what_is_no_report_is_refused(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_body_is_not_read_past_a_wrong_signature(fresh: Fresh) {
+async fn a_body_is_not_parsed_if_its_signature_is_wrong(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let tag = tag_of(&mail_to(&api, "ada").await);
     let event = event("mailgun", &tag, 1);
@@ -264,15 +264,19 @@ async fn a_body_is_not_read_past_a_wrong_signature(fresh: Fresh) {
     let forged = api.hook("mailgun", with_rest("another key", "{{{")).await;
     let genuine = api.hook("mailgun", with_rest(MAILGUN, "{{{")).await;
 
-    let told = |answer: &Answer| answer.body["detail"].as_str().unwrap().to_owned();
+    let detail = |answer: &Answer| answer.body["detail"].as_str().unwrap().to_owned();
     let wrong = "the signature does not fit the body and the key";
-    assert_eq!((forged.status, told(&forged)), (401, wrong.to_owned()));
+    assert_eq!((forged.status, detail(&forged)), (401, wrong.to_owned()));
     assert_eq!(genuine.status, 401);
-    assert!(told(&genuine).contains("not JSON"), "{}", told(&genuine));
+    assert!(
+        detail(&genuine).contains("not JSON"),
+        "{}",
+        detail(&genuine)
+    );
     api.stop().await;
 }
 
-async fn a_signature_reaches_as_far_as_the_providers_retries(fresh: Fresh) {
+async fn a_signature_is_valid_for_as_long_as_the_provider_retries(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let tag = tag_of(&mail_to(&api, "ada").await);
     let minutes = [

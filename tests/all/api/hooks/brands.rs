@@ -1,4 +1,4 @@
-//! Two accounts at one provider: each brand's own key verifies what its account posts.
+//! Two accounts at one provider: each brand's own key verifies the reports of its account.
 
 use serde_json::json;
 
@@ -9,10 +9,10 @@ use crate::support::Fresh;
 use crate::support::town::{Town, followers_of, monday, on_both_stores};
 
 on_both_stores! {
-    what_either_account_posts_is_believed_and_no_other
+    reports_of_both_accounts_are_accepted_and_no_others
 }
 
-async fn what_either_account_posts_is_believed_and_no_other(fresh: Fresh) {
+async fn reports_of_both_accounts_are_accepted_and_no_others(fresh: Fresh) {
     let brands = "[brands.acme.hooks]\nmailgun_key = \"key-of-acme\"\n";
     let town = Town::found(&fresh, true, &(config() + brands)).await;
     town.happens(&["a1"], followers_of("artist:1")).await;

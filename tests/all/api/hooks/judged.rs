@@ -1,5 +1,5 @@
-//! How each provider's report of a failed email is judged: by its enhanced status (RFC 3463), or
-//! by the provider's own classification where it states none that names a cause.
+//! The classification of failed emails: by enhanced status (RFC 3463), or by the provider's own
+//! classification if no status names a cause.
 //!
 //! Each row of the table becomes a signed report in the provider's documented form.
 
@@ -15,7 +15,7 @@ use tidings::email::hooks::Posted;
 use super::signing::{config, sign};
 use crate::support::town::monday;
 
-/// Provider, kind (with what tells it apart, after a colon), stated status, outcome.
+/// Provider, kind (with a subtype after the colon), stated status, outcome.
 const TABLE: &[(&str, &str, &str, ReportKind)] = &[
     ("mailgun", "permanent:bounce", "5.1.1", Hard),
     ("mailgun", "permanent:bounce", "5.1.10", Hard),
@@ -120,7 +120,7 @@ const TABLE: &[(&str, &str, &str, ReportKind)] = &[
 
 const TO: &str = "ada@example.org";
 
-/// The reply of the receiving server. Its free text names another status, which must not count.
+/// The receiving server's reply. Its free text names other statuses, which must be ignored.
 fn reply(status: &str) -> String {
     format!("550 {status} <{TO}> rejected (see 5.1.1 and 5.7.1)")
 }
@@ -186,7 +186,7 @@ fn body(provider: &str, kind: &str, status: &str, at: i64) -> Value {
 }
 
 #[test]
-fn every_report_of_a_failed_email_is_judged_by_its_status() {
+fn reports_of_failed_emails_are_classified_by_their_status() {
     let config = Config::parse(&config()).unwrap();
     let now = monday(0);
     for (n, (provider, kind, status, expected)) in TABLE.iter().enumerate() {
@@ -209,7 +209,7 @@ fn every_report_of_a_failed_email_is_judged_by_its_status() {
 
         let row = format!("{provider} {kind} {status}");
         let verified = verified.unwrap_or_else(|refused| panic!("{row}: {refused:?}"));
-        let judged: Vec<ReportKind> = verified.reports.iter().map(|one| one.news).collect();
-        assert_eq!(judged, [*expected], "{row}");
+        let kinds: Vec<ReportKind> = verified.reports.iter().map(|one| one.news).collect();
+        assert_eq!(kinds, [*expected], "{row}");
     }
 }

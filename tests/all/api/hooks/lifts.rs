@@ -1,22 +1,24 @@
-//! Reports about former addresses or from before a lift, unreadable items, and no reports at all.
+//! Reports about former addresses or from before a lift, unreadable items, and missing reports.
 
 use chrono::TimeDelta;
 use serde_json::json;
 use tidings::domain::{Address, DeliveryId, ReportKind};
 
-use super::{Event, PROVIDERS, heard, lift_at, mail_to, mailed, signing, suppression, tag_of};
+use super::{
+    Event, PROVIDERS, lift_at, mail_to, mailed, recorded_kind, signing, suppression, tag_of,
+};
 use crate::api::Api;
 use crate::support::town::{Town, followers_of, monday, on_both_stores};
 use crate::support::{Fresh, user};
 
 on_both_stores! {
-    an_address_that_changed_since_is_left_alone
+    a_report_about_a_former_address_suppresses_nothing
     a_report_from_before_a_lift_changes_nothing
     an_unreadable_item_does_not_lose_the_others
     emails_without_any_report_for_a_day_are_counted
 }
 
-async fn an_address_that_changed_since_is_left_alone(fresh: Fresh) {
+async fn a_report_about_a_former_address_suppresses_nothing(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let delivery = mail_to(&api, "ada").await;
     let tag = tag_of(&delivery);
@@ -41,7 +43,10 @@ async fn an_address_that_changed_since_is_left_alone(fresh: Fresh) {
         (&answer.body["taken"], &answer.body["moved"]),
         (&json!(1), &json!(1))
     );
-    assert_eq!(heard(&api, &delivery).await, Some(ReportKind::Bounced));
+    assert_eq!(
+        recorded_kind(&api, &delivery).await,
+        Some(ReportKind::Bounced)
+    );
     for address in ["ada@new.example", "ada@example.org"] {
         assert_eq!(suppression(&api, address).await, None, "{address}");
     }

@@ -1,7 +1,7 @@
-//! What providers report over HTTP, signed with keys of the tests. Forged: [`attacks`].
+//! Provider webhooks, signed with test keys. Forged reports are in [`attacks`].
 //!
-//! The rule (P7, P8): only what is signed, fresh and about a mail of the ledger is believed; what
-//! comes twice, late or out of order comes to the same.
+//! P7, P8: a report counts only if it is signed, fresh and about a delivery in the store. Repeated,
+//! late and reordered reports lead to the same state.
 
 mod attacks;
 mod brands;
@@ -22,22 +22,22 @@ use crate::support::{Fresh, Shorthand, user};
 use signing::{Signed, config};
 
 on_both_stores! {
-    every_provider_can_say_what_became_of_a_mail
-    whoever_bounced_gets_no_more_mail_and_is_told_why
-    soft_bounces_suppress_after_so_many_mails_in_a_row
+    every_provider_can_report_every_outcome
+    after_a_hard_bounce_a_user_gets_no_email_and_explain_says_why
+    consecutive_soft_bounces_suppress_an_address
 }
 
 on_sqlite! {
-    what_is_not_in_the_ledger_is_counted_and_changes_nothing
-    a_provider_without_a_key_has_no_hook
-    a_store_that_is_away_is_asked_again
+    reports_about_unknown_deliveries_are_counted_and_change_nothing
+    a_provider_without_a_key_has_no_webhook
+    a_report_gets_a_503_until_the_store_has_recorded_it
 }
 
-/// A provider's own words for what became of the mail to `to`.
+/// An event about the email to `to`, from which `body` builds a report in the provider's format.
 struct Event<'a> {
     provider: &'a str,
     news: &'a str,
-    /// What tells this piece of news from others.
+    /// Distinguishes this event from others.
     n: u32,
     tag: &'a str,
     to: &'a str,
@@ -148,7 +148,7 @@ impl Event<'_> {
     }
 }
 
-/// A server with every provider's key, in a town whose weekly digests were just mailed.
+/// Starts a server with every provider's key, whose users were just sent a weekly digest.
 async fn mailed(fresh: &Fresh) -> Api {
     let town = Town::found(fresh, true, &config()).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
@@ -160,14 +160,14 @@ fn tag_of(delivery: &DeliveryId) -> String {
     delivery.tag().to_string()
 }
 
-/// The one mail that this person got.
+/// Returns the delivery of the only email to this user.
 async fn mail_to(api: &Api, person: &str) -> DeliveryId {
     let mails = api.town.deliveries_of(person).await;
     assert_eq!(mails.len(), 1, "{mails:?}");
     mails[0].id.clone()
 }
 
-async fn heard(api: &Api, delivery: &DeliveryId) -> Option<ReportKind> {
+async fn recorded_kind(api: &Api, delivery: &DeliveryId) -> Option<ReportKind> {
     let row = api.town.store.delivery(delivery).await.unwrap().unwrap();
     row.feedback.map(|feedback| feedback.news)
 }
@@ -181,8 +181,13 @@ async fn lift_at(api: &Api, second: i64) {
 }
 
 async fn suppression(api: &Api, address: &str) -> Option<Suppression> {
-    let asked = [Address::new(address).unwrap()];
-    api.town.store.suppressed(&asked).await.unwrap().remove(0)
+    let addresses = [Address::new(address).unwrap()];
+    api.town
+        .store
+        .suppressed(&addresses)
+        .await
+        .unwrap()
+        .remove(0)
 }
 
 impl Api {
@@ -202,7 +207,7 @@ impl Api {
 
 const PROVIDERS: [&str; 5] = ["mailgun", "sendgrid", "postmark", "resend", "ses"];
 
-async fn every_provider_can_say_what_became_of_a_mail(fresh: Fresh) {
+async fn every_provider_can_report_every_outcome(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let delivery = mail_to(&api, "ada").await;
     let at = monday(0).timestamp();
@@ -245,8 +250,8 @@ async fn every_provider_can_say_what_became_of_a_mail(fresh: Fresh) {
                 ReportKind::Bounced => Some(Reason::HardBounce),
                 ReportKind::Complained => Some(Reason::Complaint),
             };
-            let stands = suppression(&api, "ada@example.org").await;
-            assert_eq!(stands.as_ref().map(|one| one.reason), reason, "{about}");
+            let current = suppression(&api, "ada@example.org").await;
+            assert_eq!(current.as_ref().map(|one| one.reason), reason, "{about}");
             let ada = fresh
                 .users(&[user("ada")])
                 .await
@@ -261,23 +266,26 @@ async fn every_provider_can_say_what_became_of_a_mail(fresh: Fresh) {
                 ada.revision = rev;
             };
             api.town.change("ada", restore).await;
-            if let Some(stands) = stands {
+            if let Some(current) = current {
                 assert_eq!(
-                    (stands.source.as_str(), stands.at.timestamp()),
+                    (current.source.as_str(), current.at.timestamp()),
                     (provider, at)
                 );
                 assert!(
-                    !format!("{:?}", stands.detail).contains("ada"),
-                    "{stands:?}"
+                    !format!("{:?}", current.detail).contains("ada"),
+                    "{current:?}"
                 );
             }
         }
     }
-    assert_eq!(heard(&api, &delivery).await, Some(ReportKind::Complained));
+    assert_eq!(
+        recorded_kind(&api, &delivery).await,
+        Some(ReportKind::Complained)
+    );
     api.stop().await;
 }
 
-async fn whoever_bounced_gets_no_more_mail_and_is_told_why(fresh: Fresh) {
+async fn after_a_hard_bounce_a_user_gets_no_email_and_explain_says_why(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let delivery = mail_to(&api, "ada").await;
     let tag = tag_of(&delivery);
@@ -310,11 +318,11 @@ async fn whoever_bounced_gets_no_more_mail_and_is_told_why(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn soft_bounces_suppress_after_so_many_mails_in_a_row(fresh: Fresh) {
+async fn consecutive_soft_bounces_suppress_an_address(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let mut n = 0;
-    // Two mails bounce softly, one is delivered, three bounce softly: three in a row are the limit
-    // of this town.
+    // Two emails bounce softly, one is delivered, and three bounce softly. The configured limit is
+    // three in a row.
     for (week, news) in [
         "delayed",
         "delayed",
@@ -333,7 +341,7 @@ async fn soft_bounces_suppress_after_so_many_mails_in_a_row(fresh: Fresh) {
         }
         let delivery = api.town.deliveries_of("ada").await.remove(0).id;
         let tag = tag_of(&delivery);
-        // The provider tries one mail three times: that is one mail that bounced.
+        // The provider tries to deliver one email three times, which counts as one bounced email.
         for attempt in 0..3 {
             assert_eq!(
                 suppression(&api, "ada@example.org").await,
@@ -357,17 +365,17 @@ async fn soft_bounces_suppress_after_so_many_mails_in_a_row(fresh: Fresh) {
         }
     }
 
-    let stands = suppression(&api, "ada@example.org").await.unwrap();
-    assert_eq!(stands.reason, Reason::SoftBounces);
+    let current = suppression(&api, "ada@example.org").await.unwrap();
+    assert_eq!(current.reason, Reason::SoftBounces);
     api.stop().await;
 }
 
-async fn what_is_not_in_the_ledger_is_counted_and_changes_nothing(fresh: Fresh) {
+async fn reports_about_unknown_deliveries_are_counted_and_change_nothing(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let at = monday(0).timestamp();
-    let stranger = DeliveryId::stored("digest:eve:weekly:2014-W17");
+    let unknown = DeliveryId::stored("digest:eve:weekly:2014-W17");
     for (n, provider) in PROVIDERS.into_iter().enumerate() {
-        let tag = tag_of(&stranger);
+        let tag = tag_of(&unknown);
         let event = Event {
             provider,
             news: "complained",
@@ -407,7 +415,7 @@ async fn what_is_not_in_the_ledger_is_counted_and_changes_nothing(fresh: Fresh) 
     api.stop().await;
 }
 
-async fn a_provider_without_a_key_has_no_hook(fresh: Fresh) {
+async fn a_provider_without_a_key_has_no_webhook(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     for provider in PROVIDERS {
         let event = Event {
@@ -436,7 +444,7 @@ async fn a_provider_without_a_key_has_no_hook(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_store_that_is_away_is_asked_again(fresh: Fresh) {
+async fn a_report_gets_a_503_until_the_store_has_recorded_it(fresh: Fresh) {
     use crate::support::{FailingStore, Fault, Then};
     let mailed = mailed(&fresh).await;
     let delivery = mail_to(&mailed, "ada").await;
@@ -480,6 +488,9 @@ async fn a_store_that_is_away_is_asked_again(fresh: Fresh) {
             "mailgun"
         );
     }
-    assert_eq!(heard(&mailed, &delivery).await, Some(ReportKind::Bounced));
+    assert_eq!(
+        recorded_kind(&mailed, &delivery).await,
+        Some(ReportKind::Bounced)
+    );
     mailed.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Whatever order events come in, and however often, the end is the same.
+//! Reports lead to the same state in any order, even if they are repeated.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::support::town::{monday, on_both_stores};
 use crate::support::{Fresh, Shorthand};
 
 on_both_stores! {
-    any_order_of_events_ends_in_the_same_state
+    reports_in_any_order_lead_to_the_same_state
 }
 
-/// What stands in the end: the news of each mail, and why each address is suppressed, with their
-/// times.
-type End = (
+/// The final state: the report recorded for each email, and the reason of each suppression, with
+/// their times.
+type FinalState = (
     Vec<Option<(ReportKind, i64)>>,
     BTreeMap<String, (Reason, i64)>,
 );
 
-/// An event: which mail's, which provider and news tells it, how many seconds later.
-type Told = (usize, usize, usize, i64);
+/// An event: the index of the email, of the provider and of the kind, and its delay in seconds.
+type EventSpec = (usize, usize, usize, i64);
 
-async fn tell(api: &Api, mails: &[(DeliveryId, &str)], told: &[Told]) -> End {
-    for (mail, provider, news, later) in told {
+async fn post_reports(api: &Api, mails: &[(DeliveryId, &str)], events: &[EventSpec]) -> FinalState {
+    for (mail, provider, news, later) in events {
         let (delivery, to) = &mails[*mail];
         let tag = tag_of(delivery);
         let news = ReportKind::ALL[*news];
@@ -34,7 +34,7 @@ async fn tell(api: &Api, mails: &[(DeliveryId, &str)], told: &[Told]) -> End {
             ("resend", ReportKind::Unsubscribed) => "postmark",
             (provider, _) => provider,
         };
-        // The same event has the same number, wherever it stands.
+        // An event has the same number at any place in the order.
         let place = PROVIDERS.iter().position(|one| *one == provider).unwrap() as u32;
         let n = *mail as u32 * 2_000 + *later as u32 * 30 + news as u32 * 5 + place;
         let at = monday(0).timestamp() - 60 + later;
@@ -48,21 +48,21 @@ async fn tell(api: &Api, mails: &[(DeliveryId, &str)], told: &[Told]) -> End {
         };
         assert_eq!(api.report(&event).await.status, 200, "{n}");
     }
-    let mut heard = Vec::new();
+    let mut reports = Vec::new();
     for (delivery, _) in mails {
         let row = api.town.store.delivery(delivery).await.unwrap().unwrap();
         let known = row.feedback.map(|one| (one.news, one.at.timestamp()));
-        heard.push(known);
+        reports.push(known);
     }
     let listed = api.town.store.suppressions(None, 100).await.unwrap();
     let listed = listed.into_iter().map(|one| {
         let why = (one.reason, one.at.timestamp());
         (one.address.to_string(), why)
     });
-    (heard, listed.collect())
+    (reports, listed.collect())
 }
 
-async fn any_order_of_events_ends_in_the_same_state(fresh: Fresh) {
+async fn reports_in_any_order_lead_to_the_same_state(fresh: Fresh) {
     let mut runner = TestRunner::new(Settings::with_cases(12));
     let events = prop::collection::vec((0..2_usize, 0..5_usize, 0..6_usize, 0..50_i64), 1..8);
     let shuffled = events.prop_flat_map(|events| {
@@ -71,7 +71,7 @@ async fn any_order_of_events_ends_in_the_same_state(fresh: Fresh) {
     });
     let runtime = tokio::runtime::Handle::current();
     tokio::task::block_in_place(|| {
-        let case = |(events, shuffled): (Vec<Told>, Vec<Told>)| {
+        let case = |(events, shuffled): (Vec<EventSpec>, Vec<EventSpec>)| {
             let ends = runtime.block_on(async {
                 let mut ends = Vec::new();
                 for order in [&events, &shuffled] {
@@ -81,7 +81,7 @@ async fn any_order_of_events_ends_in_the_same_state(fresh: Fresh) {
                         (mail_to(&api, "ada").await, "ada@example.org"),
                         (mail_to(&api, "ben").await, "ben@example.org"),
                     ];
-                    ends.push(tell(&api, &mails, order).await);
+                    ends.push(post_reports(&api, &mails, order).await);
                     api.stop().await;
                 }
                 ends

@@ -1,20 +1,19 @@
-//! Reports of which no tag came back: their mails are found by what the provider calls them, where
-//! it calls no other so.
+//! Reports without a tag: their email is found by its provider id, if only one email has that id.
 
 use serde_json::json;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{DeliveryState, ReportKind};
 
-use super::{Event, heard, mail_to, mailed, signing};
+use super::{Event, mail_to, mailed, recorded_kind, signing};
 use crate::support::town::{monday, on_both_stores};
 use crate::support::{Fresh, Shorthand, delivery, noon};
 
 on_both_stores! {
-    a_mail_is_found_by_the_providers_id_where_no_tag_came_back
-    of_mails_that_share_a_providers_id_none_is_meant
+    a_report_without_a_tag_finds_its_email_by_provider_id
+    a_provider_id_of_several_emails_matches_none
 }
 
-async fn a_mail_is_found_by_the_providers_id_where_no_tag_came_back(fresh: Fresh) {
+async fn a_report_without_a_tag_finds_its_email_by_provider_id(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let delivery = mail_to(&api, "ben").await;
     let at = monday(0).timestamp();
@@ -37,11 +36,14 @@ async fn a_mail_is_found_by_the_providers_id_where_no_tag_came_back(fresh: Fresh
 
     assert_eq!((found.status, &found.body["taken"]), (200, &json!(1)));
     assert_eq!((lost.status, &lost.body["not_ours"]), (200, &json!(1)));
-    assert_eq!(heard(&api, &delivery).await, Some(ReportKind::Bounced));
+    assert_eq!(
+        recorded_kind(&api, &delivery).await,
+        Some(ReportKind::Bounced)
+    );
     api.stop().await;
 }
 
-async fn of_mails_that_share_a_providers_id_none_is_meant(fresh: Fresh) {
+async fn a_provider_id_of_several_emails_matches_none(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let rows = ["cem", "dee"].map(|person| delivery(person, "2014-04-01", "one"));
     fresh.open(&rows).await.unwrap();
@@ -68,7 +70,7 @@ async fn of_mails_that_share_a_providers_id_none_is_meant(fresh: Fresh) {
 
     assert_eq!((lost.status, &lost.body["not_ours"]), (200, &json!(1)));
     for row in &rows {
-        assert_eq!(heard(&api, &row.id).await, None);
+        assert_eq!(recorded_kind(&api, &row.id).await, None);
     }
     api.stop().await;
 }

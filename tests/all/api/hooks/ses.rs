@@ -1,23 +1,23 @@
-//! Amazon SES by way of SNS: subscribing, plain words, and certificates that cannot be had.
+//! Amazon SES through SNS: subscriptions, plain text messages, and unavailable certificates.
 
 use serde_json::{Value, json};
 use tidings::domain::ReportKind;
 
 use super::signing::{Envelope, Signed};
-use super::{Event, heard, mail_to, mailed, tag_of};
+use super::{Event, mail_to, mailed, recorded_kind, tag_of};
 use crate::api::Api;
 use crate::support::town::{monday, on_both_stores};
 use crate::support::{Fresh, sns};
 
 on_both_stores! {
-    a_subscription_is_confirmed_once_it_is_verified
-    a_certificate_that_cannot_be_had_now_is_asked_for_again
+    a_subscription_is_confirmed_only_after_verification
+    an_unavailable_certificate_is_requested_again
 }
 
 on_sqlite! {
     a_certificate_is_fetched_once
-    words_that_are_no_report_are_ignored
-    json_may_be_said_to_be_plain_text_by_ses_alone
+    plain_text_messages_are_ignored
+    only_ses_may_send_json_as_plain_text
 }
 
 fn envelope<'a>(kind: &'a str, message: &'a str, n: u32) -> Envelope<'a> {
@@ -30,7 +30,7 @@ fn envelope<'a>(kind: &'a str, message: &'a str, n: u32) -> Envelope<'a> {
     }
 }
 
-async fn a_subscription_is_confirmed_once_it_is_verified(fresh: Fresh) {
+async fn a_subscription_is_confirmed_only_after_verification(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let token = format!("70ce{:x}", api.addr.port());
     let envelope = Envelope {
@@ -91,7 +91,7 @@ fn certificate_at(signed: &Signed, path: &str) -> Signed {
     signed.with_body(body.to_string())
 }
 
-async fn a_certificate_that_cannot_be_had_now_is_asked_for_again(fresh: Fresh) {
+async fn an_unavailable_certificate_is_requested_again(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let ada = mail_to(&api, "ada").await;
     let tag = tag_of(&ada);
@@ -99,13 +99,13 @@ async fn a_certificate_that_cannot_be_had_now_is_asked_for_again(fresh: Fresh) {
 
     let away = api.hook("ses", certificate_at(&signed, sns::AWAY)).await;
     let absent = api.hook("ses", certificate_at(&signed, sns::ABSENT)).await;
-    assert_eq!(heard(&api, &ada).await, None);
-    let taken = api.hook("ses", signed).await;
+    assert_eq!(recorded_kind(&api, &ada).await, None);
+    let accepted = api.hook("ses", signed).await;
 
     assert_eq!((away.status, away.code()), (503, "provider_unavailable"));
     assert_eq!((absent.status, absent.code()), (401, "unverified"));
-    assert_eq!((taken.status, &taken.body["taken"]), (200, &json!(1)));
-    assert_eq!(heard(&api, &ada).await, Some(ReportKind::Bounced));
+    assert_eq!((accepted.status, &accepted.body["taken"]), (200, &json!(1)));
+    assert_eq!(recorded_kind(&api, &ada).await, Some(ReportKind::Bounced));
     api.stop().await;
 }
 
@@ -121,7 +121,7 @@ async fn a_certificate_is_fetched_once(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn words_that_are_no_report_are_ignored(fresh: Fresh) {
+async fn plain_text_messages_are_ignored(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let words = "Successfully validated SNS topic for Amazon SES event publishing.";
     for (n, kind) in ["Notification", "UnsubscribeConfirmation"]
@@ -140,7 +140,7 @@ async fn words_that_are_no_report_are_ignored(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn json_may_be_said_to_be_plain_text_by_ses_alone(fresh: Fresh) {
+async fn only_ses_may_send_json_as_plain_text(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let tag = tag_of(&mail_to(&api, "ada").await);
     let post = |api: &Api, provider: &str, signed: Signed| {

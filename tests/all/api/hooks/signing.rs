@@ -1,4 +1,4 @@
-//! Signs as each provider does, with keys made here.
+//! Signs reports as each provider does, with test keys.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ pub const RESEND: &[u8] = b"the resend key of the tests";
 
 pub const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:tidings";
 
-/// The key of the certificate that stands in for those of SNS.
+/// The key of the certificate that replaces Amazon's in these tests.
 static SNS: LazyLock<RsaKeyPair> = LazyLock::new(|| {
     let text = include_str!("sns-key.txt").replace('\n', "");
     RsaKeyPair::from_pkcs8(&STANDARD.decode(text).unwrap()).unwrap()
@@ -33,13 +33,13 @@ fn key_pair() -> EcdsaKeyPair {
     EcdsaKeyPair::from_pkcs8(kind, key.as_ref(), &random).unwrap()
 }
 
-/// How SendGrid shows its key: what every key on this curve begins with (RFC 5480), and the point.
-fn shown(key: &EcdsaKeyPair) -> String {
+/// Encodes a key as SendGrid shows it: the prefix of P-256 public keys (RFC 5480), then the point.
+fn encode_public_key(key: &EcdsaKeyPair) -> String {
     let head = STANDARD.decode("MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgA=");
     STANDARD.encode([&head.unwrap(), key.public_key().as_ref()].concat())
 }
 
-/// What is posted.
+/// The headers and body of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Signed {
     pub headers: Vec<(&'static str, String)>,
@@ -47,7 +47,7 @@ pub struct Signed {
 }
 
 impl Signed {
-    /// The same headers with another body.
+    /// Returns the same headers with another body.
     pub fn with_body(&self, body: impl Into<Vec<u8>>) -> Self {
         Self {
             headers: self.headers.clone(),
@@ -55,18 +55,18 @@ impl Signed {
         }
     }
 
-    /// The same without a header, or with another value in it.
+    /// Removes a header, or replaces its value.
     pub fn with_header(&self, name: &str, value: Option<&str>) -> Self {
         let mut signed = self.clone();
         signed
             .headers
             .retain(|(known, _)| *known != name || value.is_some());
-        for (_, standing) in signed
+        for (_, current) in signed
             .headers
             .iter_mut()
             .filter(|(known, _)| *known == name)
         {
-            *standing = value.unwrap_or_default().to_owned();
+            *current = value.unwrap_or_default().to_owned();
         }
         signed
     }
@@ -74,7 +74,7 @@ impl Signed {
 
 /// A configuration with every provider's key.
 pub fn config() -> String {
-    let sendgrid = shown(&SENDGRID);
+    let sendgrid = encode_public_key(&SENDGRID);
     let resend = STANDARD.encode(RESEND);
     let password = POSTMARK.strip_prefix("hook:").unwrap();
     format!(
@@ -92,7 +92,7 @@ pub fn config() -> String {
     )
 }
 
-/// Signs a body at this time; `n` tells one call from another.
+/// Signs a body at this time. `n` makes the ids of each call unique.
 pub fn sign(provider: &str, body: &Value, at: i64, n: u32) -> Signed {
     match provider {
         "mailgun" => mailgun(MAILGUN, body, at, &format!("token {n}")),
@@ -103,7 +103,7 @@ pub fn sign(provider: &str, body: &Value, at: i64, n: u32) -> Signed {
     }
 }
 
-/// The same with keys that are not the provider's.
+/// Signs like [`sign`], but with keys that are not the provider's.
 pub fn forge(provider: &str, body: &Value, at: i64, n: u32) -> Signed {
     match provider {
         "mailgun" => mailgun("another key", body, at, &format!("token {n}")),
@@ -134,7 +134,7 @@ pub fn mailgun(key: &str, body: &Value, at: i64, token: &str) -> Signed {
 }
 
 fn sendgrid(key: &EcdsaKeyPair, body: &Value, at: i64) -> Signed {
-    // SendGrid ends its bodies so.
+    // SendGrid ends its bodies with CRLF, which the signature covers.
     let body = format!("{body}\r\n").into_bytes();
     let signed = [at.to_string().as_bytes(), &body].concat();
     let signature = key.sign(&SystemRandom::new(), &signed).unwrap();
@@ -171,14 +171,14 @@ fn resend(key: &[u8], body: &Value, at: i64, n: u32) -> Signed {
     }
 }
 
-/// What SNS posts.
+/// An SNS message.
 pub struct Envelope<'a> {
     pub kind: &'a str,
     pub message: &'a str,
-    /// What tells one from another.
+    /// Makes the message id unique.
     pub n: u32,
     pub at: i64,
-    /// What a subscription is confirmed by.
+    /// The token that confirms a subscription.
     pub token: Option<&'a str>,
 }
 

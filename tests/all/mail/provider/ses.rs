@@ -1,19 +1,18 @@
-//! The dialect of Amazon SES: one mail a call, signed, and what it says of an account.
+//! The dialect of Amazon SES: one email a call, signed requests, and its account data.
 //!
-//! The rule: a request is believed only if its signature has the form of one; what it is made of is
-//! tested beside the code.
+//! Only the form of a signature is checked here. Tests beside the code check its computation.
 
 use serde_json::{Value, json};
 
 use super::{Mail, Request, bare};
 
-/// The id of the access key of all tests; it is the one of Amazon's examples.
+/// The access key id of all tests, from Amazon's examples.
 pub const KEY_ID: &str = "AKIAIOSFODNN7EXAMPLE";
 
-/// How a request shows whose it is, up to the signature.
+/// The `Authorization` header up to the signature.
 pub const PROOF: &str = "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/19700101/eu-west-1/ses/aws4_request, SignedHeaders=content-type;host;x-amz-date, Signature=";
 
-/// The mail of a call.
+/// Returns the email of a call.
 pub(super) fn mail(request: &Request) -> Mail {
     let proof = request.header("authorization");
     assert!(proof.starts_with("AWS4-HMAC-SHA256 Credential="), "{proof}");
@@ -37,7 +36,7 @@ pub(super) fn mail(request: &Request) -> Mail {
     }
 }
 
-/// What is said of the account, or of an identity.
+/// Answers queries for the account or an identity.
 pub(super) fn look_up(path: &str) -> Value {
     match path {
         "/v2/email/account" => json!({

@@ -1,7 +1,7 @@
-//! Batches told plainly: a list of them, and what each action does to it.
+//! A plain model of batches: a list, and the effect of each action on it.
 //!
-//! The rule: nothing of the code under test is used but its policies' fields; there are no
-//! accumulators, no revisions and no ids here. Times are seconds.
+//! The model uses only the policies and states of the code under test. It has no accumulators,
+//! revisions or ids. Times are seconds after noon. Start with [`Model`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,20 @@ use tidings::domain::BatchPolicy;
 use tidings::domain::BatchState::{self, Canceled, Closed, Closing, Open};
 use tidings::domain::batch::Keep;
 
-/// A person and a key, by number.
-pub type Place = (usize, usize);
-/// A fan-out's number, and what it is about.
+/// A person and a key, by index.
+pub type Slot = (usize, usize);
+/// The numbers of a fan-out and of its object.
 pub type Item = (u32, u32);
 
-/// A batch as both the model and the stores tell it.
+/// The properties of a batch that the model and the stores have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Told {
-    pub place: Place,
+pub struct BatchView {
+    pub slot: Slot,
     pub state: &'static str,
     pub count: u64,
     pub kept: Vec<Item>,
     pub joined: Vec<u32>,
-    /// What waits to be mailed at once.
+    /// The count and the kept items of a lead that was not emailed yet.
     pub lead: Option<(u64, Vec<Item>)>,
     pub closes_at: i64,
 }
@@ -48,12 +48,12 @@ impl Contents {
         }
     }
 
-    fn take_out(&mut self, object: u32) -> u64 {
+    fn remove(&mut self, object: u32) -> u64 {
         let before = self.kept.len();
         self.kept.retain(|(_, about)| *about != object);
-        let taken = (before - self.kept.len()) as u64;
-        self.count -= taken;
-        taken
+        let removed = (before - self.kept.len()) as u64;
+        self.count -= removed;
+        removed
     }
 }
 
@@ -61,12 +61,12 @@ impl Contents {
 enum Lead {
     None,
     Waiting(Contents, BTreeSet<u32>),
-    Mailed,
+    Emailed,
 }
 
 #[derive(Debug, Clone)]
-struct Gathering {
-    place: Place,
+struct ModelBatch {
+    slot: Slot,
     state: BatchState,
     closes_at: i64,
     opened: i64,
@@ -74,32 +74,31 @@ struct Gathering {
     contents: Contents,
     joined: BTreeSet<u32>,
     lead: Lead,
-    /// A closer has done with it.
-    handed_on: bool,
+    /// Whether a closer has removed it from its accumulator.
+    finished: bool,
 }
 
-impl Gathering {
+impl ModelBatch {
     fn end(&mut self, state: BatchState, at: i64) {
         self.state = state;
         self.closes_at = self.closes_at.min(at);
-        self.empty_is_canceled();
+        self.cancel_if_empty();
     }
 
-    /// Nothing is mailed of nothing.
-    fn empty_is_canceled(&mut self) {
+    fn cancel_if_empty(&mut self) {
         let waits = matches!(self.lead, Lead::Waiting(..));
         if self.state == Closing && self.contents.count == 0 && !waits {
             self.state = Canceled;
         }
     }
 
-    fn told(&self) -> Told {
+    fn view(&self) -> BatchView {
         let lead = match &self.lead {
             Lead::Waiting(contents, _) => Some((contents.count, contents.kept.clone())),
-            Lead::None | Lead::Mailed => None,
+            Lead::None | Lead::Emailed => None,
         };
-        Told {
-            place: self.place,
+        BatchView {
+            slot: self.slot,
             state: self.state.as_str(),
             count: self.contents.count,
             kept: self.contents.kept.clone(),
@@ -110,54 +109,57 @@ impl Gathering {
     }
 }
 
-/// How far a closer came.
+/// How far a closer got before it crashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reached {
     Nothing,
-    /// What was due has ended; where something has, nobody else goes on until this moment.
+    /// Due batches have ended. The closer leases their accumulators until this time.
     Ended {
-        held_until: i64,
+        leased_until: i64,
     },
-    HandedOn,
+    /// All ended batches have left their accumulators.
+    Finished,
 }
 
+/// All batches, and the leases on their accumulators.
 #[derive(Default)]
 pub struct Model {
-    batches: Vec<Gathering>,
-    /// What closers who died hold, until when.
-    held: BTreeMap<Place, i64>,
+    batches: Vec<ModelBatch>,
+    /// When the leases of crashed closers expire.
+    leased: BTreeMap<Slot, i64>,
 }
 
 impl Model {
-    pub fn told(&self) -> Vec<Told> {
-        let mut told: Vec<Told> = self.batches.iter().map(Gathering::told).collect();
-        told.sort();
-        told
+    /// Returns all batches, sorted.
+    pub fn views(&self) -> Vec<BatchView> {
+        let mut views: Vec<BatchView> = self.batches.iter().map(ModelBatch::view).collect();
+        views.sort();
+        views
     }
 
-    pub fn is_open(&self, place: Place) -> bool {
-        let open = |batch: &Gathering| batch.place == place && batch.state == Open;
+    pub fn is_open(&self, slot: Slot) -> bool {
+        let open = |batch: &ModelBatch| batch.slot == slot && batch.state == Open;
         self.batches.iter().any(open)
     }
 
-    /// A fan-out brings these.
+    /// Adds the objects of a fan-out. Does nothing if it joined this slot before.
     pub fn join(
         &mut self,
-        place: Place,
+        slot: Slot,
         fanout: u32,
         objects: &[u32],
         policy: &BatchPolicy,
         at: i64,
     ) {
-        let mut here: Vec<&mut Gathering> = self.batches.iter_mut().collect();
-        here.retain(|batch| batch.place == place);
+        let mut here: Vec<&mut ModelBatch> = self.batches.iter_mut().collect();
+        here.retain(|batch| batch.slot == slot);
         if here.iter().any(|batch| batch.joined.contains(&fanout)) {
             return;
         }
         let open = here.into_iter().find(|batch| batch.state == Open);
         let opens = open.is_none();
-        let mut new = Gathering {
-            place,
+        let mut new = ModelBatch {
+            slot,
             state: Open,
             closes_at: 0,
             opened: at,
@@ -165,7 +167,7 @@ impl Model {
             contents: Contents::default(),
             joined: BTreeSet::new(),
             lead: Lead::None,
-            handed_on: false,
+            finished: false,
         };
         let batch = open.unwrap_or(&mut new);
         for object in objects {
@@ -187,47 +189,47 @@ impl Model {
         }
     }
 
-    /// Answers how many were taken out.
-    pub fn withdraw(&mut self, object: u32, at: i64) -> u64 {
+    /// Removes an object from all open batches, and returns the number of removed items.
+    pub fn remove(&mut self, object: u32, at: i64) -> u64 {
         let mut all = 0;
         for batch in self.batches.iter_mut().filter(|batch| batch.state == Open) {
-            let mut taken = batch.contents.take_out(object);
+            let mut removed = batch.contents.remove(object);
             if let Lead::Waiting(lead, _) = &mut batch.lead {
-                taken += lead.take_out(object);
+                removed += lead.remove(object);
                 if lead.count == 0 {
                     batch.lead = Lead::None;
                 }
             }
-            if taken > 0 && batch.contents.count == 0 && matches!(batch.lead, Lead::None) {
+            if removed > 0 && batch.contents.count == 0 && matches!(batch.lead, Lead::None) {
                 batch.end(Canceled, at);
             }
-            all += taken;
+            all += removed;
         }
         all
     }
 
-    /// Somebody ends the open batch by hand.
-    pub fn end(&mut self, place: Place, state: BatchState, at: i64) {
-        let open = |batch: &&mut Gathering| batch.place == place && batch.state == Open;
+    /// Closes or cancels the open batch, if there is one.
+    pub fn end(&mut self, slot: Slot, state: BatchState, at: i64) {
+        let open = |batch: &&mut ModelBatch| batch.slot == slot && batch.state == Open;
         if let Some(batch) = self.batches.iter_mut().find(open) {
             batch.end(state, at);
         }
     }
 
-    /// A closer comes by.
+    /// Runs a closer that gets this far.
     pub fn close(&mut self, now: i64, reached: Reached) {
         if reached == Reached::Nothing {
             return;
         }
-        self.held.retain(|_, until| *until > now);
+        self.leased.retain(|_, until| *until > now);
         let mut leads = Vec::new();
-        let free = |batch: &&mut Gathering| !self.held.contains_key(&batch.place);
+        let free = |batch: &&mut ModelBatch| !self.leased.contains_key(&batch.slot);
         for batch in self.batches.iter_mut().filter(free) {
             if matches!(batch.state, Open | Closing)
                 && let Lead::Waiting(contents, joined) = batch.lead.clone()
             {
-                batch.lead = Lead::Mailed;
-                leads.push(Gathering {
+                batch.lead = Lead::Emailed;
+                leads.push(ModelBatch {
                     state: Closing,
                     closes_at: now,
                     contents,
@@ -239,23 +241,23 @@ impl Model {
             if batch.state == Open && batch.closes_at <= now {
                 batch.end(Closing, now);
             }
-            batch.empty_is_canceled();
+            batch.cancel_if_empty();
         }
         self.batches.extend(leads);
-        let ended = |batch: &&mut Gathering| batch.state != Open && !batch.handed_on;
-        let mut held = Vec::new();
+        let ended = |batch: &&mut ModelBatch| batch.state != Open && !batch.finished;
+        let mut new_leases = Vec::new();
         for batch in self.batches.iter_mut().filter(ended) {
             match reached {
-                _ if self.held.contains_key(&batch.place) => {}
+                _ if self.leased.contains_key(&batch.slot) => {}
                 Reached::Nothing => {}
-                Reached::Ended { held_until } => held.push((batch.place, held_until)),
-                Reached::HandedOn => batch.handed_on = true,
+                Reached::Ended { leased_until } => new_leases.push((batch.slot, leased_until)),
+                Reached::Finished => batch.finished = true,
             }
         }
-        self.held.extend(held);
+        self.leased.extend(new_leases);
     }
 
-    /// All mails are settled.
+    /// Closes all batches that are closing, as settled emails do.
     pub fn settle(&mut self) {
         for batch in self.batches.iter_mut() {
             if batch.state == Closing {
