@@ -382,22 +382,15 @@ impl Batch {
         }
     }
 
-    /// Starts closing, so that the batch is due at once.
-    ///
-    /// # Errors
-    ///
-    /// Returns the state if the batch is not open.
+    /// Starts closing, so that the batch is due at once. Fails with its state if it is not open.
     pub fn close_now(&mut self, at: DateTime<Utc>) -> Result<(), BatchState> {
         self.is_open()?;
         self.begin_closing(at);
         Ok(())
     }
 
-    /// Cancels the batch, so that it is not emailed.
-    ///
-    /// # Errors
-    ///
-    /// Returns the state if the batch is not open. A closing batch may already be on its way.
+    /// Cancels the batch, so that it is not emailed. Fails with its state if it is not open: a
+    /// closing batch may already be on its way.
     pub fn cancel(&mut self) -> Result<(), BatchState> {
         self.is_open()?;
         self.state = BatchState::Canceled;

@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use super::content::{Caps, Content, Grouping, Item, Told};
 use super::day::Day;
 use super::delivery::Delivery;
-use super::eligibility::{EmailScope, Facts, Purpose, classify};
+use super::eligibility::{Facts, Purpose, classify};
 use super::event::Event;
 use super::name::EventType;
-use super::policy::Policies;
+use super::policy::{EmailScope, Policies};
 use super::stack::{EventAt, PersonStacks};
 use super::user::User;
 

@@ -6,24 +6,8 @@
 use chrono::{DateTime, Utc};
 
 use super::name::EventType;
-use super::policy::Policies;
+use super::policy::{EmailScope, Policies};
 use super::user::User;
-
-/// Which event types a user may be emailed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EmailScope {
-    /// The mandatory types: the user unsubscribed or wants no digests.
-    MandatoryOnly,
-    /// All types.
-    All,
-}
-
-impl EmailScope {
-    /// Returns whether the scope includes this type.
-    pub fn admits(self, kind: &EventType, policies: &Policies) -> bool {
-        self == Self::All || policies.is_mandatory(kind)
-    }
-}
 
 /// What an event would be included in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -356,6 +356,22 @@ impl Policies {
     }
 }
 
+/// Which event types a user may be emailed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EmailScope {
+    /// The mandatory types: the user unsubscribed or wants no digests.
+    MandatoryOnly,
+    /// All types.
+    All,
+}
+
+impl EmailScope {
+    /// Returns whether the scope includes this type.
+    pub fn admits(self, kind: &EventType, policies: &Policies) -> bool {
+        self == Self::All || policies.is_mandatory(kind)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -126,8 +126,7 @@ impl Explain {
         off.map(|(kind, _)| kind.clone()).collect()
     }
 
-    /// Explains one user's events, newest first. `only` keeps the events about one object, or at one
-    /// position.
+    /// Explains one user's events, newest first. `only` selects an object or a position.
     pub async fn user(&self, user: &UserId, only: Option<&str>) -> Result<Explanation> {
         let (now, store) = (self.context.clock.now(), &*self.context.store);
         let users = std::slice::from_ref(user);

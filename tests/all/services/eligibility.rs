@@ -1,6 +1,8 @@
 //! Emails, feeds, backlogs and `explain` agree with an independent model of which events a user
 //! gets, in random worlds of users, choices, mutes, marks, objects and retractions.
 //!
+//! Long because the world, the model and the steps belong together.
+//!
 //! `TIDINGS_TEST_WORLDS` sets the number of worlds for each store; each decides thousands of cases.
 
 use std::collections::{BTreeMap, BTreeSet};
