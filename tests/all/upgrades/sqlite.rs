@@ -91,6 +91,6 @@ fn status_and_doctor_say_what_an_upgrade_will_do_and_leave_the_file() {
     };
     assert_eq!(version(&path), 3);
     run(&["explain", "ada"]);
-    assert_eq!(version(&path), 14);
+    assert_eq!(version(&path), 15);
     assert!(!run(&["status"]).contains("schema"));
 }
