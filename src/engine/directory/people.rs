@@ -1,12 +1,8 @@
-//! Keeps people and what they follow up to date, as the application says.
+//! Creates, replaces and changes users' records, and their follows and mutes.
 //!
-//! The rule (P7): a record replaces the one before, except for what people choose themselves
-//! (digest, types, time zone, quiet hours, mutes) and for what stops mails (suppressed,
-//! unsubscribed): these stay unless the record names them. What a change of route or cadence means
-//! for the past is worked out here: turning something on again mails nothing older. Of mandatory
-//! types nobody can choose anything; what records say of them is kept and does not count. Nobody's
-//! change is lost to another one at the same moment: a record is put in the place of what was read,
-//! or read again.
+//! A record replaces the earlier one, except for omitted preferences, `suppressed` and
+//! `unsubscribed` (P7). Turning something on again emails no earlier events. Concurrent changes are
+//! not lost: each write replaces exactly the record that was read, or reads it again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,12 +22,11 @@ use crate::store::{self, FollowChange, PeopleFilter};
 mod input;
 mod mutes;
 mod patch;
+mod preferences;
 
-pub use input::{
-    Change, DigestChange, DigestInput, FollowInput, MuteInput, PreferencesInput, TypeInput,
-    UserInput,
-};
+pub use input::{FollowInput, MuteInput, UserInput};
 pub use patch::UserPatch;
+pub use preferences::{Change, DigestChange, PreferencesChange, TypeChange, TypeChanges};
 
 /// How often a record is read again that others change at the same moment. Each time at least one
 /// of them is done.
@@ -92,7 +87,7 @@ impl PeopleService {
     /// Whether a record says nothing that the configuration does not know.
     pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
         self.brands.check(input.brand.as_ref())?;
-        input::check_routes(input.types.iter().flatten(), &self.context.policies)
+        PreferencesChange::from(input).check_routes(&self.context.policies)
     }
 
     /// Creates or replaces these people's records. Where one id occurs twice, the last counts.
@@ -187,39 +182,48 @@ impl PeopleService {
         self.eraser.erase(id).await
     }
 
-    /// Changes what somebody chose; their record as it is now, or nothing where there is none.
-    pub async fn prefer(&self, id: &UserId, change: PreferencesInput) -> Result<Option<User>> {
+    /// Changes a user's preferences. Returns the record after it, or `None` if there is none.
+    pub async fn prefer(&self, id: &UserId, change: PreferencesChange) -> Result<Option<User>> {
+        let (default, policies) = (&self.schedule, &self.context.policies);
         change.check()?;
-        change.check_optional(&self.context.policies)?;
-        let now = self.context.clock.now();
-        self.change(
-            vec![id.clone()],
-            |_, before| {
-                let before = before?;
-                let mut user = before.clone();
-                change.apply(&mut user, &self.schedule, &self.context.policies);
-                Some(user.replacing(Some(before), &self.schedule, &self.context.policies, now))
-            },
-            Bound::Choices,
-        )
-        .await?;
-        self.get(id).await
+        change.check_optional(policies)?;
+        change.check_routes(policies)?;
+        let apply = |user: &mut User, _| {
+            change.apply(user);
+            if change.resubscribes(user, default, policies) {
+                user.unsubscribed = None;
+            }
+        };
+        self.edit(id, apply, |_| true, Bound::Choices).await
     }
 
-    /// Changes some fields of somebody's record; it as it is now, or nothing where there is none.
+    /// Changes some fields of a user's record. Returns it after that, or `None` if there is none.
     pub async fn patch(&self, id: &UserId, patch: UserPatch) -> Result<Option<User>> {
-        patch.check(&self.brands)?;
-        patch.check_routes(&self.context.policies)?;
+        let policies = &self.context.policies;
+        patch.check(&self.brands, policies)?;
+        let apply = |user: &mut User, now| patch.apply(user, policies, now);
+        self.edit(id, apply, |_| true, Bound::Choices).await
+    }
+
+    /// Edits the record of a user if it passes `check` when it is written. Returns it after that,
+    /// or `None` if there is none.
+    async fn edit(
+        &self,
+        id: &UserId,
+        edit: impl Fn(&mut User, DateTime<Utc>),
+        check: impl Fn(&User) -> bool,
+        bound: Bound,
+    ) -> Result<Option<User>> {
         let now = self.context.clock.now();
         self.change(
             vec![id.clone()],
             |_, before| {
-                let before = before?;
+                let before = before.filter(|user| check(user))?;
                 let mut user = before.clone();
-                patch.apply(&mut user, &self.schedule, &self.context.policies, now);
+                edit(&mut user, now);
                 Some(user.replacing(Some(before), &self.schedule, &self.context.policies, now))
             },
-            Bound::Choices,
+            bound,
         )
         .await?;
         self.get(id).await
@@ -344,19 +348,8 @@ impl PeopleService {
             };
             return self.mute_if(id, subject, mute, check).await;
         }
-        let now = self.context.clock.now();
-        self.change(
-            vec![id.clone()],
-            |_, before| {
-                let before = before.filter(|user| check(user))?;
-                let mut user = before.clone();
-                user.stop(stop, &self.context.policies, now);
-                Some(user.replacing(Some(before), &self.schedule, &self.context.policies, now))
-            },
-            Bound::None,
-        )
-        .await?;
-        self.get(id).await
+        let apply = |user: &mut User, now| user.stop(stop, &self.context.policies, now);
+        self.edit(id, apply, check, Bound::None).await
     }
 
     /// Whether somebody follows this.
