@@ -28,8 +28,8 @@ pub use input::{FollowInput, MuteInput, UserInput};
 pub use patch::UserPatch;
 pub use preferences::{Change, DigestChange, PreferencesChange, TypeChange, TypeChanges};
 
-/// How often a record is read again that others change at the same moment. Each time at least one
-/// of them is done.
+/// How often a record is read again if other processes change it at the same moment. In each round
+/// at least one of them succeeds.
 const ROUNDS: usize = 100;
 
 /// The number of records with one address that one read of the store returns.
@@ -38,32 +38,31 @@ const SHARED_PAGE: usize = 50;
 /// The maximum number of such reads.
 const SHARED_PAGES: usize = 4;
 
-/// Keeps people's records, and what they follow.
+/// Changes users' records and follows.
 pub struct PeopleService {
     pub(crate) context: Arc<Context>,
-    /// The brands that people can be of.
+    /// The configured brands.
     pub brands: Brands,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    /// The schedule of users who chose no cadence, weekday, hour or time zone.
     pub schedule: Schedule,
-    /// How long after it happened something may be mailed, or shown in a feed: a mute that ended
-    /// longer ago is forgotten.
+    /// How long an event may be emailed or shown in a feed. Mutes that ended longer ago are dropped.
     pub remembered: TimeDelta,
-    /// Hears whose feed has changed.
+    /// Invalidates cached feeds of changed users.
     pub(crate) polls: Arc<Polls>,
-    /// Erases users, and says where the next users of their ids begin.
+    /// Erases users, and knows where records with the ids of erased users begin.
     pub(crate) eraser: Eraser,
 }
 
-/// What a change may not exceed.
+/// The limit of a change.
 #[derive(Clone, Copy)]
 enum Bound {
-    /// The number of choices a person can have.
+    /// The number of choices that a user can have.
     Choices,
-    /// Nothing: whoever wants no mail any more is always heard.
+    /// No limit, so that a user can always stop emails.
     None,
 }
 
-/// Nobody comes to have more choices than can be kept; whoever has them already can change them.
+/// Rejects changes that add choices beyond the limit. A user above it can change existing ones.
 fn grow_no_further(ids: &[UserId], standing: &[Option<User>], changed: &[User]) -> Result<()> {
     let sizes = |user: &User| (user.types.len(), user.mutes.len());
     let before: HashMap<&UserId, (usize, usize)> = ids
@@ -84,13 +83,13 @@ fn grow_no_further(ids: &[UserId], standing: &[Option<User>], changed: &[User]) 
 }
 
 impl PeopleService {
-    /// Whether a record says nothing that the configuration does not know.
+    /// Checks that the configuration has the brand of a record and allows its routes.
     pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
         self.brands.check(input.brand.as_ref())?;
         PreferencesChange::from(input).check_routes(&self.context.policies)
     }
 
-    /// Creates or replaces these people's records. Where one id occurs twice, the last counts.
+    /// Creates or replaces records. The last record of an id counts.
     pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
         let now = self.context.clock.now();
         let mut people: HashMap<UserId, UserInput> = HashMap::with_capacity(inputs.len());
@@ -111,8 +110,8 @@ impl PeopleService {
         .await
     }
 
-    /// Puts what `change` makes of each record in its place: of what stands now, again and again
-    /// until nobody came between. Nothing, or the same again, leaves it as it is.
+    /// Replaces each record by what `change` returns for the stored one. Repeats this for records
+    /// that another process changed meanwhile. `None` or an equal record changes nothing.
     async fn change(
         &self,
         mut ids: Vec<UserId>,
@@ -140,14 +139,14 @@ impl PeopleService {
             let put = self.context.store.put_users(&changed).await?;
             let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
             ids = missed.map(|(user, _)| user.id).collect();
-            // This process answers its next request without waiting for the store's notice.
+            // The next poll of this process sees it before the store's change notice arrives.
             let begun: Vec<&str> = starts.keys().map(UserId::as_str).collect();
             self.polls.hear(&Poke::people(begun));
             if ids.is_empty() {
                 return Ok(());
             }
         }
-        let why = format!("{} others changed them first, each time", ROUNDS);
+        let why = format!("other processes changed them first, {ROUNDS} times");
         Err(store::Error::database("changing people", why).into())
     }
 
@@ -165,19 +164,19 @@ impl PeopleService {
         Ok(pairs.filter_map(|(id, start)| Some((id, start?))).collect())
     }
 
-    /// What ended before this moment of what somebody muted is forgotten.
+    /// The moment before which ended mutes are dropped.
     fn forgets_before(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         now.checked_sub_signed(self.remembered)
             .unwrap_or(DateTime::<Utc>::MIN_UTC)
     }
 
-    /// Somebody's record.
+    /// Returns the record of a user.
     pub async fn get(&self, id: &UserId) -> Result<Option<User>> {
         let found = self.context.store.users(std::slice::from_ref(id)).await?;
         Ok(found.into_iter().next().flatten())
     }
 
-    /// Erases a user: see [`Eraser::erase`]. Returns whether there was anything of theirs.
+    /// Erases a user: see [`Eraser::erase`]. Returns whether anything was stored about them.
     pub async fn delete(&self, id: &UserId) -> Result<bool> {
         self.eraser.erase(id).await
     }
@@ -229,8 +228,8 @@ impl PeopleService {
         self.get(id).await
     }
 
-    /// A page of all records, ascending by id, after this one; and after which the next page
-    /// begins, if there may be one.
+    /// Returns a page of the records after this id, ascending by id, and the `after` of the next
+    /// page if there may be one.
     pub async fn page(
         &self,
         after: Option<&UserId>,
@@ -243,7 +242,7 @@ impl PeopleService {
         Ok((users.into_iter().flatten().collect(), next))
     }
 
-    /// The users whose record has this address, by id, at most `limit`.
+    /// Returns the users whose record has this address, ascending by id, at most `limit`.
     pub async fn with_address(&self, address: &Address, limit: usize) -> Result<Vec<UserId>> {
         let at = PeopleFilter::Address(address);
         Ok(self.context.store.find_people(&at, None, limit).await?)
@@ -287,7 +286,7 @@ impl PeopleService {
         Ok(others)
     }
 
-    /// What somebody follows, ascending, after this key.
+    /// Returns the keys after this one that a user follows, ascending.
     pub async fn follows(
         &self,
         id: &UserId,
@@ -297,14 +296,14 @@ impl PeopleService {
         Ok(self.context.store.follows(id, after, limit).await?)
     }
 
-    /// Ends all mails to somebody, at their own wish; again, it changes nothing. Their record as it
-    /// is now, or nothing where there is none.
+    /// Unsubscribes a user from everything, at their own wish. A repeated call changes nothing.
+    /// Returns the record after it, or `None` if there is none.
     pub async fn unsubscribe(&self, id: &UserId) -> Result<Option<User>> {
         self.stop(id, &Stop::All).await
     }
 
-    /// Ends what a link ends, at their own wish; again, it changes nothing. Their record as it is
-    /// now, or nothing where there is none.
+    /// Stops what a link stops, at the user's own wish. A repeated call changes nothing. Returns the
+    /// record after it, or `None` if there is none.
     pub async fn stop(&self, id: &UserId, stop: &Stop) -> Result<Option<User>> {
         if let Stop::Follow(key) = stop {
             let follow = (key.clone(), id.clone());
@@ -352,13 +351,13 @@ impl PeopleService {
         self.edit(id, apply, check, Bound::None).await
     }
 
-    /// Whether somebody follows this.
+    /// Returns whether a user follows this key.
     pub async fn is_following(&self, id: &UserId, key: &FollowKey) -> Result<bool> {
         let follow = (key.clone(), id.clone());
         Ok(self.context.store.following(&[follow]).await? == [true])
     }
 
-    /// Lets people follow keys; what they follow already stays as it is.
+    /// Lets users follow keys. Existing follows stay.
     pub async fn follow(&self, follows: Vec<FollowInput>) -> Result<()> {
         let mut pairs: Vec<_> = follows
             .into_iter()
@@ -370,7 +369,7 @@ impl PeopleService {
         Ok(self.context.store.change_follows(follow, &pairs).await?)
     }
 
-    /// Lets people follow keys no more; one that they did not follow is no error.
+    /// Ends follows. A missing one is no error.
     pub async fn unfollow(&self, follows: Vec<FollowInput>) -> Result<()> {
         let pairs: Vec<_> = follows
             .into_iter()
