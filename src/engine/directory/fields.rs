@@ -101,6 +101,24 @@ where
         .map(Some)
 }
 
+/// A name, which may be written as a whole number.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a name as text or a whole number")]
+pub(crate) enum Name {
+    Text(String),
+    Number(i64),
+}
+
+impl Name {
+    /// Parses the name, or the digits of the number.
+    pub(crate) fn parse<T: FromStr>(self) -> Result<T, T::Err> {
+        match self {
+            Self::Text(text) => text.parse(),
+            Self::Number(number) => number.to_string().parse(),
+        }
+    }
+}
+
 struct Named<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {

@@ -63,11 +63,11 @@ enum Bound {
 }
 
 /// Rejects changes that add choices beyond the limit. A user above it can change existing ones.
-fn grow_no_further(ids: &[UserId], standing: &[Option<User>], changed: &[User]) -> Result<()> {
+fn grow_no_further(ids: &[UserId], stored: &[Option<User>], changed: &[User]) -> Result<()> {
     let sizes = |user: &User| (user.types.len(), user.mutes.len());
     let before: HashMap<&UserId, (usize, usize)> = ids
         .iter()
-        .zip(standing)
+        .zip(stored)
         .map(|(id, user)| (id, user.as_ref().map_or((0, 0), sizes)))
         .collect();
     for user in changed {
@@ -119,9 +119,9 @@ impl PeopleService {
         bound: Bound,
     ) -> Result<()> {
         for _ in 0..ROUNDS {
-            let standing = self.context.store.users(&ids).await?;
-            let starts = self.starts(&ids, &standing).await?;
-            let changed = ids.iter().zip(&standing).filter_map(|(id, before)| {
+            let stored = self.context.store.users(&ids).await?;
+            let starts = self.starts(&ids, &stored).await?;
+            let changed = ids.iter().zip(&stored).filter_map(|(id, before)| {
                 let before = before.as_ref();
                 let mut after = change(id, before).filter(|after| before != Some(after))?;
                 if before.is_none() {
@@ -134,7 +134,7 @@ impl PeopleService {
                 return Ok(());
             }
             if let Bound::Choices = bound {
-                grow_no_further(&ids, &standing, &changed)?;
+                grow_no_further(&ids, &stored, &changed)?;
             }
             let put = self.context.store.put_users(&changed).await?;
             let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
@@ -154,9 +154,9 @@ impl PeopleService {
     async fn starts(
         &self,
         ids: &[UserId],
-        standing: &[Option<User>],
+        stored: &[Option<User>],
     ) -> Result<HashMap<UserId, Start>> {
-        let pairs = ids.iter().zip(standing);
+        let pairs = ids.iter().zip(stored);
         let new = pairs.filter(|(_, user)| user.is_none());
         let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
         let starts = self.eraser.starts(&new).await?;
@@ -248,7 +248,7 @@ impl PeopleService {
         Ok(self.context.store.find_people(&at, None, limit).await?)
     }
 
-    /// Returns the other users with this user's address for whom `stop` is not in effect yet.
+    /// Returns the other users with this user's address whose emails `stop` would still stop.
     /// They are in ascending order of their ids, at most `limit`. Reads at most 200 records.
     pub async fn others_to_stop(
         &self,

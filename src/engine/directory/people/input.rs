@@ -1,6 +1,6 @@
 //! Records, mutes and follows as the application sends them.
 //!
-//! What the types of the fields cannot express is checked before anything is read or written (P10).
+//! serde checks the fields one by one, and `check` checks the rest, before any read or write (P10).
 //! [`super::preferences`] has the fields that users choose themselves.
 
 use std::str::FromStr;
@@ -15,13 +15,14 @@ use crate::domain::user::{self, DigestPreference};
 use crate::domain::{
     Address, BrandName, FollowKey, Invalid, Point, Policies, User, UserId, locale, moment,
 };
+use crate::engine::directory::fields;
 
 preferences_body! {
     /// A whole record. It replaces the earlier one, except for omitted preferences and omitted
     /// `suppressed` and `unsubscribed`, which stay.
     UserInput(
-        digest: "crate::engine::directory::fields::named_if_any",
-        types: "crate::engine::directory::fields::all_if_any"
+        digest: "fields::named_if_any",
+        types: "fields::all_if_any"
     ) {
         /// Also called `_id`. May be a number. Required, unless the path names the user.
         #[serde(alias = "_id", deserialize_with = "optional_id")]
@@ -70,17 +71,8 @@ pub struct FollowInput {
 
 /// Reads an id that may be a number.
 fn id<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(from: D) -> Result<T, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a name as text or a whole number")]
-    enum Id {
-        Text(String),
-        Number(i64),
-    }
-    let text = match Id::deserialize(from)? {
-        Id::Text(text) => text,
-        Id::Number(number) => number.to_string(),
-    };
-    text.parse().map_err(Error::custom)
+    let id = fields::Name::deserialize(from)?;
+    id.parse().map_err(Error::custom)
 }
 
 fn optional_id<'de, D: Deserializer<'de>>(from: D) -> Result<Option<UserId>, D::Error> {

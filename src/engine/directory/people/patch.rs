@@ -7,12 +7,13 @@ use chrono::{DateTime, Utc};
 use super::input::{check_texts, is_not_blank, suppress};
 use super::preferences::{Change, PreferencesChange, Result, change, preferences_body};
 use crate::domain::{Address, BrandName, Brands, Invalid, Point, Policies, User};
+use crate::engine::directory::fields;
 
 preferences_body! {
     /// A change of some fields of a user's record.
     UserPatch(
-        digest: "crate::engine::directory::fields::named_if_given",
-        types: "crate::engine::directory::fields::each_if_given"
+        digest: "fields::named_if_given",
+        types: "fields::each_if_given"
     ) {
         /// A new address is unconfirmed unless the same patch sets `confirmed`.
         #[serde(deserialize_with = "change")]
@@ -48,7 +49,7 @@ impl UserPatch {
         let text = |text: &Change<String>| text.clone().flatten();
         check_texts(text(&self.name).as_deref(), text(&self.locale).as_deref())?;
         if self.unsubscribed == Some(None) {
-            let why = "takes nothing back; only a choice of their own does";
+            let why = "resubscribes no one; only the user's own choice does. Leave it out";
             return Err(Invalid::new("unsubscribed", "null", why));
         }
         let preferences = PreferencesChange::from(self);

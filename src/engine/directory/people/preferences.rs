@@ -1,4 +1,4 @@
-//! Changes of what a user chooses: digests, time zone, quiet hours and types.
+//! Changes of a user's preferences: digests, time zone, quiet hours and types.
 //!
 //! Records, patches, imports, the preferences API and the preferences page all make a
 //! [`PreferencesChange`]. A new preference is a field in `preferences_body` and a line in
@@ -68,11 +68,11 @@ pub(super) use preferences_body;
 pub type TypeChanges = BTreeMap<EventType, Option<TypeChange>>;
 
 preferences_body! {
-    /// What a user changes of their preferences. Omitted fields stay, and `null` resets a choice.
+    /// A user's own change of preferences. Omitted fields stay, and `null` resets a choice.
     PreferencesChange(digest: "fields::named_if_given", types: "fields::each_if_given") {}
 }
 
-/// What changes of a user's digests.
+/// A change of a user's digests.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(
     default,
