@@ -45,7 +45,7 @@ pub struct PeopleService {
     pub brands: Brands,
     /// The schedule of users who chose no cadence, weekday, hour or time zone.
     pub schedule: Schedule,
-    /// How long an event may be emailed or shown in a feed. Mutes that ended longer ago are dropped.
+    /// How long events may be emailed or shown in feeds. Mutes that ended longer ago are dropped.
     pub remembered: TimeDelta,
     /// Invalidates cached feeds of changed users.
     pub(crate) polls: Arc<Polls>,
@@ -302,8 +302,8 @@ impl PeopleService {
         self.stop(id, &Stop::All).await
     }
 
-    /// Stops what a link stops, at the user's own wish. A repeated call changes nothing. Returns the
-    /// record after it, or `None` if there is none.
+    /// Stops what a link stops, at the user's own wish. A repeated call changes nothing. Returns
+    /// the record after it, or `None` if there is none.
     pub async fn stop(&self, id: &UserId, stop: &Stop) -> Result<Option<User>> {
         if let Stop::Follow(key) = stop {
             let follow = (key.clone(), id.clone());

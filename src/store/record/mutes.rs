@@ -1,4 +1,4 @@
-//! Mutes: see [`super::keyed`]. In JSON each is `[at, until, title]`, with `null` for what is missing.
+//! Mutes by subject: see [`super::keyed`]. In JSON each is `[at, until, title]`.
 
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
