@@ -1,6 +1,4 @@
-//! People, what they chose, and what holds for them.
-//!
-//! The rule (P8): an address is shown masked.
+//! Views of users: records, preferences, follows and mutes. Addresses are masked (P8).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +12,7 @@ use crate::domain::{
     Quiet, Route, Schedule, Subject, User, UserId, duration,
 };
 
-/// A record as it is shown.
+/// A user's record.
 #[derive(Debug, Serialize)]
 pub(crate) struct UserView {
     id: UserId,
@@ -47,8 +45,7 @@ struct TypeView {
 }
 
 impl UserView {
-    /// Types go by the route that they are mailed by: what was chosen before and cannot be any more
-    /// is not shown.
+    /// A type has the route in effect, which differs from a choice that is no longer possible.
     pub(crate) fn of(user: User, policies: &Policies) -> Self {
         let types = user.types.into_iter();
         Self {
@@ -86,38 +83,38 @@ impl UserView {
 #[derive(Debug, Serialize)]
 pub(crate) struct UserPage {
     pub(crate) users: Vec<UserView>,
-    /// Ask `after` this for the next page, if there may be one.
+    /// The `after` of the next page, if there may be one.
     pub(crate) next: Option<UserId>,
 }
 
-/// A page of what somebody follows, by key.
+/// A page of the keys that a user follows, ascending.
 #[derive(Debug, Serialize)]
 pub(crate) struct FollowPage {
     pub(crate) follows: Vec<FollowKey>,
-    /// Ask `after` this for the next page, if there may be one.
+    /// The `after` of the next page, if there may be one.
     pub(crate) next: Option<FollowKey>,
 }
 
-/// All that somebody has muted.
+/// The current mutes of a user.
 #[derive(Debug, Serialize)]
 pub(crate) struct MutesView {
     mutes: Vec<MuteView>,
 }
 
-/// Something that is muted.
+/// A muted subject.
 #[derive(Debug, Serialize)]
 pub(crate) struct MuteView {
     subject: Subject,
-    /// What people read of it.
+    /// The name that users see.
     title: Option<Title>,
-    /// Since when.
+    /// When the mute began.
     at: DateTime<Utc>,
-    /// Up to when, if it ends by itself.
+    /// When the mute ends by itself, if it does.
     until: Option<DateTime<Utc>>,
 }
 
 impl MutesView {
-    /// What is muted at this moment, by subject.
+    /// The mutes at this moment, by subject.
     pub(crate) fn of(mutes: &Mutes, now: DateTime<Utc>) -> Self {
         let mutes = mutes.standing(now).map(MuteView::of);
         Self {
@@ -127,7 +124,7 @@ impl MutesView {
 }
 
 impl MuteView {
-    /// A mute of this subject.
+    /// The view of one mute.
     pub(crate) fn of((subject, mute): (&Subject, &Mute)) -> Self {
         Self {
             subject: subject.clone(),
@@ -138,26 +135,47 @@ impl MuteView {
     }
 }
 
-/// What a user can choose, and what holds.
+/// The settings in effect, chosen or not, for all configured types.
 #[derive(Debug, Serialize)]
 pub(crate) struct PreferencesView {
-    pub(crate) digest: ScheduleView,
-    pub(crate) tz: Tz,
-    pub(crate) quiet: Option<Quiet>,
-    pub(crate) types: BTreeMap<EventType, ChoiceView>,
-    /// The same types in the order in which they are shown.
-    pub(crate) categories: Vec<CategoryView>,
+    digest: ScheduleView,
+    tz: Tz,
+    quiet: Option<Quiet>,
+    types: BTreeMap<EventType, ChoiceView>,
+    /// The same types in display order.
+    categories: Vec<CategoryView>,
+}
+
+impl PreferencesView {
+    /// The preferences of this user, with `default` for the schedule that they did not choose.
+    pub(crate) fn of(user: &User, default: &Schedule, policies: &Policies) -> Self {
+        let schedule = user.schedule(default);
+        let offered: Vec<&EventType> = policies.kinds().collect();
+        let choice = |kind: &&EventType| ((*kind).clone(), ChoiceView::of(user, kind, policies));
+        let categories = policies.by_category(&offered).into_iter();
+        let categories = categories.map(|(name, kinds)| CategoryView {
+            name: name.cloned(),
+            types: kinds.into_iter().cloned().collect(),
+        });
+        Self {
+            tz: schedule.tz,
+            quiet: user.quiet,
+            digest: schedule.into(),
+            types: offered.iter().map(choice).collect(),
+            categories: categories.collect(),
+        }
+    }
 }
 
 /// Types that are shown together.
 #[derive(Debug, Serialize)]
-pub(crate) struct CategoryView {
-    /// Without one, the types are of no category.
-    pub(crate) name: Option<Category>,
-    pub(crate) types: Vec<EventType>,
+struct CategoryView {
+    /// `None` for types without a category.
+    name: Option<Category>,
+    types: Vec<EventType>,
 }
 
-/// When digests fall due, whoever chose it.
+/// The schedule of digests in effect.
 #[derive(Debug, Clone, Serialize)]
 pub struct ScheduleView {
     /// How often.
@@ -178,19 +196,36 @@ impl From<Schedule> for ScheduleView {
     }
 }
 
-/// How a type comes to a person.
+/// How a user gets events of a type.
 #[derive(Debug, Serialize)]
-pub(crate) struct ChoiceView {
-    /// How it is called on the page.
-    pub(crate) heading: String,
-    pub(crate) category: Option<Category>,
-    pub(crate) route: Route,
-    /// Of their own.
-    pub(crate) window: Option<String>,
-    /// Whether they chose it, or it is what the configuration says.
-    pub(crate) chosen: bool,
-    /// Why it cannot be chosen, if so.
-    pub(crate) mandatory: Option<Mandate>,
-    /// Whether the feed shows it.
-    pub(crate) feed: bool,
+struct ChoiceView {
+    /// The name of the type on the page.
+    heading: String,
+    category: Option<Category>,
+    route: Route,
+    /// The user's own window.
+    window: Option<String>,
+    /// Whether the user chose the route; otherwise it is the configuration's.
+    chosen: bool,
+    /// The reason why the type is locked, if it is.
+    mandatory: Option<Mandate>,
+    /// Whether feeds show the type.
+    feed: bool,
+}
+
+impl ChoiceView {
+    fn of(user: &User, kind: &EventType, policies: &Policies) -> Self {
+        let policy = policies.of(kind);
+        let chosen = user.types.get(kind);
+        let chosen = chosen.filter(|_| policy.mandatory.is_none());
+        Self {
+            heading: policies.heading(kind).to_owned(),
+            category: policy.category.clone(),
+            route: chosen.map_or(policy.route, |chosen| chosen.route),
+            window: chosen.and_then(|chosen| chosen.window).map(duration::show),
+            chosen: chosen.is_some(),
+            mandatory: policy.mandatory.clone(),
+            feed: policy.feed,
+        }
+    }
 }

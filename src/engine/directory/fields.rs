@@ -1,8 +1,7 @@
-//! Objects of JSON bodies and lines are objects, also inside others: not their fields' values in a
-//! row.
+//! Readers of JSON fields, for serde's `deserialize_with`.
 //!
-//! The rule (P10): the derived code takes a list for an object, value by value, so whoever leaves
-//! the names out is not told. These are given to serde as `deserialize_with`.
+//! They reject lists where an object is expected (P10). serde's derived code would accept a list of
+//! the values without their names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,14 +12,14 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// An object.
+/// Reads an object.
 pub(crate) fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<T, D::Error> {
     Named::deserialize(from).map(|Named(object)| object)
 }
 
-/// An object, or `null`.
+/// Reads an object or `null`.
 pub(crate) fn named_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -28,21 +27,26 @@ pub(crate) fn named_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(object.map(|Named(object)| object))
 }
 
-/// Objects, or `null`s, by names.
-pub(crate) fn each_if_any<'de, D, K, T>(from: D) -> Result<BTreeMap<K, Option<T>>, D::Error>
+/// Reads objects or `null`s by name.
+pub(crate) fn each_if_given<'de, D, K, T>(
+    from: D,
+) -> Result<Option<BTreeMap<K, Option<T>>>, D::Error>
 where
     D: Deserializer<'de>,
     K: Deserialize<'de> + Ord,
     T: Deserialize<'de>,
 {
-    let objects = BTreeMap::<K, Option<Named<T>>>::deserialize(from)?.into_iter();
-    Ok(objects
-        .map(|(name, object)| (name, object.map(|Named(object)| object)))
-        .collect())
+    let objects = BTreeMap::<K, Option<Named<T>>>::deserialize(from)?;
+    let objects = objects.into_iter();
+    Ok(Some(
+        objects
+            .map(|(name, object)| (name, object.map(|Named(object)| object)))
+            .collect(),
+    ))
 }
 
-/// Objects by names, or `null` in the place of all.
-pub(crate) fn all_if_any<'de, D, K, T>(from: D) -> Result<Option<BTreeMap<K, T>>, D::Error>
+/// Reads objects by name, or `null` in place of all of them.
+pub(crate) fn all_if_any<'de, D, K, T>(from: D) -> Result<Option<BTreeMap<K, Option<T>>>, D::Error>
 where
     D: Deserializer<'de>,
     K: Deserialize<'de> + Ord,
@@ -52,27 +56,27 @@ where
     Ok(objects.map(|objects| {
         let objects = objects.into_iter();
         objects
-            .map(|(name, Named(object))| (name, object))
+            .map(|(name, Named(object))| (name, Some(object)))
             .collect()
     }))
 }
 
-/// What may be left out, and is no `null`: where a value that was lost on the way would mean
-/// something else than its sender did.
+/// Reads a value that may be omitted but not `null`: a value lost by its sender would otherwise
+/// change the meaning.
 pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
 
-/// The same for an object.
+/// Reads an object that may be omitted but not `null`.
 pub(crate) fn named_if_given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     named(from).map(Some)
 }
 
-/// The same for what has a form as text.
+/// Parses a text that may be omitted but not `null`.
 pub(crate) fn parsed_if_given<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -82,7 +86,7 @@ where
     text.parse().map(Some).map_err(D::Error::custom)
 }
 
-/// The same for a list of such.
+/// Parses a list of texts that may be omitted but not `null`.
 pub(crate) fn all_parsed_if_given<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -97,6 +101,24 @@ where
         .map(Some)
 }
 
+/// A name, which may be written as a whole number.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a name as text or a whole number")]
+pub(crate) enum Name {
+    Text(String),
+    Number(i64),
+}
+
+impl Name {
+    /// Parses the name, or the digits of the number.
+    pub(crate) fn parse<T: FromStr>(self) -> Result<T, T::Err> {
+        match self {
+            Self::Text(text) => text.parse(),
+            Self::Number(number) => number.to_string().parse(),
+        }
+    }
+}
+
 struct Named<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
@@ -107,8 +129,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
 
 struct Fields<T>(PhantomData<T>);
 
-/// What is neither a list nor an object is the derived code's to refuse, which knows what should
-/// stand there.
+/// Leaves values that are neither lists nor objects to the derived code, whose errors say what is
+/// expected.
 macro_rules! refused {
     ($($visit:ident: $type:ty),*) => {
         $(fn $visit<E: Error>(self, value: $type) -> Result<T, E> {

@@ -1,12 +1,8 @@
-//! Keeps people and what they follow up to date, as the application says.
+//! Creates, replaces and changes users' records, and their follows and mutes.
 //!
-//! The rule (P7): a record replaces the one before, except for what people choose themselves
-//! (digest, types, time zone, quiet hours, mutes) and for what stops mails (suppressed,
-//! unsubscribed): these stay unless the record names them. What a change of route or cadence means
-//! for the past is worked out here: turning something on again mails nothing older. Of mandatory
-//! types nobody can choose anything; what records say of them is kept and does not count. Nobody's
-//! change is lost to another one at the same moment: a record is put in the place of what was read,
-//! or read again.
+//! A record replaces the earlier one, except for omitted preferences, `suppressed` and
+//! `unsubscribed` (P7). Turning something on again emails no earlier events. Concurrent changes are
+//! not lost: each write replaces exactly the record that was read, or reads it again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,15 +22,14 @@ use crate::store::{self, FollowChange, PeopleFilter};
 mod input;
 mod mutes;
 mod patch;
+mod preferences;
 
-pub use input::{
-    Change, DigestChange, DigestInput, FollowInput, MuteInput, PreferencesInput, TypeInput,
-    UserInput,
-};
+pub use input::{FollowInput, MuteInput, UserInput};
 pub use patch::UserPatch;
+pub use preferences::{Change, DigestChange, PreferencesChange, TypeChange, TypeChanges};
 
-/// How often a record is read again that others change at the same moment. Each time at least one
-/// of them is done.
+/// How often a record is read again if other processes change it at the same moment. In each round
+/// at least one of them succeeds.
 const ROUNDS: usize = 100;
 
 /// The number of records with one address that one read of the store returns.
@@ -43,37 +38,36 @@ const SHARED_PAGE: usize = 50;
 /// The maximum number of such reads.
 const SHARED_PAGES: usize = 4;
 
-/// Keeps people's records, and what they follow.
+/// Changes users' records and follows.
 pub struct PeopleService {
     pub(crate) context: Arc<Context>,
-    /// The brands that people can be of.
+    /// The configured brands.
     pub brands: Brands,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    /// The schedule of users who chose no cadence, weekday, hour or time zone.
     pub schedule: Schedule,
-    /// How long after it happened something may be mailed, or shown in a feed: a mute that ended
-    /// longer ago is forgotten.
+    /// How long events may be emailed or shown in feeds. Mutes that ended longer ago are dropped.
     pub remembered: TimeDelta,
-    /// Hears whose feed has changed.
+    /// Invalidates cached feeds of changed users.
     pub(crate) polls: Arc<Polls>,
-    /// Erases users, and says where the next users of their ids begin.
+    /// Erases users, and knows where records with the ids of erased users begin.
     pub(crate) eraser: Eraser,
 }
 
-/// What a change may not exceed.
+/// The limit of a change.
 #[derive(Clone, Copy)]
 enum Bound {
-    /// The number of choices a person can have.
+    /// The number of choices that a user can have.
     Choices,
-    /// Nothing: whoever wants no mail any more is always heard.
+    /// No limit, so that a user can always stop emails.
     None,
 }
 
-/// Nobody comes to have more choices than can be kept; whoever has them already can change them.
-fn grow_no_further(ids: &[UserId], standing: &[Option<User>], changed: &[User]) -> Result<()> {
+/// Rejects changes that add choices beyond the limit. A user above it can change existing ones.
+fn grow_no_further(ids: &[UserId], stored: &[Option<User>], changed: &[User]) -> Result<()> {
     let sizes = |user: &User| (user.types.len(), user.mutes.len());
     let before: HashMap<&UserId, (usize, usize)> = ids
         .iter()
-        .zip(standing)
+        .zip(stored)
         .map(|(id, user)| (id, user.as_ref().map_or((0, 0), sizes)))
         .collect();
     for user in changed {
@@ -89,13 +83,13 @@ fn grow_no_further(ids: &[UserId], standing: &[Option<User>], changed: &[User]) 
 }
 
 impl PeopleService {
-    /// Whether a record says nothing that the configuration does not know.
+    /// Checks that the configuration has the brand of a record and allows its routes.
     pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
         self.brands.check(input.brand.as_ref())?;
-        input::check_routes(input.types.iter().flatten(), &self.context.policies)
+        PreferencesChange::from(input).check_routes(&self.context.policies)
     }
 
-    /// Creates or replaces these people's records. Where one id occurs twice, the last counts.
+    /// Creates or replaces records. The last record of an id counts.
     pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
         let now = self.context.clock.now();
         let mut people: HashMap<UserId, UserInput> = HashMap::with_capacity(inputs.len());
@@ -116,8 +110,8 @@ impl PeopleService {
         .await
     }
 
-    /// Puts what `change` makes of each record in its place: of what stands now, again and again
-    /// until nobody came between. Nothing, or the same again, leaves it as it is.
+    /// Replaces each record by what `change` returns for the stored one. Repeats this for records
+    /// that another process changed meanwhile. `None` or an equal record changes nothing.
     async fn change(
         &self,
         mut ids: Vec<UserId>,
@@ -125,9 +119,9 @@ impl PeopleService {
         bound: Bound,
     ) -> Result<()> {
         for _ in 0..ROUNDS {
-            let standing = self.context.store.users(&ids).await?;
-            let starts = self.starts(&ids, &standing).await?;
-            let changed = ids.iter().zip(&standing).filter_map(|(id, before)| {
+            let stored = self.context.store.users(&ids).await?;
+            let starts = self.starts(&ids, &stored).await?;
+            let changed = ids.iter().zip(&stored).filter_map(|(id, before)| {
                 let before = before.as_ref();
                 let mut after = change(id, before).filter(|after| before != Some(after))?;
                 if before.is_none() {
@@ -140,19 +134,19 @@ impl PeopleService {
                 return Ok(());
             }
             if let Bound::Choices = bound {
-                grow_no_further(&ids, &standing, &changed)?;
+                grow_no_further(&ids, &stored, &changed)?;
             }
             let put = self.context.store.put_users(&changed).await?;
             let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
             ids = missed.map(|(user, _)| user.id).collect();
-            // This process answers its next request without waiting for the store's notice.
+            // The next poll of this process sees it before the store's change notice arrives.
             let begun: Vec<&str> = starts.keys().map(UserId::as_str).collect();
             self.polls.hear(&Poke::people(begun));
             if ids.is_empty() {
                 return Ok(());
             }
         }
-        let why = format!("{} others changed them first, each time", ROUNDS);
+        let why = format!("other processes changed them first, {ROUNDS} times");
         Err(store::Error::database("changing people", why).into())
     }
 
@@ -160,9 +154,9 @@ impl PeopleService {
     async fn starts(
         &self,
         ids: &[UserId],
-        standing: &[Option<User>],
+        stored: &[Option<User>],
     ) -> Result<HashMap<UserId, Start>> {
-        let pairs = ids.iter().zip(standing);
+        let pairs = ids.iter().zip(stored);
         let new = pairs.filter(|(_, user)| user.is_none());
         let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
         let starts = self.eraser.starts(&new).await?;
@@ -170,63 +164,72 @@ impl PeopleService {
         Ok(pairs.filter_map(|(id, start)| Some((id, start?))).collect())
     }
 
-    /// What ended before this moment of what somebody muted is forgotten.
+    /// The moment before which ended mutes are dropped.
     fn forgets_before(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         now.checked_sub_signed(self.remembered)
             .unwrap_or(DateTime::<Utc>::MIN_UTC)
     }
 
-    /// Somebody's record.
+    /// Returns the record of a user.
     pub async fn get(&self, id: &UserId) -> Result<Option<User>> {
         let found = self.context.store.users(std::slice::from_ref(id)).await?;
         Ok(found.into_iter().next().flatten())
     }
 
-    /// Erases a user: see [`Eraser::erase`]. Returns whether there was anything of theirs.
+    /// Erases a user: see [`Eraser::erase`]. Returns whether anything was stored about them.
     pub async fn delete(&self, id: &UserId) -> Result<bool> {
         self.eraser.erase(id).await
     }
 
-    /// Changes what somebody chose; their record as it is now, or nothing where there is none.
-    pub async fn prefer(&self, id: &UserId, change: PreferencesInput) -> Result<Option<User>> {
+    /// Changes a user's preferences. Returns the record after it, or `None` if there is none.
+    pub async fn prefer(&self, id: &UserId, change: PreferencesChange) -> Result<Option<User>> {
+        let (default, policies) = (&self.schedule, &self.context.policies);
         change.check()?;
-        change.check_optional(&self.context.policies)?;
-        let now = self.context.clock.now();
-        self.change(
-            vec![id.clone()],
-            |_, before| {
-                let before = before?;
-                let mut user = before.clone();
-                change.apply(&mut user, &self.schedule, &self.context.policies);
-                Some(user.replacing(Some(before), &self.schedule, &self.context.policies, now))
-            },
-            Bound::Choices,
-        )
-        .await?;
-        self.get(id).await
+        change.check_optional(policies)?;
+        change.check_routes(policies)?;
+        let apply = |user: &mut User, _| {
+            change.apply(user);
+            if change.resubscribes(user, default, policies) {
+                user.unsubscribed = None;
+            }
+        };
+        self.edit(id, apply, |_| true, Bound::Choices).await
     }
 
-    /// Changes some fields of somebody's record; it as it is now, or nothing where there is none.
+    /// Changes some fields of a user's record. Returns it after that, or `None` if there is none.
     pub async fn patch(&self, id: &UserId, patch: UserPatch) -> Result<Option<User>> {
-        patch.check(&self.brands)?;
-        patch.check_routes(&self.context.policies)?;
+        let policies = &self.context.policies;
+        patch.check(&self.brands, policies)?;
+        let apply = |user: &mut User, now| patch.apply(user, policies, now);
+        self.edit(id, apply, |_| true, Bound::Choices).await
+    }
+
+    /// Edits the record of a user if it passes `check` when it is written. Returns it after that,
+    /// or `None` if there is none.
+    async fn edit(
+        &self,
+        id: &UserId,
+        edit: impl Fn(&mut User, DateTime<Utc>),
+        check: impl Fn(&User) -> bool,
+        bound: Bound,
+    ) -> Result<Option<User>> {
         let now = self.context.clock.now();
         self.change(
             vec![id.clone()],
             |_, before| {
-                let before = before?;
+                let before = before.filter(|user| check(user))?;
                 let mut user = before.clone();
-                patch.apply(&mut user, &self.schedule, &self.context.policies, now);
+                edit(&mut user, now);
                 Some(user.replacing(Some(before), &self.schedule, &self.context.policies, now))
             },
-            Bound::Choices,
+            bound,
         )
         .await?;
         self.get(id).await
     }
 
-    /// A page of all records, ascending by id, after this one; and after which the next page
-    /// begins, if there may be one.
+    /// Returns a page of the records after this id, ascending by id, and the `after` of the next
+    /// page if there may be one.
     pub async fn page(
         &self,
         after: Option<&UserId>,
@@ -239,13 +242,13 @@ impl PeopleService {
         Ok((users.into_iter().flatten().collect(), next))
     }
 
-    /// The users whose record has this address, by id, at most `limit`.
+    /// Returns the users whose record has this address, ascending by id, at most `limit`.
     pub async fn with_address(&self, address: &Address, limit: usize) -> Result<Vec<UserId>> {
         let at = PeopleFilter::Address(address);
         Ok(self.context.store.find_people(&at, None, limit).await?)
     }
 
-    /// Returns the other users with this user's address for whom `stop` is not in effect yet.
+    /// Returns the other users with this user's address whose emails `stop` would still stop.
     /// They are in ascending order of their ids, at most `limit`. Reads at most 200 records.
     pub async fn others_to_stop(
         &self,
@@ -283,7 +286,7 @@ impl PeopleService {
         Ok(others)
     }
 
-    /// What somebody follows, ascending, after this key.
+    /// Returns the keys after this one that a user follows, ascending.
     pub async fn follows(
         &self,
         id: &UserId,
@@ -293,14 +296,14 @@ impl PeopleService {
         Ok(self.context.store.follows(id, after, limit).await?)
     }
 
-    /// Ends all mails to somebody, at their own wish; again, it changes nothing. Their record as it
-    /// is now, or nothing where there is none.
+    /// Unsubscribes a user from everything, at their own wish. A repeated call changes nothing.
+    /// Returns the record after it, or `None` if there is none.
     pub async fn unsubscribe(&self, id: &UserId) -> Result<Option<User>> {
         self.stop(id, &Stop::All).await
     }
 
-    /// Ends what a link ends, at their own wish; again, it changes nothing. Their record as it is
-    /// now, or nothing where there is none.
+    /// Stops what a link stops, at the user's own wish. A repeated call changes nothing. Returns
+    /// the record after it, or `None` if there is none.
     pub async fn stop(&self, id: &UserId, stop: &Stop) -> Result<Option<User>> {
         if let Stop::Follow(key) = stop {
             let follow = (key.clone(), id.clone());
@@ -344,28 +347,17 @@ impl PeopleService {
             };
             return self.mute_if(id, subject, mute, check).await;
         }
-        let now = self.context.clock.now();
-        self.change(
-            vec![id.clone()],
-            |_, before| {
-                let before = before.filter(|user| check(user))?;
-                let mut user = before.clone();
-                user.stop(stop, &self.context.policies, now);
-                Some(user.replacing(Some(before), &self.schedule, &self.context.policies, now))
-            },
-            Bound::None,
-        )
-        .await?;
-        self.get(id).await
+        let apply = |user: &mut User, now| user.stop(stop, &self.context.policies, now);
+        self.edit(id, apply, check, Bound::None).await
     }
 
-    /// Whether somebody follows this.
+    /// Returns whether a user follows this key.
     pub async fn is_following(&self, id: &UserId, key: &FollowKey) -> Result<bool> {
         let follow = (key.clone(), id.clone());
         Ok(self.context.store.following(&[follow]).await? == [true])
     }
 
-    /// Lets people follow keys; what they follow already stays as it is.
+    /// Lets users follow keys. Existing follows stay.
     pub async fn follow(&self, follows: Vec<FollowInput>) -> Result<()> {
         let mut pairs: Vec<_> = follows
             .into_iter()
@@ -377,7 +369,7 @@ impl PeopleService {
         Ok(self.context.store.change_follows(follow, &pairs).await?)
     }
 
-    /// Lets people follow keys no more; one that they did not follow is no error.
+    /// Ends follows. A missing one is no error.
     pub async fn unfollow(&self, follows: Vec<FollowInput>) -> Result<()> {
         let pairs: Vec<_> = follows
             .into_iter()

@@ -389,26 +389,16 @@ where
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a name, or a list of names")]
     enum Names {
-        One(Name),
-        Many(Vec<Name>),
-    }
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a name as text or a whole number")]
-    enum Name {
-        Text(String),
-        Number(i64),
+        One(fields::Name),
+        Many(Vec<fields::Name>),
     }
     let names = match Names::deserialize(deserializer)? {
         Names::One(name) => vec![name],
         Names::Many(names) => names,
     };
-    let parse = |name: Name| match name {
-        Name::Text(text) => text.parse(),
-        Name::Number(number) => number.to_string().parse(),
-    };
     names
         .into_iter()
-        .map(parse)
+        .map(fields::Name::parse)
         .collect::<std::result::Result<_, _>>()
         .map_err(serde::de::Error::custom)
 }

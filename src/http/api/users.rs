@@ -1,7 +1,6 @@
-//! Users, their preferences and their follows.
+//! Users' records, preferences and follows.
 //!
-//! Answers mask addresses (P8). [`crate::engine::directory::people`] documents what a new record
-//! replaces.
+//! Responses mask addresses (P8). [`crate::engine::directory::people`] decides what a change does.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -11,11 +10,9 @@ use super::problem::Problem;
 use super::shared::{taken, unknown};
 use super::uri::{NoQuery, Query, segment};
 use crate::app::App;
-use crate::domain::{EventType, FollowKey, UserId, duration};
-use crate::engine::directory::people::{FollowInput, PreferencesInput, UserInput, UserPatch};
-use crate::wire::user::{
-    CategoryView, ChoiceView, FollowPage, PreferencesView, UserPage, UserView,
-};
+use crate::domain::{FollowKey, UserId};
+use crate::engine::directory::people::{FollowInput, PreferencesChange, UserInput, UserPatch};
+use crate::wire::user::{FollowPage, PreferencesView, UserPage, UserView};
 
 /// `PUT /v1/users/{id}`
 pub(super) async fn put(
@@ -125,7 +122,7 @@ pub(super) async fn prefer(
 ) -> Result<HttpResponse, Problem> {
     let id: UserId = segment(&req, "id")?;
     let body = body::read(&req, payload, body::LIMIT).await?;
-    let change: PreferencesInput = body::aside(body, body::one).await?;
+    let change: PreferencesChange = body::aside(body, body::one).await?;
     let user = app.people().prefer(&id, change).await?;
     let user = user.ok_or_else(|| unknown(&id))?;
     Ok(HttpResponse::Ok().json(UserView::of(user, &app.config.policies)))
@@ -140,36 +137,8 @@ pub(super) async fn preferences(
     let id: UserId = segment(&req, "id")?;
     let user = app.people().get(&id).await?;
     let user = user.ok_or_else(|| unknown(&id))?;
-    let policies = &app.config.policies;
-    let schedule = user.schedule(&app.config.digest.schedule);
-    let choice = |kind: &&EventType| {
-        let policy = policies.of(kind);
-        let chosen = user.types.get(*kind);
-        let chosen = chosen.filter(|_| policy.mandatory.is_none());
-        let view = ChoiceView {
-            heading: policies.heading(kind).to_owned(),
-            category: policy.category.clone(),
-            route: chosen.map_or(policy.route, |chosen| chosen.route),
-            window: chosen.and_then(|chosen| chosen.window).map(duration::show),
-            chosen: chosen.is_some(),
-            mandatory: policy.mandatory.clone(),
-            feed: policy.feed,
-        };
-        ((*kind).clone(), view)
-    };
-    let offered: Vec<&EventType> = policies.kinds().collect();
-    let categories = policies.by_category(&offered).into_iter();
-    let categories = categories.map(|(name, kinds)| CategoryView {
-        name: name.cloned(),
-        types: kinds.into_iter().cloned().collect(),
-    });
-    Ok(HttpResponse::Ok().json(PreferencesView {
-        tz: schedule.tz,
-        quiet: user.quiet,
-        digest: schedule.into(),
-        types: offered.iter().map(choice).collect(),
-        categories: categories.collect(),
-    }))
+    let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
+    Ok(HttpResponse::Ok().json(PreferencesView::of(&user, default, policies)))
 }
 
 fn follow_of(req: &HttpRequest) -> Result<Vec<FollowInput>, Problem> {

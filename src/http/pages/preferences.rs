@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::domain::mute::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Opened;
-use crate::engine::directory::people::{Change, PreferencesInput, TypeInput};
+use crate::engine::directory::people::{Change, PreferencesChange, TypeChange};
 use crate::render::Page;
 use crate::render::pages::{TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 
@@ -164,16 +164,18 @@ fn answer(app: &App, asked: &Asked, found: Result<Shown, Failure>, saved: bool) 
 /// Returns the changes of a form. It ignores types that the page does not offer: they may have been
 /// offered earlier, and accepting any name could fill a record. Their names are not validated, as
 /// older writers did not validate theirs.
-fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<PreferencesInput, Failure> {
-    let mut change = PreferencesInput {
+fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<PreferencesChange, Failure> {
+    let mut change = PreferencesChange {
         quiet: quiet(form)?,
-        ..PreferencesInput::default()
+        ..PreferencesChange::default()
     };
+    let digest = change.digest.get_or_insert_default();
+    let types = change.types.get_or_insert_default();
     for (name, value) in form.pairs() {
         match name {
-            "cadence" => change.digest.cadence = Some(Some(value.parse()?)),
-            "weekday" => change.digest.weekday = Some(Some(parse("weekday", value)?)),
-            "hour" => change.digest.hour = Some(Some(parse("hour", value)?)),
+            "cadence" => digest.cadence = Some(Some(value.parse()?)),
+            "weekday" => digest.weekday = Some(Some(parse("weekday", value)?)),
+            "hour" => digest.hour = Some(Some(parse("hour", value)?)),
             QUIET_FROM | QUIET_TO => {}
             "tz" => change.tz = Some(Some(parse("time zone", value)?)),
             _ => {
@@ -187,12 +189,12 @@ fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<Preferenc
                 if !offered(&kind) {
                     continue;
                 }
-                let chosen = TypeInput {
+                let chosen = TypeChange {
                     route: value.parse()?,
                     // The page has no field for it.
                     window: None,
                 };
-                change.types.insert(kind, Some(chosen));
+                types.insert(kind, Some(chosen));
             }
         }
     }

@@ -121,6 +121,7 @@ pub(super) mod fallback;
 pub(super) mod fanout;
 pub(super) mod fields;
 pub(super) mod inbox;
+pub(super) mod keyed;
 pub(super) mod mutes;
 pub(super) mod suppression;
 pub(super) mod user;

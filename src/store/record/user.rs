@@ -1,23 +1,22 @@
 //! The record of a user.
 //!
-//! [`super::fallback`] gives unreadable fields their defaults and reports them. In BSON, type
-//! preferences are a list with the event types as values, because these may contain dots and dollar
-//! signs. In JSON they are a map to `[route, since]` or `[route, since, window]`.
+//! [`super::fallback`] gives unreadable fields their defaults and names them. Choices of types and
+//! mutes are stored by name: see [`super::keyed`].
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use bson::RawBsonRef;
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
 use compact_str::CompactString;
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::ser::SerializeStruct;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::json;
 
 use super::fields::{As, Count, Place, Time, date, typed};
-use super::mutes::MutesRecord;
-use super::{needs, of};
+use super::keyed::{ByName, Keyed};
+use super::mutes::MuteRecord;
+use super::of;
 use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
 use crate::domain::{Address, Cadence, EventType, Quiet, Route, Start, User, duration};
 
@@ -30,10 +29,10 @@ record! {
     extra(user) {
         email: Email = user.email.clone().map(|email| Email(Some(email))),
         digest: DigestRecord = Some(As::keep(&user.digest)),
-        types: Types = Some(Types(user.types.clone())),
-        mutes: MutesRecord = Some(&user.mutes)
+        types: ByName<TypeRecord> = Some(As::keep(&user.types)),
+        mutes: ByName<MuteRecord> = Some(&user.mutes)
             .filter(|mutes| !mutes.is_empty())
-            .map(|mutes| MutesRecord(mutes.clone())),
+            .map(As::keep),
         quiet: Quiet = user.quiet,
         start: Start = user.start,
         suppressed: Since = user.suppressed.map(|since| Since(Some(since))),
@@ -43,8 +42,8 @@ record! {
     odd(record) {
         email: record.email.and_then(|email| email.0),
         digest: of("digest", record.digest.map_or_else(|| Ok(DigestPreference::default()), As::told))?,
-        types: record.types.map(|types| types.0).unwrap_or_default(),
-        mutes: record.mutes.map(|mutes| mutes.0).unwrap_or_default(),
+        types: As::told(record.types)?.unwrap_or_default(),
+        mutes: As::told(record.mutes)?.unwrap_or_default(),
         quiet: record.quiet,
         start: record.start,
         suppressed: record.suppressed.and_then(|since| since.0),
@@ -78,7 +77,7 @@ impl<'de> Deserialize<'de> for Hour {
     }
 }
 
-/// A weekday, in lower case in BSON.
+/// A weekday; in lower case in BSON.
 #[derive(Deserialize)]
 pub(in crate::store) struct DayOfWeek(Weekday);
 
@@ -92,8 +91,7 @@ impl Serialize for DayOfWeek {
     }
 }
 
-/// An email address. In BSON, which other programs may write, an invalid address reads as none; in
-/// JSON it is an error.
+/// An address. In a document, which other programs may write, an invalid one counts as none.
 pub(in crate::store) struct Email(Option<Address>);
 
 impl Serialize for Email {
@@ -112,7 +110,7 @@ impl<'de> Deserialize<'de> for Email {
     }
 }
 
-/// When a user was suppressed. In BSON it may be a boolean; `true` reads as 1970.
+/// The moment of a suppression. `true`, which other programs may write, is the first one of 1970.
 pub(in crate::store) struct Since(Option<DateTime<Utc>>);
 
 impl Serialize for Since {
@@ -134,107 +132,75 @@ impl<'de> Deserialize<'de> for Since {
     }
 }
 
-/// Preferences by event type.
-pub(in crate::store) struct Types(BTreeMap<EventType, TypePreference>);
-
-/// One preference. The order of the fields is the order of the JSON list.
-#[derive(Deserialize)]
-struct ChoiceRecord {
+/// See [`TypePreference`]. In JSON it is `[route, since]` or `[route, since, window]`.
+#[derive(Serialize, Deserialize)]
+pub(in crate::store) struct TypeRecord {
     route: Route,
     #[serde(default)]
     since: Option<Time>,
-    #[serde(default)]
-    window: Option<Gathering>,
-    /// Event type; only in lists.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    window: Option<Window>,
+    /// The type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     t: Option<CompactString>,
 }
 
-/// A batch window that the user chose.
-struct Gathering(TimeDelta);
+/// The user's own window, as text.
+#[derive(Clone, Copy)]
+struct Window(TimeDelta);
 
-impl<'de> Deserialize<'de> for Gathering {
+impl Serialize for Window {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        duration::show(self.0).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Window {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = CompactString::deserialize(from)?;
         window(&text).map(Self).map_err(D::Error::custom)
     }
 }
 
-/// A preference to be serialized.
-struct Choice<'a>(&'a EventType, &'a TypePreference);
+impl Keyed for TypeRecord {
+    const KEY: &'static str = "t";
 
-impl Serialize for Choice<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Self(kind, chosen) = self;
-        let (since, window) = (Time(chosen.since), chosen.window.map(duration::show));
-        if to.is_human_readable() {
-            return match window {
-                Some(window) => (chosen.route, since, window).serialize(to),
-                None => (chosen.route, since).serialize(to),
+    fn take_name(&mut self) -> Option<CompactString> {
+        self.t.take()
+    }
+
+    fn listed(&self) -> impl Serialize {
+        let window = self.window.map(|window| json!(window));
+        let fields = [Some(json!(self.route)), Some(json!(self.since)), window];
+        fields.into_iter().flatten().collect::<Vec<_>>()
+    }
+}
+
+impl As<BTreeMap<EventType, TypePreference>> for ByName<TypeRecord> {
+    fn keep(types: &BTreeMap<EventType, TypePreference>) -> Self {
+        let record = |(kind, chosen): (&EventType, &TypePreference)| {
+            let name = CompactString::new(kind.as_str());
+            let record = TypeRecord {
+                route: chosen.route,
+                since: Some(Time(chosen.since)),
+                window: chosen.window.map(Window),
+                t: Some(name.clone()),
             };
-        }
-        let mut choice = to.serialize_struct("Choice", 4)?;
-        choice.serialize_field("t", kind)?;
-        choice.serialize_field("route", &chosen.route)?;
-        choice.serialize_field("since", &since)?;
-        if let Some(window) = window {
-            choice.serialize_field("window", &window)?;
-        }
-        choice.end()
-    }
-}
-
-impl Serialize for Types {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let choices = self.0.iter().map(|(kind, chosen)| Choice(kind, chosen));
-        match to.is_human_readable() {
-            true => to.collect_map(choices.map(|choice| (choice.0, choice))),
-            false => to.collect_seq(choices),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Types {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(TypesVisitor)
-    }
-}
-
-struct TypesVisitor;
-
-impl<'de> Visitor<'de> for TypesVisitor {
-    type Value = Types;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("choices of types")
+            (name, record)
+        };
+        Self(types.iter().map(record).collect())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Types, A::Error> {
-        let mut types = BTreeMap::new();
-        while let Some(choice) = list.next_element::<ChoiceRecord>()? {
-            let kind = needs("t", choice.t.as_deref()).map_err(A::Error::custom)?;
-            types.insert(EventType::stored(kind), choice.preference());
-        }
-        Ok(Types(types))
-    }
-
-    /// Other programs may also write documents in this form.
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Types, A::Error> {
-        let mut types = BTreeMap::new();
-        while let Some((kind, choice)) = map.next_entry::<CompactString, ChoiceRecord>()? {
-            types.insert(EventType::stored(kind), choice.preference());
-        }
-        Ok(Types(types))
-    }
-}
-
-impl ChoiceRecord {
-    fn preference(&self) -> TypePreference {
-        TypePreference {
-            route: self.route,
-            since: self.since.map_or(DateTime::UNIX_EPOCH, |since| since.0),
-            window: self.window.as_ref().map(|window| window.0),
-        }
+    fn told(self) -> Result<BTreeMap<EventType, TypePreference>, String> {
+        let types = self.0.into_iter().map(|(kind, record)| {
+            let chosen = TypePreference {
+                route: record.route,
+                since: record.since.map_or(DateTime::UNIX_EPOCH, |since| since.0),
+                window: record.window.map(|window| window.0),
+            };
+            (EventType::stored(kind), chosen)
+        });
+        Ok(types.collect())
     }
 }
 

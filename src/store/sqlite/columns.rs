@@ -78,7 +78,10 @@ impl Table {
             names.extend([comma, column.name]);
             marks.extend([comma, "?"]);
             values.push(match column.form {
-                Form::Rest => Sql::Text(to_json(&self.rest(fields))?),
+                Form::Rest => match self.rest(fields) {
+                    rest if rest.is_empty() => Sql::Null,
+                    rest => Sql::Text(to_json(&rest)?),
+                },
                 _ => column.of_field(fields)?,
             });
         }
@@ -93,11 +96,15 @@ impl Table {
         Ok(insert.execute(params_from_iter(values))?)
     }
 
-    /// Returns the fields that have no column.
+    /// Returns the fields that have no column, nor columns for their parts.
     fn rest(&self, fields: &Fields) -> Fields {
-        let mut rest = fields.clone();
-        rest.retain(|field, _| self.columns().all(|column| column.path != field));
-        rest
+        let outer = |column: Column| column.path.split('.').next();
+        let have_columns: Vec<&str> = self.columns().filter_map(outer).collect();
+        let rest = fields
+            .iter()
+            .filter(|(field, _)| !have_columns.contains(&field.as_str()));
+        rest.map(|(field, value)| (field.clone(), value.clone()))
+            .collect()
     }
 
     /// Reads the fields of a row. `on_bad` handles columns that cannot be read.

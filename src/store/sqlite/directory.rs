@@ -18,7 +18,7 @@ pub(super) const USERS: Table = Table {
     name: "users",
     columns: "id=_id email name confirmed:flag tz locale brand lng=loc.lng lat=loc.lat cell
         cadence=digest.cadence weekday=digest.weekday hour=digest.hour digest_since=digest.since
-        types:json mutes:json quiet:json suppressed unsubscribed start rev",
+        types:json mutes:json quiet:json suppressed unsubscribed start rev preferences:rest",
 };
 
 #[async_trait]

@@ -46,7 +46,8 @@ CREATE TABLE IF NOT EXISTS users (
     mutes        TEXT,              -- {subject: [at, until or null, title or null]}
     quiet        TEXT,              -- {from, to}
     start        TEXT,              -- where it begins: erased, id and entries (domain/start.rs)
-    rev          INTEGER NOT NULL   -- how often the record was put
+    rev          INTEGER NOT NULL,  -- how often the record was put
+    preferences  TEXT               -- JSON of the fields without a column
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;
 CREATE INDEX IF NOT EXISTS users_by_email ON users (email COLLATE NOCASE, id);

@@ -12,11 +12,13 @@ use std::time::Duration;
 use chrono::DateTime;
 use rusqlite::Transaction;
 
+use super::columns::{Met, fields};
 use super::{Sqlite, deliveries, directory};
 use crate::domain::delivery::{Correction, Reopening, Transition};
 use crate::domain::{
     Audience, Day, DeliveryId, Entry, Event, EventType, Fanout, Id, ObjectId, User, UserId, Window,
 };
+use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::{Deliveries, Directory, Error, Journal, Notes, People, Pushes, Stacks};
 
@@ -188,6 +190,44 @@ async fn what_is_there_and_cannot_be_read_is_said_and_not_guessed() {
         let said = format!("{error} {}", unreadable.why);
         assert!(!said.contains("secret"), "{said}");
     }
+}
+
+#[tokio::test]
+async fn a_preference_without_a_column_is_stored_beside_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let ada = User::new(UserId::stored("ada"));
+    let record = fields(&UserRecord::keep(&ada)).unwrap();
+    let write = |more: Option<(&str, &str)>| {
+        let mut record = record.clone();
+        record.insert("rev".to_owned(), 1.into());
+        record.extend(more.map(|(field, value)| (field.to_owned(), value.into())));
+        move |transaction: &Transaction<'_>| {
+            directory::USERS.insert(transaction, Met::Replaced, &record)?;
+            let read = "SELECT preferences FROM users";
+            Ok(transaction.query_row(read, [], |row| row.get::<_, Option<String>>(0))?)
+        }
+    };
+    let connections = &store.connections;
+
+    let empty = connections.write("testing", write(None)).await.unwrap();
+    let font = write(Some(("font", "large")));
+    let stored = connections.write("testing", font).await.unwrap();
+    let quiet = r#"UPDATE users SET preferences = '{"quiet": {"from": "22:00", "to": "07:00"}}'"#;
+    execute(&store, quiet).await;
+    let users = store.users(std::slice::from_ref(&ada.id)).await.unwrap();
+
+    assert_eq!(
+        (empty, stored.as_deref()),
+        (None, Some(r#"{"font":"large"}"#))
+    );
+    let [Some(user)] = &users[..] else {
+        panic!("{users:?}");
+    };
+    assert!(
+        user.quiet.is_some() && user.unreadable.is_empty(),
+        "{user:?}"
+    );
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::domain::DeliveryId;
 use crate::store::Schema;
 
 /// The schema that this code reads and writes.
-pub(super) const VERSION: i32 = 14;
+pub(super) const VERSION: i32 = 15;
 
 /// A step: its description and its function.
 type Step = (&'static str, fn(&Transaction<'_>) -> Answer<()>);
@@ -89,6 +89,10 @@ const STEPS: [Step; VERSION as usize - 1] = [
         "adds to each user where their record begins, if an earlier user had their id, which \
             processes of the version before forget when they change a user: stop them first",
         |transaction| add_column(transaction, "users", "start", "TEXT"),
+    ),
+    (
+        "adds one column for all future preferences of users",
+        |transaction| add_column(transaction, "users", "preferences", "TEXT"),
     ),
 ];
 

@@ -7,7 +7,7 @@ use tidings::clock::Clock;
 use tidings::domain::policy::Route;
 use tidings::domain::user::Unmailable;
 use tidings::domain::{Cadence, User};
-use tidings::engine::directory::people::{PeopleService, PreferencesInput, UserInput};
+use tidings::engine::directory::people::{PeopleService, PreferencesChange, UserInput};
 
 use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{Fresh, kind, user};
@@ -31,7 +31,7 @@ fn input(json: &str) -> UserInput {
     serde_json::from_str(json).unwrap()
 }
 
-fn preferences(json: &str) -> PreferencesInput {
+fn preferences(json: &str) -> PreferencesChange {
     serde_json::from_str(json).unwrap()
 }
 

@@ -19,7 +19,7 @@ use tidings::domain::{
 use tidings::email::Outcome;
 use tidings::engine::archive::{self, Protection};
 use tidings::engine::digest::Request as Run;
-use tidings::engine::directory::people::{DigestChange, PreferencesInput, UserInput};
+use tidings::engine::directory::people::{DigestChange, PreferencesChange, UserInput};
 use tidings::engine::feedback::suppressions::SuppressionInput;
 use tidings::engine::ingest::notify::Request;
 use tidings::engine::{Error, Silent};
@@ -420,10 +420,10 @@ impl Year {
                 self.choose(reader, cadence);
             }
         }
-        let change = PreferencesInput {
-            digest,
+        let change = PreferencesChange {
+            digest: Some(digest),
             tz,
-            ..PreferencesInput::default()
+            ..PreferencesChange::default()
         };
         let people = self.app.people();
         people.prefer(&user(reader), change).await.unwrap();

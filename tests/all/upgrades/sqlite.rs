@@ -91,6 +91,6 @@ fn status_and_doctor_describe_an_upgrade_without_applying_it() {
     };
     assert_eq!(version(&path), 3);
     run(&["explain", "ada"]);
-    assert_eq!(version(&path), 14);
+    assert_eq!(version(&path), 15);
     assert!(!run(&["status"]).contains("schema"));
 }

@@ -1,8 +1,8 @@
-//! What people mute, and unmute.
+//! Mutes subjects for users, and unmutes them.
 //!
-//! The rule (P7): to mute something is heard at once, by mails that are about to leave as well; to
-//! unmute it mails nothing older ([`crate::domain::Mutes`]). What ended so long ago that nothing of
-//! it can be mailed any more is forgotten with the next change.
+//! A mute takes effect at once, also for emails that are about to be sent (P7). Unmuting emails no
+//! earlier events ([`crate::domain::Mutes`]). Each change drops mutes that ended so long ago that
+//! none of their events can still be emailed.
 
 use chrono::{DateTime, Utc};
 
@@ -11,8 +11,8 @@ use crate::domain::{Poke, Subject, User, UserId};
 use crate::engine::Result;
 
 impl PeopleService {
-    /// Mutes a subject for somebody, or changes for how long; their record as it is now, or nothing
-    /// where there is none.
+    /// Mutes a subject for a user, or changes for how long. Returns the record after it, or `None`
+    /// if there is none.
     pub async fn mute(
         &self,
         id: &UserId,
@@ -37,8 +37,7 @@ impl PeopleService {
         .await
     }
 
-    /// Ends a mute; one that is not there is no error. Their record as it is now, or nothing where
-    /// there is none.
+    /// Ends a mute, if there is one. Returns the record after it, or `None` if there is none.
     pub async fn unmute(&self, id: &UserId, subject: &Subject) -> Result<Option<User>> {
         let unmute = |user: &mut User, now| user.mutes.unmute(subject, now);
         self.change_mutes(id, |_| true, unmute).await
@@ -50,20 +49,13 @@ impl PeopleService {
         check: impl Fn(&User) -> bool,
         change: impl Fn(&mut User, DateTime<Utc>),
     ) -> Result<Option<User>> {
-        let now = self.context.clock.now();
-        self.change(
-            vec![id.clone()],
-            |_, before| {
-                let mut user = before.filter(|user| check(user))?.clone();
-                user.mutes.forget(self.forgets_before(now));
-                change(&mut user, now);
-                Some(user)
-            },
-            Bound::Choices,
-        )
-        .await?;
-        // Whoever polls this process next sees it, before the store tells.
+        let edit = |user: &mut User, now| {
+            user.mutes.forget(self.forgets_before(now));
+            change(user, now);
+        };
+        let edited = self.edit(id, edit, check, Bound::Choices).await;
+        // The next poll of this process sees it before the store's change notice arrives.
         self.polls.hear(&Poke::people([id.as_str()]));
-        self.get(id).await
+        edited
     }
 }

@@ -1,111 +1,72 @@
 //! A change of some fields of a record (RFC 7396, JSON merge patch).
 //!
-//! The rule: what is left out stays, and `null` takes away. Choices change as the person's own
-//! changes of them do ([`PreferencesInput`]), field by field.
-
-use std::collections::BTreeMap;
+//! Omitted fields stay, and `null` removes a value.
 
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
-use serde::Deserialize;
 
-use super::input::{
-    self, Change, DigestChange, PreferencesInput, Result, TypeInput, change, quiet, zone,
-};
-use crate::domain::{
-    Address, BrandName, Brands, EventType, Invalid, Point, Policies, Quiet, Schedule, User,
-};
+use super::input::{check_texts, is_not_blank, suppress};
+use super::preferences::{Change, PreferencesChange, Result, change, preferences_body};
+use crate::domain::{Address, BrandName, Brands, Invalid, Point, Policies, User};
 use crate::engine::directory::fields;
 
-/// What changes of a person's record.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object")]
-pub struct UserPatch {
-    /// With another address, whether it is confirmed has to be said again.
-    #[serde(default, deserialize_with = "change")]
-    pub email: Change<Address>,
-    /// At most 1,000 bytes; blank, there is none.
-    #[serde(default, deserialize_with = "change")]
-    pub name: Change<String>,
-    /// Whether the address is known to be theirs; `null` is `false`.
-    #[serde(default, deserialize_with = "change")]
-    pub confirmed: Change<bool>,
-    /// Such as `Europe/Paris`.
-    #[serde(default, deserialize_with = "zone")]
-    pub tz: Change<Tz>,
-    /// At most 100 bytes.
-    #[serde(default, deserialize_with = "change")]
-    pub locale: Change<String>,
-    /// One that is configured; `null` for the default.
-    #[serde(default, deserialize_with = "change")]
-    pub brand: Change<BrandName>,
-    /// Where they live.
-    #[serde(default, deserialize_with = "change")]
-    pub loc: Change<Point>,
-    /// How often and when digests come.
-    #[serde(default, deserialize_with = "fields::named")]
-    pub digest: DigestChange,
-    /// Their quiet hours.
-    #[serde(default, deserialize_with = "quiet")]
-    pub quiet: Change<Quiet>,
-    /// By type; types that are not named stay.
-    #[serde(default, deserialize_with = "fields::each_if_any")]
-    pub types: BTreeMap<EventType, Option<TypeInput>>,
-    /// Suppresses them or lifts it; `null` is `false`.
-    #[serde(default, deserialize_with = "change")]
-    pub suppressed: Change<bool>,
-    /// Unsubscribes them from everything, if it is true; only a choice of their own brings anybody
-    /// back.
-    #[serde(default, deserialize_with = "change")]
-    pub unsubscribed: Change<bool>,
+preferences_body! {
+    /// A change of some fields of a user's record.
+    UserPatch(
+        digest: "fields::named_if_given",
+        types: "fields::each_if_given"
+    ) {
+        /// A new address is unconfirmed unless the same patch sets `confirmed`.
+        #[serde(deserialize_with = "change")]
+        email: Change<Address>,
+        /// At most 1,000 bytes. A blank name counts as none.
+        #[serde(deserialize_with = "change")]
+        name: Change<String>,
+        /// Whether the address is confirmed; `null` is `false`.
+        #[serde(deserialize_with = "change")]
+        confirmed: Change<bool>,
+        /// At most 100 bytes.
+        #[serde(deserialize_with = "change")]
+        locale: Change<String>,
+        /// A configured brand; `null` for the default.
+        #[serde(deserialize_with = "change")]
+        brand: Change<BrandName>,
+        /// Where the user is.
+        #[serde(deserialize_with = "change")]
+        loc: Change<Point>,
+        /// Suppresses the user, or lifts it; `null` is `false`.
+        #[serde(deserialize_with = "change")]
+        suppressed: Change<bool>,
+        /// `true` unsubscribes the user from everything. A patch cannot resubscribe anyone.
+        #[serde(deserialize_with = "change")]
+        unsubscribed: Change<bool>,
+    }
 }
 
 impl UserPatch {
-    /// What the types of its fields cannot say.
-    pub fn check(&self, brands: &Brands) -> Result<()> {
+    /// Checks what the types of the fields cannot express.
+    pub fn check(&self, brands: &Brands, policies: &Policies) -> Result<()> {
         brands.check(self.brand.as_ref().and_then(Option::as_ref))?;
         let text = |text: &Change<String>| text.clone().flatten();
-        input::check_texts(text(&self.name).as_deref(), text(&self.locale).as_deref())?;
+        check_texts(text(&self.name).as_deref(), text(&self.locale).as_deref())?;
         if self.unsubscribed == Some(None) {
-            let why = "takes nothing back; only a choice of their own does";
+            let why = "resubscribes no one; only the user's own choice does. Leave it out";
             return Err(Invalid::new("unsubscribed", "null", why));
         }
-        self.choices().check()
+        let preferences = PreferencesChange::from(self);
+        preferences.check()?;
+        preferences.check_routes(policies)
     }
 
-    /// What their types say only with the configuration.
-    pub(super) fn check_routes(&self, policies: &Policies) -> Result<()> {
-        let chosen = self.types.iter();
-        let chosen = chosen.filter_map(|(kind, input)| Some((kind, input.as_ref()?)));
-        input::check_routes(chosen, policies)
-    }
-
-    fn choices(&self) -> PreferencesInput {
-        PreferencesInput {
-            digest: self.digest.clone(),
-            tz: self.tz,
-            quiet: self.quiet,
-            types: self.types.clone(),
-        }
-    }
-
-    pub(super) fn apply(
-        &self,
-        user: &mut User,
-        schedule: &Schedule,
-        policies: &Policies,
-        now: DateTime<Utc>,
-    ) {
+    pub(super) fn apply(&self, user: &mut User, policies: &Policies, now: DateTime<Utc>) {
+        let flag = |change: Change<bool>| change.map(Option::unwrap_or_default);
         if let Some(email) = &self.email {
-            // What was known of another address says nothing of this one.
             user.confirmed &= user.email == *email;
             user.email.clone_from(email);
         }
         if let Some(name) = &self.name {
-            user.name = name.clone().filter(|name| !name.trim().is_empty());
+            user.name = name.clone().filter(is_not_blank);
         }
-        let is_told = |told: Change<bool>| told.map(Option::unwrap_or_default);
-        user.confirmed = is_told(self.confirmed).unwrap_or(user.confirmed);
+        user.confirmed = flag(self.confirmed).unwrap_or(user.confirmed);
         if let Some(locale) = &self.locale {
             user.locale.clone_from(locale);
         }
@@ -113,16 +74,9 @@ impl UserPatch {
             user.brand.clone_from(brand);
         }
         user.loc = self.loc.unwrap_or(user.loc);
-        // The application's word for what they choose brings nobody back.
-        let unsubscribed = user.unsubscribed;
-        self.choices().apply(user, schedule, policies);
-        user.unsubscribed = unsubscribed;
-        match is_told(self.suppressed) {
-            Some(true) => user.suppressed = user.suppressed.or(Some(now)),
-            Some(false) => user.suppressed = None,
-            None => {}
-        }
-        if is_told(self.unsubscribed) == Some(true) {
+        PreferencesChange::from(self).apply(user);
+        suppress(user, flag(self.suppressed), now);
+        if flag(self.unsubscribed) == Some(true) {
             user.unsubscribe(policies, now);
         }
     }
