@@ -17,6 +17,7 @@ use crate::engine::access::links::Links;
 use crate::engine::archive::Archive;
 use crate::engine::archive::clean::Cleaner;
 use crate::engine::batches::{BatchService, Closer, Joiner};
+use crate::engine::delivery::brands::{self, Looks, site};
 use crate::engine::delivery::deliveries::DeliveryService;
 use crate::engine::delivery::{Pacer, brand_of_call};
 use crate::engine::digest::due::NextDigest;
@@ -36,17 +37,14 @@ use crate::engine::ingest::retract::Retract;
 use crate::engine::joint::Joint;
 use crate::engine::worker::Worker;
 use crate::metrics::{Build, Metrics};
+use crate::operate::open::open_store;
 use crate::operate::scrape::Lately;
 use crate::render::{self, Pages, Renderer, ReportPage};
 use crate::store::{Accepted, Store};
 use crate::wire::unknown::Unknown;
 
 mod accepting;
-mod access;
-mod brands;
-mod doctor;
 mod feeds;
-mod mailer;
 mod mailing;
 mod measured;
 mod moving;
@@ -54,13 +52,10 @@ mod preview;
 mod users;
 mod watching;
 
-use brands::{Looks, site};
-use measured::MeasuredStore;
+use measured::{MeasuredMailer, MeasuredStore};
 
-pub use access::{Access, InMove, NoStore, is_missing, open_store, upgrade_ahead};
-pub use brands::{Made, Mailers};
-pub use doctor::doctor;
-pub use mailer::{mailer, outbox};
+pub use crate::engine::delivery::brands::{Made, Mailers};
+pub use crate::operate::open::Access;
 pub use moving::{mover, rehearse_move, source};
 pub use preview::{preview, send_test};
 
@@ -155,7 +150,10 @@ impl App {
             metrics: metrics.clone(),
             clock: clock.clone(),
         });
-        let mailers = mailers.measured(&metrics);
+        let mailers = mailers.map(|inner| {
+            let metrics = metrics.clone();
+            Arc::new(MeasuredMailer { inner, metrics })
+        });
         let pacer = brands::pacer(&config);
         let Looks { default, brands } = looks;
         let brands = brands::Parts::of(&config, &store, brands, &mailers, &pacer);

@@ -1,8 +1,8 @@
 //! Puts together what mails: the sender and its helpers, who finds what is due, and the rehearsal.
 
 use super::App;
-use super::brands::headers;
 use crate::config::Mail;
+use crate::engine::delivery::brands::headers;
 use crate::engine::delivery::{self, Account, Compose, Gate, Ledger, Retry, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::eligibility::skip_seen::SkipSeen;

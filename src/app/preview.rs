@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::access::{Access, NoStore, open_store};
-use super::brands::{headers, site};
-use super::mailer::mailer;
 use crate::clock::{Ids, SystemClock};
 use crate::config::Config;
 use crate::domain::BrandName;
+use crate::engine::delivery::brands::{headers, site};
+use crate::engine::delivery::mailer::mailer;
+use crate::operate::open::{Access, NoStore, open_store};
 use crate::operate::preview::Preview;
 use crate::operate::send_test::SendTest;
 use crate::store::{Store, Suppressions};

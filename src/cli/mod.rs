@@ -14,8 +14,9 @@ use clap::{Parser, Subcommand};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::app::{Access, App, Made, NoStore, is_missing, upgrade_ahead};
+use crate::app::{Access, App, Made};
 use crate::config::{Config, LogFormat, StoreUrl};
+use crate::operate::open::{NoStore, is_missing, upgrade_ahead};
 
 mod archive;
 mod batches;

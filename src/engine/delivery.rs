@@ -6,7 +6,9 @@
 //! becomes of a row in hand. [`retry`] turns an outcome into what comes next, and does nothing
 //! else. If the process dies on the way, the next run resumes.
 
+pub mod brands;
 pub mod deliveries;
+pub mod mailer;
 pub(crate) mod mails;
 
 mod compose;

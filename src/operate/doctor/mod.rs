@@ -20,6 +20,7 @@ use crate::operate::probe::{Names, Web};
 use crate::render::Renderer;
 use crate::store::Store;
 
+mod build;
 mod database;
 mod dkim;
 mod dmarc;
@@ -33,6 +34,7 @@ mod setup;
 mod spf;
 mod templates;
 
+pub use build::doctor;
 pub use database::UNREACHED;
 pub use setup::{Departure, Hook, Setup};
 

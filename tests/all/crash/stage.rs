@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tidings::app::{App, mailer};
+use tidings::app::App;
 use tidings::clock::{Clock, Ids, ManualClock, SystemClock};
 use tidings::config::{Config, Sources};
 use tidings::domain::{
@@ -20,6 +20,7 @@ use tidings::domain::{
 };
 use tidings::engine::Silent;
 use tidings::engine::crash::POINTS;
+use tidings::engine::delivery::mailer::mailer;
 use tidings::engine::digest::Request;
 use tidings::engine::ingest::notify::{self, Notify};
 use tokio::time::{Instant, interval};

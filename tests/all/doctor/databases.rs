@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use bson::doc;
 use futures::FutureExt;
-use tidings::app;
 use tidings::clock::{Clock, ManualClock, SystemClock};
 use tidings::config::Config;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Address, Day, DeliveryState, User};
-use tidings::operate::doctor::{Look, Outside};
+use tidings::operate::doctor::{Look, Outside, doctor};
 use tidings::wire::doctor::{Finding, Verdict};
 
 use super::{WELL, found};
@@ -60,7 +59,7 @@ async fn a_note_that_an_earlier_visit_left_is_taken_away(fresh: Fresh) {
 
 async fn a_note_that_somebody_else_writes_meanwhile_is_not_called_well(fresh: Fresh) {
     let config = Config::parse(&format!("{WELL}store = \"{}\"", fresh.url())).unwrap();
-    let mut doctor = app::doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
+    let mut doctor = doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
     let other = fresh.clone();
     let others = async move { other.put_note("doctor", "another's").await.unwrap() };
     doctor.store = Ok(FailingStore::before(
@@ -266,7 +265,7 @@ async fn a_clock_that_is_wrong_is_an_error() {
         let config = Config::parse(&format!("store = \"{}\"", fresh.url())).unwrap();
         let wrong = Arc::new(ManualClock::at(noon()));
 
-        let seen = app::doctor(&config, None, LOOK, wrong).await.run().await;
+        let seen = doctor(&config, None, LOOK, wrong).await.run().await;
 
         found(&seen, "clock", Verdict::Error, "NTP");
     })
@@ -284,7 +283,7 @@ async fn a_database_that_is_not_there_is_an_error_and_the_rest_is_looked_at() {
         ..LOOK
     };
 
-    let doctor = app::doctor(&config, None, look, Arc::new(SystemClock)).await;
+    let doctor = doctor(&config, None, look, Arc::new(SystemClock)).await;
     let seen = doctor.run().await;
 
     found(&seen, "database", Verdict::Error, "Connection refused");

@@ -7,13 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::mailer::mailer;
-use super::measured::MeasuredMailer;
+use super::{Account, Headers, Look, Outlet, Pacer, account_prefix};
 use crate::config::{Config, Transport};
 use crate::domain::BrandName;
 use crate::email::Mailer;
 use crate::engine::access::links::Links;
-use crate::engine::delivery::{Account, Headers, Look, Outlet, Pacer, account_prefix};
-use crate::metrics::Metrics;
 use crate::render::{self, Pages, Renderer, Site};
 use crate::store::Store;
 
@@ -50,17 +48,12 @@ impl Mailers {
         }
     }
 
-    pub(super) fn measured(self, metrics: &Metrics) -> Self {
-        let measured = |inner| -> Arc<dyn Mailer> {
-            let metrics = metrics.clone();
-            Arc::new(MeasuredMailer { inner, metrics })
-        };
+    /// Wraps each mailer.
+    pub(crate) fn map(self, wrap: impl Fn(Arc<dyn Mailer>) -> Arc<dyn Mailer>) -> Self {
         let brands = self.brands.into_iter();
         Self {
-            default: measured(self.default),
-            brands: brands
-                .map(|(name, inner)| (name, measured(inner)))
-                .collect(),
+            default: wrap(self.default),
+            brands: brands.map(|(name, mailer)| (name, wrap(mailer))).collect(),
         }
     }
 }
@@ -77,7 +70,7 @@ pub enum Made {
     Nothing,
 }
 
-pub(super) fn site(config: &Config) -> Site {
+pub(crate) fn site(config: &Config) -> Site {
     Site {
         name: config.site.name.clone(),
         url: config.site.url.clone(),
@@ -88,7 +81,7 @@ pub(super) fn site(config: &Config) -> Site {
 }
 
 /// Says in headers what a mail is.
-pub(super) fn headers(config: &Config, brand: Option<&BrandName>) -> Headers {
+pub(crate) fn headers(config: &Config, brand: Option<&BrandName>) -> Headers {
     Headers {
         brand: brand.cloned(),
         list_domain: config.mail.list_domain.clone(),
@@ -97,19 +90,19 @@ pub(super) fn headers(config: &Config, brand: Option<&BrandName>) -> Headers {
 }
 
 /// What mails and pages are made by.
-pub(super) struct Face {
+pub(crate) struct Face {
     pub pages: Arc<Pages>,
     pub renderer: Arc<Renderer>,
 }
 
 /// The same of the default and of each brand.
-pub(super) struct Looks {
+pub(crate) struct Looks {
     pub default: Face,
     pub brands: BTreeMap<BrandName, Face>,
 }
 
 impl Looks {
-    pub(super) fn of(config: &Config, made: Made) -> Result<Self, render::Error> {
+    pub(crate) fn of(config: &Config, made: Made) -> Result<Self, render::Error> {
         if made == Made::Aside {
             let own = Self::of(config, Made::Something);
             return own.or_else(|_| Self::of(config, Made::Nothing));
@@ -134,7 +127,7 @@ impl Looks {
 
 /// All brands of a process.
 #[derive(Clone, Default)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     pub looks: Arc<BTreeMap<BrandName, Look>>,
     pub outlets: Arc<BTreeMap<BrandName, Outlet>>,
     pub pages: Arc<BTreeMap<BrandName, Arc<Pages>>>,
@@ -156,14 +149,14 @@ fn told_apart(config: &Config, mailer: &dyn Mailer) -> String {
 }
 
 /// So many calls a second; a folder takes as many as there are.
-pub(super) fn pacer(config: &Config) -> Arc<Pacer> {
+pub(crate) fn pacer(config: &Config) -> Arc<Pacer> {
     let mail = &config.mail;
     let leaves = !matches!(mail.transport, Transport::Outbox);
     Arc::new(Pacer::new(leaves.then_some(mail.calls_per_second)))
 }
 
 impl Parts {
-    pub(super) fn of(
+    pub(crate) fn of(
         config: &Config,
         store: &Arc<dyn Store>,
         looks: BTreeMap<BrandName, Face>,

@@ -43,7 +43,7 @@ async fn say_what_for(store: String) {
 }
 
 /// Whether there is a database in this file: one that is empty was never written.
-pub(super) fn holds(path: &Path) -> bool {
+pub(crate) fn holds(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
@@ -140,14 +140,14 @@ impl InMove {
 }
 
 /// Returns why only a move may use this store. A store that was moved into completely is usable.
-pub(super) async fn in_move(store: &dyn Moving) -> store::Result<Option<InMove>> {
+pub(crate) async fn in_move(store: &dyn Moving) -> store::Result<Option<InMove>> {
     let note = store.move_note().await?;
     let keeps_off = |note: &MoveNote| note.role == Role::Source || !note.done;
     Ok(note.filter(keeps_off).map(InMove))
 }
 
 /// The models that are read from the application's own collections.
-pub(super) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mapping>> {
+pub(crate) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mapping>> {
     let mapping = |(name, model): (&ModelName, &crate::config::Model)| {
         let filter = bson::serialize_to_document(&model.filter)
             .with_context(|| format!("models.{name}.filter cannot be a MongoDB filter"))?;

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::{InMove, holds, in_move, mapped, upgrade_ahead};
-use super::mailer::{dkim as signer, mailer};
+use super::{Departure, Doctor, Hook, Look, Setup, UNREACHED};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl, Transport};
 use crate::domain::{BrandName, EventType, Policies};
 use crate::engine::access::links::Links;
-use crate::operate::doctor::{Departure, Doctor, Hook, Look, Setup, UNREACHED};
+use crate::engine::delivery::mailer::{dkim as signer, mailer};
+use crate::operate::open::{InMove, holds, in_move, mapped, upgrade_ahead};
 use crate::operate::probe::{Names, Web};
 use crate::render::{Pages, Renderer, Site, strays};
 use crate::store::Store;

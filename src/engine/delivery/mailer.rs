@@ -58,7 +58,7 @@ fn smtp(
 }
 
 /// What signs the mails that leave by SMTP, if anything does here.
-pub(super) fn dkim(mail: &config::Mail) -> Result<Option<Arc<Dkim>>, String> {
+pub(crate) fn dkim(mail: &config::Mail) -> Result<Option<Arc<Dkim>>, String> {
     let signing = match (&mail.transport, &mail.dkim) {
         (Transport::Smtp(_), Some(signing)) => signing,
         _ => return Ok(None),
