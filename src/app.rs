@@ -1,7 +1,7 @@
-//! The composition root: builds a working engine from a configuration.
+//! Builds the parts of a process from its configuration.
 //!
-//! The rule: only here does anybody know which store, which mailer and which clock it is. Tests and
-//! the demo hand in their own ([`App::assemble`]); everything else asks [`App::open`].
+//! Only this module knows which store, mailers and clock a process uses. Tests and the demo pass
+//! their own to [`App::assemble`]; commands call [`App::open`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +11,13 @@ use tokio::sync::watch;
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::context::Context;
-use crate::domain::{BrandName, Fanout};
+use crate::domain::Fanout;
 use crate::email::{Mailer, Pinned};
-use crate::engine::access::links::Links;
 use crate::engine::archive::Archive;
 use crate::engine::archive::clean::Cleaner;
 use crate::engine::batches::{BatchService, Closer, Joiner};
-use crate::engine::delivery::brands::{self, Looks, site};
 use crate::engine::delivery::deliveries::DeliveryService;
-use crate::engine::delivery::{Pacer, brand_of_call};
+use crate::engine::delivery::identity::{Identities, Themes};
 use crate::engine::digest::due::NextDigest;
 use crate::engine::digest::flush::Flush;
 use crate::engine::digest::owed::OwedDays;
@@ -39,7 +37,7 @@ use crate::engine::worker::Worker;
 use crate::metrics::{Build, Metrics};
 use crate::operate::open::open_store;
 use crate::operate::scrape::Lately;
-use crate::render::{self, Pages, Renderer, ReportPage};
+use crate::render::{self, ReportPage, Site};
 use crate::store::{Accepted, Store};
 use crate::wire::unknown::Unknown;
 
@@ -48,30 +46,24 @@ mod feeds;
 mod mailing;
 mod measured;
 mod moving;
-mod preview;
 mod users;
 mod watching;
 
 use measured::{MeasuredMailer, MeasuredStore};
 
-pub use crate::engine::delivery::brands::{Made, Mailers};
+pub use crate::engine::delivery::identity::{Mailers, TemplateUse};
 pub use crate::operate::open::Access;
 pub use moving::{mover, rehearse_move, source};
-pub use preview::{preview, send_test};
 
-/// Everything a face needs.
+/// The parts of a process, and the use cases built from them.
 #[derive(Clone)]
 pub struct App {
     /// The configuration, checked.
     pub config: Arc<Config>,
     /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
-    mailer: Arc<dyn Mailer>,
-    brands: brands::Parts,
-    renderer: Arc<Renderer>,
-    links: Arc<Links>,
-    pages: Arc<Pages>,
-    pacer: Arc<Pacer>,
+    /// What writes and sends the emails of each brand.
+    pub identities: Arc<Identities>,
     polls: Arc<Polls>,
     shelf: Arc<Shelf>,
     starts: Arc<Starts>,
@@ -103,16 +95,23 @@ fn build(config: &Config, mailer: &dyn Mailer) -> Build {
 
 impl App {
     /// Opens the configured store and mailer on this machine's clock.
-    pub async fn open(config: Config, access: Access, made: Made) -> anyhow::Result<Self> {
-        // Whatever may be wrong with the configuration comes first: then nothing was changed.
+    ///
+    /// # Errors
+    ///
+    /// Reports a wrong configuration before anything is changed.
+    pub async fn open(
+        config: Config,
+        access: Access,
+        templates: TemplateUse,
+    ) -> anyhow::Result<Self> {
         let mailers = Mailers::of(&config)?;
-        let looks = Looks::of(&config, made)?;
+        let themes = Themes::of(&config, templates)?;
         let store = open_store(&config, access).await?;
         let (clock, ids) = (Arc::new(SystemClock), Arc::new(Ids::random()));
-        Ok(Self::of(config, store, mailers, looks, clock, ids))
+        Ok(Self::of(config, store, mailers, themes, clock, ids))
     }
 
-    /// Puts given parts together; all brands are sent by this mailer.
+    /// Builds an app from a store, a clock and one mailer for all brands.
     pub fn assemble(
         config: Config,
         store: Arc<dyn Store>,
@@ -124,7 +123,7 @@ impl App {
         Self::assemble_with(config, store, mailers, clock, ids)
     }
 
-    /// The same with a mailer for each brand.
+    /// Builds an app from a store, a clock and a mailer for each brand.
     pub fn assemble_with(
         config: Config,
         store: Arc<dyn Store>,
@@ -132,15 +131,15 @@ impl App {
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Result<Self, render::Error> {
-        let looks = Looks::of(&config, Made::Something)?;
-        Ok(Self::of(config, store, mailers, looks, clock, ids))
+        let themes = Themes::of(&config, TemplateUse::Required)?;
+        Ok(Self::of(config, store, mailers, themes, clock, ids))
     }
 
     fn of(
         config: Config,
         store: Arc<dyn Store>,
         mailers: Mailers,
-        looks: Looks,
+        themes: Themes,
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Self {
@@ -150,16 +149,11 @@ impl App {
             metrics: metrics.clone(),
             clock: clock.clone(),
         });
-        let mailers = mailers.map(|inner| {
+        let mailers = mailers.map(|inner| -> Arc<dyn Mailer> {
             let metrics = metrics.clone();
             Arc::new(MeasuredMailer { inner, metrics })
         });
-        let pacer = brands::pacer(&config);
-        let Looks { default, brands } = looks;
-        let brands = brands::Parts::of(&config, &store, brands, &mailers, &pacer);
-        let server = &config.server;
-        let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
-        let links = Arc::new(Links::new(store.clone(), public_url, secret));
+        let identities = Identities::new(&config, &store, themes, mailers);
         let polls = Arc::new(Polls::new(clock.clone(), config.feed.fresh));
         let context = Arc::new(Context {
             store,
@@ -168,18 +162,12 @@ impl App {
             ids,
             policies: Arc::new(config.policies.clone()),
         });
-        let starts = Arc::new(Starts::new(context.clone(), Arc::clone(&polls)));
         Self {
             config: Arc::new(config),
+            identities: Arc::new(identities),
+            shelf: Arc::new(Shelf::new(polls.clone())),
+            starts: Arc::new(Starts::new(context.clone(), polls.clone())),
             context,
-            mailer: mailers.default,
-            brands,
-            renderer: default.renderer,
-            links,
-            pages: default.pages,
-            pacer,
-            shelf: Arc::new(Shelf::new(Arc::clone(&polls))),
-            starts,
             polls,
             metrics,
             lately: Arc::default(),
@@ -196,16 +184,17 @@ impl App {
         }
     }
 
-    /// From now on nothing new is handed over once this turns true.
-    pub fn end_with(&self, stop: watch::Receiver<bool>) {
-        let brands = self.brands.outlets.values();
-        brands.for_each(|outlet| outlet.pacer.end_with(stop.clone()));
-        self.pacer.end_with(stop);
+    /// Starts no further call to a provider once `stop` turns true.
+    pub fn end_with(&self, stop: &watch::Receiver<bool>) {
+        let Identities { default, brands } = &*self.identities;
+        for identity in brands.values().chain([default]) {
+            identity.pacer.end_with(stop.clone());
+        }
     }
 
-    /// The folder that emails are written to; `None` if they are sent.
+    /// Returns the folder that emails are written to; `None` if they are sent.
     pub fn outbox(&self) -> Option<&Path> {
-        self.mailer.outbox()
+        self.identities.default.mailer.outbox()
     }
 
     /// Fans out accepted events.
@@ -268,7 +257,7 @@ impl App {
 
     /// The page that a rehearsal is told on.
     pub fn report_page(&self) -> Result<ReportPage, render::Error> {
-        ReportPage::new(&site(&self.config))
+        ReportPage::new(&Site::from(&*self.config))
     }
 
     /// Lists, settles and retries mails.
@@ -308,31 +297,9 @@ impl App {
         }
     }
 
-    /// Whether mails leave for people and carry nothing to stop them by.
+    /// Returns whether emails are sent without links, because no public address is configured.
     pub fn lacks_links(&self) -> bool {
-        self.links.public_url.is_none() && self.outbox().is_none()
-    }
-
-    /// The links of mails.
-    pub fn links(&self) -> &Links {
-        &self.links
-    }
-
-    /// The pages people reach from their mails.
-    pub fn pages(&self) -> &Pages {
-        &self.pages
-    }
-
-    /// The pages people reach from their mails of this brand; those of the default where there is
-    /// no such brand any more, so that a link still does what it says.
-    pub fn pages_of(&self, brand: Option<&BrandName>) -> &Pages {
-        let own = brand.and_then(|brand| self.brands.pages.get(brand));
-        own.unwrap_or(&self.pages)
-    }
-
-    /// For which brand a call was made, if it was for one that there is.
-    pub fn brand_of_call(&self, call: &str) -> Option<&BrandName> {
-        brand_of_call(&self.brands.outlets, call)
+        self.config.server.public_url.is_none() && self.outbox().is_none()
     }
 
     /// Keeps the addresses that no mail goes to.

@@ -2,8 +2,8 @@
 
 use super::App;
 use crate::config::Mail;
-use crate::engine::delivery::brands::headers;
-use crate::engine::delivery::{self, Account, Compose, Gate, Ledger, Retry, Sender};
+use crate::engine::delivery::identity::Identity;
+use crate::engine::delivery::{Compose, Gate, Ledger, Retry, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::operate::preview::OfPerson;
@@ -12,15 +12,21 @@ use crate::operate::rehearsal::{self, Rehearsal};
 impl App {
     /// Makes mails of rows, and only reads.
     pub fn compose(&self) -> Compose {
+        let Identity {
+            renderer,
+            links,
+            headers,
+            ..
+        } = self.identities.default.clone();
         Compose {
             context: self.context.clone(),
             catalog: self.catalog(),
             skip_seen: self.skip_seen(),
             brand: None,
-            looks: self.brands.looks.clone(),
-            renderer: self.renderer.clone(),
-            links: self.links.clone(),
-            headers: headers(&self.config, None),
+            identities: self.identities.clone(),
+            renderer,
+            links,
+            headers,
             caps: self.config.digest.caps,
             schedule: self.config.digest.schedule,
         }
@@ -34,6 +40,7 @@ impl App {
     /// Takes rows of the ledger to their end; all of one process share its pacer.
     pub fn sender(&self) -> Sender {
         let settings = self.config.delivery;
+        let identity = self.identities.default.clone();
         Sender {
             compose: self.compose(),
             gate: Gate {
@@ -41,17 +48,16 @@ impl App {
                 reporter: self.config.reporter().map(|provider| provider.title),
                 owner: self.context.owner.clone(),
                 settings,
-                account_prefix: delivery::account_prefix(&*self.mailer, None),
-                account: Account::of_default(&*self.mailer),
-                pacer: self.pacer.clone(),
+                account_prefix: identity.account_prefix,
+                account: identity.account,
+                pacer: identity.pacer,
             },
             ledger: Ledger::new(self.context.clone(), settings.lease),
             retry: Retry {
                 settings,
-                certainty: self.mailer.certainty(),
+                certainty: identity.mailer.certainty(),
             },
-            mailer: self.mailer.clone(),
-            outlets: self.brands.outlets.clone(),
+            mailer: identity.mailer,
             context: self.context.clone(),
         }
     }
@@ -90,7 +96,7 @@ impl App {
             digests: self.digests(),
             batches: self.batches(),
             compose: self.compose(),
-            mailer: self.mailer.clone(),
+            mailer: self.identities.default.mailer.clone(),
             context: self.context.clone(),
             from: from(mail),
             from_brands: (self.config.brands.iter())

@@ -90,8 +90,8 @@ impl From<Often> for Cadence {
 impl Args {
     pub(super) fn access(&self) -> Access {
         match self.dry_run {
-            true => Access::Look,
-            false => Access::Work,
+            true => Access::Read,
+            false => Access::Write,
         }
     }
 

@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::app::{Access, App, Made};
+use crate::app::{Access, App, TemplateUse};
 use crate::config::{Config, LogFormat, StoreUrl};
 use crate::operate::open::{NoStore, is_missing, upgrade_ahead};
 
@@ -129,8 +129,8 @@ impl Command {
     /// What it does to the store.
     fn access(&self) -> Access {
         match self {
-            Self::Serve(_) | Self::Notify(_) | Self::Import(_) | Self::Restore(_) => Access::Bring,
-            Self::Worker(_) | Self::Flush(_) | Self::Retract(_) => Access::Work,
+            Self::Serve(_) | Self::Notify(_) | Self::Import(_) | Self::Restore(_) => Access::Create,
+            Self::Worker(_) | Self::Flush(_) | Self::Retract(_) => Access::Write,
             Self::Digest(args) => args.access(),
             Self::Archive(args) => args.access(),
             Self::Batches(args) => args.access(),
@@ -138,7 +138,7 @@ impl Command {
             Self::Suppressions(args) => args.access(),
             Self::Users(args) => args.access(),
             Self::Keys(args) => args.access(),
-            Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Look,
+            Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Read,
             // They open none here.
             Self::Demo(_)
             | Self::Move(_)
@@ -147,14 +147,14 @@ impl Command {
             | Self::Simulate(_)
             | Self::Preview(_)
             | Self::SendTest(_)
-            | Self::Token(_) => Access::Look,
+            | Self::Token(_) => Access::Read,
         }
     }
 
     /// Whether it makes mails or pages.
-    fn made(&self) -> Made {
+    fn made(&self) -> TemplateUse {
         match self {
-            Self::Serve(_) | Self::Worker(_) | Self::Digest(_) => Made::Something,
+            Self::Serve(_) | Self::Worker(_) | Self::Digest(_) => TemplateUse::Required,
             Self::Deliveries(args) => args.made(),
             Self::Notify(_)
             | Self::Import(_)
@@ -176,7 +176,7 @@ impl Command {
             | Self::Doctor(_)
             | Self::Preview(_)
             | Self::SendTest(_)
-            | Self::Simulate(_) => Made::Nothing,
+            | Self::Simulate(_) => TemplateUse::BuiltIn,
         }
     }
 
@@ -326,7 +326,7 @@ impl Cli {
         } else {
             stop::never()
         };
-        app.end_with(stop.clone());
+        app.end_with(&stop);
         self.command.run(&app, screen, &stop).await
     }
 }
@@ -386,7 +386,7 @@ fn say_where(failure: anyhow::Error, named: Option<PathBuf>) -> anyhow::Error {
 
 async fn open(config: Config, command: &Command) -> anyhow::Result<App> {
     let access = command.access();
-    if access == Access::Bring
+    if access == Access::Create
         && let StoreUrl::Sqlite(path) = &config.store
         && let Some(folder) = path
             .parent()

@@ -96,7 +96,7 @@ impl Args {
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
         let (app, book) = demo::told(dir, self.keep, &served, run).await?;
         let stop = stop::on_signal()?;
-        app.end_with(stop.clone());
+        app.end_with(&stop);
         let gallery = Gallery::new(served.url(), book);
         let bound = listening.demo(app.clone(), &served.key, gallery)?;
         greet_demo(screen, &served, dir)?;

@@ -6,8 +6,8 @@
 //! becomes of a row in hand. [`retry`] turns an outcome into what comes next, and does nothing
 //! else. If the process dies on the way, the next run resumes.
 
-pub mod brands;
 pub mod deliveries;
+pub mod identity;
 pub mod mailer;
 pub(crate) mod mails;
 
@@ -21,10 +21,10 @@ mod tally;
 
 pub(crate) use compose::Contents;
 pub(crate) use compose::Prospect;
-pub use compose::{Compose, Look, Spread};
+pub use compose::{Compose, Spread};
 pub use gate::{Account, Gate, GateState, Pacer, Turn, account_prefix};
 pub use headers::Headers;
 pub use ledger::Ledger;
 pub use retry::{Retry, Undeliverable};
-pub use sender::{Outlet, Sender, Step, brand_of_call};
+pub use sender::{Sender, Step};
 pub use tally::RunTally;

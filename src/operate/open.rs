@@ -1,8 +1,7 @@
-//! What a command does to the store it opens, and how a store comes to be.
+//! Opens the configured store, as far as a command may change it.
 //!
-//! The rule: only what brings something in makes a store. Everything else, started in a wrong
-//! folder or with a mistyped name, says so and makes nothing; what only looks makes no index
-//! either.
+//! Only a command that adds data creates a store. In a wrong folder, or with a mistyped name, every
+//! other command fails and creates nothing. A command that only reads creates no index either.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,37 +16,37 @@ use crate::store::mongo::{Mapping, Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
 use crate::store::{self, MoveNote, Moving, Role, Schema, Store};
 
-/// What is done to the store.
+/// What a command does to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Something is brought in: the store is made where there is none.
-    Bring,
-    /// What is there is worked with.
-    Work,
-    /// What is there is looked at.
-    Look,
+    /// Adds data: creates a missing store.
+    Create,
+    /// Changes data of an existing store.
+    Write,
+    /// Reads an existing store.
+    Read,
 }
 
-/// Nothing was ever brought in where the configuration says.
+/// The configured store does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no database at {0}: nothing was ever brought in there")]
 pub struct NoStore(pub String);
 
-/// How long a database may take to answer until whoever waits is told what for.
+/// How long a database may take to answer before a log line names what the command waits for.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Tells whoever waits what for.
-async fn say_what_for(store: String) {
+/// Logs that the database does not answer.
+async fn warn_of_silence(store: String) {
     tokio::time::sleep(SILENCE).await;
     tracing::warn!(store, "MongoDB does not answer yet; waiting");
 }
 
-/// Whether there is a database in this file: one that is empty was never written.
+/// Returns whether this file holds a database. An empty file was never written.
 pub(crate) fn holds(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
-/// Whether the configured store is a file that was never written.
+/// Returns whether the configured store is a file that was never written.
 pub fn is_missing(config: &Config) -> bool {
     match &config.store {
         StoreUrl::Sqlite(path) => !holds(path),
@@ -55,14 +54,18 @@ pub fn is_missing(config: &Config) -> bool {
     }
 }
 
-/// Opens the configured store; brings its tables or indexes into being where something is done to
-/// it.
+/// Opens the configured store. Unless the command only reads, creates missing tables and indexes.
+///
+/// # Errors
+///
+/// [`NoStore`] if there is no store and the command may not create one; [`InMove`] if the store is
+/// being moved.
 pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn Store>> {
     let missing = || NoStore(format!("{:?}", config.store));
     let opening = || format!("opening {:?}", config.store);
     match &config.store {
         StoreUrl::Sqlite(path) => {
-            if access != Access::Bring && !holds(path) {
+            if access != Access::Create && !holds(path) {
                 return Err(missing().into());
             }
             let file = Sqlite::open(path).await.with_context(opening)?;
@@ -77,7 +80,7 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
                 ..MongoOptions::default()
             };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
-            let silence = tokio::spawn(say_what_for(format!("{:?}", config.store)));
+            let silence = tokio::spawn(warn_of_silence(format!("{:?}", config.store)));
             let prepared = prepare(&mongo, access).await;
             silence.abort();
             match prepared.with_context(opening)? {
@@ -181,13 +184,13 @@ async fn prepare(mongo: &Mongo, access: Access) -> crate::store::Result<Prepared
     if let Some(in_move) = in_move(mongo).await? {
         return Ok(Prepared::InMove(in_move));
     }
-    if access != Access::Bring && mongo.is_bare().await? {
+    if access != Access::Create && mongo.is_bare().await? {
         return Ok(Prepared::Missing);
     }
     match access {
         // A database that needs a newer program is refused all the same.
-        Access::Look => drop(mongo.schema().await?),
-        Access::Bring | Access::Work => mongo.prepare().await?,
+        Access::Read => drop(mongo.schema().await?),
+        Access::Create | Access::Write => mongo.prepare().await?,
     }
     Ok(Prepared::Ready)
 }

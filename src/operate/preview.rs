@@ -6,14 +6,11 @@
 //! is told of invented things goes the way that real mails go ([`invented`]); what somebody would
 //! get is found as digests and batches find it ([`real`]).
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::domain::content::Caps;
+use crate::config::Config;
 use crate::domain::mute::Title;
-use crate::domain::{FollowKey, Policies, Schedule, Stop, Subject, User};
+use crate::domain::{FollowKey, Stop, Subject, User};
 use crate::email::Place;
 pub use crate::render::Catalogs;
 use crate::render::pages::{Notice, Others, Stopping, Tokens};
@@ -53,23 +50,20 @@ pub struct Sheet {
 /// Makes mails and pages as the configuration and the templates say.
 #[derive(Debug, Clone)]
 pub struct Preview {
-    /// Who writes, and how it looks.
-    pub site: Site,
-    /// The folder of templates that take the place of the built-in ones.
-    pub templates: Option<PathBuf>,
-    /// What types there are.
-    pub policies: Arc<Policies>,
-    /// How many items a section and a digest show.
-    pub caps: Caps,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
-    pub schedule: Schedule,
+    /// The configuration, as it applies to one brand.
+    pub config: Config,
 }
 
 impl Preview {
     /// Mails of invented things, of the types that are configured. Pictures are looked for below
     /// this address; without one there are none.
     pub fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
-        invented::drafts(&self.policies, self.caps, pictures, now)
+        invented::drafts(
+            &self.config.policies,
+            self.config.digest.caps,
+            pictures,
+            now,
+        )
     }
 
     /// Somebody who does not exist.
@@ -88,7 +82,8 @@ impl Preview {
         locale: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
-        let renderer = Renderer::new(self.site.clone(), self.templates.clone())?;
+        let (site, templates) = (Site::from(&self.config), &self.config.mail.templates);
+        let renderer = Renderer::new(site.clone(), templates.clone())?;
         let asks = |user: &User| User {
             locale: locale.map(str::to_owned).or_else(|| user.locale.clone()),
             ..user.clone()
@@ -106,7 +101,7 @@ impl Preview {
         });
         let mut sheets = mails.collect::<Result<Vec<_>, _>>()?;
         if let Some(reader) = reader {
-            let pages = Pages::new(&self.site, self.templates.clone())?;
+            let pages = Pages::new(&site, templates.clone())?;
             let user = asks(&reader.user);
             sheets.extend(self.pages(&pages, &Reader { user }, now)?);
         }
@@ -115,7 +110,7 @@ impl Preview {
 
     /// The words of all locales there are, as they were saved last.
     pub fn catalogs(&self) -> Result<Catalogs, render::Error> {
-        Catalogs::load(self.templates.as_deref())
+        Catalogs::load(self.config.mail.templates.as_deref())
     }
 
     fn mail(
@@ -125,14 +120,14 @@ impl Preview {
         now: DateTime<Utc>,
     ) -> Result<Sheet, render::Error> {
         let place = |place: Place| Some(place.nowhere().to_owned());
-        let stop = Stop::of_mail(&draft.content, &draft.occasion, &self.policies);
-        let mute = Stop::of_subject(&draft.content, &draft.occasion, &self.policies);
+        let stop = Stop::of_mail(&draft.content, &draft.occasion, &self.config.policies);
+        let mute = Stop::of_subject(&draft.content, &draft.occasion, &self.config.policies);
         let rendered = renderer.render(&render::Mail {
             user: &draft.user,
             content: &draft.content,
             occasion: &draft.occasion,
             at: now,
-            tz: draft.user.schedule(&self.schedule).tz,
+            tz: draft.user.schedule(&self.config.digest.schedule).tz,
             links: Links {
                 preferences: place(Place::Preferences),
                 mute: mute.and_then(|_| place(Place::Mute)),
@@ -155,7 +150,7 @@ impl Preview {
         reader: &Reader,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
-        let (user, policies) = (&reader.user, &*self.policies);
+        let (user, policies) = (&reader.user, &self.config.policies);
         let locale = user.locale.as_deref();
         let tokens = &Tokens {
             own: "preview".to_owned(),
@@ -165,7 +160,7 @@ impl Preview {
         let preferences = Page::Preferences {
             user,
             token: &tokens.all,
-            default: &self.schedule,
+            default: &self.config.digest.schedule,
             policies,
             saved: false,
             next: Some(now + TimeDelta::days(3)),
@@ -190,7 +185,7 @@ impl Preview {
                 user,
                 stop,
                 tokens,
-                default: &self.schedule,
+                default: &self.config.digest.schedule,
                 policies,
                 name: matches!(stop, Stop::Follow(_)).then_some(invented::FOLLOWED),
                 again: false,

@@ -69,7 +69,7 @@ impl<'a> Stage<'a> {
             outbox: outbox(&config),
             book: Arc::new(Book::default()),
         });
-        let store = open_store(&config, Access::Bring).await?;
+        let store = open_store(&config, Access::Create).await?;
         let ids = Arc::new(Ids::counting(1));
         let app = App::assemble(config, store, post.clone(), clock.clone(), ids)?;
         Ok(Self {

@@ -5,7 +5,6 @@
 //! is `finish` → [`Compose`] → `make_calls` → [`Retry`] → [`Ledger`]; what nobody
 //! saw the end of goes to `resolve`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -16,18 +15,15 @@ use super::ledger::Ledger;
 use super::retry::Retry;
 use super::tally::RunTally;
 use crate::context::Context;
-use crate::domain::{BrandName, Delivery, DeliveryState};
+use crate::domain::{Delivery, DeliveryState};
 use crate::email::Mailer;
 use crate::engine::Result;
 use crate::store::Claim;
 
 mod brands;
 mod calls;
-mod outlet;
 mod resolve;
 mod wait;
-
-pub use outlet::{Outlet, brand_of_call};
 
 /// Takes rows to their end.
 #[derive(Clone)]
@@ -41,8 +37,6 @@ pub struct Sender {
     /// Says what an outcome means for its row.
     pub retry: Retry,
     pub(crate) mailer: Arc<dyn Mailer>,
-    /// Where the mails of brands go; all others are the default's.
-    pub(crate) outlets: Arc<BTreeMap<BrandName, Outlet>>,
     pub(crate) context: Arc<Context>,
 }
 

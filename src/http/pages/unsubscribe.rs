@@ -25,7 +25,12 @@ use crate::render::pages::{Others, Stopping, Tokens};
 
 /// The user of a link and its scope.
 pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
-    let opened = app.links().open(token, app.context.clock.now()).await?;
+    let opened = app
+        .identities
+        .default
+        .links
+        .open(token, app.context.clock.now())
+        .await?;
     opened.map_err(Failure::Link)
 }
 
@@ -38,7 +43,7 @@ pub(super) async fn holder(app: &App, opened: &Opened) -> Result<Option<User>, F
 
 /// The tokens of the email that holds the link.
 pub(super) async fn tokens(app: &App, own: &str, opened: &Opened) -> Result<Tokens, Failure> {
-    let links = app.links();
+    let links = &app.identities.default.links;
     Ok(Tokens {
         own: own.to_owned(),
         digest: links.instead(opened, &Stop::Digest).await?,

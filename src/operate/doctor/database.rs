@@ -143,7 +143,7 @@ impl Doctor {
 
     /// Only where days are older than `archive.keep`, so that `archive` would drop them.
     async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
-        let oldest_kept = Day::of(self.clock.now() - self.archive_keep);
+        let oldest_kept = Day::of(self.clock.now() - self.config.archive_keep);
         let mut days = store.days().await?;
         days.retain(|day| *day < oldest_kept);
         let Some(oldest) = days.first() else {
@@ -154,7 +154,7 @@ impl Doctor {
             days => format!("{days} days are"),
         };
         let (keep, oldest) = (
-            duration::show(self.archive_keep),
+            duration::show(self.config.archive_keep),
             oldest.start().date_naive(),
         );
         Ok(Some(Finding::warning(

@@ -7,13 +7,14 @@
 //! there.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::TimeDelta;
 use futures::future::join_all;
 
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::domain::BrandName;
 use crate::email::Mailer;
 use crate::operate::probe::{Names, Web};
@@ -36,7 +37,6 @@ mod templates;
 
 pub use build::doctor;
 pub use database::UNREACHED;
-pub use setup::{Departure, Hook, Setup};
 
 use crate::engine::access::links::Links;
 use crate::wire::doctor::{Finding, Verdict};
@@ -67,8 +67,10 @@ pub type Part<T> = Result<T, String>;
 
 /// Looks a configuration over, and what it names.
 pub struct Doctor {
-    /// What is configured.
-    pub setup: Setup,
+    /// The configuration: for a brand, as it applies to the brand.
+    pub config: Config,
+    /// The file that the configuration was read from.
+    pub file: Option<PathBuf>,
     /// How long answers are waited for, and who is asked.
     pub look: Look,
     /// Or what is wrong with it.
@@ -76,7 +78,7 @@ pub struct Doctor {
     /// Asked whether it would take mails; it is given none.
     pub mailer: Part<Arc<dyn Mailer>>,
     /// Makes the mails by which templates are judged.
-    pub renderer: Part<Renderer>,
+    pub renderer: Part<Arc<Renderer>>,
     /// Those of the store.
     pub links: Option<Arc<Links>>,
     /// Asks the DNS about the sender's domain.
@@ -84,8 +86,6 @@ pub struct Doctor {
     /// Reaches the public pages as the world does.
     pub web: Part<Web>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// How old a day is at least before `archive` drops it.
-    pub archive_keep: TimeDelta,
     /// Whether its folder of templates is the default's.
     pub shares_templates: bool,
     /// The same for each brand, of which only what is its own is told.
@@ -100,9 +100,9 @@ impl Doctor {
     pub async fn run(&self) -> Vec<Finding> {
         let (database, mail, public) =
             futures::join!(self.database(), self.mail(), self.public_face());
-        let mut findings = self.setup.judge();
-        findings.extend(self.setup.files());
-        findings.extend(self.setup.secret_files());
+        let mut findings = self.configuration();
+        findings.extend(self.files());
+        findings.extend(self.secret_files());
         findings.extend(database);
         findings.extend(mail);
         findings.extend(public);
@@ -125,7 +125,7 @@ impl Doctor {
     /// What is found of a brand: its sender, its provider, its pages and its templates.
     async fn of_brand(&self, default: &[Finding]) -> Vec<Finding> {
         let (mail, public) = futures::join!(self.mail(), self.public_face());
-        let mut findings = self.setup.judge_brand();
+        let mut findings = self.brand_configuration();
         findings.extend(mail);
         findings.extend(public);
         findings.extend(self.brand_templates(default));

@@ -138,7 +138,7 @@ impl<'a> Stage<'a> {
 
     /// Whether there is this brand.
     fn has(&self, brand: Option<&BrandName>) -> bool {
-        brand.is_none_or(|brand| self.compose.looks.contains_key(brand))
+        brand.is_none_or(|brand| self.compose.identities.brands.contains_key(brand))
     }
 
     fn count(&mut self, content: &Content) {

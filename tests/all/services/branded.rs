@@ -137,7 +137,9 @@ async fn a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all(fr
         .unwrap();
 
     let opened = app
-        .links()
+        .identities
+        .default
+        .links
         .open(token, town.clock.now())
         .await
         .unwrap()
@@ -157,6 +159,7 @@ async fn a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all(fr
     assert_eq!(opened.brand, brand(WORDS[1]));
     let notice = Page::Notice(Notice::Expired);
     let page = app
+        .identities
         .pages_of(opened.brand.as_ref())
         .render(&notice, None)
         .unwrap();
@@ -165,7 +168,8 @@ async fn a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all(fr
         "{page}"
     );
     assert!(
-        app.pages_of(brand("gone").as_ref())
+        app.identities
+            .pages_of(brand("gone").as_ref())
             .render(&notice, None)
             .unwrap()
             .contains("origina")

@@ -463,7 +463,7 @@ async fn a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing(f
     town.postbox.per_call.store(1, Ordering::Relaxed);
     let (stop, stopped) = watch::channel(false);
     let app = town.process();
-    app.end_with(stopped);
+    app.end_with(&stopped);
     // While the first mail is under way.
     town.meanwhile(move || async move { stop.send(true).unwrap() }.boxed());
 
