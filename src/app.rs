@@ -13,41 +13,25 @@ use crate::config::{Config, StoreUrl};
 use crate::context::Context;
 use crate::domain::Fanout;
 use crate::email::{Mailer, Pinned};
-use crate::engine::archive::Archive;
-use crate::engine::archive::clean::Cleaner;
-use crate::engine::batches::{BatchService, Closer, Joiner};
-use crate::engine::delivery::deliveries::DeliveryService;
 use crate::engine::delivery::identity::{Identities, Themes};
-use crate::engine::digest::due::NextDigest;
-use crate::engine::digest::flush::Flush;
-use crate::engine::digest::owed::OwedDays;
-use crate::engine::directory::import::Import;
-use crate::engine::directory::people::PeopleService;
 use crate::engine::directory::starts::Starts;
 use crate::engine::directory::unknown::Named;
-use crate::engine::fanout::{self, Fanouts, Lingering};
 use crate::engine::feed::polls::Polls;
 use crate::engine::feed::shelf::Shelf;
-use crate::engine::feedback::FeedbackService;
-use crate::engine::feedback::suppressions::SuppressionService;
-use crate::engine::ingest::objects::ObjectService;
-use crate::engine::ingest::retract::Retract;
 use crate::engine::joint::Joint;
-use crate::engine::worker::Worker;
 use crate::metrics::{Build, Metrics};
 use crate::operate::open::open_store;
 use crate::operate::scrape::Lately;
-use crate::render::{self, ReportPage, Site};
+use crate::render;
 use crate::store::{Accepted, Store};
 use crate::wire::unknown::Unknown;
 
-mod accepting;
-mod feeds;
-mod mailing;
+mod emails;
+mod events;
 mod measured;
 mod moving;
+mod operations;
 mod users;
-mod watching;
 
 use measured::{MeasuredMailer, MeasuredStore};
 
@@ -58,29 +42,28 @@ pub use moving::{mover, rehearse_move, source};
 /// The parts of a process, and the use cases built from them.
 #[derive(Clone)]
 pub struct App {
-    /// The configuration, checked.
+    /// The checked configuration.
     pub config: Arc<Config>,
     /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
     /// What writes and sends the emails of each brand.
     pub identities: Arc<Identities>,
-    polls: Arc<Polls>,
+    /// Knows which answers to polls are still valid.
+    pub polls: Arc<Polls>,
+    /// Knows when the records of users with reused ids begin.
+    pub starts: Arc<Starts>,
+    /// Counts the work of this process.
+    pub metrics: Metrics,
     shelf: Arc<Shelf>,
-    starts: Arc<Starts>,
-    metrics: Metrics,
-    lately: Arc<Lately>,
-    joined: Joined,
+    /// Accepts short events of concurrent requests together.
+    accepting: Arc<Joint<Fanout, Accepted>>,
+    /// Looks up what concurrent requests name together.
+    looking_up: Arc<Joint<Named, Unknown>>,
+    scraped: Arc<Lately>,
     pinned: Arc<Pinned>,
 }
 
-/// What requests of this process are made together by.
-#[derive(Clone, Default)]
-pub(super) struct Joined {
-    accepted: Arc<Joint<Fanout, Accepted>>,
-    known: Arc<Joint<Named, Unknown>>,
-}
-
-/// What runs here.
+/// Describes this build for metrics.
 fn build(config: &Config, mailer: &dyn Mailer) -> Build {
     Build {
         version: env!("CARGO_PKG_VERSION"),
@@ -155,28 +138,23 @@ impl App {
         });
         let identities = Identities::new(&config, &store, themes, mailers);
         let polls = Arc::new(Polls::new(clock.clone(), config.feed.fresh));
-        let context = Arc::new(Context {
-            store,
-            clock,
-            owner: ids.owner(),
-            ids,
-            policies: Arc::new(config.policies.clone()),
-        });
+        let context = Arc::new(Context::new(config, store, clock, ids));
         Self {
-            config: Arc::new(config),
+            config: context.config.clone(),
             identities: Arc::new(identities),
             shelf: Arc::new(Shelf::new(polls.clone())),
             starts: Arc::new(Starts::new(context.clone(), polls.clone())),
             context,
             polls,
             metrics,
-            lately: Arc::default(),
-            joined: Joined::default(),
+            accepting: Arc::default(),
+            looking_up: Arc::default(),
+            scraped: Arc::default(),
             pinned: Arc::default(),
         }
     }
 
-    /// The same with certificates from elsewhere.
+    /// Fetches the certificates of providers from elsewhere.
     pub fn with_pinned(self, pinned: Pinned) -> Self {
         Self {
             pinned: Arc::new(pinned),
@@ -197,174 +175,8 @@ impl App {
         self.identities.default.mailer.outbox()
     }
 
-    /// Fans out accepted events.
-    pub fn fanouts(&self) -> Fanouts {
-        let config = &self.config.fanout;
-        Fanouts {
-            context: self.context.clone(),
-            joiner: Joiner::new(self.closer()),
-            owed: self.owed(),
-            polls: self.polls.clone(),
-            lingering: Lingering::default(),
-            settings: fanout::Settings {
-                day_cap: config.day_cap,
-                page: config.page,
-                merge: config.merge,
-                lease: config.lease,
-            },
-        }
-    }
-
-    /// Ends batches that are due.
-    pub fn closer(&self) -> Closer {
-        Closer {
-            context: self.context.clone(),
-            quiet: self.quiet_hours(),
-            lease: self.config.fanout.lease,
-        }
-    }
-
-    /// Takes events back.
-    pub fn retract(&self) -> Retract {
-        Retract {
-            context: self.context.clone(),
-            batches: self.batches(),
-            catalog: self.catalog(),
-            polls: self.polls.clone(),
-        }
-    }
-
-    /// Looks into batches, closes and cancels them.
-    pub fn batches(&self) -> BatchService {
-        BatchService {
-            context: self.context.clone(),
-            catalog: self.catalog(),
-            quiet: self.quiet_hours(),
-        }
-    }
-
-    /// What is owed of days that have left the window.
-    pub fn owed(&self) -> OwedDays {
-        OwedDays {
-            context: self.context.clone(),
-            catalog: self.catalog(),
-            schedule: self.config.digest.schedule,
-            window_back: self.config.window_back,
-            skip_seen: self.skip_seen(),
-            max_age: self.config.digest.max_age,
-        }
-    }
-
-    /// The page that a rehearsal is told on.
-    pub fn report_page(&self) -> Result<ReportPage, render::Error> {
-        ReportPage::new(&Site::from(&*self.config))
-    }
-
-    /// Lists, settles and retries mails.
-    pub fn deliveries(&self) -> DeliveryService {
-        DeliveryService {
-            context: self.context.clone(),
-        }
-    }
-
-    /// Marks what people have pending as dealt with.
-    pub fn flush(&self) -> Flush {
-        Flush {
-            context: self.context.clone(),
-            catalog: self.catalog(),
-            skip_seen: self.skip_seen(),
-            owed: self.owed(),
-        }
-    }
-
-    /// Exports and drops old days, and restores them.
-    pub fn archive(&self) -> Archive {
-        Archive {
-            context: self.context.clone(),
-            owed: self.owed(),
-        }
-    }
-
-    /// Keeps users and follows.
-    pub fn people(&self) -> PeopleService {
-        PeopleService {
-            context: self.context.clone(),
-            brands: self.config.brand_names(),
-            schedule: self.config.digest.schedule,
-            remembered: self.remembers(),
-            polls: self.polls.clone(),
-            eraser: self.eraser(),
-        }
-    }
-
     /// Returns whether emails are sent without links, because no public address is configured.
     pub fn lacks_links(&self) -> bool {
         self.config.server.public_url.is_none() && self.outbox().is_none()
-    }
-
-    /// Keeps the addresses that no mail goes to.
-    pub fn suppressions(&self) -> SuppressionService {
-        SuppressionService {
-            context: self.context.clone(),
-        }
-    }
-
-    /// Takes what providers report.
-    pub fn feedback(&self) -> FeedbackService {
-        let hooks = &self.config.hooks;
-        let mut keys = hooks.keys.clone();
-        let brands = self.config.brands.values();
-        brands.for_each(|brand| keys.add(&brand.hooks));
-        FeedbackService {
-            context: self.context.clone(),
-            people: self.people(),
-            keys,
-            pinned: self.pinned.clone(),
-            soft_bounces: hooks.soft_bounces,
-        }
-    }
-
-    /// Keeps records of objects, except those of mapped models.
-    pub fn objects(&self) -> ObjectService {
-        ObjectService {
-            context: self.context.clone(),
-            polls: self.polls.clone(),
-            mapped: self.config.models.keys().cloned().collect(),
-        }
-    }
-
-    /// Says when a person's next digest falls due.
-    pub fn next_digest(&self) -> NextDigest {
-        NextDigest {
-            context: self.context.clone(),
-            schedule: self.config.digest.schedule,
-        }
-    }
-
-    /// Brings in files.
-    pub fn import(&self) -> Import {
-        Import {
-            people: self.people(),
-            notify: self.notify(),
-            objects: self.objects(),
-            suppressions: self.suppressions(),
-        }
-    }
-
-    /// Keeps everything moving.
-    pub fn worker(&self) -> Worker {
-        Worker {
-            fanouts: self.fanouts(),
-            closer: self.closer(),
-            cleaner: Cleaner::new(
-                self.context.clone(),
-                self.config.delivery.keep,
-                self.config.digest.max_age,
-            ),
-            digests: self.digests(),
-            context: self.context.clone(),
-            linger: self.config.fanout.linger,
-            idle: self.config.worker_idle,
-        }
     }
 }

@@ -20,6 +20,7 @@ use super::{time, words};
 use crate::app::{Access, App};
 use crate::domain::{Cadence, Pause, Share, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
+use crate::render::{ReportPage, Site};
 use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
 
@@ -157,7 +158,7 @@ impl Args {
         // Of a part of the people it would mislead.
         let page = page.filter(|_| !stopped);
         if let (Some(page), Some(rehearsed)) = (&page, &rehearsed) {
-            page.write(&app.report_page()?.render(rehearsed)?)?;
+            page.write(&ReportPage::new(&Site::from(&*app.config))?.render(rehearsed)?)?;
         }
         // The mails have left: what fails from here on is told beside the account of them.
         let mut failures = Vec::new();

@@ -167,7 +167,8 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
     let digests: Mutex<Option<DigestActivity>> = Mutex::new(None);
     let worker = app.worker();
     let working = worker.run(stop.clone(), |part, round| {
-        app.worked(part, round.is_ok());
+        let now = app.context.clock.now();
+        app.metrics.worked(part.name(), round.is_ok(), now);
         let mut failing = lock(&failing);
         match round {
             Ok(round) => {

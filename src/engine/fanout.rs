@@ -19,6 +19,7 @@ use super::batches::{Join, Joiner};
 use super::crash;
 use super::digest::owed::OwedDays;
 use super::feed::polls::Polls;
+use crate::config;
 use crate::context::Context;
 use crate::domain::batch::{AccumulatorId, Item};
 use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Progress, Route, User, UserId};
@@ -31,19 +32,6 @@ mod page;
 pub use linger::Lingering;
 use page::{Page, Walk};
 
-/// How the work is cut.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// The most entries of a person's day (`fanout.day_cap`); what does not fit is counted.
-    pub day_cap: usize,
-    /// People between two saves of the cursors.
-    pub page: usize,
-    /// Fan-outs done together, and up to [`SMALL_ONES`] small ones with them.
-    pub merge: usize,
-    /// How long a fan-out is held after it was claimed, or its cursor saved.
-    pub lease: TimeDelta,
-}
-
 /// Fans accepted events out to everybody they concern.
 pub struct Fanouts {
     pub(crate) context: Arc<Context>,
@@ -54,11 +42,13 @@ pub struct Fanouts {
     pub(crate) polls: Arc<Polls>,
     /// Long audiences that wait for company.
     pub lingering: Lingering,
-    /// The sizes of pages and groups, and how long leases last.
-    pub settings: Settings,
 }
 
 impl Fanouts {
+    fn settings(&self) -> &config::Fanout {
+        &self.context.config.fanout
+    }
+
     /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes
     /// longer takes turns, a page each, with what came meanwhile.
     pub async fn step(&self, watcher: &dyn super::Watcher) -> Result<Option<FannedOut>> {
@@ -135,13 +125,13 @@ impl Fanouts {
         done: &mut FannedOut,
     ) -> Result<Vec<Lane>> {
         // No later than the claim is.
-        let leased = self.context.clock.now() + self.settings.lease;
+        let leased = self.context.clock.now() + self.settings().lease;
         let Came {
             mut short,
             mut long,
         } = self.claim(under_way, done).await?;
         let came = long.iter().map(|lane| lane.walks.len()).sum();
-        let (now, most) = (self.context.clock.now(), self.settings.merge);
+        let (now, most) = (self.context.clock.now(), self.settings().merge);
         let begins = self.lingering.begins(came, linger, most, now);
         match begins {
             Some(held) if held.is_empty() => short.append(&mut long),
@@ -165,7 +155,7 @@ impl Fanouts {
     /// another process has taken over and let go of by then is claimed when this lease is over.
     async fn claim(&self, under_way: &HashSet<Id>, done: &mut FannedOut) -> Result<Came> {
         let now = self.context.clock.now();
-        let (until, any) = (now + self.settings.lease, self.settings.merge);
+        let (until, any) = (now + self.settings().lease, self.settings().merge);
         let small = SMALL_ONES;
         let most = AtMost { any, small };
         let claimed = self
@@ -200,7 +190,7 @@ impl Fanouts {
     /// These together, with their first people.
     async fn lane(&self, day: Day, fanouts: Vec<Fanout>) -> Result<Lane> {
         let mut walks: Vec<Walk> = fanouts.into_iter().map(Walk::new).collect();
-        let limit = (self.settings.page / walks.len()).max(500);
+        let limit = (self.settings().page / walks.len()).max(500);
         self.fill(&mut walks, limit).await?;
         Ok(Lane { day, walks })
     }
@@ -234,8 +224,8 @@ impl Fanouts {
             let entries = fanout.objects.len();
             let fits = |group: &&mut (Day, Vec<Fanout>, usize)| {
                 group.0 == fanout.day
-                    && group.1.len() < self.settings.merge
-                    && group.2 + entries <= self.settings.day_cap
+                    && group.1.len() < self.settings().merge
+                    && group.2 + entries <= self.settings().day_cap
             };
             match groups.iter_mut().rev().find(fits) {
                 Some(group) => {
@@ -261,7 +251,7 @@ impl Fanouts {
                 .iter_mut()
                 .rev()
                 .find(|group| group.day == fanout.day);
-            match last.filter(|group| group.fits(&fanout, &self.settings)) {
+            match last.filter(|group| group.fits(&fanout, self.settings())) {
                 Some(group) => group.add(fanout),
                 None => {
                     let mut group = SmallGroup::of(fanout.day);
@@ -277,7 +267,7 @@ impl Fanouts {
     /// Walks the audiences of a lane's fan-outs side by side, and pushes a page.
     async fn push(&self, mut lane: Lane) -> Result<Landed> {
         let Lane { day, walks } = &mut lane;
-        let limit = (self.settings.page / walks.len()).max(500);
+        let limit = (self.settings().page / walks.len()).max(500);
         let page = Page::cut(walks);
         let people = page.pushes.people.iter();
         let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
@@ -285,7 +275,7 @@ impl Fanouts {
         let (pushed, users, ()) = futures::try_join!(
             self.context
                 .store
-                .push(*day, self.settings.day_cap, &page.pushes),
+                .push(*day, self.settings().day_cap, &page.pushes),
             self.context.store.users(&people),
             self.fill(walks, limit)
         )?;
@@ -388,7 +378,7 @@ impl Fanouts {
 
     /// Saves all cursors; lets go of walks that are finished, or that somebody else has taken over.
     async fn save(&self, walks: &mut Vec<Walk>) -> Result<FannedOut> {
-        let until: DateTime<Utc> = self.context.clock.now() + self.settings.lease;
+        let until: DateTime<Utc> = self.context.clock.now() + self.settings().lease;
         let progress: Vec<(Id, Progress)> = walks
             .iter()
             .map(|walk| (walk.fanout.id, walk.progress()))
@@ -444,7 +434,7 @@ impl SmallGroup {
         }
     }
 
-    fn fits(&self, fanout: &Fanout, settings: &Settings) -> bool {
+    fn fits(&self, fanout: &Fanout, settings: &config::Fanout) -> bool {
         let (people, objects) = (fanout.audience.named(), fanout.objects.len());
         let has = |user| self.entries.get(user).copied().unwrap_or(0);
         let mut fits = people

@@ -104,8 +104,6 @@ pub struct FeedbackService {
     pub keys: Keys,
     /// Where their certificates are had from.
     pub(crate) pinned: Arc<Pinned>,
-    /// An address is suppressed after so many mails in a row that bounced softly.
-    pub soft_bounces: u64,
 }
 
 /// How long a report is remembered: longer than any provider tries.
@@ -118,6 +116,20 @@ const LATEST: usize = 50;
 const SEEN: &str = "seen";
 
 impl FeedbackService {
+    /// Believes reports that a key of the default or of a brand verifies.
+    pub fn new(people: PeopleService, pinned: Arc<Pinned>) -> Self {
+        let context = people.context.clone();
+        let mut keys = context.config.hooks.keys.clone();
+        let brands = context.config.brands.values();
+        brands.for_each(|brand| keys.add(&brand.hooks));
+        Self {
+            context,
+            people,
+            keys,
+            pinned,
+        }
+    }
+
     /// Whether anything posted for a provider of this name could be verified.
     pub fn expects(&self, provider: &str) -> Result<(), Error> {
         self.hook(provider).map(|_| ())
@@ -413,7 +425,7 @@ impl FeedbackService {
                 ReportKind::Delayed if worst[&row.id] > ReportKind::Delayed => continue,
                 ReportKind::Delayed => {
                     let count = self.soft_bounce(address, report, row, now).await?;
-                    if count < self.soft_bounces {
+                    if count < self.context.config.hooks.soft_bounces {
                         continue;
                     }
                     Reason::SoftBounces

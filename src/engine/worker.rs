@@ -38,10 +38,6 @@ pub struct Worker {
     /// Mails digests that are due; its sender mails all that waits.
     pub digests: Digests,
     pub(crate) context: Arc<Context>,
-    /// How long long audiences that keep coming wait for company at most (`fanout.linger`).
-    pub linger: TimeDelta,
-    /// How long a part rests that found nothing to do (`worker.idle`).
-    pub idle: TimeDelta,
 }
 
 /// A part of a round, which goes on by itself.
@@ -53,6 +49,17 @@ pub enum Part {
     Mailing,
     /// Digests that are due are mailed.
     Digests,
+}
+
+impl Part {
+    /// The name of the part in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FanningOut => "fan_out",
+            Self::Mailing => "mail",
+            Self::Digests => "digest",
+        }
+    }
 }
 
 type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
@@ -190,7 +197,10 @@ impl Worker {
         let progress = UntilStopped(&asked);
         while !progress.stopping() {
             let round = match part {
-                Part::FanningOut => self.fan_out(self.linger, &progress).await,
+                Part::FanningOut => {
+                    self.fan_out(self.context.config.fanout.linger, &progress)
+                        .await
+                }
                 Part::Mailing => self.mail(&progress).await,
                 Part::Digests => self.digest(&mut scanned, &progress).await,
             };
@@ -204,7 +214,12 @@ impl Worker {
 
     /// Rests a while, or until it is asked to stop.
     async fn rest(&self, stop: &mut watch::Receiver<bool>) {
-        let rest = self.idle.to_std().unwrap_or(Duration::from_millis(500));
+        let rest = self
+            .context
+            .config
+            .worker_idle
+            .to_std()
+            .unwrap_or(Duration::from_millis(500));
         // Whoever asked it to stop may be gone by then: that is asking as well.
         let _ = tokio::time::timeout(rest, stop.wait_for(|stop| *stop)).await;
     }

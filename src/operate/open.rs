@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use tokio::time::timeout;
 
 use crate::config::{Config, StoreUrl};
 use crate::domain::ModelName;
@@ -35,12 +37,6 @@ pub struct NoStore(pub String);
 /// How long a database may take to answer before a log line names what the command waits for.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Logs that the database does not answer.
-async fn warn_of_silence(store: String) {
-    tokio::time::sleep(SILENCE).await;
-    tracing::warn!(store, "MongoDB does not answer yet; waiting");
-}
-
 /// Returns whether this file holds a database. An empty file was never written.
 pub(crate) fn holds(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
@@ -61,8 +57,18 @@ pub fn is_missing(config: &Config) -> bool {
 /// [`NoStore`] if there is no store and the command may not create one; [`InMove`] if the store is
 /// being moved.
 pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn Store>> {
-    let missing = || NoStore(format!("{:?}", config.store));
-    let opening = || format!("opening {:?}", config.store);
+    open_with(config, access, MongoOptions::default()).await
+}
+
+/// Opens the configured store like [`open_store`], with other time-outs of MongoDB.
+pub(crate) async fn open_with(
+    config: &Config,
+    access: Access,
+    options: MongoOptions,
+) -> anyhow::Result<Arc<dyn Store>> {
+    let place = format!("{:?}", config.store);
+    let opening = || format!("opening {place}");
+    let missing = || NoStore(place.clone());
     match &config.store {
         StoreUrl::Sqlite(path) => {
             if access != Access::Create && !holds(path) {
@@ -77,12 +83,19 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
         StoreUrl::Mongo(url) => {
             let options = MongoOptions {
                 mapped: mapped(config)?,
-                ..MongoOptions::default()
+                ..options
             };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
-            let silence = tokio::spawn(warn_of_silence(format!("{:?}", config.store)));
-            let prepared = prepare(&mongo, access).await;
-            silence.abort();
+            let prepared = {
+                let mut preparing = pin!(prepare(&mongo, access));
+                match timeout(SILENCE, &mut preparing).await {
+                    Ok(prepared) => prepared,
+                    Err(_) => {
+                        tracing::warn!(store = place, "MongoDB does not answer yet; waiting");
+                        preparing.await
+                    }
+                }
+            };
             match prepared.with_context(opening)? {
                 Prepared::Ready => Ok(Arc::new(mongo)),
                 Prepared::Missing => Err(missing().into()),
@@ -92,8 +105,8 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
     }
 }
 
-/// What opening the configured store would do to it first, as an earlier version wrote it. On
-/// MongoDB that is not opening, but working with it.
+/// Returns the upgrade that opening the configured file would begin with; `None` if it needs none.
+/// A MongoDB store is not upgraded when it is opened, but by the first command that writes.
 pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
     let StoreUrl::Sqlite(path) = &config.store else {
         return Ok(None);
@@ -149,7 +162,7 @@ pub(crate) async fn in_move(store: &dyn Moving) -> store::Result<Option<InMove>>
     Ok(note.filter(keeps_off).map(InMove))
 }
 
-/// The models that are read from the application's own collections.
+/// Returns the models that are read from the application's own collections.
 pub(crate) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mapping>> {
     let mapping = |(name, model): (&ModelName, &crate::config::Model)| {
         let filter = bson::serialize_to_document(&model.filter)
@@ -171,16 +184,15 @@ pub(crate) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mappi
     config.models.iter().map(mapping).collect()
 }
 
-/// What became of a database that is to be opened.
+/// The result of opening a database.
 enum Prepared {
     Ready,
-    /// There is nothing to open.
     Missing,
     InMove(InMove),
 }
 
 async fn prepare(mongo: &Mongo, access: Access) -> crate::store::Result<Prepared> {
-    // Asked first, as a target holds nothing else at its start.
+    // First, because the target of a move is otherwise empty when the move begins.
     if let Some(in_move) = in_move(mongo).await? {
         return Ok(Prepared::InMove(in_move));
     }
@@ -188,7 +200,7 @@ async fn prepare(mongo: &Mongo, access: Access) -> crate::store::Result<Prepared
         return Ok(Prepared::Missing);
     }
     match access {
-        // A database that needs a newer program is refused all the same.
+        // Fails if the database needs a newer program.
         Access::Read => drop(mongo.schema().await?),
         Access::Create | Access::Write => mongo.prepare().await?,
     }

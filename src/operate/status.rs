@@ -41,12 +41,6 @@ pub struct StatusService {
     pub(crate) owed: OwedDays,
     pub(crate) known: Known,
     pub(crate) activity: Activity,
-    /// Where the store is, without its secrets.
-    pub place: String,
-    /// How many days before today the window reaches back (`window.days_back`).
-    pub window_back: u32,
-    /// Whether a key verifies the reports of the provider that sends.
-    pub expects_reports: bool,
 }
 
 impl StatusService {
@@ -76,7 +70,7 @@ impl StatusService {
     /// All of it, as it is now.
     pub async fn now(&self) -> Result<Status> {
         let (store, now) = (&self.context.store, self.context.clock.now());
-        let window = Window::ending(Day::of(now), self.window_back);
+        let window = Window::ending(Day::of(now), self.context.config.window_back);
         let unknown = Only {
             state: Some(DeliveryState::Unknown),
             ..Only::default()
@@ -99,7 +93,7 @@ impl StatusService {
         let mut counts = store.count(&counted).await?.into_iter();
         let mut count = || counts.next().unwrap_or_default();
         Ok(Status {
-            store: self.place.clone(),
+            store: format!("{:?}", self.context.config.store),
             schema: store.schema().await?,
             fanouts: Backlog {
                 pending: count(),
@@ -120,9 +114,9 @@ impl StatusService {
             paused: self.deliveries.pause().await?,
             waiting: self.deliveries.waiting(None).await?,
             heard: store.report_counts(now - HEARD).await?,
-            unreported: match self.expects_reports {
-                true => unreported(store.as_ref(), now).await?,
-                false => 0,
+            unreported: match self.context.config.reporter() {
+                Some(_) => unreported(store.as_ref(), now).await?,
+                None => 0,
             },
             suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
             not_known: self.known.lately(LATELY).await?,

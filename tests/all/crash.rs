@@ -87,8 +87,6 @@ async fn killed_after_an_event_was_accepted_it_reaches_everybody(fresh: Fresh) {
     let notify = Notify {
         context: context(fresh.handle(), Arc::new(SystemClock), "test"),
         joint: Arc::default(),
-        window_back: 0,
-        brands: Default::default(),
     };
     let receipt = notify.accept(vec![again]).await.unwrap().remove(0);
     let fanout = fresh.fanout(receipt.id).await.unwrap().unwrap();

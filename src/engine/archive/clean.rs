@@ -25,24 +25,18 @@ const EVENTS: usize = 50;
 /// How long it rests once there was nothing more.
 const REST: TimeDelta = TimeDelta::hours(1);
 
-/// Removes what was settled longer ago than `keep`, a little a step.
+/// Removes what was settled longer ago than `delivery.keep`, a little in each step.
 pub struct Cleaner {
     pub(crate) context: Arc<Context>,
-    /// How long settled deliveries and batches are remembered (`delivery.keep`).
-    pub keep: TimeDelta,
-    /// How long an event may be owed to somebody (`digest.max_age`).
-    pub max_age: TimeDelta,
     /// Nothing is looked for before then.
     rests: Mutex<Option<DateTime<Utc>>>,
 }
 
 impl Cleaner {
     /// A cleaner that does not rest yet: its first step looks for work at once.
-    pub fn new(context: Arc<Context>, keep: TimeDelta, max_age: TimeDelta) -> Self {
+    pub fn new(context: Arc<Context>) -> Self {
         Self {
             context,
-            keep,
-            max_age,
             rests: Mutex::default(),
         }
     }
@@ -54,7 +48,7 @@ impl Cleaner {
         if rests.is_some_and(|until| now < until) {
             return Ok(Forgotten::default());
         }
-        let before = now - self.keep;
+        let before = now - self.context.config.delivery.keep;
         let forget = |what, before| {
             let limit = if what == Forgettable::Events {
                 EVENTS
@@ -70,7 +64,7 @@ impl Cleaner {
         let before = before.min(now - LONGEST_WINDOW);
         let unaccepted = forget(Forgettable::Unaccepted, before).await?;
         // Nobody is told any more of what happened before then.
-        let before = before.min(now - self.max_age - TimeDelta::days(1));
+        let before = before.min(now - self.context.config.digest.max_age - TimeDelta::days(1));
         let inboxes = forget(Forgettable::Inboxes, before).await?;
         let events = forget(Forgettable::Events, before).await?;
         let retractions = forget(Forgettable::Retractions, before).await?;

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::QuietHours;
 use crate::context::Context;
@@ -28,11 +28,15 @@ pub struct Closer {
     pub context: Arc<Context>,
     /// Says whose batches wait.
     pub quiet: QuietHours,
-    /// How long others leave an accumulator alone whose batches are being filed (`fanout.lease`).
-    pub lease: TimeDelta,
 }
 
 impl Closer {
+    /// A closer that defers batches in their users' quiet hours.
+    pub fn new(context: Arc<Context>) -> Self {
+        let quiet = QuietHours::new(context.clone());
+        Self { context, quiet }
+    }
+
     /// Ends what is due, in the order in which it fell due; `None` if there was nothing.
     pub async fn step(&self) -> Result<Option<Closed>> {
         let now = self.context.clock.now();
@@ -49,7 +53,7 @@ impl Closer {
             // needed.
             accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
                 owner: self.context.owner.clone(),
-                until: now + self.lease,
+                until: now + self.context.config.fanout.lease,
             });
             held.push(accumulator);
         }

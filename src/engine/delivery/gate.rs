@@ -34,8 +34,6 @@ pub struct Gate {
     pub(crate) context: Arc<Context>,
     /// The name of this process at this account, under which it holds leases.
     pub owner: String,
-    /// The provider whose reports are expected, as a key verifies them.
-    pub reporter: Option<&'static str>,
     /// The limits: mails an hour, leases, and the shares that stop everything.
     pub settings: Sending,
     /// How the references of all calls begin that are made for this brand at the mailer's account.

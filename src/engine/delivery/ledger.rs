@@ -36,20 +36,22 @@ const PROMPTLY: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Ledger {
     pub(crate) context: Arc<Context>,
-    /// How long a row is held after its lease was extended (`delivery.lease`).
-    pub lease: TimeDelta,
     /// What the run has taken in hand, and what became of it.
     pub tally: RunTally,
 }
 
 impl Ledger {
     /// The ledger as this process writes it.
-    pub fn new(context: Arc<Context>, lease: TimeDelta) -> Self {
+    pub fn new(context: Arc<Context>) -> Self {
         Self {
             context,
-            lease,
             tally: RunTally::default(),
         }
+    }
+
+    /// Returns how long a row stays leased after its lease was extended.
+    pub(crate) fn lease(&self) -> TimeDelta {
+        self.context.config.delivery.lease
     }
 
     /// Leases open rows to this process, from now on.
@@ -61,7 +63,7 @@ impl Ledger {
         let claimed = self
             .context
             .store
-            .claim(&self.context.owner, now + self.lease, which);
+            .claim(&self.context.owner, now + self.lease(), which);
         Ok(claimed.await?)
     }
 
@@ -77,7 +79,7 @@ impl Ledger {
         handovers: impl Iterator<Item = Handover>,
         tried: DateTime<Utc>,
     ) -> Result<Vec<bool>> {
-        let until = self.context.clock.now() + self.lease;
+        let until = self.context.clock.now() + self.lease();
         let transitions: Vec<Transition> = handovers.map(Transition::HandOver).collect();
         let noted = self
             .context
@@ -95,7 +97,7 @@ impl Ledger {
     /// Makes these transitions of rows that are ours; says which were made.
     pub(super) async fn advance(&self, transitions: Vec<Transition>) -> Result<Vec<bool>> {
         let now = self.context.clock.now();
-        let until = now + self.lease;
+        let until = now + self.lease();
         let made = self
             .context
             .store
@@ -125,7 +127,7 @@ impl Ledger {
     }
 
     pub(super) fn third_of_lease(&self) -> Duration {
-        (self.lease / 3).to_std().unwrap_or_default()
+        (self.lease() / 3).to_std().unwrap_or_default()
     }
 
     /// How long the stacks may take before it is noted what became of mails.

@@ -52,6 +52,31 @@ pub enum Step {
 }
 
 impl Sender {
+    /// Sends what `compose` builds, with the default's identity unless a brand has its own. All
+    /// senders of a process share the limits of their accounts.
+    pub fn new(compose: Compose) -> Self {
+        let context = compose.context.clone();
+        let (settings, identity) = (context.config.delivery, &compose.identities.default);
+        Self {
+            gate: Gate {
+                context: context.clone(),
+                owner: context.owner.clone(),
+                settings,
+                account_prefix: identity.account_prefix.clone(),
+                account: identity.account.clone(),
+                pacer: identity.pacer.clone(),
+            },
+            ledger: Ledger::new(context.clone()),
+            retry: Retry {
+                settings,
+                certainty: identity.mailer.certainty(),
+            },
+            mailer: identity.mailer.clone(),
+            context,
+            compose,
+        }
+    }
+
     /// The same sender for a new run, whose tally is empty.
     #[must_use]
     pub fn anew(&self) -> Self {

@@ -13,8 +13,8 @@ use crate::context::Context;
 use crate::domain::audience::check_except;
 use crate::domain::details::Actor;
 use crate::domain::{
-    Acceptance, Audience, BrandName, Brands, ChosenKey, Details, Event, EventType, Fanout,
-    FollowKey, Id, Invalid, Json, ObjectId, Point, Selector, UserId, moment,
+    Acceptance, Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id,
+    Invalid, Json, ObjectId, Point, Selector, UserId, moment,
 };
 use crate::engine::directory::fields;
 use crate::engine::joint::Joint;
@@ -23,8 +23,6 @@ use crate::store::{self, Accepted};
 use crate::wire::event::Receipt;
 
 mod warnings;
-
-pub use warnings::Warnings;
 
 /// An event as its writer hands it in.
 #[derive(Debug, Clone)]
@@ -95,10 +93,6 @@ pub struct Notify {
     pub context: Arc<Context>,
     /// Short events that come at the same time are accepted together.
     pub joint: Arc<Joint<Fanout, Accepted>>,
-    /// How many days before today the window reaches: events can be of no day before it.
-    pub window_back: u32,
-    /// The brands that events can be of.
-    pub brands: Brands,
 }
 
 impl Notify {
@@ -162,7 +156,7 @@ impl Notify {
         let Some(brand) = &request.details.brand else {
             return Ok(());
         };
-        self.brands.check(Some(brand))?;
+        self.context.config.brand_names().check(Some(brand))?;
         let kind = &request.kind;
         if self.context.policies.of(kind).branded {
             return Ok(());
@@ -175,7 +169,7 @@ impl Notify {
 
     fn in_time(&self, request: &Request, now: DateTime<Utc>) -> std::result::Result<(), Invalid> {
         match request.at {
-            Some(at) => Acceptance::of(now, self.window_back).check(at),
+            Some(at) => Acceptance::of(now, self.context.config.window_back).check(at),
             None => Ok(()),
         }
     }

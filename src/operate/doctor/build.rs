@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Doctor, Look, UNREACHED, chain};
+use super::database::{DATABASE, UNREACHED};
+use super::{Doctor, Look, chain};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl};
 use crate::domain::BrandName;
 use crate::engine::access::links::Links;
 use crate::engine::delivery::identity::Theme;
 use crate::engine::delivery::mailer::mailer;
-use crate::operate::open::{InMove, holds, in_move, mapped, upgrade_ahead};
+use crate::operate::open::{Access, InMove, NoStore, open_with, upgrade_ahead};
 use crate::operate::probe::{Names, Web};
 use crate::store::Store;
-use crate::store::mongo::{Mongo, MongoOptions};
-use crate::store::sqlite::Sqlite;
+use crate::store::mongo::MongoOptions;
 use crate::wire::doctor::Finding;
 
 /// Builds the doctor of a configuration; `file` is the file that it was read from.
@@ -32,7 +32,8 @@ pub async fn doctor(
     let opening = tokio::time::timeout(look.timeout, opening);
     let store = opening.await.unwrap_or_else(|_| {
         let seconds = look.timeout.as_secs_f32();
-        Err(unopened(format!("could not be opened within {seconds} s")))
+        let found = format!("could not be opened within {seconds} s");
+        Err(Finding::error(DATABASE, found, "see the option `store`"))
     });
     let build = |of: Config, brand: Option<&BrandName>| Doctor {
         file: file.clone(),
@@ -62,86 +63,60 @@ pub async fn doctor(
     }
 }
 
+/// Opens the store for reading; fails with a finding.
 async fn open(
     config: &Config,
     timeout: Duration,
     is_configured: bool,
 ) -> Result<Arc<dyn Store>, Finding> {
-    let failed = |error| unopened(format!("{:#}", anyhow::Error::from(error)));
-    match &config.store {
-        StoreUrl::Sqlite(path) => {
-            is_there(path, is_configured)?;
-            if let Ok(Some(schema)) = upgrade_ahead(config).await {
-                return Err(Finding::upgrade(&schema));
-            }
-            let opened = Sqlite::open(path).await.map_err(failed)?;
-            match in_move(&opened).await.map_err(failed)? {
-                None => Ok(Arc::new(opened)),
-                Some(in_move) => Err(closed(&in_move)),
-            }
+    let mut advice = UNREACHED;
+    if let StoreUrl::Sqlite(path) = &config.store {
+        advice = "see the option `store`";
+        let folder = path.parent().unwrap_or(Path::new(""));
+        if !folder.as_os_str().is_empty() && !folder.is_dir() {
+            let (file, folder) = (path.display(), folder.display());
+            let found = format!("the folder {folder} of {file} does not exist");
+            return Err(Finding::error(
+                DATABASE,
+                found,
+                format!("mkdir -p {folder}"),
+            ));
         }
-        StoreUrl::Mongo(url) => {
-            let options = MongoOptions {
-                // Shorter than the time-out, so that the driver's reason is reported.
-                patience: timeout * 3 / 4,
-                attempt: timeout * 3 / 4,
-                selection: timeout / 2,
-                mapped: mapped(config).map_err(|error| unopened(format!("{error:#}")))?,
-            };
-            let mongo = Mongo::connect(url, options).await.map_err(failed)?;
-            let unreached = |error| {
-                let why = format!("{:#}", anyhow::Error::from(error));
-                Finding::error("database", why, UNREACHED)
-            };
-            if let Some(in_move) = in_move(&mongo).await.map_err(unreached)? {
-                return Err(closed(&in_move));
-            }
-            match mongo.is_bare().await.map_err(unreached)? {
-                true => Err(nothing_yet(format!("{:?}", config.store), is_configured)),
-                false => Ok(Arc::new(mongo)),
-            }
+        if let Ok(Some(schema)) = upgrade_ahead(config).await {
+            return Err(Finding::upgrade(&schema));
         }
     }
+    let options = MongoOptions {
+        // Shorter than the time-out, so that the driver's reason is reported.
+        patience: timeout * 3 / 4,
+        attempt: timeout * 3 / 4,
+        selection: timeout / 2,
+        ..MongoOptions::default()
+    };
+    let opened = open_with(config, Access::Read, options).await;
+    opened.map_err(|error| {
+        if let Some(missing) = error.downcast_ref::<NoStore>() {
+            no_store(missing, is_configured)
+        } else if let Some(in_move) = error.downcast_ref::<InMove>() {
+            Finding::error(DATABASE, in_move.to_string(), in_move.next())
+        } else {
+            Finding::error(DATABASE, format!("{error:#}"), advice)
+        }
+    })
 }
 
-/// Reports a database without any data, which may be the wrong one.
-fn nothing_yet(place: String, is_configured: bool) -> Finding {
-    let found = format!("there is none at {place}: nothing was ever brought in there");
+/// Reports a missing store, which may be the wrong one.
+fn no_store(missing: &NoStore, is_configured: bool) -> Finding {
     match is_configured {
         true => Finding::warning(
-            "database",
-            found,
+            DATABASE,
+            missing.to_string(),
             "see that `store` names the right one; tidings import, notify, serve and restore make it",
         ),
         false => Finding::error(
-            "database",
-            format!("{found}, and no configuration names another"),
+            DATABASE,
+            format!("{missing}, and no configuration names another"),
             "name yours with --config; tidings import, notify, serve and restore make a database",
         ),
     }
-}
-
-/// Fails if there is no such file, because opening it would create it.
-fn is_there(path: &Path, is_configured: bool) -> Result<(), Finding> {
-    if holds(path) {
-        return Ok(());
-    }
-    let file = path.display();
-    let folder = path.parent().unwrap_or(Path::new(""));
-    if !folder.as_os_str().is_empty() && !folder.is_dir() {
-        let folder = folder.display();
-        let found = format!("the folder {folder} of {file} does not exist");
-        let advice = format!("mkdir -p {folder}");
-        return Err(Finding::error("database", found, advice));
-    }
-    Err(nothing_yet(file.to_string(), is_configured))
-}
-
-/// Reports a store that is being moved.
-fn closed(in_move: &InMove) -> Finding {
-    Finding::error("database", in_move.to_string(), in_move.next())
-}
-
-fn unopened(found: String) -> Finding {
-    Finding::error("database", found, "see the option `store`")
 }

@@ -16,10 +16,10 @@ use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, duration};
 use crate::engine::directory::unreadable;
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
-/// What to do where a database cannot be reached.
-pub const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
+/// The advice for a database that cannot be reached.
+pub(super) const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
 
-const DATABASE: &str = "database";
+pub(super) const DATABASE: &str = "database";
 const REPLICATION: &str = "replication";
 const SCHEMA: &str = "schema";
 const INDEXES: &str = "indexes";

@@ -36,7 +36,6 @@ mod spf;
 mod templates;
 
 pub use build::doctor;
-pub use database::UNREACHED;
 
 use crate::engine::access::links::Links;
 use crate::wire::doctor::{Finding, Verdict};

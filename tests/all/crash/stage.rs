@@ -208,8 +208,6 @@ impl<'a> Stage<'a> {
         let notify = Notify {
             context: context(self.fresh.handle(), Arc::new(ManualClock::at(at)), "test"),
             joint: Arc::default(),
-            window_back: 0,
-            brands: Default::default(),
         };
         let receipts = notify.accept(vec![request]).await.unwrap();
         let happened = Work {

@@ -198,7 +198,7 @@ async fn states_are_those_of_a_model_whoever_marks_reads_and_writes_at_once(fres
     let apps: Vec<App> = (0..4).map(|_| town.process()).collect();
     let listeners = apps[..3].iter().cloned().map(|app| {
         let stopped = stopped.clone();
-        tokio::spawn(async move { app.listen(stopped).await })
+        tokio::spawn(async move { app.polls.listen(&*app.context.store, stopped).await })
     });
     let listeners: Vec<_> = listeners.collect();
     let mut model: BTreeMap<ObjectId, Done> = BTreeMap::new();

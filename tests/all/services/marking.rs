@@ -22,7 +22,7 @@ async fn a_mark_is_made_though_another_process_marked_and_that_was_not_heard(fre
     town.happens(&["a1"], to(&["ada"])).await;
     let (here, elsewhere) = (town.process(), town.process());
     // It believes what it read, as if it listened, and hears nothing more.
-    here.polls().hear(&Poke::All);
+    here.polls.hear(&Poke::All);
     let page = async || -> Page {
         let request = feed_of(&user("ada"));
         here.feeds().page(&request).await.unwrap().answer
@@ -41,7 +41,7 @@ async fn a_page_after_a_cursor_of_another_process_is_no_older_than_that(fresh: F
     let town = Town::found(&fresh, true, "feed.fresh = \"30s\"").await;
     town.happens(&["a1"], to(&["ada"])).await;
     let (here, elsewhere) = (town.process(), town.process());
-    here.polls().hear(&Poke::All);
+    here.polls.hear(&Poke::All);
     let load = async |app: &App, after: Option<Cursor>| {
         let mut request = feed_of(&user("ada"));
         request.lately = true;
