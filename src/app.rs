@@ -3,7 +3,6 @@
 //! Only this module knows which store, mailers and clock a process uses. Tests and the demo pass
 //! their own to [`App::assemble`]; commands call [`App::open`].
 
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -168,15 +167,5 @@ impl App {
         for identity in brands.values().chain([default]) {
             identity.pacer.end_with(stop.clone());
         }
-    }
-
-    /// Returns the folder that emails are written to; `None` if they are sent.
-    pub fn outbox(&self) -> Option<&Path> {
-        self.identities.default.mailer.outbox()
-    }
-
-    /// Returns whether emails are sent without links, because no public address is configured.
-    pub fn lacks_links(&self) -> bool {
-        self.config.server.public_url.is_none() && self.outbox().is_none()
     }
 }

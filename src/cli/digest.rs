@@ -192,7 +192,7 @@ impl Args {
             screen.line(format!(
                 "digest {} UTC: {}",
                 words::minute(at),
-                sentence(&report, &request, app.outbox())
+                sentence(&report, &request, app.identities.outbox())
             ))?;
             if let Some(ahead) = report.batches.as_ref().filter(|ahead| ahead.batches > 0) {
                 screen.line(format!("batches: {}", batches(ahead)))?;
@@ -217,7 +217,7 @@ impl Args {
             screen.warning(line)?;
         }
         let of_batches = report.batches.as_ref().map_or(0, |ahead| ahead.mails);
-        if report.due + of_batches > 0 && app.lacks_links() {
+        if report.due + of_batches > 0 && app.identities.lacks_links() {
             screen.warning(
                 "these mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam",
             )?;

@@ -143,7 +143,7 @@ impl Args {
         ))?;
         let mut facts = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
         facts.row(["  store".into(), format!("{:?}", config.store)]);
-        if let Some(outbox) = app.outbox() {
+        if let Some(outbox) = app.identities.outbox() {
             facts.row([
                 "  mails".into(),
                 format!("are written to {}", outbox.display()),

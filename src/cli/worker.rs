@@ -71,7 +71,8 @@ impl Args {
         if self.json {
             screen.json(&round)?;
         } else {
-            let done = sentence(&round, app.outbox()).unwrap_or_else(|| "nothing to do".into());
+            let done =
+                sentence(&round, app.identities.outbox()).unwrap_or_else(|| "nothing to do".into());
             screen.line(format!("worker: {done}"))?;
         }
         let waits = Waits::of(app, None).await;
@@ -188,7 +189,7 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
                     }
                     _ => {}
                 }
-                if let Some(done) = sentence(&round, app.outbox()) {
+                if let Some(done) = sentence(&round, app.identities.outbox()) {
                     tracing::info!("worker: {done}");
                 }
                 if let Some(report) = &round.digests {

@@ -18,7 +18,7 @@ use crate::store::mongo::{Mapping, Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
 use crate::store::{self, MoveNote, Moving, Role, Schema, Store};
 
-/// What a command does to the store.
+/// How a command uses the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Adds data: creates a missing store.
@@ -105,7 +105,7 @@ pub(crate) async fn open_with(
     }
 }
 
-/// Returns the upgrade that opening the configured file would begin with; `None` if it needs none.
+/// Returns the upgrade that opening the configured file would run first; `None` if it needs none.
 /// A MongoDB store is not upgraded when it is opened, but by the first command that writes.
 pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
     let StoreUrl::Sqlite(path) = &config.store else {

@@ -12,7 +12,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::context::Context;
 use crate::domain::{FanoutState, Pause};
-use crate::email::Mailer;
 use crate::engine::batches::BatchService;
 use crate::engine::delivery::Compose;
 use crate::engine::digest::{Digests, Effect, Request};
@@ -53,28 +52,24 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    fn mailer(&self) -> &dyn Mailer {
-        &*self.compose.identities.default.mailer
-    }
-
     /// Returns what the configuration lacks for emails that are sent to users.
     fn lacking(&self) -> impl Iterator<Item = &'static str> {
-        let (config, is_sent) = (&self.context.config, self.mailer().outbox().is_none());
-        let links = config.server.public_url.is_none().then_some(
+        let identities = &self.compose.identities;
+        let links = identities.lacks_links().then_some(
             "The mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam.",
         );
-        let address = config.site.postal_address.is_none().then_some(
+        let has_address = self.context.config.site.postal_address.is_some();
+        let address = (!has_address && identities.outbox().is_none()).then_some(
             "The mails carry no postal address (site.postal_address), which commercial mail must.",
         );
-        links.into_iter().chain(address).filter(move |_| is_sent)
+        links.into_iter().chain(address)
     }
 
     fn limits(&self) -> Limits {
-        let config = &self.context.config;
-        let is_sent = self.mailer().outbox().is_none();
+        let (config, outbox) = (&self.context.config, self.compose.identities.outbox());
         Limits {
             mails_per_hour: config.delivery.mails_per_hour,
-            calls_per_second: is_sent.then_some(config.mail.calls_per_second),
+            calls_per_second: outbox.is_none().then_some(config.mail.calls_per_second),
             in_flight: config.delivery.in_flight,
         }
     }
@@ -147,7 +142,7 @@ impl Rehearsal {
 
     fn stage(&self, at: DateTime<Utc>) -> Stage<'_> {
         let calling = Calling {
-            mailer: self.mailer(),
+            mailer: &*self.compose.identities.default.mailer,
             chunk: self.digests.sender.gate.chunk(),
         };
         Stage::new(&self.compose, calling, self.most_rendered, at)

@@ -70,7 +70,7 @@ const FLOORS: &[(&str, &[&str])] = &[
 const ENGINE_FOLDERS: usize = 18;
 
 /// The most fields outside `Context` that hold an `Arc<dyn …>`.
-const SHARED_FIELDS: usize = 19;
+const SHARED_FIELDS: usize = 14;
 
 /// Libraries that only one part may know, so that another can take their place there.
 const LIBRARIES: &[(&str, &[&str])] = &[

@@ -5,7 +5,7 @@
 //! with [`Identities::new`].
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::mailer::mailer;
@@ -207,6 +207,16 @@ impl Identities {
             brands: brands.collect(),
             default,
         }
+    }
+
+    /// Returns the folder that emails are written to; `None` if they are sent.
+    pub fn outbox(&self) -> Option<&Path> {
+        self.default.mailer.outbox()
+    }
+
+    /// Returns whether emails are sent without links, because no public address is configured.
+    pub fn lacks_links(&self) -> bool {
+        self.default.links.public_url.is_none() && self.outbox().is_none()
     }
 
     /// Returns the pages of a brand; those of the default for an unknown brand, so that a link

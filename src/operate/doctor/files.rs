@@ -1,7 +1,7 @@
-//! Files of ours that others on this machine can read.
+//! Finds our files that other users of this machine can read.
 //!
-//! The rule (P8): whatever is made now is its owner's alone ([`crate::private`]), so what is found
-//! here an older program or a person left open.
+//! New files belong to their owner alone ([`crate::private`], P8). Those found here were left open
+//! by an older version or by a person.
 
 use std::path::{Path, PathBuf};
 
