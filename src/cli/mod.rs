@@ -15,8 +15,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::app::{Access, App, TemplateUse};
-use crate::config::{Config, LogFormat, StoreUrl};
-use crate::operate::open::{NoStore, is_missing, upgrade_ahead};
+use crate::config::{Config, LogFormat};
+use crate::operate::open::{NoStore, is_missing, missing_folder, upgrade_ahead};
 
 mod archive;
 mod batches;
@@ -387,11 +387,7 @@ fn say_where(failure: anyhow::Error, named: Option<PathBuf>) -> anyhow::Error {
 async fn open(config: Config, command: &Command) -> anyhow::Result<App> {
     let access = command.access();
     if access == Access::Create
-        && let StoreUrl::Sqlite(path) = &config.store
-        && let Some(folder) = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-        && !folder.is_dir()
+        && let Some(folder) = missing_folder(&config)
     {
         let folder = folder.display();
         return Err(

@@ -50,6 +50,16 @@ pub fn is_missing(config: &Config) -> bool {
     }
 }
 
+/// Returns the folder that has to exist before the configured file can be created; `None` if it
+/// exists.
+pub fn missing_folder(config: &Config) -> Option<&Path> {
+    let StoreUrl::Sqlite(path) = &config.store else {
+        return None;
+    };
+    let folder = path.parent()?;
+    (!folder.as_os_str().is_empty() && !folder.is_dir()).then_some(folder)
+}
+
 /// Opens the configured store. Unless the command only reads, creates missing tables and indexes.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 //! Nothing here fails: a part that cannot be built becomes a finding. The store is opened without
 //! changing it: no file, table or index is created.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::domain::BrandName;
 use crate::engine::access::links::Links;
 use crate::engine::delivery::identity::Theme;
 use crate::engine::delivery::mailer::mailer;
-use crate::operate::open::{Access, InMove, NoStore, open_with, upgrade_ahead};
+use crate::operate::open::{Access, InMove, NoStore, missing_folder, open_with, upgrade_ahead};
 use crate::operate::probe::{Names, Web};
 use crate::store::Store;
 use crate::store::mongo::MongoOptions;
@@ -69,22 +69,17 @@ async fn open(
     timeout: Duration,
     is_configured: bool,
 ) -> Result<Arc<dyn Store>, Finding> {
-    let mut advice = UNREACHED;
-    if let StoreUrl::Sqlite(path) = &config.store {
-        advice = "see the option `store`";
-        let folder = path.parent().unwrap_or(Path::new(""));
-        if !folder.as_os_str().is_empty() && !folder.is_dir() {
-            let (file, folder) = (path.display(), folder.display());
-            let found = format!("the folder {folder} of {file} does not exist");
-            return Err(Finding::error(
-                DATABASE,
-                found,
-                format!("mkdir -p {folder}"),
-            ));
-        }
-        if let Ok(Some(schema)) = upgrade_ahead(config).await {
-            return Err(Finding::upgrade(&schema));
-        }
+    if let Some(folder) = missing_folder(config) {
+        let folder = folder.display();
+        let found = format!("the folder {folder} of {:?} does not exist", config.store);
+        return Err(Finding::error(
+            DATABASE,
+            found,
+            format!("mkdir -p {folder}"),
+        ));
+    }
+    if let Ok(Some(schema)) = upgrade_ahead(config).await {
+        return Err(Finding::upgrade(&schema));
     }
     let options = MongoOptions {
         // Shorter than the time-out, so that the driver's reason is reported.
@@ -100,6 +95,10 @@ async fn open(
         } else if let Some(in_move) = error.downcast_ref::<InMove>() {
             Finding::error(DATABASE, in_move.to_string(), in_move.next())
         } else {
+            let advice = match config.store {
+                StoreUrl::Sqlite(_) => "see the option `store`",
+                StoreUrl::Mongo(_) => UNREACHED,
+            };
             Finding::error(DATABASE, format!("{error:#}"), advice)
         }
     })

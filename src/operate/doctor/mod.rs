@@ -1,10 +1,8 @@
-//! Whether mails will leave and arrive, found out before any does.
+//! Finds out whether emails can be sent and will arrive, before the first one is sent.
 //!
-//! The rule: nothing is sent, and of what is written only the secret of links stays, which the
-//! first mail would make. Each file looks at one kind of thing: a thin part asks, and a pure part
-//! judges what was answered. Every look has a time-out, those that do not wait for each other go on
-//! at once, and whoever cannot be asked is `unchecked`. [`setup`] is what is configured; begin
-//! there.
+//! Sends nothing, and writes only the secret of links, which the first email would create. In each
+//! file one part asks and a pure part judges the answer. Each question has a time-out; independent
+//! ones run at once. A question without an answer is `unchecked`. Start with [`Doctor::run`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,61 +39,61 @@ use crate::engine::access::links::Links;
 use crate::wire::doctor::{Finding, Verdict};
 use finding::chain;
 
-/// How it looks.
+/// How the doctor asks.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
-    /// How long each thing may take to answer.
+    /// The time-out of each question.
     pub timeout: Duration,
-    /// Whether the provider, the DNS and the public pages are asked.
+    /// Whether to ask the provider, the DNS and the public pages.
     pub outside: Outside,
-    /// Who is asked for names; those whom this machine asks, if nobody is named.
+    /// The DNS server to ask; `None` for this machine's.
     pub nameserver: Option<SocketAddr>,
 }
 
-/// What lies beyond this machine and its database.
+/// Whether to ask outside this machine and its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outside {
-    /// They are asked, each within the time-out.
+    /// Asks, each within the time-out.
     Look,
-    /// They are left alone; what depends on them is `unchecked`.
+    /// Does not ask; dependent findings are `unchecked`.
     Leave,
 }
 
-/// A part that may not be there, and why it is not.
+/// A part, or the reason why it could not be built.
 pub type Part<T> = Result<T, String>;
 
-/// Looks a configuration over, and what it names.
+/// Examines a configuration and what it names.
 pub struct Doctor {
     /// The configuration: for a brand, as it applies to the brand.
     pub config: Config,
     /// The file that the configuration was read from.
     pub file: Option<PathBuf>,
-    /// How long answers are waited for, and who is asked.
+    /// The time-out, and which servers to ask.
     pub look: Look,
-    /// Or what is wrong with it.
+    /// The store, or a finding about it.
     pub store: Result<Arc<dyn Store>, Finding>,
-    /// Asked whether it would take mails; it is given none.
+    /// Checks the account at the provider; it sends nothing.
     pub mailer: Part<Arc<dyn Mailer>>,
-    /// Makes the mails by which templates are judged.
+    /// Renders sample emails to judge the templates.
     pub renderer: Part<Arc<Renderer>>,
-    /// Those of the store.
+    /// Makes links to try the public pages with; `None` without a store.
     pub links: Option<Arc<Links>>,
     /// Asks the DNS about the sender's domain.
     pub names: Part<Names>,
-    /// Reaches the public pages as the world does.
+    /// Requests the public pages.
     pub web: Part<Web>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Whether its folder of templates is the default's.
+    /// Whether a brand uses the default's folder of templates.
     pub shares_templates: bool,
-    /// The same for each brand, of which only what is its own is told.
+    /// The doctors of the brands, which report only what is the brand's own.
     pub brands: Vec<(BrandName, Doctor)>,
 }
 
-/// What is said of what is left alone.
+/// The reason of unchecked findings with `--offline`.
 const LEFT: &str = "left alone, as --offline was said";
 
 impl Doctor {
-    /// Everything that was found, in the order in which it is read.
+    /// Returns all findings, in reading order.
     pub async fn run(&self) -> Vec<Finding> {
         let (database, mail, public) =
             futures::join!(self.database(), self.mail(), self.public_face());
@@ -121,7 +119,7 @@ impl Doctor {
         findings
     }
 
-    /// What is found of a brand: its sender, its provider, its pages and its templates.
+    /// Returns the findings about a brand's sender, provider, pages and templates.
     async fn of_brand(&self, default: &[Finding]) -> Vec<Finding> {
         let (mail, public) = futures::join!(self.mail(), self.public_face());
         let mut findings = self.brand_configuration();
@@ -131,7 +129,7 @@ impl Doctor {
         findings
     }
 
-    /// The provider, and what the DNS says of the sender's domain.
+    /// Checks the provider and the DNS records of the sender's domain.
     async fn mail(&self) -> Vec<Finding> {
         let keys = async {
             let (provider, names) = self.provider().await;
@@ -141,7 +139,7 @@ impl Doctor {
         [vec![provider, spf], dkim, vec![dmarc]].concat()
     }
 
-    /// What it comes to, or that it took too long.
+    /// Returns the answer, or `late` after the time-out.
     async fn within<T>(
         &self,
         looking: impl Future<Output = T>,
