@@ -20,7 +20,7 @@ use crate::engine::feed::shelf::Shelf;
 use crate::engine::joint::Joint;
 use crate::metrics::{Build, Metrics};
 use crate::operate::open::open_store;
-use crate::operate::scrape::Lately;
+use crate::operate::scrape::ScrapeCache;
 use crate::render;
 use crate::store::{Accepted, Store};
 use crate::wire::unknown::Unknown;
@@ -58,7 +58,7 @@ pub struct App {
     accepting: Arc<Joint<Fanout, Accepted>>,
     /// Looks up what concurrent requests name together.
     looking_up: Arc<Joint<Named, Unknown>>,
-    scraped: Arc<Lately>,
+    scraped: Arc<ScrapeCache>,
     pinned: Arc<Pinned>,
 }
 

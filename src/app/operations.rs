@@ -69,7 +69,7 @@ impl App {
             metrics: self.metrics.clone(),
             context: self.context.clone(),
             owed: self.owed(),
-            lately: self.scraped.clone(),
+            cache: self.scraped.clone(),
         }
     }
 }

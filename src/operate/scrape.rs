@@ -1,11 +1,10 @@
-//! What a scrape of metrics is told: what this process has counted, and what the store says is to
-//! be done.
+//! Answers scrapes of metrics: the counters of this process, and the backlog in the store.
 //!
-//! The rule: a scrape is answered in any case, and soon. The store is asked at most once in a
-//! while. Where it takes long, what it said last is told, and that it is away; it is waited for
-//! behind the scrape, so that the next one tells what it said.
+//! A scrape always gets a quick answer. The store is asked at most every [`FRESH`]. If it is slow,
+//! the scrape gets the last backlog and reports the store as down; the question goes on in the
+//! background, for the next scrape.
 
-use std::sync::{Arc, Mutex as Held, MutexGuard, PoisonError};
+use std::sync::{self, Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -18,37 +17,37 @@ use crate::engine::digest::owed::OwedDays;
 use crate::metrics::{Gauges, Known, Metrics, Pile};
 use crate::store::{self, Outstanding};
 
-/// For how long an answer of the store is told again.
+/// How long a backlog is reported before the store is asked again.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
 /// How long a scrape waits for the store.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long it is waited for behind the scrape.
-const GIVE_UP: Duration = Duration::from_secs(30);
-/// A store that takes longer than a scrape waits is not away if it said something so lately.
-const LATELY: TimeDelta = TimeDelta::minutes(2);
-/// Things that wait are counted up to here.
+/// How long the store may take in the background.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// A slow store counts as up until its last backlog is older than this.
+const STALE: TimeDelta = TimeDelta::minutes(2);
+/// Waiting work is counted up to this number.
 const MOST: u64 = 10_000;
 
-/// What the store said last; one for all scrapes of a process.
+/// The last backlog, shared by all scrapes of a process.
 #[derive(Default)]
-pub struct Lately {
-    /// Whoever asks the store holds it, so that nobody else does.
+pub struct ScrapeCache {
+    /// Locked while the store is asked, so that only one scrape asks.
     asking: Arc<Mutex<()>>,
-    heard: Held<Heard>,
+    last: sync::Mutex<LastAnswer>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Heard {
-    said: Option<Said>,
-    /// Whether it said something when it was asked last.
+struct LastAnswer {
+    backlog: Option<ScrapedBacklog>,
+    /// Whether the store answered the last question.
     answered: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Said {
+struct ScrapedBacklog {
     at: DateTime<Utc>,
     outstanding: Outstanding,
-    /// When the oldest day began that has left the window and of which somebody may be owed.
+    /// The start of the oldest day with a backlog that has left the window.
     owed: Option<DateTime<Utc>>,
     owed_events: u64,
     blocked_events: u64,
@@ -62,56 +61,56 @@ pub struct Scrape {
     pub(crate) metrics: Metrics,
     pub(crate) context: Arc<Context>,
     pub(crate) owed: OwedDays,
-    pub(crate) lately: Arc<Lately>,
+    pub(crate) cache: Arc<ScrapeCache>,
 }
 
 impl Scrape {
-    /// All metrics, in the text that Prometheus reads.
+    /// Returns all metrics in the text format of Prometheus.
     pub async fn text(&self) -> std::result::Result<String, std::fmt::Error> {
         let gauges = self.gauges().await;
         self.metrics.text(&gauges)
     }
 
     async fn gauges(&self) -> Gauges {
-        let asking = &self.lately.asking;
+        let asking = &self.cache.asking;
         if !self.is_fresh()
             && let Ok(turn) = asking.clone().try_lock_owned()
         {
             let scrape = self.clone();
             tokio::spawn(async move {
                 let _turn = turn;
-                let asked = tokio::time::timeout(GIVE_UP, scrape.ask()).await;
+                let asked = tokio::time::timeout(TIMEOUT, scrape.ask()).await;
                 let failed = match asked {
                     Ok(Ok(())) => return,
                     Ok(Err(error)) => error.to_string(),
-                    Err(_) => format!("the store took more than {GIVE_UP:?}"),
+                    Err(_) => format!("the store took more than {TIMEOUT:?}"),
                 };
-                scrape.heard().answered = false;
-                tracing::warn!(error = failed, "metrics tell what the store said before");
+                scrape.last().answered = false;
+                tracing::warn!(error = failed, "metrics report the last known backlog");
             });
         }
         let in_time = tokio::time::timeout(PATIENCE, asking.lock()).await.is_ok();
-        let Heard { said, answered } = *self.heard();
+        let LastAnswer { backlog, answered } = *self.last();
         let now = self.context.clock.now();
-        let lately = |said: Said| (now - said.at).abs() < LATELY;
-        let up = answered && (in_time || said.is_some_and(lately));
-        let known = said.map(|said| said.known(now));
+        let is_recent = |backlog: ScrapedBacklog| (now - backlog.at).abs() < STALE;
+        let up = answered && (in_time || backlog.is_some_and(is_recent));
+        let known = backlog.map(|backlog| backlog.known(now));
         Gauges { up, known }
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        let heard = &self.lately.heard;
-        heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, LastAnswer> {
+        let last = self.cache.last.lock();
+        last.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the store was asked just now. A clock that was put back makes no answer fresh.
+    /// Returns whether the last backlog is fresh. After a clock was set back, none is.
     fn is_fresh(&self) -> bool {
         let now = self.context.clock.now();
-        let said = self.heard().said;
-        said.is_some_and(|said| (now - said.at).abs() < FRESH)
+        let backlog = self.last().backlog;
+        backlog.is_some_and(|backlog| (now - backlog.at).abs() < FRESH)
     }
 
-    /// Asks the store, and keeps what it says.
+    /// Asks the store for the backlog, and keeps it.
     async fn ask(&self) -> Result<()> {
         let now = self.context.clock.now();
         let days = self.owed.days_read(now);
@@ -126,7 +125,7 @@ impl Scrape {
             futures::try_join!(outstanding, owed, told, paused)?;
         let expired = told.given_up.values().map(|owed| owed.events).sum::<u64>();
         let expired_blocked = told.given_up_blocked.events;
-        let said = Said {
+        let backlog = ScrapedBacklog {
             at: self.context.clock.now(),
             outstanding,
             owed: owed.older.first().map(|old| old.day.start()),
@@ -135,15 +134,15 @@ impl Scrape {
             expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
             paused,
         };
-        *self.heard() = Heard {
-            said: Some(said),
+        *self.last() = LastAnswer {
+            backlog: Some(backlog),
             answered: true,
         };
         Ok(())
     }
 }
 
-impl Said {
+impl ScrapedBacklog {
     fn known(self, now: DateTime<Utc>) -> Known {
         let age = |since: DateTime<Utc>| (now - since).as_seconds_f64().max(0.0);
         let pile = |pile: store::Pile| Pile {
