@@ -166,6 +166,23 @@ impl Config {
         has_key.then_some(api.provider)
     }
 
+    /// Returns how long after it happened an event may be emailed, or shown in a feed.
+    pub fn remembered(&self) -> TimeDelta {
+        // A batch gathers for up to 30 days, and its email expires after at most 30 more.
+        const BATCHED: TimeDelta = TimeDelta::days(60);
+        let window = TimeDelta::days(i64::from(self.window_back) + 1);
+        self.digest.max_age.max(window).max(BATCHED) + TimeDelta::days(1)
+    }
+
+    /// Returns for how many days before today marks of feed items are kept. Digests that exclude
+    /// seen events need them for as long as a digest may include an event.
+    pub fn remembered_back(&self) -> u32 {
+        let digest = &self.digest;
+        let days = digest.skip_seen.then(|| digest.max_age.num_days() + 1);
+        let days = days.and_then(|days| u32::try_from(days).ok());
+        days.unwrap_or(0).max(self.window_back)
+    }
+
     /// Reads and validates all sources.
     ///
     /// # Errors

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use crate::clock::{Clock, Ids};
+use crate::config::Config;
 use crate::domain::Policies;
 use crate::store::Store;
 
 /// The shared parts of a process.
+#[derive(Clone)]
 pub struct Context {
+    /// The checked configuration.
+    pub config: Arc<Config>,
     /// Keeps all data.
     pub store: Arc<dyn Store>,
     /// The clock; tests set the time.
@@ -18,4 +22,23 @@ pub struct Context {
     pub policies: Arc<Policies>,
     /// The name of this process in leases.
     pub owner: String,
+}
+
+impl Context {
+    /// Builds the context of a process, which gets a new name for its leases.
+    pub fn new(
+        config: Config,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<Ids>,
+    ) -> Self {
+        Self {
+            policies: Arc::new(config.policies.clone()),
+            config: Arc::new(config),
+            store,
+            clock,
+            owner: ids.owner(),
+            ids,
+        }
+    }
 }

@@ -180,7 +180,12 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
     world.fill(&names, 8, events).await;
     let (stop, stopped) = watch::channel(false);
     let listener = world.app.clone();
-    let listening = tokio::spawn(async move { listener.listen(stopped).await });
+    let listening = tokio::spawn(async move {
+        listener
+            .polls
+            .listen(&*listener.context.store, stopped)
+            .await
+    });
     let ids: Vec<UserId> = names.iter().map(UserId::stored).collect();
     let rows = world.db.collection::<Document>("rows");
     for id in &ids {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::access::{NoStore, holds, is_missing, mapped};
 use crate::clock::{Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::engine::moving::{self, Mover, Names};
+use crate::operate::open::{NoStore, holds, is_missing, mapped};
 use crate::store::Movable;
 use crate::store::mongo::{Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;

@@ -39,8 +39,8 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn access(&self) -> Access {
         match self.dry_run {
-            true => Access::Look,
-            false => Access::Work,
+            true => Access::Read,
+            false => Access::Write,
         }
     }
 

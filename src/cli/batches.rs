@@ -101,8 +101,8 @@ struct TakeOut {
 impl Args {
     pub(super) fn access(&self) -> Access {
         match &self.verb {
-            None | Some(Verb::List(_) | Verb::Show(_)) => Access::Look,
-            Some(Verb::Close(_) | Verb::Cancel(_) | Verb::TakeOut(_)) => Access::Work,
+            None | Some(Verb::List(_) | Verb::Show(_)) => Access::Read,
+            Some(Verb::Close(_) | Verb::Cancel(_) | Verb::TakeOut(_)) => Access::Write,
         }
     }
 

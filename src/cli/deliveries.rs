@@ -8,7 +8,7 @@ use super::ink::Ink;
 use super::screen::Screen;
 use super::table::{Column, Table};
 use super::{cut, time, words};
-use crate::app::{Access, App, Made};
+use crate::app::{Access, App, TemplateUse};
 use crate::domain::delivery::Verdict;
 use crate::domain::{DeliveryId, DeliveryState, ReportKind, UserId};
 use crate::engine::delivery::deliveries::{Only, Unknown};
@@ -196,16 +196,16 @@ enum End {
 impl Args {
     pub(super) fn access(&self) -> Access {
         match &self.what {
-            None | Some(What::Show(_)) => Access::Look,
-            Some(What::Settle(_) | What::Retry(_)) => Access::Work,
+            None | Some(What::Show(_)) => Access::Read,
+            Some(What::Settle(_) | What::Retry(_)) => Access::Write,
         }
     }
 
-    pub(super) fn made(&self) -> Made {
+    pub(super) fn made(&self) -> TemplateUse {
         match &self.what {
-            Some(What::Show(_)) => Made::Something,
-            None => Made::Aside,
-            Some(What::Settle(_) | What::Retry(_)) => Made::Nothing,
+            Some(What::Show(_)) => TemplateUse::Required,
+            None => TemplateUse::Fallback,
+            Some(What::Settle(_) | What::Retry(_)) => TemplateUse::BuiltIn,
         }
     }
 
@@ -239,7 +239,9 @@ impl Args {
         for row in rows {
             let story = app.compose().story(row).await?;
             shown.push(Listed {
-                row: story.row.with_brand(|call| app.brand_of_call(call)),
+                row: story
+                    .row
+                    .with_brand(|call| app.identities.brand_of_call(call)),
                 subject: story.mail.map(|mail| mail.subject),
             });
         }

@@ -20,6 +20,7 @@ use super::{time, words};
 use crate::app::{Access, App};
 use crate::domain::{Cadence, Pause, Share, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
+use crate::render::{ReportPage, Site};
 use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
 
@@ -90,8 +91,8 @@ impl From<Often> for Cadence {
 impl Args {
     pub(super) fn access(&self) -> Access {
         match self.dry_run {
-            true => Access::Look,
-            false => Access::Work,
+            true => Access::Read,
+            false => Access::Write,
         }
     }
 
@@ -157,7 +158,7 @@ impl Args {
         // Of a part of the people it would mislead.
         let page = page.filter(|_| !stopped);
         if let (Some(page), Some(rehearsed)) = (&page, &rehearsed) {
-            page.write(&app.report_page()?.render(rehearsed)?)?;
+            page.write(&ReportPage::new(&Site::from(&*app.config))?.render(rehearsed)?)?;
         }
         // The mails have left: what fails from here on is told beside the account of them.
         let mut failures = Vec::new();
@@ -191,7 +192,7 @@ impl Args {
             screen.line(format!(
                 "digest {} UTC: {}",
                 words::minute(at),
-                sentence(&report, &request, app.outbox())
+                sentence(&report, &request, app.identities.outbox())
             ))?;
             if let Some(ahead) = report.batches.as_ref().filter(|ahead| ahead.batches > 0) {
                 screen.line(format!("batches: {}", batches(ahead)))?;
@@ -216,7 +217,7 @@ impl Args {
             screen.warning(line)?;
         }
         let of_batches = report.batches.as_ref().map_or(0, |ahead| ahead.mails);
-        if report.due + of_batches > 0 && app.lacks_links() {
+        if report.due + of_batches > 0 && app.identities.lacks_links() {
             screen.warning(
                 "these mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam",
             )?;

@@ -14,11 +14,11 @@ use super::ink::Ink;
 use super::screen::Screen;
 use super::table::wrapped;
 use super::words;
-use crate::app;
 use crate::clock::SystemClock;
 use crate::config::Problems;
 use crate::domain::duration;
-use crate::operate::doctor::{Look, Outside};
+use crate::operate::doctor::{Look, Outside, doctor};
+use crate::operate::open::is_missing;
 use crate::wire::doctor::{Diagnosis, Finding, Verdict};
 
 /// Check configuration, database, provider, DNS, public pages and templates
@@ -76,8 +76,8 @@ impl Args {
                     },
                     nameserver: self.nameserver,
                 };
-                lost = global.file().is_none() && app::is_missing(&config);
-                let doctor = app::doctor(&config, global.file(), look, Arc::new(SystemClock));
+                lost = global.file().is_none() && is_missing(&config);
+                let doctor = doctor(&config, global.file(), look, Arc::new(SystemClock));
                 doctor.await.run().await
             }
             Err(problems) => unreadable(&problems),

@@ -7,9 +7,9 @@
 use std::process::ExitCode;
 
 use super::harmless;
-use crate::app::InMove;
 use crate::config::Problems;
 use crate::domain::Invalid;
+use crate::operate::open::InMove;
 use crate::{engine, render, store};
 
 /// The result of a command.

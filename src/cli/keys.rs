@@ -71,9 +71,9 @@ struct Revoke {
 impl Args {
     pub(super) fn access(&self) -> Access {
         match &self.verb {
-            None | Some(Verb::List(_)) => Access::Look,
-            Some(Verb::Create(_)) => Access::Bring,
-            Some(Verb::Revoke(_)) => Access::Work,
+            None | Some(Verb::List(_)) => Access::Read,
+            Some(Verb::Create(_)) => Access::Create,
+            Some(Verb::Revoke(_)) => Access::Write,
         }
     }
 

@@ -13,8 +13,9 @@ use clap::{Parser, Subcommand};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::app::{Access, App, Made, NoStore, is_missing, upgrade_ahead};
-use crate::config::{Config, LogFormat, StoreUrl};
+use crate::app::{Access, App, TemplateUse};
+use crate::config::{Config, LogFormat};
+use crate::operate::open::{NoStore, is_missing, missing_folder, upgrade_ahead};
 
 mod archive;
 mod batches;
@@ -127,8 +128,8 @@ impl Command {
     /// Returns what the command may do to the store.
     fn access(&self) -> Access {
         match self {
-            Self::Serve(_) | Self::Notify(_) | Self::Import(_) | Self::Restore(_) => Access::Bring,
-            Self::Worker(_) | Self::Flush(_) | Self::Retract(_) => Access::Work,
+            Self::Serve(_) | Self::Notify(_) | Self::Import(_) | Self::Restore(_) => Access::Create,
+            Self::Worker(_) | Self::Flush(_) | Self::Retract(_) => Access::Write,
             Self::Digest(args) => args.access(),
             Self::Archive(args) => args.access(),
             Self::Batches(args) => args.access(),
@@ -136,7 +137,7 @@ impl Command {
             Self::Suppressions(args) => args.access(),
             Self::Users(args) => args.access(),
             Self::Keys(args) => args.access(),
-            Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Look,
+            Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Read,
             // These do not open the store here.
             Self::Demo(_)
             | Self::Move(_)
@@ -145,14 +146,14 @@ impl Command {
             | Self::Simulate(_)
             | Self::Preview(_)
             | Self::SendTest(_)
-            | Self::Token(_) => Access::Look,
+            | Self::Token(_) => Access::Read,
         }
     }
 
     /// Returns whether the command renders emails or pages, and so needs the templates.
-    fn made(&self) -> Made {
+    fn made(&self) -> TemplateUse {
         match self {
-            Self::Serve(_) | Self::Worker(_) | Self::Digest(_) => Made::Something,
+            Self::Serve(_) | Self::Worker(_) | Self::Digest(_) => TemplateUse::Required,
             Self::Deliveries(args) => args.made(),
             Self::Notify(_)
             | Self::Import(_)
@@ -174,7 +175,7 @@ impl Command {
             | Self::Doctor(_)
             | Self::Preview(_)
             | Self::SendTest(_)
-            | Self::Simulate(_) => Made::Nothing,
+            | Self::Simulate(_) => TemplateUse::BuiltIn,
         }
     }
 
@@ -324,7 +325,7 @@ impl Cli {
         } else {
             stop::never()
         };
-        app.end_with(stop.clone());
+        app.end_with(&stop);
         self.command.run(&app, screen, &stop).await
     }
 }
@@ -384,12 +385,8 @@ fn say_where(failure: anyhow::Error, named: Option<PathBuf>) -> anyhow::Error {
 
 async fn open(config: Config, command: &Command) -> anyhow::Result<App> {
     let access = command.access();
-    if access == Access::Bring
-        && let StoreUrl::Sqlite(path) = &config.store
-        && let Some(folder) = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-        && !folder.is_dir()
+    if access == Access::Create
+        && let Some(folder) = missing_folder(&config)
     {
         let folder = folder.display();
         return Err(

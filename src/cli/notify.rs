@@ -139,7 +139,7 @@ impl Args {
                 (fanout.state, fanout.progress.counts)
             })
         });
-        let mut warnings = match app.warnings().of(&request).await {
+        let mut warnings = match app.known().warnings(&request).await {
             Ok(warnings) => warnings,
             Err(error) => {
                 failed("who will not see it", error.into());

@@ -15,11 +15,11 @@ use super::global::Global;
 use super::ink::Ink;
 use super::screen::Screen;
 use super::{stop, words};
-use crate::app::{self, Access, App, Made};
+use crate::app::{Access, App, TemplateUse};
 use crate::clock::SystemClock;
 use crate::domain::{BrandName, UserId};
 use crate::http::api::{self, Of, Showing};
-use crate::operate::preview::{Kind, Sheet};
+use crate::operate::preview::{Kind, Preview, Sheet};
 use crate::private;
 use crate::render::Catalogs;
 use crate::wire::explanation::LocaleView;
@@ -83,7 +83,9 @@ pub(super) async fn showing(
 ) -> anyhow::Result<Showing> {
     let config = global.load(Vec::new())?;
     let mut spoken = None;
-    let mut preview = app::preview(&config.of(brand)?);
+    let mut preview = Preview {
+        config: config.of(brand)?,
+    };
     if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs()) {
         there(locale, &catalogs)?;
     }
@@ -93,7 +95,7 @@ pub(super) async fn showing(
             Of::Nobody
         }
         Some(user) => {
-            let app = App::open(config, Access::Look, Made::Nothing).await?;
+            let app = App::open(config, Access::Read, TemplateUse::BuiltIn).await?;
             let mut of = app.of_person();
             let Some(reader) = of.reader(user).await? else {
                 let why = format!("there is no record of {user:?}");
@@ -101,7 +103,9 @@ pub(super) async fn showing(
             };
             of.brand = brand.or(reader.user.brand.as_ref()).cloned();
             if brand.is_none() {
-                preview = app::preview(&app.config.of(reader.user.brand.as_ref())?);
+                preview = Preview {
+                    config: app.config.of(reader.user.brand.as_ref())?,
+                };
             }
             if let (None, Ok(catalogs)) = (locale, preview.catalogs()) {
                 let asked = reader.user.locale.as_deref();
@@ -156,7 +160,7 @@ impl Args {
         let url = format!("http://{}", listening.addr);
         let shown = screen.ink(Ink::Strong, &url);
         screen.line(format!("{shown} shows mails and pages; Ctrl-C ends it"))?;
-        match &showing.preview.templates {
+        match &showing.preview.config.mail.templates {
             Some(folder) => screen.line(format!(
                 "  templates  {}, looked at again when one is saved",
                 folder.display()

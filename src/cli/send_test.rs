@@ -7,11 +7,11 @@ use super::global::Global;
 use super::ink::Ink;
 use super::preview;
 use super::screen::Screen;
-use crate::app;
 use crate::config::Transport;
 use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
 use crate::operate::preview::{Kind, Sheet};
+use crate::operate::send_test::send_test;
 
 /// Send a test email to your own address
 ///
@@ -73,8 +73,8 @@ impl Args {
             return Err(Usage::new(why).instead("leaving --user out").into());
         };
         let config = global.load(Vec::new())?.of(brand.as_ref())?;
-        let outcome = app::send_test(&config, brand.as_ref()).await?;
-        let outcome = outcome.send(self.address.clone(), &sheet).await?;
+        let to = self.address.clone();
+        let outcome = send_test(&config, brand.as_ref(), to, &sheet).await?;
         self.tell(&outcome, &config.mail.transport, screen)
     }
 

@@ -96,7 +96,7 @@ impl Args {
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
         let (app, book) = demo::told(dir, self.keep, &served, run).await?;
         let stop = stop::on_signal()?;
-        app.end_with(stop.clone());
+        app.end_with(&stop);
         let gallery = Gallery::new(served.url(), book);
         let bound = listening.demo(app.clone(), &served.key, gallery)?;
         greet_demo(screen, &served, dir)?;
@@ -143,7 +143,7 @@ impl Args {
         ))?;
         let mut facts = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
         facts.row(["  store".into(), format!("{:?}", config.store)]);
-        if let Some(outbox) = app.outbox() {
+        if let Some(outbox) = app.identities.outbox() {
             facts.row([
                 "  mails".into(),
                 format!("are written to {}", outbox.display()),

@@ -95,9 +95,9 @@ const NAMED: usize = 5;
 impl Args {
     pub(super) fn access(&self) -> Access {
         match &self.verb {
-            None | Some(Verb::List(_)) => Access::Look,
-            Some(Verb::Add(_) | Verb::Import(_)) => Access::Bring,
-            Some(Verb::Lift(_)) => Access::Work,
+            None | Some(Verb::List(_)) => Access::Read,
+            Some(Verb::Add(_) | Verb::Import(_)) => Access::Create,
+            Some(Verb::Lift(_)) => Access::Write,
         }
     }
 

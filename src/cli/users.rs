@@ -57,8 +57,8 @@ struct One {
 impl Args {
     pub(super) fn access(&self) -> Access {
         match &self.verb {
-            Verb::Show(_) | Verb::Export(_) => Access::Look,
-            Verb::Erase(_) => Access::Work,
+            Verb::Show(_) | Verb::Export(_) => Access::Read,
+            Verb::Erase(_) => Access::Write,
         }
     }
 

@@ -70,7 +70,8 @@ impl Args {
         if self.json {
             screen.json(&round)?;
         } else {
-            let done = sentence(&round, app.outbox()).unwrap_or_else(|| "nothing to do".into());
+            let done =
+                sentence(&round, app.identities.outbox()).unwrap_or_else(|| "nothing to do".into());
             screen.line(format!("worker: {done}"))?;
         }
         let waits = Waits::of(app, None).await;
@@ -166,7 +167,8 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
     let digests: Mutex<Option<DigestActivity>> = Mutex::new(None);
     let worker = app.worker();
     let working = worker.run(stop.clone(), |part, round| {
-        app.worked(part, round.is_ok());
+        let now = app.context.clock.now();
+        app.metrics.worked(part.name(), round.is_ok(), now);
         let mut failing = lock(&failing);
         match round {
             Ok(round) => {
@@ -186,7 +188,7 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
                     }
                     _ => {}
                 }
-                if let Some(done) = sentence(&round, app.outbox()) {
+                if let Some(done) = sentence(&round, app.identities.outbox()) {
                     tracing::info!("worker: {done}");
                 }
                 if let Some(report) = &round.digests {

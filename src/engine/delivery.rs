@@ -6,6 +6,8 @@
 //! means. Only [`ledger`] writes the rows that are leased here.
 
 pub mod deliveries;
+pub mod identity;
+pub mod mailer;
 pub(crate) mod mails;
 
 mod compose;
@@ -18,10 +20,10 @@ mod tally;
 
 pub(crate) use compose::Contents;
 pub(crate) use compose::Prospect;
-pub use compose::{Compose, Look, Spread};
+pub use compose::{Compose, Spread};
 pub use gate::{Account, Gate, GateState, Pacer, Turn, account_prefix};
 pub use headers::Headers;
 pub use ledger::Ledger;
 pub use retry::{Retry, Undeliverable};
-pub use sender::{Outlet, Sender, Step, brand_of_call};
+pub use sender::{Sender, Step};
 pub use tally::RunTally;

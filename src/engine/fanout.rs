@@ -16,6 +16,7 @@ use super::batches::{Join, Joiner};
 use super::crash;
 use super::digest::owed::OwedDays;
 use super::feed::polls::Polls;
+use crate::config;
 use crate::context::Context;
 use crate::domain::batch::{AccumulatorId, Item};
 use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Progress, Route, User, UserId};
@@ -28,20 +29,6 @@ mod page;
 pub use linger::Lingering;
 use page::{Page, Walk};
 
-/// The sizes of pages and groups, and the lease.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// The most entries of a user's day (`fanout.day_cap`). Further entries are counted, not
-    /// stored.
-    pub day_cap: usize,
-    /// The number of users between two saves of the cursors.
-    pub page: usize,
-    /// The most fan-outs in a group. A claim takes up to [`SMALL_ONES`] small ones in addition.
-    pub merge: usize,
-    /// How long a fan-out is leased after it was claimed, or after its cursor was saved.
-    pub lease: TimeDelta,
-}
-
 /// Fans accepted events out to their audiences.
 pub struct Fanouts {
     pub(crate) context: Arc<Context>,
@@ -52,11 +39,13 @@ pub struct Fanouts {
     pub(crate) polls: Arc<Polls>,
     /// Large audiences that wait for further events.
     pub lingering: Lingering,
-    /// The sizes of pages and groups, and the lease.
-    pub settings: Settings,
 }
 
 impl Fanouts {
+    fn settings(&self) -> &config::Fanout {
+        &self.context.config.fanout
+    }
+
     /// Claims pending fan-outs and finishes them; `None` if none could be claimed. Large audiences
     /// take turns, one page each, with fan-outs that arrive meanwhile.
     pub async fn step(&self, watcher: &dyn super::Watcher) -> Result<Option<FannedOut>> {
@@ -133,13 +122,13 @@ impl Fanouts {
         done: &mut FannedOut,
     ) -> Result<Vec<Lane>> {
         // Computed before the claim, so no later than the end of the leases.
-        let leased = self.context.clock.now() + self.settings.lease;
+        let leased = self.context.clock.now() + self.settings().lease;
         let Came {
             mut short,
             mut long,
         } = self.claim(under_way, done).await?;
         let came = long.iter().map(|lane| lane.walks.len()).sum();
-        let (now, most) = (self.context.clock.now(), self.settings.merge);
+        let (now, most) = (self.context.clock.now(), self.settings().merge);
         let begins = self.lingering.begins(came, linger, most, now);
         match begins {
             Some(held) if held.is_empty() => short.append(&mut long),
@@ -165,7 +154,7 @@ impl Fanouts {
     /// lease expires.
     async fn claim(&self, under_way: &HashSet<Id>, done: &mut FannedOut) -> Result<Came> {
         let now = self.context.clock.now();
-        let (until, any) = (now + self.settings.lease, self.settings.merge);
+        let (until, any) = (now + self.settings().lease, self.settings().merge);
         let small = SMALL_ONES;
         let most = AtMost { any, small };
         let claimed = self
@@ -200,7 +189,7 @@ impl Fanouts {
     /// Forms a group and reads its first users.
     async fn lane(&self, day: Day, fanouts: Vec<Fanout>) -> Result<Lane> {
         let mut walks: Vec<Walk> = fanouts.into_iter().map(Walk::new).collect();
-        let limit = (self.settings.page / walks.len()).max(500);
+        let limit = (self.settings().page / walks.len()).max(500);
         self.fill(&mut walks, limit).await?;
         Ok(Lane { day, walks })
     }
@@ -234,8 +223,8 @@ impl Fanouts {
             let entries = fanout.objects.len();
             let fits = |group: &&mut (Day, Vec<Fanout>, usize)| {
                 group.0 == fanout.day
-                    && group.1.len() < self.settings.merge
-                    && group.2 + entries <= self.settings.day_cap
+                    && group.1.len() < self.settings().merge
+                    && group.2 + entries <= self.settings().day_cap
             };
             match groups.iter_mut().rev().find(fits) {
                 Some(group) => {
@@ -260,7 +249,7 @@ impl Fanouts {
                 .iter_mut()
                 .rev()
                 .find(|group| group.day == fanout.day);
-            match last.filter(|group| group.fits(&fanout, &self.settings)) {
+            match last.filter(|group| group.fits(&fanout, self.settings())) {
                 Some(group) => group.add(fanout),
                 None => {
                     let mut group = SmallGroup::of(fanout.day);
@@ -276,7 +265,7 @@ impl Fanouts {
     /// Pushes the next page of a group.
     async fn push(&self, mut lane: Lane) -> Result<Landed> {
         let Lane { day, walks } = &mut lane;
-        let limit = (self.settings.page / walks.len()).max(500);
+        let limit = (self.settings().page / walks.len()).max(500);
         let page = Page::cut(walks);
         let people = page.pushes.people.iter();
         let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
@@ -284,7 +273,7 @@ impl Fanouts {
         let (pushed, users, ()) = futures::try_join!(
             self.context
                 .store
-                .push(*day, self.settings.day_cap, &page.pushes),
+                .push(*day, self.settings().day_cap, &page.pushes),
             self.context.store.users(&people),
             self.fill(walks, limit)
         )?;
@@ -389,7 +378,7 @@ impl Fanouts {
     /// Saves all cursors. Removes fan-outs that are finished or that another process has taken
     /// over.
     async fn save(&self, walks: &mut Vec<Walk>) -> Result<FannedOut> {
-        let until: DateTime<Utc> = self.context.clock.now() + self.settings.lease;
+        let until: DateTime<Utc> = self.context.clock.now() + self.settings().lease;
         let progress: Vec<(Id, Progress)> = walks
             .iter()
             .map(|walk| (walk.fanout.id, walk.progress()))
@@ -445,7 +434,7 @@ impl SmallGroup {
         }
     }
 
-    fn fits(&self, fanout: &Fanout, settings: &Settings) -> bool {
+    fn fits(&self, fanout: &Fanout, settings: &config::Fanout) -> bool {
         let (people, objects) = (fanout.audience.named(), fanout.objects.len());
         let has = |user| self.entries.get(user).copied().unwrap_or(0);
         let mut fits = people

@@ -103,8 +103,6 @@ pub struct FeedbackService {
     pub keys: Keys,
     /// Fetches and caches the providers' certificates.
     pub(crate) pinned: Arc<Pinned>,
-    /// An address is suppressed after this number of consecutive emails with a soft bounce.
-    pub soft_bounces: u64,
 }
 
 /// How long report ids are stored. No provider retries for longer.
@@ -117,6 +115,20 @@ const LATEST: usize = 50;
 const SEEN: &str = "seen";
 
 impl FeedbackService {
+    /// Believes reports that a key of the default or of a brand verifies.
+    pub fn new(people: PeopleService, pinned: Arc<Pinned>) -> Self {
+        let context = people.context.clone();
+        let mut keys = context.config.hooks.keys.clone();
+        let brands = context.config.brands.values();
+        brands.for_each(|brand| keys.add(&brand.hooks));
+        Self {
+            context,
+            people,
+            keys,
+            pinned,
+        }
+    }
+
     /// Returns an error if no key could verify reports of this provider.
     pub fn expects(&self, provider: &str) -> Result<(), Error> {
         self.hook(provider).map(|_| ())
@@ -411,7 +423,7 @@ impl FeedbackService {
                 ReportKind::Delayed if worst[&row.id] > ReportKind::Delayed => continue,
                 ReportKind::Delayed => {
                     let count = self.soft_bounce(address, report, row, now).await?;
-                    if count < self.soft_bounces {
+                    if count < self.context.config.hooks.soft_bounces {
                         continue;
                     }
                     Reason::SoftBounces

@@ -37,10 +37,6 @@ pub struct Worker {
     /// Sends due digests. Its sender also sends all other emails.
     pub digests: Digests,
     pub(crate) context: Arc<Context>,
-    /// How long large audiences in quick succession wait for each other (`fanout.linger`).
-    pub linger: TimeDelta,
-    /// How long a part waits after it found no work (`worker.idle`).
-    pub idle: TimeDelta,
 }
 
 /// A part of the background work, with a loop of its own.
@@ -52,6 +48,17 @@ pub enum Part {
     Mailing,
     /// Sends due digests.
     Digests,
+}
+
+impl Part {
+    /// The name of the part in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FanningOut => "fan_out",
+            Self::Mailing => "mail",
+            Self::Digests => "digest",
+        }
+    }
 }
 
 type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
@@ -187,7 +194,10 @@ impl Worker {
         let progress = UntilStopped(&asked);
         while !progress.stopping() {
             let round = match part {
-                Part::FanningOut => self.fan_out(self.linger, &progress).await,
+                Part::FanningOut => {
+                    self.fan_out(self.context.config.fanout.linger, &progress)
+                        .await
+                }
                 Part::Mailing => self.mail(&progress).await,
                 Part::Digests => self.digest(&mut scanned, &progress).await,
             };
@@ -201,7 +211,12 @@ impl Worker {
 
     /// Waits for `idle`, or until `stop` becomes true.
     async fn rest(&self, stop: &mut watch::Receiver<bool>) {
-        let rest = self.idle.to_std().unwrap_or(Duration::from_millis(500));
+        let rest = self
+            .context
+            .config
+            .worker_idle
+            .to_std()
+            .unwrap_or(Duration::from_millis(500));
         // An error means that the sender of `stop` is gone. That ends the wait as well.
         let _ = tokio::time::timeout(rest, stop.wait_for(|stop| *stop)).await;
     }

@@ -3,6 +3,7 @@
 pub mod doctor;
 pub mod explain;
 pub mod health;
+pub mod open;
 pub mod preview;
 pub mod probe;
 pub mod rehearsal;

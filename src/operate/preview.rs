@@ -5,14 +5,11 @@
 //! saved version. Links that stop emails lead nowhere, as in a dry run. Start with
 //! [`Preview::sheets`].
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::domain::content::Caps;
+use crate::config::Config;
 use crate::domain::mute::Title;
-use crate::domain::{FollowKey, Policies, Schedule, Stop, Subject, User};
+use crate::domain::{FollowKey, Stop, Subject, User};
 use crate::email::Place;
 pub use crate::render::Catalogs;
 use crate::render::pages::{Notice, Others, Stopping, Tokens};
@@ -52,23 +49,20 @@ pub struct Sheet {
 /// Renders emails and pages with the configuration and the templates.
 #[derive(Debug, Clone)]
 pub struct Preview {
-    /// The sender and the appearance.
-    pub site: Site,
-    /// The folder of templates that replace the built-in ones.
-    pub templates: Option<PathBuf>,
-    /// The configured types.
-    pub policies: Arc<Policies>,
-    /// The most items in a section and in a digest.
-    pub caps: Caps,
-    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
-    pub schedule: Schedule,
+    /// The configuration, as it applies to one brand.
+    pub config: Config,
 }
 
 impl Preview {
     /// Returns emails with invented content, of the configured types. `pictures` is the base URL of
     /// pictures; without it there are none.
     pub fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
-        invented::drafts(&self.policies, self.caps, pictures, now)
+        invented::drafts(
+            &self.config.policies,
+            self.config.digest.caps,
+            pictures,
+            now,
+        )
     }
 
     /// Returns an invented reader.
@@ -87,7 +81,8 @@ impl Preview {
         locale: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
-        let renderer = Renderer::new(self.site.clone(), self.templates.clone())?;
+        let (site, templates) = (Site::from(&self.config), &self.config.mail.templates);
+        let renderer = Renderer::new(site.clone(), templates.clone())?;
         let asks = |user: &User| User {
             locale: locale.map(str::to_owned).or_else(|| user.locale.clone()),
             ..user.clone()
@@ -105,7 +100,7 @@ impl Preview {
         });
         let mut sheets = mails.collect::<Result<Vec<_>, _>>()?;
         if let Some(reader) = reader {
-            let pages = Pages::new(&self.site, self.templates.clone())?;
+            let pages = Pages::new(&site, templates.clone())?;
             let user = asks(&reader.user);
             sheets.extend(self.pages(&pages, &Reader { user }, now)?);
         }
@@ -114,7 +109,7 @@ impl Preview {
 
     /// Loads the messages of all locales, in their latest version.
     pub fn catalogs(&self) -> Result<Catalogs, render::Error> {
-        Catalogs::load(self.templates.as_deref())
+        Catalogs::load(self.config.mail.templates.as_deref())
     }
 
     fn mail(
@@ -124,14 +119,14 @@ impl Preview {
         now: DateTime<Utc>,
     ) -> Result<Sheet, render::Error> {
         let place = |place: Place| Some(place.nowhere().to_owned());
-        let stop = Stop::of_mail(&draft.content, &draft.occasion, &self.policies);
-        let mute = Stop::of_subject(&draft.content, &draft.occasion, &self.policies);
+        let stop = Stop::of_mail(&draft.content, &draft.occasion, &self.config.policies);
+        let mute = Stop::of_subject(&draft.content, &draft.occasion, &self.config.policies);
         let rendered = renderer.render(&render::Mail {
             user: &draft.user,
             content: &draft.content,
             occasion: &draft.occasion,
             at: now,
-            tz: draft.user.schedule(&self.schedule).tz,
+            tz: draft.user.schedule(&self.config.digest.schedule).tz,
             links: Links {
                 preferences: place(Place::Preferences),
                 mute: mute.and_then(|_| place(Place::Mute)),
@@ -154,7 +149,7 @@ impl Preview {
         reader: &Reader,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
-        let (user, policies) = (&reader.user, &*self.policies);
+        let (user, policies) = (&reader.user, &self.config.policies);
         let locale = user.locale.as_deref();
         let tokens = &Tokens {
             own: "preview".to_owned(),
@@ -164,7 +159,7 @@ impl Preview {
         let preferences = Page::Preferences {
             user,
             token: &tokens.all,
-            default: &self.schedule,
+            default: &self.config.digest.schedule,
             policies,
             saved: false,
             next: Some(now + TimeDelta::days(3)),
@@ -189,7 +184,7 @@ impl Preview {
                 user,
                 stop,
                 tokens,
-                default: &self.schedule,
+                default: &self.config.digest.schedule,
                 policies,
                 name: matches!(stop, Stop::Follow(_)).then_some(invented::FOLLOWED),
                 again: false,

@@ -6,14 +6,12 @@
 //! ([`Digests::rehearse`]), that over batches is in [`ahead`]; each mail is tried on and let go
 //! ([`stage`]).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::context::Context;
-use crate::domain::{BrandName, FanoutState, Pause};
-use crate::email::Mailer;
+use crate::domain::{FanoutState, Pause};
 use crate::engine::batches::BatchService;
 use crate::engine::delivery::Compose;
 use crate::engine::digest::{Digests, Effect, Request};
@@ -48,21 +46,34 @@ pub struct Rehearsal {
     pub batches: BatchService,
     /// Renders the mails that are looked at.
     pub compose: Compose,
-    pub(crate) mailer: Arc<dyn Mailer>,
     pub(crate) context: Arc<Context>,
-    /// Whom mails come from, masked.
-    pub from: String,
-    /// The same of mails of brands.
-    pub from_brands: BTreeMap<BrandName, String>,
-    /// What the configuration lacks for mails that leave this machine.
-    pub lacking: Vec<String>,
-    /// What decides how long the run would take.
-    pub limits: Limits,
     /// Up to so many mails are rendered.
     pub most_rendered: u64,
 }
 
 impl Rehearsal {
+    /// Returns what the configuration lacks for emails that are sent to users.
+    fn lacking(&self) -> impl Iterator<Item = &'static str> {
+        let identities = &self.compose.identities;
+        let links = identities.lacks_links().then_some(
+            "The mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam.",
+        );
+        let has_address = self.context.config.site.postal_address.is_some();
+        let address = (!has_address && identities.outbox().is_none()).then_some(
+            "The mails carry no postal address (site.postal_address), which commercial mail must.",
+        );
+        links.into_iter().chain(address)
+    }
+
+    fn limits(&self) -> Limits {
+        let (config, outbox) = (&self.context.config, self.compose.identities.outbox());
+        Limits {
+            mails_per_hour: config.delivery.mails_per_hour,
+            calls_per_second: outbox.is_none().then_some(config.mail.calls_per_second),
+            in_flight: config.delivery.in_flight,
+        }
+    }
+
     /// Rehearses this run; the first part of the answer is what the run itself would count.
     pub async fn run(
         &self,
@@ -104,9 +115,9 @@ impl Rehearsal {
             events: report.events - stage.events_absent,
             people: bars(tell::people(&report, &request)),
             types: stage.types(),
-            pace: self.limits.pace(mails, stage.calls(mails)),
+            pace: self.limits().pace(mails, stage.calls(mails)),
             comparisons: compare::comparisons(stage.periods.values(), &counted),
-            samples: stage.samples(&self.from, &self.from_brands),
+            samples: stage.samples(),
             sizes,
             batches,
         };
@@ -131,7 +142,7 @@ impl Rehearsal {
 
     fn stage(&self, at: DateTime<Utc>) -> Stage<'_> {
         let calling = Calling {
-            mailer: &*self.mailer,
+            mailer: &*self.compose.identities.default.mailer,
             chunk: self.digests.sender.gate.chunk(),
         };
         Stage::new(&self.compose, calling, self.most_rendered, at)
@@ -146,7 +157,7 @@ impl Rehearsal {
             next: (ahead.next).map(|next| next.format("%-d %B, %H:%M UTC").to_string()),
             types: stage.types(),
             sizes: stage.sizes(ahead.mails),
-            samples: stage.samples(&self.from, &self.from_brands),
+            samples: stage.samples(),
         }
     }
 
@@ -169,7 +180,7 @@ impl Rehearsal {
         warnings.extend(report.untranslated());
         warnings.extend(report.of_brands());
         if report.due > 0 || batches.is_some_and(|of| of.mails > 0) {
-            warnings.extend(self.lacking.iter().cloned());
+            warnings.extend(self.lacking().map(str::to_owned));
         }
         Ok(warnings)
     }

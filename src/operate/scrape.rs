@@ -4,7 +4,7 @@
 //! query continues in the background, and the scrape returns the previous values. If these are
 //! older than [`LATELY`], or the last query failed, it reports the store as down.
 
-use std::sync::{Arc, Mutex as Held, MutexGuard, PoisonError};
+use std::sync::{self, Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -21,30 +21,30 @@ use crate::store::{self, Outstanding};
 const FRESH: TimeDelta = TimeDelta::seconds(5);
 /// How long a scrape waits for the store.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a query may run in the background.
-const GIVE_UP: Duration = Duration::from_secs(30);
-/// A store that is slower than a scrape still counts as up if it answered this recently.
-const LATELY: TimeDelta = TimeDelta::minutes(2);
-/// Pending work is counted up to this number.
+/// How long the store may take in the background.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// A slow store counts as up until its last backlog is older than this.
+const STALE: TimeDelta = TimeDelta::minutes(2);
+/// Waiting work is counted up to this number.
 const MOST: u64 = 10_000;
 
 /// The latest values from the store, shared by all scrapes of a process.
 #[derive(Default)]
-pub struct Lately {
-    /// Held during a query, so that only one runs at a time.
+pub struct ScrapeCache {
+    /// Locked while the store is asked, so that only one scrape asks.
     asking: Arc<Mutex<()>>,
-    heard: Held<Heard>,
+    last: sync::Mutex<LastAnswer>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Heard {
-    said: Option<Said>,
-    /// Whether the last query succeeded.
+struct LastAnswer {
+    backlog: Option<ScrapedBacklog>,
+    /// Whether the store answered the last question.
     answered: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Said {
+struct ScrapedBacklog {
     at: DateTime<Utc>,
     outstanding: Outstanding,
     /// The start of the oldest day before the window that may have a backlog.
@@ -61,7 +61,7 @@ pub struct Scrape {
     pub(crate) metrics: Metrics,
     pub(crate) context: Arc<Context>,
     pub(crate) owed: OwedDays,
-    pub(crate) lately: Arc<Lately>,
+    pub(crate) cache: Arc<ScrapeCache>,
 }
 
 impl Scrape {
@@ -72,43 +72,43 @@ impl Scrape {
     }
 
     async fn gauges(&self) -> Gauges {
-        let asking = &self.lately.asking;
+        let asking = &self.cache.asking;
         if !self.is_fresh()
             && let Ok(turn) = asking.clone().try_lock_owned()
         {
             let scrape = self.clone();
             tokio::spawn(async move {
                 let _turn = turn;
-                let asked = tokio::time::timeout(GIVE_UP, scrape.ask()).await;
+                let asked = tokio::time::timeout(TIMEOUT, scrape.ask()).await;
                 let failed = match asked {
                     Ok(Ok(())) => return,
                     Ok(Err(error)) => error.to_string(),
-                    Err(_) => format!("the store took more than {GIVE_UP:?}"),
+                    Err(_) => format!("the store took more than {TIMEOUT:?}"),
                 };
-                scrape.heard().answered = false;
-                tracing::warn!(error = failed, "metrics tell what the store said before");
+                scrape.last().answered = false;
+                tracing::warn!(error = failed, "metrics report the last known backlog");
             });
         }
         let in_time = tokio::time::timeout(PATIENCE, asking.lock()).await.is_ok();
-        let Heard { said, answered } = *self.heard();
+        let LastAnswer { backlog, answered } = *self.last();
         let now = self.context.clock.now();
-        let lately = |said: Said| (now - said.at).abs() < LATELY;
-        let up = answered && (in_time || said.is_some_and(lately));
-        let known = said.map(|said| said.known(now));
+        let is_recent = |backlog: ScrapedBacklog| (now - backlog.at).abs() < STALE;
+        let up = answered && (in_time || backlog.is_some_and(is_recent));
+        let known = backlog.map(|backlog| backlog.known(now));
         Gauges { up, known }
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        let heard = &self.lately.heard;
-        heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, LastAnswer> {
+        let last = self.cache.last.lock();
+        last.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether the values are recent. After the clock was set back, values from the future
     /// are not.
     fn is_fresh(&self) -> bool {
         let now = self.context.clock.now();
-        let said = self.heard().said;
-        said.is_some_and(|said| (now - said.at).abs() < FRESH)
+        let backlog = self.last().backlog;
+        backlog.is_some_and(|backlog| (now - backlog.at).abs() < FRESH)
     }
 
     async fn ask(&self) -> Result<()> {
@@ -125,7 +125,7 @@ impl Scrape {
             futures::try_join!(outstanding, owed, told, paused)?;
         let expired = told.given_up.values().map(|owed| owed.events).sum::<u64>();
         let expired_blocked = told.given_up_blocked.events;
-        let said = Said {
+        let backlog = ScrapedBacklog {
             at: self.context.clock.now(),
             outstanding,
             owed: owed.older.first().map(|old| old.day.start()),
@@ -134,15 +134,15 @@ impl Scrape {
             expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
             paused,
         };
-        *self.heard() = Heard {
-            said: Some(said),
+        *self.last() = LastAnswer {
+            backlog: Some(backlog),
             answered: true,
         };
         Ok(())
     }
 }
 
-impl Said {
+impl ScrapedBacklog {
     fn known(self, now: DateTime<Utc>) -> Known {
         let age = |since: DateTime<Utc>| (now - since).as_seconds_f64().max(0.0);
         let pile = |pile: store::Pile| Pile {

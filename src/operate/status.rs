@@ -40,12 +40,6 @@ pub struct StatusService {
     pub(crate) owed: OwedDays,
     pub(crate) known: Known,
     pub(crate) activity: Activity,
-    /// The URL of the store, without secrets.
-    pub place: String,
-    /// The number of days before today in the window (`window.days_back`).
-    pub window_back: u32,
-    /// Whether a key is configured to verify the provider's reports.
-    pub expects_reports: bool,
 }
 
 impl StatusService {
@@ -75,7 +69,7 @@ impl StatusService {
     /// Returns the current state.
     pub async fn now(&self) -> Result<Status> {
         let (store, now) = (&self.context.store, self.context.clock.now());
-        let window = Window::ending(Day::of(now), self.window_back);
+        let window = Window::ending(Day::of(now), self.context.config.window_back);
         let unknown = Only {
             state: Some(DeliveryState::Unknown),
             ..Only::default()
@@ -98,7 +92,7 @@ impl StatusService {
         let mut counts = store.count(&counted).await?.into_iter();
         let mut count = || counts.next().unwrap_or_default();
         Ok(Status {
-            store: self.place.clone(),
+            store: format!("{:?}", self.context.config.store),
             schema: store.schema().await?,
             fanouts: Backlog {
                 pending: count(),
@@ -119,9 +113,9 @@ impl StatusService {
             paused: self.deliveries.pause().await?,
             waiting: self.deliveries.waiting(None).await?,
             heard: store.report_counts(now - HEARD).await?,
-            unreported: match self.expects_reports {
-                true => unreported(store.as_ref(), now).await?,
-                false => 0,
+            unreported: match self.context.config.reporter() {
+                Some(_) => unreported(store.as_ref(), now).await?,
+                None => 0,
             },
             suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
             not_known: self.known.lately(LATELY).await?,

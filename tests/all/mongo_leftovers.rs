@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bson::doc;
 use bson::oid::ObjectId;
-use chrono::TimeDelta;
 use tidings::clock::ManualClock;
 use tidings::engine::archive::clean::Cleaner;
 use tidings::store::Forgettable;
@@ -23,9 +22,8 @@ async fn the_cleaner_removes_all_audiences_that_were_never_accepted() {
             (0..2).map(move |n| doc! {"_id": {"f": id, "n": n}, "users": ["ada"]})
         });
         store.write_all("audiences", parts.collect()).await;
-        let keep = TimeDelta::days(14);
         let clock = Arc::new(ManualClock::at(noon()));
-        let cleaner = Cleaner::new(context(store.handle(), clock, "test"), keep, keep);
+        let cleaner = Cleaner::new(context(store.handle(), clock, "test"));
 
         for _ in 0..2 {
             cleaner.step().await.unwrap();

@@ -160,7 +160,7 @@ async fn what_was_under_way_goes_on_in_the_new_store(source: Fresh, target: Fres
         .unwrap();
     let issued = town.clock.now();
     let link = {
-        let links = app.links();
+        let links = &app.identities.default.links;
         let maker = links.maker().await.unwrap().unwrap();
         let personal = maker.personal(&user("ada"), Some(&Stop::Digest), None, issued);
         personal.unsubscribe.unwrap()
@@ -176,7 +176,13 @@ async fn what_was_under_way_goes_on_in_the_new_store(source: Fresh, target: Fres
     town.store = target.handle();
     assert_eq!(answers(&town).await, before);
     let token = link.rsplit('/').next().unwrap();
-    let opened = town.process().links().open(token, town.clock.now()).await;
+    let opened = town
+        .process()
+        .identities
+        .default
+        .links
+        .open(token, town.clock.now())
+        .await;
     let opened = opened.unwrap().unwrap();
     assert_eq!((opened.user, opened.stop), (user("ada"), Stop::Digest));
     let again = town

@@ -30,7 +30,9 @@ impl Show {
                 .into());
         };
         let mut story = app.compose().story(row).await?;
-        story.row = story.row.with_brand(|call| app.brand_of_call(call));
+        story.row = story
+            .row
+            .with_brand(|call| app.identities.brand_of_call(call));
         if self.json {
             screen.json(&story)?;
         } else {

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use chrono::{DateTime, Datelike, Days, TimeDelta, Utc};
 use futures::future::BoxFuture;
 
-use crate::app::{self, App};
+use crate::app::{Access, App};
 use crate::cli::exit::Exit;
 use crate::cli::ink::Ink;
 use crate::cli::screen::Screen;
@@ -16,7 +16,9 @@ use crate::config::{Config, Sources};
 use crate::demo::{self, Book, PEOPLE, Post, Posted, folder};
 use crate::domain::Schedule;
 use crate::engine::Silent;
+use crate::engine::delivery::mailer::outbox;
 use crate::engine::digest::Request;
+use crate::operate::open::open_store;
 use crate::store::Store;
 use crate::wire::digest::Report;
 
@@ -64,10 +66,10 @@ impl<'a> Stage<'a> {
         screen.without_bars();
         let clock = Arc::new(ManualClock::at(monday - TimeDelta::days(13)));
         let post = Arc::new(Post {
-            outbox: app::outbox(&config),
+            outbox: outbox(&config),
             book: Arc::new(Book::default()),
         });
-        let store = app::open_store(&config, app::Access::Bring).await?;
+        let store = open_store(&config, Access::Create).await?;
         let ids = Arc::new(Ids::counting(1));
         let app = App::assemble(config, store, post.clone(), clock.clone(), ids)?;
         Ok(Self {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
+use crate::config::Config;
 use crate::domain::{Address, BrandName, Stop, User, UserId};
 use crate::email::Personal;
 use crate::engine::Result;
@@ -66,6 +67,15 @@ impl Links {
             brand: None,
             secret,
             keys: OnceCell::new(),
+        }
+    }
+
+    /// Builds the configured links of a brand; `None` for the default.
+    pub fn of(config: &Config, notes: Arc<dyn Notes>, brand: Option<&BrandName>) -> Self {
+        let server = config.server.clone();
+        Self {
+            brand: brand.cloned(),
+            ..Self::new(notes, server.public_url, server.link_secret)
         }
     }
 

@@ -25,21 +25,15 @@ const REST: TimeDelta = TimeDelta::hours(1);
 /// Removes expired records, a few per step.
 pub struct Cleaner {
     pub(crate) context: Arc<Context>,
-    /// How long settled deliveries and batches are kept (`delivery.keep`).
-    pub keep: TimeDelta,
-    /// The age up to which events may be emailed (`digest.max_age`).
-    pub max_age: TimeDelta,
     /// The end of the current rest.
     rests: Mutex<Option<DateTime<Utc>>>,
 }
 
 impl Cleaner {
     /// Creates a cleaner whose first step looks for work at once.
-    pub fn new(context: Arc<Context>, keep: TimeDelta, max_age: TimeDelta) -> Self {
+    pub fn new(context: Arc<Context>) -> Self {
         Self {
             context,
-            keep,
-            max_age,
             rests: Mutex::default(),
         }
     }
@@ -51,7 +45,7 @@ impl Cleaner {
         if rests.is_some_and(|until| now < until) {
             return Ok(Forgotten::default());
         }
-        let before = now - self.keep;
+        let before = now - self.context.config.delivery.keep;
         let forget = |what, before| {
             let limit = if what == Forgettable::Events {
                 EVENTS
@@ -67,7 +61,7 @@ impl Cleaner {
         let before = before.min(now - LONGEST_WINDOW);
         let unaccepted = forget(Forgettable::Unaccepted, before).await?;
         // Events from before this time are not emailed any more.
-        let before = before.min(now - self.max_age - TimeDelta::days(1));
+        let before = before.min(now - self.context.config.digest.max_age - TimeDelta::days(1));
         let inboxes = forget(Forgettable::Inboxes, before).await?;
         let events = forget(Forgettable::Events, before).await?;
         let retractions = forget(Forgettable::Retractions, before).await?;

@@ -40,6 +40,15 @@ pub enum End {
 }
 
 impl BatchService {
+    /// The batches of all users; titles come from `catalog`.
+    pub fn new(context: Arc<Context>, catalog: CatalogSource) -> Self {
+        Self {
+            quiet: QuietHours::new(context.clone()),
+            context,
+            catalog,
+        }
+    }
+
     /// Returns batches, newest first. `before` continues after the last batch of an earlier page.
     pub async fn list(
         &self,

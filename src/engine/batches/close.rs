@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::QuietHours;
 use crate::context::Context;
@@ -27,11 +27,15 @@ pub struct Closer {
     pub context: Arc<Context>,
     /// Defers batches in quiet hours.
     pub quiet: QuietHours,
-    /// How long other workers skip an accumulator whose batches are being filed (`fanout.lease`).
-    pub lease: TimeDelta,
 }
 
 impl Closer {
+    /// A closer that defers batches in their users' quiet hours.
+    pub fn new(context: Arc<Context>) -> Self {
+        let quiet = QuietHours::new(context.clone());
+        Self { context, quiet }
+    }
+
     /// Ends batches that are due, the earliest first; `None` if none is due.
     pub async fn step(&self) -> Result<Option<Closed>> {
         let now = self.context.clock.now();
@@ -47,7 +51,7 @@ impl Closer {
             // Without ended batches there is nothing to file, so no lease is needed.
             accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
                 owner: self.context.owner.clone(),
-                until: now + self.lease,
+                until: now + self.context.config.fanout.lease,
             });
             held.push(accumulator);
         }

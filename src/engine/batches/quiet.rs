@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
 
 use crate::context::Context;
 use crate::domain::batch::Accumulator;
@@ -19,14 +18,12 @@ use crate::store::Result;
 #[derive(Clone)]
 pub struct QuietHours {
     context: Arc<Context>,
-    /// Time zone of users who chose none.
-    tz: Tz,
 }
 
 impl QuietHours {
-    /// Creates the quiet hours of all users. `tz` is the time zone of users who chose none.
-    pub fn new(context: Arc<Context>, tz: Tz) -> Self {
-        Self { context, tz }
+    /// The quiet hours of all users.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context }
     }
 
     /// Defers the open batches that are due now and whose users have quiet hours.
@@ -71,7 +68,12 @@ impl QuietHours {
         // A waiting lead is emailed at once, even if the rest is deferred.
         let kinds = batch.contents.items.iter().map(|item| &item.t);
         let at = batch.asks_quiet_hours_at(now);
-        let until = user.quiet_until(kinds, at, self.tz, &self.context.policies);
+        let until = user.quiet_until(
+            kinds,
+            at,
+            self.context.config.digest.schedule.tz,
+            &self.context.policies,
+        );
         until.filter(|until| *until > now)
     }
 

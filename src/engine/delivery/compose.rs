@@ -43,7 +43,7 @@ mod preview;
 pub(crate) use ahead::Prospect;
 use allowed::Allowed;
 pub(super) use brands::Stray;
-pub use composer::{Compose, Look};
+pub use composer::Compose;
 pub(crate) use contents::Contents;
 use contents::Of;
 use gathered::newest_first;

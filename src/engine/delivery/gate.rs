@@ -29,8 +29,6 @@ pub struct Gate {
     pub(crate) context: Arc<Context>,
     /// Owner of the leases that this process takes for this account.
     pub owner: String,
-    /// The provider whose reports are expected, because a key to verify them is configured.
-    pub reporter: Option<&'static str>,
     /// Limits, lease durations and the shares of failures that pause sending.
     pub settings: Sending,
     /// Prefix of the references of all calls for this brand at the mailer's account.

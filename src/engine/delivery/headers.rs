@@ -7,6 +7,7 @@
 
 use sha2::{Digest as _, Sha256};
 
+use crate::config::Config;
 use crate::domain::{BrandName, Category, Content, Delivery, EventType, Occasion, Policies};
 
 /// The settings for these headers.
@@ -34,6 +35,15 @@ const SHORT: usize = 4;
 const LONG: usize = 20;
 
 impl Headers {
+    /// Builds the headers of a brand; `None` for the default.
+    pub fn new(config: &Config, brand: Option<&BrandName>) -> Self {
+        Self {
+            list_domain: config.mail.list_domain.clone(),
+            feedback_id: config.site.feedback_id.clone(),
+            brand: brand.cloned(),
+        }
+    }
+
     /// Returns the headers of an email with this content.
     pub fn of(&self, row: &Delivery, told: &Content, policies: &Policies) -> Vec<Header> {
         let list = self.list(&list_of(&row.occasion, told, policies));

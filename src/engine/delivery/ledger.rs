@@ -33,20 +33,22 @@ const PROMPTLY: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Ledger {
     pub(crate) context: Arc<Context>,
-    /// How long a lease lasts when it is taken or renewed (`delivery.lease`).
-    pub lease: TimeDelta,
     /// The deliveries that the run has processed, and their outcomes.
     pub tally: RunTally,
 }
 
 impl Ledger {
     /// Creates a ledger with an empty tally.
-    pub fn new(context: Arc<Context>, lease: TimeDelta) -> Self {
+    pub fn new(context: Arc<Context>) -> Self {
         Self {
             context,
-            lease,
             tally: RunTally::default(),
         }
+    }
+
+    /// Returns how long a row stays leased after its lease was extended.
+    pub(crate) fn lease(&self) -> TimeDelta {
+        self.context.config.delivery.lease
     }
 
     /// Leases open rows to this process and returns them.
@@ -58,7 +60,7 @@ impl Ledger {
         let claimed = self
             .context
             .store
-            .claim(&self.context.owner, now + self.lease, which);
+            .claim(&self.context.owner, now + self.lease(), which);
         Ok(claimed.await?)
     }
 
@@ -74,7 +76,7 @@ impl Ledger {
         handovers: impl Iterator<Item = Handover>,
         tried: DateTime<Utc>,
     ) -> Result<Vec<bool>> {
-        let until = self.context.clock.now() + self.lease;
+        let until = self.context.clock.now() + self.lease();
         let transitions: Vec<Transition> = handovers.map(Transition::HandOver).collect();
         let noted = self
             .context
@@ -92,7 +94,7 @@ impl Ledger {
     /// Applies transitions to leased rows. Returns which were applied.
     pub(super) async fn advance(&self, transitions: Vec<Transition>) -> Result<Vec<bool>> {
         let now = self.context.clock.now();
-        let until = now + self.lease;
+        let until = now + self.lease();
         let made = self
             .context
             .store
@@ -120,7 +122,7 @@ impl Ledger {
     }
 
     pub(super) fn third_of_lease(&self) -> Duration {
-        (self.lease / 3).to_std().unwrap_or_default()
+        (self.lease() / 3).to_std().unwrap_or_default()
     }
 
     /// Returns how long writing markers may take before outcomes are recorded.

@@ -4,7 +4,6 @@
 //! the email. It stays open until its markers are written (P2 to P5). The steps are `finish` →
 //! [`Compose`] → `make_calls` → [`Retry`] → [`Ledger`]; `resolve` handles calls without an answer.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -15,18 +14,15 @@ use super::ledger::Ledger;
 use super::retry::Retry;
 use super::tally::RunTally;
 use crate::context::Context;
-use crate::domain::{BrandName, Delivery, DeliveryState};
+use crate::domain::{Delivery, DeliveryState};
 use crate::email::Mailer;
 use crate::engine::Result;
 use crate::store::Claim;
 
 mod brands;
 mod calls;
-mod outlet;
 mod resolve;
 mod wait;
-
-pub use outlet::{Outlet, brand_of_call};
 
 /// Sends the emails of deliveries and closes the rows.
 #[derive(Clone)]
@@ -40,8 +36,6 @@ pub struct Sender {
     /// Decides what an outcome means for its row.
     pub retry: Retry,
     pub(crate) mailer: Arc<dyn Mailer>,
-    /// The provider accounts of brands. Other emails use the default account.
-    pub(crate) outlets: Arc<BTreeMap<BrandName, Outlet>>,
     pub(crate) context: Arc<Context>,
 }
 
@@ -57,6 +51,31 @@ pub enum Step {
 }
 
 impl Sender {
+    /// Sends what `compose` builds, with the default's identity unless a brand has its own. All
+    /// senders of a process share the limits of their accounts.
+    pub fn new(compose: Compose) -> Self {
+        let context = compose.context.clone();
+        let (settings, identity) = (context.config.delivery, &compose.identities.default);
+        Self {
+            gate: Gate {
+                context: context.clone(),
+                owner: context.owner.clone(),
+                settings,
+                account_prefix: identity.account_prefix.clone(),
+                account: identity.account.clone(),
+                pacer: identity.pacer.clone(),
+            },
+            ledger: Ledger::new(context.clone()),
+            retry: Retry {
+                settings,
+                certainty: identity.mailer.certainty(),
+            },
+            mailer: identity.mailer.clone(),
+            context,
+            compose,
+        }
+    }
+
     /// Returns this sender with an empty tally, for a new run.
     #[must_use]
     pub fn anew(&self) -> Self {

@@ -24,7 +24,7 @@ pub(crate) fn count(
     ask(&mut report.locales, catalogs, user);
     note_untranslated(&mut report.untranslated, catalogs, user, content);
     if let Some(brand) = brand {
-        let counts = match compose.looks.contains_key(brand) {
+        let counts = match compose.identities.brands.contains_key(brand) {
             true => &mut report.brands,
             false => &mut report.unknown_brands,
         };

@@ -139,7 +139,7 @@ impl Mailing<'_> {
         }
         let lease = Lease {
             owner: sender.ledger.context.owner.clone(),
-            until: self.digests.context.clock.now() + sender.ledger.lease,
+            until: self.digests.context.clock.now() + sender.ledger.lease(),
         };
         rows.iter_mut()
             .for_each(|opening| opening.row.lease = Some(lease.clone()));

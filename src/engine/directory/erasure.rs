@@ -28,8 +28,6 @@ pub struct Eraser {
     pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
     pub(crate) polls: Arc<Polls>,
-    /// The number of days before today in feeds (`window.days_back`).
-    pub window_back: u32,
 }
 
 impl Eraser {
@@ -123,7 +121,10 @@ impl Eraser {
         {
             return Ok(true);
         }
-        let window = Window::ending(Day::of(self.context.clock.now()), self.window_back);
+        let window = Window::ending(
+            Day::of(self.context.clock.now()),
+            self.context.config.window_back,
+        );
         let mut person = self.window(user, window).await?;
         Ok(person.as_mut().is_some_and(|person| {
             person.begin_at(noted.map(|noted| noted.start));

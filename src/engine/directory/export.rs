@@ -25,15 +25,13 @@ pub struct Exporter {
     pub(crate) people: PeopleService,
     pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
-    /// How many days before today the window reaches back (`window.days_back`).
-    pub window_back: u32,
 }
 
 impl Exporter {
     /// Exports one user; `None` if nothing is known of the id.
     pub async fn export(&self, user: &UserId) -> Result<Option<UserExport>> {
         let at = self.context.clock.now();
-        let window = Window::ending(Day::of(at), self.window_back);
+        let window = Window::ending(Day::of(at), self.context.config.window_back);
         let mut parts = self.context.store.feed(window, user).await?;
         let start = starts::of(&*self.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);

@@ -13,8 +13,8 @@ use crate::context::Context;
 use crate::domain::audience::check_except;
 use crate::domain::details::Actor;
 use crate::domain::{
-    Acceptance, Audience, BrandName, Brands, ChosenKey, Details, Event, EventType, Fanout,
-    FollowKey, Id, Invalid, Json, ObjectId, Point, Selector, UserId, moment,
+    Acceptance, Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id,
+    Invalid, Json, ObjectId, Point, Selector, UserId, moment,
 };
 use crate::engine::directory::fields;
 use crate::engine::joint::Joint;
@@ -23,8 +23,6 @@ use crate::store::{self, Accepted};
 use crate::wire::event::Receipt;
 
 mod warnings;
-
-pub use warnings::Warnings;
 
 /// A request to accept an event.
 #[derive(Debug, Clone)]
@@ -94,10 +92,6 @@ pub struct Notify {
     pub context: Arc<Context>,
     /// Combines concurrent short requests into one write.
     pub joint: Arc<Joint<Fanout, Accepted>>,
-    /// The number of days before today in the window. Earlier events are rejected.
-    pub window_back: u32,
-    /// The brands that events can name.
-    pub brands: Brands,
 }
 
 impl Notify {
@@ -163,7 +157,7 @@ impl Notify {
         let Some(brand) = &request.details.brand else {
             return Ok(());
         };
-        self.brands.check(Some(brand))?;
+        self.context.config.brand_names().check(Some(brand))?;
         let kind = &request.kind;
         if self.context.policies.of(kind).branded {
             return Ok(());
@@ -176,7 +170,7 @@ impl Notify {
 
     fn in_time(&self, request: &Request, now: DateTime<Utc>) -> std::result::Result<(), Invalid> {
         match request.at {
-            Some(at) => Acceptance::of(now, self.window_back).check(at),
+            Some(at) => Acceptance::of(now, self.context.config.window_back).check(at),
             None => Ok(()),
         }
     }

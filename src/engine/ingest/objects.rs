@@ -16,8 +16,6 @@ use crate::engine::feed::polls::Polls;
 pub struct ObjectService {
     pub(crate) context: Arc<Context>,
     pub(crate) polls: Arc<Polls>,
-    /// The models that are read from the application's own collections.
-    pub mapped: HashSet<ModelName>,
 }
 
 /// Returns the key of an object of a model.
@@ -59,7 +57,7 @@ impl ObjectService {
             .key
             .parts()
             .map(|(model, _)| ModelName::stored(model));
-        match model.filter(|model| self.mapped.contains(model)) {
+        match model.filter(|model| self.context.config.models.contains_key(model)) {
             Some(model) => {
                 let why = "is read from the application's own collection; change the object there";
                 Err(Invalid::new("model", model, why))

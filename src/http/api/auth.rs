@@ -32,7 +32,7 @@ impl Door {
     pub(super) fn of(app: &App, key: &str) -> Self {
         let server = &app.config.server;
         Self {
-            ring: app.key_ring(key),
+            ring: KeyRing::new(key, app.context.clone()),
             tokens: app.tokens(),
             limits: Limits::new(server.rate_limit_key, server.rate_limit_token),
             clock: app.context.clock.clone(),

@@ -47,7 +47,7 @@ impl Caller {
         let Self::Person { user, issued, .. } = self else {
             return Ok(());
         };
-        let start = app.starts().of(user).await?;
+        let start = app.starts.of(user).await?;
         if start.is_some_and(|start| start.rejects(*issued)) {
             let why = Refused::EarlierUser.to_string();
             return Err(Problem::new(Code::Unauthorized, why).at("header Authorization"));

@@ -96,7 +96,7 @@ pub(super) async fn play(
     let id = gallery.person(id.as_str()).ok_or_else(nobody)?;
     let now = app.context.clock.now();
     let token = app.tokens().make(&id, now, TOKEN)?;
-    let maker = app.links().maker().await?;
+    let maker = app.identities.default.links.maker().await?;
     // A demo's configuration has both.
     let (Some(token), Some(maker)) = (token, maker) else {
         let detail = "the demo's tidings.toml has lost its address or its secret; start it again";

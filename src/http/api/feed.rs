@@ -148,7 +148,7 @@ async fn polled(
     user: &UserId,
     make: impl Future<Output = Result<Answer<serde_json::Result<Vec<u8>>>, Problem>>,
 ) -> Result<HttpResponse, Problem> {
-    let polls = app.polls();
+    let polls = &app.polls;
     let question = req
         .uri()
         .path_and_query()
@@ -156,7 +156,7 @@ async fn polled(
     let known = Known::of(req);
     let unchanged = || polls.is_unchanged(user, question, |tag| known.has(&entity(tag)));
     if let Some(tag) = (!known.is_empty()).then(unchanged).flatten() {
-        app.metrics().fed(FeedAnswer::Known);
+        app.metrics.fed(FeedAnswer::Known);
         return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
     }
     let (before, began) = (polls.glance(user), Instant::now());
@@ -171,10 +171,10 @@ async fn polled(
     tag.copy_from_slice(&Sha256::digest(&body)[..16]);
     polls.keep(user, question, tag, before.as_of(as_of), &about);
     if known.has(&entity(&tag)) {
-        app.metrics().fed(FeedAnswer::Unchanged);
+        app.metrics.fed(FeedAnswer::Unchanged);
         return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
     }
-    app.metrics().fed(FeedAnswer::Made);
+    app.metrics.fed(FeedAnswer::Made);
     let mut response = answered(HttpResponse::Ok(), app, user, &tag);
     response.content_type("application/json");
     if body.len() < gzip::WORTHWHILE || !gzip::is_taken(req) {
@@ -195,7 +195,7 @@ fn answered(
         .insert_header(header::ETag(entity(tag)))
         .insert_header((header::CACHE_CONTROL, "private, no-cache"))
         .append_header((header::VARY, "Accept-Encoding"))
-        .insert_header(("X-Poll-Interval", app.polls().interval(user)));
+        .insert_header(("X-Poll-Interval", app.polls.interval(user)));
     response
 }
 

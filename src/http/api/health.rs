@@ -7,6 +7,7 @@ use actix_web::{HttpResponse, http::header};
 
 use super::problem::{Code, Problem};
 use crate::app::App;
+use crate::operate::health::ready as ready_store;
 use crate::wire::Health;
 
 /// The longest time to wait for the store.
@@ -19,7 +20,7 @@ pub(super) async fn alive() -> HttpResponse {
 
 /// `GET /readyz`
 pub(super) async fn ready(app: Data<App>) -> Result<HttpResponse, Problem> {
-    match tokio::time::timeout(PATIENCE, app.health().ready()).await {
+    match tokio::time::timeout(PATIENCE, ready_store(&app.context)).await {
         Ok(Ok(())) => Ok(fine()),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => {

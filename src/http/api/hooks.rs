@@ -34,13 +34,13 @@ pub(super) async fn post(
         error => problem(error),
     })?;
     let taken = desk.take(reports).await.map_err(problem)?;
-    app.metrics().unreadable_reports(taken.unreadable);
+    app.metrics.unreadable_reports(taken.unreadable);
     Ok(HttpResponse::Ok().json(taken))
 }
 
 /// Answers a verified report without a readable item, so that the provider retries it.
 fn unreadable(provider: &str, why: String, app: &App) -> Problem {
-    app.metrics().unreadable_reports(1);
+    app.metrics.unreadable_reports(1);
     tracing::warn!(provider, "a verified report cannot be read: {why}");
     match gives_up_on_4xx(provider) {
         true => Problem::new(Code::Internal, why),

@@ -260,7 +260,7 @@ impl Bound {
         let refused = Data::new(cors::Refused::default());
         let listening = {
             let (app, stop) = (app.clone(), stop.clone());
-            tokio::spawn(async move { app.listen(stop).await })
+            tokio::spawn(async move { app.polls.listen(&*app.context.store, stop).await })
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(MAX_THREADS);
@@ -339,7 +339,10 @@ async fn watch_over(
     let (coming, began) = (Coming::of(&mut req), Instant::now());
     let method = req.method().clone();
     let app = req.app_data::<Data<App>>().cloned();
-    let id = RequestId::of(&req, || Some(app.as_ref()?.request_id()));
+    let id = RequestId::of(&req, || {
+        let context = &app.as_ref()?.context;
+        Some(context.ids.next(context.clock.now()))
+    });
     let asked = Asked::of(&req);
     let span = tracing::error_span!("request", request = %id);
     let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req));
@@ -382,7 +385,7 @@ async fn watch_over(
         tracing::debug!(%method, route = &*route, status, code, "a request was answered");
     }
     if let Some(app) = app {
-        let metrics = app.metrics();
+        let metrics = &app.metrics;
         metrics.answered(route, method.as_str(), status, began.elapsed());
     }
     match answer {

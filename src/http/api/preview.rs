@@ -144,7 +144,7 @@ impl Showing {
 impl Desk {
     /// Returns the overview of all sheets. Rebuilds them if a template was saved since.
     async fn board(&self, asked: Option<&str>) -> Board {
-        let version = version(self.showing.preview.templates.as_deref());
+        let version = version(self.showing.preview.config.mail.templates.as_deref());
         let mut shelf = self.shelf.lock().await;
         let shelf = &mut *shelf;
         if shelf.version != version {

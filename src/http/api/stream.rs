@@ -160,7 +160,7 @@ pub(super) async fn stream(
     let live = Live {
         called: true,
         next: moment(&user),
-        news: app.polls().wait_for(&user),
+        news: app.polls.wait_for(&user),
         stop: streams.stop.clone(),
         end: now + lasts(&req, &app),
         caller: req.extensions().get::<Caller>().cloned(),

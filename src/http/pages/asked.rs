@@ -24,7 +24,8 @@ impl Asked {
         let header = req.headers().get(ACCEPT_LANGUAGE);
         let header = header.and_then(|header| header.to_str().ok());
         Self {
-            locale: header.and_then(|header| app.pages().catalogs().accepted(header)),
+            locale: header
+                .and_then(|header| app.identities.default.pages.catalogs().accepted(header)),
             brand: None,
         }
     }
@@ -45,7 +46,7 @@ impl Asked {
 
     /// Returns the pages of the brand.
     pub(super) fn pages<'a>(&self, app: &'a App) -> &'a Pages {
-        app.pages_of(self.brand.as_ref())
+        app.identities.pages_of(self.brand.as_ref())
     }
 
     pub(super) fn locale(&self) -> Option<&str> {

@@ -61,7 +61,7 @@ async fn unfollowing(app: &App, opened: &Opened, key: FollowKey) -> Result<Strin
         return Err(Failure::NotFollowed);
     }
     let (stop, now) = (Stop::Follow(key), app.context.clock.now());
-    Ok(app.links().now(opened, &stop, now).await?)
+    Ok(app.identities.default.links.now(opened, &stop, now).await?)
 }
 
 /// `POST /u/{token}/preferences`
@@ -106,7 +106,12 @@ async fn shown(app: &App, opened: &Opened, mut user: User) -> Result<Shown, Fail
     name_muted(app, &mut user).await;
     Ok(Shown {
         next: app.next_digest().of(&user).await?,
-        token: app.links().instead(opened, &Stop::All).await?,
+        token: app
+            .identities
+            .default
+            .links
+            .instead(opened, &Stop::All)
+            .await?,
         user,
     })
 }

@@ -25,7 +25,12 @@ use crate::render::pages::{Others, Stopping, Tokens};
 
 /// Returns the user and the scope of a link.
 pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
-    let opened = app.links().open(token, app.context.clock.now()).await?;
+    let opened = app
+        .identities
+        .default
+        .links
+        .open(token, app.context.clock.now())
+        .await?;
     opened.map_err(Failure::Link)
 }
 
@@ -38,7 +43,7 @@ pub(super) async fn holder(app: &App, opened: &Opened) -> Result<Option<User>, F
 
 /// Returns the page's tokens: the link's own, and tokens that stop digests and all emails.
 pub(super) async fn tokens(app: &App, own: &str, opened: &Opened) -> Result<Tokens, Failure> {
-    let links = app.links();
+    let links = &app.identities.default.links;
     Ok(Tokens {
         own: own.to_owned(),
         digest: links.instead(opened, &Stop::Digest).await?,

@@ -16,9 +16,9 @@ use crate::engine::directory::unreadable;
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
 /// The advice for a database that cannot be reached.
-pub const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
+pub(super) const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
 
-const DATABASE: &str = "database";
+pub(super) const DATABASE: &str = "database";
 const REPLICATION: &str = "replication";
 const SCHEMA: &str = "schema";
 const INDEXES: &str = "indexes";
@@ -142,7 +142,7 @@ impl Doctor {
 
     /// Reports days older than `archive.keep`, which `archive` would drop.
     async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
-        let oldest_kept = Day::of(self.clock.now() - self.archive_keep);
+        let oldest_kept = Day::of(self.clock.now() - self.config.archive_keep);
         let mut days = store.days().await?;
         days.retain(|day| *day < oldest_kept);
         let Some(oldest) = days.first() else {
@@ -153,7 +153,7 @@ impl Doctor {
             days => format!("{days} days are"),
         };
         let (keep, oldest) = (
-            duration::show(self.archive_keep),
+            duration::show(self.config.archive_keep),
             oldest.start().date_naive(),
         );
         Ok(Some(Finding::warning(

@@ -5,23 +5,35 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Finding, Setup};
+use super::{Doctor, Finding};
+use crate::config::{StoreUrl, Transport};
 use crate::private;
 
 const FILES: &str = "files";
 
-impl Setup {
-    /// Reports which of these files and folders other users can read.
+impl Doctor {
+    /// Warns about files with addresses or keys that other users of this machine can read.
     pub(super) fn files(&self) -> Option<Finding> {
+        let mut files = Vec::new();
+        if let StoreUrl::Sqlite(path) = &self.config.store {
+            for end in ["", "-wal", "-shm"] {
+                let mut name = path.clone().into_os_string();
+                name.push(end);
+                files.push(name.into());
+            }
+        }
+        if matches!(self.config.mail.transport, Transport::Outbox) {
+            files.push(self.config.mail.outbox.clone());
+        }
         let what = "where addresses stand, and what links are signed with";
-        warning(&self.files, private::open_to_others, ["700", "600"], what)
+        warning(&files, private::open_to_others, ["700", "600"], what)
     }
 
     /// Reports which files with secrets everyone can read.
     pub(super) fn secret_files(&self) -> Option<Finding> {
         let open = private::open_to_everybody;
         warning(
-            &self.secret_files,
+            &self.config.secret_files,
             open,
             ["o-rwx", "o-rwx"],
             "where secrets stand",

@@ -6,19 +6,21 @@
 //! [`Doctor::run`].
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::TimeDelta;
 use futures::future::join_all;
 
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::domain::BrandName;
 use crate::email::Mailer;
 use crate::operate::probe::{Names, Web};
 use crate::render::Renderer;
 use crate::store::Store;
 
+mod build;
 mod database;
 mod dkim;
 mod dmarc;
@@ -32,8 +34,7 @@ mod setup;
 mod spf;
 mod templates;
 
-pub use database::UNREACHED;
-pub use setup::{Departure, Hook, Setup};
+pub use build::doctor;
 
 use crate::engine::access::links::Links;
 use crate::wire::doctor::{Finding, Verdict};
@@ -64,26 +65,26 @@ pub type Part<T> = Result<T, String>;
 
 /// Checks a configuration and the services it names.
 pub struct Doctor {
-    /// The configuration.
-    pub setup: Setup,
-    /// The options.
+    /// The configuration: for a brand, as it applies to the brand.
+    pub config: Config,
+    /// The file that the configuration was read from.
+    pub file: Option<PathBuf>,
+    /// The time-out, and which servers to ask.
     pub look: Look,
     /// The store, or the finding about it.
     pub store: Result<Arc<dyn Store>, Finding>,
     /// The provider. It is checked but gets no emails.
     pub mailer: Part<Arc<dyn Mailer>>,
-    /// Renders sample emails to check the templates.
-    pub renderer: Part<Renderer>,
-    /// Makes links with the store's secret; `None` without a store.
+    /// Renders sample emails to judge the templates.
+    pub renderer: Part<Arc<Renderer>>,
+    /// Makes links to try the public pages with; `None` without a store.
     pub links: Option<Arc<Links>>,
     /// Queries the DNS about the sender's domain.
     pub names: Part<Names>,
     /// Requests the public pages as an outside client does.
     pub web: Part<Web>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The age at which `archive` drops a day.
-    pub archive_keep: TimeDelta,
-    /// Whether this brand uses the templates of the default brand.
+    /// Whether a brand uses the default's folder of templates.
     pub shares_templates: bool,
     /// The doctor of each brand, which checks only what a brand configures itself.
     pub brands: Vec<(BrandName, Doctor)>,
@@ -97,9 +98,9 @@ impl Doctor {
     pub async fn run(&self) -> Vec<Finding> {
         let (database, mail, public) =
             futures::join!(self.database(), self.mail(), self.public_face());
-        let mut findings = self.setup.judge();
-        findings.extend(self.setup.files());
-        findings.extend(self.setup.secret_files());
+        let mut findings = self.configuration();
+        findings.extend(self.files());
+        findings.extend(self.secret_files());
         findings.extend(database);
         findings.extend(mail);
         findings.extend(public);
@@ -122,7 +123,7 @@ impl Doctor {
     /// Checks a brand: its sender, provider, pages and templates.
     async fn of_brand(&self, default: &[Finding]) -> Vec<Finding> {
         let (mail, public) = futures::join!(self.mail(), self.public_face());
-        let mut findings = self.setup.judge_brand();
+        let mut findings = self.brand_configuration();
         findings.extend(mail);
         findings.extend(public);
         findings.extend(self.brand_templates(default));

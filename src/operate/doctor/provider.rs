@@ -1,6 +1,7 @@
 //! Checks that the provider accepts the API key. Nothing is sent.
 
-use super::{Departure, Doctor, Finding, LEFT, Outside};
+use super::{Doctor, Finding, LEFT, Outside};
+use crate::config::Transport;
 use crate::email::Checked;
 
 const PROVIDER: &str = "provider";
@@ -15,7 +16,7 @@ impl Doctor {
                 return (Finding::error(PROVIDER, why, advice), Vec::new());
             }
         };
-        let is_near = matches!(self.setup.departure, Departure::Outbox);
+        let is_near = matches!(self.config.mail.transport, Transport::Outbox);
         if self.look.outside == Outside::Leave && !is_near {
             return (Finding::unchecked(PROVIDER, LEFT), Vec::new());
         }

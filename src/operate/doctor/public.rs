@@ -16,7 +16,7 @@ const CLICK: &str = "List-Unsubscribe=One-Click";
 impl Doctor {
     pub(super) async fn public_face(&self) -> Vec<Finding> {
         let unchecked = |why: &str| [PAGES, ONE_CLICK].map(|check| Finding::unchecked(check, why));
-        let Some(url) = &self.setup.public_url else {
+        let Some(url) = &self.config.server.public_url else {
             return unchecked("server.public_url is empty").to_vec();
         };
         if self.look.outside == Outside::Leave {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 
-use super::{Departure, Doctor, Finding, Hook};
+use super::{Doctor, Finding};
 use crate::domain::ReportCounts;
 use crate::engine::feedback::silence::unreported;
 use crate::store::{Error, Store};
@@ -16,18 +16,13 @@ pub(super) const REPORTS: &str = "reports";
 impl Doctor {
     /// Warns if emails have no reports, or if any were refused in the last day.
     pub(super) async fn reports(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
-        let Departure::Provider {
-            name,
-            hook: Hook::Verified,
-            ..
-        } = self.setup.departure
-        else {
+        let Some(provider) = self.config.reporter() else {
             return Ok(None);
         };
         let now = self.clock.now();
         let silent = unreported(store.as_ref(), now).await?;
         let lately = store.report_counts(now - TimeDelta::days(1)).await?;
-        Ok(judge(name, silent, &lately))
+        Ok(judge(provider.title, silent, &lately))
     }
 }
 

@@ -5,7 +5,9 @@
 use super::dkim::{self, DKIM};
 use super::dmarc::{self, DMARC};
 use super::spf::{self, Bounces, Cost, MOST_LOOKUPS, SPF};
-use super::{Departure, Doctor, Finding, LEFT, Outside};
+use super::{Doctor, Finding, LEFT, Outside};
+use crate::config::Transport;
+use crate::engine::delivery::mailer;
 use crate::operate::probe::Names;
 
 impl Doctor {
@@ -20,13 +22,15 @@ impl Doctor {
     /// Checks the key that this instance signs with. Otherwise checks those that the provider
     /// named, or else the configured one.
     pub(super) async fn dkim(&self, named: &[String]) -> Vec<Finding> {
-        if let Some((place, record)) = &self.setup.dkim {
-            let look = |names| self.look_at_own_key(names, place, record);
+        // A key that cannot be used is reported with the mailer.
+        if let Ok(Some(key)) = mailer::dkim(&self.config.mail) {
+            let (place, record) = (key.name(), key.record());
+            let look = |names| self.look_at_own_key(names, &place, &record);
             let found = self.asking(DKIM, look).await;
-            return vec![dkim::or_to_publish(found, place, record)];
+            return vec![dkim::or_to_publish(found, &place, &record)];
         }
-        let domain = self.setup.from.domain();
-        let configured = self.setup.dkim_selector.iter();
+        let domain = self.config.mail.from.domain();
+        let configured = self.config.mail.dkim_selector.iter();
         let configured = configured.map(|selector| format!("{selector}._domainkey.{domain}"));
         let places: Vec<String> = match named {
             [] => configured.collect(),
@@ -48,10 +52,10 @@ impl Doctor {
 
     /// Returns why the DNS is not queried, if it is not.
     fn unasked(&self) -> Option<&'static str> {
-        match (self.look.outside, &self.setup.departure) {
+        match (self.look.outside, &self.config.mail.transport) {
             (Outside::Leave, _) => Some(LEFT),
-            (Outside::Look, Departure::Outbox) => Some("nothing leaves: mails become files"),
-            (Outside::Look, Departure::Provider { .. }) => None,
+            (Outside::Look, Transport::Outbox) => Some("nothing leaves: mails become files"),
+            (Outside::Look, Transport::Smtp(_) | Transport::Api(_)) => None,
         }
     }
 
@@ -84,13 +88,18 @@ impl Doctor {
     }
 
     async fn look_at_spf(&self, names: &Names) -> Result<Finding, String> {
-        let ours = match &self.setup.departure {
-            Departure::Provider { bounces, .. } => bounces.as_deref(),
-            Departure::Outbox => None,
+        let from = self.config.mail.from.domain();
+        let own = match &self.config.mail.transport {
+            Transport::Outbox => None,
+            Transport::Smtp(_) => Some(from),
+            Transport::Api(api) => {
+                let option = api.provider.bounces;
+                option.and_then(|option| Some(api.options.get(option)?.as_str()))
+            }
         };
-        let (domain, bounces) = match ours {
+        let (domain, bounces) = match own {
             Some(domain) => (domain, Bounces::Here),
-            None => (self.setup.from.domain(), Bounces::Elsewhere),
+            None => (from, Bounces::Elsewhere),
         };
         let texts = names.texts(domain).await?;
         let [text] = spf::records(&texts)[..] else {
@@ -103,7 +112,7 @@ impl Doctor {
     }
 
     async fn look_at_dmarc(&self, names: &Names) -> Result<Finding, String> {
-        let domain = self.setup.from.domain();
+        let domain = self.config.mail.from.domain();
         for place in dmarc::places(domain) {
             let texts = names.texts(&format!("_dmarc.{place}")).await?;
             let records = dmarc::records(&texts);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Doctor, Finding, Part, chain};
-use crate::render::{Gap, Renderer, Stray, Weight};
+use crate::render::{Gap, Renderer, Stray, Weight, strays};
 use crate::store::{self, Store};
 use crate::wire::digest::lacking as lacking_words;
 
@@ -29,11 +29,14 @@ impl Doctor {
     }
 
     pub(super) fn templates(&self) -> Vec<Finding> {
-        let mut findings = judge(&self.renderer, self.setup.items);
+        let mut findings = judge(&self.renderer, self.config.digest.caps.total);
         if let Ok(renderer) = &self.renderer {
             findings.extend(renderer.catalogs().gaps().iter().map(gap));
         }
-        findings.extend(self.setup.strays.iter().map(stray));
+        if let Some(folder) = &self.config.mail.templates {
+            let strays = strays(folder, self.config.policies.kinds());
+            findings.extend(strays.iter().map(stray));
+        }
         findings
     }
 
@@ -49,9 +52,11 @@ impl Doctor {
         let languages: BTreeSet<&str> =
             locales.iter().map(|of| catalogs.spoken(Some(of))).collect();
         let lacks = languages.into_iter().filter_map(|language| {
-            let types = self.setup.worded.iter();
-            let lacking = types
-                .flat_map(|(kind, has_phrase)| catalogs.lacking(Some(language), kind, *has_phrase));
+            let policies = &self.config.policies;
+            let types = policies.kinds().map(|kind| (kind, policies.of(kind)));
+            let worded = types.filter(|(_, of)| of.heading.is_some() || of.phrase.is_some());
+            let lacking = worded
+                .flat_map(|(kind, of)| catalogs.lacking(Some(language), kind, of.phrase.is_some()));
             let lacking: BTreeSet<String> = lacking.collect();
             (!lacking.is_empty())
                 .then(|| format!("emails in {language}: {}", lacking_words(&lacking)))
@@ -62,7 +67,7 @@ impl Doctor {
     }
 }
 
-fn judge(renderer: &Part<Renderer>, items: usize) -> Vec<Finding> {
+fn judge(renderer: &Part<Arc<Renderer>>, items: usize) -> Vec<Finding> {
     let broken = |why: &str| {
         let advice = "fix the file, or leave it out: what is built in takes its place";
         vec![
@@ -184,7 +189,7 @@ mod tests {
             accent: "#1f4e79".into(),
         };
         let renderer = Renderer::new(site, Some(folder.path().to_owned()));
-        let findings = judge(&renderer.map_err(|error| chain(&error)), 40);
+        let findings = judge(&renderer.map(Arc::new).map_err(|error| chain(&error)), 40);
         findings
             .into_iter()
             .map(|finding| finding.verdict)

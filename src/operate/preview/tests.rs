@@ -3,29 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::domain::{EventType, Policy, Route};
+use crate::domain::{EventType, Policies, Policy, Route};
 
 fn preview(types: &[(&str, Policy)]) -> Preview {
     let types = types.iter().cloned();
     let policies = types.map(|(kind, policy)| (EventType::stored(kind), policy));
-    Preview {
-        site: Site {
-            name: "Kiosk".into(),
-            url: None,
-            logo: None,
-            postal_address: None,
-            accent: "#8a3b12".into(),
-        },
-        templates: None,
-        policies: Arc::new(Policies::new(policies)),
-        caps: Caps::default(),
-        schedule: Schedule {
-            cadence: crate::domain::Cadence::Weekly,
-            weekday: chrono::Weekday::Mon,
-            hour: 9,
-            tz: chrono_tz::UTC,
-        },
-    }
+    let mut config = Config::standard();
+    config.policies = Policies::new(policies);
+    Preview { config }
 }
 
 fn routed(route: Route, heading: &str) -> Policy {
@@ -144,10 +129,8 @@ fn templates_are_read_anew_each_time() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("digest/subject.txt");
     std::fs::create_dir(file.parent().unwrap()).unwrap();
-    let shown = Preview {
-        templates: Some(folder.path().to_owned()),
-        ..preview(&[])
-    };
+    let mut shown = preview(&[]);
+    shown.config.mail.templates = Some(folder.path().to_owned());
     let drafts = shown.invented(None, now());
     let sheet = || shown.sheets(&drafts[..1], None, None, now());
 

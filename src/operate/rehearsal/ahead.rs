@@ -123,7 +123,8 @@ impl Rehearsal {
                 let user = people.get(&batch.user);
                 let brand = Compose::brand_of(user, Some(&batch.key));
                 let brand = brand.as_ref();
-                let has_brand = brand.is_none_or(|of| self.compose.looks.contains_key(of));
+                let has_brand =
+                    brand.is_none_or(|of| self.compose.identities.brands.contains_key(of));
                 count(report, leaves, &prospect, has_brand);
                 if let (Prospect::Told(content), Some(user)) = (&prospect, user) {
                     looks::count(report, &self.compose, user, brand, content);

@@ -138,7 +138,7 @@ impl<'a> Stage<'a> {
 
     /// Whether there is this brand.
     fn has(&self, brand: Option<&BrandName>) -> bool {
-        brand.is_none_or(|brand| self.compose.looks.contains_key(brand))
+        brand.is_none_or(|brand| self.compose.identities.brands.contains_key(brand))
     }
 
     fn count(&mut self, content: &Content) {
@@ -272,10 +272,12 @@ impl<'a> Stage<'a> {
         })
     }
 
-    pub(super) fn samples(&self, from: &str, brands: &BTreeMap<BrandName, String>) -> Vec<Sample> {
+    pub(super) fn samples(&self) -> Vec<Sample> {
         let from = |brand: &Option<BrandName>| {
-            let own = brand.as_ref().and_then(|brand| brands.get(brand));
-            own.map_or(from, String::as_str).to_owned()
+            let config = &self.compose.context.config;
+            let own = brand.as_ref().and_then(|brand| config.brands.get(brand));
+            let mail = own.map_or(&config.mail, |brand| &brand.mail);
+            format!("{} <{}>", mail.from_name, mail.from)
         };
         let chosen = self.picks.chosen(self.levels.sum().median());
         let sample = |(one, whys): (Arc<Candidate>, Vec<&str>)| Sample {

@@ -11,7 +11,7 @@ fn a_bare_machine_has_no_errors_and_nothing_is_made_by_looking() {
 
     for line in [
         "ok         configuration        tidings.toml",
-        "warning    database             there is none at tidings.db: nothing was ever brought in there → see that",
+        "warning    database             there is no database at sqlite:tidings.db: nothing was ever brought in there → see that",
         "ok         templates            they make",
     ] {
         assert!(said.contains(line), "{line} in {said}");

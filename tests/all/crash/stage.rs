@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tidings::app::{App, mailer};
+use tidings::app::App;
 use tidings::clock::{Clock, Ids, ManualClock, SystemClock};
 use tidings::config::{Config, Sources};
 use tidings::domain::{
@@ -18,6 +18,7 @@ use tidings::domain::{
 };
 use tidings::engine::Silent;
 use tidings::engine::crash::POINTS;
+use tidings::engine::delivery::mailer::mailer;
 use tidings::engine::digest::Request;
 use tidings::engine::ingest::notify::{self, Notify};
 use tokio::time::{Instant, interval};
@@ -205,8 +206,6 @@ impl<'a> Stage<'a> {
         let notify = Notify {
             context: context(self.fresh.handle(), Arc::new(ManualClock::at(at)), "test"),
             joint: Arc::default(),
-            window_back: 0,
-            brands: Default::default(),
         };
         let receipts = notify.accept(vec![request]).await.unwrap();
         let record = Work {

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use bson::doc;
 use futures::FutureExt;
-use tidings::app;
 use tidings::clock::{Clock, ManualClock, SystemClock};
 use tidings::config::Config;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Address, Day, DeliveryState, User};
-use tidings::operate::doctor::{Look, Outside};
+use tidings::operate::doctor::{Look, Outside, doctor};
 use tidings::wire::doctor::{Finding, Verdict};
 
 use super::{HEALTHY, found};
@@ -60,7 +59,7 @@ async fn a_note_left_by_an_earlier_run_is_deleted(fresh: Fresh) {
 
 async fn a_note_overwritten_during_the_check_is_unchecked(fresh: Fresh) {
     let config = Config::parse(&format!("{HEALTHY}store = \"{}\"", fresh.url())).unwrap();
-    let mut doctor = app::doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
+    let mut doctor = doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
     let other = fresh.clone();
     let others = async move { other.put_note("doctor", "another's").await.unwrap() };
     doctor.store = Ok(FailingStore::before(
@@ -266,7 +265,7 @@ async fn a_wrong_clock_is_an_error() {
         let config = Config::parse(&format!("store = \"{}\"", fresh.url())).unwrap();
         let wrong = Arc::new(ManualClock::at(noon()));
 
-        let seen = app::doctor(&config, None, LOOK, wrong).await.run().await;
+        let seen = doctor(&config, None, LOOK, wrong).await.run().await;
 
         found(&seen, "clock", Verdict::Error, "NTP");
     })
@@ -284,7 +283,7 @@ async fn an_unreachable_database_is_an_error_and_other_checks_still_run() {
         ..LOOK
     };
 
-    let doctor = app::doctor(&config, None, look, Arc::new(SystemClock)).await;
+    let doctor = doctor(&config, None, look, Arc::new(SystemClock)).await;
     let seen = doctor.run().await;
 
     found(&seen, "database", Verdict::Error, "Connection refused");

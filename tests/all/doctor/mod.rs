@@ -12,10 +12,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidings::app;
 use tidings::clock::SystemClock;
 use tidings::config::Config;
-use tidings::operate::doctor::{Look, Outside};
+use tidings::operate::doctor::{Look, Outside, doctor};
 use tidings::wire::doctor::{Finding, Verdict};
 
 use crate::mail::provider::{Dialect, Provider};
@@ -90,7 +89,7 @@ impl Network {
 
 async fn findings(config: &str, look: Look) -> Vec<Finding> {
     let config = Config::parse(config).unwrap();
-    let doctor = app::doctor(&config, None, look, Arc::new(SystemClock)).await;
+    let doctor = doctor(&config, None, look, Arc::new(SystemClock)).await;
     doctor.run().await
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tidings::app;
 use tidings::config::Config;
 use tidings::email::{Checked, Leave, Outcome, tag};
+use tidings::engine::delivery::mailer::mailer as configured;
 use tokio::net::TcpListener;
 
 use super::provider::ses;
@@ -423,7 +423,7 @@ async fn the_configured_provider_receives_the_emails() {
                 ""
             },
         ));
-        let mailer = app::mailer(&config.unwrap()).unwrap();
+        let mailer = configured(&config.unwrap()).unwrap();
         let three = mails(3);
 
         let calls = mailer.calls(&three);

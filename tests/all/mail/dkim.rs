@@ -12,10 +12,10 @@ use mail_auth::common::verify::DomainKey;
 use mail_auth::{
     AuthenticatedMessage, DkimResult, MessageAuthenticator, Parameters, ResolverCache, Txt,
 };
-use tidings::app;
 use tidings::config::Config;
 use tidings::domain::Secret;
 use tidings::email::{Content, Dkim, Leave, Message};
+use tidings::engine::delivery::mailer::mailer;
 
 use super::server::Server;
 use super::{kinds, mail};
@@ -65,7 +65,7 @@ async fn sent(file: &str, message: Message) -> String {
         "#,
         server.port
     ));
-    let mailer = app::mailer(&config.unwrap()).unwrap();
+    let mailer = mailer(&config.unwrap()).unwrap();
 
     let outcomes = mailer.send("ref", &[message], &Leave::always()).await;
 
@@ -203,7 +203,7 @@ async fn a_key_that_is_too_short_is_rejected_before_the_first_email() {
     ));
     let config = config.unwrap();
 
-    let refused = app::mailer(&config).err().unwrap().to_string();
+    let refused = mailer(&config).err().unwrap().to_string();
 
     assert!(
         refused.contains("mail.dkim_key_file") && refused.contains("2,048"),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mail_parser::MessageParser;
-use tidings::app;
 use tidings::config::Config;
 use tidings::domain::{Address, Secret};
 use tidings::email::{
     Certainty, Checked, Leave, Mailer, Message, Outcome, Relay, Security, Sender, Smtp,
 };
+use tidings::engine::delivery::mailer::mailer;
 
 use super::server::{Say, Server};
 use super::{PATIENT, kinds, mail, mails, sender};
@@ -400,7 +400,7 @@ async fn the_configured_server_receives_the_emails() {
         "[mail]\nprovider = \"smtp\"\nfrom = \"digest@art.example\"\nsmtp_host = \"127.0.0.1\"\nsmtp_port = {}\nsmtp_tls = \"none\"",
         server.port
     ));
-    let mailer = app::mailer(&config.unwrap()).unwrap();
+    let mailer = mailer(&config.unwrap()).unwrap();
     let two = mails(2);
 
     assert_eq!(mailer.calls(&two), [[0], [1]]);

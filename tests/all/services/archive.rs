@@ -2,10 +2,12 @@
 //! exactly.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use chrono::TimeDelta;
 use tidings::app::App;
 use tidings::clock::Clock;
+use tidings::context::Context;
 use tidings::domain::{Day, Entry};
 use tidings::engine::Silent;
 use tidings::engine::archive::{Effect, Protection, Request};
@@ -54,8 +56,14 @@ pub async fn days(town: &Town) -> Vec<Day> {
 /// Accepts an event of a day before the window, as if it had been accepted in time. Does not fan it
 /// out.
 pub async fn accept_late(app: &App, event: notify::Request) {
+    let mut config = (*app.config).clone();
+    config.window_back = 60;
+    let context = Context {
+        config: Arc::new(config),
+        ..(*app.context).clone()
+    };
     let then = notify::Notify {
-        window_back: 60,
+        context: Arc::new(context),
         ..app.notify()
     };
     then.accept(vec![event]).await.unwrap();

@@ -11,13 +11,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Settings, RngSeed, TestRunner};
 use tidings::clock::{Ids, ManualClock};
+use tidings::config::Config;
 use tidings::context::Context;
 use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{
     Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId,
 };
 use tidings::engine::Silent;
-use tidings::engine::batches::{BatchService, Closer, End, Join, Joiner, QuietHours};
+use tidings::engine::batches::{BatchService, Closer, End, Join, Joiner};
 use tidings::engine::eligibility::catalog::CatalogSource;
 use tidings::store::{BatchFilter, Store};
 
@@ -78,19 +79,12 @@ fn closer(
     owner: String,
     lease: TimeDelta,
 ) -> Closer {
-    let context = Arc::new(Context {
-        store,
-        clock: clock.clone(),
-        ids: ids.clone(),
-        policies: Arc::default(),
+    let mut config = Config::standard();
+    config.fanout.lease = lease;
+    Closer::new(Arc::new(Context {
         owner,
-    });
-    let quiet = QuietHours::new(context.clone(), chrono_tz::UTC);
-    Closer {
-        context,
-        quiet,
-        lease,
-    }
+        ..Context::new(config, store, clock.clone(), ids.clone())
+    }))
 }
 
 /// Returns the policy of the key. Every fourth fan-out has another type that shares the key.
@@ -319,15 +313,12 @@ impl<'a> Machine<'a> {
     fn book(&self) -> BatchService {
         let store = self.fresh.second().handle();
         let (owner, lease) = ("book".to_owned(), TimeDelta::minutes(1));
-        let Closer { context, quiet, .. } = closer(store, &self.clock, &self.ids[2], owner, lease);
-        BatchService {
-            catalog: CatalogSource {
-                context: context.clone(),
-                shelf: None,
-            },
-            context,
-            quiet,
-        }
+        let context = closer(store, &self.clock, &self.ids[2], owner, lease).context;
+        let catalog = CatalogSource {
+            context: context.clone(),
+            shelf: None,
+        };
+        BatchService::new(context, catalog)
     }
 
     async fn end_open_batch(&mut self, slot: Slot, how: End) {

@@ -136,7 +136,9 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
         .unwrap();
 
     let opened = app
-        .links()
+        .identities
+        .default
+        .links
         .open(token, town.clock.now())
         .await
         .unwrap()
@@ -156,6 +158,7 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
     assert_eq!(opened.brand, brand(WORDS[1]));
     let notice = Page::Notice(Notice::Expired);
     let page = app
+        .identities
         .pages_of(opened.brand.as_ref())
         .render(&notice, None)
         .unwrap();
@@ -164,7 +167,8 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
         "{page}"
     );
     assert!(
-        app.pages_of(brand("gone").as_ref())
+        app.identities
+            .pages_of(brand("gone").as_ref())
             .render(&notice, None)
             .unwrap()
             .contains("origina")

@@ -358,7 +358,10 @@ async fn a_repeated_call_uses_the_brand_of_the_first_call(fresh: Fresh) {
     assert_eq!(calls.len(), 2, "{calls:?}");
     assert_eq!(calls[0].reference, calls[1].reference);
     let acme = brand("acme");
-    assert_eq!(app.brand_of_call(&calls[0].reference), acme.as_ref());
+    assert_eq!(
+        app.identities.brand_of_call(&calls[0].reference),
+        acme.as_ref()
+    );
     assert_eq!(town.mails().len(), 1);
     assert!(town.mails()[0].filled().html.contains("Acmeish"));
     let row = town.deliveries_of("ada").await.remove(0);

@@ -198,7 +198,7 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
     let apps: Vec<App> = (0..4).map(|_| town.process()).collect();
     let listeners = apps[..3].iter().cloned().map(|app| {
         let stopped = stopped.clone();
-        tokio::spawn(async move { app.listen(stopped).await })
+        tokio::spawn(async move { app.polls.listen(&*app.context.store, stopped).await })
     });
     let listeners: Vec<_> = listeners.collect();
     let mut model: BTreeMap<ObjectId, ItemMarks> = BTreeMap::new();

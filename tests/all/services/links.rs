@@ -33,7 +33,13 @@ async fn an_email_contains_links_of_its_own_user(fresh: Fresh) {
     assert!(tokens.len() == 2 && tokens[0] != tokens[1]);
     for (mail, link) in mails.iter().zip(&tokens) {
         let token = link.strip_prefix("https://news.example.org/u/").unwrap();
-        let opened = town.process().links().open(token, town.clock.now()).await;
+        let opened = town
+            .process()
+            .identities
+            .default
+            .links
+            .open(token, town.clock.now())
+            .await;
         let person = mail.delivery.as_str().split(':').nth(1).unwrap();
         let opened = opened.unwrap().unwrap();
         assert_eq!((opened.user, opened.stop), (user(person), Stop::Digest));

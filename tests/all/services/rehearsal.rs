@@ -10,6 +10,7 @@ use tidings::email::Place;
 use tidings::engine::Silent;
 use tidings::engine::digest::Request;
 use tidings::render::report::{Mailed, Rehearsed};
+use tidings::render::{ReportPage, Site};
 use tidings::wire::digest::Report;
 
 use crate::support::town::{Town, followers_of, monday, on_both_stores, request, saturday, to};
@@ -194,7 +195,10 @@ async fn a_report_holds_no_address_and_no_link_that_works(fresh: Fresh) {
         .run(&Request::default(), &Silent)
         .await
         .unwrap();
-    let page = app.report_page().unwrap().render(&told).unwrap();
+    let page = ReportPage::new(&Site::from(&*app.config))
+        .unwrap()
+        .render(&told)
+        .unwrap();
 
     for hidden in ["ada@", "ben@", "dee@", "/u/", "https://news.example.org"] {
         assert!(!page.contains(hidden), "{hidden}");

@@ -465,7 +465,7 @@ async fn a_stopped_run_sends_no_more_and_releases_its_leases(fresh: Fresh) {
     town.postbox.per_call.store(1, Ordering::Relaxed);
     let (stop, stopped) = watch::channel(false);
     let app = town.process();
-    app.end_with(stopped);
+    app.end_with(&stopped);
     // The stop arrives during the first call.
     town.meanwhile(move || async move { stop.send(true).unwrap() }.boxed());
 

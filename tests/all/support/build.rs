@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use tidings::clock::{Clock, Ids};
+use tidings::config::Config;
 use tidings::context::Context;
 use tidings::domain::delivery::Handover;
 use tidings::domain::{
@@ -22,12 +23,10 @@ pub fn today() -> Day {
 
 /// A context without configured event types.
 pub fn context(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: &str) -> Arc<Context> {
+    let ids = Arc::new(Ids::random());
     Arc::new(Context {
-        store,
-        clock,
-        ids: Arc::new(Ids::random()),
-        policies: Arc::default(),
         owner: owner.to_owned(),
+        ..Context::new(Config::standard(), store, clock, ids)
     })
 }
 

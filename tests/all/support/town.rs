@@ -359,7 +359,7 @@ impl Town {
         let app = App::assemble(self.config.clone(), store.clone(), mailer, clock, ids)
             .unwrap()
             .with_pinned(super::sns::pinned());
-        self.counts.lock().unwrap().push(app.metrics().clone());
+        self.counts.lock().unwrap().push(app.metrics.clone());
         app
     }
 

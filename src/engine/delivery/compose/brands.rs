@@ -1,14 +1,15 @@
 //! Of which brand a row's mail is, and mails as that brand writes them.
 //!
-//! The rule: a mail is of one brand, whole: look, links and headers come together ([`Look`]). The
+//! The rule: a mail is of one brand, whole: look, links and headers come together ([`Identity`]). The
 //! brand of a batch counts before that of its person. What is of another brand than this composes
 //! is not built ([`Stray`]), so that none is ever told under another's name; but for a call that is
 //! made again, which says what it said.
 
 use std::collections::HashMap;
 
+use super::super::identity::Identity;
+use super::Compose;
 use super::gathered::Gathered;
-use super::{Compose, Look};
 use crate::domain::{BatchKey, BrandName, Delivery, Id, Occasion, User, UserId};
 use crate::engine::Result;
 
@@ -28,11 +29,12 @@ impl Compose {
         let Some(brand) = brand.filter(|brand| self.brand.as_ref() != Some(*brand)) else {
             return Some(self.clone());
         };
-        let Look {
+        let Identity {
             renderer,
             links,
             headers,
-        } = self.looks.get(brand)?.clone();
+            ..
+        } = self.identities.brands.get(brand)?.clone();
         Some(Self {
             brand: Some(brand.clone()),
             renderer,

@@ -1,8 +1,8 @@
-//! What mails are made with: the stores they are read from, and the look of each brand.
+//! The parts that build emails from delivery rows.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::super::identity::Identities;
 use super::Headers;
 use crate::context::Context;
 use crate::domain::content::Caps;
@@ -21,8 +21,8 @@ pub struct Compose {
     pub skip_seen: SkipSeen,
     /// Of which brand the mails are that it makes; `None` for the default.
     pub brand: Option<BrandName>,
-    /// What makes mails those of other brands.
-    pub looks: Arc<BTreeMap<BrandName, Look>>,
+    /// The identities of all brands.
+    pub identities: Arc<Identities>,
     pub(crate) renderer: Arc<Renderer>,
     pub(crate) links: Arc<Links>,
     /// Says in headers what a mail is.
@@ -31,15 +31,4 @@ pub struct Compose {
     pub caps: Caps,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
-}
-
-/// What makes mails one brand's.
-#[derive(Clone)]
-pub struct Look {
-    /// Fills its templates in.
-    pub renderer: Arc<Renderer>,
-    /// Lead to its pages.
-    pub links: Arc<Links>,
-    /// Name its lists.
-    pub headers: Headers,
 }

@@ -89,14 +89,16 @@ impl Gate {
     /// Logs a warning, once an hour, while the provider reports nothing about the emails it
     /// accepts.
     async fn notice_silence(&self, now: DateTime<Utc>) -> Result<()> {
-        let Some(reporter) = self.reporter.filter(|_| self.pacer.may_warn(now)) else {
+        let reporter = self.context.config.reporter();
+        let Some(reporter) = reporter.filter(|_| self.pacer.may_warn(now)) else {
             return Ok(());
         };
         let emails = unreported(self.context.store.as_ref(), now).await?;
         if emails > 0 {
             tracing::warn!(
                 emails,
-                "emails left more than a day ago, and {reporter} has reported nothing since; see `tidings doctor`"
+                "emails left more than a day ago, and {} has reported nothing since; see `tidings doctor`",
+                reporter.title
             );
         }
         Ok(())

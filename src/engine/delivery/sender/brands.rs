@@ -14,7 +14,7 @@ use futures::future::join_all;
 use super::super::compose::{Spread, Stray};
 use super::super::gate::{Account, Gate, GateState, Turn};
 use super::super::retry::{Retry, Verdicts, deferral};
-use super::{Sender, brand_of_call};
+use super::Sender;
 use crate::domain::delivery::Settlement;
 use crate::domain::{BrandName, Delivery, DeliveryState};
 use crate::engine::Result;
@@ -28,22 +28,22 @@ impl Sender {
         if brand == self.compose.brand.as_ref() {
             return Some(self.clone());
         }
-        let outlet = self.outlets.get(brand?)?.clone();
+        let identity = self.compose.identities.brands.get(brand?)?.clone();
         Some(Self {
             compose: self.compose.of_brand(brand)?,
             gate: Gate {
                 // Another owner, because the holder of a lease could extend it.
-                owner: format!("{}-{}", self.gate.owner, outlet.account_prefix),
-                account_prefix: outlet.account_prefix,
-                account: outlet.account,
-                pacer: outlet.pacer,
+                owner: format!("{}-{}", self.gate.owner, identity.account_prefix),
+                account_prefix: identity.account_prefix,
+                account: identity.account,
+                pacer: identity.pacer,
                 ..self.gate.clone()
             },
             retry: Retry {
-                certainty: outlet.mailer.certainty(),
+                certainty: identity.mailer.certainty(),
                 ..self.retry
             },
-            mailer: outlet.mailer,
+            mailer: identity.mailer,
             ..self.clone()
         })
     }
@@ -51,7 +51,7 @@ impl Sender {
     /// Returns whether work on new rows of any brand may start.
     pub async fn ready(&self) -> Result<GateState> {
         let mut state = self.gate.before_chunk().await?;
-        for brand in self.outlets.keys() {
+        for brand in self.compose.identities.brands.keys() {
             let (GateState::ClosedUntil(until), Some(sender)) =
                 (&state, self.of_brand(Some(brand)))
             else {
@@ -73,7 +73,7 @@ impl Sender {
         spread: Spread,
         mut turn: Option<Turn>,
     ) -> Result<()> {
-        if self.outlets.is_empty() {
+        if self.compose.identities.brands.is_empty() {
             return self.send(rows, spread, turn).boxed().await;
         }
         let (all, brands) = (rows.len(), self.compose.brands_of(&rows).await?);
@@ -124,7 +124,7 @@ impl Sender {
         let (mut own, mut others) = (Vec::new(), BTreeMap::<&BrandName, Vec<Delivery>>::new());
         for row in rows {
             let call = row.call.as_deref().unwrap_or_default();
-            match brand_of_call(&self.outlets, call) {
+            match self.compose.identities.brand_of_call(call) {
                 Some(brand) => others.entry(brand).or_default().push(row),
                 None => own.push(row),
             }
@@ -156,7 +156,7 @@ impl Sender {
         {
             let known = brand
                 .as_ref()
-                .is_none_or(|brand| self.outlets.contains_key(brand));
+                .is_none_or(|brand| self.compose.identities.brands.contains_key(brand));
             if known {
                 let reason = "its brand has changed";
                 let waits = deferral(row, DeliveryState::Pending, now, reason);

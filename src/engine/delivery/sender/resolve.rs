@@ -46,7 +46,7 @@ impl Sender {
         let name = format!("call:{call}");
         let lease = Lease {
             owner: self.context.owner.clone(),
-            until: now + self.ledger.lease,
+            until: now + self.ledger.lease(),
         };
         let leave = self.gate.leave(now);
         if !self.context.store.lease(&name, &lease, now).await? {

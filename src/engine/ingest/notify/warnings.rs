@@ -1,26 +1,16 @@
-//! Warns about reasons why users will not see an accepted event.
-//!
-//! It only reads. It never rejects an event, because users, objects and follows may be added later.
-
-use std::sync::Arc;
+//! Finds reasons why users will not see an accepted event. Records, objects and followers may still
+//! come later.
 
 use super::Request;
-use crate::context::Context;
 use crate::domain::{ObjectKey, Selector};
 use crate::engine::Result;
 use crate::engine::directory::unknown::{Known, Named};
 use crate::store::PeopleFilter;
 
-/// Finds the reasons why users will not see an event.
-pub struct Warnings {
-    pub(crate) known: Known,
-    pub(crate) context: Arc<Context>,
-}
-
-impl Warnings {
-    /// Returns one sentence for each reason, with advice where there is any.
-    pub async fn of(&self, request: &Request) -> Result<Vec<String>> {
-        let unknown = self.known.of(&[Named::from(request)]).await?;
+impl Known {
+    /// Returns a sentence for each reason, with what to do about it.
+    pub async fn warnings(&self, request: &Request) -> Result<Vec<String>> {
+        let unknown = self.of(&[Named::from(request)]).await?;
         let told = unknown
             .iter()
             .flat_map(|unknown| unknown.warnings(&self.context.policies));

@@ -1,15 +1,16 @@
-//! What a command does to the store it opens, and how a store comes to be.
+//! Opens the configured store, as far as a command may change it.
 //!
-//! The rule: only what brings something in makes a store. Everything else, started in a wrong
-//! folder or with a mistyped name, says so and makes nothing; what only looks makes no index
-//! either.
+//! Only a command that adds data creates a store. In a wrong folder, or with a mistyped name, every
+//! other command fails and creates nothing. A command that only reads creates no index either.
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use tokio::time::timeout;
 
 use crate::config::{Config, StoreUrl};
 use crate::domain::ModelName;
@@ -17,37 +18,31 @@ use crate::store::mongo::{Mapping, Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
 use crate::store::{self, MoveNote, Moving, Role, Schema, Store};
 
-/// What is done to the store.
+/// How a command uses the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Something is brought in: the store is made where there is none.
-    Bring,
-    /// What is there is worked with.
-    Work,
-    /// What is there is looked at.
-    Look,
+    /// Adds data: creates a missing store.
+    Create,
+    /// Changes data of an existing store.
+    Write,
+    /// Reads an existing store.
+    Read,
 }
 
-/// Nothing was ever brought in where the configuration says.
+/// The configured store does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no database at {0}: nothing was ever brought in there")]
 pub struct NoStore(pub String);
 
-/// How long a database may take to answer until whoever waits is told what for.
+/// How long a database may take to answer before a log line names what the command waits for.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Tells whoever waits what for.
-async fn say_what_for(store: String) {
-    tokio::time::sleep(SILENCE).await;
-    tracing::warn!(store, "MongoDB does not answer yet; waiting");
-}
-
-/// Whether there is a database in this file: one that is empty was never written.
-pub(super) fn holds(path: &Path) -> bool {
+/// Returns whether this file holds a database. An empty file was never written.
+pub(crate) fn holds(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
-/// Whether the configured store is a file that was never written.
+/// Returns whether the configured store is a file that was never written.
 pub fn is_missing(config: &Config) -> bool {
     match &config.store {
         StoreUrl::Sqlite(path) => !holds(path),
@@ -55,14 +50,38 @@ pub fn is_missing(config: &Config) -> bool {
     }
 }
 
-/// Opens the configured store; brings its tables or indexes into being where something is done to
-/// it.
+/// Returns the folder that has to exist before the configured file can be created; `None` if it
+/// exists.
+pub fn missing_folder(config: &Config) -> Option<&Path> {
+    let StoreUrl::Sqlite(path) = &config.store else {
+        return None;
+    };
+    let folder = path.parent()?;
+    (!folder.as_os_str().is_empty() && !folder.is_dir()).then_some(folder)
+}
+
+/// Opens the configured store. Unless the command only reads, creates missing tables and indexes.
+///
+/// # Errors
+///
+/// [`NoStore`] if there is no store and the command may not create one; [`InMove`] if the store is
+/// being moved.
 pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn Store>> {
-    let missing = || NoStore(format!("{:?}", config.store));
-    let opening = || format!("opening {:?}", config.store);
+    open_with(config, access, MongoOptions::default()).await
+}
+
+/// Opens the configured store like [`open_store`], with other time-outs of MongoDB.
+pub(crate) async fn open_with(
+    config: &Config,
+    access: Access,
+    options: MongoOptions,
+) -> anyhow::Result<Arc<dyn Store>> {
+    let place = format!("{:?}", config.store);
+    let opening = || format!("opening {place}");
+    let missing = || NoStore(place.clone());
     match &config.store {
         StoreUrl::Sqlite(path) => {
-            if access != Access::Bring && !holds(path) {
+            if access != Access::Create && !holds(path) {
                 return Err(missing().into());
             }
             let file = Sqlite::open(path).await.with_context(opening)?;
@@ -74,12 +93,19 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
         StoreUrl::Mongo(url) => {
             let options = MongoOptions {
                 mapped: mapped(config)?,
-                ..MongoOptions::default()
+                ..options
             };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
-            let silence = tokio::spawn(say_what_for(format!("{:?}", config.store)));
-            let prepared = prepare(&mongo, access).await;
-            silence.abort();
+            let prepared = {
+                let mut preparing = pin!(prepare(&mongo, access));
+                match timeout(SILENCE, &mut preparing).await {
+                    Ok(prepared) => prepared,
+                    Err(_) => {
+                        tracing::warn!(store = place, "MongoDB does not answer yet; waiting");
+                        preparing.await
+                    }
+                }
+            };
             match prepared.with_context(opening)? {
                 Prepared::Ready => Ok(Arc::new(mongo)),
                 Prepared::Missing => Err(missing().into()),
@@ -89,8 +115,8 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
     }
 }
 
-/// What opening the configured store would do to it first, as an earlier version wrote it. On
-/// MongoDB that is not opening, but working with it.
+/// Returns the upgrade that opening the configured file would run first; `None` if it needs none.
+/// A MongoDB store is not upgraded when it is opened, but by the first command that writes.
 pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
     let StoreUrl::Sqlite(path) = &config.store else {
         return Ok(None);
@@ -140,14 +166,14 @@ impl InMove {
 }
 
 /// Returns why only a move may use this store. A store that was moved into completely is usable.
-pub(super) async fn in_move(store: &dyn Moving) -> store::Result<Option<InMove>> {
+pub(crate) async fn in_move(store: &dyn Moving) -> store::Result<Option<InMove>> {
     let note = store.move_note().await?;
     let keeps_off = |note: &MoveNote| note.role == Role::Source || !note.done;
     Ok(note.filter(keeps_off).map(InMove))
 }
 
-/// The models that are read from the application's own collections.
-pub(super) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mapping>> {
+/// Returns the models that are read from the application's own collections.
+pub(crate) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mapping>> {
     let mapping = |(name, model): (&ModelName, &crate::config::Model)| {
         let filter = bson::serialize_to_document(&model.filter)
             .with_context(|| format!("models.{name}.filter cannot be a MongoDB filter"))?;
@@ -168,26 +194,25 @@ pub(super) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mappi
     config.models.iter().map(mapping).collect()
 }
 
-/// What became of a database that is to be opened.
+/// The result of opening a database.
 enum Prepared {
     Ready,
-    /// There is nothing to open.
     Missing,
     InMove(InMove),
 }
 
 async fn prepare(mongo: &Mongo, access: Access) -> crate::store::Result<Prepared> {
-    // Asked first, as a target holds nothing else at its start.
+    // First, because the target of a move is otherwise empty when the move begins.
     if let Some(in_move) = in_move(mongo).await? {
         return Ok(Prepared::InMove(in_move));
     }
-    if access != Access::Bring && mongo.is_bare().await? {
+    if access != Access::Create && mongo.is_bare().await? {
         return Ok(Prepared::Missing);
     }
     match access {
-        // A database that needs a newer program is refused all the same.
-        Access::Look => drop(mongo.schema().await?),
-        Access::Bring | Access::Work => mongo.prepare().await?,
+        // Fails if the database needs a newer program.
+        Access::Read => drop(mongo.schema().await?),
+        Access::Create | Access::Write => mongo.prepare().await?,
     }
     Ok(Prepared::Ready)
 }

@@ -1,19 +1,24 @@
-//! Puts together what those see who watch: how things stand, and the metrics of a process.
+//! Builds the worker, and the use cases of operators.
 
 use super::App;
-use crate::domain::Id;
-use crate::engine::worker::Part;
+use crate::engine::archive::Archive;
+use crate::engine::archive::clean::Cleaner;
+use crate::engine::worker::Worker;
 use crate::engine::worker::activity::Activity;
-use crate::metrics::Metrics;
 use crate::operate::explain::Explain;
-use crate::operate::health::Health;
 use crate::operate::scrape::Scrape;
 use crate::operate::status::StatusService;
 
 impl App {
-    /// What this process counts.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+    /// Runs fan-outs, batches, deliveries and digests.
+    pub fn worker(&self) -> Worker {
+        Worker {
+            fanouts: self.fanouts(),
+            closer: self.closer(),
+            cleaner: Cleaner::new(self.context.clone()),
+            digests: self.digests(),
+            context: self.context.clone(),
+        }
     }
 
     /// Records that a worker runs, and when digests last ran.
@@ -23,7 +28,15 @@ impl App {
         }
     }
 
-    /// Explains why a person gets something or not.
+    /// Exports, drops and restores old days.
+    pub fn archive(&self) -> Archive {
+        Archive {
+            context: self.context.clone(),
+            owed: self.owed(),
+        }
+    }
+
+    /// Explains why a user gets an event or not.
     pub fn explain(&self) -> Explain {
         Explain {
             context: self.context.clone(),
@@ -39,7 +52,7 @@ impl App {
         }
     }
 
-    /// Says how things stand.
+    /// Reports the state of the whole installation.
     pub fn status(&self) -> StatusService {
         StatusService {
             activity: self.activity(),
@@ -47,41 +60,16 @@ impl App {
             deliveries: self.deliveries(),
             owed: self.owed(),
             known: self.known(),
-            place: format!("{:?}", self.config.store),
-            window_back: self.config.window_back,
-            expects_reports: self.config.reporter().is_some(),
         }
     }
 
-    /// Says whether the store answers.
-    pub fn health(&self) -> Health {
-        Health {
-            context: self.context.clone(),
-        }
-    }
-
-    /// A part of the worker came to the end of a round.
-    pub fn worked(&self, part: Part, is_ok: bool) {
-        let part = match part {
-            Part::FanningOut => "fan_out",
-            Part::Mailing => "mail",
-            Part::Digests => "digest",
-        };
-        self.metrics.worked(part, is_ok, self.context.clock.now());
-    }
-
-    /// Answers scrapes.
+    /// Answers scrapes of metrics.
     pub fn scrape(&self) -> Scrape {
         Scrape {
             metrics: self.metrics.clone(),
             context: self.context.clone(),
             owed: self.owed(),
-            lately: self.lately.clone(),
+            cache: self.scraped.clone(),
         }
-    }
-
-    /// A new id for a request that brought none.
-    pub fn request_id(&self) -> Id {
-        self.context.ids.next(self.context.clock.now())
     }
 }

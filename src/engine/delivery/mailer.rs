@@ -1,6 +1,4 @@
-//! From the configured provider to a mailer.
-//!
-//! The rule: only here does anybody know both what is configured and who sends.
+//! Builds the configured mailer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +7,16 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::config::{self, Config, Login, SmtpServer, SmtpTls, Transport};
 use crate::email::{Account, Dkim, Mailer, Outbox, Relay, Security, Sender, Smtp};
 
-/// The mailer that writes `.eml` files.
+/// Returns the mailer that writes `.eml` files.
 pub fn outbox(config: &Config) -> Outbox {
     Outbox::new(&config.mail.outbox, sender(&config.mail)).with_pages(config.mail.outbox_pages)
 }
 
-/// The mailer that is configured.
+/// Builds the configured mailer.
+///
+/// # Errors
+///
+/// Names the option that cannot be used, such as the key that signs emails.
 pub fn mailer(config: &Config) -> anyhow::Result<Arc<dyn Mailer>> {
     let mail = &config.mail;
     let timeout = mail.timeout.to_std()?;
@@ -57,8 +59,8 @@ fn smtp(
     Ok(Arc::new(smtp.with_dkim(dkim(mail)?)))
 }
 
-/// What signs the mails that leave by SMTP, if anything does here.
-pub(super) fn dkim(mail: &config::Mail) -> Result<Option<Arc<Dkim>>, String> {
+/// Returns the key that signs emails sent by SMTP. Providers with an API sign emails themselves.
+pub(crate) fn dkim(mail: &config::Mail) -> Result<Option<Arc<Dkim>>, String> {
     let signing = match (&mail.transport, &mail.dkim) {
         (Transport::Smtp(_), Some(signing)) => signing,
         _ => return Ok(None),

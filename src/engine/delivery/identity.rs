@@ -1,0 +1,290 @@
+//! What each brand writes and sends its emails with: theme, links, headers and provider account.
+//!
+//! The default and every brand are built in the same way, each from the configuration that applies
+//! to it. Brands that use one provider account share its rate limit and its send permits. Start
+//! with [`Identities::new`].
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::mailer::mailer;
+use super::{Account, Headers, Pacer, account_prefix};
+use crate::config::{Config, Transport};
+use crate::domain::BrandName;
+use crate::email::Mailer;
+use crate::engine::access::links::Links;
+use crate::render::{self, Pages, Renderer, Site};
+use crate::store::Store;
+
+/// A value for emails without a brand, and one for each configured brand.
+#[derive(Clone)]
+pub struct PerBrand<T> {
+    /// The value for emails without a brand.
+    pub default: T,
+    /// The values of the configured brands.
+    pub brands: BTreeMap<BrandName, T>,
+}
+
+/// The mailer of each brand.
+pub type Mailers = PerBrand<Arc<dyn Mailer>>;
+
+/// The theme of each brand.
+pub type Themes = PerBrand<Theme>;
+
+/// The identity of each brand.
+pub type Identities = PerBrand<Identity>;
+
+impl<T> PerBrand<T> {
+    /// Builds the default's value and that of each brand from the configuration that applies to it.
+    fn build<E>(
+        config: &Config,
+        build: impl Fn(&Config, Option<&BrandName>) -> Result<T, E>,
+    ) -> Result<Self, E> {
+        let brands = config.brands.iter().map(|(name, brand)| {
+            let value = build(&config.of_brand(brand), Some(name))?;
+            Ok((name.clone(), value))
+        });
+        Ok(Self {
+            default: build(config, None)?,
+            brands: brands.collect::<Result<_, E>>()?,
+        })
+    }
+
+    /// Applies a function to each value.
+    pub(crate) fn map<U>(self, f: impl Fn(T) -> U) -> PerBrand<U> {
+        let brands = self.brands.into_iter();
+        PerBrand {
+            default: f(self.default),
+            brands: brands.map(|(name, value)| (name, f(value))).collect(),
+        }
+    }
+}
+
+impl Mailers {
+    /// Builds the configured mailers.
+    ///
+    /// # Errors
+    ///
+    /// Names the brand whose provider or key cannot be used.
+    pub fn of(config: &Config) -> anyhow::Result<Self> {
+        Self::build(config, |config, brand| match brand {
+            Some(name) => mailer(config).map_err(|why| why.context(format!("the brand {name}"))),
+            None => mailer(config),
+        })
+    }
+
+    /// Uses one mailer for the default and for all brands.
+    pub fn one(mailer: Arc<dyn Mailer>, config: &Config) -> Self {
+        let brands = config.brands.keys();
+        Self {
+            brands: brands.map(|name| (name.clone(), mailer.clone())).collect(),
+            default: mailer,
+        }
+    }
+}
+
+/// How a command uses the configured templates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TemplateUse {
+    /// It renders emails or pages: a broken template is an error.
+    Required,
+    /// It shows them beside other things: built-in templates replace broken ones.
+    Fallback,
+    /// It renders nothing. Configured templates are not read.
+    BuiltIn,
+}
+
+/// What renders the emails and the public pages of one brand.
+#[derive(Clone)]
+pub struct Theme {
+    /// Renders the public pages.
+    pub pages: Arc<Pages>,
+    /// Renders emails.
+    pub renderer: Arc<Renderer>,
+}
+
+impl Theme {
+    /// Reads and checks the templates in a folder; `None` for the built-in ones.
+    pub fn new(config: &Config, templates: Option<PathBuf>) -> Result<Self, render::Error> {
+        let site = Site::from(config);
+        Ok(Self {
+            pages: Arc::new(Pages::new(&site, templates.clone())?),
+            renderer: Arc::new(Renderer::new(site, templates)?),
+        })
+    }
+}
+
+impl Themes {
+    /// Reads and checks the templates of the default and of each brand.
+    pub fn of(config: &Config, templates: TemplateUse) -> Result<Self, render::Error> {
+        let read = |is_configured: bool| {
+            Self::build(config, |config, _| {
+                let folder = config.mail.templates.clone();
+                Theme::new(config, folder.filter(|_| is_configured))
+            })
+        };
+        match templates {
+            TemplateUse::Required => read(true),
+            TemplateUse::Fallback => read(true).or_else(|_| read(false)),
+            TemplateUse::BuiltIn => read(false),
+        }
+    }
+}
+
+impl From<&Config> for Site {
+    fn from(config: &Config) -> Self {
+        let site = config.site.clone();
+        Self {
+            name: site.name,
+            url: site.url,
+            logo: site.logo,
+            postal_address: site.postal_address,
+            accent: site.accent,
+        }
+    }
+}
+
+/// What writes and sends the emails of one brand.
+#[derive(Clone)]
+pub struct Identity {
+    /// Renders emails.
+    pub renderer: Arc<Renderer>,
+    /// Renders the public pages.
+    pub pages: Arc<Pages>,
+    /// Makes and opens the links to these pages.
+    pub links: Arc<Links>,
+    /// Makes the headers that name lists and threads.
+    pub headers: Headers,
+    /// Sends emails under the brand's address.
+    pub mailer: Arc<dyn Mailer>,
+    /// The prefix of the references of the brand's calls.
+    pub account_prefix: String,
+    /// The provider account, which brands may share.
+    pub account: Account,
+    /// Holds back the calls of the account.
+    pub pacer: Arc<Pacer>,
+}
+
+impl Identities {
+    /// Builds the identity of each brand.
+    pub fn new(
+        config: &Config,
+        store: &Arc<dyn Store>,
+        themes: Themes,
+        mut mailers: Mailers,
+    ) -> Self {
+        let mut accounts = BTreeMap::new();
+        let mut identity =
+            |config: &Config, brand: Option<&BrandName>, theme: Theme, mailer: Arc<dyn Mailer>| {
+                let key = account_key(config, &*mailer);
+                let shared = accounts.entry(key).or_insert_with_key(|key| {
+                    let account = match brand {
+                        Some(_) => Account::of_brand(key),
+                        None => Account::of_default(&*mailer),
+                    };
+                    (account, pacer(config))
+                });
+                let (account, pacer) = shared.clone();
+                Identity {
+                    renderer: theme.renderer,
+                    pages: theme.pages,
+                    links: Arc::new(Links::of(config, store.clone(), brand)),
+                    headers: Headers::new(config, brand),
+                    account_prefix: account_prefix(&*mailer, brand),
+                    mailer,
+                    account,
+                    pacer,
+                }
+            };
+        let default = identity(config, None, themes.default, mailers.default);
+        let brands = themes.brands.into_iter().filter_map(|(name, theme)| {
+            let (brand, mailer) = (config.brands.get(&name)?, mailers.brands.remove(&name)?);
+            let identity = identity(&config.of_brand(brand), Some(&name), theme, mailer);
+            Some((name, identity))
+        });
+        Self {
+            brands: brands.collect(),
+            default,
+        }
+    }
+
+    /// Returns the folder that emails are written to; `None` if they are sent.
+    pub fn outbox(&self) -> Option<&Path> {
+        self.default.mailer.outbox()
+    }
+
+    /// Returns whether emails are sent without links, because no public address is configured.
+    pub fn lacks_links(&self) -> bool {
+        self.default.links.public_url.is_none() && self.outbox().is_none()
+    }
+
+    /// Returns the pages of a brand; those of the default for an unknown brand, so that a link
+    /// works after its brand was removed.
+    pub fn pages_of(&self, brand: Option<&BrandName>) -> &Pages {
+        let own = brand.and_then(|brand| self.brands.get(brand));
+        &own.unwrap_or(&self.default).pages
+    }
+
+    /// Returns the brand that a call with this reference was made for; `None` for the default and
+    /// for brands that are not configured.
+    pub fn brand_of_call(&self, call: &str) -> Option<&BrandName> {
+        let mut brands = self.brands.iter();
+        let made = brands.find(|(_, identity)| call.starts_with(&identity.account_prefix));
+        made.map(|(brand, _)| brand)
+    }
+}
+
+/// Identifies the provider account that a mailer uses. For a relay, the name of the account does
+/// not identify the server.
+fn account_key(config: &Config, mailer: &dyn Mailer) -> String {
+    let account = mailer.account();
+    match &config.mail.transport {
+        Transport::Smtp(server) => {
+            let login = server.login.as_ref();
+            let user = login.map_or("", |login| login.user.expose());
+            format!("{account} {}:{} {user}", server.host, server.port)
+        }
+        Transport::Outbox | Transport::Api(_) => account,
+    }
+}
+
+/// Limits the calls per second; writing files to a folder is not limited.
+fn pacer(config: &Config) -> Arc<Pacer> {
+    let mail = &config.mail;
+    let is_limited = !matches!(mail.transport, Transport::Outbox);
+    Arc::new(Pacer::new(is_limited.then_some(mail.calls_per_second)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brands_share_an_account_if_provider_and_login_are_the_same() {
+        let smtp = "mail.provider = \"smtp\"\nmail.from = \"a@a.example\"\nmail.smtp_host = \"a.example\"\n";
+        let api = "mail.provider = \"resend\"\nmail.from = \"a@a.example\"\nmail.key = \"key-1\"\n";
+        for (default, brand, same) in [
+            (smtp, "mail.from = \"b@b.example\"", true),
+            (smtp, "mail.smtp_host = \"b.example\"", false),
+            (smtp, "mail.smtp_port = 2525", false),
+            (
+                smtp,
+                "mail.smtp_user = \"b\"\nmail.smtp_password = \"x\"",
+                false,
+            ),
+            (api, "site.name = \"B\"", true),
+            (api, "mail.key = \"key-2\"", false),
+        ] {
+            let config = Config::parse(&format!("{default}[brands.b]\n{brand}\n")).unwrap();
+
+            let keys = PerBrand::build(&config, |config, _| {
+                anyhow::Ok(account_key(config, &*mailer(config)?))
+            });
+
+            let keys = keys.unwrap();
+            let of_brand = keys.brands.values().next().unwrap();
+            assert_eq!(&keys.default == of_brand, same, "{brand}: {of_brand}");
+        }
+    }
+}

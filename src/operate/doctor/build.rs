@@ -1,0 +1,121 @@
+//! Builds a [`Doctor`] from a configuration.
+//!
+//! Nothing here fails: a part that cannot be built becomes a finding. The store is opened without
+//! changing it: no file, table or index is created.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::database::{DATABASE, UNREACHED};
+use super::{Doctor, Look, chain};
+use crate::clock::Clock;
+use crate::config::{Config, StoreUrl};
+use crate::domain::BrandName;
+use crate::engine::access::links::Links;
+use crate::engine::delivery::identity::Theme;
+use crate::engine::delivery::mailer::mailer;
+use crate::operate::open::{Access, InMove, NoStore, missing_folder, open_with, upgrade_ahead};
+use crate::operate::probe::{Names, Web};
+use crate::store::Store;
+use crate::store::mongo::MongoOptions;
+use crate::wire::doctor::Finding;
+
+/// Builds the doctor of a configuration; `file` is the file that it was read from.
+pub async fn doctor(
+    config: &Config,
+    file: Option<PathBuf>,
+    look: Look,
+    clock: Arc<dyn Clock>,
+) -> Doctor {
+    let opening = open(config, look.timeout, file.is_some());
+    let opening = tokio::time::timeout(look.timeout, opening);
+    let store = opening.await.unwrap_or_else(|_| {
+        let seconds = look.timeout.as_secs_f32();
+        let found = format!("could not be opened within {seconds} s");
+        Err(Finding::error(DATABASE, found, "see the option `store`"))
+    });
+    let build = |of: Config, brand: Option<&BrandName>| Doctor {
+        file: file.clone(),
+        look,
+        links: store
+            .as_ref()
+            .ok()
+            .map(|store| Arc::new(Links::of(&of, store.clone(), brand))),
+        store: store.clone(),
+        mailer: mailer(&of).map_err(|error| format!("{error:#}")),
+        renderer: Theme::new(&of, of.mail.templates.clone())
+            .map(|theme| theme.renderer)
+            .map_err(|error| chain(&error)),
+        names: Names::new(look.nameserver, look.timeout),
+        web: Web::new(look.timeout),
+        clock: clock.clone(),
+        shares_templates: of.mail.templates == config.mail.templates,
+        brands: Vec::new(),
+        config: of,
+    };
+    let brands = config.brands.iter();
+    let brands =
+        brands.map(|(name, brand)| (name.clone(), build(config.of_brand(brand), Some(name))));
+    Doctor {
+        brands: brands.collect(),
+        ..build(config.clone(), None)
+    }
+}
+
+/// Opens the store for reading; fails with a finding.
+async fn open(
+    config: &Config,
+    timeout: Duration,
+    is_configured: bool,
+) -> Result<Arc<dyn Store>, Finding> {
+    if let Some(folder) = missing_folder(config) {
+        let folder = folder.display();
+        let found = format!("the folder {folder} of {:?} does not exist", config.store);
+        return Err(Finding::error(
+            DATABASE,
+            found,
+            format!("mkdir -p {folder}"),
+        ));
+    }
+    if let Ok(Some(schema)) = upgrade_ahead(config).await {
+        return Err(Finding::upgrade(&schema));
+    }
+    let options = MongoOptions {
+        // Shorter than the time-out, so that the driver's reason is reported.
+        patience: timeout * 3 / 4,
+        attempt: timeout * 3 / 4,
+        selection: timeout / 2,
+        ..MongoOptions::default()
+    };
+    let opened = open_with(config, Access::Read, options).await;
+    opened.map_err(|error| {
+        if let Some(missing) = error.downcast_ref::<NoStore>() {
+            no_store(missing, is_configured)
+        } else if let Some(in_move) = error.downcast_ref::<InMove>() {
+            Finding::error(DATABASE, in_move.to_string(), in_move.next())
+        } else {
+            let advice = match config.store {
+                StoreUrl::Sqlite(_) => "see the option `store`",
+                StoreUrl::Mongo(_) => UNREACHED,
+            };
+            Finding::error(DATABASE, format!("{error:#}"), advice)
+        }
+    })
+}
+
+/// Reports a missing store, which may be the wrong one.
+fn no_store(missing: &NoStore, is_configured: bool) -> Finding {
+    match is_configured {
+        true => Finding::warning(
+            DATABASE,
+            missing.to_string(),
+            "see that `store` names the right one; tidings import, notify, serve and restore make it",
+        ),
+        false => Finding::error(
+            DATABASE,
+            format!("{missing}, and no configuration names another"),
+            "name yours with --config; tidings import, notify, serve and restore make a database",
+        ),
+    }
+}
