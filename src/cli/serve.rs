@@ -28,15 +28,12 @@ pub(super) struct Args {
     /// Only serve; `tidings worker` does the rest, here or on other machines
     #[arg(long)]
     no_worker: bool,
-    /// Show tidings in a browser: the art world of `tidings demo`, at /demo; needs no configuration
+    /// Show tidings in a browser: the gallery of `tidings demo`, at /demo; needs no configuration
     #[arg(long, conflicts_with = "no_worker")]
     demo: bool,
     /// With --demo: the folder to make; an earlier demo there is replaced [default: tidings-demo]
     #[arg(long, value_name = "DIR", requires = "demo")]
     dir: Option<PathBuf>,
-    /// With --demo: keep an earlier demo, and refuse instead
-    #[arg(long, requires = "demo")]
-    keep: bool,
 }
 
 impl Args {
@@ -68,7 +65,7 @@ impl Args {
         worker::beside_metrics(app, self.serve(app, bound, stop)).await
     }
 
-    /// Serves a demo whose story is told by then, so that there is something to look at.
+    /// Serves a new demo, after the commands of its story, so that the page has something to show.
     pub(super) async fn run_demo(
         &self,
         screen: &mut Screen,
@@ -81,7 +78,7 @@ impl Args {
         let wanted = wanted.server.listen;
         if !wanted.ip().is_loopback() {
             let why = format!(
-                "--demo is for this machine alone: it gives anyone who asks a token of its people, and {wanted} is open to others"
+                "--demo gives every visitor a token of any user, and {wanted} is open to others"
             );
             let next = format!("--listen 127.0.0.1:{}, or leaving it out", wanted.port());
             return Err(Usage::new(why).instead(next).into());
@@ -94,10 +91,10 @@ impl Args {
             secret: made_up()?,
         };
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
-        let (app, book) = demo::told(dir, self.keep, &served, run).await?;
+        let app = demo::tell_unseen(dir, &served, run).await?;
         let stop = stop::on_signal()?;
         app.end_with(stop.clone());
-        let gallery = Gallery::new(served.url(), book);
+        let gallery = Gallery::new(served.url());
         let bound = listening.demo(app.clone(), &served.key, gallery)?;
         greet_demo(screen, &served, dir)?;
         self.serve(&app, bound, &stop).await
