@@ -38,6 +38,14 @@ impl Args {
     }
 }
 
+/// The commands whose events the visitors of a served demo find in feeds, and in no email yet.
+const PENDING: [&str; 4] = [
+    "tidings notify ArtworkPublished W03 --followers-of artist:tavoro",
+    "tidings notify ArtworkPublished W17 --followers-of artist:hoshikane",
+    "tidings notify ArtworkPublished W44 --followers-of artist:quintaverde",
+    "tidings notify ArtworkPublished W47 --followers-of artist:calloweth",
+];
+
 /// The default folder.
 pub(super) const DIR: &str = "tidings-demo";
 
@@ -59,7 +67,10 @@ pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow
     let mailer = Arc::new(app::outbox(&config));
     let (store, ids) = (told.context.store.clone(), Arc::new(Ids::random()));
     let app = App::assemble(config, store, mailer, Arc::new(SystemClock), ids)?;
-    // Sends what is due by now, so that the worker does not do so in front of the visitor.
+    // Sends what is due by now before the worker does, and leaves events for the next digests.
     app.digests().run(&Request::default(), &Silent).await?;
+    for command in PENDING {
+        story::run(run, command, &app, &mut Screen::nowhere()).await?;
+    }
     Ok(app)
 }

@@ -149,7 +149,12 @@ impl Story<'_> {
 }
 
 /// Runs a command line; quotes hold words together.
-async fn run(run: Run, command: &str, app: &App, screen: &mut Screen) -> anyhow::Result<()> {
+pub(super) async fn run(
+    run: Run,
+    command: &str,
+    app: &App,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
     let mut words = Vec::new();
     for (n, part) in command.split('"').enumerate() {
         match n % 2 {

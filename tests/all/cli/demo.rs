@@ -43,7 +43,7 @@ fn dateless(story: &str) -> String {
                 _ if MONTHS.contains(&bare) => "MONTH",
                 _ if MONTHS.contains(&after) || MONTHS.contains(&before) => "NUMBER",
                 _ if bare.len() == 24 && bare.chars().all(|c| c.is_ascii_hexdigit()) => "ID",
-                _ if bare.contains("digest:") || bare.contains("batch:") => "DELIVERY",
+                _ if bare.starts_with("digest:") && bare.len() > 7 => "DELIVERY",
                 _ if bare.contains("-W") => "FILE",
                 _ if bare.parse::<tidings::domain::Position>().is_ok() => "ITEM",
                 _ => word,
