@@ -268,7 +268,7 @@ impl App {
         }
     }
 
-    /// The page that a rehearsal is told on.
+    /// The page of a dry run.
     pub fn report_page(&self) -> Result<ReportPage, render::Error> {
         ReportPage::new(&site(&self.config))
     }

@@ -1,4 +1,4 @@
-//! Puts together what mails: the sender and its helpers, who finds what is due, and the rehearsal.
+//! Builds the parts that send emails: the sender, the digests, and the dry run.
 
 use super::App;
 use super::brands::headers;
@@ -6,8 +6,8 @@ use crate::config::Mail;
 use crate::engine::delivery::{self, Account, Compose, Gate, Ledger, Retry, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::eligibility::skip_seen::SkipSeen;
+use crate::operate::dry_run::{DryRun, MAX_RENDERED, Senders};
 use crate::operate::preview::OfPerson;
-use crate::operate::rehearsal::{self, Rehearsal};
 
 impl App {
     /// Makes mails of rows, and only reads.
@@ -70,39 +70,35 @@ impl App {
         }
     }
 
-    /// Shows what a run would mail, and writes nothing.
-    pub fn rehearsal(&self) -> Rehearsal {
-        let mail = &self.config.mail;
+    /// Counts and shows what a run of digests would send, and writes nothing.
+    pub fn dry_run(&self) -> DryRun {
         let leaves = self.outbox().is_none();
         let lacks = |lacks: bool, what: &str| (leaves && lacks).then(|| what.to_owned());
         let from = |mail: &Mail| format!("{} <{}>", mail.from_name, mail.from);
         let lacking = [
             lacks(
                 self.lacks_links(),
-                "The mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam.",
+                "The emails carry no link to unsubscribe, as server.public_url is not set: users will report them as spam.",
             ),
             lacks(
                 self.config.site.postal_address.is_none(),
-                "The mails carry no postal address (site.postal_address), which commercial mail must.",
+                "The emails carry no postal address (site.postal_address), which commercial email needs.",
             ),
         ];
-        Rehearsal {
+        DryRun {
             digests: self.digests(),
             batches: self.batches(),
             compose: self.compose(),
-            mailer: self.mailer.clone(),
             context: self.context.clone(),
-            from: from(mail),
-            from_brands: (self.config.brands.iter())
-                .map(|(name, brand)| (name.clone(), from(&brand.mail)))
-                .collect(),
-            lacking: lacking.into_iter().flatten().collect(),
-            limits: rehearsal::Limits {
-                mails_per_hour: self.config.delivery.mails_per_hour,
-                calls_per_second: leaves.then_some(mail.calls_per_second),
-                in_flight: self.config.delivery.in_flight,
+            senders: Senders {
+                default: from(&self.config.mail),
+                brands: (self.config.brands.iter())
+                    .map(|(name, brand)| (name.clone(), from(&brand.mail)))
+                    .collect(),
             },
-            most_rendered: rehearsal::MOST_RENDERED,
+            lacking: lacking.into_iter().flatten().collect(),
+            mails_per_hour: self.config.delivery.mails_per_hour,
+            max_rendered: MAX_RENDERED,
         }
     }
 

@@ -2,7 +2,7 @@
 //! somebody would get now.
 //!
 //! The rule: nothing is written, and nothing leaves. The templates are read anew each time, so that
-//! what is shown is what was saved last. Links to stop mails lead nowhere, as in a rehearsal. What
+//! what is shown is what was saved last. Links to stop mails lead nowhere, as in a dry run. What
 //! is told of invented things goes the way that real mails go ([`invented`]); what somebody would
 //! get is found as digests and batches find it ([`real`]).
 

@@ -1,4 +1,4 @@
-//! What is said of brands: who is refused one, what a rehearsal tells of them, and where links
+//! What is said of brands: who is refused one, what a dry run reports of them, and where links
 //! lead.
 
 use tidings::clock::Clock as _;
@@ -12,12 +12,12 @@ use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, request, to};
 
 on_both_stores! {
-    a_rehearsal_counts_the_mails_of_each_brand
+    a_dry_run_counts_the_emails_of_each_brand
     a_brand_that_nobody_configured_is_refused_with_those_there_are
     a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all
 }
 
-async fn a_rehearsal_counts_the_mails_of_each_brand(fresh: Fresh) {
+async fn a_dry_run_counts_the_emails_of_each_brand(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.change("ada", |user| user.brand = brand("acme")).await;
     town.change("cem", |user| user.brand = brand("gone")).await;
@@ -32,7 +32,7 @@ async fn a_rehearsal_counts_the_mails_of_each_brand(fresh: Fresh) {
         ..Run::default()
     };
 
-    let (report, rehearsed) = app.rehearsal().run(&request, &Silent).await.unwrap();
+    let (report, page) = app.dry_run().run(&request, &Silent).await.unwrap();
 
     assert_eq!(
         report.of_brands(),
@@ -41,18 +41,15 @@ async fn a_rehearsal_counts_the_mails_of_each_brand(fresh: Fresh) {
             "1 mail is of the brand gone, which is not configured: what is of it waits"
         ]
     );
-    let acmes = rehearsed
-        .samples
-        .iter()
-        .filter(|one| one.from.starts_with("Acme <"));
+    let samples = &page.digests.samples;
+    let acmes = samples.iter().filter(|one| one.from.starts_with("Acme <"));
     let acmes: Vec<_> = acmes.collect();
-    assert_eq!((acmes.len(), rehearsed.samples.len()), (1, 2));
+    assert_eq!((acmes.len(), samples.len()), (1, 2));
     assert!(acmes[0].html.contains("Acmeish"));
     assert!(
-        rehearsed
-            .warnings
+        page.warnings
             .iter()
-            .any(|said| said.contains("brand gone"))
+            .any(|warning| warning.contains("brand gone"))
     );
 }
 

@@ -11,7 +11,7 @@ use crate::support::town::{Town, monday, on_both_stores, to};
 
 on_both_stores! {
     each_person_is_told_in_their_own_language_and_shares_with_their_like
-    a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal
+    a_missing_locale_is_english_and_counted_by_the_dry_run
     the_dry_run_reports_headings_and_phrases_without_a_translation
     a_catalog_says_what_the_configuration_says_of_a_type
     a_catalog_names_nothing_that_a_provider_fills_in
@@ -88,7 +88,7 @@ async fn each_person_is_told_in_their_own_language_and_shares_with_their_like(fr
     );
 }
 
-async fn a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal(fresh: Fresh) {
+async fn a_missing_locale_is_english_and_counted_by_the_dry_run(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     for (person, locale) in [("ada", "xx"), ("ben", "xx"), ("cem", "pt-BR")] {
         town.change(person, |user| user.locale = Some(locale.into()))
@@ -97,8 +97,8 @@ async fn a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal(fres
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.clock.set(monday(0));
 
-    let rehearsal = town.process().rehearsal();
-    let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let dry_run = town.process().dry_run();
+    let (report, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     town.digests_at(monday(0)).await;
 
     assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 2)]));
@@ -125,8 +125,8 @@ async fn the_dry_run_reports_headings_and_phrases_without_a_translation(fresh: F
     super::mandatory::happens(&town, "Comment", &["a2"], to(&["ada", "cem"])).await;
     town.clock.set(monday(0));
 
-    let rehearsal = town.process().rehearsal();
-    let (report, _) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let dry_run = town.process().dry_run();
+    let (report, _) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     let lacking = [
         "type-ArtworkPublished",

@@ -15,7 +15,7 @@ on_both_stores! {
     an_unknown_object_is_mailed_by_its_id_where_its_type_says_so
     what_is_put_before_the_digest_is_told_in_it
     a_batch_of_unknown_objects_is_no_mail
-    runs_and_rehearsals_tell_what_is_not_known
+    runs_and_dry_runs_report_unknown_objects
     an_id_with_its_model_is_the_same_object_wherever_it_is_named
     what_is_put_after_the_digest_is_not_said_to_have_been_shown_in_it
 }
@@ -151,17 +151,17 @@ async fn a_batch_of_unknown_objects_is_no_mail(fresh: Fresh) {
     assert_eq!(rows[0].state, DeliveryState::Canceled);
 }
 
-async fn runs_and_rehearsals_tell_what_is_not_known(fresh: Fresh) {
+async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
     let town = Town::found(&fresh, true, "[types.Loan]\nheading = \"Loans\"").await;
     town.happens(&["a1", "unheard-of"], to(&["ada", "ben"]))
         .await;
     town.clock.set(monday(0));
 
-    let rehearsal = town.process().rehearsal();
-    let (rehearsed, page) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let dry_run = town.process().dry_run();
+    let (counted, page) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     let ran = town.digests_at(monday(0)).await;
 
-    for unknown in [&rehearsed.not_known, &ran.not_known] {
+    for unknown in [&counted.not_known, &ran.not_known] {
         assert_eq!((unknown.events, unknown.objects.len()), (2, 1));
         let warnings = unknown.warnings(&town.process().config.policies);
         assert!(
