@@ -233,21 +233,6 @@ pub fn digest_slot(user: &UserId) -> String {
     format!("digest:{user}")
 }
 
-/// How many mails of one period ended in one way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeriodCount {
-    /// By which cadence these mails fell due.
-    pub cadence: Cadence,
-    /// Such as `2014-W17`.
-    pub period: String,
-    /// How these mails ended: always a settled state.
-    pub state: DeliveryState,
-    /// How many ended so.
-    pub mails: u64,
-    /// Events they told of.
-    pub events: u64,
-}
-
 /// What is better where nobody can tell whether a mail was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guarantee {

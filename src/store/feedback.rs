@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::Result;
-use crate::domain::delivery::PeriodCount;
 use crate::domain::feedback::{Feedback, ReportCounts};
 use crate::domain::suppression::Suppression;
 use crate::domain::{Address, DeliveryId};
@@ -69,11 +68,6 @@ pub trait Feedbacks: Send + Sync {
     /// ones, and those of unknown outcome of which something was heard. Costs a read of an index
     /// over these rows.
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts>;
-
-    /// What became of the digests that were settled at `since` or later, counted exactly: by
-    /// cadence, period and state, ascending in that order. Costs a read of these rows, found by an
-    /// index.
-    async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>>;
 }
 
 /// What was seen lately, so that it is recognized when it comes again.

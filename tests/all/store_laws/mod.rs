@@ -360,8 +360,7 @@ laws! {
         of_many_who_bring_news_at_once_the_worst_stands
         news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it
         news_of_unknown_mails_change_nothing
-        the_echo_counts_mails_by_when_they_were_settled
-        what_was_settled_since_is_counted_by_cadence_period_and_state;
+        the_echo_counts_mails_by_when_they_were_settled;
     sightings:
         the_first_mark_stands_until_it_is_over
         of_many_who_come_with_one_key_at_once_all_are_told_the_same
