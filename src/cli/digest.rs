@@ -135,14 +135,7 @@ impl Args {
         let bar = screen.bar(looked_at).until(stop.clone());
         let (mut report, summary) = match page {
             None if self.dry_run => (app.dry_run().count(&request, &bar).await?, None),
-            None => {
-                let digests = app.digests();
-                let run = digests.run(&request, &bar);
-                (
-                    Waits::beside(app, request.users.as_deref(), &bar, run).await?,
-                    None,
-                )
-            }
+            None => (app.digests().run(&request, &bar).await?, None),
             Some(_) => {
                 let (report, summary) = app.dry_run().run(&request, &bar).await?;
                 (report, Some(summary))

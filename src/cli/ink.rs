@@ -1,18 +1,18 @@
-//! What a part of a line is to its reader; the screen gives each a color where there are any.
+//! The roles of text on a screen. Each has a color on a terminal that shows colors.
 
-/// How a piece of text looks.
+/// The role of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
-    /// What a reader looks for first.
+    /// What readers look for first.
     Strong,
-    /// What can be passed over.
+    /// What readers can skip.
     Faint,
-    /// As it should be.
+    /// In order.
     Good,
     Warning,
-    /// What has to be fixed.
+    /// To be fixed.
     Bad,
-    /// What can be typed or opened.
+    /// A command or an address.
     Accent,
 }
 
@@ -26,22 +26,16 @@ impl Ink {
         Self::Accent,
     ];
 
-    /// What it is marked by in a text.
+    /// The letter that marks it in a text.
     pub(super) fn letter(self) -> char {
-        match self {
-            Self::Strong => 's',
-            Self::Faint => 'f',
-            Self::Good => 'g',
-            Self::Warning => 'w',
-            Self::Bad => 'b',
-            Self::Accent => 'a',
-        }
+        char::from(b'a' + self as u8)
     }
 
     pub(super) fn of_letter(letter: char) -> Option<Self> {
         Self::ALL.into_iter().find(|ink| ink.letter() == letter)
     }
 
+    /// The parameter of its escape sequence (ECMA-48, SGR).
     pub(super) fn code(self) -> &'static str {
         match self {
             Self::Strong => "1",

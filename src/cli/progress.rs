@@ -1,15 +1,14 @@
-//! How far long work has come, drawn on standard error, and only where somebody looks at it.
+//! Progress bars on standard error, drawn only if it is a terminal.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use super::harmless;
 use super::stop::Stop;
 use crate::engine::Watcher;
 
-/// A bar, or a count where nobody knows how much there is; it leaves nothing behind.
+/// A bar, or a count if the total is unknown. It disappears when it is dropped.
 pub(super) struct Bar {
     bar: ProgressBar,
     stop: Option<Stop>,
@@ -20,13 +19,12 @@ const OF_TOTAL: &str =
     "{spinner} {prefix}: {bar:30} {human_pos} of {human_len}, {rate}, {eta} left";
 
 impl Bar {
-    /// `what` says what is counted, such as "people looked at".
-    /// It draws nothing where standard error is no terminal.
+    /// Returns a bar that counts `what`, such as "events".
     pub(super) fn new(what: &'static str) -> Self {
         Self::on(ProgressDrawTarget::stderr(), what)
     }
 
-    /// One that nobody sees.
+    /// Returns a bar that is never drawn.
     pub(super) fn hidden(what: &'static str) -> Self {
         Self::on(ProgressDrawTarget::hidden(), what)
     }
@@ -41,23 +39,7 @@ impl Bar {
         Self { bar, stop: None }
     }
 
-    /// Whether it is drawn.
-    pub(super) fn is_visible(&self) -> bool {
-        !self.bar.is_hidden()
-    }
-
-    /// Shows this text on a line below the bar, as much as fits; nothing if it is empty.
-    pub(super) fn below(&self, text: &str) {
-        let of_bar = self.bar.length().map_or(COUNT, |_| OF_TOTAL);
-        let text = harmless::line(text).into_owned();
-        self.bar.set_style(match text.is_empty() {
-            true => style(of_bar),
-            false => style(&format!("{of_bar}\n{{wide_msg}}")),
-        });
-        self.bar.set_message(text);
-    }
-
-    /// The work ends early, where it can be taken up again, once `stop` turns true.
+    /// Lets the work end early once `stop` is true.
     pub(super) fn until(mut self, stop: Stop) -> Self {
         self.stop = Some(stop);
         self
@@ -68,7 +50,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .expect("the templates above are valid; every bar is drawn with one")
         .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
-            // Where it cannot be written there is nobody to read it.
+            // Writing to the bar's own buffer cannot fail.
             let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
         })
         .progress_chars("━╸ ")
