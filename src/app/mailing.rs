@@ -2,11 +2,10 @@
 
 use super::App;
 use super::brands::headers;
-use crate::config::Mail;
 use crate::engine::delivery::{self, Account, Compose, Gate, Ledger, Retry, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::eligibility::skip_seen::SkipSeen;
-use crate::operate::dry_run::{DryRun, MAX_RENDERED, Senders};
+use crate::operate::dry_run::{DryRun, MAX_RENDERED};
 use crate::operate::preview::OfPerson;
 
 impl App {
@@ -74,7 +73,6 @@ impl App {
     pub fn dry_run(&self) -> DryRun {
         let leaves = self.outbox().is_none();
         let lacks = |lacks: bool, what: &str| (leaves && lacks).then(|| what.to_owned());
-        let from = |mail: &Mail| format!("{} <{}>", mail.from_name, mail.from);
         let lacking = [
             lacks(
                 self.lacks_links(),
@@ -90,12 +88,6 @@ impl App {
             batches: self.batches(),
             compose: self.compose(),
             context: self.context.clone(),
-            senders: Senders {
-                default: from(&self.config.mail),
-                brands: (self.config.brands.iter())
-                    .map(|(name, brand)| (name.clone(), from(&brand.mail)))
-                    .collect(),
-            },
             lacking: lacking.into_iter().flatten().collect(),
             mails_per_hour: self.config.delivery.mails_per_hour,
             max_rendered: MAX_RENDERED,

@@ -20,8 +20,7 @@ mod batches;
 mod emails;
 mod lines;
 
-pub use emails::Senders;
-use emails::{Emails, Rendering};
+use emails::Emails;
 
 /// The most emails of digests, and of batches, that are rendered. Of more emails, between half as
 /// many and this many are rendered.
@@ -36,8 +35,6 @@ pub struct DryRun {
     /// Renders the emails.
     pub compose: Compose,
     pub(crate) context: Arc<Context>,
-    /// The senders of the emails.
-    pub senders: Senders,
     /// What the configuration lacks for emails that leave this machine.
     pub lacking: Vec<String>,
     /// `delivery.mails_per_hour`; 0 for no limit.
@@ -55,13 +52,8 @@ impl DryRun {
     ) -> Result<(Report, DryRunReport)> {
         let request = self.dated(request);
         let at = request.at.unwrap_or_else(|| self.context.clock.now());
-        let rendering = Rendering {
-            compose: &self.compose,
-            senders: &self.senders,
-            at,
-            max: self.max_rendered,
-        };
-        let (mut digests, mut of_batches) = (Emails::new(rendering), Emails::new(rendering));
+        let emails = || Emails::new(&self.compose, self.max_rendered, at);
+        let (mut digests, mut of_batches) = (emails(), emails());
         let scan = self.digests.rehearse(&request, &mut digests, progress);
         let mut report = scan.await?;
         self.count_batches(&request, &mut report, Some(&mut of_batches), progress)

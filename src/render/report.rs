@@ -111,8 +111,6 @@ pub struct Sizes {
 pub struct Sample {
     /// Why it is shown, such as `the largest`; empty if it was one of the first.
     pub why: Vec<&'static str>,
-    /// The sender, with a masked address.
-    pub from: String,
     /// The masked address of the user.
     pub to: String,
     /// The subject.

@@ -61,7 +61,6 @@ fn emails(mails: u64, heading: &str, kind: &str, why: &'static str) -> EmailSumm
         },
         samples: vec![Sample {
             why: vec![why],
-            from: "The Gallery <d…@gallery.example>".into(),
             to: "a…@example.org".into(),
             subject: format!("{heading}: Norham Castle"),
             html: r#"<body><p title="x">Norham & Castle</p></body>"#.into(),

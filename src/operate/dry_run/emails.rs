@@ -44,28 +44,12 @@ struct Size {
     capped: bool,
 }
 
-/// The senders of emails, with masked addresses.
-pub struct Senders {
-    /// The sender of emails without a brand.
-    pub default: String,
-    /// The senders of brands.
-    pub brands: BTreeMap<BrandName, String>,
-}
-
-/// How emails are rendered.
-#[derive(Clone, Copy)]
-pub(super) struct Rendering<'a> {
-    pub compose: &'a Compose,
-    pub senders: &'a Senders,
-    /// The moment of the dry run.
-    pub at: DateTime<Utc>,
-    /// The maximum number of rendered emails.
-    pub max: usize,
-}
-
 /// The emails of digests, or of batches.
 pub(super) struct Emails<'a> {
-    rendering: Rendering<'a>,
+    compose: &'a Compose,
+    /// The moment of the dry run.
+    at: DateTime<Utc>,
+    max_rendered: usize,
     /// The number of emails so far.
     count: u64,
     /// One of this many emails is rendered.
@@ -84,7 +68,7 @@ pub(super) struct Emails<'a> {
 impl Onlooker for Emails<'_> {
     fn mail(&mut self, found: &Found<'_>) {
         let brand = found.user.brand.as_ref();
-        if brand.is_some_and(|brand| !self.rendering.compose.looks.contains_key(brand)) {
+        if brand.is_some_and(|brand| !self.compose.looks.contains_key(brand)) {
             self.events_without_brand += found.content.total;
             return;
         }
@@ -103,9 +87,11 @@ impl Onlooker for Emails<'_> {
 }
 
 impl<'a> Emails<'a> {
-    pub(super) fn new(rendering: Rendering<'a>) -> Self {
+    pub(super) fn new(compose: &'a Compose, max_rendered: usize, at: DateTime<Utc>) -> Self {
         Self {
-            rendering,
+            compose,
+            at,
+            max_rendered,
             count: 0,
             step: 1,
             sizes: Vec::new(),
@@ -135,7 +121,7 @@ impl<'a> Emails<'a> {
         if !number.is_multiple_of(self.step) {
             return;
         }
-        if self.sizes.len() >= self.rendering.max {
+        if self.sizes.len() >= self.max_rendered {
             self.step *= 2;
             let step = self.step;
             self.sizes.retain(|size| size.number.is_multiple_of(step));
@@ -150,14 +136,8 @@ impl<'a> Emails<'a> {
 
     /// Renders an email as it would be sent, and notes its size.
     fn render(&mut self, email: &Email<'_>, number: u64) -> Result<(), String> {
-        let Rendering {
-            compose: base,
-            senders,
-            at,
-            ..
-        } = self.rendering;
-        let branded = email.brand.and_then(|of| base.of_brand(Some(of)));
-        let compose = branded.as_ref().unwrap_or(base);
+        let branded = email.brand.and_then(|of| self.compose.of_brand(Some(of)));
+        let compose = branded.as_ref().unwrap_or(self.compose);
         let Email {
             user,
             brand,
@@ -168,7 +148,7 @@ impl<'a> Emails<'a> {
         let stop = Stop::of_mail(content, occasion, policies);
         let mute = Stop::of_subject(content, occasion, policies);
         let links = compose.links.stand_in(user, stop.as_ref(), mute.as_ref());
-        let rendered = compose.rendered(user, content, occasion, at)?;
+        let rendered = compose.rendered(user, content, occasion, self.at)?;
         let to = user.reachable().map_err(|why| why.as_str().to_owned())?;
         let bytes = rendered.content.filled(links.as_ref()).html.len() as u64;
         self.sizes.push(Size {
@@ -176,11 +156,9 @@ impl<'a> Emails<'a> {
             html: bytes,
             capped: (rendered.shown as u64) < content.total,
         });
-        let sender = brand.and_then(|brand| senders.brands.get(brand));
         let shown = rendered.content.with(Place::nowhere);
         let sample = Arc::new(Sample {
             why: Vec::new(),
-            from: sender.unwrap_or(&senders.default).clone(),
             to: to.to_string(),
             subject: shown.subject,
             html: shown.html,
@@ -203,7 +181,7 @@ impl<'a> Emails<'a> {
     /// Describes these emails, of which there are `count`.
     pub(super) fn summary(mut self, count: u64, events: u64) -> EmailSummary {
         let mut types: Vec<_> = std::mem::take(&mut self.types).into_iter().collect();
-        let policies = &self.rendering.compose.context.policies;
+        let policies = &self.compose.context.policies;
         types.sort_by_key(|(kind, _)| policies.rank(kind).0);
         EmailSummary {
             mails: count,

@@ -42,10 +42,9 @@ async fn a_dry_run_counts_the_emails_of_each_brand(fresh: Fresh) {
         ]
     );
     let samples = &page.digests.samples;
-    let acmes = samples.iter().filter(|one| one.from.starts_with("Acme <"));
+    let acmes = samples.iter().filter(|one| one.html.contains("Acmeish"));
     let acmes: Vec<_> = acmes.collect();
     assert_eq!((acmes.len(), samples.len()), (1, 2));
-    assert!(acmes[0].html.contains("Acmeish"));
     assert!(
         page.warnings
             .iter()
