@@ -1,4 +1,4 @@
-//! Shows what a run of digests would email, and what open batches would, without sending.
+//! Counts and shows the emails that a run of digests and open batches would send.
 //!
 //! It writes nothing, not even the secret that signs links: unsubscribe links in its samples lead
 //! nowhere. The scan over digests is the run's own ([`Digests::rehearse`]); [`batches`] scans the
@@ -35,7 +35,7 @@ pub struct DryRun {
     /// Renders the emails.
     pub compose: Compose,
     pub(crate) context: Arc<Context>,
-    /// What the configuration lacks for emails that leave this machine.
+    /// Sentences about missing options, for emails that leave this machine.
     pub lacking: Vec<String>,
     /// `delivery.mails_per_hour`; 0 for no limit.
     pub mails_per_hour: u32,

@@ -17,14 +17,14 @@ pub use super::naming::heading_of;
 
 const PAGE: Template = template!("report/dry-run.html");
 
-/// What a dry run found.
+/// The findings of a dry run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DryRunReport {
     /// The moment of the run, such as `21 April 2014, 09:30 UTC`.
     pub at: String,
     /// How the request narrows the run, such as `at most 100 emails`.
     pub scope: Vec<String>,
-    /// What to fix before anything is sent.
+    /// Problems to fix before anything is sent.
     pub warnings: Vec<String>,
     /// The users with an event in the window, by outcome; first those who get an email.
     pub people: Vec<Line>,

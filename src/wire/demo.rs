@@ -36,7 +36,7 @@ pub(crate) struct Work {
     pub(crate) year: Option<u32>,
 }
 
-/// What the browser of a signed-in user holds.
+/// The token and links in the browser of a signed-in user.
 #[derive(Debug, Serialize)]
 pub(crate) struct Visit<'a> {
     /// A user token.

@@ -1,7 +1,7 @@
 //! Tells the story in `story.txt`: prints its text and runs its commands.
 //!
 //! It starts a week ago at a fixed hour, on a clock of its own, so it is the same on every day. The
-//! first word of a line says what to do; every other line is text. See [`Story::step`].
+//! first word of a line selects a step; every other line is text. See [`Story::step`].
 
 use std::path::Path;
 use std::sync::Arc;

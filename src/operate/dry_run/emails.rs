@@ -35,7 +35,7 @@ pub(super) struct Email<'a> {
     pub occasion: &'a Occasion,
 }
 
-/// What is kept of a rendered email.
+/// The size of a rendered email.
 struct Size {
     /// Its number in the order of the scan.
     number: u64,
@@ -140,9 +140,9 @@ impl<'a> Emails<'a> {
         let compose = branded.as_ref().unwrap_or(self.compose);
         let Email {
             user,
-            brand,
             content,
             occasion,
+            ..
         } = *email;
         let policies = &compose.context.policies;
         let stop = Stop::of_mail(content, occasion, policies);
@@ -178,7 +178,7 @@ impl<'a> Emails<'a> {
         Ok(())
     }
 
-    /// Describes these emails, of which there are `count`.
+    /// Describes these emails; `count` is their number.
     pub(super) fn summary(mut self, count: u64, events: u64) -> EmailSummary {
         let mut types: Vec<_> = std::mem::take(&mut self.types).into_iter().collect();
         let policies = &self.compose.context.policies;

@@ -116,7 +116,7 @@ function outbox() {
   const shown = all ? mails.mails : mails.mails.slice(0, Math.max(MAILS_SHOWN, mails.new));
   $('mails-count').textContent = mails.mails.length;
   renew($('mails'), shown.map((mail, at) => {
-    const { name } = person(mail.user);
+    const { name } = person(mail.user) ?? { name: mail.user };
     const time = new Date(mail.at);
     const tag = at < mails.new ? [el('span', { class: 'tag' }, 'new')] : [];
     return el('li', { class: tag.length ? 'new' : undefined }, el(
