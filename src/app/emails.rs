@@ -9,8 +9,8 @@ use crate::engine::digest::Digests;
 use crate::engine::digest::due::NextDigest;
 use crate::engine::digest::flush::Flush;
 use crate::engine::digest::owed::OwedDays;
+use crate::operate::dry_run::{DryRun, MAX_RENDERED};
 use crate::operate::preview::OfPerson;
-use crate::operate::rehearsal::{MOST_RENDERED, Rehearsal};
 
 impl App {
     /// Builds emails from deliveries, and only reads.
@@ -102,13 +102,13 @@ impl App {
     }
 
     /// Shows the emails that a run would send, and writes nothing.
-    pub fn rehearsal(&self) -> Rehearsal {
-        Rehearsal {
+    pub fn dry_run(&self) -> DryRun {
+        DryRun {
             digests: self.digests(),
             batches: self.batches(),
             compose: self.compose(),
             context: self.context.clone(),
-            most_rendered: MOST_RENDERED,
+            max_rendered: MAX_RENDERED,
         }
     }
 

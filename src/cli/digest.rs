@@ -1,7 +1,6 @@
-//! `tidings digest`: mails the digests that are due; made for a cron line.
+//! `tidings digest`: sends the digests that are due; made for a cron line.
 //!
-//! The rule: one line says what came of it, fit for the mail that cron sends; what went wrong is
-//! told on standard error, with how often.
+//! It prints its result on one line, and problems with their counts on standard error.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,51 +23,49 @@ use crate::render::{ReportPage, Site};
 use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
 
-/// Mail the digests that are due
+/// Send the digests that are due
 ///
-/// Fans out accepted events first, but for what a worker beside it holds or is fanning out;
-/// finishes what an earlier run left, and mails whoever is due once a period, however often it
-/// runs. So an hourly cron line is all that digests need:  0 * * * *  tidings digest --config FILE
+/// Fans out accepted events that no worker holds, finishes what an earlier run left, and sends each
+/// due user one email per period, however often it runs. So an hourly cron line is enough:
+/// 0 * * * *  tidings digest --config FILE
 ///
-/// It ends when every mail is settled, or when waiting cannot help, and accounts for everybody who
-/// was due. When too many mails fail, or the provider refuses everything, sending is paused for all
-/// processes until --resume.
+/// It ends when every email is settled, or when waiting cannot help, and accounts for every user
+/// who was due. When too many emails fail, or the provider rejects everything, sending pauses for
+/// all processes until --resume.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
-    /// Only people on this cadence
+    /// Only digests of this cadence
     #[arg(long, value_enum)]
     cadence: Option<Often>,
-    /// Say how many would be mailed, also of batches that gather, and write nothing
+    /// Count the emails that would be sent, also of open batches, and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// With --dry-run: write all there is to know before sending into an HTML page: who, what, how
-    /// large, how long, and sample mails
+    /// With --dry-run: write an HTML page with the users, the content, the sizes and sample emails
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     report: Option<PathBuf>,
-    /// Only these people
+    /// Only these users
     #[arg(long, value_name = "USER", num_args = 1..)]
     user: Vec<UserId>,
-    /// As if it were this time
+    /// Act as if it were this time
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     at: Option<DateTime<Utc>>,
-    /// At most so many mails
+    /// Maximum number of emails
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Only so many of all people, the same each time, such as 1%
+    /// Only a share of the users, the same each time, such as 1%
     #[arg(long, value_name = "SHARE")]
     sample: Option<Share>,
-    /// Do not wait for mails the provider does not take at once; the next run or a worker goes on
-    /// with them
+    /// Do not wait for emails that the provider delays; the next run or a worker continues
     #[arg(long)]
     no_wait: bool,
-    /// Let mails leave again after a pause, and go on
+    /// End a pause of sending, then run
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
-    /// Do not wait for people's hours: everybody who has something pending and had no mail this
+    /// Do not wait for each user's hour: include every user with pending events and no email this
     /// period
     #[arg(long)]
     now: bool,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -137,19 +134,12 @@ impl Args {
             false => "people looked at",
         };
         let bar = screen.bar(looked_at).until(stop.clone());
-        let (mut report, rehearsed) = match page {
-            None if self.dry_run => (app.rehearsal().count(&request, &bar).await?, None),
-            None => {
-                let digests = app.digests();
-                let run = digests.run(&request, &bar);
-                (
-                    Waits::beside(app, request.users.as_deref(), &bar, run).await?,
-                    None,
-                )
-            }
+        let (mut report, summary) = match page {
+            None if self.dry_run => (app.dry_run().count(&request, &bar).await?, None),
+            None => (app.digests().run(&request, &bar).await?, None),
             Some(_) => {
-                let (report, rehearsed) = app.rehearsal().run(&request, &bar).await?;
-                (report, Some(rehearsed))
+                let (report, summary) = app.dry_run().run(&request, &bar).await?;
+                (report, Some(summary))
             }
         };
         drop(bar);
@@ -157,8 +147,8 @@ impl Args {
         let stopped = *stop.borrow();
         // Of a part of the people it would mislead.
         let page = page.filter(|_| !stopped);
-        if let (Some(page), Some(rehearsed)) = (&page, &rehearsed) {
-            page.write(&ReportPage::new(&Site::from(&*app.config))?.render(rehearsed)?)?;
+        if let (Some(page), Some(summary)) = (&page, &summary) {
+            page.write(&ReportPage::new(&Site::from(&*app.config))?.render(summary)?)?;
         }
         // The mails have left: what fails from here on is told beside the account of them.
         let mut failures = Vec::new();
@@ -305,7 +295,7 @@ fn why_ended(ended: &Ended) -> String {
 /// `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00), 12 unconfirmed`.
 fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String {
     let done = if request.effect == Effect::Rehearse {
-        rehearsed(report)
+        would_be_sent(report)
     } else {
         words::list([
             Some(due(report)),
@@ -330,7 +320,7 @@ fn due(report: &Report) -> String {
     }
 }
 
-fn rehearsed(report: &Report) -> String {
+fn would_be_sent(report: &Report) -> String {
     match report.due {
         0 => format!("{} (dry run)", due(report)),
         due if report.no_brand > 0 => format!(

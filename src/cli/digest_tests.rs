@@ -54,17 +54,17 @@ fn when_nobody_is_due_the_line_says_when_somebody_is_and_how_not_to_wait() {
 }
 
 #[test]
-fn a_rehearsal_says_what_would_be_mailed() {
+fn a_dry_run_counts_the_emails() {
     let request = Request {
         effect: Effect::Rehearse,
         ..Request::default()
     };
-    let rehearsed = Report {
+    let counted = Report {
         mails: Tally::default(),
         ..report()
     };
 
-    let line = sentence(&rehearsed, &request, None);
+    let line = sentence(&counted, &request, None);
 
     assert!(
         line.starts_with("1,234 due, would be mailed 9,000 events (dry run); 310"),
@@ -79,14 +79,14 @@ fn who_waits_for_a_brand_is_not_counted_as_mailed() {
         ..Request::default()
     };
     let of = |no_brand, busy| {
-        let rehearsed = Report {
+        let counted = Report {
             due: 3,
             events: 9,
             no_brand,
             busy,
             ..Report::default()
         };
-        sentence(&rehearsed, &request, None)
+        sentence(&counted, &request, None)
     };
 
     assert_eq!(

@@ -28,20 +28,14 @@ impl Ink {
 
     /// Returns the letter that marks the role in text until the screen writes it.
     pub(super) fn letter(self) -> char {
-        match self {
-            Self::Strong => 's',
-            Self::Faint => 'f',
-            Self::Good => 'g',
-            Self::Warning => 'w',
-            Self::Bad => 'b',
-            Self::Accent => 'a',
-        }
+        char::from(b'a' + self as u8)
     }
 
     pub(super) fn of_letter(letter: char) -> Option<Self> {
         Self::ALL.into_iter().find(|ink| ink.letter() == letter)
     }
 
+    /// The parameter of its escape sequence (ECMA-48, SGR).
     pub(super) fn code(self) -> &'static str {
         match self {
             Self::Strong => "1",

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use super::harmless;
 use super::stop::Stop;
 use crate::engine::Watcher;
 
@@ -41,23 +40,7 @@ impl Bar {
         Self { bar, stop: None }
     }
 
-    /// Returns whether the bar is drawn.
-    pub(super) fn is_visible(&self) -> bool {
-        !self.bar.is_hidden()
-    }
-
-    /// Shows this text on the line below the bar, cut to the width. An empty text removes the line.
-    pub(super) fn below(&self, text: &str) {
-        let of_bar = self.bar.length().map_or(COUNT, |_| OF_TOTAL);
-        let text = harmless::line(text).into_owned();
-        self.bar.set_style(match text.is_empty() {
-            true => style(of_bar),
-            false => style(&format!("{of_bar}\n{{wide_msg}}")),
-        });
-        self.bar.set_message(text);
-    }
-
-    /// Asks the work to stop once `stop` becomes true. It stops where it can be resumed.
+    /// Lets the work end early once `stop` is true.
     pub(super) fn until(mut self, stop: Stop) -> Self {
         self.stop = Some(stop);
         self

@@ -1,10 +1,8 @@
-//! What a command writes to: lines on standard output, notes on standard error, in color where
-//! that can be seen.
+//! The output of a command: lines on standard output, notes on standard error.
 //!
-//! The rule: what people wrote is made [`harmless`] here, whatever prints it, so a color is a mark
-//! in the text until the line is written. Color only on a terminal, and never with `NO_COLOR`
-//! (no-color.org). A reader who has gone away (`tidings feed … | head`) ends the writing, not the
-//! work. The demo hands in its own screen, so that its commands print what they always print.
+//! It makes text of users [`harmless`]; a color is a mark in the text until the line is written.
+//! Colors appear only on a terminal, and never with `NO_COLOR` (no-color.org). A closed pipe
+//! (`tidings feed … | head`) ends the output, not the work.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -22,16 +20,16 @@ pub(super) struct Screen {
     notes: Box<dyn Write + Send>,
     color: bool,
     note_color: bool,
-    /// Columns of a terminal; lines go on for ever where none is.
+    /// The columns of the terminal; `None` for no limit.
     width: Option<usize>,
     indent: String,
-    /// Whether bars are drawn beside it.
+    /// Whether progress bars are drawn.
     bars: bool,
-    /// Whether the reader of standard output has gone.
+    /// Whether standard output was closed by its reader.
     closed: bool,
 }
 
-/// Whether color can be seen there.
+/// Whether the stream shows colors.
 pub(super) fn colorful(stream: &impl IsTerminal) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -39,7 +37,7 @@ pub(super) fn colorful(stream: &impl IsTerminal) -> bool {
 }
 
 impl Screen {
-    /// This process's own output.
+    /// Returns the process's own output.
     pub(super) fn standard() -> Self {
         let out = io::stdout();
         let width = terminal_size::terminal_size_of(&out)
@@ -56,7 +54,7 @@ impl Screen {
         }
     }
 
-    /// A screen nobody sees.
+    /// Returns a screen that discards everything.
     pub(super) fn nowhere() -> Self {
         Self {
             out: Box::new(io::sink()),
@@ -70,7 +68,7 @@ impl Screen {
         }
     }
 
-    /// A bar for long work; `what` says what is counted.
+    /// Returns a progress bar that counts `what`.
     pub(super) fn bar(&self, what: &'static str) -> Bar {
         if self.bars {
             Bar::new(what)
@@ -79,17 +77,17 @@ impl Screen {
         }
     }
 
-    /// From now on no bars are drawn: a story is told that they would disturb.
+    /// Draws no progress bars from now on.
     pub(super) fn without_bars(&mut self) {
         self.bars = false;
     }
 
-    /// From now on lines begin so far in; answers how far they did.
+    /// Sets the indent of lines, and returns the previous one.
     pub(super) fn indent(&mut self, indent: String) -> String {
         std::mem::replace(&mut self.indent, indent)
     }
 
-    /// Columns a line may take.
+    /// The columns of a line; `None` for no limit.
     pub(super) fn width(&self) -> Option<usize> {
         self.width
             .map(|width| width.saturating_sub(self.indent.len()).max(40))
@@ -99,13 +97,13 @@ impl Screen {
         paint(self.color, ink, text)
     }
 
-    /// A line on standard output.
+    /// Writes a line to standard output.
     pub(super) fn line(&mut self, text: impl Display) -> io::Result<()> {
         let text = colored(&harmless::line(&text.to_string()), self.color);
         self.write_line(&text)
     }
 
-    /// Several lines of our own, each with its end but the last.
+    /// Writes several lines.
     pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
         text.lines().try_for_each(|line| self.line(line))
     }
@@ -129,24 +127,24 @@ impl Screen {
         lines.iter().try_for_each(|line| self.line(line))
     }
 
-    /// Columns of a page: those of the terminal, or 80.
+    /// The columns of the terminal, or 80.
     fn page_width(&self) -> usize {
         self.width().unwrap_or(80)
     }
 
-    /// A table that is as wide as a page, also where there is no terminal.
+    /// Writes a table that is at most as wide as the terminal, or 80 columns.
     pub(super) fn page(&mut self, table: &Table) -> io::Result<()> {
         let width = Some(self.page_width());
         let lines = table.lines(width, |ink, text| paint(self.color, ink, text));
         lines.iter().try_for_each(|line| self.line(line))
     }
 
-    /// A text after a head, in lines as wide as a page that begin below the text.
+    /// Writes a text after a head, wrapped and indented below its first line.
     pub(super) fn paragraph(&mut self, head: &str, text: &str) -> io::Result<()> {
         self.write_paragraph(None, head, text)
     }
 
-    /// The same in this ink.
+    /// Writes the text of a paragraph in this ink.
     pub(super) fn paragraph_in(&mut self, ink: Ink, head: &str, text: &str) -> io::Result<()> {
         self.write_paragraph(Some(ink), head, text)
     }
@@ -164,19 +162,19 @@ impl Screen {
         Ok(())
     }
 
-    /// One value on one line, for scripts.
+    /// Writes a value as one line of JSON.
     pub(super) fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         let text = serde_json::to_string(value)?;
         Ok(self.write_line(&harmless::json(&text))?)
     }
 
-    /// A line on standard error: what a person should notice beside the answer.
+    /// Writes a line to standard error.
     pub(super) fn note(&mut self, text: impl Display) -> io::Result<()> {
         let text = colored(&harmless::line(&text.to_string()), self.note_color);
         writeln!(self.notes, "{}{text}", self.indent)
     }
 
-    /// The same, where something went wrong or may.
+    /// Writes a warning to standard error.
     pub(super) fn warning(&mut self, text: impl Display) -> io::Result<()> {
         let mark = paint(self.note_color, Ink::Warning, "note:");
         self.note(format!("{mark} {text}"))

@@ -34,9 +34,6 @@ pub(super) struct Args {
     /// With --demo: folder to create; replaces an earlier demo there [default: tidings-demo]
     #[arg(long, value_name = "DIR", requires = "demo")]
     dir: Option<PathBuf>,
-    /// With --demo: fail instead of replacing an earlier demo
-    #[arg(long, requires = "demo")]
-    keep: bool,
 }
 
 impl Args {
@@ -81,7 +78,7 @@ impl Args {
         let wanted = wanted.server.listen;
         if !wanted.ip().is_loopback() {
             let why = format!(
-                "--demo is for this machine alone: it gives anyone who asks a token of its people, and {wanted} is open to others"
+                "--demo gives every visitor a token of any user, and {wanted} is open to others"
             );
             let next = format!("--listen 127.0.0.1:{}, or leaving it out", wanted.port());
             return Err(Usage::new(why).instead(next).into());
@@ -94,10 +91,10 @@ impl Args {
             secret: made_up()?,
         };
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
-        let (app, book) = demo::told(dir, self.keep, &served, run).await?;
+        let app = demo::tell_unseen(dir, &served, run).await?;
         let stop = stop::on_signal()?;
         app.end_with(&stop);
-        let gallery = Gallery::new(served.url(), book);
+        let gallery = Gallery::new(served.url());
         let bound = listening.demo(app.clone(), &served.key, gallery)?;
         greet_demo(screen, &served, dir)?;
         self.serve(&app, bound, &stop).await

@@ -1,180 +1,92 @@
-//! `tidings simulate`: what mails recorded events would have made under several policies. It opens
-//! no store and sends nothing.
+//! `tidings simulate`: compares batch policies on recorded events. It opens no store and sends
+//! nothing.
 
 use std::path::PathBuf;
 
-use clap::{Args as Arguments, ValueEnum};
+use clap::Args as Arguments;
 
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::ink::Ink;
 use super::screen::Screen;
 use super::table::{Column, Table};
 use super::words;
 use crate::config::Candidates;
-use crate::operate::simulate::generate::{self, Shape};
-use crate::operate::simulate::read::{self, Order};
-use crate::operate::simulate::{Trial, replay};
-use crate::wire::simulation::{Comparison, Report};
+use crate::operate::simulate::{Trial, read, simulate};
+use crate::wire::simulation::{Comparison, PolicyFigures};
 
-mod chart;
-
-use chart::Bars;
-
-/// Try windows on recorded events: how many mails, how late, how large
+/// Compare batch policies on recorded events: how many emails, how late, how large
 ///
-/// Replays events on a virtual clock against named policies and compares what mails they would have
-/// made. Nothing is sent, and no store is opened. Every event counts as one to be mailed in
-/// batches.
+/// Replays the events against each policy and counts the emails it would have sent. It sends
+/// nothing and opens no database. Every event counts as one to be emailed in a batch.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// Policies to compare, as TOML; six usual ones if left out
-    policies: Option<PathBuf>,
-    /// Recorded events, as NDJSON, plain, gzip or Zstandard; - is standard input
-    #[arg(required_unless_present = "generate", requires = "policies")]
-    events: Option<PathBuf>,
-    /// Make up so many events instead, 1 to 100000000: bursts, quiet nights, one person with half
-    /// of everything
-    #[arg(
-        long,
-        value_name = "EVENTS",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "100000",
-        conflicts_with_all = ["events", "sort"],
-        value_parser = clap::value_parser!(u64).range(1..=100_000_000)
-    )]
-    generate: Option<u64>,
-    /// With --generate: another seed makes up others
-    #[arg(long, default_value_t = 1, requires = "generate")]
-    seed: u64,
-    /// Read all events and sort them by time first; else one that is out of order is an error
-    #[arg(long)]
-    sort: bool,
-    /// What to draw: how long events wait, or how many mails leave by the hour of the day (UTC)
-    #[arg(long, value_enum, default_value_t = Chart::Delays)]
-    chart: Chart,
-    /// Write the chart to this file, as SVG, instead of drawing it here
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Answer in JSON
+    /// Policies to compare, as TOML
+    policies: PathBuf,
+    /// Recorded events as NDJSON, plain, gzip or Zstandard; - is standard input
+    events: PathBuf,
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-const AFTER_HELP: &str = r#"Policies, with the options that a type has in tidings.toml:
+const AFTER_HELP: &str = r#"A policy takes the batch options of a type in tidings.toml:
   [policies.window-5m]
   window = "5m"
   [policies.cooldown-4m]
   cooldown = "4m"
   max_wait = "15m"
 
-Events in the order of time; "users": ["…"] names several, batch_key and object can be left out:
+An event has a time, a type, and a user or several; object and batch_key are optional:
   {"at": "2026-03-02T09:00:00Z", "user": "mara", "type": "Comment", "batch_key": "acme"}
+  {"at": "2026-03-02T09:00:04Z", "users": ["mara", "ben"], "type": "Edit"}
 
-Examples:
-  tidings simulate --generate
-  tidings simulate policies.toml events.ndjson.zst
-  tidings simulate policies.toml --generate=1000000 --seed 7 --svg delays.svg"#;
-
-/// What is compared where no file is named.
-const USUAL: &str = include_str!("simulate.policies.toml");
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Chart {
-    Delays,
-    Hours,
-    None,
-}
+Example:
+  tidings simulate policies.toml events.ndjson.zst"#;
 
 impl Args {
     pub(super) fn run(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
-        if self.svg.is_some() && self.chart == Chart::None {
-            return Err(Usage::new("--chart none leaves nothing to write to --svg")
-                .instead("--chart delays or --chart hours")
-                .into());
-        }
-        let candidates = match &self.policies {
-            Some(file) => Candidates::load(file)?,
-            None => Candidates::parse(USUAL)?,
-        };
+        let candidates = Candidates::load(&self.policies)?;
         for warning in &candidates.warnings {
             screen.warning(warning)?;
         }
-        let trials = candidates.policies.into_iter();
-        let trials = trials
-            .map(|one| Trial::new(one.name, one.policy, one.key))
-            .collect();
+        let trials = candidates.policies.into_iter().map(|candidate| Trial {
+            name: candidate.name,
+            policy: candidate.policy,
+            key: candidate.key,
+        });
+        let events = read::events(&self.events)?;
         let bar = screen.bar("events");
-        let comparison = match (&self.events, self.generate) {
-            (Some(file), _) => replay(read::events(file, self.order())?, trials, &bar)?,
-            (None, events) => {
-                let (events, seed) = (events.unwrap_or_default(), self.seed);
-                let happenings = generate::events(Shape { events, seed });
-                replay(happenings.map(Ok), trials, &bar)?
-            }
-        };
+        let comparison = simulate(&events, trials.collect(), &bar);
         drop(bar);
-        self.show(&comparison, screen)?;
-        Ok(Exit::Done)
-    }
-
-    fn order(&self) -> Order {
-        match self.sort {
-            true => Order::Sorted,
-            false => Order::Expected,
-        }
-    }
-
-    fn show(&self, comparison: &Comparison, screen: &mut Screen) -> anyhow::Result<()> {
-        let bars = match self.chart {
-            Chart::Delays => Some(Bars::of_delays(comparison)),
-            Chart::Hours => Some(Bars::of_hours(comparison)),
-            Chart::None => None,
-        };
-        if let (Some(file), Some(bars)) = (&self.svg, &bars) {
-            crate::private::write(file, bars.svg())
-                .map_err(|error| anyhow::anyhow!("writing {}: {error}", file.display()))?;
-        }
         if self.json {
-            return screen.json(comparison);
+            screen.json(&comparison)?;
+        } else {
+            screen.line(summary(&comparison))?;
+            screen.line("")?;
+            screen.table(&table(&comparison))?;
         }
-        screen.line(sentence(comparison))?;
-        screen.line("")?;
-        screen.table(&table(comparison))?;
-        match (&self.svg, bars) {
-            (Some(file), _) => {
-                screen.line("")?;
-                screen.line(format!("chart: {}", file.display()))?;
-            }
-            (None, Some(bars)) => {
-                for line in bars.lines(screen.width(), |ink, text| screen.ink(ink, text)) {
-                    screen.line(line)?;
-                }
-            }
-            (None, None) => {}
-        }
-        Ok(())
+        Ok(Exit::Done)
     }
 }
 
-fn sentence(comparison: &Comparison) -> String {
+fn summary(comparison: &Comparison) -> String {
     let events = words::count(comparison.events, "event", "events");
-    let people = words::count(comparison.people, "person", "people");
-    let during = match (comparison.from, comparison.to) {
+    let users = words::count(comparison.users, "user", "users");
+    let period = match (comparison.from, comparison.to) {
         (Some(from), Some(to)) => format!(", {} to {} UTC", words::minute(from), words::minute(to)),
         _ => String::new(),
     };
-    format!("simulate: {events} for {people}{during}")
+    format!("simulate: {events} for {users}{period}")
 }
 
 fn table(comparison: &Comparison) -> Table {
     let number = |heading| Column::new(heading).right();
     let mut table = Table::new([
         Column::new("policy").ink(Ink::Strong).gives_way(),
-        number("mails"),
-        number("a day"),
-        number("a person: mean"),
+        number("emails"),
+        number("per day"),
+        number("per user: mean"),
         number("p95"),
         number("max"),
         number("delay: p50"),
@@ -182,46 +94,33 @@ fn table(comparison: &Comparison) -> Table {
         number("max"),
         number("largest"),
     ]);
-    for report in &comparison.policies {
-        table.row(row(report));
+    for figures in &comparison.policies {
+        table.row(row(figures));
     }
     table
 }
 
-fn row(report: &Report) -> [String; 10] {
-    let (person, delay) = (report.mails_per_person, report.delay_seconds);
+fn row(figures: &PolicyFigures) -> [String; 10] {
+    let (user, delay) = (figures.emails_per_user, figures.delay_seconds);
     [
-        report.policy.clone(),
-        words::number(report.mails),
-        short(report.mails_per_day),
-        short(person.mean),
-        words::number(person.p95),
-        words::number(person.max),
+        figures.policy.clone(),
+        words::number(figures.emails),
+        rounded(figures.emails_per_day),
+        rounded(user.mean),
+        words::number(user.p95),
+        words::number(user.max),
         words::duration(delay.p50),
         words::duration(delay.p95),
         words::duration(delay.max),
-        words::number(report.largest),
+        words::number(figures.largest),
     ]
 }
 
-/// `3.4`, `1,234`.
-fn short(number: f64) -> String {
+/// Writes one decimal below 100 and none above: `3.4`, `1,234`.
+fn rounded(number: f64) -> String {
     if number < 100.0 {
         format!("{number:.1}")
     } else {
         words::number(number.round() as u64)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_usual_policies_are_valid_and_nothing_about_them_is_doubtful() {
-        let usual = Candidates::parse(USUAL).unwrap();
-
-        assert_eq!(usual.policies.len(), 6);
-        assert!(usual.warnings.is_empty());
     }
 }

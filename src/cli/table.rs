@@ -1,20 +1,19 @@
-//! Rows in columns: as wide as what stands in them, and one column gives way where the terminal is
-//! too narrow.
+//! Tables whose columns are as wide as their cells, and shrink on a narrow terminal.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::harmless;
 use super::ink::Ink;
 
-/// A column: its heading, and how its cells look.
+/// The heading and the look of a column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Column {
     heading: &'static str,
     ink: Option<Ink>,
-    /// Whether it is cut where there is no room.
+    /// Whether its cells are cut if the terminal is too narrow.
     gives_way: bool,
     right: bool,
-    /// Whether it is left out where there is no room.
+    /// Whether it is omitted if the terminal is too narrow.
     spare: bool,
 }
 
@@ -34,19 +33,19 @@ impl Column {
         self
     }
 
-    /// It is cut where there is no room, the widest first.
+    /// Lets its cells be cut if the terminal is too narrow. The widest column is cut first.
     pub(super) const fn gives_way(mut self) -> Self {
         self.gives_way = true;
         self
     }
 
-    /// It is left out before any other is cut.
+    /// Lets it be omitted before any column is cut.
     pub(super) const fn spare(mut self) -> Self {
         self.spare = true;
         self
     }
 
-    /// For numbers.
+    /// Aligns its cells to the right.
     pub(super) const fn right(mut self) -> Self {
         self.right = true;
         self
@@ -59,9 +58,9 @@ pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// Between columns.
+/// The space between columns.
 const GAP: &str = "  ";
-/// A column that gives way keeps at least this.
+/// The smallest width that a column is cut to.
 const NARROWEST: usize = 8;
 
 impl Table {
@@ -72,14 +71,14 @@ impl Table {
         }
     }
 
-    /// A row: one cell a column. What people wrote is made harmless, so that widths are those of
-    /// what is shown.
+    /// Adds a row with one cell per column. Control characters are replaced, so that widths are
+    /// those of the output.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let shown = |cell: String| harmless::line(&cell).into_owned();
         self.rows.push(cells.into_iter().map(shown).collect());
     }
 
-    /// The lines, headings first where there are any. A column in which nothing stands is left out.
+    /// Returns the lines, headings first if there are any. Empty columns are omitted.
     pub(super) fn lines(
         &self,
         width: Option<usize>,
@@ -160,8 +159,8 @@ impl Table {
     }
 }
 
-/// Text of at most so many columns, with … where something was cut.
-pub(super) fn cut(text: &str, width: usize) -> String {
+/// Cuts a text to at most `width` columns; a cut text ends in `…`.
+fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -179,7 +178,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     kept + "…"
 }
 
-/// Lines of at most `room` columns, if there is a limit; a longer word has a line of its own.
+/// Wraps a text into lines of at most `room` columns; a longer word gets a line of its own.
 pub(super) fn wrapped(text: &str, room: Option<usize>) -> Vec<String> {
     let Some(room) = room else {
         return vec![text.to_owned()];

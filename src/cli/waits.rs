@@ -1,82 +1,47 @@
-//! Which mails wait, as a command tells of it once its work is done.
+//! The emails that still wait when a command ends.
 //!
-//! The rule: the work has been done by then, so that it cannot be found out is told beside it.
-
-use std::time::Duration;
+//! The command's work is done by then, so a failure to read them is a note beside its result.
 
 use chrono::{DateTime, Utc};
 
 use super::exit::{Exit, causes};
 use super::passed_over::bad_stacks;
-use super::progress::Bar;
 use super::screen::Screen;
-use super::table::cut;
 use super::words;
 use crate::app::App;
 use crate::domain::UserId;
 use crate::wire::delivery::{Reason, Waiting};
 use crate::wire::digest::Tally;
 
-/// How often a terminal shows anew which emails wait.
-const SHOWN_EVERY: Duration = Duration::from_secs(2);
-/// How much of a reason it shows, so that the next attempt has room beside it.
-const SHOWN_COLUMNS: usize = 30;
-
-/// What waits, or why that was not found out.
+/// The emails that wait, or why they could not be read.
 pub(super) struct Waits {
     waiting: Result<Waiting, String>,
     now: DateTime<Utc>,
 }
 
 impl Waits {
-    /// Nothing waits.
+    /// No emails.
     pub(super) fn none(app: &App) -> Self {
         let (waiting, now) = (Ok(Waiting::default()), app.context.clock.now());
         Self { waiting, now }
     }
 
-    /// Looks what waits of these people, or of all.
+    /// Reads the waiting emails of these users, or of all.
     pub(super) async fn of(app: &App, users: Option<&[UserId]>) -> Self {
         let waiting = app.deliveries().waiting(users).await.map_err(|error| {
             let cause = causes(&error.into());
-            format!("which mails wait was not found out: {cause}")
+            format!("the waiting emails could not be read: {cause}")
         });
         let now = app.context.clock.now();
         Self { waiting, now }
     }
 
-    /// Does the work, and shows below its bar on a terminal which emails wait meanwhile.
-    pub(super) async fn beside<T>(
-        app: &App,
-        users: Option<&[UserId]>,
-        bar: &Bar,
-        work: impl Future<Output = T>,
-    ) -> T {
-        if !bar.is_visible() {
-            return work.await;
-        }
-        let show = async {
-            loop {
-                tokio::time::sleep(SHOWN_EVERY).await;
-                let mut shown = Self::of(app, users).await;
-                for reason in shown.waiting.iter_mut().flat_map(|all| &mut all.reasons) {
-                    reason.why = cut(&reason.why, SHOWN_COLUMNS);
-                }
-                bar.below(&shown.lines().join("; "));
-            }
-        };
-        tokio::select! {
-            done = work => done,
-            never = show => never,
-        }
-    }
-
-    /// What was found out.
+    /// The emails, if they could be read.
     pub(super) fn waiting(&self) -> Option<&Waiting> {
         self.waiting.as_ref().ok()
     }
 
-    /// For people to read.
+    /// Describes them, a line for each reason.
     pub(super) fn lines(&self) -> Vec<String> {
         match &self.waiting {
             Ok(waiting) => waits(waiting, self.now),
@@ -84,7 +49,7 @@ impl Waits {
         }
     }
 
-    /// Shows why other emails did not leave, and which stacks were passed over.
+    /// Prints why other emails were not sent, and which stacks were skipped.
     pub(super) fn show_others(&self, mails: &Tally, screen: &mut Screen) -> std::io::Result<()> {
         let waiting = |why: &str| {
             let reasons = self.waiting().map(|waiting| &waiting.reasons);
@@ -98,7 +63,7 @@ impl Waits {
         bad_stacks(&mails.bad_stacks, screen)
     }
 
-    /// How a command ends that ended so but for this: what waits is not mailed, whoever began it.
+    /// The exit code of a command that would end with `exit` if no email waited.
     pub(super) fn exit(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Done if !self.waiting().is_some_and(Waiting::is_empty) => Exit::Partly,
@@ -107,10 +72,11 @@ impl Waits {
     }
 }
 
-/// How many reasons are listed.
+/// The maximum number of listed reasons.
 const LISTED: usize = 10;
 
-/// `5 emails deferred (451 4.7.1 greylisted), next attempt 09:08:14 UTC`, a line for each reason.
+/// Writes a line for each reason: `5 emails deferred (451 4.7.1 greylisted), next attempt 09:08:14
+/// UTC`.
 pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
     let line = |reason: &Reason| {
         let emails = words::count(reason.mails, "email", "emails");

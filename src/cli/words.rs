@@ -1,4 +1,4 @@
-//! How counts, times and files are written for people.
+//! Formats counts, times and files.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use crate::wire::delivery::DeliveryRow;
 
-/// What a file is called that was named on the command line.
+/// The name of a file from the command line; `-` is standard input.
 pub(super) fn file(path: &Path) -> String {
     match path.to_str() {
         Some("-") => "standard input".to_owned(),
@@ -46,12 +46,12 @@ pub(super) fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     at.format(form).to_string()
 }
 
-/// The parts that are there, with commas between.
+/// Joins the parts with commas, without those that are `None`.
 pub(super) fn list(parts: impl IntoIterator<Item = Option<String>>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// A part that is only there if something was counted.
+/// `1,234 what`; `None` for zero.
 pub(super) fn some(n: u64, what: &str) -> Option<String> {
     (n > 0).then(|| format!("{} {what}", number(n)))
 }
@@ -71,7 +71,7 @@ pub(super) fn duration(seconds: u64) -> String {
     }
 }
 
-/// `sent`, or `sent, bounced` where the provider told more, and of which brand it was.
+/// `sent`, with the provider's report and the brand if there are any: `sent, bounced, acme`.
 pub(super) fn delivery_state(row: &DeliveryRow) -> String {
     let heard = row.feedback.map(|heard| heard.to_string());
     let brand = row.brand.as_ref().map(ToString::to_string);

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use chrono::TimeDelta;
 use toml::Table;
 
-use super::layers::{defaults, overlay, read_table, syntax};
+use super::layers::{defaults, overlay, read_table};
 use super::problem::{Problems, Warning};
 use super::reader::Reader;
 use crate::domain::batch::{BatchPolicy, ChosenKey, Keep};
@@ -131,13 +131,7 @@ impl Candidates {
         Self::check(read_table(file).map_err(|problem| Problems(vec![problem]))?)
     }
 
-    /// Like [`Self::load`], from text.
-    pub fn parse(text: &str) -> Result<Self, Problems> {
-        let table = text.parse::<Table>();
-        Self::check(table.map_err(|error| Problems(vec![syntax("the text", text, &error)]))?)
-    }
-
-    fn check(file: Table) -> Result<Self, Problems> {
+    pub(super) fn check(file: Table) -> Result<Self, Problems> {
         let mut merged = defaults();
         merged.retain(|section, _| section == "batch");
         overlay(&mut merged, file);

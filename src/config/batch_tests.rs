@@ -178,7 +178,7 @@ fn candidates_are_read_in_the_order_of_their_file_over_its_own_defaults() {
         batch_key = "all"
     "#;
 
-    let candidates = Candidates::parse(text).unwrap();
+    let candidates = Candidates::check(text.parse().unwrap()).unwrap();
 
     let names: Vec<&str> = candidates
         .policies
@@ -194,7 +194,11 @@ fn candidates_are_read_in_the_order_of_their_file_over_its_own_defaults() {
 
 #[test]
 fn candidates_that_are_none_or_wrong_are_refused_with_all_problems() {
-    let problems = |text: &str| Candidates::parse(text).unwrap_err().to_string();
+    let problems = |text: &str| {
+        Candidates::check(text.parse().unwrap())
+            .unwrap_err()
+            .to_string()
+    };
 
     assert!(problems("").contains("policies: has no policy; write one as [policies.NAME]"));
     let wrong =

@@ -1,57 +1,48 @@
-//! The gallery of `serve --demo`: visitors publish, look as any user, and send the digests.
+//! The gallery of `serve --demo`: visitors publish, act as any user, and send the digests.
 //!
 //! Everything goes through the engine, as over HTTP. Digests are sent as if the next due time of
 //! every user had come, so visitors can send them again and again. No event is emailed twice.
 
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync;
 
-use super::post::Book;
-use super::records::{self, artists, key, picture_path, works};
-use super::{PEOPLE, Posted};
+use super::PEOPLE;
+use super::records::{key, works};
 use crate::app::App;
 use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, Cadence, Details, FanoutState, Id, Invalid, Object, ObjectKey, User, UserId,
+    Audience, Cadence, Delivery, DeliveryState, Details, EventType, Invalid, Object, ObjectKey,
+    User, UserId,
 };
+use crate::engine::delivery::deliveries::Only;
+use crate::engine::delivery::mailer::outbox;
 use crate::engine::ingest::notify::Request;
-use crate::engine::{Result, Silent, digest};
-use crate::wire::demo::{Artist, Mail, Mails, Person, Published, Scene, Work};
+use crate::engine::{Error, Result, Silent, digest};
+use crate::wire::demo::{Mail, Mails, Person, Published, Scene, Work};
 
-/// The gallery, its works, and the sent emails.
+/// The gallery and its works.
 pub struct Gallery {
     /// The URL for a browser, without a slash at its end.
     url: String,
-    book: Arc<Book>,
     /// Newest first.
     works: Mutex<Vec<Work>>,
+    /// The number of comments.
     comments: AtomicUsize,
-    last: sync::Mutex<Last>,
-}
-
-/// The last digests that were sent.
-struct Last {
-    /// Their simulated time; `None` before the first.
-    at: Option<DateTime<Utc>>,
-    /// The number of emails up to then.
-    mails: usize,
-}
-
-/// Digests that were sent.
-pub(crate) struct Sent {
-    /// Their simulated time.
-    pub at: DateTime<Utc>,
-    /// The number of emails since the last time, including those that were due by themselves.
-    pub mails: usize,
+    /// The simulated time of the last digests; `None` before the first.
+    sent_at: sync::Mutex<Option<DateTime<Utc>>>,
 }
 
 /// The longest title of a work, in characters.
 const MAX_TITLE: usize = 80;
 /// The longest comment, in characters.
 const MAX_COMMENT: usize = 280;
+/// The number of emails that the page can list.
+const MAX_MAILS: usize = 1_000;
 /// How long to wait for emails that the provider delays.
 const PATIENCE: TimeDelta = TimeDelta::seconds(20);
 /// The pause between two checks for pending fan-outs.
@@ -60,20 +51,13 @@ const REST: TimeDelta = TimeDelta::milliseconds(20);
 const MANY: usize = 100;
 
 impl Gallery {
-    /// Returns a gallery at this URL, whose emails are recorded in this book.
-    pub(crate) fn new(url: String, book: Arc<Book>) -> Self {
-        let mut works = works();
-        works.reverse();
-        let last = Last {
-            at: None,
-            mails: book.len(),
-        };
+    /// Returns a gallery at this URL.
+    pub(crate) fn new(url: String) -> Self {
         Self {
             url,
-            book,
-            works: Mutex::new(works),
-            comments: AtomicUsize::new(0),
-            last: sync::Mutex::new(last),
+            works: Mutex::new(works()),
+            comments: AtomicUsize::default(),
+            sent_at: sync::Mutex::default(),
         }
     }
 
@@ -86,35 +70,33 @@ impl Gallery {
         self.works.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the users, artists, works and follows.
+    /// Returns the users, the works, and the followers of each artist.
     pub(crate) async fn scene(&self, app: &App) -> Result<Scene> {
+        let works = self.works().clone();
+        let mut followers = BTreeMap::new();
+        for work in &works {
+            followers
+                .entry(work.artist.clone())
+                .or_insert_with(Vec::new);
+        }
         let mut people = Vec::with_capacity(PEOPLE.len());
-        for id in PEOPLE {
-            let service = app.people();
-            let id = UserId::stored(id);
-            let Some(user) = service.get(&id).await? else {
-                continue;
-            };
+        for user in users(app).await? {
+            let follows = app.people().follows(&user.id, None, MANY).await?;
+            for (artist, followers) in &mut followers {
+                if follows.contains(&key(artist)?) {
+                    followers.push(user.id.clone());
+                }
+            }
             people.push(Person {
                 name: name(&user),
-                picture: picture_path(id.as_str()),
                 digest: when_mailed(app, &user),
-                follows: service.follows(&id, None, MANY).await?,
-                id,
+                id: user.id,
             });
         }
-        let works = self.works().clone();
-        let artist = |name: &str| {
-            Ok(Artist {
-                name: name.to_owned(),
-                key: key(name)?,
-            })
-        };
-        let artists: Result<_> = artists(&works).into_iter().map(artist).collect();
         Ok(Scene {
             people,
-            artists: artists?,
             works,
+            followers,
         })
     }
 
@@ -126,34 +108,39 @@ impl Gallery {
     /// Publishes a work and returns once the artist's followers are notified.
     pub(crate) async fn publish(&self, app: &App, artist: &str, title: &str) -> Result<Published> {
         let title = text("title", title, MAX_TITLE)?;
-        let (id, key) = {
+        let id = {
             let mut works = self.works();
             if !works.iter().any(|work| work.artist == artist) {
                 return Err(Invalid::new("artist", artist, "has no work in the gallery").into());
             }
             let id = format!("N{}", works.len());
-            works.insert(
-                0,
-                Work {
-                    picture: picture_path(&id),
-                    id: id.clone(),
-                    title: title.to_owned(),
-                    artist: artist.to_owned(),
-                    made: "new in the gallery".to_owned(),
-                },
-            );
-            (id, key(artist)?)
+            let work = Work {
+                id: id.clone(),
+                title: title.to_owned(),
+                artist: artist.to_owned(),
+                medium: "new in the gallery".to_owned(),
+                year: None,
+            };
+            works.insert(0, work);
+            id
         };
         let object = Object {
             title: Some(title.to_owned()),
             url: Some(self.page_of(&id)),
-            image: Some(format!("{}{}", self.url, picture_path(&id))),
+            image: Some(self.picture_of(&id)),
             by: Some(artist.to_owned()),
             ..Object::bare(ObjectKey::stored(format!("Artwork:{id}")))
         };
-        app.objects().put(vec![object]).await?;
-        let event = event("ArtworkPublished", &id, Audience::followers_of([key])?)?;
-        self.tell(app, event, id).await
+        let audience = Audience::followers_of([key(artist)?])?;
+        notify(
+            app,
+            "ArtworkPublished",
+            id,
+            object,
+            audience,
+            Details::default(),
+        )
+        .await
     }
 
     /// Publishes a comment on a work, and returns once the other followers of its artist are
@@ -163,22 +150,16 @@ impl Gallery {
         app: &App,
         who: &str,
         work: &str,
-        said: &str,
+        comment: &str,
     ) -> Result<Published> {
-        let said = text("comment", said, MAX_COMMENT)?;
-        let nobody = || Invalid::new("person", who, "is nobody of the demo");
-        let id = self.person(who).ok_or_else(nobody)?;
-        let name = app.people().get(&id).await?.as_ref().map(name);
-        let name = name.ok_or_else(nobody)?;
+        let comment = text("comment", comment, MAX_COMMENT)?;
+        let unknown = || Invalid::new("person", who, "is no user of the demo");
+        let user = self.person(who).ok_or_else(unknown)?;
+        let name = app.people().get(&user).await?.as_ref().map(name);
+        let name = name.ok_or_else(unknown)?;
         let found = self.works().iter().find(|known| known.id == work).cloned();
         let work = found.ok_or_else(|| Invalid::new("work", work, "is not in the gallery"))?;
-        let number = self.comments.fetch_add(1, Ordering::Relaxed) + 1;
-        let comment = format!("C{number}");
-        let actor = Actor {
-            name: Some(name.clone()),
-            image: Some(format!("{}{}", self.url, picture_path(who))),
-            ..Actor::bare(id.clone())
-        };
+        let id = format!("C{}", self.comments.fetch_add(1, Ordering::Relaxed));
         let url = self.page_of(&work.id);
         // Batches use this title, if a user chooses batches for comments.
         let about = [("title", work.title.as_str()), ("url", url.as_str())];
@@ -186,136 +167,130 @@ impl Gallery {
         let object = Object {
             title: Some(format!("Comment on {}", work.title)),
             url: Some(url),
-            by: Some(name),
+            by: Some(name.clone()),
             data: serde_json::Value::from_iter([("about", about)]).into(),
-            ..Object::bare(ObjectKey::stored(format!("Comment:{comment}")))
+            ..Object::bare(ObjectKey::stored(format!("Comment:{id}")))
         };
-        app.objects().put(vec![object]).await?;
-        let audience = Audience::followers_of([key(&work.artist)?])?.except([id]);
-        let event = Request {
-            details: Details {
-                actor: Some(actor),
-                text: Some(said.to_owned()),
-                ..Details::default()
-            },
-            ..event("Comment", &comment, audience)?
+        let details = Details {
+            actor: Some(Actor {
+                name: Some(name),
+                image: Some(self.picture_of(who)),
+                ..Actor::bare(user.clone())
+            }),
+            text: Some(comment.to_owned()),
+            ..Details::default()
         };
-        self.tell(app, event, comment).await
+        let audience = Audience::followers_of([key(&work.artist)?])?.except([user]);
+        notify(app, "Comment", id, object, audience, details).await
+    }
+
+    fn picture_of(&self, id: &str) -> String {
+        format!("{}/demo/pictures/{id}", self.url)
     }
 
     fn page_of(&self, work: &str) -> String {
         format!("{}/demo#{work}", self.url)
     }
 
-    async fn tell(&self, app: &App, event: Request, object: String) -> Result<Published> {
-        let notify = app.notify();
-        let receipts = notify.accept(vec![event]).await?;
-        fanned_out(app, &receipts.iter().map(|one| one.id).collect::<Vec<_>>()).await?;
-        let mut people = 0;
-        for receipt in receipts {
-            let told = notify.find(receipt.id).await?;
-            people += told.map_or(0, |fanout| fanout.progress.counts.people);
-        }
-        let id = object;
-        Ok(Published { id, people })
-    }
-
     /// Sends the next digest of every user, with all events accepted up to now, as if it were due.
-    pub(crate) async fn send_digests(&self, app: &App) -> Result<Sent> {
-        let mut last = self.last.lock().await;
-        everything_fanned_out(app).await?;
+    pub(crate) async fn send_digests(&self, app: &App) -> Result<Mails> {
+        let mut sent_at = self.sent_at.lock().await;
+        let before = sent(app).await?.len();
+        fan_out(app).await?;
         let now = app.context.clock.now();
-        let from = last.at.map_or(now, |at| at.max(now));
-        let (mut at, mut people) = (from, Vec::with_capacity(PEOPLE.len()));
-        for id in PEOPLE.map(UserId::stored) {
-            let user = app.people().get(&id).await?;
-            let schedule = user.map(|user| user.schedule(&app.config.digest.schedule));
-            let due = schedule.and_then(|schedule| schedule.next_due(from));
-            at = due.map_or(at, |due| at.max(due.at));
-            people.push(id);
-        }
+        let from = sent_at.map_or(now, |at| at.max(now));
+        let schedules = users(app).await?;
+        let schedules = schedules
+            .iter()
+            .map(|user| user.schedule(&app.config.digest.schedule));
+        let dues = schedules.filter_map(|schedule| schedule.next_due(from));
+        let at = dues.map(|due| due.at).max().unwrap_or(from);
         // With all users named, the run records no backlog of days that have left the window. Today
         // may have left it at the simulated time.
         let request = digest::Request {
             at: Some(at),
-            users: Some(people),
+            users: Some(PEOPLE.map(UserId::stored).into()),
             patience: Some(PATIENCE),
             ..digest::Request::default()
         };
         let report = app.digests().run(&request, &Silent).await?;
         if report.due > 0 {
-            last.at = Some(at);
+            *sent_at = Some(at);
         }
-        let before = std::mem::replace(&mut last.mails, self.book.len());
-        let mails = last.mails - before;
-        Ok(Sent { at, mails })
+        let mut mails = self.mails(app).await?;
+        mails.new = mails.mails.len() - before;
+        Ok(mails)
     }
 
-    /// All sent emails; the newest ones are marked as new.
-    pub(crate) fn mails(&self, sent: Option<Sent>) -> Mails {
-        let mails = self.book.all().into_iter().enumerate().rev();
-        let mail = |(number, mail): (usize, Posted)| Mail {
-            number,
-            user: mail.user,
-            subject: mail.subject,
-            at: mail.at,
+    /// Lists the sent emails, newest first.
+    pub(crate) async fn mails(&self, app: &App) -> Result<Mails> {
+        let rows = sent(app).await?;
+        let mut mails = Vec::with_capacity(rows.len());
+        for (number, row) in (0..rows.len()).rev().zip(rows) {
+            let (user, at) = (row.user.to_string(), row.settled.unwrap_or(row.created));
+            let preview = app.compose().story(row).await?.mail;
+            mails.push(Mail {
+                number,
+                user,
+                subject: preview.map_or(String::new(), |preview| preview.subject),
+                at,
+            });
+        }
+        Ok(Mails { new: 0, mails })
+    }
+
+    /// Returns the HTML of an email, by its number from 0. Its links open in other tabs.
+    pub(crate) async fn mail(&self, app: &App, number: usize) -> Result<Option<String>> {
+        let rows = sent(app).await?;
+        let Some(row) = rows.into_iter().rev().nth(number) else {
+            return Ok(None);
         };
-        Mails {
-            new: sent.as_ref().map_or(0, |sent| sent.mails),
-            at: sent.map(|sent| sent.at),
-            mails: mails.map(mail).collect(),
+        let page = outbox(&app.config).page(&row.id);
+        match tokio::fs::read_to_string(&page).await {
+            Ok(html) => Ok(Some(html.replacen(
+                "<head>",
+                "<head><base target=\"_blank\">",
+                1,
+            ))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::file(format!("reading {}", page.display()), error)),
         }
-    }
-
-    /// Returns the HTML of an email. Its links open in other tabs.
-    pub(crate) fn mail(&self, number: usize) -> Option<String> {
-        let head = "<head>";
-        let beside = "<head><base target=\"_blank\">";
-        Some(self.book.get(number)?.html.replacen(head, beside, 1))
-    }
-
-    /// Whether there is a picture of this work, show or user.
-    pub(crate) fn has_picture(&self, id: &str) -> bool {
-        let is_show = super::SHOWS.contains(&format!("\"id\": \"{id}\""));
-        let known = |work: &Work| work.id == id;
-        self.person(id).is_some()
-            || id == records::WITHDRAWN
-            || is_show
-            || self.works().iter().any(known)
     }
 }
 
-fn event(kind: &str, object: &str, audience: Audience) -> Result<Request> {
-    Ok(Request {
-        kind: kind.parse()?,
-        objects: vec![object.parse()?],
+/// Stores the object, accepts an event about it, and returns once it is fanned out.
+async fn notify(
+    app: &App,
+    kind: &str,
+    id: String,
+    object: Object,
+    audience: Audience,
+    details: Details,
+) -> Result<Published> {
+    app.objects().put(vec![object]).await?;
+    let request = Request {
+        kind: EventType::stored(kind),
+        objects: vec![id.parse()?],
         audience,
         key: None,
         batch_key: None,
-        details: Details::default(),
+        details,
         at: None,
-    })
-}
-
-/// Fans out these events and waits for those that a worker holds. The time limit of the request
-/// ends the wait.
-async fn fanned_out(app: &App, ids: &[Id]) -> Result<()> {
-    let notify = app.notify();
-    for id in ids {
-        loop {
-            app.fanouts().drain(&Silent).await?;
-            let found = notify.find(*id).await?;
-            if found.is_none_or(|fanout| fanout.state == FanoutState::Done) {
-                break;
-            }
-            app.context.clock.sleep(REST).await;
-        }
+    };
+    let service = app.notify();
+    let receipts = service.accept(vec![request]).await?;
+    fan_out(app).await?;
+    let mut people = 0;
+    for receipt in receipts {
+        let fanout = service.find(receipt.id).await?;
+        people += fanout.map_or(0, |fanout| fanout.progress.counts.people);
     }
-    Ok(())
+    Ok(Published { id, people })
 }
 
-/// Fans out all accepted events.
-async fn everything_fanned_out(app: &App) -> Result<()> {
+/// Fans out all accepted events, and waits for those that a worker holds. The time limit of the
+/// request ends the wait.
+async fn fan_out(app: &App) -> Result<()> {
     loop {
         app.fanouts().drain(&Silent).await?;
         if app.context.store.busy_days().await?.is_empty() {
@@ -323,6 +298,21 @@ async fn everything_fanned_out(app: &App) -> Result<()> {
         }
         app.context.clock.sleep(REST).await;
     }
+}
+
+/// The sent emails, newest first.
+async fn sent(app: &App) -> Result<Vec<Delivery>> {
+    let only = Only {
+        state: Some(DeliveryState::Sent),
+        ..Only::default()
+    };
+    app.deliveries().list(&only, MAX_MAILS).await
+}
+
+async fn users(app: &App) -> Result<Vec<User>> {
+    let users = PEOPLE.map(UserId::stored);
+    let users = app.context.store.users(&users).await?;
+    Ok(users.into_iter().flatten().collect())
 }
 
 /// Trims a text and checks its length, in characters.
@@ -338,8 +328,7 @@ fn text<'a>(what: &'static str, text: &'a str, most: usize) -> Result<&'a str> {
 }
 
 fn name(user: &User) -> String {
-    let id = || user.id.to_string();
-    user.name.clone().unwrap_or_else(id)
+    user.name.clone().unwrap_or_else(|| user.id.to_string())
 }
 
 /// Describes when a user gets a digest.

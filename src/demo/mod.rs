@@ -8,28 +8,23 @@
 pub(crate) mod folder;
 mod gallery;
 mod picture;
-mod post;
 mod records;
 
 pub use gallery::Gallery;
 pub(crate) use picture::of as picture;
-pub(crate) use post::{Book, Post, Posted};
-pub(crate) use records::picture_path;
 
 /// The ids in `people.ndjson`; a test compares them.
 pub(crate) const PEOPLE: [&str; 8] = ["ada", "bo", "kenji", "lev", "mara", "nia", "otto", "uma"];
-pub(crate) const WORKS: &str = include_str!("data/works.ndjson");
-pub(crate) const SHOWS: &str = include_str!("data/shows.ndjson");
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn everybody_is_known_by_name() {
+    fn every_user_has_their_id_as_name() {
         let known: Vec<String> = include_str!("data/people.ndjson")
             .lines()
             .map(|line| {
-                let person: serde_json::Value = serde_json::from_str(line).unwrap();
-                let (id, name) = (person["id"].as_str(), person["name"].as_str());
+                let user: serde_json::Value = serde_json::from_str(line).unwrap();
+                let (id, name) = (user["id"].as_str(), user["name"].as_str());
                 assert_eq!(id.map(str::to_owned), name.map(str::to_lowercase));
                 id.unwrap().to_owned()
             })

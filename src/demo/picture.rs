@@ -46,10 +46,8 @@ pub(crate) fn of(name: &str) -> String {
     let drawn = match PEOPLE.contains(&name) {
         true => return portrait(&mut dice, palette),
         false => match dice.roll(0, 4) {
-            0 => hills(&mut dice, palette),
-            1 => discs(&mut dice, palette),
-            2 => weave(&mut dice, palette),
-            _ => table(&mut dice, palette),
+            0 | 1 => hills(&mut dice, palette),
+            _ => weave(&mut dice, palette),
         },
     };
     framed(SIZE, palette[0], &drawn)
@@ -91,24 +89,6 @@ fn hills(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
     drawn
 }
 
-/// Discs that overlap.
-fn discs(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
-    let mut drawn = String::new();
-    for color in [a, c, b, dark, a] {
-        let (x, y, r) = (dice.roll(40, 280), dice.roll(30, 210), dice.roll(18, 78));
-        draw!(
-            drawn,
-            "<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\" fill=\"{color}\" fill-opacity=\".86\"/>"
-        );
-    }
-    let y = dice.roll(60, 180);
-    draw!(
-        drawn,
-        "<path d=\"M0 {y}H320\" stroke=\"{dark}\" stroke-width=\"3\"/>"
-    );
-    drawn
-}
-
 /// Bands across bands.
 fn weave(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
     let mut drawn = String::new();
@@ -128,30 +108,6 @@ fn weave(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
         drawn,
         "<rect y=\"{y}\" width=\"320\" height=\"16\" fill=\"{c}\"/>"
     );
-    drawn
-}
-
-/// Vessels on a table.
-fn table(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
-    let mut drawn = String::new();
-    let y = dice.roll(150, 180);
-    draw!(
-        drawn,
-        "<rect y=\"{y}\" width=\"320\" height=\"90\" fill=\"{b}\"/>"
-    );
-    for (n, color) in [a, dark, c].into_iter().enumerate() {
-        let x = 30 + 92 * n as u32 + dice.roll(0, 34);
-        let (width, height) = (dice.roll(38, 70), dice.roll(50, 120));
-        let (top, neck) = (y + 14 - height, width / 3);
-        draw!(
-            drawn,
-            "<rect x=\"{x}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" rx=\"{}\" fill=\"{color}\"/>\
-             <rect x=\"{}\" y=\"{}\" width=\"{neck}\" height=\"26\" fill=\"{color}\"/>",
-            width / 3,
-            x + neck,
-            top.saturating_sub(18)
-        );
-    }
     drawn
 }
 

@@ -1,51 +1,18 @@
-//! Reads the gallery's data for the page.
+//! Reads the gallery's works.
 
-use serde::Deserialize;
-
-use super::WORKS;
 use crate::domain::{FollowKey, Invalid};
 use crate::wire::demo::Work;
 
+pub(super) const WORKS: &str = include_str!("data/works.ndjson");
 /// The work that the story withdraws.
-pub(super) const WITHDRAWN: &str = "W04";
+const WITHDRAWN: &str = "W04";
 
-/// A line of `works.ndjson`.
-#[derive(Deserialize)]
-struct Line {
-    id: String,
-    title: String,
-    artist: String,
-    medium: String,
-    year: u32,
-}
-
-/// Returns all works that can be shown, in their order.
+/// Returns all works that can be shown, newest first.
 pub(super) fn works() -> Vec<Work> {
-    let lines = WORKS.lines();
     // A test reads every line.
-    let lines = lines.filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    let lines = lines.filter(|line| line.id != WITHDRAWN);
-    let work = |line: Line| Work {
-        picture: picture_path(&line.id),
-        id: line.id,
-        title: line.title,
-        artist: line.artist,
-        made: format!("{}, {}", line.medium, line.year),
-    };
-    lines.map(work).collect()
-}
-
-/// The path of a picture on the page's own server.
-pub(crate) fn picture_path(id: &str) -> String {
-    format!("/demo/pictures/{id}")
-}
-
-/// Returns the artists of these works, each once.
-pub(super) fn artists(works: &[Work]) -> Vec<&str> {
-    let mut artists: Vec<&str> = works.iter().map(|work| work.artist.as_str()).collect();
-    artists.sort_unstable();
-    artists.dedup();
-    artists
+    let works = WORKS.lines().rev();
+    let works = works.filter_map(|line| serde_json::from_str::<Work>(line).ok());
+    works.filter(|work| work.id != WITHDRAWN).collect()
 }
 
 /// Returns the follow key of an artist: `artist:` and the family name.
@@ -61,9 +28,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_artist_has_works_and_is_followed_under_their_key() {
+    fn every_artist_has_works_and_followers() {
         let works = works();
-        let artists = artists(&works);
         let followed: BTreeSet<String> = include_str!("data/follows.ndjson")
             .lines()
             .map(|line| {
@@ -72,10 +38,10 @@ mod tests {
             })
             .collect();
 
-        let keys = artists.iter().map(|artist| key(artist).unwrap());
+        let keys = works.iter().map(|work| key(&work.artist).unwrap());
         let keys: BTreeSet<String> = keys.map(|key| key.to_string()).collect();
 
-        assert_eq!((works.len(), artists.len()), (59, 12));
+        assert_eq!((works.len(), keys.len()), (59, 12));
         assert_eq!(keys, followed);
     }
 }

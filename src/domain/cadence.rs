@@ -77,23 +77,6 @@ pub enum Period {
     },
 }
 
-impl Period {
-    /// Returns the preceding period; `None` at the limit of the calendar.
-    pub fn previous(self) -> Option<Self> {
-        match self {
-            Self::Day(date) => date.pred_opt().map(Self::Day),
-            Self::Week { year, week } => {
-                let monday = NaiveDate::from_isoywd_opt(year, week, Weekday::Mon)?;
-                let before = monday.checked_sub_days(Days::new(7))?.iso_week();
-                Some(Self::Week {
-                    year: before.year(),
-                    week: before.week(),
-                })
-            }
-        }
-    }
-}
-
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

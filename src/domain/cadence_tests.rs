@@ -170,14 +170,3 @@ proptest! {
         prop_assert!(expected.contains(&seen.len()), "{} periods", seen.len());
     }
 }
-
-#[test]
-fn the_period_before_is_yesterday_or_the_week_before_also_across_years() {
-    let day = |text: &str| Period::Day(text.parse().unwrap());
-    let week = |year, week| Period::Week { year, week };
-
-    assert_eq!(day("2014-03-01").previous(), Some(day("2014-02-28")));
-    assert_eq!(week(2014, 17).previous(), Some(week(2014, 16)));
-    assert_eq!(week(2014, 1).previous(), Some(week(2013, 52)));
-    assert_eq!(week(2021, 1).previous(), Some(week(2020, 53)));
-}

@@ -231,21 +231,6 @@ pub fn digest_slot(user: &UserId) -> String {
     format!("digest:{user}")
 }
 
-/// The number of digests of a period that ended in one state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeriodCount {
-    /// The cadence of the digests.
-    pub cadence: Cadence,
-    /// The name of the period, such as `2014-W17`.
-    pub period: String,
-    /// The settled state.
-    pub state: DeliveryState,
-    /// The number of emails.
-    pub mails: u64,
-    /// The number of events in them.
-    pub events: u64,
-}
-
 /// The policy for emails whose outcome cannot be determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guarantee {

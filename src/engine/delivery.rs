@@ -18,7 +18,6 @@ mod retry;
 mod sender;
 mod tally;
 
-pub(crate) use compose::Contents;
 pub(crate) use compose::Prospect;
 pub use compose::{Compose, Spread};
 pub use gate::{Account, Gate, GateState, Pacer, Turn, account_prefix};

@@ -1,12 +1,12 @@
 //! The operators' tools: to inspect an installation and to try out changes.
 
 pub mod doctor;
+pub mod dry_run;
 pub mod explain;
 pub mod health;
 pub mod open;
 pub mod preview;
 pub mod probe;
-pub mod rehearsal;
 pub mod scrape;
 pub mod send_test;
 pub mod simulate;

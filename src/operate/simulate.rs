@@ -1,194 +1,208 @@
-//! Replays recorded events against policies of batches, to see what mails they would have made: how
-//! many, how late, how large.
+//! Replays recorded events against batch policies and counts the emails that each would send.
 //!
-//! The rule: nothing is decided here. What joins which batch, when it closes and whether anything
-//! of it is mailed is for accumulators to say, as for real events; here is only a clock that jumps
-//! from event to event, and a worker that is always on time. One pass; what is remembered is what
-//! waits in open batches, and a number a person. [`read`] and [`generate`] bring events,
-//! [`measure`] tells what came of them.
+//! It decides nothing itself: the real [`Accumulator`] opens, extends and closes each batch, on a
+//! clock that jumps from event to deadline. Every event counts as one to be emailed in a batch.
+//! Start with [`simulate`].
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::rc::Rc;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
 use crate::domain::batch::{
-    Accumulator, AccumulatorId, BatchKey, BatchPolicy, BatchState, ChosenKey, Item,
+    Accumulator, AccumulatorId, Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Item,
 };
 use crate::domain::{EventType, Id, ObjectId, UserId};
-use crate::engine::{Result, Watcher};
-use crate::wire::simulation::{Comparison, Report};
+use crate::engine::Watcher;
+use crate::wire::simulation::{Comparison, PolicyFigures, Spread};
 
-pub mod generate;
-pub mod measure;
 pub mod read;
 
-use measure::Measure;
-
-/// Something that happened, to one or several people.
+/// An event of the past, for one or several users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Happening {
-    /// When it happened, on the clock of the replay.
+pub struct RecordedEvent {
+    /// When it happened.
     pub at: DateTime<Utc>,
-    /// Whom it concerns; each of them counts as an event.
+    /// The users it was for; each counts as one event.
     pub users: Vec<UserId>,
     /// The event's type.
     pub kind: EventType,
-    /// What it is about; empty if the recording does not say.
+    /// The object it was about; empty if unknown.
     pub object: ObjectId,
-    /// What its batches are of; `None` if the event brings no key.
+    /// The batch key that the event names, if any.
     pub key: Option<ChosenKey>,
 }
 
-/// The earliest moment at which a batch may close, the batch, and its accumulator.
-type Deadline = Reverse<(DateTime<Utc>, Id, Rc<AccumulatorId>)>;
-
-/// An accumulator with an open batch, and when what waits in it happened.
-struct Gathering {
-    accumulator: Accumulator,
-    times: Vec<(Id, DateTime<Utc>)>,
-}
-
-/// One policy under trial.
+/// A policy to compare.
+#[derive(Debug, Clone)]
 pub struct Trial {
-    name: String,
-    policy: BatchPolicy,
-    key: Option<ChosenKey>,
-    open: HashMap<Rc<AccumulatorId>, Gathering>,
-    /// No later than each open batch closes; each has one entry.
-    due: BinaryHeap<Deadline>,
-    measure: Measure,
+    /// The name in the output.
+    pub name: String,
+    /// When batches close.
+    pub policy: BatchPolicy,
+    /// The batch key of events that name none. Without one, each type has its own.
+    pub key: Option<ChosenKey>,
 }
 
-/// Lets every trial see all of them, in the order of time.
-pub fn replay(
-    happenings: impl Iterator<Item = Result<Happening>>,
-    mut trials: Vec<Trial>,
+/// Replays `events`, which must be in order of time, against each policy.
+///
+/// `progress` advances once per event and policy. Memory grows with the number of events.
+pub fn simulate(
+    events: &[RecordedEvent],
+    trials: Vec<Trial>,
     progress: &dyn Watcher,
-) -> Result<Comparison> {
-    let (mut events, mut from, mut to) = (0, None, None);
-    for (number, happening) in (1..).zip(happenings) {
-        let happening = happening?;
-        let item = Item {
-            i: numbered(number),
-            t: happening.kind.clone(),
-            o: happening.object.clone(),
-        };
-        for trial in &mut trials {
-            trial.close_until(happening.at);
-            for user in &happening.users {
-                trial.take(user, &item, &happening);
-            }
-        }
-        from = from.or(Some(happening.at));
-        to = Some(happening.at);
-        events += happening.users.len() as u64;
-        progress.advance(1);
-    }
+) -> Comparison {
+    progress.total((events.len() * trials.len()) as u64);
+    let from = events.first().map(|event| event.at);
+    let to = events.last().map(|event| event.at);
     let days = from.zip(to).map_or(1.0, |(from, to)| {
         ((to - from).num_seconds() as f64 / 86_400.0).max(1.0)
     });
-    let policies: Vec<Report> = trials.into_iter().map(|trial| trial.finish(days)).collect();
-    Ok(Comparison {
-        events,
-        people: policies.first().map_or(0, |report| report.people),
+    let users: HashSet<&UserId> = events.iter().flat_map(|event| &event.users).collect();
+    Comparison {
+        events: events.iter().map(|event| event.users.len() as u64).sum(),
+        users: users.len() as u64,
         from,
         to,
-        policies,
-    })
+        policies: trials
+            .into_iter()
+            .map(|trial| replay(events, &trial, progress).figures(trial.name, days))
+            .collect(),
+    }
 }
 
-/// Fan-outs are numbered, so each is new.
-fn numbered(number: u64) -> Id {
+fn replay(events: &[RecordedEvent], trial: &Trial, progress: &dyn Watcher) -> Emails {
+    let mut replays: HashMap<AccumulatorId, Replay> = HashMap::new();
+    let mut emails = Emails::default();
+    for (number, event) in (1..).zip(events) {
+        let item = Item {
+            i: id_of(number),
+            t: event.kind.clone(),
+            o: event.object.clone(),
+        };
+        let key = BatchKey::of(&event.kind, event.key.as_ref(), trial.key.as_ref());
+        for user in &event.users {
+            let id = AccumulatorId {
+                user: user.clone(),
+                key: key.clone(),
+            };
+            let replay = replays.entry(id).or_insert_with_key(Replay::new);
+            replay.close_until(event.at, &mut emails);
+            replay.join(&item, event.at, &trial.policy, &mut emails);
+        }
+        progress.advance(1);
+    }
+    for replay in replays.values_mut() {
+        replay.close_until(DateTime::<Utc>::MAX_UTC, &mut emails);
+    }
+    emails
+}
+
+/// Numbers events, so that each is new to its accumulator.
+fn id_of(number: u64) -> Id {
     let mut bytes = [0; 12];
     bytes[4..].copy_from_slice(&number.to_be_bytes());
     Id::from_bytes(bytes)
 }
 
-impl Trial {
-    /// `key` is that of events which bring none; without one each type has its own.
-    pub fn new(name: impl Into<String>, policy: BatchPolicy, key: Option<ChosenKey>) -> Self {
+/// An accumulator, and the events that no email includes yet.
+struct Replay {
+    accumulator: Accumulator,
+    waiting: Vec<(Id, DateTime<Utc>)>,
+}
+
+impl Replay {
+    fn new(id: &AccumulatorId) -> Self {
         Self {
-            name: name.into(),
-            policy,
-            key,
-            open: HashMap::new(),
-            due: BinaryHeap::new(),
-            measure: Measure::default(),
+            accumulator: Accumulator::new(id.clone()),
+            waiting: Vec::new(),
         }
     }
 
-    fn take(&mut self, user: &UserId, item: &Item, happening: &Happening) {
-        let at = happening.at;
-        self.measure.event(user);
-        let id = Rc::new(AccumulatorId {
-            user: user.clone(),
-            key: BatchKey::of(&item.t, happening.key.as_ref(), self.key.as_ref()),
-        });
-        let gathering = self
-            .open
-            .entry(Rc::clone(&id))
-            .or_insert_with(|| Gathering {
-                accumulator: Accumulator::new(AccumulatorId::clone(&id)),
-                times: Vec::new(),
-            });
-        let (items, open) = (std::slice::from_ref(item), || item.i);
-        gathering.accumulator.join(items, at, &self.policy, open);
-        gathering.times.push((item.i, at));
-        self.advance(&id, at);
-        let open = self.open.get(&id);
-        if let Some(open) = open.and_then(|gathering| gathering.accumulator.open.as_ref())
-            && open.id == item.i
-        {
-            self.due.push(Reverse((open.closes_at, open.id, id)));
+    fn join(&mut self, item: &Item, at: DateTime<Utc>, policy: &BatchPolicy, emails: &mut Emails) {
+        let items = std::slice::from_ref(item);
+        self.accumulator.join(items, at, policy, || item.i);
+        self.waiting.push((item.i, at));
+        self.advance(at, emails);
+    }
+
+    /// Closes the open batch if it is due by `now`, at its own time.
+    fn close_until(&mut self, now: DateTime<Utc>, emails: &mut Emails) {
+        let closes_at = self.accumulator.open.as_ref().map(|open| open.closes_at);
+        if let Some(closes_at) = closes_at.filter(|closes_at| *closes_at <= now) {
+            self.advance(closes_at, emails);
         }
     }
 
-    /// Closes what is due by then, each at its time.
-    fn close_until(&mut self, now: DateTime<Utc>) {
-        while let Some(Reverse((at, ..))) = self.due.peek()
-            && *at <= now
-        {
-            let Some(Reverse((at, batch, id))) = self.due.pop() else {
-                break;
-            };
-            self.advance(&id, at);
-            let open = self.open.get(&id);
-            // It was put off since; another one has a deadline of its own.
-            if let Some(open) = open.and_then(|gathering| gathering.accumulator.open.as_ref())
-                && open.id == batch
-            {
-                self.due.push(Reverse((open.closes_at, batch, id)));
-            }
-        }
-    }
-
-    /// Ends what is due of an accumulator, and counts the mails.
-    fn advance(&mut self, id: &AccumulatorId, now: DateTime<Utc>) {
-        let Some(Gathering { accumulator, times }) = self.open.get_mut(id) else {
-            return;
-        };
-        // Only leads get an id here, and nobody asks for it.
-        accumulator.advance(now, || numbered(0));
-        for batch in std::mem::take(&mut accumulator.ended) {
-            let (told, waiting): (Vec<_>, _) = std::mem::take(times)
+    fn advance(&mut self, now: DateTime<Utc>, emails: &mut Emails) {
+        // The id is for a lead's batch; nothing refers to it.
+        self.accumulator.advance(now, || id_of(0));
+        for batch in std::mem::take(&mut self.accumulator.ended) {
+            let (included, waiting) = std::mem::take(&mut self.waiting)
                 .into_iter()
-                .partition(|(fanout, _)| batch.has_joined(*fanout));
-            *times = waiting;
+                .partition(|(event, _)| batch.has_joined(*event));
+            self.waiting = waiting;
             if batch.state == BatchState::Closing {
-                let (count, told) = (batch.contents.count, told.into_iter().map(|(_, at)| at));
-                self.measure.mail(&id.user, count, told, batch.closes_at);
+                emails.add(&batch, included);
             }
         }
-        if accumulator.open.is_none() {
-            self.open.remove(id);
+    }
+}
+
+/// The emails of one policy. A histogram maps each value to its number of occurrences.
+#[derive(Debug, Default)]
+struct Emails {
+    count: u64,
+    largest: u64,
+    per_user: HashMap<UserId, u64>,
+    delays: BTreeMap<u64, u64>,
+}
+
+impl Emails {
+    fn add(&mut self, batch: &Batch, included: Vec<(Id, DateTime<Utc>)>) {
+        self.count += 1;
+        self.largest = self.largest.max(batch.contents.count);
+        *self.per_user.entry(batch.user.clone()).or_default() += 1;
+        for (_, at) in included {
+            let delay = ((batch.closes_at - at).num_milliseconds().max(0) as u64 + 500) / 1_000;
+            *self.delays.entry(delay).or_default() += 1;
         }
     }
 
-    fn finish(mut self, days: f64) -> Report {
-        self.close_until(DateTime::<Utc>::MAX_UTC);
-        self.measure.report(self.name, days)
+    fn figures(self, policy: String, days: f64) -> PolicyFigures {
+        let mut per_user = BTreeMap::new();
+        for emails in self.per_user.into_values() {
+            *per_user.entry(emails).or_default() += 1;
+        }
+        PolicyFigures {
+            policy,
+            emails: self.count,
+            emails_per_day: self.count as f64 / days,
+            emails_per_user: spread(&per_user),
+            delay_seconds: spread(&self.delays),
+            largest: self.largest,
+        }
+    }
+}
+
+/// Describes a histogram. Percentiles are nearest rank: the smallest value that covers them.
+fn spread(histogram: &BTreeMap<u64, u64>) -> Spread {
+    let count: u64 = histogram.values().sum();
+    let sum: u64 = histogram.iter().map(|(value, times)| value * times).sum();
+    let percentile = |percent: u64| {
+        let mut left = (count * percent).div_ceil(100);
+        for (value, times) in histogram {
+            left = left.saturating_sub(*times);
+            if left == 0 {
+                return *value;
+            }
+        }
+        0
+    };
+    Spread {
+        mean: sum as f64 / count.max(1) as f64,
+        p50: percentile(50),
+        p95: percentile(95),
+        max: percentile(100),
     }
 }
 

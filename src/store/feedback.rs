@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::Result;
-use crate::domain::delivery::PeriodCount;
 use crate::domain::feedback::{Feedback, ReportCounts};
 use crate::domain::suppression::Suppression;
 use crate::domain::{Address, DeliveryId};
@@ -71,11 +70,6 @@ pub trait Feedbacks: Send + Sync {
     /// includes sent emails, and unknown ones that have a report. Costs a read of an index over
     /// these rows.
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts>;
-
-    /// Counts exactly how the digests ended that were settled at `since` or later. The counts are
-    /// by cadence, period and state, ascending in this order. Reads these rows, which an index
-    /// finds.
-    async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>>;
 }
 
 /// Webhook ids and signature tokens that were seen recently, by which repeated and replayed reports

@@ -1,79 +1,69 @@
-//! What the page of `serve --demo` is told. No other server answers with these.
+//! The answers to the page of `serve --demo`. No other server has them.
+
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::domain::{FollowKey, UserId};
+use crate::domain::UserId;
 
-/// The gallery as it is now.
+/// The current gallery.
 #[derive(Debug, Serialize)]
 pub(crate) struct Scene {
     pub(crate) people: Vec<Person>,
-    pub(crate) artists: Vec<Artist>,
-    /// The latest first.
+    /// Newest first.
     pub(crate) works: Vec<Work>,
+    /// The followers of each artist, by the artist's name.
+    pub(crate) followers: BTreeMap<String, Vec<UserId>>,
 }
 
-/// Somebody who can be played.
+/// A user that the visitor can act as.
 #[derive(Debug, Serialize)]
 pub(crate) struct Person {
     pub(crate) id: UserId,
     pub(crate) name: String,
-    pub(crate) picture: String,
-    /// When they get a digest, in words for people.
+    /// When the user gets a digest, in words.
     pub(crate) digest: String,
-    pub(crate) follows: Vec<FollowKey>,
 }
 
-/// Somebody whose works are told of.
-#[derive(Debug, Serialize)]
-pub(crate) struct Artist {
-    pub(crate) name: String,
-    pub(crate) key: FollowKey,
-}
-
-/// A work of the gallery.
-#[derive(Debug, Clone, Serialize)]
+/// A work of the gallery, as in `works.ndjson`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) artist: String,
-    /// What of, and when.
-    pub(crate) made: String,
-    pub(crate) picture: String,
+    pub(crate) medium: String,
+    pub(crate) year: Option<u32>,
 }
 
-/// What somebody's browser holds while they are played.
+/// The token and links in the browser of a signed-in user.
 #[derive(Debug, Serialize)]
 pub(crate) struct Visit<'a> {
-    /// Their user token.
+    /// A user token.
     pub(crate) token: &'a str,
     pub(crate) preferences: &'a str,
     pub(crate) unsubscribe: Option<&'a str>,
 }
 
-/// Something was published.
+/// A published event.
 #[derive(Debug, Serialize)]
 pub(crate) struct Published {
     /// The object's id.
     pub(crate) id: String,
-    /// How many people were told.
+    /// The number of notified users.
     pub(crate) people: u64,
 }
 
-/// The outbox.
+/// The sent emails.
 #[derive(Debug, Serialize)]
 pub(crate) struct Mails {
-    /// How many of them were written just now: the first ones.
+    /// The number of emails that this request sent; they are the first ones.
     pub(crate) new: usize,
-    /// As if it were this moment, if digests were sent just now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) at: Option<DateTime<Utc>>,
-    /// The latest first.
+    /// Newest first.
     pub(crate) mails: Vec<Mail>,
 }
 
-/// A mail that left.
+/// A sent email.
 #[derive(Debug, Serialize)]
 pub(crate) struct Mail {
     pub(crate) number: usize,

@@ -66,23 +66,23 @@ pub struct Report {
     /// What is not known of the events of whoever is due, those that are not mailed for it as well.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub not_known: Unknown,
-    /// In a rehearsal, batches whose mails have not left, if it looked at them.
+    /// In a dry run, batches whose mails have not left, if it looked at them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchesAhead>,
-    /// In a rehearsal, mails to people who ask for a locale that has no catalog, by locale: they
+    /// In a dry run, mails to people who ask for a locale that has no catalog, by locale: they
     /// are in English.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub locales: BTreeMap<String, u64>,
     /// In a dry run, the messages that the language of a reader lacks, by locale.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub untranslated: BTreeMap<String, BTreeSet<String>>,
-    /// In a rehearsal, mails of brands, by brand; those that are of none are the default's.
+    /// In a dry run, mails of brands, by brand; those that are of none are the default's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub brands: BTreeMap<BrandName, u64>,
     /// The same of brands that are not configured: these mails wait until they are.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_brands: BTreeMap<BrandName, u64>,
-    /// In a rehearsal, people who are due and whose digest waits, as its brand is not configured.
+    /// In a dry run, people who are due and whose digest waits, as its brand is not configured.
     #[serde(skip_serializing_if = "is_zero")]
     pub no_brand: u64,
     /// Whether the limit ended the run.
@@ -151,7 +151,7 @@ pub struct BatchesAhead {
     pub events: u64,
     /// Mails whose batch has closed: they wait in the ledger, or are on their way.
     pub closing: u64,
-    /// Mails whose batch closes by the moment of the rehearsal.
+    /// Mails whose batch closes by the moment of the dry run.
     pub due: u64,
     /// Mails of other batches, which close later.
     pub later: u64,
@@ -214,7 +214,7 @@ pub enum Ended {
 pub(crate) struct DigestRun<'a> {
     pub(crate) at: DateTime<Utc>,
     pub(crate) dry_run: bool,
-    /// Where the page of a rehearsal is.
+    /// Where the page of a dry run is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) page: Option<&'a Path>,
     /// Mails of this run and of earlier ones that are not settled; null where that was not found

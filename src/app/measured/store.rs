@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 
 use crate::clock::Clock;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
-use crate::domain::delivery::{Cause, Corrected, Correction, PeriodCount, Transition};
+use crate::domain::delivery::{Cause, Corrected, Correction, Transition};
 use crate::domain::{
     Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Details, Event, Fanout,
     Feedback, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Poke, Progress,
@@ -347,11 +347,6 @@ impl Feedbacks for MeasuredStore {
 
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
         self.call("report_counts", self.inner.report_counts(since))
-            .await
-    }
-
-    async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>> {
-        self.call("settled_since", self.inner.settled_since(since))
             .await
     }
 }

@@ -1,98 +1,77 @@
-//! `tidings demo`: the whole product in a minute, on an embedded store with a clock of its own.
+//! `tidings demo`: a short story of real commands, in a new folder with its own store.
 //!
-//! The rule: nothing is staged. Each command that is shown is parsed and run as if it had been
-//! typed, and what the story says of the mails is counted in the mails. Only time is turned by
-//! hand. [`story`] is what is told, [`stage`] how it is run; the art world it plays in is
-//! [`crate::demo`]'s. `serve --demo` begins where the story ends ([`told`]).
+//! [`story`] parses and runs each command as if it had been typed. `serve --demo` tells the same
+//! story unseen and then serves the folder ([`tell_unseen`]).
 
-mod stage;
 mod story;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
 use super::exit::{Exit, Usage};
 use super::screen::Screen;
-use super::time;
 use crate::app::App;
 use crate::clock::{Clock, Ids, SystemClock};
-use crate::demo::Book;
-use crate::demo::folder::{self, Earlier, Refused, Served};
+use crate::demo::folder::{self, Foreign, Served};
 use crate::engine::Silent;
+use crate::engine::delivery::mailer::outbox;
 use crate::engine::digest::Request;
-pub(super) use stage::Run;
-use stage::Stage;
+pub(super) use story::Run;
 
-/// See the whole story in a minute: load, notify, feed, digest, archive
+/// See the whole story in a minute: import, notify, feed, digest, batch
 ///
-/// Makes a folder with an embedded store, a small invented art world in it, and the mails that
-/// three weeks of it come to. The folder's tidings.toml lets every command, and serve, go on from
-/// there.
+/// Makes a folder with a small invented gallery in an SQLite store, and runs the commands that it
+/// shows. The folder's tidings.toml lets every command, and serve, go on from there.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
     /// The folder to make; an earlier demo there is replaced
     #[arg(long, value_name = "DIR", default_value = DIR)]
     dir: PathBuf,
-    /// Keep an earlier demo, and refuse instead
-    #[arg(long)]
-    keep: bool,
-    /// The moment at which the story ends; now if left out
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    until: Option<DateTime<Utc>>,
 }
 
 impl Args {
     pub(super) async fn run(&self, screen: &mut Screen, run: Run) -> anyhow::Result<Exit> {
-        let now = self.until.unwrap_or_else(|| SystemClock.now());
-        // As a reader would: every file name in the story is one in this folder.
-        enter(&self.dir, self.keep, None, "tidings demo")?;
-        let mut stage = Stage::open(screen, run, now).await?;
-        story::tell(&mut stage, &self.dir).await?;
+        enter(&self.dir, None, "tidings demo")?;
+        story::tell(screen, run, &self.dir, SystemClock.now()).await?;
         Ok(Exit::Done)
     }
 }
 
-/// The folder that is made unless another is named.
+/// The commands whose events the visitors of a served demo find in feeds, and in no email yet.
+const PENDING: [&str; 4] = [
+    "tidings notify ArtworkPublished W03 --followers-of artist:tavoro",
+    "tidings notify ArtworkPublished W17 --followers-of artist:hoshikane",
+    "tidings notify ArtworkPublished W44 --followers-of artist:quintaverde",
+    "tidings notify ArtworkPublished W47 --followers-of artist:calloweth",
+];
+
+/// The default folder.
 pub(super) const DIR: &str = "tidings-demo";
 
-/// Makes the folder and goes there; `command` is what is asked to.
-fn enter(dir: &Path, keep: bool, served: Option<&Served>, command: &str) -> anyhow::Result<()> {
-    let earlier = match keep {
-        true => Earlier::Kept,
-        false => Earlier::Replaced,
-    };
-    folder::enter(dir, earlier, served).map_err(|error| {
-        let next = match error.downcast_ref() {
-            Some(Refused::Foreign(_)) => format!("{command} --dir DIR, with a folder that is new"),
-            Some(Refused::Kept(_)) => {
-                "leaving out --keep, which replaces it, or another --dir".to_owned()
-            }
-            None => return error,
-        };
-        Usage::new(error.to_string()).instead(next).into()
+/// Makes the folder and changes to it, as every path in the story is relative to it.
+fn enter(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<()> {
+    folder::enter(dir, served).map_err(|error| match error.is::<Foreign>() {
+        true => Usage::new(error.to_string())
+            .instead(format!("{command} --dir DIR, with a new folder"))
+            .into(),
+        false => error,
     })
 }
 
-/// A demo in this folder whose story is told already, on the machine's own clock; and the book of
-/// its mails, which those that leave from now on are noted in as well.
-pub(super) async fn told(
-    dir: &Path,
-    keep: bool,
-    served: &Served,
-    run: Run,
-) -> anyhow::Result<(App, Arc<Book>)> {
-    enter(dir, keep, Some(served), "tidings serve --demo")?;
-    let mut nowhere = Screen::nowhere();
-    let mut stage = Stage::open(&mut nowhere, run, SystemClock.now()).await?;
-    story::tell(&mut stage, dir).await?;
-    let (config, store, post) = stage.leave();
-    let book = Arc::clone(&post.book);
-    let (clock, ids) = (Arc::new(SystemClock), Arc::new(Ids::random()));
-    let app = App::assemble(config, store, post, clock, ids)?;
-    // Whose hour has come by now was left to the reader by the story.
+/// Makes a demo in this folder and returns its app, which runs on the machine's clock.
+pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow::Result<App> {
+    enter(dir, Some(served), "tidings serve --demo")?;
+    let told = story::tell(&mut Screen::nowhere(), run, dir, SystemClock.now()).await?;
+    let config = told.config.as_ref().clone();
+    let mailer = Arc::new(outbox(&config));
+    let (store, ids) = (told.context.store.clone(), Arc::new(Ids::random()));
+    let app = App::assemble(config, store, mailer, Arc::new(SystemClock), ids)?;
+    // Sends what is due by now before the worker does, and leaves events for the next digests.
     app.digests().run(&Request::default(), &Silent).await?;
-    Ok((app, book))
+    for command in PENDING {
+        story::run(run, command, &app, &mut Screen::nowhere()).await?;
+    }
+    Ok(app)
 }

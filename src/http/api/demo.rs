@@ -89,11 +89,11 @@ pub(super) async fn play(
     gallery: Data<Gallery>,
 ) -> Result<HttpResponse, Problem> {
     let id: UserId = segment(&req, "id")?;
-    let nobody = || {
-        let detail = format!("{id:?} is nobody of the demo; /demo/scene lists them");
+    let unknown = || {
+        let detail = format!("{id:?} is no user of the demo; /demo/scene lists them");
         Problem::new(Code::UnknownUser, detail)
     };
-    let id = gallery.person(id.as_str()).ok_or_else(nobody)?;
+    let id = gallery.person(id.as_str()).ok_or_else(unknown)?;
     let now = app.context.clock.now();
     let token = app.tokens().make(&id, now, TOKEN)?;
     let maker = app.identities.default.links.maker().await?;
@@ -159,46 +159,45 @@ pub(super) async fn send_digests(
     app: Data<App>,
     gallery: Data<Gallery>,
 ) -> Result<HttpResponse, Problem> {
-    let sent = gallery.send_digests(&app).await?;
-    Ok(fresh().json(gallery.mails(Some(sent))))
+    Ok(fresh().json(gallery.send_digests(&app).await?))
 }
 
 /// `GET /demo/mails`
-pub(super) async fn mails(_: NoQuery, gallery: Data<Gallery>) -> HttpResponse {
-    fresh().json(gallery.mails(None))
+pub(super) async fn mails(
+    _: NoQuery,
+    app: Data<App>,
+    gallery: Data<Gallery>,
+) -> Result<HttpResponse, Problem> {
+    Ok(fresh().json(gallery.mails(&app).await?))
 }
 
 /// `GET /demo/mails/{number}`
 pub(super) async fn mail(
     _: NoQuery,
     req: HttpRequest,
+    app: Data<App>,
     gallery: Data<Gallery>,
 ) -> Result<HttpResponse, Problem> {
     let number: ObjectId = segment(&req, "number")?;
-    let found = number.as_str().parse().ok();
-    let Some(html) = found.and_then(|number| gallery.mail(number)) else {
-        let detail = format!("there is no mail {number:?}; /demo/mails lists them");
+    let html = match number.as_str().parse() {
+        Ok(number) => gallery.mail(&app, number).await?,
+        Err(_) => None,
+    };
+    let Some(html) = html else {
+        let detail = format!("there is no email {number:?}; /demo/mails lists them");
         return Err(Problem::new(Code::NotFound, detail));
     };
     Ok(shown("text/html; charset=utf-8", OF_MAIL, html))
 }
 
 /// `GET /demo/pictures/{name}`
-pub(super) async fn picture(
-    _: NoQuery,
-    req: HttpRequest,
-    gallery: Data<Gallery>,
-) -> Result<HttpResponse, Problem> {
+pub(super) async fn picture(_: NoQuery, req: HttpRequest) -> Result<HttpResponse, Problem> {
     let name: ObjectId = segment(&req, "name")?;
-    if !gallery.has_picture(name.as_str()) {
-        let detail = format!("there is no picture of {name:?}");
-        return Err(Problem::new(Code::NotFound, detail));
-    }
     let drawn = demo::picture(name.as_str());
     Ok(shown("image/svg+xml", OF_PICTURE, drawn))
 }
 
-/// An answer that no cache keeps.
+/// Starts an answer that no cache keeps.
 fn fresh() -> actix_web::HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     response.insert_header((header::CACHE_CONTROL, "no-store"));

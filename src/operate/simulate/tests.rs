@@ -1,5 +1,5 @@
-//! The replay against streams computed by hand, against a plain re-statement, and what it says of
-//! streams that are none.
+//! Compares the simulation with figures computed by hand and with the closing formula, and reads
+//! recordings.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
-use super::read::{Order, events};
+use super::read::events;
 use super::*;
 use crate::engine::Silent;
 
@@ -15,8 +15,8 @@ fn at(seconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_772_409_600 + seconds, 0).unwrap()
 }
 
-fn comment(user: &str, seconds: i64) -> Happening {
-    Happening {
+fn comment(user: &str, seconds: i64) -> RecordedEvent {
+    RecordedEvent {
         at: at(seconds),
         users: vec![UserId::stored(user)],
         kind: EventType::stored("Comment"),
@@ -34,18 +34,17 @@ fn minutes(window: i64, cooldown: i64, max_wait: Option<i64>) -> BatchPolicy {
     }
 }
 
-fn run(happenings: Vec<Happening>, policy: BatchPolicy, key: Option<&str>) -> Report {
-    let key = key.map(|key| ChosenKey::new(key).unwrap());
-    let trials = vec![Trial::new("it", policy, key)];
-    let happenings = happenings.into_iter().map(Ok);
-    replay(happenings, trials, &Silent)
-        .unwrap()
-        .policies
-        .remove(0)
+fn run(events: &[RecordedEvent], policy: BatchPolicy, key: Option<&str>) -> PolicyFigures {
+    let trial = Trial {
+        name: "it".to_owned(),
+        policy,
+        key: key.map(|key| ChosenKey::new(key).unwrap()),
+    };
+    simulate(events, vec![trial], &Silent).policies.remove(0)
 }
 
 /// Ada at 0:00, 1:00, 4:30 and 12:00, Ben at 2:00.
-fn small() -> Vec<Happening> {
+fn small() -> Vec<RecordedEvent> {
     vec![
         comment("ada", 0),
         comment("ada", 60),
@@ -56,7 +55,7 @@ fn small() -> Vec<Happening> {
 }
 
 #[test]
-fn a_small_stream_gives_what_is_computed_by_hand() {
+fn a_small_recording_gives_the_figures_computed_by_hand() {
     let (full, leading) = (
         BatchPolicy {
             close_at: NonZeroU64::new(2),
@@ -67,7 +66,7 @@ fn a_small_stream_gives_what_is_computed_by_hand() {
             ..minutes(5, 0, None)
         },
     );
-    // mails, the largest, most a person, and the delays' p50, p95 and max.
+    // Emails, the largest, the most for one user, and the p50, p95 and max of the delays.
     let cases = [
         (BatchPolicy::IMMEDIATE, [5, 1, 4], [0, 0, 0]),
         // Ada at 5:00 (300, 240, 30 s) and 17:00 (300), Ben at 7:00 (300).
@@ -85,87 +84,88 @@ fn a_small_stream_gives_what_is_computed_by_hand() {
     ];
 
     for (policy, counts, delays) in cases {
-        let report = run(small(), policy, None);
-        let per_person = report.mails_per_person;
-        let delay = report.delay_seconds;
+        let figures = run(&small(), policy, None);
+        let (per_user, delay) = (figures.emails_per_user, figures.delay_seconds);
         assert_eq!(
-            [report.mails, report.largest, per_person.max],
+            [figures.emails, figures.largest, per_user.max],
             counts,
             "{policy:?}"
         );
         assert_eq!([delay.p50, delay.p95, delay.max], delays, "{policy:?}");
-        assert_eq!(per_person.mean, report.mails as f64 / 2.0);
-        assert_eq!(
-            report.delays.iter().map(|reach| reach.events).sum::<u64>(),
-            5
-        );
-        assert_eq!(report.mails_by_hour[0], report.mails);
+        assert_eq!(per_user.mean, figures.emails as f64 / 2.0);
     }
 }
 
 #[test]
-fn what_comes_at_the_moment_of_a_closing_goes_to_the_next() {
-    let report = run(
-        vec![comment("ada", 0), comment("ada", 300)],
-        minutes(5, 0, None),
-        None,
-    );
+fn an_event_at_the_closing_time_joins_the_next_batch() {
+    let events = [comment("ada", 0), comment("ada", 300)];
 
-    assert_eq!((report.mails, report.largest), (2, 1));
+    let figures = run(&events, minutes(5, 0, None), None);
+
+    assert_eq!((figures.emails, figures.largest), (2, 1));
 }
 
 #[test]
-fn keys_and_types_keep_apart_and_a_key_for_all_brings_together() {
-    let mut stream = small();
-    stream[1].kind = EventType::stored("Like");
-    let acme = ChosenKey::new("acme").unwrap();
-    let mut keyed = stream.clone();
-    keyed[3].key = Some(acme);
+fn keys_and_types_separate_batches_and_a_shared_key_merges_types() {
+    let mut events = small();
+    events[1].kind = EventType::stored("Like");
+    let mut keyed = events.clone();
+    keyed[3].key = Some(ChosenKey::new("acme").unwrap());
 
-    let mails = |stream: &Vec<Happening>, key| run(stream.clone(), minutes(5, 0, None), key).mails;
-
-    assert_eq!((mails(&stream, None), mails(&stream, Some("all"))), (4, 3));
-    assert_eq!((mails(&keyed, None), mails(&keyed, Some("all"))), (5, 4));
-}
-
-#[test]
-fn an_event_for_several_people_is_one_for_each() {
-    let mut both = comment("ada", 0);
-    both.users.push(UserId::stored("ben"));
-    let trials = vec![
-        Trial::new("now", BatchPolicy::IMMEDIATE, None),
-        Trial::new("later", minutes(5, 0, None), None),
-    ];
-
-    let told = replay(
-        [both, comment("ben", 1)].into_iter().map(Ok),
-        trials,
-        &Silent,
-    )
-    .unwrap();
-
-    assert_eq!((told.events, told.people), (3, 2));
-    assert_eq!((told.from, told.to), (Some(at(0)), Some(at(1))));
-    let mails: Vec<_> = told
-        .policies
-        .iter()
-        .map(|one| (one.policy.as_str(), one.mails))
-        .collect();
-    assert_eq!(mails, [("now", 3), ("later", 2)]);
-}
-
-#[test]
-fn nothing_makes_nothing() {
-    let report = run(Vec::new(), minutes(5, 0, None), None);
+    let emails = |events: &[RecordedEvent], key| run(events, minutes(5, 0, None), key).emails;
 
     assert_eq!(
-        (report.mails, report.people, report.mails_per_person.mean),
-        (0, 0, 0.0)
+        (emails(&events, None), emails(&events, Some("all"))),
+        (4, 3)
     );
+    assert_eq!((emails(&keyed, None), emails(&keyed, Some("all"))), (5, 4));
 }
 
-/// Each person's events on their own, by the formula alone: how many mails, and how long all events
-/// waited.
+#[test]
+fn an_event_for_several_users_counts_once_for_each() {
+    let mut both = comment("ada", 0);
+    both.users.push(UserId::stored("ben"));
+    let trial = |name: &str, policy| Trial {
+        name: name.to_owned(),
+        policy,
+        key: None,
+    };
+    let trials = vec![
+        trial("now", BatchPolicy::IMMEDIATE),
+        trial("later", minutes(5, 0, None)),
+    ];
+
+    let comparison = simulate(&[both, comment("ben", 1)], trials, &Silent);
+
+    assert_eq!((comparison.events, comparison.users), (3, 2));
+    assert_eq!((comparison.from, comparison.to), (Some(at(0)), Some(at(1))));
+    let emails: Vec<_> = comparison
+        .policies
+        .iter()
+        .map(|figures| (figures.policy.as_str(), figures.emails))
+        .collect();
+    assert_eq!(emails, [("now", 3), ("later", 2)]);
+}
+
+#[test]
+fn an_empty_recording_sends_nothing() {
+    let figures = run(&[], minutes(5, 0, None), None);
+
+    assert_eq!((figures.emails, figures.emails_per_user.mean), (0, 0.0));
+    assert_eq!(figures.delay_seconds.max, 0);
+}
+
+#[test]
+fn a_percentile_is_the_smallest_value_that_covers_that_share() {
+    let histogram = BTreeMap::from([(10, 18), (30, 1), (40, 1)]);
+
+    let spread = spread(&histogram);
+
+    assert_eq!((spread.p50, spread.p95, spread.max), (10, 30, 40));
+    assert_eq!(spread.mean, 12.5);
+}
+
+/// Applies the closing formula to each user's events; returns the emails and the sum of delays.
 fn restated(stream: &[(u8, i64)], policy: &BatchPolicy) -> (u64, i64) {
     let (mut mails, mut waited) = (0, 0);
     for person in 0..4 {
@@ -211,28 +211,22 @@ proptest! {
             close_at: NonZeroU64::new(full),
             ..BatchPolicy::IMMEDIATE
         };
-        let happenings = stream.iter().map(|(person, at)| comment(&person.to_string(), *at));
+        let events: Vec<RecordedEvent> =
+            stream.iter().map(|(person, at)| comment(&person.to_string(), *at)).collect();
 
-        let mut trial = Trial::new("it", policy, None);
-        for (number, happening) in (1..).zip(happenings) {
-            let item = Item { i: numbered(number), t: happening.kind.clone(), o: happening.object.clone() };
-            trial.close_until(happening.at);
-            trial.take(&happening.users[0], &item, &happening);
-        }
-        trial.close_until(at(now + 10_000));
+        let figures = run(&events, policy, None);
 
-        prop_assert!(trial.open.is_empty() && trial.due.is_empty());
-        let (mails, waited) = restated(&stream, &policy);
-        prop_assert_eq!(trial.measure.waited(), (stream.len() as u64, waited as u64));
-        prop_assert_eq!(trial.finish(1.0).mails, mails);
+        let (emails, waited) = restated(&stream, &policy);
+        let mean = waited as f64 / stream.len().max(1) as f64;
+        prop_assert_eq!((figures.emails, figures.delay_seconds.mean), (emails, mean));
     }
 }
 
-fn read(text: &[u8], order: Order) -> Result<Vec<Happening>> {
+fn read(text: &[u8]) -> crate::engine::Result<Vec<RecordedEvent>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("events");
     std::fs::write(&file, text).unwrap();
-    events(&file, order)?.collect()
+    events(&file)
 }
 
 const LINES: &str = r#"{"at": "2026-03-02T09:00:00+01:00", "user": "ada", "type": "Comment", "object": "budget", "batch_key": "0", "ip": 7}
@@ -241,38 +235,22 @@ const LINES: &str = r#"{"at": "2026-03-02T09:00:00+01:00", "user": "ada", "type"
 "#;
 
 #[test]
-fn lines_are_read_plain_or_compressed() {
-    let plain = read(LINES.as_bytes(), Order::Expected).unwrap();
-    let packed = zstd::encode_all(LINES.as_bytes(), 1).unwrap();
+fn recordings_are_read_plain_or_compressed_in_any_order() {
+    let plain = read(LINES.as_bytes()).unwrap();
+    let compressed = zstd::encode_all(LINES.as_bytes(), 1).unwrap();
+    let swapped: Vec<&str> = LINES.lines().rev().collect();
 
     assert_eq!(plain.len(), 2);
     assert_eq!(plain[0].at.to_rfc3339(), "2026-03-02T08:00:00+00:00");
     assert_eq!(plain[0].key.as_ref().unwrap().as_str(), "0");
     let users: Vec<&str> = plain[1].users.iter().map(UserId::as_str).collect();
     assert_eq!(users, ["ada", "ben"]);
-    assert_eq!(read(&packed, Order::Expected).unwrap(), plain);
+    assert_eq!(read(&compressed).unwrap(), plain);
+    assert_eq!(read(swapped.join("\n").as_bytes()).unwrap(), plain);
 }
 
 #[test]
-fn a_line_out_of_order_is_told_with_its_number_and_can_be_sorted() {
-    let swapped: Vec<&str> = LINES.lines().rev().collect();
-    let swapped = swapped.join("\n");
-
-    let error = read(swapped.as_bytes(), Order::Expected)
-        .unwrap_err()
-        .to_string();
-    let sorted = read(swapped.as_bytes(), Order::Sorted).unwrap();
-
-    assert!(
-        error.contains("line 3: 2026-03-02T08:00:00+00:00 is before line 1"),
-        "{error}"
-    );
-    assert!(error.contains("--sort"));
-    assert_eq!(sorted, read(LINES.as_bytes(), Order::Expected).unwrap());
-}
-
-#[test]
-fn a_line_that_cannot_be_read_ends_it_with_its_number_and_the_reason() {
+fn an_unreadable_line_is_an_error_that_names_its_number_and_the_reason() {
     for (line, why) in [
         (
             "{\"at\": \"today\", \"user\": \"a\", \"type\": \"T\"}",
@@ -292,15 +270,8 @@ fn a_line_that_cannot_be_read_ends_it_with_its_number_and_the_reason() {
         ),
         ("not JSON", "line 2: "),
     ] {
-        let error = read(format!("\n{line}\n").as_bytes(), Order::Expected).unwrap_err();
+        let error = read(format!("\n{line}\n").as_bytes()).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
-    let long = format!("\"{}", "x".repeat(1 << 20));
-    assert!(
-        read(long.as_bytes(), Order::Sorted)
-            .unwrap_err()
-            .to_string()
-            .contains("longer than 1 MiB")
-    );
-    assert!(events(Path::new("/nowhere/to/be/found"), Order::Expected).is_err());
+    assert!(events(Path::new("/nowhere/to/be/found")).is_err());
 }

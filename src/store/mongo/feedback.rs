@@ -4,18 +4,17 @@
 //! can write to a row at the same time.
 
 use async_trait::async_trait;
-use bson::{RawDocumentBuf, doc};
+use bson::doc;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::bulk::{Verb, Write};
 use super::values::date;
 use super::{DELIVERIES, Mongo};
-use crate::domain::delivery::PeriodCount;
-use crate::domain::{Cadence, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};
+use crate::domain::{DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};
 use crate::store::record::fields::Count;
-use crate::store::record::{needs, read_fields};
-use crate::store::{Error, Feedbacks, Result};
+use crate::store::record::read_fields;
+use crate::store::{Feedbacks, Result};
 
 /// The number of emails of one kind.
 #[derive(Deserialize)]
@@ -23,15 +22,12 @@ struct Counted {
     #[serde(rename = "_id")]
     of: Kind,
     mails: Count<u64>,
-    events: Option<Count<u64>>,
 }
 
 #[derive(Deserialize)]
 struct Kind {
     state: DeliveryState,
     news: Option<ReportKind>,
-    cadence: Option<Cadence>,
-    period: Option<String>,
 }
 
 #[async_trait]
@@ -66,36 +62,9 @@ impl Feedbacks for Mongo {
         let counted = self.aggregate(doing, DELIVERIES, steps).await?;
         let mut report_counts = ReportCounts::default();
         for counted in &counted {
-            let Counted { of, mails, .. } = read_fields("the feedback of deliveries", counted)?;
+            let Counted { of, mails } = read_fields("the feedback of deliveries", counted)?;
             report_counts.settled(of.state, of.news, mails.0);
         }
         Ok(report_counts)
-    }
-
-    async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>> {
-        let settled = doc! {"settled": {"$gte": date(since)}, "cadence": {"$exists": true}};
-        let kind = doc! {"cadence": "$cadence", "period": "$period", "state": "$state"};
-        let count = doc! {"_id": kind, "mails": {"$sum": 1}, "events": {"$sum": "$items"}};
-        let order = doc! {"_id.cadence": 1, "_id.period": 1, "_id.state": 1};
-        let steps = vec![
-            doc! {"$match": settled},
-            doc! {"$group": count},
-            doc! {"$sort": order},
-        ];
-        let doing = "counting the mails of periods";
-        let counted = self.aggregate(doing, DELIVERIES, steps).await?;
-        let count = |counted: &RawDocumentBuf| {
-            let what = "a count of deliveries";
-            let Counted { of, mails, events } = read_fields(what, counted)?;
-            let corrupt = |why: String| Error::corrupt(what, why);
-            Ok(PeriodCount {
-                cadence: needs("cadence", of.cadence).map_err(corrupt)?,
-                period: needs("period", of.period).map_err(corrupt)?,
-                state: of.state,
-                mails: mails.0,
-                events: events.unwrap_or_default().0,
-            })
-        };
-        counted.iter().map(count).collect()
     }
 }

@@ -6,9 +6,8 @@ use rusqlite::Transaction;
 
 use super::Sqlite;
 use super::answer::Answer;
-use super::codec::{Record, millis};
+use super::codec::millis;
 use super::delivery_row::rows;
-use crate::domain::delivery::PeriodCount;
 use crate::domain::{DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};
 use crate::store::{Error, Feedbacks, Result};
 
@@ -38,33 +37,6 @@ impl Feedbacks for Sqlite {
         };
         self.connections
             .read("counting what became of mails", count)
-            .await
-    }
-
-    async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>> {
-        let count = move |transaction: &Transaction<'_>| {
-            let sql =
-                "SELECT cadence, period, state, count(*) AS mails, sum(items) AS events FROM deliveries
-                 WHERE settled >= ?1 AND cadence IS NOT NULL GROUP BY cadence, period, state ORDER BY cadence, period, state";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let (mut rows, mut found) = (statement.query([millis(since)])?, Vec::new());
-            while let Some(row) = rows.next()? {
-                let record = Record {
-                    what: "count of deliveries",
-                    row,
-                };
-                found.push(PeriodCount {
-                    cadence: record.parsed("cadence")?,
-                    period: record.get("period")?,
-                    state: record.parsed("state")?,
-                    mails: record.get::<i64>("mails")?.unsigned_abs(),
-                    events: record.get::<i64>("events")?.unsigned_abs(),
-                });
-            }
-            Ok(found)
-        };
-        self.connections
-            .read("counting the mails of periods", count)
             .await
     }
 }

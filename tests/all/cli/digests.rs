@@ -64,14 +64,14 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn a_rehearsal_is_told_on_a_page() {
+fn a_dry_run_writes_a_page() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "ben", "cem"])
         .done();
-    let rehearse = ["digest", "--now", "--dry-run", "--report", "report.html"];
+    let dry_run = ["digest", "--now", "--dry-run", "--report", "report.html"];
 
-    let lines = desk.run(&rehearse).done();
-    let told = desk.run(&[&rehearse[..], &["--json"]].concat()).json();
+    let lines = desk.run(&dry_run).done();
+    let told = desk.run(&[&dry_run[..], &["--json"]].concat()).json();
 
     assert!(
         lines.ends_with("2 events (dry run); 1 unconfirmed\nreport: report.html\n"),
@@ -82,13 +82,13 @@ fn a_rehearsal_is_told_on_a_page() {
         (&"report.html".into(), &2.into())
     );
     let page = std::fs::read_to_string(desk.path().join("report.html")).unwrap();
-    assert!(page.contains("<h1>2 mails would leave</h1>"), "{page}");
+    assert!(page.contains("<h1>2 digests would be sent</h1>"), "{page}");
     assert!(page.contains("a…@example.org") && !page.contains("ada@"));
     assert_eq!(mails(&desk), 0);
 }
 
 #[test]
-fn a_report_belongs_to_a_rehearsal_and_into_a_folder_that_is_there() {
+fn a_report_needs_a_dry_run_and_an_existing_folder() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();

@@ -305,7 +305,7 @@ async fn what_is_asked_wrongly_is_told_and_changes_nothing() {
         (
             "/demo/comments",
             comment("eve", "W01", "Hm."),
-            "is nobody of the demo",
+            "is no user of the demo",
         ),
         (
             "/demo/comments",
@@ -322,7 +322,7 @@ async fn what_is_asked_wrongly_is_told_and_changes_nothing() {
             comment("ada", "W01", "a\u{0}b"),
             "control characters",
         ),
-        ("/demo/people/eve", json!({}), "is nobody of the demo"),
+        ("/demo/people/eve", json!({}), "is no user of the demo"),
     ] {
         let answer = demo.ask("post", path).json(&body).send().await.unwrap();
         let status = answer.status().as_u16();
@@ -335,7 +335,6 @@ async fn what_is_asked_wrongly_is_told_and_changes_nothing() {
         "/demo/mails/99",
         "/demo/mails/-1",
         "/demo/mails/..%2Ftidings.toml",
-        "/demo/pictures/x",
     ] {
         let answer = demo.ask("get", path).send().await.unwrap();
         assert_eq!(answer.status(), 404, "{path}");
@@ -432,11 +431,9 @@ fn an_earlier_demo_stays_where_the_new_one_cannot_be_served() {
     let address = taken.local_addr().unwrap().to_string();
 
     let busy = desk.run(&["serve", "--demo", "--listen", &address]);
-    let kept = desk.run(&["serve", "--demo", "--keep", "--listen", "127.0.0.1:0"]);
 
-    assert_eq!((busy.code, kept.code), (1, 2), "{}{}", busy.err, kept.err);
+    assert_eq!(busy.code, 1, "{}", busy.err);
     assert!(busy.err.contains("listening on"), "{}", busy.err);
-    assert!(kept.err.contains("tidings-demo holds an earlier demo"));
     assert_eq!(std::fs::read(config).unwrap(), before);
 }
 

@@ -98,7 +98,7 @@ async fn an_unavailable_locale_is_replaced_by_english_and_reported(fresh: Fresh)
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.clock.set(monday(0));
 
-    let dry_run = town.process().rehearsal();
+    let dry_run = town.process().dry_run();
     let (report, preview) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     town.digests_at(monday(0)).await;
 
@@ -126,7 +126,7 @@ async fn the_dry_run_reports_headings_and_phrases_without_a_translation(fresh: F
     super::mandatory::happens(&town, "Comment", &["a2"], to(&["ada", "cem"])).await;
     town.clock.set(monday(0));
 
-    let dry_run = town.process().rehearsal();
+    let dry_run = town.process().dry_run();
     let (report, _) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     let untranslated = [

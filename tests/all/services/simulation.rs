@@ -1,34 +1,31 @@
-//! What the simulator says of a stream is what becomes of it.
+//! Compares the figures of `tidings simulate` with a real run.
 //!
-//! The rule: the same happenings go through `tidings simulate`'s replay and through fan-outs,
-//! batches, the ledger and a postbox, by a clock that stops at each moment at which anything is
-//! due; every figure is counted again from the mails that were taken.
+//! The same events go through the simulation and through fan-out, batches and delivery, on a clock
+//! that stops at each deadline. The test counts every figure again from the emails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Timelike, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::{
-    Address, Audience, Batch, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, User,
+    Address, Audience, Batch, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId, User,
 };
 use tidings::engine::Silent;
 use tidings::engine::ingest::notify::Request;
-use tidings::operate::simulate::generate::{self, Shape};
-use tidings::operate::simulate::{Happening, Trial, replay};
+use tidings::operate::simulate::{RecordedEvent, Trial, simulate};
 use tidings::store::BatchFilter;
-use tidings::wire::simulation::Delay;
 
 use crate::support::town::{Town, on_both_stores};
 use crate::support::{Fresh, kind};
 
 on_both_stores! {
-    the_simulators_figures_are_those_of_a_real_run
+    the_simulation_gives_the_figures_of_a_real_run
 }
 
-/// Types named after how they are mailed; each happening is one of every type, so that all policies
-/// see the same.
+/// Types named after their policies. Each recorded event becomes one of every type, so that all
+/// policies get the same events.
 const TYPES: [&str; 6] = ["Fixed", "Cooling", "Extended", "Full", "Leading", "Now"];
 const CONFIG: &str = r#"
 delivery.chunk = 100
@@ -40,80 +37,87 @@ types.Leading = { route = "batch", window = "5m", close_at = 4, leading = true }
 types.Now = { route = "immediate" }
 "#;
 
-/// Four weeks of a team in little more than an hour: the quiet is short, and bursts are a moment.
-fn stream() -> Vec<Happening> {
-    let shape = Shape {
-        events: 120,
-        seed: 5,
-    };
-    let all: Vec<Happening> = generate::events(shape).collect();
-    let first = all[0].at.with_nanosecond(0).unwrap();
-    let sooner = |(n, mut happening): (usize, Happening)| {
-        let after = (happening.at - first).num_seconds() / 600;
-        happening.at = first + TimeDelta::seconds(after);
-        // There are types enough below.
-        happening.kind = kind("Happened");
+/// 120 events in about an hour and a half: bursts, pauses, and one user with half of all events.
+fn recording() -> Vec<RecordedEvent> {
+    const GAPS: [i64; 11] = [0, 3, 7, 45, 2, 160, 11, 1, 80, 240, 5];
+    let mut at = DateTime::from_timestamp(1_772_441_400, 0).unwrap();
+    let event = |n: usize| {
+        at += TimeDelta::seconds(GAPS[n * 7 % 11]);
+        let user = match n % 2 {
+            0 => "busy".to_owned(),
+            _ => format!("user-{}", n * 5 % 9),
+        };
+        let mut users = vec![user.parse().unwrap()];
         if n % 5 == 0 {
-            happening.users.push("witness".parse().unwrap());
+            users.push("witness".parse().unwrap());
         }
-        let of_a_document = ChosenKey::new(happening.object.as_str()).unwrap();
-        happening.key = (n % 3 == 0).then_some(of_a_document);
-        happening
+        let object = format!("document-{}", n * 3 % 13);
+        RecordedEvent {
+            at,
+            users,
+            kind: kind("Happened"),
+            key: (n % 3 == 0).then(|| ChosenKey::new(&object).unwrap()),
+            object: ObjectId::new(&object).unwrap(),
+        }
     };
-    all.into_iter().enumerate().map(sooner).collect()
+    (0..120).map(event).collect()
 }
 
-/// What the simulator and the real run are compared by.
+/// The figures that both sides compute.
 #[derive(Debug, PartialEq)]
 struct Figures {
-    mails: u64,
+    emails: u64,
     largest: u64,
-    most_a_person: u64,
-    mean_a_person: f64,
-    delay: Delay,
-    by_hour: [u64; 24],
+    most_per_user: u64,
+    mean_per_user: f64,
+    /// The p50, p95 and maximum, in seconds.
+    delay: [u64; 3],
 }
 
-async fn the_simulators_figures_are_those_of_a_real_run(fresh: Fresh) {
+async fn the_simulation_gives_the_figures_of_a_real_run(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
-    let stream = stream();
-    let simulated = simulated(&town, &stream);
+    let events = recording();
+    let simulated = simulated(&town, &events);
 
-    run(&town, &stream).await;
+    run(&town, &events).await;
 
-    let counted = counted(&town, &stream).await;
+    let counted = counted(&town, &events).await;
     assert_eq!(counted, simulated);
-    let mails: BTreeSet<u64> = counted.values().map(|figures| figures.mails).collect();
-    assert!(mails.len() > 4, "policies differ: {mails:?}");
+    let emails: BTreeSet<u64> = counted.values().map(|figures| figures.emails).collect();
+    assert!(emails.len() > 4, "policies differ: {emails:?}");
 }
 
-fn simulated(town: &Town, stream: &[Happening]) -> BTreeMap<String, Figures> {
+fn simulated(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures> {
     let anybody = User::new("anybody".parse().unwrap());
     let trials = TYPES.map(|name| {
         let policy = match name {
             "Now" => BatchPolicy::IMMEDIATE,
             gathered => anybody.batch_policy(&kind(gathered), &town.process().config.policies),
         };
-        Trial::new(name, policy, None)
+        Trial {
+            name: name.to_owned(),
+            policy,
+            key: None,
+        }
     });
-    let told = replay(stream.iter().cloned().map(Ok), trials.into(), &Silent).unwrap();
-    let figures = told.policies.into_iter().map(|report| {
+    let comparison = simulate(events, trials.into(), &Silent);
+    let figures = comparison.policies.into_iter().map(|policy| {
+        let delay = policy.delay_seconds;
         let figures = Figures {
-            mails: report.mails,
-            largest: report.largest,
-            most_a_person: report.mails_per_person.max,
-            mean_a_person: report.mails_per_person.mean,
-            delay: report.delay_seconds,
-            by_hour: report.mails_by_hour,
+            emails: policy.emails,
+            largest: policy.largest,
+            most_per_user: policy.emails_per_user.max,
+            mean_per_user: policy.emails_per_user.mean,
+            delay: [delay.p50, delay.p95, delay.max],
         };
-        (report.policy, figures)
+        (policy.policy, figures)
     });
     figures.collect()
 }
 
-/// Everything happens at its time, and workers come by whenever anything is due.
-async fn run(town: &Town, stream: &[Happening]) {
-    let people: BTreeSet<_> = stream.iter().flat_map(|one| one.users.clone()).collect();
+/// Accepts each event at its time, and works whenever anything is due.
+async fn run(town: &Town, events: &[RecordedEvent]) {
+    let people: BTreeSet<_> = events.iter().flat_map(|one| one.users.clone()).collect();
     let record = |id: &tidings::domain::UserId| User {
         email: Address::new(format!("{id}@example.org")).ok(),
         confirmed: true,
@@ -121,20 +125,20 @@ async fn run(town: &Town, stream: &[Happening]) {
     };
     let records: Vec<User> = people.iter().map(record).collect();
     town.store.put_users(&records).await.unwrap();
-    let objects: BTreeSet<&str> = stream.iter().map(|one| one.object.as_str()).collect();
+    let objects: BTreeSet<&str> = events.iter().map(|one| one.object.as_str()).collect();
     let objects: Vec<&str> = objects.into_iter().collect();
     town.put_works(&objects, |_| true).await;
     let app = town.process();
-    for happening in stream {
-        work_until(town, &app, happening.at).await;
+    for event in events {
+        work_until(town, &app, event.at).await;
         let request = |name: &&str| Request {
             kind: kind(name),
-            objects: vec![happening.object.clone()],
-            audience: Audience::users(happening.users.iter().cloned()).unwrap(),
+            objects: vec![event.object.clone()],
+            audience: Audience::users(event.users.iter().cloned()).unwrap(),
             key: None,
             details: tidings::domain::Details::default(),
-            // A chosen key is shared by types, and these are to be kept apart.
-            batch_key: (happening.key.as_ref())
+            // A chosen key would merge the types.
+            batch_key: (event.key.as_ref())
                 .map(|key| ChosenKey::new(format!("{} {name}", key.as_str())).unwrap()),
             at: None,
         };
@@ -143,10 +147,10 @@ async fn run(town: &Town, stream: &[Happening]) {
         app.fanouts().drain(&Silent).await.unwrap();
         work(&app).await;
     }
-    work_until(town, &app, stream[stream.len() - 1].at + TimeDelta::days(1)).await;
+    work_until(town, &app, events[events.len() - 1].at + TimeDelta::days(1)).await;
 }
 
-/// Turns the clock from one due moment to the next.
+/// Sets the clock to each deadline until `until`, and works there.
 async fn work_until(town: &Town, app: &App, until: DateTime<Utc>) {
     let open = BatchFilter {
         state: Some(BatchState::Open),
@@ -169,48 +173,42 @@ async fn work(app: &App) {
     app.sender().drain().await.unwrap();
 }
 
-/// The figures, from the mails that were taken, in their order.
-async fn counted(town: &Town, stream: &[Happening]) -> BTreeMap<String, Figures> {
+/// Counts the figures from the accepted emails, in their order.
+async fn counted(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures> {
     let all = BatchFilter::default();
     let all = town.store.find_batches(&all, None, 100_000).await.unwrap();
     let batches: BTreeMap<DeliveryId, Arc<Batch>> = all
         .into_iter()
         .map(|batch| (DeliveryId::batch(batch.id), Arc::new(batch)))
         .collect();
-    let people: BTreeSet<_> = stream.iter().flat_map(|one| &one.users).collect();
+    let people: BTreeSet<_> = events.iter().flat_map(|one| &one.users).collect();
     let figures = TYPES.map(|name| {
-        let (mut mails, mut largest, mut by_hour) = (0, 0, [0; 24]);
-        let mut of_person: BTreeMap<String, u64> = BTreeMap::new();
-        let (mut waited, mut told) = (Vec::new(), BTreeSet::<(String, Id)>::new());
+        let (mut emails, mut largest) = (0, 0);
+        let mut per_user: BTreeMap<String, u64> = BTreeMap::new();
+        let (mut delays, mut included) = (Vec::new(), BTreeSet::<(String, Id)>::new());
         for mail in town.mails() {
             let batch = &batches[&mail.delivery];
             if batch.contents.items[0].t != kind(name) {
                 continue;
             }
-            mails += 1;
+            emails += 1;
             largest = largest.max(batch.contents.count);
-            by_hour[mail.at.hour() as usize] += 1;
-            *of_person.entry(batch.user.to_string()).or_default() += 1;
-            // What a lead has told the rest does not tell again.
+            *per_user.entry(batch.user.to_string()).or_default() += 1;
+            // The rest of a batch does not repeat its lead.
             let new = batch.joined.iter().copied();
-            let new = new.filter(|fanout| told.insert((batch.user.to_string(), *fanout)));
-            let before = waited.len();
-            waited.extend(new.map(|fanout| (mail.at - fanout.time()).num_seconds() as u64));
-            assert_eq!((waited.len() - before) as u64, batch.contents.count);
+            let new = new.filter(|fanout| included.insert((batch.user.to_string(), *fanout)));
+            let before = delays.len();
+            delays.extend(new.map(|fanout| (mail.at - fanout.time()).num_seconds() as u64));
+            assert_eq!((delays.len() - before) as u64, batch.contents.count);
         }
-        waited.sort_unstable();
-        let percentile = |percent: usize| waited[(waited.len() * percent).div_ceil(100) - 1];
+        delays.sort_unstable();
+        let percentile = |percent: usize| delays[(delays.len() * percent).div_ceil(100) - 1];
         let figures = Figures {
-            mails,
+            emails,
             largest,
-            most_a_person: of_person.into_values().max().unwrap_or_default(),
-            mean_a_person: mails as f64 / people.len() as f64,
-            delay: Delay {
-                p50: percentile(50),
-                p95: percentile(95),
-                max: percentile(100),
-            },
-            by_hour,
+            most_per_user: per_user.into_values().max().unwrap_or_default(),
+            mean_per_user: emails as f64 / people.len() as f64,
+            delay: [50, 95, 100].map(percentile),
         };
         (name.to_owned(), figures)
     });

@@ -157,7 +157,7 @@ async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
         .await;
     town.clock.set(monday(0));
 
-    let dry_run = town.process().rehearsal();
+    let dry_run = town.process().dry_run();
     let (planned, page) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     let ran = town.digests_at(monday(0)).await;
 

@@ -1,10 +1,8 @@
 //! Contract tests of `Feedbacks`: a report is matched to its email, and the most serious report
 //! wins.
 
-use tidings::domain::delivery::{PeriodCount, Settlement};
-use tidings::domain::{
-    Cadence, Delivery, DeliveryId, DeliveryState, Feedback, Occasion, ReportCounts, ReportKind,
-};
+use tidings::domain::delivery::Settlement;
+use tidings::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};
 use tidings::store::DeliveryFilter;
 
 use super::deliveries::{later, open, row, settlement};
@@ -189,52 +187,4 @@ pub async fn report_counts_select_deliveries_by_settlement_time(store: Fresh) {
         store.report_counts(later(4)).await.unwrap(),
         ReportCounts::default()
     );
-}
-
-pub async fn settled_digests_are_counted_by_cadence_period_and_state(store: Fresh) {
-    assert_eq!(store.settled_since(later(0)).await.unwrap(), []);
-    let mut ids = open(&store, &["a", "b", "c", "d"]).await;
-    let weekly = |person: &str| Delivery {
-        id: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
-        occasion: Occasion::Digest {
-            cadence: Cadence::Weekly,
-            period: "2014-W17".into(),
-        },
-        ..delivery(person, "2014-04-22", "one")
-    };
-    let yesterday = delivery("g", "2014-04-21", "one");
-    let more = [weekly("e"), weekly("f"), yesterday, weekly("waits")];
-    assert_eq!(store.open(&more).await.unwrap(), [true; 4]);
-    ids.extend(more.iter().map(|row| row.id.clone()));
-    let ends = [
-        (DeliveryState::Sent, 1),
-        (DeliveryState::Sent, 2),
-        (DeliveryState::Sent, 2),
-        (DeliveryState::Failed, 3),
-        (DeliveryState::Sent, 2),
-        (DeliveryState::Unknown, 2),
-        (DeliveryState::Sent, 3),
-    ];
-    for (id, (state, minute)) in ids.iter().zip(ends) {
-        end(&store, id, state, minute, "p").await;
-    }
-
-    let counted = store.second().settled_since(later(2)).await.unwrap();
-
-    let count = |cadence, period: &str, state, mails| PeriodCount {
-        cadence,
-        period: period.into(),
-        state,
-        mails,
-        events: 4 * mails,
-    };
-    let expected = [
-        count(Cadence::Daily, "2014-04-21", DeliveryState::Sent, 1),
-        count(Cadence::Daily, "2014-04-22", DeliveryState::Failed, 1),
-        count(Cadence::Daily, "2014-04-22", DeliveryState::Sent, 2),
-        count(Cadence::Weekly, "2014-W17", DeliveryState::Sent, 1),
-        count(Cadence::Weekly, "2014-W17", DeliveryState::Unknown, 1),
-    ];
-    assert_eq!(counted, expected);
-    assert_eq!(store.settled_since(later(4)).await.unwrap(), []);
 }

@@ -360,8 +360,7 @@ contract_tests! {
         the_most_serious_of_concurrent_reports_wins
         a_report_about_a_sending_delivery_does_not_prevent_settling
         reports_about_unknown_deliveries_change_nothing
-        report_counts_select_deliveries_by_settlement_time
-        settled_digests_are_counted_by_cadence_period_and_state;
+        report_counts_select_deliveries_by_settlement_time;
     sightings:
         the_first_mark_is_kept_until_it_expires
         concurrent_marks_for_one_key_all_return_the_same_mark

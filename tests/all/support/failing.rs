@@ -15,7 +15,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
-use tidings::domain::delivery::{Corrected, Correction, PeriodCount, Transition};
+use tidings::domain::delivery::{Corrected, Correction, Transition};
 use tidings::domain::{
     Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Details, Event, Fanout,
     Feedback, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Poke, Progress,
@@ -430,7 +430,6 @@ hand_on! { Suppressions:
 hand_on! { Feedbacks:
     note_feedback(feedback: &[(DeliveryId, Feedback)]) -> ();
     report_counts(since: DateTime<Utc>) -> ReportCounts;
-    settled_since(since: DateTime<Utc>) -> Vec<PeriodCount>;
 }
 
 hand_on! { Diagnostics:

@@ -5,7 +5,6 @@
 //! name.
 
 use std::future::{Ready, ready};
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use actix_web::body::{BoxBody, EitherBody, MessageBody};
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
@@ -66,22 +65,14 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 
 /// Whether a host is this machine's own, with or without a port.
 fn is_local(host: &str) -> bool {
-    let is_port = |port: &str| {
-        let digits = port.strip_prefix(':').unwrap_or_default();
-        port.is_empty() || digits.parse::<u16>().is_ok() && !digits.starts_with('+')
-    };
-    if let Some(rest) = host.strip_prefix('[') {
-        let Some((name, port)) = rest.split_once(']') else {
-            return false;
-        };
-        let address = name.parse::<Ipv6Addr>();
-        return is_port(port) && address.is_ok_and(|address| address.is_loopback());
-    }
-    let (name, port) = host.split_at(host.find(':').unwrap_or(host.len()));
-    let address = name.parse::<Ipv4Addr>();
-    is_port(port)
-        && (name.eq_ignore_ascii_case("localhost")
-            || address.is_ok_and(|address| address.is_loopback()))
+    let url = url::Url::parse(&format!("http://{host}/"));
+    let is_loopback = url.is_ok_and(|url| match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    });
+    is_loopback && !host.contains(['@', '/', '\\', '?', '#'])
 }
 
 #[cfg(test)]
@@ -115,7 +106,9 @@ mod tests {
             "127.0.0.1:80:80",
             "127.0.0.1:x",
             "127.0.0.1:+80",
-            "127.0.0.1:",
+            "127.0.0.1/x",
+            "demo.example#@127.0.0.1",
+            ":x@localhost",
             "0.0.0.0:8080",
             "192.168.0.1",
             "[::1",

@@ -26,7 +26,9 @@ const renew = (node, kids) => {
   const kid = node.children[at];
   (kid?.querySelector('button') ?? kid)?.focus();
 };
-const picture = (src, size) => el('img', { src, alt: '', width: size, height: size });
+const pictureOf = id => `/demo/pictures/${id}`;
+const portrait = (id, size) => el('img', { src: pictureOf(id), alt: '', width: size, height: size });
+const madeOf = ({ medium, year }) => (year ? `${medium}, ${year}` : medium);
 const person = id => scene.people.find(one => one.id === id);
 const list = names => new Intl.ListFormat('en').format(names);
 
@@ -57,8 +59,8 @@ async function act(button, note, doing) {
 // Shows a user's bell. The widget calls getToken when it needs a token.
 async function play(id) {
   me = id;
-  const { name, picture: portrait } = person(id);
-  $('as').replaceChildren(picture(portrait, 30), el('span', {}, el('b', {}, name)));
+  const { name } = person(id);
+  $('as').replaceChildren(portrait(id, 30), el('span', {}, el('b', {}, name)));
   const inbox = el('tidings-inbox', { user: id, stream: '', 'phrase-reply': '{who} replied to you on {what}' });
   inbox.getToken = async () => (await ask(`people/${id}`, {})).token;
   people();
@@ -73,9 +75,9 @@ async function play(id) {
 }
 
 function people() {
-  renew($('people'), scene.people.map(({ id, name, picture: portrait, digest }) => el(
+  renew($('people'), scene.people.map(({ id, name, digest }) => el(
     'button', { type: 'button', 'aria-pressed': id === me, class: told.includes(id) ? 'told' : undefined, click: () => play(id) },
-    picture(portrait, 36), el('span', {}, name, el('small', {}, digest)),
+    portrait(id, 36), el('span', {}, name, el('small', {}, digest)),
   )));
 }
 
@@ -84,8 +86,7 @@ function audience() {
   const { what, artist, work, who } = form.elements;
   const comment = what.value === 'comments';
   const by = comment ? scene.works.find(one => one.id === work.value)?.artist : artist.value;
-  const key = scene.artists.find(one => one.name === by)?.key;
-  const ids = scene.people.filter(one => one.follows.includes(key) && !(comment && one.id === who.value)).map(one => one.id);
+  const ids = (scene.followers[by] ?? []).filter(id => !(comment && id === who.value));
   return { by, ids, names: ids.map(id => person(id).name) };
 }
 
@@ -97,7 +98,7 @@ function hint() {
 function fill() {
   const { artist, work, who } = form.elements;
   const keep = [artist, work, who].map(select => select.value);
-  artist.replaceChildren(...scene.artists.map(({ name }) => el('option', {}, name)));
+  artist.replaceChildren(...Object.keys(scene.followers).map(name => el('option', {}, name)));
   work.replaceChildren(...scene.works.map(({ id, title, artist }) => el('option', { value: id }, `${title}, ${artist}`)));
   who.replaceChildren(...scene.people.map(({ id, name }) => el('option', { value: id }, name)));
   [artist, work, who].forEach((select, at) => { if (keep[at]) select.value = keep[at]; });
@@ -107,7 +108,7 @@ function fill() {
 function gallery() {
   renew($('works'), scene.works.slice(0, WORKS_SHOWN).map(work => el('li', {}, el(
     'button', { type: 'button', class: /^N/.test(work.id) ? 'fresh' : undefined, click: () => { location.hash = work.id; } },
-    el('img', { src: work.picture, alt: '', width: 320, height: 240 }), el('b', {}, work.title), el('span', {}, work.artist),
+    el('img', { src: pictureOf(work.id), alt: '', width: 320, height: 240 }), el('b', {}, work.title), el('span', {}, work.artist),
   ))));
 }
 
@@ -115,11 +116,11 @@ function outbox() {
   const shown = all ? mails.mails : mails.mails.slice(0, Math.max(MAILS_SHOWN, mails.new));
   $('mails-count').textContent = mails.mails.length;
   renew($('mails'), shown.map((mail, at) => {
-    const { name, picture: portrait } = person(mail.user) ?? { name: mail.user, picture: '' };
+    const { name } = person(mail.user) ?? { name: mail.user };
     const time = new Date(mail.at);
     const tag = at < mails.new ? [el('span', { class: 'tag' }, 'new')] : [];
     return el('li', { class: tag.length ? 'new' : undefined }, el(
-      'button', { type: 'button', click: () => open(mail, name) }, picture(portrait, 32), el('b', {}, name),
+      'button', { type: 'button', click: () => open(mail, name) }, portrait(mail.user, 32), el('b', {}, name),
       el('span', { class: 'subject' }, ...tag, mail.subject),
       el('time', { datetime: mail.at }, time.toLocaleDateString('en', { weekday: 'short', day: 'numeric', month: 'short' })),
     ));
@@ -140,8 +141,8 @@ function show() {
   const work = scene.works.find(one => one.id === decodeURIComponent(location.hash.slice(1)));
   if (!work) return $('shown').close();
   $('shown-title').textContent = work.title;
-  $('shown-by').textContent = `${work.artist}, ${work.made}`;
-  $('shown-picture').src = work.picture;
+  $('shown-by').textContent = `${work.artist}, ${madeOf(work)}`;
+  $('shown-picture').src = pictureOf(work.id);
   if (!$('shown').open) $('shown').showModal();
 }
 

@@ -1,5 +1,4 @@
-//! Rehearsals of batches: what is told of those that gather is what their mails then are, nothing
-//! is written, and who is left out is counted.
+//! Dry runs of batches count and show the emails that open batches then become, and write nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +9,7 @@ use tidings::engine::Silent;
 use tidings::engine::digest::Request;
 use tidings::engine::directory::people::MuteInput;
 use tidings::operate::preview::Kind;
-use tidings::render::report::{OfBatches, Rehearsed};
+use tidings::render::report::{BatchSummary, DryRunReport};
 use tidings::wire::digest::{BatchesAhead, Report};
 
 use super::brands::{WORDS, brand, by_postbox, comment, three};
@@ -19,10 +18,10 @@ use crate::support::town::{Town, monday, on_both_stores, saturday, to};
 use crate::support::{FailingStore, Fresh, user};
 
 on_both_stores! {
-    what_is_told_of_batches_is_what_then_leaves
-    a_rehearsal_of_batches_only_reads
-    who_is_left_out_is_counted_with_the_reason
-    a_rehearsal_of_some_is_of_their_batches_and_one_of_certain_digests_of_none
+    a_dry_run_shows_the_emails_that_batches_then_send
+    a_dry_run_of_batches_only_reads
+    excluded_batches_are_counted_with_the_reason
+    a_dry_run_for_some_users_counts_their_batches_and_one_for_certain_digests_none
     mails_of_batches_are_counted_and_shown_as_their_brand_writes_them
     more_batches_than_are_looked_at_in_one_step_are_all_counted
     what_is_not_known_of_batches_is_named
@@ -61,10 +60,10 @@ leading = true
 batch_key = "one"
 "#;
 
-pub(super) async fn rehearse(town: &Town, request: &Request) -> (Report, Rehearsed) {
-    let rehearsal = town.process().rehearsal();
-    let (report, told) = rehearsal.run(request, &Silent).await.unwrap();
-    let counted = rehearsal.count(request, &Silent).await.unwrap();
+pub(super) async fn dry_run_of(town: &Town, request: &Request) -> (Report, DryRunReport) {
+    let dry_run = town.process().dry_run();
+    let (report, told) = dry_run.run(request, &Silent).await.unwrap();
+    let counted = dry_run.count(request, &Silent).await.unwrap();
     assert_eq!(
         counted.batches, report.batches,
         "whether looked at or counted"
@@ -72,8 +71,8 @@ pub(super) async fn rehearse(town: &Town, request: &Request) -> (Report, Rehears
     (report, told)
 }
 
-pub(super) async fn ahead(town: &Town) -> (BatchesAhead, OfBatches) {
-    let (report, told) = rehearse(town, &Request::default()).await;
+pub(super) async fn ahead(town: &Town) -> (BatchesAhead, BatchSummary) {
+    let (report, told) = dry_run_of(town, &Request::default()).await;
     (report.batches.unwrap(), told.batches.unwrap())
 }
 
@@ -89,7 +88,7 @@ pub(super) fn after(minutes: i64) -> DateTime<Utc> {
     saturday() + TimeDelta::minutes(minutes)
 }
 
-async fn what_is_told_of_batches_is_what_then_leaves(fresh: Fresh) {
+async fn a_dry_run_shows_the_emails_that_batches_then_send(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     // A digest is none of the business of batches, and a9 is withdrawn.
     town.change("cem", |cem| cem.name = Some("Cem".into()))
@@ -109,16 +108,20 @@ async fn what_is_told_of_batches_is_what_then_leaves(fresh: Fresh) {
         (4, 4, 8),
         "{ahead:?}"
     );
-    assert_eq!((told.mails, told.events), (ahead.mails, ahead.events));
+    assert_eq!(
+        (told.emails.mails, told.emails.events),
+        (ahead.mails, ahead.events)
+    );
     let sent: u64 = mails.len() as u64;
     assert_eq!(sent, ahead.mails);
     let types: Vec<_> = told
+        .emails
         .types
         .iter()
         .map(|one| (one.kind.as_str(), one.events, one.people))
         .collect();
     assert_eq!(types, [("ArtworkPublished", 6, 2), ("Show", 2, 2)]);
-    assert_eq!(told.samples.len(), 4);
+    assert_eq!(told.emails.samples.len(), 4);
     let mut left: BTreeMap<(String, String), _> = mails
         .iter()
         .map(|mail| {
@@ -126,7 +129,7 @@ async fn what_is_told_of_batches_is_what_then_leaves(fresh: Fresh) {
             ((mail.to.to_string(), shown.subject.clone()), (shown, mail))
         })
         .collect();
-    for sample in &told.samples {
+    for sample in &told.emails.samples {
         let name = (sample.to.clone(), sample.subject.clone());
         let (shown, mail) = left.remove(&name).expect("it is one of those that left");
         assert_eq!((&sample.html, &sample.text), (&shown.html, &shown.text));
@@ -134,7 +137,7 @@ async fn what_is_told_of_batches_is_what_then_leaves(fresh: Fresh) {
     }
 }
 
-async fn a_rehearsal_of_batches_only_reads(fresh: Fresh) {
+async fn a_dry_run_of_batches_only_reads(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     for work in ["a1", "a2", "a3", "a9"] {
         town.happens(&[work], to(&["ada"])).await;
@@ -144,11 +147,11 @@ async fn a_rehearsal_of_batches_only_reads(fresh: Fresh) {
     let watched = FailingStore::counting(town.store.clone());
     let store: std::sync::Arc<dyn tidings::store::Store> = watched.clone();
 
-    let rehearsal = town.process_on(&store).rehearsal();
-    let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let dry_run = town.process_on(&store).dry_run();
+    let (report, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     assert_eq!(report.batches.unwrap().due, 2);
-    assert!(told.batches.unwrap().samples.len() == 2);
+    assert!(told.batches.unwrap().emails.samples.len() == 2);
     let reading = [
         "scan",
         "users",
@@ -163,7 +166,6 @@ async fn a_rehearsal_of_batches_only_reads(fresh: Fresh) {
         "notes",
         "days",
         "count",
-        "settled_since",
     ];
     let reading = BTreeSet::from(reading);
     let verbs = watched.verbs();
@@ -175,7 +177,7 @@ async fn a_rehearsal_of_batches_only_reads(fresh: Fresh) {
     assert!(town.mails().is_empty());
 }
 
-async fn who_is_left_out_is_counted_with_the_reason(fresh: Fresh) {
+async fn excluded_batches_are_counted_with_the_reason(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     let more = ["eva", "fay", "gil", "hal"].map(|id| User {
         email: tidings::domain::Address::new(format!("{id}@example.org")).ok(),
@@ -214,33 +216,39 @@ async fn who_is_left_out_is_counted_with_the_reason(fresh: Fresh) {
     assert_eq!((ahead.mails, ahead.events), (4, 4), "{ahead:?}");
     assert_eq!(town.mails().len(), 4);
     let lines: Vec<_> = told
-        .what
+        .lines
         .iter()
         .map(|line| (line.label.as_str(), line.count))
         .collect();
     assert_eq!(
         lines,
         [
-            ("Would be mailed", 4),
-            ("Nothing is left that applies and is wanted", 1),
+            ("Would get an email", 4),
+            ("of these, from batches that are due", 4),
+            ("No event applies and is wanted", 1),
             ("Suppressed", 1),
             ("Unconfirmed", 1),
             ("Without address", 1),
             ("Unsubscribed", 2),
         ]
     );
-    let told: u64 = lines.iter().map(|(_, count)| count).sum();
-    assert_eq!((told, ahead.batches), (10, 10));
+    let counted = lines
+        .iter()
+        .filter(|(label, _)| !label.starts_with("of these"));
+    let counted: u64 = counted.map(|(_, count)| count).sum();
+    assert_eq!((counted, ahead.batches), (10, 10));
 }
 
-async fn a_rehearsal_of_some_is_of_their_batches_and_one_of_certain_digests_of_none(fresh: Fresh) {
+async fn a_dry_run_for_some_users_counts_their_batches_and_one_for_certain_digests_none(
+    fresh: Fresh,
+) {
     let town = Town::found(&fresh, true, CONFIG).await;
     let crowd = town.crowd(40).await;
     let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&crowd)).await;
     let of = |request: Request| {
         let town = &town;
-        async move { rehearse(town, &request).await.0.batches }
+        async move { dry_run_of(town, &request).await.0.batches }
     };
 
     let users = ["p1", "p2", "p1", "ada"].map(user).to_vec();
@@ -286,8 +294,8 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
     app.notify().accept(of_both).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
 
-    let rehearsal = app.rehearsal();
-    let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let dry_run = app.dry_run();
+    let (report, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     let waits = "1 mail is of the brand gone, which is not configured: what is of it waits";
     assert_eq!(
@@ -296,18 +304,21 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
     );
     assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 1)]));
     let batches = told.batches.unwrap();
-    let sizes: u64 = batches.sizes.bars.iter().map(|bar| bar.count).sum();
-    assert_eq!((batches.mails, batches.sizes.measured, sizes), (2, 2, 2));
-    let types: Vec<_> = batches.types.iter().map(|of| of.events).collect();
-    assert_eq!((batches.events, types), (2, vec![2]));
+    let emails = &batches.emails;
+    assert_eq!((emails.mails, emails.sizes.measured), (2, 2));
+    let types: Vec<_> = emails.types.iter().map(|of| of.events).collect();
+    assert_eq!((emails.events, types), (2, vec![2]));
     let waits = ("Wait for a brand that is not configured", 1);
-    let lines = batches.what.iter().map(|of| (of.label.as_str(), of.count));
-    assert_eq!(lines.collect::<Vec<_>>(), [("Would be mailed", 2), waits]);
-    let samples = batches.samples;
+    let lines = batches.lines.iter().map(|of| (of.label.as_str(), of.count));
+    let lines: Vec<_> = lines
+        .filter(|(label, _)| !label.starts_with("of these"))
+        .collect();
+    assert_eq!(lines, [("Would get an email", 2), waits]);
+    let samples = batches.emails.samples;
     assert_eq!(samples.len(), 2);
     for sample in samples {
         let to_ada = sample.to.starts_with("a\u{2026}");
-        let said = format!("{} {}", sample.from, sample.html);
+        let said = &sample.html;
         assert_eq!(said.contains(WORDS[1]), to_ada, "{said}");
         assert_eq!(said.contains(WORDS[0]), !to_ada, "{said}");
     }
@@ -322,7 +333,7 @@ async fn what_is_not_known_of_batches_is_named(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     happens(&town, "Show", &["a1", "nowhere"], to(&["ada"])).await;
 
-    let (report, told) = rehearse(&town, &Request::default()).await;
+    let (report, told) = dry_run_of(&town, &Request::default()).await;
 
     assert_eq!(report.not_known.events, 1);
     assert!(
@@ -360,16 +371,16 @@ async fn more_batches_than_are_looked_at_in_one_step_are_all_counted(fresh: Fres
     town.process().closer().step().await.unwrap();
     town.clock.set(monday(0));
 
-    let mut rehearsal = town.process().rehearsal();
-    rehearsal.most_rendered = 100;
-    let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
-    let (_, again) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let mut dry_run = town.process().dry_run();
+    dry_run.max_rendered = 100;
+    let (report, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (_, again) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     let (ahead, shown) = (report.batches.unwrap(), told.batches.clone().unwrap());
     assert_eq!((ahead.batches, ahead.mails), (700, 700));
     assert_eq!((ahead.closing, ahead.due), (500, 200));
-    assert!(shown.sizes.estimated && (50..=100).contains(&shown.sizes.measured));
-    let estimated: u64 = shown.sizes.bars.iter().map(|bar| bar.count).sum();
-    assert_eq!((estimated, shown.samples.len()), (700, 5));
+    let sizes = &shown.emails.sizes;
+    assert!(sizes.estimated && (50..=100).contains(&sizes.measured));
+    assert_eq!(shown.emails.samples.len(), 5);
     assert_eq!(told, again);
 }

@@ -1,5 +1,4 @@
-//! Rehearsals: what they tell is what a run then does, they write nothing, and what they show can
-//! be passed around.
+//! Dry runs count and show what a run then sends, write nothing, and their page can be shared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +8,7 @@ use tidings::domain::{Address, BrandName, Cadence, Object, User};
 use tidings::email::Place;
 use tidings::engine::Silent;
 use tidings::engine::digest::Request;
-use tidings::render::report::{Mailed, Rehearsed};
+use tidings::render::report::DryRunReport;
 use tidings::render::{ReportPage, Site};
 use tidings::wire::digest::Report;
 
@@ -17,26 +16,25 @@ use crate::support::town::{Town, followers_of, monday, on_both_stores, request, 
 use crate::support::{FailingStore, Fresh, kind, user};
 
 on_both_stores! {
-    a_rehearsal_tells_what_a_run_then_sends
-    a_rehearsal_only_reads
-    whoever_is_left_out_stands_in_one_line_with_the_reason
+    a_dry_run_shows_what_a_run_then_sends
+    a_dry_run_only_reads
+    each_excluded_user_is_in_one_line_with_the_reason
     a_report_holds_no_address_and_no_link_that_works
-    a_rehearsal_is_set_against_the_period_before
-    of_too_many_mails_a_part_is_rendered_and_the_counts_stay_exact
-    mails_that_would_be_too_long_are_counted
-    a_limit_and_what_nobody_fanned_out_yet_are_told
-    who_waits_for_a_brand_is_told_apart_from_who_would_be_mailed
+    of_many_emails_a_part_is_rendered_and_the_counts_stay_exact
+    emails_that_show_only_a_part_of_their_events_are_counted
+    a_limit_and_pending_events_are_warnings
+    users_of_a_missing_brand_are_counted_separately
 }
 
 const LINKS: &str = "server.public_url = \"https://news.example.org\"\n";
 
-async fn rehearse(town: &Town, request: &Request) -> (Report, Rehearsed) {
-    let rehearsal = town.process().rehearsal();
-    rehearsal.run(request, &Silent).await.unwrap()
+async fn dry_run(town: &Town, request: &Request) -> (Report, DryRunReport) {
+    let dry_run = town.process().dry_run();
+    dry_run.run(request, &Silent).await.unwrap()
 }
 
-fn line(rehearsed: &Rehearsed, label: &str) -> u64 {
-    let lines = rehearsed.people.iter();
+fn line(page: &DryRunReport, label: &str) -> u64 {
+    let lines = page.people.iter();
     let mut of_label = lines.filter(|line| line.label.starts_with(label));
     of_label.next().map_or(0, |line| line.count)
 }
@@ -51,7 +49,7 @@ async fn show(town: &Town, objects: &[&str], people: &[&str]) {
     app.fanouts().drain(&Silent).await.unwrap();
 }
 
-async fn a_rehearsal_tells_what_a_run_then_sends(fresh: Fresh) {
+async fn a_dry_run_shows_what_a_run_then_sends(fresh: Fresh) {
     let town = Town::found(&fresh, true, LINKS).await;
     town.happens(&["a1", "a2", "a9"], followers_of("artist:1"))
         .await;
@@ -59,32 +57,32 @@ async fn a_rehearsal_tells_what_a_run_then_sends(fresh: Fresh) {
     show(&town, &["s1"], &["ada"]).await;
     town.clock.set(monday(0));
 
-    let (report, told) = rehearse(&town, &Request::default()).await;
+    let (report, told) = dry_run(&town, &Request::default()).await;
     let ran = town.digests_at(monday(0)).await;
 
     assert_eq!(
-        (told.mails, told.events),
+        (told.digests.mails, told.digests.events),
         (ran.mails.sent, ran.mails.events)
     );
     assert_eq!(
         (report.due, report.withdrawn, report.people),
         (ran.due, ran.withdrawn, ran.people)
     );
-    assert_eq!(line(&told, "Nothing is left that applies"), 1);
+    assert_eq!(line(&told, "No event applies any more"), 1);
     let types: Vec<_> = told
+        .digests
         .types
         .iter()
         .map(|one| (one.heading.as_str(), one.events, one.people))
         .collect();
     assert_eq!(types, [("Artwork published", 4, 2), ("Show opened", 1, 1)]);
-    assert_eq!(told.pace.calls, Some(town.calls().len() as u64));
     let mails: BTreeMap<String, _> = town
         .mails()
         .into_iter()
         .map(|mail| (mail.to.to_string(), mail))
         .collect();
-    assert_eq!(told.samples.len(), mails.len());
-    for sample in &told.samples {
+    assert_eq!(told.digests.samples.len(), mails.len());
+    for sample in &told.digests.samples {
         let mail = &mails[&sample.to];
         let shown = mail.content.with(Place::nowhere);
         assert_eq!(
@@ -99,15 +97,15 @@ async fn a_rehearsal_tells_what_a_run_then_sends(fresh: Fresh) {
     }
 }
 
-async fn a_rehearsal_only_reads(fresh: Fresh) {
+async fn a_dry_run_only_reads(fresh: Fresh) {
     let town = Town::found(&fresh, true, LINKS).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.clock.set(monday(0));
     let watched = FailingStore::counting(town.store.clone());
     let store: std::sync::Arc<dyn tidings::store::Store> = watched.clone();
 
-    let rehearsal = town.process_on(&store).rehearsal();
-    let (report, _) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let dry_run = town.process_on(&store).dry_run();
+    let (report, _) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     assert_eq!(report.due, 2);
     let reading = [
@@ -123,14 +121,13 @@ async fn a_rehearsal_only_reads(fresh: Fresh) {
         "notes",
         "days",
         "count",
-        "settled_since",
     ];
     assert_eq!(watched.verbs(), BTreeSet::from(reading));
     assert!(town.mails().is_empty());
     assert_eq!(town.store.note("link_secret").await.unwrap(), None);
 }
 
-async fn whoever_is_left_out_stands_in_one_line_with_the_reason(fresh: Fresh) {
+async fn each_excluded_user_is_in_one_line_with_the_reason(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let more = ["eva", "fay", "gil", "hal"].map(|id| User {
         email: Address::new(format!("{id}@example.org")).ok(),
@@ -162,7 +159,7 @@ async fn whoever_is_left_out_stands_in_one_line_with_the_reason(fresh: Fresh) {
         .await;
     town.clock.set(monday(1));
 
-    let (_, told) = rehearse(&town, &Request::default()).await;
+    let (_, told) = dry_run(&town, &Request::default()).await;
 
     let lines: Vec<_> = told
         .people
@@ -172,7 +169,7 @@ async fn whoever_is_left_out_stands_in_one_line_with_the_reason(fresh: Fresh) {
     assert_eq!(
         lines,
         [
-            ("Would be mailed", 2),
+            ("Would get an email", 2),
             ("Suppressed", 1),
             ("Unconfirmed", 1),
             ("Without a record", 1),
@@ -191,7 +188,7 @@ async fn a_report_holds_no_address_and_no_link_that_works(fresh: Fresh) {
 
     let app = town.process();
     let (_, told) = app
-        .rehearsal()
+        .dry_run()
         .run(&Request::default(), &Silent)
         .await
         .unwrap();
@@ -213,32 +210,7 @@ async fn a_report_holds_no_address_and_no_link_that_works(fresh: Fresh) {
     }
 }
 
-async fn a_rehearsal_is_set_against_the_period_before(fresh: Fresh) {
-    let town = Town::of(&fresh).await;
-    town.happens(&["a1", "a2"], followers_of("artist:1")).await;
-    town.digests_at(monday(0)).await;
-    town.clock.set(monday(1) - chrono::TimeDelta::days(1));
-    town.happens(&["a3"], to(&["ada"])).await;
-    town.clock.set(monday(1));
-
-    let (_, told) = rehearse(&town, &Request::default()).await;
-
-    let [week] = told.comparisons.as_slice() else {
-        panic!("{:?}", told.comparisons)
-    };
-    assert_eq!(
-        (week.period.as_str(), week.mails, week.events),
-        ("2014-W18", 1, 1)
-    );
-    assert_eq!(
-        (week.before.as_str(), week.already),
-        ("2014-W17", Mailed::default())
-    );
-    assert_eq!((week.then.sent, week.then.events), (2, 4));
-    assert_eq!(week.change.as_deref(), Some("−50%"));
-}
-
-async fn of_too_many_mails_a_part_is_rendered_and_the_counts_stay_exact(fresh: Fresh) {
+async fn of_many_emails_a_part_is_rendered_and_the_counts_stay_exact(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let crowd: Vec<String> = (0..60).map(|n| format!("p{n}")).collect();
     let people: Vec<User> = crowd
@@ -254,31 +226,29 @@ async fn of_too_many_mails_a_part_is_rendered_and_the_counts_stay_exact(fresh: F
     town.happens(&["a1", "a2"], to(&crowd)).await;
     town.clock.set(monday(0));
 
-    let mut rehearsal = town.process().rehearsal();
-    rehearsal.most_rendered = 20;
-    let (_, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
-    let (_, again) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let mut dry_run = town.process().dry_run();
+    dry_run.max_rendered = 20;
+    let (_, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (_, again) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     assert_eq!(
-        (told.mails, told.events, told.types[0].events),
+        (
+            told.digests.mails,
+            told.digests.events,
+            told.digests.types[0].events
+        ),
         (60, 120, 120)
     );
     assert!(
-        told.sizes.estimated && (1..=20).contains(&told.sizes.measured),
+        told.digests.sizes.estimated && (1..=20).contains(&told.digests.sizes.measured),
         "{:?}",
-        told.sizes
-    );
-    let estimated: u64 = told.sizes.bars.iter().map(|bar| bar.count).sum();
-    assert_eq!(
-        estimated, 60,
-        "all of them are the same, and of the same size"
+        told.digests.sizes
     );
     assert_eq!(told, again);
-    assert_eq!(told.samples.len(), 5);
-    assert_eq!(told.pace.calls, Some(30), "two mails a call");
+    assert_eq!(told.digests.samples.len(), 5);
 }
 
-async fn mails_that_would_be_too_long_are_counted(fresh: Fresh) {
+async fn emails_that_show_only_a_part_of_their_events_are_counted(fresh: Fresh) {
     let town = Town::found(
         &fresh,
         true,
@@ -302,25 +272,24 @@ async fn mails_that_would_be_too_long_are_counted(fresh: Fresh) {
     town.happens(&["a1"], to(&["ben"])).await;
     town.clock.set(monday(0));
 
-    let (_, told) = rehearse(&town, &Request::default()).await;
+    let (_, told) = dry_run(&town, &Request::default()).await;
 
     assert_eq!(
         (
-            told.sizes.measured,
-            told.sizes.capped,
-            told.sizes.cut,
-            told.sizes.over
+            told.digests.sizes.measured,
+            told.digests.sizes.capped,
+            told.digests.sizes.over
         ),
-        (2, 1, 1, 0)
+        (2, 1, 0)
     );
     assert!(
-        told.sizes.largest > 70_000 && told.sizes.smallest < 20_000,
+        told.digests.sizes.largest > 70_000 && told.digests.sizes.smallest < 20_000,
         "{:?}",
-        told.sizes
+        told.digests.sizes
     );
 }
 
-async fn a_limit_and_what_nobody_fanned_out_yet_are_told(fresh: Fresh) {
+async fn a_limit_and_pending_events_are_warnings(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.process()
@@ -334,29 +303,29 @@ async fn a_limit_and_what_nobody_fanned_out_yet_are_told(fresh: Fresh) {
         ..Request::default()
     };
 
-    let (_, told) = rehearse(&town, &limited).await;
+    let (_, told) = dry_run(&town, &limited).await;
 
     assert_eq!(
-        (told.mails, told.scope.as_slice()),
-        (2, ["at most 2 mails".to_owned()].as_slice())
+        (told.digests.mails, told.scope.as_slice()),
+        (2, ["at most 2 emails".to_owned()].as_slice())
     );
     assert!(
         told.warnings
             .iter()
-            .any(|warning| warning.starts_with("1 event is accepted and not fanned out")),
+            .any(|warning| warning.starts_with("Accepted and not fanned out yet: 1 event")),
         "{:?}",
         told.warnings
     );
     assert!(
         told.warnings
             .iter()
-            .any(|warning| warning.starts_with("The limit ended the rehearsal")),
+            .any(|warning| warning.starts_with("The limit ended the dry run")),
         "{:?}",
         told.warnings
     );
 }
 
-async fn who_waits_for_a_brand_is_told_apart_from_who_would_be_mailed(fresh: Fresh) {
+async fn users_of_a_missing_brand_are_counted_separately(fresh: Fresh) {
     let town = Town::found(&fresh, true, LINKS).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     town.happens(&["a3"], to(&["ben"])).await;
@@ -366,18 +335,17 @@ async fn who_waits_for_a_brand_is_told_apart_from_who_would_be_mailed(fresh: Fre
     .await;
     town.clock.set(monday(0));
 
-    let (report, told) = rehearse(&town, &Request::default()).await;
-    let rehearsal = town.process().rehearsal();
-    let counted = rehearsal.count(&Request::default(), &Silent).await.unwrap();
+    let (report, told) = dry_run(&town, &Request::default()).await;
+    let dry_run = town.process().dry_run();
+    let counted = dry_run.count(&Request::default(), &Silent).await.unwrap();
 
     assert_eq!((report.due, report.no_brand), (2, 1));
     assert_eq!((counted.due, counted.no_brand), (2, 1));
-    assert_eq!((told.mails, told.events), (1, 1));
+    assert_eq!((told.digests.mails, told.digests.events), (1, 1));
     let lines = told.people.iter();
     let lines: Vec<_> = lines.map(|of| (of.label.as_str(), of.count)).collect();
     let waits = ("Wait for a brand that is not configured", 1);
-    assert_eq!(lines, [("Would be mailed", 1), waits]);
-    let of_types: u64 = told.types.iter().map(|one| one.events).sum();
-    let of_periods: u64 = told.comparisons.iter().map(|row| row.mails).sum();
-    assert_eq!((of_types, of_periods), (1, 1));
+    assert_eq!(lines, [("Would get an email", 1), waits]);
+    let of_types: u64 = told.digests.types.iter().map(|one| one.events).sum();
+    assert_eq!(of_types, 1);
 }

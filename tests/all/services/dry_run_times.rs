@@ -1,5 +1,5 @@
-//! When the mails of batches leave, as a rehearsal tells it: leads at once, what nights hold when
-//! they end, and what has left not at all.
+//! Dry runs say when the emails of batches leave: leads at once, deferred batches when quiet hours
+//! end, and sent ones not at all.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use tidings::engine::digest::Request;
 use tidings::operate::preview::Kind;
 use tidings::store::Claim;
 
+use super::dry_run_batches::{CONFIG, after, ahead, dry_run_of, mail_at};
 use super::mandatory::happens;
-use super::rehearsed_batches::{CONFIG, after, ahead, mail_at, rehearse};
 use crate::support::town::{Town, on_both_stores, to};
 use crate::support::{Fresh, user};
 
@@ -52,13 +52,13 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
         at: Some(after(60)),
         ..Request::default()
     };
-    let (report, _) = rehearse(&town, &later).await;
+    let (report, _) = dry_run_of(&town, &later).await;
     let later = report.batches.unwrap();
     let noon = Request {
         at: Some(after(121)),
         ..Request::default()
     };
-    let (report, _) = rehearse(&town, &noon).await;
+    let (report, _) = dry_run_of(&town, &noon).await;
     let noon = report.batches.unwrap();
     // Ada's first batch closes before her night begins.
     town.change("ada", |ada| {
@@ -71,7 +71,7 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
         at: Some(after(119)),
         ..Request::default()
     };
-    let (report, _) = rehearse(&town, &night).await;
+    let (report, _) = dry_run_of(&town, &night).await;
     let night = report.batches.unwrap();
     // Nobody closed anything meanwhile.
     town.clock.set(after(125));
@@ -90,17 +90,18 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
         "{now:?}"
     );
     let when: Vec<_> = told
-        .when
+        .lines
         .iter()
         .map(|line| (line.label.as_str(), line.count))
         .collect();
     assert_eq!(
         when,
         [
-            ("Closed: in the ledger, or on their way", 1),
-            ("Close by now", 1),
-            ("Close later", 1),
-            ("Close when their person\u{2019}s quiet hours end", 1),
+            ("Would get an email", 4),
+            ("of these, from batches that have closed", 1),
+            ("of these, from batches that are due", 1),
+            ("of these, from batches that close later", 1),
+            ("of these, deferred by quiet hours", 1),
         ]
     );
     assert_eq!(told.next.as_deref(), Some("19 April, 11:00 UTC"));
@@ -144,7 +145,12 @@ async fn a_lead_that_waits_is_a_mail_of_its_own(fresh: Fresh) {
         .into_iter()
         .map(|mail| mail.content.subject.clone())
         .collect();
-    let shown: BTreeSet<String> = told.samples.into_iter().map(|one| one.subject).collect();
+    let shown: BTreeSet<String> = told
+        .emails
+        .samples
+        .into_iter()
+        .map(|one| one.subject)
+        .collect();
     assert_eq!((subjects.len(), shown), (2, subjects));
     let previewed: BTreeSet<String> = drafts
         .iter()
@@ -191,9 +197,8 @@ async fn what_has_left_and_what_gathers_nothing_is_not_counted(fresh: Fresh) {
         (1, 1, 1),
         "{left:?}"
     );
-    assert_eq!(told.samples.len(), 1);
-    let lines: u64 = told.what.iter().map(|line| line.count).sum();
-    assert_eq!(lines, left.batches);
+    assert_eq!(told.emails.samples.len(), 1);
+    assert_eq!(told.lines[0].count, left.batches);
 }
 
 async fn a_mandatory_lead_keeps_no_night_from_holding_the_rest(fresh: Fresh) {
