@@ -49,7 +49,6 @@ mod feeds;
 mod mailer;
 mod mailing;
 mod measured;
-mod moving;
 mod preview;
 mod users;
 mod watching;
@@ -57,11 +56,10 @@ mod watching;
 use brands::{Looks, site};
 use measured::MeasuredStore;
 
-pub use access::{Access, InMove, NoStore, is_missing, open_store, upgrade_ahead};
+pub use access::{Access, Closed, NoStore, is_missing, open_store, transfer, upgrade_ahead};
 pub use brands::{Made, Mailers};
 pub use doctor::doctor;
 pub use mailer::{mailer, outbox};
-pub use moving::{mover, rehearse_move, source};
 pub use preview::{preview, send_test};
 
 /// Everything a face needs.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::{InMove, holds, in_move, mapped, upgrade_ahead};
+use super::access::{Access, Closed, closed, holds, mapped, upgrade_ahead};
 use super::mailer::{dkim as signer, mailer};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl, Transport};
@@ -87,9 +87,9 @@ async fn open(
             }
             let told = |error| unopened(format!("{:#}", anyhow::Error::from(error)));
             let opened = Sqlite::open(path).await.map_err(told)?;
-            match in_move(&opened).await.map_err(told)? {
+            match closed(config, &opened, Access::Look).await.map_err(told)? {
                 None => Ok(Arc::new(opened)),
-                Some(in_move) => Err(closed(&in_move)),
+                Some(why) => Err(unusable(&why)),
             }
         }
         StoreUrl::Mongo(url) => {
@@ -106,8 +106,9 @@ async fn open(
                 let why = format!("{:#}", anyhow::Error::from(error));
                 Finding::error("database", why, UNREACHED)
             };
-            if let Some(in_move) = in_move(&mongo).await.map_err(unreached)? {
-                return Err(closed(&in_move));
+            let closed = closed(config, &mongo, Access::Look).await;
+            if let Some(why) = closed.map_err(unreached)? {
+                return Err(unusable(&why));
             }
             match mongo.is_bare().await.map_err(unreached)? {
                 true => Err(nothing_yet(format!("{:?}", config.store), is_configured)),
@@ -153,9 +154,9 @@ fn is_there(path: &Path, is_configured: bool) -> Result<(), Finding> {
     Err(nothing_yet(file.to_string(), is_configured))
 }
 
-/// Of a store that is in a move.
-fn closed(in_move: &InMove) -> Finding {
-    Finding::error("database", in_move.to_string(), in_move.next())
+/// The finding about a store that is exported or imported.
+fn unusable(closed: &Closed) -> Finding {
+    Finding::error("database", closed.to_string(), closed.next())
 }
 
 fn unopened(found: String) -> Finding {

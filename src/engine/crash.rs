@@ -3,8 +3,8 @@
 //!
 //! The rule: they are there only where debug assertions are; what is released does not know them.
 //! `TIDINGS_CRASH=after-send:3` ends the process the third time it comes to that point,
-//! `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`] and [`OF_A_MOVE`] name them
-//! all, so that a test walks through each.
+//! `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`], [`OF_AN_EXPORT`] and
+//! [`OF_AN_IMPORT`] name them all, so that a test walks through each.
 
 /// All points, in the order in which an event and its mail come by.
 pub const POINTS: [&str; 20] = [
@@ -30,16 +30,15 @@ pub const POINTS: [&str; 20] = [
     "after-ask",
 ];
 
-/// All points of a move, in the order in which it comes by.
-pub const OF_A_MOVE: [&str; 8] = [
-    "move-source-noted",
-    "move-sealed",
-    "move-target-noted",
-    "move-put",
-    "move-noted",
-    "move-restored",
-    "move-compared",
-    "move-source-done",
+/// All points of an export, in the order in which it passes them.
+pub const OF_AN_EXPORT: [&str; 2] = ["export-written", "export-compared"];
+
+/// All points of an import, in the order in which it passes them.
+pub const OF_AN_IMPORT: [&str; 4] = [
+    "import-marked",
+    "import-put",
+    "import-noted",
+    "import-compared",
 ];
 
 /// The process may die here.
@@ -49,7 +48,7 @@ pub(crate) fn point(name: &str) {
 
     static DIES: AtomicU32 = AtomicU32::new(0);
     static STOPS: AtomicU32 = AtomicU32::new(0);
-    let mut all = POINTS.iter().chain(&OF_A_MOVE);
+    let mut all = POINTS.iter().chain(&OF_AN_EXPORT).chain(&OF_AN_IMPORT);
     debug_assert!(all.any(|point| *point == name), "{name} is not listed");
     if comes_to("TIDINGS_CRASH", name, &DIES) {
         std::process::abort();

@@ -55,7 +55,7 @@ impl Days for Mongo {
     }
 
     fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
-        self.lines(day, day.collection())
+        self.lines(format!("exporting {day}"), day.collection())
     }
 
     async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
@@ -104,11 +104,15 @@ impl Mongo {
         taken.collect()
     }
 
-    /// All documents of a collection of a day, in the order of their `_id`s, as lines.
-    pub(super) fn lines(&self, day: Day, name: String) -> BoxStream<'_, Result<Vec<RawStack>>> {
+    /// Streams the documents of a collection as lines, in the order of their `_id`s.
+    pub(super) fn lines(
+        &self,
+        doing: String,
+        name: String,
+    ) -> BoxStream<'_, Result<Vec<RawStack>>> {
         let reader = LineReader {
             store: self,
-            doing: format!("exporting {day}"),
+            doing,
             name,
             cursor: None,
             rest: Some(doc! {}),
@@ -130,7 +134,7 @@ impl Mongo {
 
     pub(super) async fn sum_of(&self, day: Day, name: &str) -> Result<DaySum> {
         let mut summing = Summing::default();
-        let mut chunks = self.lines(day, name.to_owned());
+        let mut chunks = self.lines(format!("comparing {day}"), name.to_owned());
         while let Some(chunk) = chunks.try_next().await? {
             chunk.iter().for_each(|line| summing.add(line));
         }
@@ -138,7 +142,7 @@ impl Mongo {
     }
 }
 
-/// Reads a day's documents as lines. Opens a lost cursor again behind the last document.
+/// Reads documents as lines. Opens a lost cursor again behind the last document.
 struct LineReader<'a> {
     store: &'a Mongo,
     doing: String,

@@ -120,6 +120,7 @@ pub(super) mod fanout;
 pub(super) mod fields;
 pub(super) mod inbox;
 pub(super) mod mutes;
+pub(super) mod small;
 pub(super) mod suppression;
 pub(super) mod user;
 

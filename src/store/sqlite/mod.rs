@@ -21,7 +21,6 @@ mod inboxes;
 mod journal;
 mod leases;
 mod merge;
-mod moving;
 mod near;
 mod notes;
 mod objects;
@@ -35,6 +34,7 @@ mod stacks;
 mod suppressions;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod upgrade;
 
 use std::path::Path;

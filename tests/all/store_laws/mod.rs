@@ -23,7 +23,6 @@ mod journal;
 mod leases;
 mod long_lists;
 mod marks;
-mod moving;
 mod neighbors;
 mod notes;
 mod objects;
@@ -38,6 +37,7 @@ mod settling;
 mod sightings;
 mod stacks;
 mod suppressions;
+mod transfer;
 mod transitions;
 
 /// Expands every law for every backend that is named here.
@@ -330,14 +330,13 @@ laws! {
         people_with_one_address_are_paged_in_ascending_order
         addresses_of_several_records_are_counted
         no_more_records_are_counted_than_the_limit;
-    moving:
-        everything_that_is_kept_is_read_and_put_whole
-        portions_join_without_a_seam
-        what_is_put_stands_in_the_place_of_what_stood
-        a_record_that_cannot_be_read_is_told_and_keeps_no_other
-        the_notes_of_the_store_itself_are_not_read
-        of_many_who_change_what_a_store_is_in_a_move_one_is_told_yes
-        a_sealed_store_takes_nothing_from_anybody_until_it_is_unsealed;
+    transfer:
+        every_record_is_exported_and_imported_whole
+        pages_join_without_a_gap
+        an_imported_record_replaces_the_stored_one
+        an_unreadable_record_is_reported_and_stops_no_other
+        the_notes_about_the_store_itself_are_not_exported
+        one_of_many_concurrent_marks_wins;
     suppressions:
         a_suppressed_address_comes_back_with_every_field
         an_address_is_suppressed_however_it_is_spelt

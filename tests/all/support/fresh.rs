@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use tidings::domain::{Day, Entry, PersonStacks, Stack, StackId, UserId, Window};
-use tidings::store::{Kept, Kind, Movable, People, Store};
+use tidings::store::{Kind, Page, People, Store, WholeStore};
 
 use super::window;
 
@@ -17,8 +17,8 @@ use super::window;
 /// have it.
 #[derive(Clone)]
 pub struct Fresh {
-    store: Arc<dyn Movable>,
-    second: Arc<dyn Movable>,
+    store: Arc<dyn WholeStore>,
+    second: Arc<dyn WholeStore>,
     clear: Clear,
     url: String,
 }
@@ -38,8 +38,8 @@ impl Fresh {
     /// A store, the same data opened again, how to empty it, and how other processes are told of
     /// it.
     pub fn new(
-        store: Arc<dyn Movable>,
-        second: Arc<dyn Movable>,
+        store: Arc<dyn WholeStore>,
+        second: Arc<dyn WholeStore>,
         clear: Clear,
         url: String,
     ) -> Self {
@@ -61,31 +61,28 @@ impl Fresh {
         self.store.clone()
     }
 
-    /// The store as something that can be moved.
-    pub fn movable(&self) -> Arc<dyn Movable> {
+    /// The store, for exports and imports.
+    pub fn whole(&self) -> Arc<dyn WholeStore> {
         self.store.clone()
     }
 
-    /// All records of a kind that can be read, portion by portion.
-    pub async fn portions(&self, kind: Kind) -> Vec<Vec<Kept>> {
-        let (mut portions, mut after) = (Vec::new(), None);
-        loop {
-            let portion = self.store.portion(kind, after.as_deref()).await.unwrap();
-            portions.push(portion.kept);
-            after = portion.next;
-            if after.is_none() {
-                return portions;
-            }
-        }
+    /// All pages of a kind.
+    pub async fn pages(&self, kind: Kind) -> Vec<Page> {
+        self.store.export_pages(kind).try_collect().await.unwrap()
     }
 
-    /// All records that can be read, as lines that say the same on every store.
+    /// The lines of all readable records of a kind.
+    pub async fn lines_of(&self, kind: Kind) -> Vec<String> {
+        let pages = self.pages(kind).await.into_iter();
+        pages.flat_map(|page| page.lines).collect()
+    }
+
+    /// The lines of all readable records, which are the same in every store.
     pub async fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for kind in Kind::ALL {
-            for kept in self.portions(kind).await.concat() {
-                lines.push(format!("{} {}", kind.as_str(), kept.line().unwrap()));
-            }
+            let records = self.lines_of(kind).await.into_iter();
+            lines.extend(records.map(|line| format!("{} {line}", kind.as_str())));
         }
         for day in self.days().await.unwrap() {
             let stacks = self.exported(day).await.into_iter();

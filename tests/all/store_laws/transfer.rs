@@ -1,11 +1,11 @@
-//! Laws of `Moving`: what is read is all there is, and what is put is what was read.
+//! The contract of `WholeStore`: exports are complete, and imports write what was exported.
 
 use tidings::domain::batch::Accumulator;
 use tidings::domain::{
     Audience, Delivery, DeliveryId, DeliveryState, Feedback, Lease, ObjectId, Poke, Reason,
     ReportKind, Retraction, Suppression, User,
 };
-use tidings::store::{FollowChange, Kept, Kind, MoveNote, Role};
+use tidings::store::{AnyRecord, FollowChange, Importing, Kind, Mark};
 
 use super::batches::{closing, opened};
 use super::{inboxes, objects, people};
@@ -119,45 +119,47 @@ async fn filled(store: &Fresh) {
     store.put_note("pause", "the key is wrong").await.unwrap();
 }
 
-pub async fn everything_that_is_kept_is_read_and_put_whole(store: Fresh) {
+pub async fn every_record_is_exported_and_imported_whole(store: Fresh) {
     filled(&store).await;
-    let mut read = Vec::new();
+    let mut exported = Vec::new();
     for kind in Kind::ALL {
-        let tally = store.movable().tally(kind).await.unwrap();
-        let all = store.portions(kind).await.concat();
-        assert!(
-            !all.is_empty() && tally == all.len() as u64,
-            "{kind:?}: {tally}"
-        );
-        read.push((kind, all));
+        let lines = store.lines_of(kind).await;
+        assert!(!lines.is_empty(), "{kind:?}");
+        for line in &lines {
+            assert_eq!(AnyRecord::read(kind, line).unwrap().line().unwrap(), *line);
+        }
+        exported.push((kind, lines));
     }
     let lines = store.lines().await;
     let rows = store.deliveries_of(&user("ada"), 9).await.unwrap();
+    let journal = store.fanout(id(4)).await.unwrap();
     let due = noon() + minutes(1_000);
     let filter = tidings::store::AccumulatorFilter::Due(due);
     let gathering = store.find_accumulators(&filter, 9).await.unwrap();
 
     store.clear().await;
     assert_eq!(store.lines().await, [""; 0]);
-    for (kind, kept) in &read {
-        store.movable().put(*kind, kept).await.unwrap();
+    for (kind, lines) in &exported {
+        store.whole().put_page(*kind, lines).await.unwrap();
     }
 
     assert_eq!(store.second().lines().await, lines);
     assert_eq!(rows[0].state, DeliveryState::Sending);
     let again = store.deliveries_of(&user("ada"), 9).await.unwrap();
     assert_eq!(again, rows);
+    let unrevised = |accumulators: Vec<Accumulator>| -> Vec<Accumulator> {
+        let revision = None;
+        let known = accumulators.into_iter();
+        known.map(|one| Accumulator { revision, ..one }).collect()
+    };
     let found = store.find_accumulators(&filter, 9).await.unwrap();
     assert_eq!(found.len(), 2);
-    assert_eq!(found, gathering);
-    let journal = store.fanout(id(4)).await.unwrap().unwrap();
-    assert!(
-        read.iter()
-            .any(|(_, kept)| kept.contains(&Kept::Fanout(Box::new(journal.clone()))))
-    );
+    assert_eq!(unrevised(found), unrevised(gathering));
+    assert!(journal.is_some());
+    assert_eq!(store.fanout(id(4)).await.unwrap(), journal);
 }
 
-pub async fn portions_join_without_a_seam(store: Fresh) {
+pub async fn pages_join_without_a_gap(store: Fresh) {
     let follows: Vec<_> = (0..2_500)
         .map(|n| (key("k"), user(&format!("u{n:04}"))))
         .collect();
@@ -166,38 +168,39 @@ pub async fn portions_join_without_a_seam(store: Fresh) {
         .await
         .unwrap();
 
-    let portions = store.portions(Kind::Follows).await;
+    let pages = store.pages(Kind::Follows).await;
 
-    assert!(portions.iter().all(|portion| portion.len() <= 1_000));
-    let all = follows.into_iter().map(|(k, u)| Kept::Follow(k, u));
-    assert_eq!(portions.concat(), all.collect::<Vec<_>>());
+    assert!(pages.iter().all(|page| page.lines.len() <= 1_000));
+    let all = follows.iter().map(|(k, u)| AnyRecord::follow(k, u).line());
+    let all: Vec<String> = all.collect::<Result<_, _>>().unwrap();
+    assert_eq!(store.lines_of(Kind::Follows).await, all);
 }
 
-pub async fn what_is_put_stands_in_the_place_of_what_stood(store: Fresh) {
+pub async fn an_imported_record_replaces_the_stored_one(store: Fresh) {
     filled(&store).await;
     let before = store.lines().await;
+    let users = store.lines_of(Kind::Users).await;
+    let fanouts = store.lines_of(Kind::Fanouts).await;
     let mut ada = store
         .users(&[user("ada")])
         .await
         .unwrap()
         .remove(0)
         .unwrap();
-    let as_read = Kept::User(Box::new(ada.clone()));
     ada.name = Some("Another".into());
     assert_eq!(store.put_users(&[ada]).await.unwrap(), [true]);
-    let moved = store.fanout(id(2)).await.unwrap().unwrap();
+    assert_ne!(store.lines().await, before);
 
     for _ in 0..2 {
-        let put = [Kept::Fanout(Box::new(moved.clone()))];
-        store.movable().put(Kind::Fanouts, &put).await.unwrap();
-        let put = std::slice::from_ref(&as_read);
-        store.movable().put(Kind::Users, put).await.unwrap();
+        for (kind, lines) in [(Kind::Users, &users), (Kind::Fanouts, &fanouts)] {
+            store.whole().put_page(kind, lines).await.unwrap();
+        }
     }
 
     assert_eq!(store.lines().await, before);
 }
 
-pub async fn a_record_that_cannot_be_read_is_told_and_keeps_no_other(store: Fresh) {
+pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
     let users = ["ada", "ben", "cem"].map(|name| User::new(user(name)));
     store.put_users(&users).await.unwrap();
     match poison::database(&store).await {
@@ -215,130 +218,54 @@ pub async fn a_record_that_cannot_be_read_is_told_and_keeps_no_other(store: Fres
         }
     }
 
-    let portion = store.movable().portion(Kind::Users, None).await.unwrap();
-    let tally = store.movable().tally(Kind::Users).await.unwrap();
+    let pages = store.pages(Kind::Users).await;
 
-    let whom = portion.kept.iter().map(|kept| match kept {
-        Kept::User(user) => user.id.as_str(),
-        other => panic!("{other:?}"),
-    });
-    assert_eq!(whom.collect::<Vec<_>>(), ["ada", "cem"]);
-    assert_eq!((portion.bad.len(), tally), (2, 4), "{:?}", portion.bad);
-    let ben = portion.bad.iter().filter(|told| told.contains("ben"));
-    assert_eq!(ben.count(), 1, "{:?}", portion.bad);
+    let lines = store.lines_of(Kind::Users).await;
+    let ids = lines
+        .iter()
+        .map(|line| match AnyRecord::read(Kind::Users, line) {
+            Ok(AnyRecord::User(user)) => user.id.as_str().to_owned(),
+            _ => panic!("{line}"),
+        });
+    assert_eq!(ids.collect::<Vec<_>>(), ["ada", "cem"]);
+    let bad: Vec<String> = pages.into_iter().flat_map(|page| page.bad).collect();
+    assert_eq!(bad.len(), 2, "{bad:?}");
+    let ben = bad.iter().filter(|reported| reported.contains("ben"));
+    assert_eq!(ben.count(), 1, "{bad:?}");
 }
 
-fn note(n: u32) -> MoveNote {
-    MoveNote {
-        id: id(n),
-        role: Role::Target,
-        from: "sqlite:old.db".into(),
-        to: "mongodb://db.example.org/new".into(),
-        done: false,
-        reached: None,
-    }
+fn mark(n: u64) -> Mark {
+    Mark::Importing(Importing {
+        folder: "moving".into(),
+        manifest: "53a9".into(),
+        files: 2,
+        lines: n,
+    })
 }
 
-pub async fn the_notes_of_the_store_itself_are_not_read(store: Fresh) {
+pub async fn the_notes_about_the_store_itself_are_not_exported(store: Fresh) {
     store.put_note("pause", "it is late").await.unwrap();
-    let (first, done) = (
-        note(1),
-        MoveNote {
-            done: true,
-            ..note(1)
-        },
-    );
-    let movable = store.movable();
-    assert!(movable.swap_move_note(None, Some(&first)).await.unwrap());
-    assert!(
-        movable
-            .swap_move_note(Some(&first), Some(&done))
-            .await
-            .unwrap()
-    );
+    let whole = store.whole();
+    assert!(whole.swap_mark(None, Some(&mark(1))).await.unwrap());
+    let (first, second) = (mark(1), mark(2));
+    assert!(whole.swap_mark(Some(&first), Some(&second)).await.unwrap());
 
-    let (name, text) = ("pause".to_owned(), "it is late".to_owned());
-    assert_eq!(
-        store.portions(Kind::Notes).await.concat(),
-        [Kept::Note { name, text }]
-    );
-    assert_eq!(movable.tally(Kind::Notes).await.unwrap(), 1);
-    assert_eq!(
-        store.second().movable().move_note().await.unwrap(),
-        Some(done)
-    );
+    let line = r#"{"_id":"pause","text":"it is late"}"#;
+    assert_eq!(store.lines_of(Kind::Notes).await, [line]);
+    let read = store.second().whole().mark().await.unwrap();
+    assert_eq!(read, Some(second));
 }
 
-pub async fn of_many_who_change_what_a_store_is_in_a_move_one_is_told_yes(store: Fresh) {
-    let told = store
+pub async fn one_of_many_concurrent_marks_wins(store: Fresh) {
+    let won = store
         .at_once(16, |store, n| async move {
-            let put = store.movable().swap_move_note(None, Some(&note(n))).await;
+            let put = store.whole().swap_mark(None, Some(&mark(n.into()))).await;
             put.unwrap()
         })
         .await;
 
-    assert_eq!(told.iter().filter(|yes| **yes).count(), 1, "{told:?}");
-    let stands = store.movable().move_note().await.unwrap().unwrap();
-    let winner = told.iter().position(|yes| *yes).unwrap();
-    assert_eq!(stands, note(winner as u32));
-}
-
-pub async fn a_sealed_store_takes_nothing_from_anybody_until_it_is_unsealed(store: Fresh) {
-    filled(&store).await;
-    store
-        .push(today(), 9, &push_to(&user("ada"), events(2, 1)))
-        .await
-        .unwrap();
-    let before = store.lines().await;
-    let can = store
-        .movable()
-        .seal("it's being moved to $x")
-        .await
-        .unwrap();
-    assert_eq!(can, !store.url().starts_with("mongodb"));
-    if !can {
-        return;
-    }
-    store.movable().seal("twice").await.unwrap();
-
-    let other = store.second();
-    let refused = [
-        other
-            .put_users(&[User::new(user("new"))])
-            .await
-            .unwrap_err(),
-        other.accept(&[fanout(70)]).await.unwrap_err(),
-        other
-            .push(today(), 9, &push_to(&user("ada"), events(1, 5)))
-            .await
-            .unwrap_err(),
-        other
-            .write_markers(&[new_marker(&user("ada"), today(), id(9), 1)])
-            .await
-            .unwrap_err(),
-        other
-            .open(&[delivery("new", "2014-04-22", "one")])
-            .await
-            .unwrap_err(),
-        other.delete_user(&user("ada")).await.unwrap_err(),
-        other.put_note("pause", "another").await.unwrap_err(),
-    ];
-
-    for error in refused {
-        let cause = std::error::Error::source(&error).unwrap().to_string();
-        assert_eq!(cause, "it's being moved to $x");
-    }
-    assert_eq!(store.lines().await, before);
-    assert!(
-        store
-            .movable()
-            .swap_move_note(None, Some(&note(1)))
-            .await
-            .unwrap()
-    );
-    store.movable().unseal().await.unwrap();
-    assert_eq!(
-        other.put_users(&[User::new(user("new"))]).await.unwrap(),
-        [true]
-    );
+    assert_eq!(won.iter().filter(|won| **won).count(), 1, "{won:?}");
+    let current = store.whole().mark().await.unwrap().unwrap();
+    let winner = won.iter().position(|won| *won).unwrap();
+    assert_eq!(current, mark(winner as u64));
 }
