@@ -28,7 +28,6 @@ use crate::wire::unknown::Unknown;
 mod emails;
 mod events;
 mod measured;
-mod moving;
 mod operations;
 mod users;
 
@@ -36,7 +35,6 @@ use measured::{MeasuredMailer, MeasuredStore};
 
 pub use crate::engine::delivery::identity::{Mailers, TemplateUse};
 pub use crate::operate::open::Access;
-pub use moving::{mover, rehearse_move, source};
 
 /// The parts of a process, and the use cases built from them.
 #[derive(Clone)]

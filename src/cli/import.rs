@@ -8,9 +8,11 @@ use super::exit::{Exit, Usage, WithoutKeys};
 use super::fan_out::{FanOut, FanOutEnd};
 use super::screen::Screen;
 use super::words;
-use crate::app::App;
+use crate::app::{Access, App};
+use crate::config::Config;
 use crate::domain::{ModelName, Policies};
 use crate::engine::directory::import::{Kind, Mapping, SHOWN};
+use crate::operate::open::transfer;
 use crate::wire::import::{Imported, Report, WithoutModel};
 use crate::wire::round::FannedOut;
 
@@ -57,7 +59,8 @@ All fields, those that are needed first; docs/api.md says what each means:
 Examples:
   tidings import users users.ndjson.gz
   tidings import objects artworks.ndjson --model Artwork --map by=artist at=published_at
-  zcat events.gz | tidings import events -"#;
+  zcat events.gz | tidings import events -
+  tidings --store mongodb://HOST/DATABASE import store /var/backups/tidings/2026-03-01"#;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
@@ -65,6 +68,7 @@ enum What {
     Follows,
     Objects,
     Events,
+    Store,
 }
 
 impl What {
@@ -75,6 +79,7 @@ impl What {
             Self::Follows => ("follow", "follows"),
             Self::Objects => ("object", "objects"),
             Self::Events => ("event", "events"),
+            Self::Store => ("record", "records"),
         }
     }
 }
@@ -148,11 +153,62 @@ impl Args {
         Ok(fanned_out.exit(exit))
     }
 
-    fn kind(&self) -> Result<Kind, Usage> {
+    /// Whether a whole store is imported.
+    pub(super) fn is_of_store(&self) -> bool {
+        self.what == What::Store
+    }
+
+    /// Imports a whole store.
+    pub(super) async fn run_store(
+        &self,
+        config: &Config,
+        screen: &mut Screen,
+    ) -> anyhow::Result<Exit> {
+        self.refuse_mapping()?;
+        let transfer = transfer(config, Access::Import, self.file.clone()).await?;
+        let bar = screen.bar("records imported and compared");
+        let imported = transfer.import(&bar).await?;
+        drop(bar);
+        for document in &imported.rejected {
+            screen.warning(format!("cannot be imported: {document}"))?;
+        }
+        let (store, folder) = (&config.store, self.file.display());
+        if self.json {
+            screen.json(&imported)?;
+        } else if imported.same {
+            let records = imported.files.iter().map(|file| file.records).sum();
+            let records = words::count(records, "record", "records");
+            screen.line(format!(
+                "imported {records} from {folder} into {store:?}: compared, and the same"
+            ))?;
+        } else {
+            for file in imported.files.iter().filter(|file| !file.same) {
+                let (records, stored) = (words::number(file.records), words::number(file.stored));
+                let name = &file.name;
+                screen.line(format!(
+                    "{name} differs: {records} in the file, {stored} in the store"
+                ))?;
+            }
+            screen.line(format!(
+                "{store:?} stays closed; next: stop all writers and repeat"
+            ))?;
+        }
+        Ok(match imported.same {
+            true => Exit::Done,
+            false => Exit::Failed,
+        })
+    }
+
+    fn refuse_mapping(&self) -> Result<(), Usage> {
         if self.what != What::Objects && (self.model.is_some() || !self.map.is_empty()) {
             return Err(Usage::new("--model and --map are for objects")
                 .instead("leaving them out; every other line says itself what it is about"));
         }
+        Ok(())
+    }
+
+    fn kind(&self) -> Result<Kind, Usage> {
+        self.refuse_mapping()?;
         Ok(match self.what {
             What::Users => Kind::Users,
             What::Follows => Kind::Follows,
@@ -161,6 +217,7 @@ impl Args {
                 fields: self.map.clone(),
             }),
             What::Events => Kind::Events,
+            What::Store => unreachable!("run_store imports a store"),
         })
     }
 

@@ -27,6 +27,7 @@ mod digest;
 mod doctor;
 mod exit;
 mod explain;
+mod export;
 mod fan_out;
 mod feed;
 mod flush;
@@ -37,7 +38,6 @@ mod ink;
 mod keys;
 mod late;
 mod log;
-mod moving;
 mod notify;
 mod page_file;
 mod passed_over;
@@ -104,7 +104,7 @@ enum Command {
     Archive(archive::Args),
     Restore(restore::Args),
     Import(import::Args),
-    Move(moving::Args),
+    Export(export::Args),
     Status(status::Args),
     Doctor(doctor::Args),
     Simulate(simulate::Args),
@@ -140,7 +140,7 @@ impl Command {
             Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Read,
             // These do not open the store here.
             Self::Demo(_)
-            | Self::Move(_)
+            | Self::Export(_)
             | Self::Config(_)
             | Self::Doctor(_)
             | Self::Simulate(_)
@@ -169,7 +169,7 @@ impl Command {
             | Self::Feed(_)
             | Self::Explain(_)
             | Self::Status(_)
-            | Self::Move(_)
+            | Self::Export(_)
             | Self::Demo(_)
             | Self::Config(_)
             | Self::Doctor(_)
@@ -307,14 +307,22 @@ impl Cli {
             return args.ahead(&config, &schema, screen);
         }
         let named = self.global.file();
-        if let Command::Move(args) = &self.command {
-            let moved = args.run(&config, screen, stop::on_signal()?).await;
-            return moved.map_err(|failure| say_where(failure, named));
+        if let Command::Export(args) = &self.command {
+            let exported = args.run(&config, screen).await;
+            return exported.map_err(|failure| say_where(failure, named));
+        }
+        if let Command::Import(args) = &self.command
+            && args.is_of_store()
+        {
+            refuse_missing_folder(&config, Access::Create)?;
+            return args.run_store(&config, screen).await;
         }
         // A new database contains no users, so this may be the wrong folder.
         let is_new = matches!(self.command, Command::Notify(_)) && is_missing(&config);
         let store = format!("{:?}", config.store);
-        let app = open(config, &self.command)
+        let access = self.command.access();
+        refuse_missing_folder(&config, access)?;
+        let app = App::open(config, access, self.command.made())
             .await
             .map_err(|failure| say_where(failure, named))?;
         if is_new {
@@ -352,7 +360,7 @@ impl Command {
             Self::Users(args) => args.run(app, screen).await,
             Self::Keys(args) => args.run(app, screen).await,
             Self::Demo(_)
-            | Self::Move(_)
+            | Self::Export(_)
             | Self::Config(_)
             | Self::Doctor(_)
             | Self::Simulate(_)
@@ -383,17 +391,16 @@ fn say_where(failure: anyhow::Error, named: Option<PathBuf>) -> anyhow::Error {
     Usage::new(what).instead(next).into()
 }
 
-async fn open(config: Config, command: &Command) -> anyhow::Result<App> {
-    let access = command.access();
-    if access == Access::Create
-        && let Some(folder) = missing_folder(&config)
+/// Refuses to create a SQLite file in a folder that does not exist.
+fn refuse_missing_folder(config: &Config, access: Access) -> Result<(), Usage> {
+    if matches!(access, Access::Create | Access::Import)
+        && let Some(folder) = missing_folder(config)
     {
         let folder = folder.display();
         return Err(
             Usage::new(format!("store: the folder {folder} does not exist"))
-                .instead(format!("mkdir -p {folder}"))
-                .into(),
+                .instead(format!("mkdir -p {folder}")),
         );
     }
-    App::open(config, access, command.made()).await
+    Ok(())
 }

@@ -23,8 +23,8 @@ use crate::wire::archive::{DayReport, Fate};
 mod file;
 mod hold;
 
-pub(crate) use file::restore_lines;
 pub use file::{Summary, part_of};
+pub(crate) use file::{chunks, lines, restore_lines};
 pub(crate) use hold::name as lease_of;
 
 /// Archives and restores days, each under the lease of the day.

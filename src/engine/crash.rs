@@ -29,16 +29,15 @@ pub const POINTS: [&str; 20] = [
     "after-ask",
 ];
 
-/// All points of a move to another store, in the order in which it reaches them.
-pub const OF_A_MOVE: [&str; 8] = [
-    "move-source-noted",
-    "move-sealed",
-    "move-target-noted",
-    "move-put",
-    "move-noted",
-    "move-restored",
-    "move-compared",
-    "move-source-done",
+/// All points of an export, in the order in which it passes them.
+pub const OF_AN_EXPORT: [&str; 2] = ["export-written", "export-compared"];
+
+/// All points of an import, in the order in which it passes them.
+pub const OF_AN_IMPORT: [&str; 4] = [
+    "import-marked",
+    "import-put",
+    "import-noted",
+    "import-compared",
 ];
 
 /// Aborts or suspends the process here, if a test asked for it.
@@ -48,7 +47,7 @@ pub(crate) fn point(name: &str) {
 
     static DIES: AtomicU32 = AtomicU32::new(0);
     static STOPS: AtomicU32 = AtomicU32::new(0);
-    let mut all = POINTS.iter().chain(&OF_A_MOVE);
+    let mut all = POINTS.iter().chain(&OF_AN_EXPORT).chain(&OF_AN_IMPORT);
     debug_assert!(all.any(|point| *point == name), "{name} is not listed");
     if comes_to("TIDINGS_CRASH", name, &DIES) {
         std::process::abort();

@@ -17,7 +17,6 @@ pub mod feed;
 pub mod feedback;
 pub mod ingest;
 pub mod joint;
-pub mod moving;
 mod watcher;
 pub mod worker;
 

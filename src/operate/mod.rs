@@ -11,3 +11,4 @@ pub mod scrape;
 pub mod send_test;
 pub mod simulate;
 pub mod status;
+pub mod transfer;

@@ -4,7 +4,7 @@
 //! other command fails and creates nothing. A command that only reads creates no index either.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,13 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::time::timeout;
 
+use crate::clock::{Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::domain::ModelName;
+use crate::operate::transfer::Transfer;
 use crate::store::mongo::{Mapping, Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
-use crate::store::{self, MoveNote, Moving, Role, Schema, Store};
+use crate::store::{self, Importing, Mark, Schema, WholeStore};
 
 /// How a command uses the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,17 @@ pub enum Access {
     Write,
     /// Reads an existing store.
     Read,
+    /// Reads all records. Also opens a store that an earlier export closed.
+    Export,
+    /// Writes all records. Also opens a half-imported store.
+    Import,
+}
+
+impl Access {
+    /// Returns whether a missing store is created.
+    fn creates(self) -> bool {
+        matches!(self, Self::Create | Self::Import)
+    }
 }
 
 /// The configured store does not exist.
@@ -64,9 +77,9 @@ pub fn missing_folder(config: &Config) -> Option<&Path> {
 ///
 /// # Errors
 ///
-/// [`NoStore`] if there is no store and the command may not create one; [`InMove`] if the store is
-/// being moved.
-pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn Store>> {
+/// [`NoStore`] if there is no store and the command may not create one; [`Closed`] if the store is
+/// exported or imported.
+pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn WholeStore>> {
     open_with(config, access, MongoOptions::default()).await
 }
 
@@ -75,19 +88,19 @@ pub(crate) async fn open_with(
     config: &Config,
     access: Access,
     options: MongoOptions,
-) -> anyhow::Result<Arc<dyn Store>> {
+) -> anyhow::Result<Arc<dyn WholeStore>> {
     let place = format!("{:?}", config.store);
     let opening = || format!("opening {place}");
     let missing = || NoStore(place.clone());
     match &config.store {
         StoreUrl::Sqlite(path) => {
-            if access != Access::Create && !holds(path) {
+            if !access.creates() && !holds(path) {
                 return Err(missing().into());
             }
             let file = Sqlite::open(path).await.with_context(opening)?;
-            match in_move(&file).await.with_context(opening)? {
+            match closed(config, &file, access).await.with_context(opening)? {
                 None => Ok(Arc::new(file)),
-                Some(in_move) => Err(in_move.into()),
+                Some(closed) => Err(closed.into()),
             }
         }
         StoreUrl::Mongo(url) => {
@@ -97,7 +110,7 @@ pub(crate) async fn open_with(
             };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
             let prepared = {
-                let mut preparing = pin!(prepare(&mongo, access));
+                let mut preparing = pin!(prepare(config, &mongo, access));
                 match timeout(SILENCE, &mut preparing).await {
                     Ok(prepared) => prepared,
                     Err(_) => {
@@ -109,7 +122,7 @@ pub(crate) async fn open_with(
             match prepared.with_context(opening)? {
                 Prepared::Ready => Ok(Arc::new(mongo)),
                 Prepared::Missing => Err(missing().into()),
-                Prepared::InMove(in_move) => Err(in_move.into()),
+                Prepared::Closed(closed) => Err(closed.into()),
             }
         }
     }
@@ -130,46 +143,79 @@ pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
     Ok((!schema.steps.is_empty()).then_some(schema))
 }
 
-/// The store is in a move, and this command is none.
+/// The store is closed to this command.
 #[derive(Debug)]
-pub struct InMove(pub MoveNote);
+pub struct Closed {
+    /// The store, without secrets.
+    store: String,
+    mark: Mark,
+}
 
-impl std::error::Error for InMove {}
+impl std::error::Error for Closed {}
 
-impl std::fmt::Display for InMove {
+impl std::fmt::Display for Closed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let MoveNote { from, to, .. } = &self.0;
-        match (self.0.role, self.0.done) {
-            (Role::Source, false) => write!(f, "{from} is being moved to {to}, and is closed"),
-            (Role::Source, true) => write!(f, "{from} was moved to {to}, and is closed"),
-            (Role::Target, _) => write!(f, "{to} is not whole: it is being moved into from {from}"),
+        let store = &self.store;
+        match &self.mark {
+            Mark::Closed { folder } => {
+                write!(
+                    f,
+                    "{store} is closed: it was exported to {folder} to be moved"
+                )
+            }
+            Mark::Importing(Importing { folder, .. }) => {
+                write!(
+                    f,
+                    "{store} is incomplete: the import of {folder} has not ended"
+                )
+            }
         }
     }
 }
 
-impl InMove {
-    /// What to do instead.
+impl Closed {
+    /// Returns what to do instead.
     pub fn next(&self) -> String {
-        let to = &self.0.to;
-        match (self.0.role, self.0.done) {
-            (Role::Source, false) => {
-                format!("tidings move --to {to}, which goes on; tidings move --undo opens it again")
+        match &self.mark {
+            Mark::Closed { .. } => {
+                "set the option `store` to the new store; or, if there is none, open this one again \
+                 with tidings export --reopen"
+                    .to_owned()
             }
-            (Role::Source, true) => {
-                format!("with the option `store` at {to}, where everything is now")
-            }
-            (Role::Target, _) => {
-                format!("tidings move --to {to} again, where the move was started")
+            Mark::Importing(Importing { folder, .. }) => {
+                format!("tidings import store {folder}, which continues")
             }
         }
     }
 }
 
-/// Returns why only a move may use this store. A store that was moved into completely is usable.
-pub(crate) async fn in_move(store: &dyn Moving) -> store::Result<Option<InMove>> {
-    let note = store.move_note().await?;
-    let keeps_off = |note: &MoveNote| note.role == Role::Source || !note.done;
-    Ok(note.filter(keeps_off).map(InMove))
+/// Returns why this command may not open the store.
+pub(crate) async fn closed(
+    config: &Config,
+    store: &dyn WholeStore,
+    access: Access,
+) -> store::Result<Option<Closed>> {
+    let is_kept_off = |mark: &Mark| match mark {
+        Mark::Closed { .. } => access != Access::Export,
+        Mark::Importing(_) => access != Access::Import,
+    };
+    let mark = store.mark().await?.filter(is_kept_off);
+    let store = format!("{:?}", config.store);
+    Ok(mark.map(|mark| Closed { store, mark }))
+}
+
+/// Opens the configured store for an export or import of this folder.
+pub async fn transfer(
+    config: &Config,
+    access: Access,
+    folder: PathBuf,
+) -> anyhow::Result<Transfer> {
+    Ok(Transfer {
+        store: open_store(config, access).await?,
+        folder,
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(Ids::random()),
+    })
 }
 
 /// Returns the models that are read from the application's own collections.
@@ -198,21 +244,21 @@ pub(crate) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mappi
 enum Prepared {
     Ready,
     Missing,
-    InMove(InMove),
+    Closed(Closed),
 }
 
-async fn prepare(mongo: &Mongo, access: Access) -> crate::store::Result<Prepared> {
-    // First, because the target of a move is otherwise empty when the move begins.
-    if let Some(in_move) = in_move(mongo).await? {
-        return Ok(Prepared::InMove(in_move));
+async fn prepare(config: &Config, mongo: &Mongo, access: Access) -> store::Result<Prepared> {
+    // The first step, as an import begins with nothing but its mark.
+    if let Some(closed) = closed(config, mongo, access).await? {
+        return Ok(Prepared::Closed(closed));
     }
-    if access != Access::Create && mongo.is_bare().await? {
+    if !access.creates() && mongo.is_bare().await? {
         return Ok(Prepared::Missing);
     }
     match access {
-        // Fails if the database needs a newer program.
-        Access::Read => drop(mongo.schema().await?),
-        Access::Create | Access::Write => mongo.prepare().await?,
+        // A database that needs a newer program is refused.
+        Access::Read | Access::Export => drop(mongo.schema().await?),
+        Access::Create | Access::Write | Access::Import => mongo.prepare().await?,
     }
     Ok(Prepared::Ready)
 }

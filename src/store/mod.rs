@@ -25,12 +25,12 @@ mod extjson;
 mod feedback;
 mod inboxes;
 pub mod mongo;
-mod moving;
 mod pokes;
 mod record;
 mod retention;
 mod retractions;
 pub mod sqlite;
+mod transfer;
 
 pub use batches::{AccumulatorFilter, BatchFilter, Batches};
 pub use condition::{Counted, Diagnostics, Engine, Outstanding, Pile, Schema, Server, Topology};
@@ -39,10 +39,10 @@ pub use deliveries::{Claim, Deliveries, DeliveryFilter, Span, Waits};
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, SeenReports, Suppressions};
 pub use inboxes::{FeedParts, Inboxes};
-pub use moving::{Kept, Kind, Movable, MoveNote, Moving, Portion, Reached, Role};
 pub use pokes::Pokes;
 pub use retention::{Forgettable, Retention};
 pub use retractions::Retractions;
+pub use transfer::{AnyRecord, Importing, Kind, Mark, Page, WholeStore};
 
 /// All storage traits together. Each backend implements all of them.
 pub trait Store:

@@ -17,9 +17,9 @@ use crate::support::town::on_both_stores;
 use crate::support::{Fresh, Shorthand, context, kind, user};
 
 mod dice;
-mod moved;
 mod stage;
 mod suspend;
+mod transferred;
 mod verdict;
 mod work;
 

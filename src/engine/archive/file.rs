@@ -273,22 +273,34 @@ pub(super) async fn restore(
     progress.total(summary.stacks);
     let mut refused = None;
     let damaged = |error: std::io::Error| Error::file(format!("reading {}", file.display()), error);
-    let mut lines = lines(file)?.take(summary.stacks as usize).peekable();
-    let (mut chunk, mut bytes) = (Vec::<RawStack>::new(), 0);
-    while let Some(line) = lines.next() {
-        let line = line.map_err(damaged)?;
-        bytes += line.len();
-        chunk.push(line);
-        if chunk.len() == CHUNK || bytes >= CHUNK_BYTES || lines.peek().is_none() {
-            let errors =
-                restore_lines(days, summary.day, &chunk, Meeting::Append { is_expired }).await?;
-            refused = refused.or(errors.into_iter().next());
-            progress.advance(chunk.len() as u64);
-            chunk.clear();
-            bytes = 0;
-        }
+    for chunk in chunks(lines(file)?.take(summary.stacks as usize)) {
+        let chunk = chunk.map_err(damaged)?;
+        let meeting = Meeting::Append { is_expired };
+        let errors = restore_lines(days, summary.day, &chunk, meeting).await?;
+        refused = refused.or(errors.into_iter().next());
+        progress.advance(chunk.len() as u64);
     }
     refused.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Groups lines into chunks of limited length and size.
+pub(crate) fn chunks(
+    mut lines: impl Iterator<Item = std::io::Result<String>>,
+) -> impl Iterator<Item = std::io::Result<Vec<String>>> {
+    std::iter::from_fn(move || {
+        let (mut chunk, mut bytes) = (Vec::new(), 0);
+        while chunk.len() < CHUNK && bytes < CHUNK_BYTES {
+            match lines.next() {
+                None => break,
+                Some(Err(error)) => return Some(Err(error)),
+                Some(Ok(line)) => {
+                    bytes += line.len();
+                    chunk.push(line);
+                }
+            }
+        }
+        (!chunk.is_empty()).then_some(Ok(chunk))
+    })
 }
 
 /// Restores these documents. If some are rejected, restores the others and returns the errors.
@@ -313,14 +325,15 @@ pub(crate) async fn restore_lines(
     Ok(refused)
 }
 
-fn lines(file: &Path) -> Result<Lines<impl BufRead + Send + use<>>> {
+/// Reads the lines of a compressed file.
+pub(crate) fn lines(file: &Path) -> Result<Lines<impl BufRead + Send + use<>>> {
     let failed = |cause| Error::file(format!("opening {}", file.display()), cause);
     let decoder = zstd::Decoder::new(File::open(file).map_err(failed)?).map_err(failed)?;
     Ok(Lines(BufReader::new(decoder)))
 }
 
 /// The lines of an export. A line longer than [`MAX_LINE`] is an error, to bound memory.
-struct Lines<R>(R);
+pub(crate) struct Lines<R>(R);
 
 impl<R: BufRead> Iterator for Lines<R> {
     type Item = std::io::Result<String>;

@@ -15,7 +15,7 @@ use crate::domain::BrandName;
 use crate::engine::access::links::Links;
 use crate::engine::delivery::identity::Theme;
 use crate::engine::delivery::mailer::mailer;
-use crate::operate::open::{Access, InMove, NoStore, missing_folder, open_with, upgrade_ahead};
+use crate::operate::open::{Access, Closed, NoStore, missing_folder, open_with, upgrade_ahead};
 use crate::operate::probe::{Names, Web};
 use crate::store::Store;
 use crate::store::mongo::MongoOptions;
@@ -89,11 +89,12 @@ async fn open(
         ..MongoOptions::default()
     };
     let opened = open_with(config, Access::Read, options).await;
+    let opened = opened.map(|store| store as Arc<dyn Store>);
     opened.map_err(|error| {
         if let Some(missing) = error.downcast_ref::<NoStore>() {
             no_store(missing, is_configured)
-        } else if let Some(in_move) = error.downcast_ref::<InMove>() {
-            Finding::error(DATABASE, in_move.to_string(), in_move.next())
+        } else if let Some(closed) = error.downcast_ref::<Closed>() {
+            Finding::error(DATABASE, closed.to_string(), closed.next())
         } else {
             let advice = match config.store {
                 StoreUrl::Sqlite(_) => "see the option `store`",

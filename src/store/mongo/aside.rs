@@ -65,7 +65,7 @@ impl Mongo {
         if self.rename(aside, &day.collection()).await? != Renamed::Taken {
             return Ok(());
         }
-        let mut chunks = self.lines(day, aside.to_owned());
+        let mut chunks = self.lines(format!("restoring {day}"), aside.to_owned());
         while let Some(lines) = chunks.try_next().await? {
             let unreadable = |error| Error::corrupt(format!("a stack of {day}"), error);
             let documents = lines.iter().map(|line| extjson::from_line(line));

@@ -54,7 +54,7 @@ impl Days for Mongo {
     }
 
     fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
-        self.lines(day, day.collection())
+        self.lines(format!("exporting {day}"), day.collection())
     }
 
     async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
@@ -103,11 +103,15 @@ impl Mongo {
         taken.collect()
     }
 
-    /// Streams all documents of a day's collection as lines, in `_id` order.
-    pub(super) fn lines(&self, day: Day, name: String) -> BoxStream<'_, Result<Vec<RawStack>>> {
+    /// Streams the documents of a collection as lines, in the order of their `_id`s.
+    pub(super) fn lines(
+        &self,
+        doing: String,
+        name: String,
+    ) -> BoxStream<'_, Result<Vec<RawStack>>> {
         let reader = LineReader {
             store: self,
-            doing: format!("exporting {day}"),
+            doing,
             name,
             cursor: None,
             rest: Some(doc! {}),
@@ -129,7 +133,7 @@ impl Mongo {
 
     pub(super) async fn sum_of(&self, day: Day, name: &str) -> Result<DaySum> {
         let mut summing = Summing::default();
-        let mut chunks = self.lines(day, name.to_owned());
+        let mut chunks = self.lines(format!("comparing {day}"), name.to_owned());
         while let Some(chunk) = chunks.try_next().await? {
             chunk.iter().for_each(|line| summing.add(line));
         }

@@ -47,7 +47,6 @@ mod leases;
 mod mapped;
 mod mapping;
 mod markers;
-mod moving;
 mod neighbors;
 mod notes;
 mod objects;
@@ -62,6 +61,7 @@ mod schema;
 mod sightings;
 mod stacks;
 mod suppressions;
+mod transfer;
 mod values;
 mod windows;
 

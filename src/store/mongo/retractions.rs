@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use bson::doc;
+use bson::{RawDocument, doc};
 use mongodb::options::FindOptions;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::bulk::Write;
 use super::values::oid;
@@ -15,10 +15,10 @@ use super::{Mongo, RETRACTIONS};
 use crate::domain::{Event, EventType, Id, ObjectId, Poke, Retraction};
 use crate::store::record::fields::Oid;
 use crate::store::record::read_fields;
-use crate::store::{Result, Retractions};
+use crate::store::{Error, Result, Retractions};
 
-#[derive(Deserialize)]
-struct Kept {
+#[derive(Serialize, Deserialize)]
+pub(super) struct Kept {
     #[serde(rename = "_id")]
     id: String,
     at: Oid,
@@ -27,6 +27,21 @@ struct Kept {
 /// Returns the `_id` of a retraction. Types and object ids contain no NUL.
 pub(super) fn name(t: &EventType, o: &ObjectId) -> String {
     format!("{t}\0{o}")
+}
+
+/// Reads a retraction.
+pub(super) fn read(raw: &RawDocument) -> Result<Retraction> {
+    let Kept { id, at } = read_fields("retraction", raw)?;
+    let names = id.split_once('\0');
+    let (t, o) = names.ok_or_else(|| Error::corrupt("a retraction", "it names no object"))?;
+    let (t, o, at) = (EventType::stored(t), ObjectId::stored(o), at.0);
+    Ok(Retraction { t, o, at })
+}
+
+/// The document of a retraction.
+pub(super) fn document(Retraction { t, o, at }: &Retraction) -> Kept {
+    let (id, at) = (name(t, o), Oid(*at));
+    Kept { id, at }
 }
 
 #[async_trait]

@@ -18,7 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::needs;
 use crate::domain::{
     BatchKey, BatchState, BrandName, Cadence, Day, DeliveryId, DeliveryState, EventType,
-    FanoutState, FollowKey, Id, Lease, ObjectId, Point, Reason, ReportKind, Route, UserId,
+    FanoutState, FollowKey, Id, Lease, ObjectId, ObjectKey, Point, Reason, ReportKind, Route,
+    UserId,
 };
 
 /// Deserializes a value of one BSON type.
@@ -334,6 +335,7 @@ forms! {
     UserId as CompactString: |name| name.as_str().into(), UserId::stored;
     EventType as CompactString: |name| name.as_str().into(), EventType::stored;
     ObjectId as CompactString: |name| name.as_str().into(), ObjectId::stored;
+    ObjectKey as CompactString: |name| name.as_str().into(), ObjectKey::stored;
     BrandName as CompactString: |name| name.as_str().into(), BrandName::stored;
     FollowKey as CompactString: |name| name.as_str().into(), FollowKey::stored;
     DeliveryId as String: |id| id.to_string(), DeliveryId::stored;

@@ -123,6 +123,7 @@ pub(super) mod fields;
 pub(super) mod inbox;
 pub(super) mod keyed;
 pub(super) mod mutes;
+pub(super) mod small;
 pub(super) mod suppression;
 pub(super) mod user;
 

@@ -20,7 +20,6 @@ mod inboxes;
 mod journal;
 mod leases;
 mod merge;
-mod moving;
 mod near;
 mod notes;
 mod objects;
@@ -34,6 +33,7 @@ mod stacks;
 mod suppressions;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod upgrade;
 
 use std::path::Path;

@@ -11,11 +11,6 @@ fn the_list_of_commands() {
     insta::assert_snapshot!("tidings", Desk::new().run(&["--help"]).done());
 }
 
-#[test]
-fn moving() {
-    insta::assert_snapshot!("move", help("move"));
-}
-
 macro_rules! helps {
     ($($verb:ident)*) => {$(
         #[test]
@@ -25,7 +20,7 @@ macro_rules! helps {
     )*};
 }
 
-helps!(serve demo notify feed explain flush digest worker batches deliveries archive restore import status doctor preview simulate suppressions users keys token config);
+helps!(serve demo notify feed explain flush digest worker batches deliveries archive restore import export status doctor preview simulate suppressions users keys token config);
 
 #[test]
 fn send_test() {

@@ -20,7 +20,6 @@ mod hostile;
 mod imports;
 mod keys;
 #[cfg(unix)]
-mod moving;
 mod previews;
 #[cfg(unix)]
 mod private;
@@ -32,6 +31,7 @@ mod serving;
 mod simulate;
 mod stories;
 mod suppressions;
+mod transfer;
 mod trouble;
 mod types;
 mod users;

@@ -260,12 +260,25 @@ impl<'a> Stage<'a> {
         self.dies_at(&["worker", "--once"], point).await;
     }
 
-    /// Moves the whole store to another one, or continues an earlier move.
-    pub async fn move_store(&self, target: &Fresh) {
-        let mut run = self.start(&["move", "--to", target.url()], &[]);
+    /// Runs a process to its successful end.
+    pub async fn succeeds(&self, arguments: &[&str]) {
+        let mut run = self.start(arguments, &[]);
         let status = run.ended(LONG).await.expect("it ends by itself");
         let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap();
         assert!(status.success(), "{status}: {}", log());
+    }
+
+    /// Kills a process after this time, unless it succeeds before.
+    pub async fn killed_after(&self, time: Duration, arguments: &[&str]) {
+        let mut run = self.start(arguments, &[]);
+        if let Some(status) = run.ended(time).await {
+            assert!(status.success(), "{status}");
+        }
+    }
+
+    /// Whether a file exists in the folder of the processes.
+    pub fn holds(&self, file: &str) -> bool {
+        self.folder.path().join(file).exists()
     }
 
     /// Uses this store from now on.

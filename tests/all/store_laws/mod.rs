@@ -23,7 +23,6 @@ mod journal;
 mod leases;
 mod long_lists;
 mod marks;
-mod moving;
 mod neighbors;
 mod notes;
 mod objects;
@@ -38,6 +37,7 @@ mod settling;
 mod sightings;
 mod stacks;
 mod suppressions;
+mod transfer;
 mod transitions;
 
 /// Generates each listed test for each store.
@@ -330,14 +330,13 @@ contract_tests! {
         users_with_one_address_are_returned_in_pages
         addresses_that_several_records_share_are_counted
         at_most_the_limit_of_records_is_counted;
-    moving:
-        every_record_is_exported_and_imported_unchanged
-        portions_have_no_gaps_or_overlaps
+    transfer:
+        every_record_is_exported_and_imported_whole
+        pages_join_without_a_gap
         an_imported_record_replaces_the_stored_one
-        an_unreadable_record_is_reported_and_others_are_exported
-        notes_about_the_move_itself_are_not_exported
-        one_of_many_concurrent_changes_of_a_move_note_succeeds
-        a_sealed_store_rejects_all_writes_until_it_is_unsealed;
+        an_unreadable_record_is_reported_and_stops_no_other
+        the_notes_about_the_store_itself_are_not_exported
+        one_of_many_concurrent_marks_wins;
     suppressions:
         a_suppression_is_read_back_with_every_field
         an_address_is_suppressed_in_every_spelling

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use tidings::domain::{Day, Entry, PersonStacks, Stack, StackId, UserId, Window};
-use tidings::store::{Kept, Kind, Movable, People, Store};
+use tidings::store::{Kind, Page, People, Store, WholeStore};
 
 use super::window;
 
 /// The store of one test, with a second handle on the same data, like that of another process.
 #[derive(Clone)]
 pub struct Fresh {
-    store: Arc<dyn Movable>,
-    second: Arc<dyn Movable>,
+    store: Arc<dyn WholeStore>,
+    second: Arc<dyn WholeStore>,
     clear: Clear,
     url: String,
 }
@@ -37,8 +37,8 @@ impl Fresh {
     /// The parameters are the store, a second handle on the same data, a function that empties it,
     /// and its connection string.
     pub fn new(
-        store: Arc<dyn Movable>,
-        second: Arc<dyn Movable>,
+        store: Arc<dyn WholeStore>,
+        second: Arc<dyn WholeStore>,
         clear: Clear,
         url: String,
     ) -> Self {
@@ -60,31 +60,28 @@ impl Fresh {
         self.store.clone()
     }
 
-    /// The store as the source or target of a move.
-    pub fn movable(&self) -> Arc<dyn Movable> {
+    /// The store, for exports and imports.
+    pub fn whole(&self) -> Arc<dyn WholeStore> {
         self.store.clone()
     }
 
-    /// Returns all readable records of a kind, in portions.
-    pub async fn portions(&self, kind: Kind) -> Vec<Vec<Kept>> {
-        let (mut portions, mut after) = (Vec::new(), None);
-        loop {
-            let portion = self.store.portion(kind, after.as_deref()).await.unwrap();
-            portions.push(portion.kept);
-            after = portion.next;
-            if after.is_none() {
-                return portions;
-            }
-        }
+    /// All pages of a kind.
+    pub async fn pages(&self, kind: Kind) -> Vec<Page> {
+        self.store.export_pages(kind).try_collect().await.unwrap()
+    }
+
+    /// The lines of all readable records of a kind.
+    pub async fn lines_of(&self, kind: Kind) -> Vec<String> {
+        let pages = self.pages(kind).await.into_iter();
+        pages.flat_map(|page| page.lines).collect()
     }
 
     /// Returns all readable records as lines, which are equal on every store.
     pub async fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for kind in Kind::ALL {
-            for kept in self.portions(kind).await.concat() {
-                lines.push(format!("{} {}", kind.as_str(), kept.line().unwrap()));
-            }
+            let records = self.lines_of(kind).await.into_iter();
+            lines.extend(records.map(|line| format!("{} {line}", kind.as_str())));
         }
         for day in self.days().await.unwrap() {
             let stacks = self.exported(day).await.into_iter();

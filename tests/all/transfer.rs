@@ -1,24 +1,25 @@
-//! A store is moved into another: nothing is lost, nothing is mailed twice, and nobody is told
-//! anything else than before.
+//! A store is exported and imported into another: nothing is lost, nothing is emailed twice, and
+//! every question has the same answer as before.
 //!
-//! The rule: each test runs both ways, from SQLite to MongoDB and back. What the two stores hold is
-//! compared by the tests themselves, line by line.
+//! Each test runs from SQLite to MongoDB and from MongoDB to SQLite. The tests compare the content
+//! of the two stores line by line.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use chrono::TimeDelta;
-use tidings::clock::{Clock, Ids};
+use tempfile::TempDir;
+use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::domain::user::TypePreference;
 use tidings::domain::{
     Address, Day, DeliveryState, ObjectId, Reason, Route, Stop, Suppression, User,
 };
 use tidings::email::Certainty;
-use tidings::engine::moving::{Mover, Names, Reopening, rehearse, reopen};
-use tidings::engine::{Error, Silent, Watcher};
-use tidings::store::Meeting;
-use tidings::wire::moving::{Account, MoveOutcome};
+use tidings::engine::{Error, Silent};
+use tidings::operate::transfer::{After, Transfer, reopen};
+use tidings::store::{Mark, Meeting};
+use tidings::wire::transfer::ImportedStore;
 
 use crate::support::town::{Town, WORKS, followers_of, lost, monday, request, saturday, to};
 use crate::support::{Fresh, feed_of, kind, mongo, poison, sqlite, user};
@@ -47,33 +48,37 @@ macro_rules! both_ways {
 mod meanwhile;
 
 both_ways! {
-    what_was_under_way_goes_on_in_the_new_store
-    a_target_that_is_not_empty_is_refused_and_nothing_is_closed
-    what_changed_in_the_source_meanwhile_is_told
-    a_move_that_was_stopped_goes_on_where_it_was
-    a_source_that_is_opened_again_begins_another_move
-    a_rehearsal_counts_and_changes_nothing
+    work_in_progress_continues_in_the_new_store
+    a_store_that_is_not_empty_is_refused_and_nothing_changes
+    there_and_back_everything_is_the_same
+    a_damaged_file_is_refused_and_nothing_changes
+    a_store_that_was_closed_opens_again
 }
 
-fn mover(source: &Fresh, target: &Fresh) -> Mover {
-    Mover {
-        source: source.movable(),
-        target: target.movable(),
-        names: names(),
-        clock: Arc::new(tidings::clock::ManualClock::at(saturday())),
+fn transfer(store: &Fresh, folder: &Path) -> Transfer {
+    Transfer {
+        store: store.whole(),
+        folder: folder.to_owned(),
+        clock: Arc::new(ManualClock::at(saturday())),
         ids: Arc::new(Ids::random()),
     }
 }
 
-fn names() -> Names {
-    Names {
-        from: "old".into(),
-        to: "new".into(),
-    }
+/// A new folder that holds an export of this store.
+async fn exported(store: &Fresh) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let transfer = transfer(store, folder.path());
+    let manifest = transfer.export(After::Open, &Silent).await.unwrap();
+    assert_eq!(manifest.unreadable, [""; 0]);
+    folder
 }
 
-async fn moved(source: &Fresh, target: &Fresh) -> Account {
-    mover(source, target).run(&Silent).await.unwrap()
+async fn imported(store: &Fresh, folder: &Path) -> ImportedStore {
+    transfer(store, folder).import(&Silent).await.unwrap()
+}
+
+async fn moved(source: &Fresh, target: &Fresh) -> ImportedStore {
+    imported(target, exported(source).await.path()).await
 }
 
 fn refusal(error: Error) -> String {
@@ -96,7 +101,7 @@ const OLD: [&str; 3] = [
     r#"{"_id":{"$oid":"533998b1c9dc24c371000044"},"events":[{"t":"NearbyShow","o":"a5"}]}"#,
 ];
 
-async fn what_was_under_way_goes_on_in_the_new_store(source: Fresh, target: Fresh) {
+async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fresh) {
     let safe = Certainty::Repeat { within: None };
     let mut town = Town::with(&source, safe, CONFIG).await;
     let old: Vec<String> = OLD.map(str::to_owned).to_vec();
@@ -168,9 +173,9 @@ async fn what_was_under_way_goes_on_in_the_new_store(source: Fresh, target: Fres
     let before = answers(&town).await;
     let lines = source.lines().await;
 
-    let account = moved(&source, &target).await;
+    let imported = moved(&source, &target).await;
 
-    assert_eq!(account.outcome, MoveOutcome::Moved, "{account:?}");
+    assert!(imported.same, "{imported:?}");
     assert_eq!(target.lines().await, lines);
     assert_eq!(source.lines().await, lines);
     town.store = target.handle();
@@ -234,193 +239,134 @@ async fn answers(town: &Town) -> Vec<String> {
     answers
 }
 
-async fn a_target_that_is_not_empty_is_refused_and_nothing_is_closed(source: Fresh, target: Fresh) {
+/// A file of an export.
+fn file(folder: &TempDir, name: &str) -> std::path::PathBuf {
+    folder.path().join(format!("{name}.ndjson.zst"))
+}
+
+async fn a_store_that_is_not_empty_is_refused_and_nothing_changes(source: Fresh, target: Fresh) {
     Town::of(&source).await;
-    target
-        .put_users(&[User::new(user("somebody"))])
-        .await
-        .unwrap();
-    let lines = (source.lines().await, target.lines().await);
+    let folder = exported(&source).await;
+    let somebody = [User::new(user("somebody"))];
+    target.put_users(&somebody).await.unwrap();
+    let lines = target.lines().await;
 
-    let rehearsed = rehearse(&*source.movable(), Some(&*target.movable()), &names()).await;
-    let run = mover(&source, &target).run(&Silent).await;
+    let refused = transfer(&target, folder.path()).import(&Silent).await;
 
-    let refused = "new is not empty: it holds 1 users";
-    assert_eq!(refusal(rehearsed.unwrap_err()), refused);
-    assert_eq!(refusal(run.unwrap_err()), refused);
-    assert_eq!((source.lines().await, target.lines().await), lines);
-    source.put_users(&[User::new(user("else"))]).await.unwrap();
-
+    let why = "the store is not empty, it holds users: import into an empty database";
+    assert_eq!(refusal(refused.unwrap_err()), why);
+    assert_eq!(target.lines().await, lines);
     target.clear().await;
     let old: Vec<String> = OLD.map(str::to_owned).to_vec();
     let day = Day::of(saturday());
     target.restore_day(day, &old, Meeting::Same).await.unwrap();
-    let run = mover(&source, &target).run(&Silent).await;
-    let refused = format!("new is not empty: it holds {}", day.collection());
-    assert_eq!(refusal(run.unwrap_err()), refused);
+    let refused = transfer(&target, folder.path()).import(&Silent).await;
+    assert!(refusal(refused.unwrap_err()).contains(&day.collection()));
     target.clear().await;
-    assert_eq!(moved(&source, &target).await.outcome, MoveOutcome::Moved);
-    assert_eq!(moved(&source, &target).await.outcome, MoveOutcome::Known);
+    assert!(imported(&target, folder.path()).await.same);
+    let again = transfer(&source, folder.path());
+    let refused = again.export(After::Open, &Silent).await;
+    let why = refusal(refused.unwrap_err());
+    assert!(why.contains("holds a complete export"), "{why}");
 }
 
-async fn what_changed_in_the_source_meanwhile_is_told(source: Fresh, target: Fresh) {
+async fn there_and_back_everything_is_the_same(source: Fresh, target: Fresh) {
     let town = Town::of(&source).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
-    let stopped = mover(&source, &target).run(&StopsAfter::records(12)).await;
-    assert_eq!(stopped.unwrap().outcome, MoveOutcome::Stopped);
-    // Somebody who wrote all the same, as nothing but SQLite would keep them from it.
-    source.movable().unseal().await.unwrap();
+    let old: Vec<String> = OLD.map(str::to_owned).to_vec();
+    let friday = Day::of(saturday()).back(1);
     source
-        .second()
-        .put_users(&[User::new(user("a-late-one"))])
+        .restore_day(friday, &old, Meeting::Same)
         .await
         .unwrap();
-
-    let account = moved(&source, &target).await;
-    let differ: Vec<_> = account
-        .parts
-        .iter()
-        .filter(|part| part.same != Some(true))
-        .map(|part| (part.name.as_str(), part.records, part.moved))
-        .collect();
-
-    assert_eq!(account.outcome, MoveOutcome::Differs);
-    assert_eq!(differ, [("users", 5, Some(4))]);
-    assert!(!target.movable().move_note().await.unwrap().unwrap().done);
-    assert_eq!(moved(&source, &target).await.outcome, MoveOutcome::Moved);
-    assert_eq!(target.lines().await, source.lines().await);
-}
-
-/// Somebody who wants the work to end after so many records.
-struct StopsAfter(u64, AtomicU64);
-
-impl StopsAfter {
-    fn records(records: u64) -> Self {
-        Self(records, AtomicU64::new(0))
-    }
-}
-
-impl Watcher for StopsAfter {
-    fn advance(&self, by: u64) {
-        self.1.fetch_add(by, Ordering::Relaxed);
-    }
-
-    fn total(&self, _: u64) {}
-
-    fn stopping(&self) -> bool {
-        self.1.load(Ordering::Relaxed) >= self.0
-    }
-}
-
-async fn a_move_that_was_stopped_goes_on_where_it_was(source: Fresh, target: Fresh) {
-    let town = Town::of(&source).await;
-    town.happens(&["a1"], followers_of("artist:1")).await;
     let lines = source.lines().await;
-    let (mut stopped, mut reached) = (0, Vec::new());
 
-    let account = loop {
-        // A record or two a run, and all of the comparison in the last.
-        let after = if stopped < 9 { 1 } else { 1_000 };
-        let run = mover(&source, &target)
-            .run(&StopsAfter::records(after))
-            .await
-            .unwrap();
-        let note = target.movable().move_note().await.unwrap().unwrap();
-        match run.outcome {
-            MoveOutcome::Stopped => reached.push(note.reached),
-            _ => break run,
-        }
-        assert!(!note.done);
-        stopped += 1;
-    };
-
-    assert_eq!((account.outcome, stopped), (MoveOutcome::Moved, 9));
-    reached.dedup();
-    assert!(reached.len() > 4, "{reached:?}");
+    assert!(moved(&source, &target).await.same);
     assert_eq!(target.lines().await, lines);
+    source.clear().await;
+    assert!(moved(&target, &source).await.same);
+
+    assert_eq!(source.lines().await, lines);
+    assert_eq!(source.whole().mark().await.unwrap(), None);
 }
 
-async fn a_source_that_is_opened_again_begins_another_move(source: Fresh, target: Fresh) {
-    Town::of(&source).await;
-    let run = mover(&source, &target).run(&StopsAfter::records(1)).await;
-    assert_eq!(run.unwrap().outcome, MoveOutcome::Stopped);
-
-    let movable = source.movable();
-    assert!(reopen(&*movable, Reopening::Unmoved).await.unwrap());
-    assert!(!reopen(&*movable, Reopening::Unmoved).await.unwrap());
-
-    source.put_users(&[User::new(user("else"))]).await.unwrap();
-    let run = mover(&source, &target).run(&Silent).await;
-    let refused = "new is not empty: it is of another move, from old to new";
-    assert_eq!(refusal(run.unwrap_err()), refused);
-    target.clear().await;
-    assert_eq!(moved(&source, &target).await.outcome, MoveOutcome::Moved);
-    let refused = reopen(&*movable, Reopening::Unmoved).await.unwrap_err();
-    assert_eq!(
-        refusal(refused),
-        "old was moved to new, which may have mailed people since"
-    );
-    assert!(reopen(&*movable, Reopening::Moved).await.unwrap());
-    source.put_users(&[User::new(user("later"))]).await.unwrap();
-}
-
-async fn a_rehearsal_counts_and_changes_nothing(source: Fresh, target: Fresh) {
+async fn a_damaged_file_is_refused_and_nothing_changes(source: Fresh, target: Fresh) {
     let town = Town::of(&source).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
+    for name in ["users", &Day::of(saturday()).collection()] {
+        let folder = exported(&source).await;
+        let whole = std::fs::read(file(&folder, name)).unwrap();
+        let other = zstd::encode_all(&b""[..], 3).unwrap();
+        let mut flipped = whole.clone();
+        flipped[whole.len() / 2] ^= 0x10;
+        for damage in [&whole[..whole.len() - 9], &flipped, &other] {
+            std::fs::write(file(&folder, name), damage).unwrap();
 
-    let account = rehearse(&*source.movable(), Some(&*target.movable()), &names())
-        .await
-        .unwrap();
+            let refused = transfer(&target, folder.path()).import(&Silent).await;
 
-    let counted: Vec<_> = account
-        .parts
-        .iter()
-        .filter(|part| part.records > 0)
-        .map(|part| (part.name.as_str(), part.records))
-        .collect();
-    let all = [
-        ("users", 4),
-        ("follows", 5),
-        ("objects", 7),
-        ("fanouts", 1),
-        ("20140419", 3),
-    ];
-    assert_eq!(counted, all);
-    assert_eq!(account.outcome, MoveOutcome::Counted);
-    for store in [&source, &target] {
-        assert_eq!(store.movable().move_note().await.unwrap(), None);
+            match refused.unwrap_err() {
+                Error::Damaged { file, .. } => assert!(file.contains(name), "{file}"),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(target.lines().await, [""; 0]);
+            assert_eq!(target.whole().mark().await.unwrap(), None);
+        }
+        std::fs::remove_file(file(&folder, name)).unwrap();
+        let refused = transfer(&target, folder.path()).import(&Silent).await;
+        assert!(matches!(refused.unwrap_err(), Error::File { .. }));
     }
-    assert_eq!(target.lines().await, [""; 0]);
-    source.put_users(&[User::new(user("else"))]).await.unwrap();
+}
+
+async fn a_store_that_was_closed_opens_again(source: Fresh, target: Fresh) {
+    Town::of(&source).await;
+    let folder = tempfile::tempdir().unwrap();
+    let closing = transfer(&source, folder.path());
+    closing.export(After::Closed, &Silent).await.unwrap();
+
+    let mark = source.whole().mark().await.unwrap();
+    assert!(matches!(mark, Some(Mark::Closed { .. })), "{mark:?}");
+    assert!(imported(&target, folder.path()).await.same);
+    assert_eq!(target.whole().mark().await.unwrap(), None);
+    let again = transfer(&source, folder.path()).import(&Silent).await;
+    let why = refusal(again.unwrap_err());
+    assert!(why.contains("the store is closed"), "{why}");
+    assert!(reopen(&*source.whole()).await.unwrap());
+    assert!(!reopen(&*source.whole()).await.unwrap());
+    assert_eq!(source.lines().await, target.lines().await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_target_cannot_hold_is_told_and_all_else_is_copied() {
+async fn unreadable_and_rejected_records_are_named_and_all_others_are_copied() {
     sqlite::run(|source| async move {
         mongo::run(|target| async move {
             let town = Town::of(&source).await;
             town.happens(&["a1"], followers_of("artist:1")).await;
             let day = Day::of(saturday());
-            let file = poison::file(&source);
+            let database = poison::file(&source);
             let odd = format!("INSERT INTO {} VALUES (x'0102', 0, '')", day.collection());
-            file.execute(&odd, []).unwrap();
+            database.execute(&odd, []).unwrap();
             let odd = "UPDATE users SET types = '[' WHERE id = 'cem'";
-            file.execute(odd, []).unwrap();
+            database.execute(odd, []).unwrap();
+            let folder = tempfile::tempdir().unwrap();
 
+            let export = transfer(&source, folder.path());
+            let manifest = export.export(After::Open, &Silent).await.unwrap();
+            assert_eq!(manifest.unreadable.len(), 1, "{manifest:?}");
+            assert!(manifest.unreadable[0].contains("user cem"), "{manifest:?}");
             for _ in 0..2 {
-                let account = moved(&source, &target).await;
+                let imported = imported(&target, folder.path()).await;
 
-                assert_eq!(account.outcome, MoveOutcome::Differs);
-                let told = &account.unmoved;
-                assert_eq!((told.len(), account.unmoved_count), (2, 2), "{told:?}");
-                assert!(told[0].contains(&day.to_string()), "{told:?}");
-                assert!(told[1].contains("user cem"), "{told:?}");
-                let differ = account.parts.iter().filter(|part| part.same != Some(true));
-                let differ: Vec<_> = differ.map(|part| part.name.clone()).collect();
-                assert_eq!(differ, [day.to_string()]);
+                assert!(!imported.same);
+                let rejected = &imported.rejected;
+                assert_eq!(rejected.len(), 1, "{rejected:?}");
+                assert!(rejected[0].contains(&day.to_string()), "{rejected:?}");
+                let differ = imported.files.iter().filter(|file| !file.same);
+                let differ: Vec<_> = differ.map(|file| file.name.clone()).collect();
+                assert_eq!(differ, [day.collection()]);
                 assert_eq!(target.exported(day).await.len(), 3);
+                let mark = target.whole().mark().await.unwrap();
+                assert!(matches!(mark, Some(Mark::Importing(_))), "{mark:?}");
             }
-            assert!(!target.movable().move_note().await.unwrap().unwrap().done);
         })
         .await;
     })

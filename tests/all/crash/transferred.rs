@@ -1,8 +1,10 @@
-//! `tidings move` from SQLite to MongoDB, killed at each named point and at random until it ends.
+//! An export and an import whose processes die: at every named point, at random, and in a town
+//! that goes on.
 //!
-//! Afterward both stores hold equal records. No email is lost or duplicated while work continues.
-//! `TIDINGS_TEST_MOVES` and `TIDINGS_TEST_PEOPLE` set the number of kills and of users
-//! (`scripts/chaos --moves`).
+//! `tidings export` and `tidings import store` are killed and repeated until they end, from SQLite
+//! to MongoDB. Then both stores hold the same, and no user of the town gets an email twice or none.
+//! `TIDINGS_TEST_MOVES` says how often they are killed, and `TIDINGS_TEST_PEOPLE` how many users
+//! there are (`scripts/chaos --moves`).
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +13,8 @@ use tidings::domain::{
     Address, Audience, BatchState, Cadence, Delivery, DeliveryState, Inbox, Lease, Object, Reason,
     Route, Suppression, User, UserId,
 };
-use tidings::engine::crash::OF_A_MOVE;
-use tidings::store::{Counted, Kept, Kind, Summing};
+use tidings::engine::crash::{OF_AN_EXPORT, OF_AN_IMPORT};
+use tidings::store::{AnyRecord, Counted, Kind, Summing};
 
 use super::dice::Dice;
 use super::number;
@@ -24,7 +26,7 @@ use crate::support::{
     push_to_all, sqlite, today, user,
 };
 
-/// Generates tests that move an empty SQLite store to an empty MongoDB store.
+/// A test on a fresh store of each kind.
 macro_rules! from_sqlite_to_mongo {
     ($($test:ident)*) => {
         mod to_mongo {
@@ -42,40 +44,39 @@ macro_rules! from_sqlite_to_mongo {
 }
 
 from_sqlite_to_mongo! {
-    a_move_is_complete_after_a_crash_at_each_named_point
-    a_move_is_complete_after_random_crashes
-    a_move_loses_and_duplicates_no_email
-    a_move_with_an_uncertain_provider_loses_and_duplicates_no_email
+    killed_at_every_named_point_everything_is_the_same_at_the_end
+    killed_at_random_everything_is_the_same_at_the_end
+    a_town_that_moves_loses_and_repeats_no_email
+    a_town_that_moves_with_unknown_outcomes_loses_and_repeats_no_email
 }
 
-/// Writes the records of a store with `count` users in the middle of a day. Half of the users have
-/// open batches, and emails to a quarter are being sent.
+/// Puts what a store of so many people holds in the middle of a day: half of them have open
+/// batches, and mails to a quarter are being sent.
 async fn fill(store: &Fresh, count: u64) {
     let people: Vec<UserId> = (0..count).map(|n| user(&format!("q{n:07}"))).collect();
     for (chunk, first) in people.chunks(10_000).zip((0_u32..).step_by(10_000)) {
         let numbered = || chunk.iter().zip(first..);
-        let users = numbered().map(|(person, n)| Kept::User(Box::new(record(person, n))));
+        let users = numbered().map(|(person, n)| AnyRecord::from(record(person, n)));
         put(store, Kind::Users, users.collect()).await;
         let follows = numbered()
-            .map(|(person, n)| Kept::Follow(key(&format!("artist:{}", n % 50)), person.clone()));
+            .map(|(person, n)| AnyRecord::follow(&key(&format!("artist:{}", n % 50)), person));
         put(store, Kind::Follows, follows.collect()).await;
         let half = numbered().filter(|(_, n)| n % 2 == 0);
-        let accumulators = half.map(|(person, n)| {
-            Kept::Accumulator(Box::new(opened(person.as_str(), "k", 1_000 + n, 0)))
-        });
-        put(store, Kind::Accumulators, accumulators.collect()).await;
-        let rows = numbered().map(|(person, n)| Kept::Delivery(Box::new(row(person, n))));
+        let gathering =
+            half.map(|(person, n)| AnyRecord::from(opened(person.as_str(), "k", 1_000 + n, 0)));
+        put(store, Kind::Accumulators, gathering.collect()).await;
+        let rows = numbered().map(|(person, n)| AnyRecord::from(row(person, n)));
         put(store, Kind::Deliveries, rows.collect()).await;
         let some = numbered().filter(|(_, n)| n % 10 == 0);
         let inboxes = some.map(|(person, _)| {
             let changed = noon();
             let inbox = Inbox::empty(person.clone());
-            Kept::Inbox(Box::new(Inbox { changed, ..inbox }))
+            AnyRecord::from(Inbox { changed, ..inbox })
         });
         put(store, Kind::Inboxes, inboxes.collect()).await;
         let some = numbered().filter(|(_, n)| n % 50 == 0);
         let suppressed = some.map(|(person, _)| {
-            Kept::Suppression(Suppression {
+            AnyRecord::from(Suppression {
                 address: address(person),
                 reason: Reason::ALL[0],
                 at: noon(),
@@ -93,22 +94,19 @@ async fn fill(store: &Fresh, count: u64) {
                 .unwrap();
         }
     }
-    let works =
-        (0..500).map(|n| Kept::Object(Box::new(Object::bare(format!("a{n}").parse().unwrap()))));
+    let works = (0..500).map(|n| AnyRecord::from(Object::bare(format!("a{n}").parse().unwrap())));
     put(store, Kind::Objects, works.collect()).await;
-    let mut unfinished = fanout(9);
-    unfinished.audience = Audience::users(people.iter().cloned()).unwrap();
-    unfinished.progress.cursor = people.get(people.len() / 2).cloned();
-    unfinished.lease = Some(lease("died", noon() + minutes(1)));
+    let mut half_way = fanout(9);
+    half_way.audience = Audience::users(people.iter().cloned()).unwrap();
+    half_way.progress.cursor = people.get(people.len() / 2).cloned();
+    half_way.lease = Some(lease("died", noon() + minutes(1)));
     let journal = (100..600).map(|n| {
         let mut done = fanout(n);
         done.state = tidings::domain::FanoutState::Done;
         done.progress.done = true;
         done
     });
-    let journal = journal
-        .chain([unfinished])
-        .map(|one| Kept::Fanout(Box::new(one)));
+    let journal = journal.chain([half_way]).map(AnyRecord::from);
     put(store, Kind::Fanouts, journal.collect()).await;
     store
         .put_note("link_secret", "what links are signed with")
@@ -116,8 +114,12 @@ async fn fill(store: &Fresh, count: u64) {
         .unwrap();
 }
 
-async fn put(store: &Fresh, kind: Kind, kept: Vec<Kept>) {
-    store.movable().put(kind, &kept).await.unwrap();
+async fn put(store: &Fresh, kind: Kind, records: Vec<AnyRecord>) {
+    let lines: Vec<String> = records
+        .iter()
+        .map(|record| record.line().unwrap())
+        .collect();
+    store.whole().put_page(kind, &lines).await.unwrap();
 }
 
 fn address(person: &UserId) -> Address {
@@ -159,25 +161,14 @@ fn row(person: &UserId, n: u32) -> Delivery {
     }
 }
 
-/// Returns the count and the checksum of the records of each kind and day.
+/// What a store holds, by kind and by day: how many, and a checksum.
 async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
     let mut sums = Vec::new();
     for kind in Kind::ALL {
-        let (mut summing, mut after) = (Summing::default(), None);
-        loop {
-            let portion = store
-                .movable()
-                .portion(kind, after.as_deref())
-                .await
-                .unwrap();
-            assert_eq!(portion.bad, [""; 0]);
-            for kept in portion.kept {
-                summing.add(&kept.line().unwrap());
-            }
-            after = portion.next;
-            if after.is_none() {
-                break;
-            }
+        let mut summing = Summing::default();
+        for page in store.pages(kind).await {
+            assert_eq!(page.bad, [""; 0]);
+            page.lines.iter().for_each(|line| summing.add(line));
         }
         let sum = summing.end();
         sums.push((kind.as_str().to_owned(), sum.stacks, sum.sha256));
@@ -195,8 +186,8 @@ async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
     sums
 }
 
-/// Asserts that the ordinary methods return equal results on both stores.
-async fn assert_equal_results(source: &Fresh, target: &Fresh, count: u64) {
+/// That the verbs that everything else is done by tell the same of both.
+async fn answer_the_same(source: &Fresh, target: &Fresh, count: u64) {
     let some: Vec<UserId> = (0..count)
         .step_by(97)
         .map(|n| user(&format!("q{n:07}")))
@@ -230,24 +221,39 @@ async fn assert_equal_results(source: &Fresh, target: &Fresh, count: u64) {
     assert_eq!(target.fanout(id(9)).await.unwrap(), journal);
 }
 
-async fn a_move_is_complete_after_a_crash_at_each_named_point(source: Fresh, target: Fresh) {
+async fn killed_at_every_named_point_everything_is_the_same_at_the_end(
+    source: Fresh,
+    target: Fresh,
+) {
     fill(&source, 60).await;
     let before = sums(&source).await;
     let stage = Stage::set(&source, Dialect::Resend, 1).await;
     let with_stage = sums(&source).await;
     assert_ne!(before, with_stage);
 
-    for point in OF_A_MOVE {
-        stage.dies_at(&["move", "--to", target.url()], point).await;
+    for point in OF_AN_EXPORT {
+        stage.dies_at(&EXPORT, point).await;
     }
-    stage.move_store(&target).await;
+    stage.succeeds(&EXPORT).await;
+    for point in OF_AN_IMPORT {
+        stage.dies_at(&import(&target), point).await;
+    }
+    stage.succeeds(&import(&target)).await;
 
     assert_eq!(sums(&target).await, with_stage);
     assert_eq!(sums(&source).await, with_stage);
-    assert_equal_results(&source, &target, 60).await;
+    answer_the_same(&source, &target, 60).await;
 }
 
-async fn a_move_is_complete_after_random_crashes(source: Fresh, target: Fresh) {
+/// The first step of a move.
+const EXPORT: [&str; 3] = ["export", "--close", "moving"];
+
+/// The second step of a move.
+fn import(target: &Fresh) -> [&str; 5] {
+    ["--store", target.url(), "import", "store", "moving"]
+}
+
+async fn killed_at_random_everything_is_the_same_at_the_end(source: Fresh, target: Fresh) {
     let (seed, kills, people) = (
         number("TIDINGS_TEST_SEED", 1),
         number("TIDINGS_TEST_MOVES", 3),
@@ -261,45 +267,51 @@ async fn a_move_is_complete_after_random_crashes(source: Fresh, target: Fresh) {
     println!("{records} records in {} parts", before.len());
     let (mut dice, began) = (Dice(seed), Instant::now());
 
-    let mut killed = 0;
-    while killed < kills {
-        // The range grows with the number of users, so that kills hit all parts of the move.
-        let longest = 300 + people / 20;
-        let moment = Duration::from_millis(dice.below(longest));
-        let mut run = stage.start(&["move", "--to", target.url()], &[]);
-        if let Some(status) = run.ended(moment).await {
-            assert!(status.success(), "{status}");
-            break;
+    let exported = async || stage.holds("moving/manifest.json");
+    let imported = async || {
+        let mark = target.whole().mark().await.unwrap();
+        println!("{mark:?}");
+        mark.is_none() && sums(&target).await == before
+    };
+    // All kills hit the step, however many records there are.
+    let longest = 300 + people / 20;
+    let mut moment = || Duration::from_millis(dice.below(longest));
+    for _ in 0..kills {
+        if !exported().await {
+            stage.killed_after(moment(), &EXPORT).await;
         }
-        drop(run);
-        killed += 1;
-        let note = target.movable().move_note().await.unwrap();
-        let reached = note.map(|note| (note.done, note.reached));
-        println!("killed after {} ms: {reached:?}", moment.as_millis());
     }
-    stage.move_store(&target).await;
-    println!(
-        "killed {killed} times; moved after {:.1} s",
-        began.elapsed().as_secs_f64()
-    );
+    if !exported().await {
+        stage.succeeds(&EXPORT).await;
+    }
+    for _ in 0..kills {
+        if !imported().await {
+            stage.killed_after(moment(), &import(&target)).await;
+        }
+    }
+    if !imported().await {
+        stage.succeeds(&import(&target)).await;
+    }
+    let took = began.elapsed().as_secs_f64();
+    println!("moved after {took:.1} s");
 
     assert_eq!(sums(&target).await, before);
     assert_eq!(sums(&source).await, before);
-    assert_equal_results(&source, &target, people).await;
+    answer_the_same(&source, &target, people).await;
 }
 
-async fn a_move_loses_and_duplicates_no_email(source: Fresh, target: Fresh) {
-    move_during_work(Dialect::Resend, &source, &target).await;
+async fn a_town_that_moves_loses_and_repeats_no_email(source: Fresh, target: Fresh) {
+    moves_in_the_middle(Dialect::Resend, &source, &target).await;
 }
 
-async fn a_move_with_an_uncertain_provider_loses_and_duplicates_no_email(
+async fn a_town_that_moves_with_unknown_outcomes_loses_and_repeats_no_email(
     source: Fresh,
     target: Fresh,
 ) {
-    move_during_work(Dialect::SendGrid, &source, &target).await;
+    moves_in_the_middle(Dialect::SendGrid, &source, &target).await;
 }
 
-async fn move_during_work(dialect: Dialect, source: &Fresh, target: &Fresh) {
+async fn moves_in_the_middle(dialect: Dialect, source: &Fresh, target: &Fresh) {
     let mut stage = Stage::set(source, dialect, 3).await;
     stage.add_day().await;
     stage.digest_dies_at("after-sending").await;
@@ -308,10 +320,12 @@ async fn move_during_work(dialect: Dialect, source: &Fresh, target: &Fresh) {
     stage.add_day().await;
     stage.worker_dies_at("after-push").await;
 
-    for point in ["move-put", "move-restored", "move-source-done"] {
-        stage.dies_at(&["move", "--to", target.url()], point).await;
+    stage.dies_at(&EXPORT, "export-written").await;
+    stage.succeeds(&EXPORT).await;
+    for point in ["import-put", "import-compared"] {
+        stage.dies_at(&import(target), point).await;
     }
-    stage.move_store(target).await;
+    stage.succeeds(&import(target)).await;
     stage.use_store(target);
     stage.kill_at_random(3).await;
     stage.settle("after the move").await;

@@ -1,0 +1,146 @@
+//! Exports collections as lines and imports lines, for a whole store.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use bson::{Bson, RawDocument, RawDocumentBuf, doc};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+
+use super::additions::accumulator_id;
+use super::audiences::parts;
+use super::bulk::Write;
+use super::directory::revised;
+use super::{Mongo, objects, retractions};
+use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
+use crate::store::record::delivery::DeliveryRecord;
+use crate::store::record::fanout::FanoutRecord;
+use crate::store::record::fields::{As, Oid};
+use crate::store::record::inbox::InboxRecord;
+use crate::store::record::small::{Follow, Note, Sighting, SoftBounce};
+use crate::store::record::suppression::SuppressionRecord;
+use crate::store::record::user::UserRecord;
+use crate::store::record::{read_bson, write_bson};
+use crate::store::transfer::NO_REVISION;
+use crate::store::{AnyRecord, Error, Kind, Page, Result, WholeStore, extjson};
+
+#[async_trait]
+impl WholeStore for Mongo {
+    fn export_pages(&self, kind: Kind) -> BoxStream<'_, Result<Page>> {
+        // An audience may be as large as a page of other records.
+        let size = match kind {
+            Kind::Fanouts => 1,
+            _ => 1_000,
+        };
+        let doing = format!("exporting {}", kind.as_str());
+        let batches = self.lines(doing, kind.collection().to_owned());
+        let pages = batches.map_ok(move |batch| {
+            let pages: Vec<_> = batch.chunks(size).map(<[String]>::to_vec).collect();
+            stream::iter(pages).map(Ok)
+        });
+        let pages = pages.try_flatten();
+        pages.and_then(move |page| self.page_of(kind, page)).boxed()
+    }
+
+    async fn put_page(&self, kind: Kind, lines: &[String]) -> Result<()> {
+        let doing = format!("importing {}", kind.as_str());
+        let records = lines.iter().map(|line| AnyRecord::read(kind, line));
+        let records: Vec<AnyRecord> = records.collect::<Result<_>>()?;
+        let fanouts = records.iter().filter_map(|record| match record {
+            AnyRecord::Fanout(fanout) => Some(&**fanout),
+            _ => None,
+        });
+        self.put_audiences(&doing, fanouts).await?;
+        let statements = records.iter().map(|record| {
+            let u = document(&doing, record)?;
+            let id = match record {
+                AnyRecord::Accumulator(accumulator) => Some(accumulator_id(&accumulator.id).into()),
+                _ => {
+                    let id = u.get("_id").ok().flatten().map(Bson::try_from);
+                    id.transpose().map_err(|why| Error::database(&doing, why))?
+                }
+            };
+            let (q, upsert) = (doc! {"_id": id}, true);
+            Ok(Write { q, u, upsert })
+        });
+        let statements: Vec<Write<RawDocumentBuf>> = statements.collect::<Result<_>>()?;
+        self.upsert(&doing, kind.collection(), statements).await
+    }
+}
+
+impl Mongo {
+    async fn page_of(&self, kind: Kind, documents: Vec<String>) -> Result<Page> {
+        let mut page = Page::default();
+        for line in documents {
+            let read = match extjson::from_line(&line) {
+                Ok(raw) if kind == Kind::Fanouts => self.whole_fanout(&raw).await,
+                Ok(raw) => read_record(kind, &raw),
+                Err(why) => Err(Error::corrupt(format!("one of {}", kind.as_str()), why)),
+            };
+            match read {
+                Ok(record) => page.push(&record)?,
+                Err(error) if error.is_outage() => return Err(error),
+                Err(error) => page.bad.push(error.to_string()),
+            }
+        }
+        Ok(page)
+    }
+
+    /// Reads a fan-out with an audience that may be in parts.
+    async fn whole_fanout(&self, raw: &RawDocument) -> Result<AnyRecord> {
+        let (fanout, parts) = read_bson::<FanoutRecord>(raw)?;
+        let counted = parts.map(|parts| (fanout.id, parts));
+        let (mut fanout, counted) = ([fanout], HashMap::from_iter(counted));
+        let filled = self.fill_audiences("exporting fanouts", &mut fanout, &counted);
+        let [fanout] = match filled.await?.pop() {
+            Some((_, error)) => return Err(error),
+            None => fanout,
+        };
+        Ok(AnyRecord::Fanout(Box::new(fanout)))
+    }
+}
+
+fn read_record(kind: Kind, raw: &RawDocument) -> Result<AnyRecord> {
+    Ok(match kind {
+        Kind::Users => read_bson::<UserRecord>(raw)?.into(),
+        Kind::Follows => read_bson::<Follow>(raw)?.into(),
+        Kind::Objects => objects::object_of(raw)?.into(),
+        Kind::Inboxes => read_bson::<InboxRecord>(raw)?.into(),
+        Kind::Retractions => retractions::read(raw)?.into(),
+        Kind::Suppressions => read_bson::<SuppressionRecord>(raw)?.into(),
+        Kind::SoftBounces => read_bson::<SoftBounce>(raw)?.into(),
+        Kind::Sightings => read_bson::<Sighting>(raw)?.into(),
+        Kind::Fanouts => read_bson::<FanoutRecord>(raw)?.0.into(),
+        Kind::Accumulators => read_bson::<AccumulatorRecord>(raw)?.into(),
+        Kind::Batches => read_bson::<BatchRecord>(raw)?.into(),
+        Kind::Deliveries => read_bson::<DeliveryRecord>(raw)?.into(),
+        Kind::Notes => read_bson::<Note>(raw)?.into(),
+    })
+}
+
+fn document(doing: &str, record: &AnyRecord) -> Result<RawDocumentBuf> {
+    match record {
+        AnyRecord::User(user) => Ok(revised(doing, user)?.0),
+        AnyRecord::Follow(follow) => write_bson(doing, follow),
+        AnyRecord::Object(object) => Ok(objects::record_of(object)),
+        AnyRecord::Inbox(inbox) => {
+            let mut record = InboxRecord::keep(inbox);
+            record.revision = record.revision.or(Some(Oid(NO_REVISION)));
+            write_bson(doing, &record)
+        }
+        AnyRecord::Retraction(retraction) => write_bson(doing, &retractions::document(retraction)),
+        AnyRecord::Suppression(kept) => write_bson(doing, &SuppressionRecord::exactly(kept)),
+        AnyRecord::SoftBounce(bounce) => write_bson(doing, bounce),
+        AnyRecord::Sighting(sighting) => write_bson(doing, sighting),
+        AnyRecord::Fanout(fanout) => {
+            write_bson(doing, &FanoutRecord::whole(fanout, parts(fanout).len()))
+        }
+        AnyRecord::Accumulator(accumulator) => {
+            let revision = accumulator.revision.unwrap_or(NO_REVISION);
+            write_bson(doing, &AccumulatorRecord::document(accumulator, revision))
+        }
+        AnyRecord::Batch(batch) => write_bson(doing, &BatchRecord::filed(batch)),
+        AnyRecord::Delivery(delivery) => write_bson(doing, &DeliveryRecord::document(delivery)),
+        AnyRecord::Note(note) => write_bson(doing, note),
+    }
+}

@@ -1,0 +1,99 @@
+//! `tidings export` and `tidings import store`, as they are typed: from one file into another.
+
+use super::Desk;
+
+const IMPORT: [&str; 5] = ["--store", "sqlite:new.db", "import", "store", "moving"];
+
+/// Kills the import once two pages are noted.
+const HALF_WAY: (&str, &str) = ("TIDINGS_CRASH", "import-noted:2");
+
+#[test]
+fn a_store_is_moved_and_the_old_one_is_closed() {
+    let desk = Desk::with_people();
+    let ran = desk.run(&["notify", "ArtworkPublished", "a1", "--to", "ada"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+
+    let exported = desk.run(&["export", "--close", "moving", "--json"]).json();
+    assert_eq!(exported["files"][0]["name"], "users");
+    assert_eq!(exported["files"][0]["records"], 3);
+    let again = desk.run(&["export", "moving"]);
+    assert_eq!(again.code, 2);
+    assert!(
+        again.err.contains("holds a complete export"),
+        "{}",
+        again.err
+    );
+    let imported = desk.run(&IMPORT).done();
+    assert!(imported.contains("compared, and the same"), "{imported}");
+    let again = desk.run(&IMPORT);
+    assert_eq!(again.code, 2);
+    assert!(
+        again.err.contains("the store is not empty"),
+        "{}",
+        again.err
+    );
+
+    let closed = "error: sqlite:tidings.db is closed: it was exported to moving to be moved\n  \
+                  try: set the option `store` to the new store; or, if there is none, open this \
+                  one again with tidings export --reopen\n";
+    for command in [
+        &["notify", "ArtworkPublished", "a2", "--to", "ada"][..],
+        &["status"],
+        &["import", "store", "moving"],
+    ] {
+        let ran = desk.run(command);
+        assert_eq!((ran.code, ran.err.as_str()), (2, closed), "{command:?}");
+    }
+    let doctor = desk.run(&["doctor", "--offline"]);
+    assert!(doctor.out.contains("to be moved"), "{}", doctor.out);
+    desk.run(&["--store", "sqlite:new.db", "worker", "--once"]);
+    let feed = desk.run(&["--store", "sqlite:new.db", "feed", "ada", "--json"]);
+    assert!(feed.out.contains("a1"), "{}{}", feed.out, feed.err);
+    let open = desk.run(&["export", "--reopen"]).done();
+    assert_eq!(open, "sqlite:tidings.db is open again\n");
+    desk.run(&["status"]).done();
+}
+
+#[test]
+fn a_half_imported_store_is_closed_to_everything_but_the_import() {
+    let desk = Desk::with_people();
+    desk.run(&["export", "moving"]).done();
+    desk.run(&["status"]).done();
+    let died = desk
+        .command(&IMPORT)
+        .env(HALF_WAY.0, HALF_WAY.1)
+        .output()
+        .unwrap();
+    assert!(died.status.code().is_none(), "{died:?}");
+
+    let closed = "error: sqlite:new.db is incomplete: the import of moving has not ended\n  \
+                  try: tidings import store moving, which continues\n";
+    for command in [
+        &["status"][..],
+        &["worker", "--once"],
+        &["import", "users", "users"],
+        &["export", "other"],
+    ] {
+        let ran = desk.run(&[&["--store", "sqlite:new.db"], command].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (2, closed), "{command:?}");
+    }
+    desk.run(&["export", "other"]).done();
+    let other = desk.run(&["--store", "sqlite:new.db", "import", "store", "other"]);
+    assert_eq!(other.code, 2);
+    assert!(other.err.contains("continue that one"), "{}", other.err);
+    desk.run(&IMPORT).done();
+    desk.run(&["--store", "sqlite:new.db", "status"]).done();
+}
+
+#[test]
+fn a_missing_store_or_export_is_refused() {
+    let desk = Desk::new();
+    let ran = desk.run(&["export", "moving"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("there is no database"), "{}", ran.err);
+    assert!(!desk.path().join("moving").exists());
+    assert_eq!(desk.run(&["export"]).code, 2);
+    let ran = desk.run(&["import", "store", "moving"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("moving/manifest.json"), "{}", ran.err);
+}

@@ -1,0 +1,100 @@
+//! Other processes write to a store while it is exported or imported.
+//!
+//! An export fails if its store changed, and an import does not open a store that differs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidings::domain::User;
+use tidings::engine::{Silent, Watcher};
+use tidings::operate::transfer::After;
+use tidings::store::Mark;
+
+use super::{exported, imported, refusal, transfer};
+use crate::support::town::{Town, followers_of};
+use crate::support::{Fresh, mongo, sqlite, user};
+
+both_ways! {
+    a_change_during_an_export_fails_it_and_the_next_run_succeeds
+    a_change_during_an_import_is_found_and_the_store_stays_closed
+}
+
+/// Does something once, after a number of records.
+struct Meanwhile<F> {
+    does: F,
+    left: AtomicU64,
+}
+
+impl<F: AsyncFn() + Send + Sync> Meanwhile<F> {
+    fn after(records: u64, does: F) -> Self {
+        let left = AtomicU64::new(records);
+        Self { does, left }
+    }
+}
+
+impl<F: AsyncFn() + Send + Sync> Watcher for Meanwhile<F> {
+    fn advance(&self, by: u64) {
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left.saturating_sub(by), Ordering::Relaxed);
+        if (1..=by).contains(&left) {
+            let handle = tokio::runtime::Handle::current();
+            tokio::task::block_in_place(|| handle.block_on((self.does)()));
+        }
+    }
+
+    fn total(&self, _: u64) {}
+}
+
+async fn a_change_during_an_export_fails_it_and_the_next_run_succeeds(
+    source: Fresh,
+    target: Fresh,
+) {
+    let town = Town::of(&source).await;
+    town.happens(&["a1"], followers_of("artist:1")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let other = source.second();
+    // Users are the first records.
+    let watcher = Meanwhile::after(9, async move || {
+        other.put_users(&[User::new(user("late"))]).await.unwrap();
+    });
+
+    let export = transfer(&source, folder.path());
+    let refused = export.export(After::Open, &watcher).await;
+
+    let why = refusal(refused.unwrap_err());
+    assert!(
+        why.contains("changed while it was exported (users)"),
+        "{why}"
+    );
+    let refused = transfer(&target, folder.path()).import(&Silent).await;
+    assert!(refused.is_err(), "there is no manifest yet");
+    export.export(After::Open, &Silent).await.unwrap();
+    assert!(imported(&target, folder.path()).await.same);
+    assert_eq!(target.lines().await, source.lines().await);
+}
+
+async fn a_change_during_an_import_is_found_and_the_store_stays_closed(
+    source: Fresh,
+    target: Fresh,
+) {
+    let town = Town::of(&source).await;
+    town.happens(&["a1"], followers_of("artist:1")).await;
+    let folder = exported(&source).await;
+    let other = target.second();
+    let watcher = Meanwhile::after(1, async move || {
+        other.put_users(&[User::new(user("late"))]).await.unwrap();
+    });
+
+    let import = transfer(&target, folder.path());
+    let imported = import.import(&watcher).await.unwrap();
+
+    let differ = imported.files.iter().filter(|file| !file.same);
+    let differ: Vec<_> = differ
+        .map(|file| (file.name.as_str(), file.records, file.stored))
+        .collect();
+    assert_eq!((imported.same, differ), (false, vec![("users", 4, 5)]));
+    let mark = target.whole().mark().await.unwrap();
+    assert!(matches!(mark, Some(Mark::Importing(_))), "{mark:?}");
+    target.delete_user(&user("late")).await.unwrap();
+    assert!(import.import(&Silent).await.unwrap().same);
+    assert_eq!(target.lines().await, source.lines().await);
+}
