@@ -15,9 +15,7 @@ use super::screen::Screen;
 use crate::app::App;
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::demo::folder::{self, Foreign, Served};
-use crate::engine::Silent;
 use crate::engine::delivery::mailer::outbox;
-use crate::engine::digest::Request;
 pub(super) use story::Run;
 
 /// See the whole story in a minute: import, notify, feed, digest, batch
@@ -39,14 +37,6 @@ impl Args {
     }
 }
 
-/// The commands whose events the visitors of a served demo find in feeds, and in no email yet.
-const PENDING: [&str; 4] = [
-    "tidings notify ArtworkPublished W03 --followers-of artist:tavoro",
-    "tidings notify ArtworkPublished W17 --followers-of artist:hoshikane",
-    "tidings notify ArtworkPublished W44 --followers-of artist:quintaverde",
-    "tidings notify ArtworkPublished W47 --followers-of artist:calloweth",
-];
-
 /// The default folder.
 pub(super) const DIR: &str = "tidings-demo";
 
@@ -67,11 +57,11 @@ pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow
     let config = told.config.as_ref().clone();
     let mailer = Arc::new(outbox(&config));
     let (store, ids) = (told.context.store.clone(), Arc::new(Ids::random()));
-    let app = App::assemble(config, store, mailer, Arc::new(SystemClock), ids)?;
-    // Sends what is due by now before the worker does, and leaves events for the next digests.
-    app.digests().run(&Request::default(), &Silent).await?;
-    for command in PENDING {
-        story::run(run, command, &app, &mut Screen::nowhere()).await?;
-    }
-    Ok(app)
+    Ok(App::assemble(
+        config,
+        store,
+        mailer,
+        Arc::new(SystemClock),
+        ids,
+    )?)
 }

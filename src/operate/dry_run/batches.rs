@@ -101,47 +101,50 @@ impl DryRun {
         let users = users.into_iter().flatten();
         let users: HashMap<UserId, User> = users.map(|user| (user.id.clone(), user)).collect();
         let now = self.context.clock.now();
-        let mut leaving: Vec<(Batch, Leaves)> = leads(&mut batches, now)
-            .into_iter()
-            .map(|lead| (lead, Leaves::Due))
-            .collect();
+        let leads = leads(&mut batches, now);
         let deferred = self.batches.quiet.held(&batches, now).await?;
-        for (batch, deferred) in batches.into_iter().zip(deferred) {
+        let leaves = |(batch, deferred): (&Batch, Option<DateTime<Utc>>)| {
             let closes = deferred.unwrap_or(batch.closes_at);
-            let leaves = match batch.state {
+            match batch.state {
                 BatchState::Open if closes > at => Leaves::At(closes, deferred.is_some()),
                 BatchState::Open => Leaves::Due,
                 _ => Leaves::Closing,
-            };
-            leaving.push((batch, leaves));
-        }
-        // What remains of a batch after its lead may be empty.
-        leaving.retain(|(batch, _)| !batch.contents.is_empty());
-        let (batches, leaves): (Vec<Batch>, Vec<Leaves>) = leaving.into_iter().unzip();
-        let prospects = self
-            .compose
-            .prospects(&batches, &users, &mut report.not_known)
-            .await?;
-        for ((batch, leaves), prospect) in batches.iter().zip(leaves).zip(prospects) {
-            let user = users.get(&batch.user);
-            let brand = Compose::brand_of(user, Some(&batch.key));
-            let brand = brand.as_ref();
-            let has_brand = brand.is_none_or(|of| self.compose.identities.brands.contains_key(of));
-            count(report, leaves, &prospect, has_brand);
-            let (Prospect::Told(content), Some(user)) = (&prospect, user) else {
-                continue;
-            };
-            looks::count(report, &self.compose, user, brand, content);
-            if let Some(emails) = emails.as_deref_mut().filter(|_| has_brand) {
-                emails.add(&Email {
-                    user,
-                    brand,
-                    content,
-                    occasion: &Occasion::Batch {
-                        batch: batch.id,
-                        turn: batch.opened_at,
-                    },
-                });
+            }
+        };
+        let of_leads = vec![Leaves::Due; leads.len()];
+        let of_batches: Vec<Leaves> = batches.iter().zip(deferred).map(leaves).collect();
+        // A lead has the id of its batch, so they are composed one after the other.
+        for (batches, leaves) in [(leads, of_leads), (batches, of_batches)] {
+            let prospects = self
+                .compose
+                .prospects(&batches, &users, &mut report.not_known)
+                .await?;
+            for ((batch, leaves), prospect) in batches.iter().zip(leaves).zip(prospects) {
+                if batch.contents.is_empty() {
+                    // All its events are in its lead.
+                    continue;
+                }
+                let user = users.get(&batch.user);
+                let brand = Compose::brand_of(user, Some(&batch.key));
+                let brand = brand.as_ref();
+                let has_brand =
+                    brand.is_none_or(|of| self.compose.identities.brands.contains_key(of));
+                count(report, leaves, &prospect, has_brand);
+                let (Prospect::Told(content), Some(user)) = (&prospect, user) else {
+                    continue;
+                };
+                looks::count(report, &self.compose, user, brand, content);
+                if let Some(emails) = emails.as_deref_mut().filter(|_| has_brand) {
+                    emails.add(&Email {
+                        user,
+                        brand,
+                        content,
+                        occasion: &Occasion::Batch {
+                            batch: batch.id,
+                            turn: batch.opened_at,
+                        },
+                    });
+                }
             }
         }
         Ok(())

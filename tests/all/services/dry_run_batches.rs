@@ -224,7 +224,7 @@ async fn excluded_batches_are_counted_with_the_reason(fresh: Fresh) {
         lines,
         [
             ("Would get an email", 4),
-            ("of these, from batches that are due", 4),
+            ("of these, from batches that close later", 4),
             ("No event applies and is wanted", 1),
             ("Suppressed", 1),
             ("Unconfirmed", 1),
