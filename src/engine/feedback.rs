@@ -102,7 +102,6 @@ pub struct FeedbackService {
     pub people: PeopleService,
     /// What reports are verified by; a provider without a key is not believed.
     pub keys: Keys,
-    /// Where their certificates are had from.
     pub(crate) pinned: Arc<Pinned>,
 }
 
@@ -120,8 +119,7 @@ impl FeedbackService {
     pub fn new(people: PeopleService, pinned: Arc<Pinned>) -> Self {
         let context = people.context.clone();
         let mut keys = context.config.hooks.keys.clone();
-        let brands = context.config.brands.values();
-        brands.for_each(|brand| keys.add(&brand.hooks));
+        (context.config.brands.values()).for_each(|brand| keys.add(&brand.hooks));
         Self {
             context,
             people,
