@@ -14,6 +14,7 @@ mod compose;
 mod gate;
 mod headers;
 mod ledger;
+mod mail;
 mod retry;
 mod sender;
 mod tally;

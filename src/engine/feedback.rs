@@ -119,8 +119,7 @@ impl FeedbackService {
     pub fn new(people: PeopleService, pinned: Arc<Pinned>) -> Self {
         let context = people.context.clone();
         let mut keys = context.config.hooks.keys.clone();
-        let brands = context.config.brands.values();
-        brands.for_each(|brand| keys.add(&brand.hooks));
+        (context.config.brands.values()).for_each(|brand| keys.add(&brand.hooks));
         Self {
             context,
             people,

@@ -15,6 +15,7 @@ use chrono::{DateTime, Utc};
 use self::because::Reasons;
 use self::gathered::{Gathered, Tells};
 use super::Headers;
+pub(super) use super::mail::Mail;
 use crate::domain::delivery::{Cause, Settlement};
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::EventAt;
@@ -78,15 +79,6 @@ pub(super) struct Built {
     /// How many of the rows, from the first on, these three are of; at least one, if there were
     /// any.
     pub rows: usize,
-}
-
-/// A mail that is ready to leave.
-pub(super) struct Mail {
-    pub row: Delivery,
-    pub items: u32,
-    /// Its markers stand already: it was taken for mailed once.
-    pub has_markers: bool,
-    pub message: Message,
 }
 
 /// Whether the stacks that the row covers take markers: if not, what is on them would be mailed

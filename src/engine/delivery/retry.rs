@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::compose::Mail;
+use super::mail::Mail;
 use crate::domain::delivery::{Deferral, Guarantee, Settlement};
 use crate::domain::lease::LONGEST_WAIT;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Sending, UserId};

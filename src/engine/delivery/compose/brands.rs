@@ -1,6 +1,6 @@
 //! Of which brand a row's mail is, and mails as that brand writes them.
 //!
-//! The rule: a mail is of one brand, whole: look, links and headers come together ([`Identity`]). The
+//! The rule: a mail is of one brand, whole: look, links and headers come together (`Identity`). The
 //! brand of a batch counts before that of its person. What is of another brand than this composes
 //! is not built ([`Stray`]), so that none is ever told under another's name; but for a call that is
 //! made again, which says what it said.
