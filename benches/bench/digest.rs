@@ -6,10 +6,11 @@ use std::sync::Arc;
 use futures::StreamExt;
 use tidings::domain::content::Caps;
 use tidings::domain::digest::{assemble, wanted};
-use tidings::domain::{Address, Day, Id, User, UserId, Window};
+use tidings::domain::{Address, Day, EmailScope, Id, User, UserId, Window};
 use tidings::engine::Silent;
 use tidings::engine::digest::{Effect, Request, Timing};
 use tidings::engine::eligibility::catalog::{CatalogSource, StackEvents};
+use tidings::engine::eligibility::stacks;
 use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};

@@ -324,7 +324,7 @@ impl FeedbackService {
         let ids: Vec<String> = ids.into_iter().collect();
         let mut by_id: HashMap<String, Vec<Delivery>> = HashMap::new();
         for row in self.found(&DeliveryFilter::ProviderIds(&ids)).await? {
-            let known_as = row.provider_id.clone().unwrap_or_default();
+            let known_as = row.outcome.provider_id.clone().unwrap_or_default();
             by_id.entry(known_as).or_default().push(row);
         }
         // An id that several deliveries share, as after a batch call, identifies none.
@@ -453,7 +453,7 @@ impl FeedbackService {
     ) -> Result<u64, Error> {
         let theirs = DeliveryFilter::User(&row.user);
         let latest = self.context.store.find_deliveries(&theirs, LATEST).await?;
-        let delivered = latest.iter().filter_map(|row| row.feedback);
+        let delivered = latest.iter().filter_map(|row| row.outcome.feedback);
         let delivered = delivered.filter(|heard| heard.news == ReportKind::Delivered);
         let delivered = delivered.map(|heard| heard.at + TimeDelta::milliseconds(1));
         let since = delivered.fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
@@ -467,7 +467,7 @@ impl FeedbackService {
 fn worst(found: &[(&Report, &Delivery)]) -> HashMap<DeliveryId, ReportKind> {
     let mut worst = HashMap::new();
     for (report, row) in found {
-        let known = row.feedback.map_or(report.news, |heard| heard.news);
+        let known = row.outcome.feedback.map_or(report.news, |heard| heard.news);
         let news = report.news.max(known);
         let entry = worst.entry(row.id.clone()).or_insert(news);
         *entry = news.max(*entry);

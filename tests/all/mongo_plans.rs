@@ -358,7 +358,7 @@ async fn rows_that_are_changed_alike_are_changed_by_one_statement() {
         assert!(
             rows.iter()
                 .flatten()
-                .all(|row| !row.open && row.attempts == 1)
+                .all(|row| !row.open && row.attempts.made == 1)
         );
     })
     .await;

@@ -38,7 +38,7 @@ pub struct Only {
 
 impl Only {
     fn holds(&self, row: &Delivery) -> bool {
-        let reported = row.feedback.map(|feedback| feedback.news);
+        let reported = row.outcome.feedback.map(|feedback| feedback.news);
         self.state.is_none_or(|state| state == row.state)
             && self.span.contains(row.created)
             && self.feedback.is_none_or(|kind| reported == Some(kind))
@@ -61,8 +61,8 @@ pub struct Unknown {
 
 impl Unknown {
     fn holds(&self, row: &Delivery) -> bool {
-        let tried = row.tried.unwrap_or(row.created);
-        let called = || row.call.as_deref() == self.call.as_deref();
+        let tried = row.built_at();
+        let called = || row.attempts.call.as_deref() == self.call.as_deref();
         (self.call.is_none() || called())
             && self.since.is_none_or(|since| tried >= since)
             && self.until.is_none_or(|until| tried < until)

@@ -192,7 +192,7 @@ impl Ledger {
         let undeliverable = verdicts.undeliverable;
         let excused = |(row, end): &&(&Delivery, Settlement)| {
             let of_address = || undeliverable.iter().any(|lost| lost.delivery == end.id);
-            end.state == DeliveryState::Failed && (row.reopened > 0 || of_address())
+            end.state == DeliveryState::Failed && (row.attempts.reopened > 0 || of_address())
         };
         let excused = settled.iter().filter(excused).count() as u64;
         let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = settled.into_iter().unzip();

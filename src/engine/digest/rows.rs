@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 
 use super::run::Row;
 use super::{Digests, DuePerson, Effect, Run, Timing};
-use crate::domain::delivery::{Corrected, Correction, Reopening};
+use crate::domain::delivery::{Corrected, Correction, DeliveryAttempts, Reopening};
 use crate::domain::digest_row::{Place, Rows, tried_again};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Id, Occasion};
 use crate::engine::Result;
@@ -97,11 +97,14 @@ impl Run<'_> {
             Row::Again(failed) => Opening {
                 row: Delivery {
                     marker: failed.marker,
-                    attempts: failed.attempts,
-                    reopened: match self.request.timing {
-                        Timing::WhenDue => failed.reopened + 1,
-                        // The operator asked for it, so the retries start over.
-                        Timing::Now => 0,
+                    attempts: DeliveryAttempts {
+                        made: failed.attempts.made,
+                        reopened: match self.request.timing {
+                            Timing::WhenDue => failed.attempts.reopened + 1,
+                            // The operator asked for it, so the retries start over.
+                            Timing::Now => 0,
+                        },
+                        ..DeliveryAttempts::default()
                     },
                     due_on: failed.due_on,
                     ..new
@@ -131,7 +134,7 @@ impl Digests {
                     id: row.id.clone(),
                     watermarks: Some(row.watermarks.clone()),
                     lease: row.lease.clone(),
-                    reopened: row.reopened,
+                    reopened: row.attempts.reopened,
                 })
             };
             let asked: Vec<Correction> = again.iter().map(reopening).collect();

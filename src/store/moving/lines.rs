@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use super::Kept;
-use crate::domain::{Delivery, Id, Inbox};
+use crate::domain::{Id, Inbox};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::record::fanout::FanoutRecord;
@@ -44,12 +44,11 @@ impl Kept {
             Self::Accumulator(kept) => json(&AccumulatorRecord::row(kept, NO_REVISION)),
             Self::Batch(batch) => json(&BatchRecord::row(batch)),
             Self::Delivery(delivery) => {
-                let lasting = |delivery: &Delivery| Delivery {
-                    lease: delivery.lease.clone().filter(|_| delivery.open),
-                    not_before: delivery.not_before.filter(|_| delivery.open),
-                    ..delivery.clone()
-                };
-                json(&DeliveryRecord::row(&lasting(delivery)))
+                let mut lasting = delivery.clone();
+                if !lasting.open {
+                    (lasting.lease, lasting.attempts.not_before) = (None, None);
+                }
+                json(&DeliveryRecord::row(&lasting))
             }
             Self::Note { name, text } => json(&(name, text)),
         }

@@ -77,10 +77,10 @@ async fn a_note_that_somebody_else_writes_meanwhile_is_not_called_well(fresh: Fr
 }
 
 async fn mails_that_wait_for_a_brand_are_told_with_its_name(fresh: Fresh) {
-    let waits = |who: &str| tidings::domain::Delivery {
-        state: DeliveryState::Pending,
-        reason: Some("the brand gone is not configured".into()),
-        ..delivery(who, "2014-04-21", "w1")
+    let waits = |who: &str| {
+        let mut row = delivery(who, "2014-04-21", "w1");
+        row.outcome.reason = Some("the brand gone is not configured".into());
+        row
     };
     fresh.open(&[waits("ada"), waits("ben")]).await.unwrap();
 

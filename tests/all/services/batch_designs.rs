@@ -73,7 +73,7 @@ async fn a_four_minute_cool_down_polled_each_minute_mails_after_the_longest_wait
     let mut items = Vec::new();
     for person in ["ada", "ben"] {
         let rows = town.deliveries_of(person).await;
-        items.extend(rows.iter().map(|row| row.items));
+        items.extend(rows.iter().map(|row| row.outcome.items));
     }
     items.sort_unstable();
     assert_eq!(items, [1, 6, 7]);
@@ -108,5 +108,5 @@ async fn a_fixed_window_that_closes_early_at_three_mails_its_total_beside_what_i
     let told = ["a1", "a2", "a3", "a4"].map(|work| text.contains(&format!("Work {work}.")));
     assert_eq!(told, [false, false, true, true], "{text}");
     assert!(text.contains("\n  1 more\n"), "{text}");
-    assert_eq!(town.deliveries_of("ada").await[0].items, 3);
+    assert_eq!(town.deliveries_of("ada").await[0].outcome.items, 3);
 }

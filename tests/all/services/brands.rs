@@ -278,7 +278,7 @@ async fn a_brand_that_is_gone_holds_its_mails_until_it_is_back(fresh: Fresh) {
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Pending);
     assert_eq!(
-        row.reason.as_deref(),
+        row.outcome.reason.as_deref(),
         Some("the brand gone is not configured")
     );
     let story = app.compose().story(row).await.unwrap();
@@ -328,7 +328,7 @@ async fn mails_of_a_brand_that_stays_away_are_given_up_and_told_later(fresh: Fre
 
     assert_eq!(row.state, DeliveryState::Failed);
     let why = "given up: the brand gone is not configured";
-    assert_eq!(row.reason.as_deref(), Some(why));
+    assert_eq!(row.outcome.reason.as_deref(), Some(why));
     assert_eq!(town.told_to("ada"), ["a1"]);
     assert_eq!(town.mails().len(), 1);
 }

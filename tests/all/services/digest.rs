@@ -50,7 +50,10 @@ async fn a_digest_tells_what_happened_and_a_second_run_sends_nothing(fresh: Fres
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
     let rows = town.deliveries_of("ada").await;
     assert_eq!(rows[0].id.as_str(), "digest:ada:weekly:2014-W17");
-    assert_eq!((rows[0].state, rows[0].items), (DeliveryState::Sent, 2));
+    assert_eq!(
+        (rows[0].state, rows[0].outcome.items),
+        (DeliveryState::Sent, 2)
+    );
 }
 
 async fn an_event_after_the_hour_waits_for_the_next_period(fresh: Fresh) {
@@ -250,7 +253,7 @@ async fn a_mail_the_provider_would_not_take_now_leaves_later(fresh: Fresh) {
 
     assert_eq!(report.mails.sent, 1);
     assert_eq!(town.told_to("ada"), ["a1"]);
-    assert_eq!(town.deliveries_of("ada").await[0].attempts, 2);
+    assert_eq!(town.deliveries_of("ada").await[0].attempts.made, 2);
 }
 
 async fn mails_of_a_call_that_was_refused_as_a_whole_are_sent_alone(fresh: Fresh) {
@@ -378,7 +381,7 @@ async fn a_template_that_fails_is_a_failed_delivery_and_others_get_theirs(fresh:
     assert_eq!((report.mails.sent, report.mails.failed), (1, 1));
     let row = town.deliveries_of("ben").await.remove(0);
     assert!(
-        row.reason.as_ref().unwrap().contains("subject.txt"),
+        row.outcome.reason.as_ref().unwrap().contains("subject.txt"),
         "{row:?}"
     );
 }

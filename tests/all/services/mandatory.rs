@@ -251,7 +251,7 @@ async fn a_row_that_was_opened_for_more_tells_what_is_mandatory(fresh: Fresh) {
     ];
     assert_eq!(all_told(&town), each);
     let row = town.deliveries_of("ada").await.remove(0);
-    assert_eq!((row.state, row.items), (DeliveryState::Sent, 1));
+    assert_eq!((row.state, row.outcome.items), (DeliveryState::Sent, 1));
     assert_eq!(story("ada").await.0, ["Work a2."]);
     assert_eq!(story("cem").await.0.len(), 2);
     unsubscribe(&town, "cem").await;

@@ -461,7 +461,7 @@ async fn what_is_only_counted_is_not_counted_where_it_is_muted(fresh: Fresh) {
 
     mail(&town).await;
 
-    let items = async |person: &str| town.deliveries_of(person).await.remove(0).items;
+    let items = async |person: &str| town.deliveries_of(person).await.remove(0).outcome.items;
     assert_eq!((items("ada").await, items("ben").await), (2, 3));
     let mails = town.mails();
     let ada = mails

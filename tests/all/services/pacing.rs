@@ -70,7 +70,11 @@ async fn three_workers_never_call_while_one_of_them_was_told_to_wait(fresh: Fres
 
     assert_eq!(told.len(), 1, "only ada's: {told:?}");
     assert_eq!(
-        (cem.state, cem.tries_spent, cem.reason.as_deref()),
+        (
+            cem.state,
+            cem.attempts.failed,
+            cem.outcome.reason.as_deref()
+        ),
         (DeliveryState::Pending, 0, Some("it waits for its turn"))
     );
     assert_eq!(town.mails().len(), 3);

@@ -164,7 +164,7 @@ async fn a_call_nobody_saw_the_end_of_is_made_again_as_it_was(fresh: Fresh) {
         (&calls[1].reference, &calls[1].deliveries)
     );
     assert_eq!(town.mails().len(), 2);
-    assert_eq!(town.deliveries_of("ada").await[0].attempts, 1);
+    assert_eq!(town.deliveries_of("ada").await[0].attempts.made, 1);
 }
 
 async fn a_call_is_not_made_again_after_its_time(fresh: Fresh) {
@@ -179,7 +179,7 @@ async fn a_call_is_not_made_again_after_its_time(fresh: Fresh) {
 
     assert_eq!((report.mails.unknown, town.calls().len()), (1, 1));
     assert_eq!(
-        town.deliveries_of("ada").await[0].reason.as_deref(),
+        town.deliveries_of("ada").await[0].outcome.reason.as_deref(),
         Some("cut off on the way")
     );
 }
@@ -205,7 +205,7 @@ async fn who_unsubscribed_meanwhile_is_left_out_of_the_call_and_nobody_can_tell(
     assert_eq!(town.mails().len(), 1, "ben gets none");
     let row = town.deliveries_of("ben").await.remove(0);
     assert_eq!(
-        row.reason.as_deref(),
+        row.outcome.reason.as_deref(),
         Some(
             "it may have been mailed before it was found that the person wants no digest any more"
         )
@@ -231,7 +231,7 @@ async fn what_the_provider_took_is_sent_without_sending_again(fresh: Fresh) {
 
     assert_eq!((report.mails.sent, town.calls().len()), (2, 1));
     let row = town.deliveries_of("ada").await.remove(0);
-    assert_eq!(row.provider_id.unwrap(), format!("p:{}", row.id));
+    assert_eq!(row.outcome.provider_id.unwrap(), format!("p:{}", row.id));
     let waited = town.clock.now() - monday(0);
     assert!(waited >= TimeDelta::minutes(2), "asked too soon: {waited}");
 }

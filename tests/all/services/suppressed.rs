@@ -51,7 +51,7 @@ async fn an_address_that_is_suppressed_before_the_mail_leaves_gets_none(fresh: F
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
     assert_eq!(
-        row.reason.as_deref(),
+        row.outcome.reason.as_deref(),
         Some("the person is suppressed after a complaint")
     );
     assert!(town.told().is_empty());

@@ -65,7 +65,7 @@ pub async fn a_delivery_held_or_put_off_by_a_clock_ahead_can_be_claimed(store: F
         state: DeliveryState::Pending,
         not_before,
         reason: None,
-        spends_try: false,
+        has_failed: false,
     };
     let claim = async |who: &str| {
         let store = store.second();

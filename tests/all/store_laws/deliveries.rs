@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tidings::domain::delivery::Settlement;
+use tidings::domain::delivery::{DeliveryAttempts, DeliveryOutcome, Settlement};
 use tidings::domain::{Delivery, DeliveryId, DeliveryState, Form, Occasion, StackId};
 use tidings::store::Waits;
 
@@ -77,8 +77,11 @@ pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
         ],
         lease: None,
         created: noon() + TimeDelta::milliseconds(3),
-        reason: Some(String::new()),
-        provider_id: Some(String::new()),
+        outcome: DeliveryOutcome {
+            reason: Some(String::new()),
+            provider_id: Some(String::new()),
+            ..DeliveryOutcome::default()
+        },
         ..delivery("0", "2014-W17", "one")
     };
     let bare = Delivery {
@@ -87,9 +90,12 @@ pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
     };
     let tried = Delivery {
         lease: None,
-        not_before: Some(later(7)),
-        call: Some("c0ffee".into()),
-        tried: Some(later(2)),
+        attempts: DeliveryAttempts {
+            not_before: Some(later(7)),
+            call: Some("c0ffee".into()),
+            called_at: Some(later(2)),
+            ..DeliveryAttempts::default()
+        },
         ..delivery("eve", "2014-04-23", "one")
     };
 

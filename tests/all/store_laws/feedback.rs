@@ -77,14 +77,14 @@ pub async fn the_worst_news_stands_whatever_comes_first(store: Fresh) {
         let news = [(ids[0].clone(), *one)];
         store.note_feedback(&news).await.unwrap();
         store.second().note_feedback(&news).await.unwrap();
-        let stands = row(&store, &ids[0]).await.feedback.unwrap();
+        let stands = row(&store, &ids[0]).await.outcome.feedback.unwrap();
         assert_eq!(stands.news, one.news, "each was worse than those before");
     }
     let backwards: Vec<_> = all.iter().rev().map(|one| (ids[1].clone(), *one)).collect();
     store.note_feedback(&backwards).await.unwrap();
 
     for id in &ids {
-        assert_eq!(row(&store, id).await.feedback, Some(worst), "{id}");
+        assert_eq!(row(&store, id).await.outcome.feedback, Some(worst), "{id}");
     }
 }
 
@@ -100,7 +100,7 @@ pub async fn of_many_who_bring_news_at_once_the_worst_stands(store: Fresh) {
         })
         .await;
 
-    let stands = row(&store, &id).await.feedback;
+    let stands = row(&store, &id).await.outcome.feedback;
     assert_eq!(stands, Some(feedback(ReportKind::Complained, 5)));
 }
 
@@ -119,11 +119,14 @@ pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(sto
     let sent = row(&store, &ids[0]).await;
 
     assert_eq!(
-        (sending.state, sending.open, sending.attempts),
+        (sending.state, sending.open, sending.attempts.made),
         (DeliveryState::Sending, true, 1)
     );
     assert_eq!((sent.state, sent.open), (DeliveryState::Sent, false));
-    assert_eq!(sent.feedback, Some(feedback(ReportKind::Delivered, 0)));
+    assert_eq!(
+        sent.outcome.feedback,
+        Some(feedback(ReportKind::Delivered, 0))
+    );
 }
 
 pub async fn news_of_unknown_mails_change_nothing(store: Fresh) {
@@ -138,7 +141,7 @@ pub async fn news_of_unknown_mails_change_nothing(store: Fresh) {
     store.note_feedback(&[]).await.unwrap();
 
     assert_eq!(store.delivery(&stranger).await.unwrap(), None);
-    let stands = row(&store, &id).await.feedback;
+    let stands = row(&store, &id).await.outcome.feedback;
     assert_eq!(stands, Some(feedback(ReportKind::Delivered, 0)));
 }
 
@@ -166,7 +169,7 @@ pub async fn the_echo_counts_mails_by_when_they_were_settled(store: Fresh) {
         }
     }
     let unsettled: &Delivery = &row(&store, &ids[7]).await;
-    assert_eq!(unsettled.settled, None);
+    assert_eq!(unsettled.outcome.settled, None);
 
     let all = store.report_counts(later(1)).await.unwrap();
     let late = store.report_counts(later(3)).await.unwrap();

@@ -13,7 +13,7 @@ use crate::support::*;
 pub async fn spent_tries_are_counted_and_other_waits_are_not(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let spent = Deferral {
-        spends_try: true,
+        has_failed: true,
         ..deferral(&ids[0], DeliveryState::Pending, 2)
     };
     let unreached = deferral(&ids[1], DeliveryState::Pending, 2);
@@ -27,8 +27,8 @@ pub async fn spent_tries_are_counted_and_other_waits_are_not(store: Fresh) {
     }
 
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
-    assert_eq!((ada.attempts, ada.tries_spent), (3, 3));
-    assert_eq!((bob.attempts, bob.tries_spent), (3, 0));
+    assert_eq!((ada.attempts.made, ada.attempts.failed), (3, 3));
+    assert_eq!((bob.attempts.made, bob.attempts.failed), (3, 0));
 }
 
 /// A person's delivery that failed, closed.
@@ -85,15 +85,22 @@ pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
     let (ada, bob) = (row(&store, &ada).await, row(&store, &bob).await);
     let old = delivery("ada", "2014-04-22", "one");
     assert_eq!(
-        (ada.state, ada.open, ada.created, ada.settled),
+        (ada.state, ada.open, ada.created, ada.outcome.settled),
         (DeliveryState::Pending, true, later(9), None)
     );
-    assert_eq!((ada.call, ada.tried, ada.lease), (None, None, None));
     assert_eq!(
-        (ada.attempts, ada.tries_spent, ada.provider_id),
+        (ada.attempts.call, ada.attempts.called_at, ada.lease),
+        (None, None, None)
+    );
+    assert_eq!(
+        (
+            ada.attempts.made,
+            ada.attempts.failed,
+            ada.outcome.provider_id
+        ),
         (1, 0, None)
     );
-    assert_eq!((ada.reopened, bob.reopened), (0, 3));
+    assert_eq!((ada.attempts.reopened, bob.attempts.reopened), (0, 3));
     assert_eq!((ada.watermarks, ada.marker), (old.watermarks, old.marker));
     assert_eq!(
         (bob.watermarks, bob.lease),
@@ -145,10 +152,10 @@ pub async fn a_pending_delivery_is_canceled_and_closed_even_while_it_is_leased(s
     for id in &ids {
         let row = row(&store, id).await;
         assert_eq!(
-            (row.state, row.open, row.lease, row.settled),
+            (row.state, row.open, row.lease, row.outcome.settled),
             (DeliveryState::Canceled, false, None, Some(later(9)))
         );
-        assert_eq!(row.reason.as_deref(), Some("the user was erased"));
+        assert_eq!(row.outcome.reason.as_deref(), Some("the user was erased"));
     }
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
     assert_eq!(

@@ -39,19 +39,15 @@ pub async fn sending_is_for_the_holder_counts_an_attempt_and_notes_the_call(stor
     );
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
     assert_eq!(
-        (ada.state, ada.attempts, ada.open),
+        (ada.state, ada.attempts.made, ada.open),
         (DeliveryState::Sending, 2, true)
     );
     assert_eq!(ada.lease, Some(lease("one", later(30))));
-    assert_eq!(
-        (ada.call.as_deref(), ada.tried),
-        (Some("z"), Some(later(3)))
-    );
-    assert_eq!((ada.items, bob.items), (3, 3));
-    assert_eq!(
-        (bob.attempts, bob.call.as_deref(), bob.tried),
-        (1, Some("x"), Some(later(1)))
-    );
+    assert_eq!((ada.outcome.items, bob.outcome.items), (3, 3));
+    let calls =
+        [ada, bob].map(|row| (row.attempts.made, row.attempts.call, row.attempts.called_at));
+    let expected = |made, call: &str, at| (made, Some(call.to_owned()), Some(later(at)));
+    assert_eq!(calls, [expected(2, "z", 3), expected(1, "x", 1)]);
 }
 
 pub async fn who_was_surely_not_taken_is_pending_again_and_still_held(store: Fresh) {
@@ -67,7 +63,7 @@ pub async fn who_was_surely_not_taken_is_pending_again_and_still_held(store: Fre
     assert_eq!(again, [false; 3]);
     let ada = row(&store, &ids[0]).await;
     assert_eq!(
-        (ada.state, ada.open, ada.call, ada.attempts),
+        (ada.state, ada.open, ada.attempts.call, ada.attempts.made),
         (DeliveryState::Pending, true, None, 1)
     );
     assert_eq!(ada.lease, Some(lease("one", later(20))));
@@ -81,7 +77,7 @@ pub async fn a_mail_that_was_taken_after_all_has_no_reason_any_more(store: Fresh
         state: DeliveryState::Pending,
         not_before: later(1),
         reason: Some("busy".into()),
-        spends_try: false,
+        has_failed: false,
     };
     store.defer("one", &[deferral]).await.unwrap();
     store.take("one", later(2), later(9), 9).await.unwrap();
@@ -89,7 +85,7 @@ pub async fn a_mail_that_was_taken_after_all_has_no_reason_any_more(store: Fresh
     let sent = settlement(&ids[0], DeliveryState::Sent);
     store.settle("one", later(3), &[sent]).await.unwrap();
 
-    assert_eq!(row(&store, &ids[0]).await.reason, None);
+    assert_eq!(row(&store, &ids[0]).await.outcome.reason, None);
 }
 
 pub async fn only_a_holder_holds_on(store: Fresh) {
@@ -117,7 +113,7 @@ pub(super) fn deferral(id: &DeliveryId, state: DeliveryState, not_before: i64) -
         state,
         not_before: later(not_before),
         reason: Some("busy".into()),
-        spends_try: false,
+        has_failed: false,
     }
 }
 
@@ -141,17 +137,18 @@ pub async fn what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason(st
     assert_eq!(own, [false, true, true, false], "what is settled stays so");
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
     assert_eq!(
-        (ada.state, ada.attempts, ada.open, ada.lease),
+        (ada.state, ada.attempts.made, ada.open, ada.lease),
         (DeliveryState::Pending, 1, true, None)
     );
     assert_eq!(
-        (ada.not_before, ada.reason.as_deref()),
+        (ada.attempts.not_before, ada.outcome.reason.as_deref()),
         (Some(later(15)), Some("busy"))
     );
     assert_eq!(
-        (bob.state, bob.call.is_some(), bob.not_before),
-        (DeliveryState::Sending, true, Some(later(17)))
+        (bob.state, bob.attempts.not_before),
+        (DeliveryState::Sending, Some(later(17)))
     );
+    assert!(bob.attempts.call.is_some());
     store.release(&Waits::Held("one")).await.unwrap();
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
     let early = store.take("two", later(14), later(30), 10).await.unwrap();
@@ -161,7 +158,7 @@ pub async fn what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason(st
         (users(&early), users(&due), users(&rest)),
         (vec!["eve"], vec!["ada"], vec!["bob"])
     );
-    assert_eq!(due[0].not_before, None, "it is held now");
+    assert_eq!(due[0].attempts.not_before, None, "it is held now");
 }
 
 pub async fn a_call_is_taken_over_whole_whoever_holds_its_rows(store: Fresh) {
@@ -220,13 +217,15 @@ pub async fn who_knows_better_ends_an_unknown_delivery(store: Fresh) {
     );
     let (ada, bob) = (row(&store, &sent).await, row(&store, &not_sent).await);
     assert_eq!(
-        (ada.state, ada.open, ada.settled, ada.reason.as_deref()),
-        (DeliveryState::Sent, false, Some(later(9)), Some("seen"))
+        (ada.state, ada.open, ada.outcome.settled),
+        (DeliveryState::Sent, false, Some(later(9)))
     );
     assert_eq!(
-        (bob.state, bob.open, bob.settled, bob.reason.as_deref()),
-        (DeliveryState::Pending, true, None, Some("lost"))
+        (bob.state, bob.open, bob.outcome.settled),
+        (DeliveryState::Pending, true, None)
     );
+    let reasons = [ada.outcome.reason, bob.outcome.reason].map(Option::unwrap);
+    assert_eq!(reasons, ["seen", "lost"]);
     let claimed = store.take("two", later(9), later(20), 9).await.unwrap();
     assert_eq!(users(&claimed), ["bob"]);
     assert_eq!(
@@ -289,7 +288,7 @@ pub async fn a_lost_lease_can_neither_send_nor_settle(store: Fresh) {
     assert_eq!((moved, settled), (vec![false], vec![false]));
     let ada = row(&store, &ids[0]).await;
     assert_eq!(
-        (ada.state, ada.attempts, ada.lease),
+        (ada.state, ada.attempts.made, ada.lease),
         (DeliveryState::Pending, 0, Some(lease("two", later(20))))
     );
 }
@@ -314,19 +313,19 @@ pub async fn a_settled_row_says_how_it_ended_and_stays_open(store: Fresh) {
     assert_eq!(settled, [true, true]);
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
     assert_eq!(
-        (ada.state, ada.open, ada.items, ada.settled),
+        (ada.state, ada.open, ada.outcome.items, ada.outcome.settled),
         (DeliveryState::Sent, true, 4, Some(later(2)))
     );
     assert_eq!(
-        (ada.provider_id.as_deref(), ada.reason),
+        (ada.outcome.provider_id.as_deref(), ada.outcome.reason),
         (Some("<1@esp>"), None)
     );
     assert_eq!(
-        (bob.state, bob.open, bob.items),
+        (bob.state, bob.open, bob.outcome.items),
         (DeliveryState::Canceled, true, 0)
     );
     assert_eq!(
-        (bob.provider_id, bob.reason.as_deref()),
+        (bob.outcome.provider_id, bob.outcome.reason.as_deref()),
         (None, Some("nothing is left"))
     );
 }
@@ -354,7 +353,7 @@ pub async fn a_row_is_settled_once(store: Fresh) {
     );
     let ada = row(&store, &ids[0]).await;
     assert_eq!(
-        (ada.state, ada.settled),
+        (ada.state, ada.outcome.settled),
         (DeliveryState::Sent, Some(later(1)))
     );
 }

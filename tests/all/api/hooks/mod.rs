@@ -169,7 +169,7 @@ async fn mail_to(api: &Api, person: &str) -> DeliveryId {
 
 async fn heard(api: &Api, delivery: &DeliveryId) -> Option<ReportKind> {
     let row = api.town.store.delivery(delivery).await.unwrap().unwrap();
-    row.feedback.map(|feedback| feedback.news)
+    row.outcome.feedback.map(|feedback| feedback.news)
 }
 
 /// Lifts the suppression of ada's address at this second.
