@@ -112,7 +112,7 @@ async fn look(world: &World, users: Option<Vec<UserId>>) -> u64 {
         ..Request::default()
     };
     let report = world.app.digests().run(&request, &Silent).await;
-    report.expect("a rehearsal").due
+    report.expect("a rehearsal").due.users
 }
 
 /// Everybody's last digest was mailed long ago, and all have something pending.

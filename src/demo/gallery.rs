@@ -243,7 +243,7 @@ impl Gallery {
             ..digest::Request::default()
         };
         let report = app.digests().run(&request, &Silent).await?;
-        if report.due > 0 {
+        if report.due.users > 0 {
             last.at = Some(at);
         }
         let before = std::mem::replace(&mut last.mails, self.book.len());

@@ -78,16 +78,15 @@ impl Rehearsal {
         let mut of_batches = self.stage(at);
         let walked = self.digests.rehearse(&request, &mut stage, progress);
         let mut report = walked.await?;
-        report.no_brand = report.unknown_brands.values().sum();
         if looks_at_batches(&request) {
             let onlooker = Some(&mut of_batches);
             self.look_ahead(&request, &mut report, onlooker, progress)
                 .await?;
         }
         let counted = self.context.store.settled_since(at - LOOK_BACK).await?;
-        let mails = report.due - report.busy - report.no_brand;
+        let mails = report.emails_ahead();
         let sizes = stage.sizes(mails);
-        let batches = report.batches.as_ref();
+        let batches = report.dry_run.batches.as_ref();
         let batches = batches.map(|ahead| self.of_batches(ahead, &of_batches));
         let mut failures = std::mem::take(&mut stage.failures);
         failures.extend(of_batches.failures);
@@ -101,7 +100,7 @@ impl Rehearsal {
                 .warnings(&report, failures, &sizes, batches.as_ref())
                 .await?,
             mails,
-            events: report.events - stage.events_absent,
+            events: report.due.events - stage.events_absent,
             people: bars(tell::people(&report, &request)),
             types: stage.types(),
             pace: self.limits.pace(mails, stage.calls(mails)),
@@ -121,7 +120,6 @@ impl Rehearsal {
             ..request.clone()
         };
         let mut report = self.digests.run(&request, progress).await?;
-        report.no_brand = report.unknown_brands.values().sum();
         if looks_at_batches(&request) {
             self.look_ahead(&request, &mut report, None, progress)
                 .await?;
@@ -165,10 +163,8 @@ impl Rehearsal {
         let mut warnings = tell::warnings(report, over, pause.as_ref(), accepted);
         warnings.extend(report.not_known.warnings(&self.context.policies));
         warnings.extend(failures);
-        warnings.extend(report.other_locales());
-        warnings.extend(report.untranslated());
-        warnings.extend(report.of_brands());
-        if report.due > 0 || batches.is_some_and(|of| of.mails > 0) {
+        warnings.extend(report.dry_run.warnings());
+        if report.due.users > 0 || batches.is_some_and(|of| of.mails > 0) {
             warnings.extend(self.lacking.iter().cloned());
         }
         Ok(warnings)

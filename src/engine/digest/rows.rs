@@ -61,18 +61,18 @@ impl Run<'_> {
         let (request, report) = (self.request, &mut self.report);
         let tally = &self.sender.ledger.tally;
         if row.state == DeliveryState::Failed {
-            report.failed_already += 1;
-            report.tried_again = [report.tried_again, again].into_iter().flatten().min();
+            report.users.failed_already += 1;
+            report.users.tried_again = report.users.tried_again.into_iter().chain(again).min();
         } else if row.state.settled() {
-            report.mailed_already += 1;
+            report.users.mailed_already += 1;
         } else if request.effect == Effect::Send
             && (row.lease.is_none() || request.patience.is_some())
         {
             // The leaseholder may be dead, so a run that waits also finishes such rows.
             report.left_over += tally.take_up(std::slice::from_ref(row));
         } else {
-            report.due += 1;
-            report.busy += 1;
+            report.due.users += 1;
+            report.due.busy += 1;
         }
     }
 

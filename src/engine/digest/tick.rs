@@ -140,5 +140,5 @@ impl Digests {
 fn is_complete(report: &Report) -> bool {
     let ended = report.ended.as_ref();
     let in_full = ended.is_none_or(|ended| matches!(ended, Ended::Settled));
-    report.held == 0 && !report.limited && in_full
+    report.due.held == 0 && !report.limited && in_full
 }

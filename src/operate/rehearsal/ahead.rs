@@ -44,7 +44,7 @@ impl Rehearsal {
         progress: &dyn Watcher,
     ) -> Result<()> {
         let at = request.at.unwrap_or_else(|| self.context.clock.now());
-        report.batches = Some(BatchesAhead::default());
+        report.dry_run.batches = Some(BatchesAhead::default());
         let whose: Vec<Option<UserId>> = match &request.users {
             Some(users) => {
                 let users: BTreeSet<&UserId> = users.iter().collect();
@@ -92,7 +92,7 @@ impl Rehearsal {
         let rows = self.context.store.deliveries(&ids).await?;
         let mut rows = rows.into_iter();
         batches.retain(|_| !rows.next().flatten().is_some_and(|row| row.state.settled()));
-        report.batches.get_or_insert_default().batches += batches.len() as u64;
+        report.dry_run.batches.get_or_insert_default().batches += batches.len() as u64;
         let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
         let users: Vec<UserId> = users.into_iter().cloned().collect();
         let people = self.context.store.users(&users).await?;
@@ -126,7 +126,7 @@ impl Rehearsal {
                 let has_brand = brand.is_none_or(|of| self.compose.looks.contains_key(of));
                 count(report, leaves, &prospect, has_brand);
                 if let (Prospect::Told(content), Some(user)) = (&prospect, user) {
-                    looks::count(report, &self.compose, user, brand, content);
+                    looks::count(&mut report.dry_run, &self.compose, user, brand, content);
                     if let Some(stage) = stage.as_deref_mut().filter(|_| has_brand) {
                         let id = DeliveryId::batch(batch.id);
                         let drawn = draw(&id).rotate_left(if is_lead { 32 } else { 0 });
@@ -150,7 +150,7 @@ impl Rehearsal {
 }
 
 fn count(report: &mut Report, leaves: Leaves, prospect: &Prospect, has_brand: bool) {
-    let ahead = report.batches.get_or_insert_default();
+    let ahead = report.dry_run.batches.get_or_insert_default();
     let content = match prospect {
         Prospect::Told(_) if !has_brand => {
             ahead.no_brand += 1;

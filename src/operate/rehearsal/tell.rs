@@ -17,41 +17,42 @@ const NO_BRAND: &str = "Wait for a brand that is not configured";
 /// Everybody by what becomes of them: those who are mailed first, then the others, without zeros.
 pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
     let line = |label: &str, count| (label.to_owned(), count);
-    let next = report
+    let users = &report.users;
+    let next = users
         .next_due
         .map(|next| next.format(" (next due %-d %B, %H:%M UTC)"));
     let next = next.map_or(String::new(), |next| next.to_string());
     let mut others = vec![
         line(
             "Had this period\u{2019}s mail already",
-            report.mailed_already,
+            users.mailed_already,
         ),
-        line("Had a mail this period that failed", report.failed_already),
+        line("Had a mail this period that failed", users.failed_already),
         line(
             "Have a mail in the ledger that is not settled yet",
-            report.busy,
+            report.due.busy,
         ),
-        line(NO_BRAND, report.no_brand),
-        (format!("Wait for their hour{next}"), report.waiting),
+        line(NO_BRAND, report.dry_run.no_brand),
+        (format!("Wait for their hour{next}"), users.waiting),
         line(
             "Nothing is left that applies: their mail would be empty",
-            report.withdrawn,
+            users.withdrawn,
         ),
     ];
-    let (barred, unsubscribed) = barred(&report.unmailable);
+    let (barred, unsubscribed) = barred(&users.unmailable);
     others.extend(barred);
-    let unsubscribed = report.unsubscribed + unsubscribed;
+    let unsubscribed = users.unsubscribed + unsubscribed;
     others.push(line("Unsubscribed", unsubscribed));
-    others.push(line("Want no digest", report.turned_off));
-    others.push(line("Outside the sample", report.outside_sample));
-    let mails = report.due - report.busy - report.no_brand;
+    others.push(line("Want no digest", users.turned_off));
+    others.push(line("Outside the sample", users.outside_sample));
+    let mails = report.emails_ahead();
     if !report.limited {
         let told: u64 = mails + others.iter().map(|(_, count)| count).sum::<u64>();
         let rest = match request.cadence {
             Some(_) => "Nothing new that they want, or another cadence",
             None => "Nothing new that they want",
         };
-        others.push(line(rest, report.people.saturating_sub(told)));
+        others.push(line(rest, users.scanned.saturating_sub(told)));
     }
     others.retain(|(_, count)| *count > 0);
     others.insert(0, line("Would be mailed", mails));
@@ -142,18 +143,19 @@ pub(super) fn warnings(
     pause: Option<&Pause>,
     accepted: u64,
 ) -> Vec<String> {
+    let older = report.backlog.older;
     [
         pause.map(|pause| format!("Sending is paused: {}. Nothing leaves until tidings digest --resume.", pause.reason)),
         (accepted > 0).then(|| {
             let (events, are) = if accepted == 1 { ("event", "is") } else { ("events", "are") };
             format!("{accepted} {events} {are} accepted and not fanned out yet, and not counted here. A run fans them out first; so does tidings worker --once.")
         }),
-        (!report.older.is_nothing()).then(|| {
-            let people = many(report.older.people, "person", "people");
-            let events = many(report.older.events, "event", "events");
+        (!older.is_nothing()).then(|| {
+            let people = many(older.people, "person", "people");
+            let events = many(older.events, "event", "events");
             format!("{people} wait for {events} of days that have left the window: earlier digests were late or failed. Their next digest includes them.")
         }),
-        report.limited.then(|| format!("The limit ended the rehearsal after {} people; all counts are of these.", report.people)),
+        report.limited.then(|| format!("The limit ended the rehearsal after {} people; all counts are of these.", report.users.scanned)),
         (over > 0).then(|| format!("{over} mails are longer than {CLIP_BYTES} bytes: mail programs hide their end, and with it the link to unsubscribe.")),
     ]
     .into_iter()

@@ -336,7 +336,7 @@ async fn a_lead_is_mailed_at_once_and_the_rest_gathered(fresh: Fresh) {
     assert_eq!(works, [vec!["a1"], vec!["a2", "a3"]]);
     // All three are mailed, and no digest tells them.
     let digests = Town::found(&fresh, true, "").await;
-    assert_eq!(digests.digests_at(monday(0)).await.due, 0);
+    assert_eq!(digests.digests_at(monday(0)).await.due.users, 0);
 }
 
 async fn types_that_share_a_key_share_a_mail_and_chosen_keys_are_apart(fresh: Fresh) {

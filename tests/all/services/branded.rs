@@ -35,7 +35,7 @@ async fn a_rehearsal_counts_the_mails_of_each_brand(fresh: Fresh) {
     let (report, rehearsed) = app.rehearsal().run(&request, &Silent).await.unwrap();
 
     assert_eq!(
-        report.of_brands(),
+        report.dry_run.brand_counts(),
         [
             "1 mail is of the brand acme",
             "1 mail is of the brand gone, which is not configured: what is of it waits"

@@ -45,8 +45,11 @@ async fn a_digest_tells_what_happened_and_a_second_run_sends_nothing(fresh: Fres
     let first = town.digests_at(monday(0)).await;
     let second = town.digests_at(monday(0)).await;
 
-    assert_eq!((first.due, first.mails.sent, first.mails.events), (2, 2, 4));
-    assert_eq!((second.due, second.mails.sent), (0, 0));
+    assert_eq!(
+        (first.due.users, first.mails.sent, first.mails.events),
+        (2, 2, 4)
+    );
+    assert_eq!((second.due.users, second.mails.sent), (0, 0));
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
     let rows = town.deliveries_of("ada").await;
     assert_eq!(rows[0].id.as_str(), "digest:ada:weekly:2014-W17");
@@ -64,9 +67,9 @@ async fn an_event_after_the_hour_waits_for_the_next_period(fresh: Fresh) {
     let today = town.digests_at(monday(0) + TimeDelta::hours(2)).await;
     let next = town.digests_at(monday(1)).await;
 
-    assert_eq!((today.due, today.waiting), (0, 1));
+    assert_eq!((today.due.users, today.users.waiting), (0, 1));
     assert_eq!(
-        today.next_due,
+        today.users.next_due,
         Some("2014-04-28T09:00:00Z".parse::<DateTime<Utc>>().unwrap())
     );
     assert_eq!(next.mails.sent, 1);
@@ -86,7 +89,11 @@ async fn now_mails_without_waiting_for_the_hour_but_once_a_period(fresh: Fresh) 
     town.digests_at(monday(0)).await;
 
     assert_eq!(
-        (first.mails.sent, second.mails.sent, second.mailed_already),
+        (
+            first.mails.sent,
+            second.mails.sent,
+            second.users.mailed_already
+        ),
         (1, 0, 1)
     );
     let told: Vec<_> = town
@@ -116,7 +123,10 @@ async fn a_rehearsal_says_what_would_be_sent_and_writes_nothing(fresh: Fresh) {
         .await
         .unwrap();
 
-    assert_eq!((report.due, report.events, report.mails.sent), (2, 2, 0));
+    assert_eq!(
+        (report.due.users, report.due.events, report.mails.sent),
+        (2, 2, 0)
+    );
     assert!(town.mails().is_empty() && town.deliveries_of("ada").await.is_empty());
     assert_eq!(town.digests_at(monday(0)).await.mails.sent, 2);
 }
@@ -152,7 +162,11 @@ async fn a_withdrawn_work_is_left_out(fresh: Fresh) {
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!(
-        (report.mails.sent, report.mails.events, report.withdrawn),
+        (
+            report.mails.sent,
+            report.mails.events,
+            report.users.withdrawn
+        ),
         (1, 1, 1)
     );
     assert_eq!(town.told_to("ada"), ["a1"]);
@@ -218,7 +232,7 @@ async fn unconfirmed_and_suppressed_people_get_no_mail_and_are_counted(fresh: Fr
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!(report.mails.sent, 1);
-    let counted: Vec<_> = report.unmailable.into_iter().collect();
+    let counted: Vec<_> = report.users.unmailable.into_iter().collect();
     assert_eq!(
         counted,
         [("suppressed", 1), ("unconfirmed", 1), ("unknown", 1)]

@@ -101,7 +101,10 @@ async fn a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal(fres
     let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
     town.digests_at(monday(0)).await;
 
-    assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 2)]));
+    assert_eq!(
+        report.dry_run.locales,
+        BTreeMap::from([("xx".to_owned(), 2)])
+    );
     let warning =
         "2 mails are for people who ask for locale xx, which is not there: they are in English";
     assert!(
@@ -135,11 +138,11 @@ async fn the_dry_run_reports_headings_and_phrases_without_a_translation(fresh: F
     ];
     let lacking = BTreeSet::from(lacking.map(str::to_owned));
     assert_eq!(
-        report.untranslated,
+        report.dry_run.untranslated,
         BTreeMap::from([("de".to_owned(), lacking)])
     );
-    let [sentence] = &report.untranslated()[..] else {
-        panic!("{:?}", report.untranslated())
+    let [sentence] = &report.dry_run.untranslated()[..] else {
+        panic!("{:?}", report.dry_run.untranslated())
     };
     let begins = "emails in de: type-ArtworkPublished, type-Comment, type-Comment.phrase have no";
     assert!(sentence.starts_with(begins), "{sentence}");

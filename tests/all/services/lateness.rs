@@ -84,8 +84,8 @@ async fn a_run_two_days_late_tells_all_that_was_pending(fresh: Fresh) {
         people: 1,
         events: 2,
     };
-    assert_eq!((rehearsed.older, late.older), (owed, owed));
-    assert_eq!((rehearsed.events, late.mails.events), (3, 3));
+    assert_eq!((rehearsed.backlog.older, late.backlog.older), (owed, owed));
+    assert_eq!((rehearsed.due.events, late.mails.events), (3, 3));
 }
 
 async fn a_later_weekday_chosen_after_the_mail_loses_nothing_and_comes_within_a_week(fresh: Fresh) {
@@ -183,11 +183,11 @@ async fn a_failed_digest_is_tried_again_by_itself_within_its_period(fresh: Fresh
     let between = town.digests_at(at("2014-04-21T11:30:00Z")).await;
     let third = town.digests_at(at("2014-04-21T12:15:00Z")).await;
 
-    let failed = |report: &Report| (report.mails.failed, report.failed_already);
+    let failed = |report: &Report| (report.mails.failed, report.users.failed_already);
     assert_eq!((failed(&first), failed(&soon)), ((1, 0), (0, 1)));
-    assert_eq!(soon.mailed_already, 0, "nothing was mailed");
-    assert_eq!(soon.tried_again, Some(at("2014-04-21T10:00:00Z")));
-    assert_eq!(explained.digest.unwrap().next_due, soon.tried_again);
+    assert_eq!(soon.users.mailed_already, 0, "nothing was mailed");
+    assert_eq!(soon.users.tried_again, Some(at("2014-04-21T10:00:00Z")));
+    assert_eq!(explained.digest.unwrap().next_due, soon.users.tried_again);
     assert_eq!((failed(&second), failed(&between)), ((1, 0), (0, 1)));
     assert_eq!(third.mails.sent, 1);
     assert_eq!(told(&town), ["a1"]);
@@ -229,7 +229,7 @@ async fn the_events_of_a_failed_digest_are_in_the_next_one_also_from_before_the_
     let next = town.digests_at(at("2014-04-28T09:00:00Z")).await;
 
     assert_eq!(
-        next.older,
+        next.backlog.older,
         Owed {
             people: 1,
             events: 2
@@ -298,9 +298,12 @@ async fn what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived
         people: 1,
         events: 1,
     };
-    assert_eq!(late.given_up_blocked, blocked);
-    assert_eq!(late.given_up.into_iter().collect::<Vec<_>>(), [(day, owed)]);
-    assert!(again.given_up.is_empty());
+    assert_eq!(late.backlog.given_up_blocked, blocked);
+    assert_eq!(
+        late.backlog.given_up.into_iter().collect::<Vec<_>>(),
+        [(day, owed)]
+    );
+    assert!(again.backlog.given_up.is_empty());
     assert_eq!(told_of.given_up.get(&day), Some(&owed));
     assert_eq!(told(&town), ["a3"]);
     assert!(
@@ -340,7 +343,7 @@ async fn what_an_open_delivery_covers_is_not_given_up(fresh: Fresh) {
     let kept = archived(&town).await;
     town.digests_at(again + TimeDelta::hours(2)).await;
 
-    assert!(waiting.given_up.is_empty(), "{waiting:?}");
+    assert!(waiting.backlog.given_up.is_empty(), "{waiting:?}");
     assert!(
         matches!(
             kept[0].fate,
@@ -425,7 +428,10 @@ async fn a_flush_ends_what_is_owed_of_older_days(fresh: Fresh) {
     let flushed = town.process().flush().user(&user("ada")).await.unwrap();
     let run = town.digests_at(at("2014-05-01T10:00:00Z")).await;
 
-    assert_eq!((flushed, run.due, run.older), (2, 0, Owed::NOTHING));
+    assert_eq!(
+        (flushed, run.due.users, run.backlog.older),
+        (2, 0, Owed::NOTHING)
+    );
     assert!(told(&town).is_empty() && read(&town).await.is_empty());
 }
 

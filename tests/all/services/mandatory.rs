@@ -107,8 +107,11 @@ async fn who_wants_no_digest_gets_one_of_what_is_mandatory_alone(fresh: Fresh) {
     let first = town.digests_at(monday(0)).await;
     let again = town.digests_at(monday(0)).await;
 
-    assert_eq!((first.due, first.mails.sent, again.mails.sent), (3, 3, 0));
-    assert_eq!((first.events, first.mails.events), (4, 4));
+    assert_eq!(
+        (first.due.users, first.mails.sent, again.mails.sent),
+        (3, 3, 0)
+    );
+    assert_eq!((first.due.events, first.mails.events), (4, 4));
     let each = [
         (masked("ada"), vec!["a2"]),
         (masked("ben"), vec!["a2"]),
@@ -116,7 +119,7 @@ async fn who_wants_no_digest_gets_one_of_what_is_mandatory_alone(fresh: Fresh) {
     ];
     assert_eq!(all_told(&town), each);
     assert_eq!(
-        first.unmailable.get("unconfirmed"),
+        first.users.unmailable.get("unconfirmed"),
         Some(&1),
         "dee never confirmed her address"
     );
@@ -124,7 +127,7 @@ async fn who_wants_no_digest_gets_one_of_what_is_mandatory_alone(fresh: Fresh) {
     happens(&town, "ArtworkPublished", &["a3"], to(&["ada", "ben"])).await;
     let later = town.digests_at(monday(1)).await;
     assert_eq!(later.mails.sent, 0);
-    assert_eq!((later.unsubscribed, later.turned_off), (1, 1));
+    assert_eq!((later.users.unsubscribed, later.users.turned_off), (1, 1));
 }
 
 async fn a_mail_of_nothing_else_offers_no_unsubscribing(fresh: Fresh) {
@@ -137,7 +140,7 @@ async fn a_mail_of_nothing_else_offers_no_unsubscribing(fresh: Fresh) {
         ..DigestRequest::default()
     };
     let run = town.process().digests();
-    assert_eq!(run.run(&rehearse, &Silent).await.unwrap().due, 3);
+    assert_eq!(run.run(&rehearse, &Silent).await.unwrap().due.users, 3);
     town.digests_at(monday(0)).await;
     // Cem, who wants everything, gets a digest of a notice alone as well.
     happens(&town, "Notice", &["a4"], to(&["cem"])).await;
@@ -212,9 +215,9 @@ async fn only_a_wish_is_passed_over_and_no_bounce(fresh: Fresh) {
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!(all_told(&town), [(masked("ada"), vec!["a2"])]);
-    assert_eq!(report.unmailable["suppressed by an operator"], 1);
-    assert_eq!(report.unmailable["suppressed"], 1);
-    assert_eq!(report.unsubscribed, 2);
+    assert_eq!(report.users.unmailable["suppressed by an operator"], 1);
+    assert_eq!(report.users.unmailable["suppressed"], 1);
+    assert_eq!(report.users.unsubscribed, 2);
 }
 
 async fn a_row_that_was_opened_for_more_tells_what_is_mandatory(fresh: Fresh) {

@@ -41,7 +41,7 @@ pub(super) async fn run(town: &Town, request: Request) -> Report {
     let report = report.unwrap();
     assert_eq!(
         report.mails.settled() + report.mails.deferred,
-        report.due + report.left_over - report.busy - report.held,
+        report.due.users + report.left_over - report.due.busy - report.due.held,
         "everybody is accounted for: {report:?}"
     );
     report
@@ -76,7 +76,7 @@ async fn a_provider_that_refuses_everything_pauses_all_processes_until_somebody_
 
     assert_eq!(reason(&first), "the key is revoked");
     // The third may have been opened when the second was refused; it waits either way.
-    let waits = first.mails.deferred + first.held;
+    let waits = first.mails.deferred + first.due.held;
     assert_eq!((first.mails.sent, waits), (1, 2));
     assert_eq!(reason(&meanwhile), "the key is revoked");
     assert_eq!((meanwhile.mails.sent, calls), (0, 2));
@@ -109,7 +109,7 @@ async fn too_large_a_share_of_failures_pauses_everything(fresh: Fresh) {
         reason(&report),
         "1 of the last 2 mails failed, more than delivery.stop_share of 49%"
     );
-    let waits = report.mails.deferred + report.held;
+    let waits = report.mails.deferred + report.due.held;
     assert_eq!((report.mails.sent, report.mails.failed, waits), (1, 1, 1));
     assert_eq!(town.calls().len(), 2);
 }
@@ -308,10 +308,13 @@ async fn a_sample_is_the_same_people_each_time(fresh: Fresh) {
     let again = run(&town, sample).await;
     let all = run(&town, Request::default()).await;
 
-    assert_eq!(first.due + first.outside_sample, 3);
-    assert_eq!((first.due, town.told_to("ben").len()), (1, 1));
-    assert_eq!((again.due, again.outside_sample), (0, first.outside_sample));
-    assert_eq!(all.mails.sent, first.outside_sample);
+    assert_eq!(first.due.users + first.users.outside_sample, 3);
+    assert_eq!((first.due.users, town.told_to("ben").len()), (1, 1));
+    assert_eq!(
+        (again.due.users, again.users.outside_sample),
+        (0, first.users.outside_sample)
+    );
+    assert_eq!(all.mails.sent, first.users.outside_sample);
 }
 
 async fn so_many_mails_an_hour_leave_over_all_processes(fresh: Fresh) {

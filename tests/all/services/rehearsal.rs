@@ -66,8 +66,12 @@ async fn a_rehearsal_tells_what_a_run_then_sends(fresh: Fresh) {
         (ran.mails.sent, ran.mails.events)
     );
     assert_eq!(
-        (report.due, report.withdrawn, report.people),
-        (ran.due, ran.withdrawn, ran.people)
+        (
+            report.due.users,
+            report.users.withdrawn,
+            report.users.scanned
+        ),
+        (ran.due.users, ran.users.withdrawn, ran.users.scanned)
     );
     assert_eq!(line(&told, "Nothing is left that applies"), 1);
     let types: Vec<_> = told
@@ -108,7 +112,7 @@ async fn a_rehearsal_only_reads(fresh: Fresh) {
     let rehearsal = town.process_on(&store).rehearsal();
     let (report, _) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
 
-    assert_eq!(report.due, 2);
+    assert_eq!(report.due.users, 2);
     let reading = [
         "scan",
         "details",
@@ -366,8 +370,8 @@ async fn who_waits_for_a_brand_is_told_apart_from_who_would_be_mailed(fresh: Fre
     let rehearsal = town.process().rehearsal();
     let counted = rehearsal.count(&Request::default(), &Silent).await.unwrap();
 
-    assert_eq!((report.due, report.no_brand), (2, 1));
-    assert_eq!((counted.due, counted.no_brand), (2, 1));
+    assert_eq!((report.due.users, report.dry_run.no_brand), (2, 1));
+    assert_eq!((counted.due.users, counted.dry_run.no_brand), (2, 1));
     assert_eq!((told.mails, told.events), (1, 1));
     let lines = told.people.iter();
     let lines: Vec<_> = lines.map(|of| (of.label.as_str(), of.count)).collect();

@@ -66,7 +66,7 @@ pub(super) async fn rehearse(town: &Town, request: &Request) -> (Report, Rehears
     let (report, told) = rehearsal.run(request, &Silent).await.unwrap();
     let counted = rehearsal.count(request, &Silent).await.unwrap();
     assert_eq!(
-        counted.batches, report.batches,
+        counted.dry_run.batches, report.dry_run.batches,
         "whether looked at or counted"
     );
     (report, told)
@@ -74,7 +74,7 @@ pub(super) async fn rehearse(town: &Town, request: &Request) -> (Report, Rehears
 
 pub(super) async fn ahead(town: &Town) -> (BatchesAhead, OfBatches) {
     let (report, told) = rehearse(town, &Request::default()).await;
-    (report.batches.unwrap(), told.batches.unwrap())
+    (report.dry_run.batches.unwrap(), told.batches.unwrap())
 }
 
 /// Ends what is due by then, and mails what waits.
@@ -147,7 +147,7 @@ async fn a_rehearsal_of_batches_only_reads(fresh: Fresh) {
     let rehearsal = town.process_on(&store).rehearsal();
     let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
 
-    assert_eq!(report.batches.unwrap().due, 2);
+    assert_eq!(report.dry_run.batches.unwrap().due, 2);
     assert!(told.batches.unwrap().samples.len() == 2);
     let reading = [
         "scan",
@@ -240,7 +240,7 @@ async fn a_rehearsal_of_some_is_of_their_batches_and_one_of_certain_digests_of_n
     town.happens(&["a1"], to(&crowd)).await;
     let of = |request: Request| {
         let town = &town;
-        async move { rehearse(town, &request).await.0.batches }
+        async move { rehearse(town, &request).await.0.dry_run.batches }
     };
 
     let users = ["p1", "p2", "p1", "ada"].map(user).to_vec();
@@ -291,10 +291,13 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
 
     let waits = "1 mail is of the brand gone, which is not configured: what is of it waits";
     assert_eq!(
-        report.of_brands(),
+        report.dry_run.brand_counts(),
         ["1 mail is of the brand acmeish", waits]
     );
-    assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 1)]));
+    assert_eq!(
+        report.dry_run.locales,
+        BTreeMap::from([("xx".to_owned(), 1)])
+    );
     let batches = told.batches.unwrap();
     let sizes: u64 = batches.sizes.bars.iter().map(|bar| bar.count).sum();
     assert_eq!((batches.mails, batches.sizes.measured, sizes), (2, 2, 2));
@@ -330,7 +333,7 @@ async fn what_is_not_known_of_batches_is_named(fresh: Fresh) {
         "{:?}",
         told.warnings
     );
-    assert_eq!(report.batches.unwrap().events, 1);
+    assert_eq!(report.dry_run.batches.unwrap().events, 1);
 }
 
 async fn a_look_at_a_person_finds_what_gathers_behind_what_was_mailed(fresh: Fresh) {
@@ -365,7 +368,10 @@ async fn more_batches_than_are_looked_at_in_one_step_are_all_counted(fresh: Fres
     let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
     let (_, again) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
 
-    let (ahead, shown) = (report.batches.unwrap(), told.batches.clone().unwrap());
+    let (ahead, shown) = (
+        report.dry_run.batches.unwrap(),
+        told.batches.clone().unwrap(),
+    );
     assert_eq!((ahead.batches, ahead.mails), (700, 700));
     assert_eq!((ahead.closing, ahead.due), (500, 200));
     assert!(shown.sizes.estimated && (50..=100).contains(&shown.sizes.measured));

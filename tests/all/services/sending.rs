@@ -56,7 +56,7 @@ pub(super) async fn run(town: &Town, app: &App) -> Report {
     let mails = &report.mails;
     assert_eq!(
         mails.settled() + mails.deferred,
-        report.due + report.left_over - report.busy - report.held,
+        report.due.users + report.left_over - report.due.busy - report.due.held,
         "everybody is accounted for: {report:?}"
     );
     report
@@ -81,7 +81,7 @@ async fn a_run_waits_for_what_was_not_taken_and_accounts_for_everybody(fresh: Fr
     let report = run(&town, &town.process()).await;
 
     assert_eq!(
-        (report.due, report.mails.sent, report.mails.deferred),
+        (report.due.users, report.mails.sent, report.mails.deferred),
         (3, 3, 0)
     );
     assert_eq!((report.ended, report.mails.reasons), (None, Vec::new()));
@@ -143,7 +143,7 @@ async fn a_run_gives_up_waiting_when_nothing_moves_and_says_who_waits(fresh: Fre
         (report.ended, report.mails.settled()),
         (Some(Ended::Patience), 0)
     );
-    assert_eq!(report.mails.deferred + report.held, 3);
+    assert_eq!(report.mails.deferred + report.due.held, 3);
     let waited = town.clock.now() - monday(0);
     assert!(waited >= TimeDelta::minutes(15), "{waited}");
     assert!(town.mails().is_empty());
@@ -471,7 +471,7 @@ async fn a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing(f
     let next = run(&town, &town.process()).await;
 
     assert_eq!((report.mails.sent, report.ended), (0, Some(Ended::Stopped)));
-    assert_eq!((next.mails.sent, next.busy), (9, 0), "nothing is held");
+    assert_eq!((next.mails.sent, next.due.busy), (9, 0), "nothing is held");
     assert!(town.told().values().all(|times| *times == 1));
 }
 
@@ -487,7 +487,7 @@ async fn a_run_waits_for_the_mails_that_a_killed_worker_holds(fresh: Fresh) {
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((held.len(), report.mails.sent, report.busy), (2, 2, 0));
+    assert_eq!((held.len(), report.mails.sent, report.due.busy), (2, 2, 0));
     assert_eq!(report.ended, None);
     assert!(town.clock.now() >= lease);
 }

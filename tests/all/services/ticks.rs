@@ -56,7 +56,7 @@ async fn ada_at(town: &Town, hour: u8) {
 }
 
 fn sent(report: &Report) -> (u64, u64) {
-    (report.people, report.mails.sent)
+    (report.users.scanned, report.mails.sent)
 }
 
 async fn a_tick_looks_only_at_whoever_falls_due(fresh: Fresh) {
@@ -125,8 +125,8 @@ async fn whoever_was_held_back_by_a_pause_is_mailed_after_it(fresh: Fresh) {
     town.process().deliveries().resume().await.unwrap();
     let resumed = tick(&town, "21T09:15").await;
 
-    assert!(paused.held > 0, "{paused:?}");
-    assert_eq!(resumed.due, paused.held);
+    assert!(paused.due.held > 0, "{paused:?}");
+    assert_eq!(resumed.due.users, paused.due.held);
     assert_eq!(town.mails().len(), 9);
 }
 
@@ -184,7 +184,11 @@ async fn whoever_waited_for_an_earlier_mail_is_looked_at_when_it_has_ended(fresh
     let ended = tick(&town, "21T10:30").await;
 
     assert_eq!(
-        (weekly.mails.deferred, passed_over.busy, too_early.busy),
+        (
+            weekly.mails.deferred,
+            passed_over.due.busy,
+            too_early.due.busy
+        ),
         (1, 1, 1)
     );
     assert_eq!(ended.mails.sent, 2, "{ended:?}");
@@ -298,11 +302,11 @@ async fn a_tick_leaves_nobody_whom_a_full_look_would_find(fresh: Fresh) {
         let digests = town.process().digests();
         let report = digests.tick(&Silent).await.unwrap();
         (ticks, mails) = (
-            ticks + u64::from(report.people < 72),
+            ticks + u64::from(report.users.scanned < 72),
             mails + report.mails.sent,
         );
         let left = digests.run(&rehearsal, &Silent).await.unwrap();
-        assert_eq!(left.due, 0, "{} {left:?}", town.clock.now());
+        assert_eq!(left.due.users, 0, "{} {left:?}", town.clock.now());
     }
 
     assert!(ticks > 60 && mails > 60, "{ticks} {mails}");

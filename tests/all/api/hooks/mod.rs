@@ -295,8 +295,8 @@ async fn whoever_bounced_gets_no_more_mail_and_is_told_why(fresh: Fresh) {
     api.town.happens(&["a2"], followers_of("artist:1")).await;
     let report = api.town.digests_at(monday(1)).await;
 
-    assert_eq!((report.mails.sent, report.due), (1, 1), "ben's");
-    assert_eq!(report.unmailable["suppressed after a hard bounce"], 1);
+    assert_eq!((report.mails.sent, report.due.users), (1, 1), "ben's");
+    assert_eq!(report.users.unmailable["suppressed after a hard bounce"], 1);
     assert_eq!(api.town.told_to("ada"), ["a1"]);
     let explained = api.town.process().explain().user(&user("ada"), None).await;
     let explained = explained.unwrap();
