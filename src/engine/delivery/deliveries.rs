@@ -101,11 +101,8 @@ impl DeliveryService {
     pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
         if let Some(user) = &only.user {
             let theirs = DeliveryFilter::User(user);
-            let mut rows = self
-                .context
-                .store
-                .find_deliveries(&theirs, A_PERSONS)
-                .await?;
+            let store = &self.context.store;
+            let mut rows = store.find_deliveries(&theirs, A_PERSONS).await?;
             rows.retain(|row| only.holds(row));
             rows.truncate(limit);
             return Ok(rows);
@@ -124,11 +121,8 @@ impl DeliveryService {
 
     /// Returns the delivery with this id, if it exists.
     pub async fn get(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
-        let found = self
-            .context
-            .store
-            .deliveries(std::slice::from_ref(id))
-            .await?;
+        let store = &self.context.store;
+        let found = store.deliveries(std::slice::from_ref(id)).await?;
         Ok(found.into_iter().flatten().next())
     }
 
@@ -165,11 +159,8 @@ impl DeliveryService {
     /// another open delivery.
     pub async fn settle(&self, id: &DeliveryId, verdict: Verdict) -> Result<()> {
         let now = self.context.clock.now();
-        let judged = self
-            .context
-            .store
-            .correct(now, &[judge(id, verdict)])
-            .await?;
+        let store = &self.context.store;
+        let judged = store.correct(now, &[judge(id, verdict)]).await?;
         match judged.first() {
             Some(Corrected::Done) => Ok(()),
             Some(Corrected::Busy) => Err(Error::Conflict(format!(
@@ -191,11 +182,8 @@ impl DeliveryService {
     pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
         let reopening = |id: &DeliveryId| Correction::Reopen(Reopening::of(id.clone()));
         let asked: Vec<Correction> = ids.iter().map(reopening).collect();
-        let answers = self
-            .context
-            .store
-            .correct(self.context.clock.now(), &asked)
-            .await?;
+        let store = &self.context.store;
+        let answers = store.correct(self.context.clock.now(), &asked).await?;
         let mut retried = Retried::default();
         for (id, answer) in ids.iter().zip(answers) {
             match answer {

@@ -55,10 +55,8 @@ impl Ledger {
         which: &Claim<'_>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Delivery>> {
-        let claimed = self
-            .context
-            .store
-            .claim(&self.context.owner, now + self.lease, which);
+        let store = &self.context.store;
+        let claimed = store.claim(&self.context.owner, now + self.lease, which);
         Ok(claimed.await?)
     }
 
@@ -76,10 +74,8 @@ impl Ledger {
     ) -> Result<Vec<bool>> {
         let until = self.context.clock.now() + self.lease;
         let transitions: Vec<Transition> = handovers.map(Transition::HandOver).collect();
-        let noted = self
-            .context
-            .store
-            .advance(&self.context.owner, tried, until, &transitions);
+        let store = &self.context.store;
+        let noted = store.advance(&self.context.owner, tried, until, &transitions);
         Ok(noted.await?)
     }
 
@@ -93,10 +89,8 @@ impl Ledger {
     pub(super) async fn advance(&self, transitions: Vec<Transition>) -> Result<Vec<bool>> {
         let now = self.context.clock.now();
         let until = now + self.lease;
-        let made = self
-            .context
-            .store
-            .advance(&self.context.owner, now, until, &transitions);
+        let store = &self.context.store;
+        let made = store.advance(&self.context.owner, now, until, &transitions);
         Ok(made.await?)
     }
 

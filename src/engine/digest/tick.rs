@@ -74,11 +74,9 @@ impl Digests {
                 common: common.told(),
             };
             let text = serde_json::to_string(&ticks).unwrap_or_default();
+            let store = &self.context.store;
             // If the note has changed, another process has completed a tick at the same time.
-            let noted = self
-                .context
-                .store
-                .swap_note(Ticks::NOTE, read.as_deref(), Some(&text));
+            let noted = store.swap_note(Ticks::NOTE, read.as_deref(), Some(&text));
             noted.await?;
         }
         Ok(report)

@@ -107,10 +107,9 @@ async fn who_wants_no_digest_gets_one_of_what_is_mandatory_alone(fresh: Fresh) {
     let first = town.digests_at(monday(0)).await;
     let again = town.digests_at(monday(0)).await;
 
-    assert_eq!(
-        (first.due.users, first.mails.sent, again.mails.sent),
-        (3, 3, 0)
-    );
+    assert_eq!(first.due.users, 3);
+    assert_eq!(first.mails.sent, 3);
+    assert_eq!(again.mails.sent, 0);
     assert_eq!((first.due.events, first.mails.events), (4, 4));
     let each = [
         (masked("ada"), vec!["a2"]),

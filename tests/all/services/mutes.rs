@@ -74,10 +74,9 @@ async fn a_digest_tells_nothing_of_what_is_muted(fresh: Fresh) {
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!(
-        (report.due.users, report.due.events, report.users.pending),
-        (2, 3, 2)
-    );
+    assert_eq!(report.due.users, 2);
+    assert_eq!(report.due.events, 3);
+    assert_eq!(report.users.pending, 2);
     assert_eq!(town.told_to("ada"), ["a2"]);
     assert_eq!(town.told_to("ben"), ["a1", "a2"]);
     assert_eq!(town.told_to("cem"), [""; 0]);
@@ -258,10 +257,8 @@ async fn what_is_muted_is_owed_to_nobody_and_flushed(fresh: Fresh) {
 
     assert_eq!((owed.people, owed.events, flushed), (2, 2, 0));
     assert_eq!((later.people, later.events), (2, 2));
-    assert_eq!(
-        (report.backlog.older.people, report.backlog.older.events),
-        (2, 2)
-    );
+    assert_eq!(report.backlog.older.people, 2);
+    assert_eq!(report.backlog.older.events, 2);
     assert_eq!(town.told_to("ada"), [""; 0]);
 }
 

@@ -65,14 +65,9 @@ async fn a_rehearsal_tells_what_a_run_then_sends(fresh: Fresh) {
         (told.mails, told.events),
         (ran.mails.sent, ran.mails.events)
     );
-    assert_eq!(
-        (
-            report.due.users,
-            report.users.withdrawn,
-            report.users.scanned
-        ),
-        (ran.due.users, ran.users.withdrawn, ran.users.scanned)
-    );
+    assert_eq!(report.due.users, ran.due.users);
+    assert_eq!(report.users.withdrawn, ran.users.withdrawn);
+    assert_eq!(report.users.scanned, ran.users.scanned);
     assert_eq!(line(&told, "Nothing is left that applies"), 1);
     let types: Vec<_> = told
         .types

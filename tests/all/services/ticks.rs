@@ -183,14 +183,9 @@ async fn whoever_waited_for_an_earlier_mail_is_looked_at_when_it_has_ended(fresh
     let too_early = tick(&town, "21T10:15").await;
     let ended = tick(&town, "21T10:30").await;
 
-    assert_eq!(
-        (
-            weekly.mails.deferred,
-            passed_over.due.busy,
-            too_early.due.busy
-        ),
-        (1, 1, 1)
-    );
+    assert_eq!(weekly.mails.deferred, 1);
+    assert_eq!(passed_over.due.busy, 1);
+    assert_eq!(too_early.due.busy, 1);
     assert_eq!(ended.mails.sent, 2, "{ended:?}");
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
 }

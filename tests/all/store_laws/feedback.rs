@@ -118,10 +118,9 @@ pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(sto
     end(&store, &ids[0], DeliveryState::Sent, 1, "p").await;
     let sent = row(&store, &ids[0]).await;
 
-    assert_eq!(
-        (sending.state, sending.open, sending.attempts.made),
-        (DeliveryState::Sending, true, 1)
-    );
+    assert_eq!(sending.state, DeliveryState::Sending);
+    assert_eq!(sending.open, true);
+    assert_eq!(sending.attempts.made, 1);
     assert_eq!((sent.state, sent.open), (DeliveryState::Sent, false));
     assert_eq!(
         sent.outcome.feedback,

@@ -88,18 +88,12 @@ pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
         (ada.state, ada.open, ada.created, ada.outcome.settled),
         (DeliveryState::Pending, true, later(9), None)
     );
-    assert_eq!(
-        (ada.attempts.call, ada.attempts.called_at, ada.lease),
-        (None, None, None)
-    );
-    assert_eq!(
-        (
-            ada.attempts.made,
-            ada.attempts.failed,
-            ada.outcome.provider_id
-        ),
-        (1, 0, None)
-    );
+    assert_eq!(ada.attempts.call, None);
+    assert_eq!(ada.attempts.called_at, None);
+    assert_eq!(ada.lease, None);
+    assert_eq!(ada.attempts.made, 1);
+    assert_eq!(ada.attempts.failed, 0);
+    assert_eq!(ada.outcome.provider_id, None);
     assert_eq!((ada.attempts.reopened, bob.attempts.reopened), (0, 3));
     assert_eq!((ada.watermarks, ada.marker), (old.watermarks, old.marker));
     assert_eq!(

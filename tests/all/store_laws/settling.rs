@@ -38,10 +38,9 @@ pub async fn sending_is_for_the_holder_counts_an_attempt_and_notes_the_call(stor
         (vec![false; 3], vec![true, false, true], vec![true])
     );
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
-    assert_eq!(
-        (ada.state, ada.attempts.made, ada.open),
-        (DeliveryState::Sending, 2, true)
-    );
+    assert_eq!(ada.state, DeliveryState::Sending);
+    assert_eq!(ada.attempts.made, 2);
+    assert_eq!(ada.open, true);
     assert_eq!(ada.lease, Some(lease("one", later(30))));
     assert_eq!((ada.outcome.items, bob.outcome.items), (3, 3));
     let calls =
@@ -140,14 +139,10 @@ pub async fn what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason(st
         (ada.state, ada.attempts.made, ada.open, ada.lease),
         (DeliveryState::Pending, 1, true, None)
     );
-    assert_eq!(
-        (ada.attempts.not_before, ada.outcome.reason.as_deref()),
-        (Some(later(15)), Some("busy"))
-    );
-    assert_eq!(
-        (bob.state, bob.attempts.not_before),
-        (DeliveryState::Sending, Some(later(17)))
-    );
+    assert_eq!(ada.attempts.not_before, Some(later(15)));
+    assert_eq!(ada.outcome.reason.as_deref(), Some("busy"));
+    assert_eq!(bob.state, DeliveryState::Sending);
+    assert_eq!(bob.attempts.not_before, Some(later(17)));
     assert!(bob.attempts.call.is_some());
     store.release(&Waits::Held("one")).await.unwrap();
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
@@ -216,14 +211,12 @@ pub async fn who_knows_better_ends_an_unknown_delivery(store: Fresh) {
         (Corrected::Done, Corrected::Done)
     );
     let (ada, bob) = (row(&store, &sent).await, row(&store, &not_sent).await);
-    assert_eq!(
-        (ada.state, ada.open, ada.outcome.settled),
-        (DeliveryState::Sent, false, Some(later(9)))
-    );
-    assert_eq!(
-        (bob.state, bob.open, bob.outcome.settled),
-        (DeliveryState::Pending, true, None)
-    );
+    assert_eq!(ada.state, DeliveryState::Sent);
+    assert_eq!(ada.open, false);
+    assert_eq!(ada.outcome.settled, Some(later(9)));
+    assert_eq!(bob.state, DeliveryState::Pending);
+    assert_eq!(bob.open, true);
+    assert_eq!(bob.outcome.settled, None);
     let reasons = [ada.outcome.reason, bob.outcome.reason].map(Option::unwrap);
     assert_eq!(reasons, ["seen", "lost"]);
     let claimed = store.take("two", later(9), later(20), 9).await.unwrap();
@@ -287,10 +280,9 @@ pub async fn a_lost_lease_can_neither_send_nor_settle(store: Fresh) {
 
     assert_eq!((moved, settled), (vec![false], vec![false]));
     let ada = row(&store, &ids[0]).await;
-    assert_eq!(
-        (ada.state, ada.attempts.made, ada.lease),
-        (DeliveryState::Pending, 0, Some(lease("two", later(20))))
-    );
+    assert_eq!(ada.state, DeliveryState::Pending);
+    assert_eq!(ada.attempts.made, 0);
+    assert_eq!(ada.lease, Some(lease("two", later(20))));
 }
 
 pub async fn a_settled_row_says_how_it_ended_and_stays_open(store: Fresh) {
@@ -316,18 +308,13 @@ pub async fn a_settled_row_says_how_it_ended_and_stays_open(store: Fresh) {
         (ada.state, ada.open, ada.outcome.items, ada.outcome.settled),
         (DeliveryState::Sent, true, 4, Some(later(2)))
     );
-    assert_eq!(
-        (ada.outcome.provider_id.as_deref(), ada.outcome.reason),
-        (Some("<1@esp>"), None)
-    );
-    assert_eq!(
-        (bob.state, bob.open, bob.outcome.items),
-        (DeliveryState::Canceled, true, 0)
-    );
-    assert_eq!(
-        (bob.outcome.provider_id, bob.outcome.reason.as_deref()),
-        (None, Some("nothing is left"))
-    );
+    assert_eq!(ada.outcome.provider_id.as_deref(), Some("<1@esp>"));
+    assert_eq!(ada.outcome.reason, None);
+    assert_eq!(bob.state, DeliveryState::Canceled);
+    assert_eq!(bob.open, true);
+    assert_eq!(bob.outcome.items, 0);
+    assert_eq!(bob.outcome.provider_id, None);
+    assert_eq!(bob.outcome.reason.as_deref(), Some("nothing is left"));
 }
 
 pub async fn a_row_is_settled_once(store: Fresh) {
@@ -352,10 +339,8 @@ pub async fn a_row_is_settled_once(store: Fresh) {
         (vec![true], vec![false, false, true], vec![false])
     );
     let ada = row(&store, &ids[0]).await;
-    assert_eq!(
-        (ada.state, ada.outcome.settled),
-        (DeliveryState::Sent, Some(later(1)))
-    );
+    assert_eq!(ada.state, DeliveryState::Sent);
+    assert_eq!(ada.outcome.settled, Some(later(1)));
 }
 
 pub async fn a_settled_row_is_claimed_again_until_it_is_closed(store: Fresh) {

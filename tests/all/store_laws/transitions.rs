@@ -174,10 +174,8 @@ pub async fn what_is_concluded_is_settled_and_closed_and_its_slot_is_free(store:
         assert_eq!(row.lease.is_some(), row.open, "{id}");
     }
     let bob = row(&store, &ids[1]).await;
-    assert_eq!(
-        (bob.outcome.items, bob.outcome.provider_id.as_deref()),
-        (4, Some("$2"))
-    );
+    assert_eq!(bob.outcome.items, 4);
+    assert_eq!(bob.outcome.provider_id.as_deref(), Some("$2"));
     let next = ["ada", "bob", "cem", "dan", "eve"].map(|who| delivery(who, "2014-04-23", "one"));
     let opened = store.open(&next).await.unwrap();
     assert_eq!(opened, [true, true, false, true, false]);

@@ -66,11 +66,8 @@ impl Compose {
     }
 
     async fn story_of(&self, row: Delivery) -> Result<Story> {
-        let mut users = self
-            .context
-            .store
-            .users(std::slice::from_ref(&row.user))
-            .await?;
+        let store = &self.context.store;
+        let mut users = store.users(std::slice::from_ref(&row.user)).await?;
         if row.state.settled() {
             let built = row.built_at();
             let known = users.iter_mut().flatten();
