@@ -44,6 +44,17 @@ fn a_run_is_told_in_one_line_without_zeros() {
 }
 
 #[test]
+fn the_json_of_a_report_is_flat() {
+    let json = serde_json::to_value(report()).unwrap();
+    let mut fields: Vec<&String> = json.as_object().unwrap().keys().collect();
+    fields.sort_unstable();
+    let expected = "blocked busy due ended events failed_already given_up given_up_blocked held left_over \
+        limited mailed_already mails next_due older older_due outside_sample pending people \
+        tried_again turned_off unmailable unsubscribed waiting withdrawn";
+    assert!(fields.into_iter().eq(expected.split(' ')), "{json}");
+}
+
+#[test]
 fn when_nobody_is_due_the_line_says_when_somebody_is_and_how_not_to_wait() {
     let mut waiting = Report {
         due: DueDigests::default(),

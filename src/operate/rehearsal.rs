@@ -78,11 +78,9 @@ impl Rehearsal {
         let mut of_batches = self.stage(at);
         let walked = self.digests.rehearse(&request, &mut stage, progress);
         let mut report = walked.await?;
-        if looks_at_batches(&request) {
-            let onlooker = Some(&mut of_batches);
-            self.look_ahead(&request, &mut report, onlooker, progress)
-                .await?;
-        }
+        let onlooker = Some(&mut of_batches);
+        self.look_ahead(&request, &mut report, onlooker, progress)
+            .await?;
         let counted = self.context.store.settled_since(at - LOOK_BACK).await?;
         let mails = report.emails_ahead();
         let sizes = stage.sizes(mails);
@@ -120,10 +118,8 @@ impl Rehearsal {
             ..request.clone()
         };
         let mut report = self.digests.run(&request, progress).await?;
-        if looks_at_batches(&request) {
-            self.look_ahead(&request, &mut report, None, progress)
-                .await?;
-        }
+        self.look_ahead(&request, &mut report, None, progress)
+            .await?;
         Ok(report)
     }
 
@@ -169,10 +165,4 @@ impl Rehearsal {
         }
         Ok(warnings)
     }
-}
-
-/// Whether a run that is narrowed down so is about batches as well: not if it is of certain
-/// digests.
-fn looks_at_batches(request: &Request) -> bool {
-    request.cadence.is_none() && request.limit.is_none()
 }

@@ -34,8 +34,8 @@ enum Leaves {
 }
 
 impl Rehearsal {
-    /// Looks at the batches that the request is about, and notes in the report what becomes of
-    /// them; their mails are shown to the stage, if there is one.
+    /// Counts in the report the emails that the requested batches become, and shows them to the
+    /// stage, if there is one. A request for certain digests, by cadence or number, has no batches.
     pub(super) async fn look_ahead(
         &self,
         request: &Request,
@@ -43,6 +43,9 @@ impl Rehearsal {
         mut stage: Option<&mut Stage<'_>>,
         progress: &dyn Watcher,
     ) -> Result<()> {
+        if request.cadence.is_some() || request.limit.is_some() {
+            return Ok(());
+        }
         let at = request.at.unwrap_or_else(|| self.context.clock.now());
         report.dry_run.batches = Some(BatchesAhead::default());
         let whose: Vec<Option<UserId>> = match &request.users {
