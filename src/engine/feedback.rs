@@ -342,11 +342,10 @@ impl FeedbackService {
     async fn found(&self, which: &DeliveryFilter<'_>) -> Result<Vec<Delivery>, Error> {
         match which {
             DeliveryFilter::Tags([]) | DeliveryFilter::ProviderIds([]) => Ok(Vec::new()),
-            which => Ok(self
-                .context
-                .store
-                .find_deliveries(which, usize::MAX)
-                .await?),
+            which => {
+                let store = &self.context.store;
+                Ok(store.find_deliveries(which, usize::MAX).await?)
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::delivery::Waiting;
 use super::trouble::{BadFanouts, BadStacks};
-use super::unknown::Unknown;
+use super::unknown::{Unknown, is_zero};
 use crate::domain::{BrandName, Day, Owed, Pause};
 
 /// The report of a digest run.
@@ -145,17 +145,15 @@ impl DryRunReport {
 
     /// Returns a sentence for each brand with its number of emails, and whether they wait.
     pub fn brand_counts(&self) -> Vec<String> {
-        let mails = |mails: u64| match mails {
+        let mails = |mails: &u64| match mails {
             1 => "1 mail is".to_owned(),
             mails => format!("{mails} mails are"),
         };
         let of = self.brands.iter();
-        let of = of.map(|(brand, n)| format!("{} of the brand {brand}", mails(*n)));
+        let of = of.map(|(brand, n)| format!("{} of the brand {brand}", mails(n)));
         let waits = self.unknown_brands.iter().map(|(brand, n)| {
-            format!(
-                "{} of the brand {brand}, which is not configured: what is of it waits",
-                mails(*n)
-            )
+            let mails = mails(n);
+            format!("{mails} of the brand {brand}, which is not configured: what is of it waits")
         });
         of.chain(waits).collect()
     }
@@ -291,10 +289,6 @@ pub(crate) fn lacking(messages: &BTreeSet<String>) -> String {
          phrase",
         first.join(", ")
     )
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 fn none_wait(waiting: &Option<&Waiting>) -> bool {
