@@ -258,10 +258,8 @@ async fn a_withdrawn_object_is_left_out_and_a_batch_of_nothing_else_is_canceled(
     assert_eq!((tally.sent, tally.events, tally.canceled), (1, 1, 1));
     assert!(town.mails()[0].filled().text.contains("Work Artwork:a2."));
     let row = town.deliveries_of("ben").await.remove(0);
-    assert_eq!(
-        row.outcome.reason.as_deref(),
-        Some("nothing is left that applies")
-    );
+    let reason = row.outcome.reason.as_deref();
+    assert_eq!(reason, Some("nothing is left that applies"));
 }
 
 async fn what_is_no_longer_kept_is_told_where_all_that_is_kept_was_withdrawn(fresh: Fresh) {

@@ -277,10 +277,8 @@ async fn a_brand_that_is_gone_holds_its_mails_until_it_is_back(fresh: Fresh) {
     assert_eq!(town.told_to("ben"), ["a1"]);
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Pending);
-    assert_eq!(
-        row.outcome.reason.as_deref(),
-        Some("the brand gone is not configured")
-    );
+    let reason = row.outcome.reason.as_deref();
+    assert_eq!(reason, Some("the brand gone is not configured"));
     let story = app.compose().story(row).await.unwrap();
     assert_eq!(
         story.barred.as_deref(),

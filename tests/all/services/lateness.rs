@@ -299,10 +299,7 @@ async fn what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived
         events: 1,
     };
     assert_eq!(late.backlog.given_up_blocked, blocked);
-    assert_eq!(
-        late.backlog.given_up.into_iter().collect::<Vec<_>>(),
-        [(day, owed)]
-    );
+    assert!(late.backlog.given_up.into_iter().eq([(day, owed)]));
     assert!(again.backlog.given_up.is_empty());
     assert_eq!(told_of.given_up.get(&day), Some(&owed));
     assert_eq!(told(&town), ["a3"]);

@@ -294,10 +294,8 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
         report.dry_run.brand_counts(),
         ["1 mail is of the brand acmeish", waits]
     );
-    assert_eq!(
-        report.dry_run.locales,
-        BTreeMap::from([("xx".to_owned(), 1)])
-    );
+    let locales = BTreeMap::from([("xx".to_owned(), 1)]);
+    assert_eq!(report.dry_run.locales, locales);
     let batches = told.batches.unwrap();
     let sizes: u64 = batches.sizes.bars.iter().map(|bar| bar.count).sum();
     assert_eq!((batches.mails, batches.sizes.measured, sizes), (2, 2, 2));
@@ -368,10 +366,8 @@ async fn more_batches_than_are_looked_at_in_one_step_are_all_counted(fresh: Fres
     let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
     let (_, again) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
 
-    let (ahead, shown) = (
-        report.dry_run.batches.unwrap(),
-        told.batches.clone().unwrap(),
-    );
+    let ahead = report.dry_run.batches.unwrap();
+    let shown = told.batches.clone().unwrap();
     assert_eq!((ahead.batches, ahead.mails), (700, 700));
     assert_eq!((ahead.closing, ahead.due), (500, 200));
     assert!(shown.sizes.estimated && (50..=100).contains(&shown.sizes.measured));

@@ -50,10 +50,8 @@ async fn an_address_that_is_suppressed_before_the_mail_leaves_gets_none(fresh: F
     assert_eq!((report.mails.canceled, report.mails.sent), (1, 0));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
-    assert_eq!(
-        row.outcome.reason.as_deref(),
-        Some("the person is suppressed after a complaint")
-    );
+    let reason = row.outcome.reason.as_deref();
+    assert_eq!(reason, Some("the person is suppressed after a complaint"));
     assert!(town.told().is_empty());
 }
 
@@ -212,10 +210,8 @@ async fn events_of_a_missing_brand_are_all_emailed_once_the_brand_is_back(fresh:
     }
 
     assert_eq!(emailed(&town, "ok").iter().sum::<usize>(), 36);
-    let given_up = before
-        .iter()
-        .chain(&after)
-        .map(|run| run.backlog.given_up.len());
+    let runs = before.iter().chain(&after);
+    let given_up = runs.map(|run| run.backlog.given_up.len());
     assert_eq!(given_up.sum::<usize>(), 0);
 }
 
@@ -235,10 +231,8 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
         .await;
     let first = town.digests_at(day(18, 9)).await;
 
-    let expired: Vec<(Day, Owed)> = runs
-        .iter()
-        .flat_map(|run| run.backlog.given_up.clone())
-        .collect();
+    let expired = runs.iter().flat_map(|run| run.backlog.given_up.clone());
+    let expired: Vec<(Day, Owed)> = expired.collect();
     let of_a_day = Owed {
         people: 1,
         events: 3,
@@ -260,10 +254,7 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
     };
     assert_eq!((count(Why::Expired), count(Why::Blocked)), (6, 30));
     assert_eq!(emailed(&town, "suppressed"), [27]);
-    assert_eq!(
-        first.backlog.given_up.into_values().collect::<Vec<_>>(),
-        [of_a_day]
-    );
+    assert!(first.backlog.given_up.into_values().eq([of_a_day]));
 }
 
 async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh: Fresh) {

@@ -598,11 +598,11 @@ impl Year {
             excused += u32::from(event.excused && event.mailed == 0);
         }
         let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
-        let told: u32 = unknown
+        let items = unknown
             .iter()
             .filter(of_digest)
-            .map(|row| row.outcome.items)
-            .sum();
+            .map(|row| row.outcome.items);
+        let told: u32 = items.sum();
         assert!(
             in_doubt <= told,
             "{in_doubt} events are in doubt, and unknown mails tell {told}"

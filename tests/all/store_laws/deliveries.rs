@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tidings::domain::delivery::{DeliveryAttempts, DeliveryOutcome, Settlement};
+use tidings::domain::delivery::Settlement;
 use tidings::domain::{Delivery, DeliveryId, DeliveryState, Form, Occasion, StackId};
 use tidings::store::Waits;
 
@@ -60,7 +60,7 @@ pub(super) fn users(rows: &[Delivery]) -> Vec<&str> {
 
 pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
     let plain = delivery("ada", "2014-04-22", "one");
-    let odd = Delivery {
+    let mut odd = Delivery {
         occasion: Occasion::Batch {
             batch: id(77),
             turn: noon() + TimeDelta::milliseconds(5),
@@ -77,27 +77,19 @@ pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
         ],
         lease: None,
         created: noon() + TimeDelta::milliseconds(3),
-        outcome: DeliveryOutcome {
-            reason: Some(String::new()),
-            provider_id: Some(String::new()),
-            ..DeliveryOutcome::default()
-        },
         ..delivery("0", "2014-W17", "one")
     };
+    odd.outcome.reason = Some(String::new());
+    odd.outcome.provider_id = Some(String::new());
     let bare = Delivery {
         watermarks: Vec::new(),
         ..delivery("ü.$x", "2014-04-22", "one")
     };
-    let tried = Delivery {
-        lease: None,
-        attempts: DeliveryAttempts {
-            not_before: Some(later(7)),
-            call: Some("c0ffee".into()),
-            called_at: Some(later(2)),
-            ..DeliveryAttempts::default()
-        },
-        ..delivery("eve", "2014-04-23", "one")
-    };
+    let mut tried = delivery("eve", "2014-04-23", "one");
+    tried.lease = None;
+    tried.attempts.not_before = Some(later(7));
+    tried.attempts.call = Some("c0ffee".into());
+    tried.attempts.called_at = Some(later(2));
 
     let all = [plain, odd, bare, tried];
     assert_eq!(store.open(&all).await.unwrap(), [true; 4]);

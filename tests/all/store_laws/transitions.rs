@@ -48,11 +48,8 @@ pub async fn of_many_transitions_those_are_made_whose_condition_holds(store: Fre
     let mut told = Vec::new();
     for id in &ids {
         let row = row(&store, id).await;
-        told.push((
-            row.state,
-            row.attempts.made,
-            row.lease.map(|lease| lease.until),
-        ));
+        let until = row.lease.map(|lease| lease.until);
+        told.push((row.state, row.attempts.made, until));
     }
     let (pending, failed) = (DeliveryState::Pending, DeliveryState::Failed);
     let until = |n: i64| Some(later(n));
@@ -107,10 +104,8 @@ pub async fn where_many_are_changed_alike_each_keeps_what_is_its_own(store: Fres
         assert!(!made[450], "it is somebody else's");
         if matches!(transitions[0], Transition::HandOver(_)) {
             let rows = store.deliveries(&ids).await.unwrap();
-            let items = rows
-                .iter()
-                .flatten()
-                .map(|row| (row.outcome.items, row.attempts.made));
+            let rows = rows.iter().flatten();
+            let items = rows.map(|row| (row.outcome.items, row.attempts.made));
             let expected = (0..450).map(|n| (n % 7, 1));
             assert!(items.eq(expected));
         }
@@ -121,10 +116,8 @@ pub async fn where_many_are_changed_alike_each_keeps_what_is_its_own(store: Fres
         assert_eq!(row.state, state(n));
         assert_eq!(row.attempts.call.as_deref(), Some(call(n)));
         assert_eq!((row.outcome.items, row.attempts.made), (n as u32 % 5, 1));
-        assert_eq!(
-            row.outcome.provider_id,
-            (n % 3 > 0).then(|| format!("$id.{n}"))
-        );
+        let provider_id = (n % 3 > 0).then(|| format!("$id.{n}"));
+        assert_eq!(row.outcome.provider_id, provider_id);
         assert_eq!(row.outcome.reason.is_some(), n % 3 == 0);
         assert_eq!(row.outcome.settled, Some(later(1)));
     }
