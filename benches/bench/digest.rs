@@ -82,7 +82,7 @@ pub async fn assembly_and_flush() {
         };
         let digests = world.app.digests();
         let (report, took) = timed(digests.run(&request, &Silent)).await;
-        assert_eq!(report.expect("a rehearsal").due, ids.len() as u64);
+        assert_eq!(report.expect("a rehearsal").due.users, ids.len() as u64);
         rehearsal.note(read, took);
         original.note(
             sample.len() as u64,

@@ -113,7 +113,7 @@ async fn look(world: &World, users: Option<Vec<UserId>>) -> u64 {
         ..Request::default()
     };
     let report = world.app.digests().run(&request, &Silent).await;
-    report.expect("a rehearsal").due
+    report.expect("a rehearsal").due.users
 }
 
 /// Compares ticks with full scans. All users have pending events and no recent digest.

@@ -168,7 +168,7 @@ impl Args {
             true => Waits::none(app),
             false => Waits::of(app, request.users.as_deref()).await,
         };
-        let at = request.at.unwrap_or(now);
+        let (at, ahead) = (request.at.unwrap_or(now), report.dry_run.batches.as_ref());
         if self.json {
             screen.json(&DigestRun {
                 at,
@@ -184,7 +184,7 @@ impl Args {
                 words::minute(at),
                 sentence(&report, &request, app.identities.outbox())
             ))?;
-            if let Some(ahead) = report.batches.as_ref().filter(|ahead| ahead.batches > 0) {
+            if let Some(ahead) = ahead.filter(|ahead| ahead.batches > 0) {
                 screen.line(format!("batches: {}", batches(ahead)))?;
             }
             if let Some(page) = &page {
@@ -199,15 +199,14 @@ impl Args {
         for warning in report.not_known.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
-        let of_languages = [report.other_locales(), report.untranslated()].concat();
-        for warning in of_languages.into_iter().chain(report.of_brands()) {
+        for warning in report.dry_run.warnings() {
             screen.warning(warning)?;
         }
-        for line in late(&report) {
+        for line in late(&report.backlog) {
             screen.warning(line)?;
         }
-        let of_batches = report.batches.as_ref().map_or(0, |ahead| ahead.mails);
-        if report.due + of_batches > 0 && app.identities.lacks_links() {
+        let of_batches = ahead.map_or(0, |ahead| ahead.mails);
+        if report.due.users + of_batches > 0 && app.identities.lacks_links() {
             screen.warning(
                 "these mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam",
             )?;
@@ -251,7 +250,7 @@ impl Args {
 
 /// 3 if some left and some did not, 1 if none did; a pause is never a success.
 fn exit(report: &Report) -> Exit {
-    let held = report.held + u64::from(matches!(report.ended, Some(Ended::Paused(_))));
+    let held = report.due.held + u64::from(matches!(report.ended, Some(Ended::Paused(_))));
     of(&report.mails, held)
 }
 
@@ -300,7 +299,7 @@ fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String
         words::list([
             Some(due(report)),
             sent(&report.mails, outbox),
-            words::some(report.held, "not begun"),
+            words::some(report.due.held, "not begun"),
             report.limited.then(|| "stopped at the limit".to_owned()),
         ])
     };
@@ -313,30 +312,30 @@ fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String
 }
 
 fn due(report: &Report) -> String {
-    match report.due {
-        0 if report.people == 0 => "nobody has anything new".into(),
+    match report.due.users {
+        0 if report.users.scanned == 0 => "nobody has anything new".into(),
         0 => "nobody due".into(),
         due => format!("{} due", words::number(due)),
     }
 }
 
 fn would_be_sent(report: &Report) -> String {
-    match report.due {
+    match report.due.users {
         0 => format!("{} (dry run)", due(report)),
-        due if report.no_brand > 0 => format!(
+        due if report.dry_run.no_brand > 0 => format!(
             "{} due with {}: {} would be mailed, {} (dry run)",
             words::number(due),
-            words::count(report.events, "event", "events"),
-            match due - report.busy - report.no_brand {
+            words::count(report.due.events, "event", "events"),
+            match report.emails_ahead() {
                 0 => "none".to_owned(),
                 mails => words::number(mails),
             },
-            no_brand(report.no_brand),
+            no_brand(report.dry_run.no_brand),
         ),
         due => format!(
             "{} due, would be mailed {} (dry run{})",
             words::number(due),
-            words::count(report.events, "event", "events"),
+            words::count(report.due.events, "event", "events"),
             if report.limited {
                 ", up to the limit"
             } else {
@@ -408,14 +407,14 @@ pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
     (!parts.is_empty()).then_some(parts)
 }
 
-/// Who was not mailed, and why.
+/// Returns who gets no email now, and why.
 fn left(report: &Report, request: &Request) -> String {
-    let waiting = words::some(report.waiting, "waiting").map(|waiting| match report.next_due {
+    let users = &report.users;
+    let waiting = words::some(users.waiting, "waiting").map(|waiting| match users.next_due {
         Some(next) => {
-            let hint = if report.due == 0 && request.timing == Timing::WhenDue {
-                "; --now does not wait"
-            } else {
-                ""
+            let hint = match report.due.users == 0 && request.timing == Timing::WhenDue {
+                true => "; --now does not wait",
+                false => "",
             };
             format!("{waiting} (next due {}{hint})", words::minute(next))
         }
@@ -424,17 +423,17 @@ fn left(report: &Report, request: &Request) -> String {
     words::list(
         [
             waiting,
-            words::some(report.mailed_already, "mailed this period already"),
+            words::some(users.mailed_already, "mailed this period already"),
             failed(report),
-            words::some(report.withdrawn, "with nothing left that applies"),
+            words::some(users.withdrawn, "with nothing left that applies"),
             words::some(
-                report.busy,
+                report.due.busy,
                 "with a mail that waits, or that another worker handles",
             ),
-            words::some(report.outside_sample, "outside the sample"),
+            words::some(users.outside_sample, "outside the sample"),
         ]
         .into_iter()
-        .chain(unmailable(&report.unmailable)),
+        .chain(unmailable(&users.unmailable)),
     )
 }
 
@@ -453,9 +452,9 @@ fn unmailable(by_reason: &BTreeMap<&'static str, u64>) -> impl Iterator<Item = O
 /// `2 failed this period (tried again from 2014-04-21 11:00; tidings deliveries retry does it
 /// now)`.
 fn failed(report: &Report) -> Option<String> {
-    let failed = words::some(report.failed_already, "failed this period")?;
+    let failed = words::some(report.users.failed_already, "failed this period")?;
     let hint = "tidings deliveries retry does it now";
-    Some(match report.tried_again {
+    Some(match report.users.tried_again {
         Some(at) => format!("{failed} (tried again from {}; {hint})", words::minute(at)),
         None => failed,
     })

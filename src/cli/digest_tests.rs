@@ -4,16 +4,23 @@ use chrono::TimeZone;
 
 use super::*;
 use crate::domain::Owed;
+use crate::wire::digest::{BacklogReport, DigestUsers, DueDigests};
 
 fn report() -> Report {
     Report {
-        people: 1_600,
-        pending: 1_556,
-        due: 1_234,
-        events: 9_000,
-        waiting: 310,
-        next_due: Some(Utc.with_ymd_and_hms(2014, 4, 29, 9, 0, 0).unwrap()),
-        unmailable: BTreeMap::from([("unconfirmed", 12)]),
+        users: DigestUsers {
+            scanned: 1_600,
+            pending: 1_556,
+            waiting: 310,
+            next_due: Some(Utc.with_ymd_and_hms(2014, 4, 29, 9, 0, 0).unwrap()),
+            unmailable: BTreeMap::from([("unconfirmed", 12)]),
+            ..DigestUsers::default()
+        },
+        due: DueDigests {
+            users: 1_234,
+            events: 9_000,
+            ..DueDigests::default()
+        },
         mails: Tally {
             sent: 1_230,
             events: 8_990,
@@ -37,14 +44,24 @@ fn a_run_is_told_in_one_line_without_zeros() {
 }
 
 #[test]
+fn the_json_of_a_report_is_flat() {
+    let json = serde_json::to_value(report()).unwrap();
+    let mut fields: Vec<&String> = json.as_object().unwrap().keys().collect();
+    fields.sort_unstable();
+    let expected = "blocked busy due ended events failed_already given_up given_up_blocked held left_over \
+        limited mailed_already mails next_due older older_due outside_sample pending people \
+        tried_again turned_off unmailable unsubscribed waiting withdrawn";
+    assert!(fields.into_iter().eq(expected.split(' ')), "{json}");
+}
+
+#[test]
 fn when_nobody_is_due_the_line_says_when_somebody_is_and_how_not_to_wait() {
-    let waiting = Report {
-        due: 0,
-        events: 0,
+    let mut waiting = Report {
+        due: DueDigests::default(),
         mails: Tally::default(),
-        unmailable: BTreeMap::new(),
         ..report()
     };
+    waiting.users.unmailable.clear();
 
     assert_eq!(
         sentence(&waiting, &Request::default(), None),
@@ -79,13 +96,9 @@ fn who_waits_for_a_brand_is_not_counted_as_mailed() {
         ..Request::default()
     };
     let of = |no_brand, busy| {
-        let counted = Report {
-            due: 3,
-            events: 9,
-            no_brand,
-            busy,
-            ..Report::default()
-        };
+        let mut counted = Report::default();
+        (counted.due.users, counted.due.events) = (3, 9);
+        (counted.dry_run.no_brand, counted.due.busy) = (no_brand, busy);
         sentence(&counted, &request, None)
     };
 
@@ -121,22 +134,22 @@ fn mails_that_were_only_written_say_where_they_lie() {
 fn what_is_late_and_what_was_given_up_is_said_by_people_events_and_day() {
     let owed = |people, events| Owed { people, events };
     let day = "20140401".parse().unwrap();
-    let report = Report {
+    let report = BacklogReport {
         older: owed(1, 12),
         blocked: owed(2, 5),
         given_up: BTreeMap::from([(day, owed(3, 40))]),
         given_up_blocked: owed(1, 30),
-        ..Report::default()
+        ..BacklogReport::default()
     };
 
     let told = late(&report);
     let included = [4, 12].map(|events| {
         let older_due = owed(1, events);
         let older = owed(1, 12);
-        late(&Report {
+        late(&BacklogReport {
             older,
             older_due,
-            ..Report::default()
+            ..BacklogReport::default()
         })
     });
 
@@ -159,16 +172,14 @@ fn what_is_late_and_what_was_given_up_is_said_by_people_events_and_day() {
             format!("{late}; the digests of this run have them"),
         ]
     );
-    assert!(super::late(&Report::default()).is_empty());
+    assert!(super::late(&BacklogReport::default()).is_empty());
 }
 
 #[test]
 fn who_failed_is_told_apart_from_who_was_mailed() {
-    let report = Report {
-        failed_already: 2,
-        tried_again: Some(Utc.with_ymd_and_hms(2014, 4, 21, 11, 0, 0).unwrap()),
-        ..Report::default()
-    };
+    let mut report = Report::default();
+    report.users.failed_already = 2;
+    report.users.tried_again = Some(Utc.with_ymd_and_hms(2014, 4, 21, 11, 0, 0).unwrap());
 
     let line = sentence(&report, &Request::default(), None);
 

@@ -194,7 +194,8 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
                 if let Some(report) = &round.digests {
                     *lock(&digests) = Some(DigestActivity::of(report, app.context.clock.now()));
                 }
-                for line in round.digests.iter().flat_map(late) {
+                let backlogs = round.digests.iter().map(|report| &report.backlog);
+                for line in backlogs.flat_map(late) {
                     tracing::warn!("worker: {line}");
                 }
                 for (reason, times) in mails(&round).reasons {

@@ -214,7 +214,7 @@ impl Gallery {
             ..digest::Request::default()
         };
         let report = app.digests().run(&request, &Silent).await?;
-        if report.due > 0 {
+        if report.due.users > 0 {
             *sent_at = Some(at);
         }
         let mut mails = self.mails(app).await?;
@@ -227,7 +227,10 @@ impl Gallery {
         let rows = sent(app).await?;
         let mut mails = Vec::with_capacity(rows.len());
         for (number, row) in (0..rows.len()).rev().zip(rows) {
-            let (user, at) = (row.user.to_string(), row.settled.unwrap_or(row.created));
+            let (user, at) = (
+                row.user.to_string(),
+                row.outcome.settled.unwrap_or(row.created),
+            );
             let preview = app.compose().story(row).await?.mail;
             mails.push(Mail {
                 number,

@@ -128,6 +128,26 @@ pub enum Occasion {
     },
 }
 
+/// How a user is reached.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Channel {
+    /// By email.
+    #[default]
+    Email,
+}
+
 /// A delivery row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
@@ -135,46 +155,61 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// The recipient.
     pub user: UserId,
+    /// The channel, which never changes.
+    pub channel: Channel,
     /// The source of the events, read each time the email is built.
     pub occasion: Occasion,
+    /// The local date on which a digest was due. `None` for batches and in rows of older versions.
+    pub due_on: Option<NaiveDate>,
+    /// When the row was inserted, or reopened after a failure.
+    pub created: DateTime<Utc>,
+    /// The number of entries that a digest covers on each stack; empty for a batch.
+    pub watermarks: Watermarks,
+    /// The id of the markers that the delivery writes. No other delivery of the user has it.
+    pub marker: Id,
     /// The state. A settled state changes only by a [`Correction`].
     pub state: DeliveryState,
     /// Whether the delivery is unsettled or lacks markers. Each slot has at most one open delivery
     /// (see [`Delivery::slot`]).
     pub open: bool,
-    /// The number of entries that a digest covers on each stack; empty for a batch.
-    pub watermarks: Watermarks,
-    /// The id of the markers that the delivery writes. No other delivery of the user has it.
-    pub marker: Id,
     /// The lease of the worker that processes it. `None` if no worker does or it is closed.
     pub lease: Option<Lease>,
-    /// The earliest time of the next attempt, set by the provider or by one of our limits.
-    pub not_before: Option<DateTime<Utc>>,
-    /// The local date on which a digest was due. `None` for batches and in rows of older versions.
-    pub due_on: Option<NaiveDate>,
-    /// The number of attempts to send the email.
-    pub attempts: u32,
-    /// The number of attempts that count toward `delivery.attempts`: see [`Deferral::spends_try`].
-    /// The store calls them `refusals`.
-    pub tries_spent: u32,
+    /// The attempts to send it.
+    pub attempts: DeliveryAttempts,
+    /// The result of sending it.
+    pub outcome: DeliveryOutcome,
+}
+
+/// The attempts to send a delivery.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeliveryAttempts {
+    /// The number of attempts.
+    pub made: u32,
+    /// The number of attempts that count toward `delivery.attempts`: see [`Deferral::has_failed`].
+    pub failed: u32,
     /// The number of automatic retries after the delivery had failed.
     pub reopened: u32,
     /// The reference of the last provider call. The rows that share it were sent in one call, which
     /// can be repeated or queried.
     pub call: Option<String>,
     /// When that call was first made.
-    pub tried: Option<DateTime<Utc>>,
-    /// The number of events in the email; set when it is first sent.
+    pub called_at: Option<DateTime<Utc>>,
+    /// The earliest time of the next attempt, set by the provider or by one of our limits.
+    pub not_before: Option<DateTime<Utc>>,
+}
+
+/// The result of sending a delivery, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeliveryOutcome {
+    /// The number of events in the message; set when it is first sent.
     pub items: u32,
-    /// When the row was inserted, or reopened after a failure.
-    pub created: DateTime<Utc>,
     /// When the delivery ended, or an operator resolved its outcome; `None` while it has not ended.
     pub settled: Option<DateTime<Utc>>,
-    /// The provider's id of the email.
+    /// The provider's id of the message.
     pub provider_id: Option<String>,
     /// Why the delivery failed, was canceled, is unknown or waits.
     pub reason: Option<String>,
-    /// The worst report from the provider since it accepted the email.
+    /// The worst report from the provider since it accepted the message.
     pub feedback: Option<Feedback>,
 }
 
@@ -190,26 +225,24 @@ impl Delivery {
         Self {
             id,
             user,
+            channel: Channel::default(),
             occasion,
-            state: DeliveryState::Pending,
-            open: true,
+            due_on: None,
+            created,
             watermarks: Watermarks::new(),
             marker,
+            state: DeliveryState::Pending,
+            open: true,
             lease: None,
-            not_before: None,
-            due_on: None,
-            attempts: 0,
-            tries_spent: 0,
-            reopened: 0,
-            call: None,
-            tried: None,
-            items: 0,
-            created,
-            settled: None,
-            provider_id: None,
-            reason: None,
-            feedback: None,
+            attempts: DeliveryAttempts::default(),
+            outcome: DeliveryOutcome::default(),
         }
+    }
+
+    /// Returns when the message was last built: when the last call was first made, or else when the
+    /// row was created.
+    pub fn built_at(&self) -> DateTime<Utc> {
+        self.attempts.called_at.unwrap_or(self.created)
     }
 
     /// Returns the slot that an open delivery occupies. A user's digests share one, so no two open

@@ -78,9 +78,10 @@ const AT_LEAST: TimeDelta = TimeDelta::days(1);
 /// up to one day, because the cause of the failure may have passed.
 pub fn tried_again(row: &Delivery) -> Option<DateTime<Utc>> {
     let failed = row
+        .outcome
         .settled
         .filter(|_| row.state == DeliveryState::Failed && !row.open)?;
-    let doubled = AGAIN * (1 << row.reopened.min(5));
+    let doubled = AGAIN * (1 << row.attempts.reopened.min(5));
     Some(failed + doubled.min(AT_LEAST))
 }
 

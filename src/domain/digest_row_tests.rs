@@ -123,12 +123,11 @@ fn what_failed_is_tried_again_after_twice_as_long_each_time() {
     let due = weekly(Weekday::Mon, Tz::UTC)
         .last_due(at("2026-11-16T09:00:00Z"))
         .unwrap();
-    let failed = |reopened| Delivery {
-        state: DeliveryState::Failed,
-        open: false,
-        settled: Some(due.at),
-        reopened,
-        ..mailed(&DeliveryId::stored("x"), &due)
+    let failed = |reopened| {
+        let mut row = mailed(&DeliveryId::stored("x"), &due);
+        (row.state, row.open) = (DeliveryState::Failed, false);
+        (row.outcome.settled, row.attempts.reopened) = (Some(due.at), reopened);
+        row
     };
     let hours = |row: &Delivery| tried_again(row).map(|again| (again - due.at).num_hours());
 

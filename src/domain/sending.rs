@@ -20,7 +20,7 @@ pub struct Sending {
     /// The delay before the first retry; it doubles each time.
     pub retry_after: TimeDelta,
     /// The number of counted attempts after which a delivery fails: see
-    /// [`crate::domain::delivery::Deferral::spends_try`].
+    /// [`crate::domain::delivery::Deferral::has_failed`].
     pub attempts: u32,
     /// The age at which a delivery fails.
     pub give_up_after: TimeDelta,

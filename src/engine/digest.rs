@@ -194,13 +194,13 @@ impl<'a> Run<'a> {
         under_way.finish().await;
         self.take(under_way.done().await?);
         let Backlog { owed, blocked } = self.older.all;
-        (self.report.older, self.report.blocked) = (owed, blocked);
+        (self.report.backlog.older, self.report.backlog.blocked) = (owed, blocked);
         if self.request.reads_all() && !self.older.partly {
             let days: Vec<_> = old.with_blocked().collect();
             self.older.note(&digests.owed, &days, at).await?;
             for old in &old.too_old {
                 if let Some(given_up) = digests.owed.give_up(old, at).await? {
-                    self.report.give_up(old.day, given_up);
+                    self.report.backlog.give_up(old.day, given_up);
                 }
             }
         }
@@ -210,6 +210,8 @@ impl<'a> Run<'a> {
                 ended => self.report.ended = self.report.ended.or(Some(ended)),
             }
         }
+        let dry_run = &mut self.report.dry_run;
+        dry_run.no_brand = dry_run.unknown_brands.values().sum();
         self.report.mails = self.sender.ledger.tally.so_far();
         Ok(self)
     }
@@ -235,7 +237,7 @@ impl<'a> Run<'a> {
             digests.context.store.catch_up().await?;
         }
         let looked_at = people.len();
-        self.report.people += looked_at as u64;
+        self.report.users.scanned += looked_at as u64;
         let (which, skip_seen) = (StackEvents::Uncovered, &digests.skip_seen);
         let users =
             stacks::exclude_ineligible(&mut people, which, skip_seen, &mut self.catalog).await?;
@@ -245,7 +247,8 @@ impl<'a> Run<'a> {
                 let found = person.found(content);
                 let (user, compose) = (found.user, &self.sender.compose);
                 let brand = user.brand.as_ref();
-                looks::count(&mut self.report, compose, user, brand, found.content);
+                let dry_run = &mut self.report.dry_run;
+                looks::count(dry_run, compose, user, brand, found.content);
             }
         }
         if let Some(onlooker) = onlooker.as_deref_mut()
@@ -273,8 +276,8 @@ impl<'a> Run<'a> {
     fn take(&mut self, chunks: Vec<NotMailed>) {
         let report = &mut self.report;
         for rows in chunks {
-            report.busy += rows.busy;
-            report.held += rows.held;
+            report.due.busy += rows.busy;
+            report.due.held += rows.held;
             report.ended = report.ended.take().or(rows.ended);
             self.passed_over |= rows.busy > 0;
         }
@@ -301,7 +304,7 @@ impl<'a> Run<'a> {
         let due = self.applicable(due).await?;
         let report = &mut self.report;
         let room = self.request.limit.map_or(usize::MAX, |limit| {
-            limit.saturating_sub(report.due - report.busy) as usize
+            limit.saturating_sub(report.due.users - report.due.busy) as usize
         });
         report.limited = due.len() > room;
         let due: Vec<_> = due.into_iter().take(room).collect();
@@ -310,10 +313,10 @@ impl<'a> Run<'a> {
                 let day = pending.position.stack.day;
                 day < self.older.from && self.catalog.applies(pending.event).is_some()
             });
-            report.older_due.add(older.count() as u64);
+            report.backlog.older_due.add(older.count() as u64);
         }
-        report.due += due.len() as u64;
-        report.events += due.iter().map(|(_, told)| told.total).sum::<u64>();
+        report.due.users += due.len() as u64;
+        report.due.events += due.iter().map(|(_, told)| told.total).sum::<u64>();
         Ok(due)
     }
 
@@ -324,12 +327,11 @@ impl<'a> Run<'a> {
         user: Option<User>,
         suppressed: &Suppressed,
     ) -> Option<DuePerson<'p>> {
-        let (digests, request, report) = (self.digests, self.request, &mut self.report);
+        let (digests, request) = (self.digests, self.request);
+        let counts = &mut self.report.users;
         let Some(user) = user else {
-            *report
-                .unmailable
-                .entry(Unmailable::Unknown.as_str())
-                .or_default() += 1;
+            let unknown = Unmailable::Unknown.as_str();
+            *counts.unmailable.entry(unknown).or_default() += 1;
             return None;
         };
         let own = user.schedule(&digests.schedule).cadence;
@@ -354,33 +356,33 @@ impl<'a> Run<'a> {
         let oldest = wanted.iter().map(|pending| pending.at).min()?;
         if own == Cadence::Never && !is_obliged {
             let count = match user.unsubscribed {
-                Some(_) => &mut report.unsubscribed,
-                None => &mut report.turned_off,
+                Some(_) => &mut counts.unsubscribed,
+                None => &mut counts.turned_off,
             };
             *count += 1;
             return None;
         }
-        report.pending += 1;
+        counts.pending += 1;
         if let Err(why) = suppressed.mailable(&user)
             && !is_obliged
         {
-            *report.unmailable.entry(why.as_str()).or_default() += 1;
+            *counts.unmailable.entry(why.as_str()).or_default() += 1;
             return None;
         }
         let due = schedule
             .last_due(self.at)
             .filter(|due| request.timing == Timing::Now || oldest < due.at);
         let Some(due) = due else {
-            report.waiting += 1;
+            counts.waiting += 1;
             let next = schedule.next_due(self.at).map(|due| due.at);
-            report.next_due = [report.next_due, next].into_iter().flatten().min();
+            counts.next_due = [counts.next_due, next].into_iter().flatten().min();
             return None;
         };
         if request
             .sample
             .is_some_and(|sample| !sample.includes(&user.id))
         {
-            report.outside_sample += 1;
+            counts.outside_sample += 1;
             return None;
         }
         let row = Row::New(DeliveryId::digest(&user.id, schedule.cadence, due.period));

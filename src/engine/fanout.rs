@@ -157,10 +157,8 @@ impl Fanouts {
         let (until, any) = (now + self.settings().lease, self.settings().merge);
         let small = SMALL_ONES;
         let most = AtMost { any, small };
-        let claimed = self
-            .context
-            .store
-            .claim_fanouts(&self.context.owner, now, until, most);
+        let store = &self.context.store;
+        let claimed = store.claim_fanouts(&self.context.owner, now, until, most);
         let Claimed { mut fanouts, bad } = claimed.await?;
         done.bad_fanouts.note(bad);
         let mut came = Came::default();
@@ -383,9 +381,8 @@ impl Fanouts {
             .iter()
             .map(|walk| (walk.fanout.id, walk.progress()))
             .collect();
-        let saved = self
-            .context
-            .store
+        let store = &self.context.store;
+        let saved = store
             .save_fanouts(&self.context.owner, until, &progress)
             .await?;
         let mut done = FannedOut::default();

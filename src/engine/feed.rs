@@ -227,11 +227,8 @@ impl Feeds {
     }
 
     async fn inbox(&self, user: &UserId) -> Result<Inbox> {
-        let found = self
-            .context
-            .store
-            .inboxes(std::slice::from_ref(user))
-            .await?;
+        let store = &self.context.store;
+        let found = store.inboxes(std::slice::from_ref(user)).await?;
         let found = found.into_iter().next().flatten();
         Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
     }

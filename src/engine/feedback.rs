@@ -335,7 +335,7 @@ impl FeedbackService {
         let ids: Vec<String> = ids.into_iter().collect();
         let mut by_id: HashMap<String, Vec<Delivery>> = HashMap::new();
         for row in self.found(&DeliveryFilter::ProviderIds(&ids)).await? {
-            let known_as = row.provider_id.clone().unwrap_or_default();
+            let known_as = row.outcome.provider_id.clone().unwrap_or_default();
             by_id.entry(known_as).or_default().push(row);
         }
         // An id that several deliveries share, as after a batch call, identifies none.
@@ -353,11 +353,10 @@ impl FeedbackService {
     async fn found(&self, which: &DeliveryFilter<'_>) -> Result<Vec<Delivery>, Error> {
         match which {
             DeliveryFilter::Tags([]) | DeliveryFilter::ProviderIds([]) => Ok(Vec::new()),
-            which => Ok(self
-                .context
-                .store
-                .find_deliveries(which, usize::MAX)
-                .await?),
+            which => {
+                let store = &self.context.store;
+                Ok(store.find_deliveries(which, usize::MAX).await?)
+            }
         }
     }
 
@@ -464,7 +463,7 @@ impl FeedbackService {
     ) -> Result<u64, Error> {
         let theirs = DeliveryFilter::User(&row.user);
         let latest = self.context.store.find_deliveries(&theirs, LATEST).await?;
-        let delivered = latest.iter().filter_map(|row| row.feedback);
+        let delivered = latest.iter().filter_map(|row| row.outcome.feedback);
         let delivered = delivered.filter(|heard| heard.news == ReportKind::Delivered);
         let delivered = delivered.map(|heard| heard.at + TimeDelta::milliseconds(1));
         let since = delivered.fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
@@ -478,7 +477,7 @@ impl FeedbackService {
 fn worst(found: &[(&Report, &Delivery)]) -> HashMap<DeliveryId, ReportKind> {
     let mut worst = HashMap::new();
     for (report, row) in found {
-        let known = row.feedback.map_or(report.news, |heard| heard.news);
+        let known = row.outcome.feedback.map_or(report.news, |heard| heard.news);
         let news = report.news.max(known);
         let entry = worst.entry(row.id.clone()).or_insert(news);
         *entry = news.max(*entry);

@@ -55,12 +55,12 @@ impl DryRun {
         self.count_batches(&request, &mut report, Some(&mut of_batches), progress)
             .await?;
         let people = lines::people(&report, &request);
-        let digests_mailed = report.due - report.busy - report.no_brand;
-        let digest_events = report.events - digests.events_without_brand;
+        let digests_mailed = report.emails_ahead();
+        let digest_events = report.due.events - digests.events_without_brand;
         let failures = digests.failures.union(&of_batches.failures).cloned();
         let failures: Vec<String> = failures.collect();
         let digests = digests.summary(digests_mailed, digest_events);
-        let batches = report.batches.as_ref().map(|ahead| BatchSummary {
+        let batches = report.dry_run.batches.as_ref().map(|ahead| BatchSummary {
             lines: lines::batches(ahead),
             next: ahead
                 .next
@@ -124,11 +124,13 @@ impl DryRun {
         let mut warnings = lines::warnings(report, over, pause.as_ref(), pending);
         warnings.extend(report.not_known.warnings(&self.context.policies));
         warnings.extend(failures);
-        warnings.extend(report.other_locales());
-        warnings.extend(report.untranslated());
-        warnings.extend(report.of_brands());
-        let of_batches = report.batches.as_ref().map_or(0, |ahead| ahead.mails);
-        if report.due + of_batches > 0 {
+        warnings.extend(report.dry_run.warnings());
+        let of_batches = report
+            .dry_run
+            .batches
+            .as_ref()
+            .map_or(0, |ahead| ahead.mails);
+        if report.due.users + of_batches > 0 {
             warnings.extend(self.lacking().map(str::to_owned));
         }
         Ok(warnings)

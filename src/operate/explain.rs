@@ -72,7 +72,7 @@ const SHOWN: usize = 10;
 /// When the mail of this batch was settled.
 fn settled_of(deliveries: &[Delivery], batch: Id) -> Option<DateTime<Utc>> {
     let id = DeliveryId::batch(batch);
-    deliveries.iter().find(|row| row.id == id)?.settled
+    deliveries.iter().find(|row| row.id == id)?.outcome.settled
 }
 
 /// The delivery with why it waits or failed, and until when.

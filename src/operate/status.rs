@@ -54,8 +54,10 @@ impl StatusService {
         let sent = DeliveryFilter::StateSince(DeliveryState::Sent, now - age);
         let rows = self.context.store.find_deliveries(&sent, most).await?;
         // A row with a reason was settled by an operator and has no provider latency.
-        let rows = rows.iter().filter(|row| row.reason.is_none());
-        let took = rows.filter_map(|row| Some((row.settled? - row.tried?).num_milliseconds()));
+        let rows = rows.iter().filter(|row| row.outcome.reason.is_none());
+        let took = rows.filter_map(|row| {
+            Some((row.outcome.settled? - row.attempts.called_at?).num_milliseconds())
+        });
         let mut took: Vec<u64> = took.map(|ms| ms.max(0) as u64).collect();
         took.sort_unstable();
         let share = |percent: usize| took.get(took.len() * percent / 100).copied();
@@ -79,7 +81,7 @@ impl StatusService {
         let mut failed = store.find_deliveries(&failed, FAILED).await?;
         let of_batch = |row: &&Delivery| matches!(row.occasion, Occasion::Batch { .. });
         let not_emailed = failed.iter().filter(of_batch);
-        let not_emailed = not_emailed.map(|row| u64::from(row.items)).sum();
+        let not_emailed = not_emailed.map(|row| u64::from(row.outcome.items)).sum();
         failed.truncate(SHOWN);
         let days = store.days().await?;
         let mut counted = [FanoutState::Pending, FanoutState::Done]

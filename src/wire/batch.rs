@@ -125,7 +125,7 @@ impl BatchView {
             delivery: delivery.map(|row| DeliveryView {
                 id: row.id,
                 state: row.state,
-                reason: row.reason,
+                reason: row.outcome.reason,
             }),
         }
     }

@@ -1,6 +1,7 @@
-//! What a run of digests came to.
+//! The report of a digest run, which is also the JSON of `tidings digest --json`.
 //!
-//! The rule: every count says what it is of; nobody who has something pending is in none of them.
+//! Every user with pending events counts as due in [`DueDigests`], or under one reason in
+//! [`DigestUsers`]. Start with [`Report`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,107 +11,155 @@ use serde::Serialize;
 
 use super::delivery::Waiting;
 use super::trouble::{BadFanouts, BadStacks};
-use super::unknown::Unknown;
+use super::unknown::{Unknown, is_zero};
 use crate::domain::{BrandName, Day, Owed, Pause};
 
-/// What a run came to.
+/// The report of a digest run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// People with a stack in the window.
-    pub people: u64,
-    /// Of these, people with something pending that they want in their digest, who want one.
-    pub pending: u64,
-    /// People whose digest was due and had something to tell.
-    pub due: u64,
-    /// Events these digests tell of.
-    pub events: u64,
-    /// People with something pending whose period has not come, or came before it was there.
-    pub waiting: u64,
-    /// When the first of these is due.
-    pub next_due: Option<DateTime<Utc>>,
-    /// People who have had this period's mail already.
-    pub mailed_already: u64,
-    /// People whose digest of this period failed; when the first of them is tried again.
-    pub failed_already: u64,
-    /// When the first of these is tried again, if that is known of any.
-    pub tried_again: Option<DateTime<Utc>>,
-    /// What people were owed of days that have left the window, when this run looked.
-    pub older: Owed,
-    /// The part of `older` that the digests due in this run include.
-    pub older_due: Owed,
-    /// Wanted events of such days whose users may not be emailed at the moment.
-    pub blocked: Owed,
-    /// What this run gave up, as it was older than `digest.max_age`, by day.
-    pub given_up: BTreeMap<Day, Owed>,
-    /// The part of `given_up` whose users could not be emailed.
-    pub given_up_blocked: Owed,
-    /// People of whose pending events none applies any more.
-    pub withdrawn: u64,
-    /// People with something pending who unsubscribed from everything.
-    pub unsubscribed: u64,
-    /// People with something pending who want no digest.
-    pub turned_off: u64,
-    /// People with something pending who may not be mailed, by reason.
-    pub unmailable: BTreeMap<&'static str, u64>,
-    /// People who are due and whose delivery, this one or an earlier one, is in the ledger already.
-    pub busy: u64,
-    /// People who are due and were not begun with, as the run was ended.
-    pub held: u64,
-    /// People who are due and not in the sample.
-    pub outside_sample: u64,
-    /// Mails that an earlier run left, and this one took up or waited for.
+    /// The users whose stacks were read, and those who get no digest now; flattened in JSON.
+    #[serde(flatten)]
+    pub users: DigestUsers,
+    /// The digests that are due; flattened in JSON.
+    #[serde(flatten)]
+    pub due: DueDigests,
+    /// The events of days before the window; flattened in JSON.
+    #[serde(flatten)]
+    pub backlog: BacklogReport,
+    /// The emails that an earlier run left, and this run continued or waited for.
     pub left_over: u64,
-    /// What became of the mails, these and those that an earlier run left:
+    /// The outcomes of the emails of this run and of those left over:
     /// sent + failed + canceled + unknown + deferred = due − busy − held + left over.
     pub mails: Tally,
-    /// What is not known of the events of whoever is due, those that are not mailed for it as well.
+    /// The unknown types and objects of the events of due users, included or not.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub not_known: Unknown,
-    /// In a dry run, batches whose mails have not left, if it looked at them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batches: Option<BatchesAhead>,
-    /// In a dry run, mails to people who ask for a locale that has no catalog, by locale: they
-    /// are in English.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub locales: BTreeMap<String, u64>,
-    /// In a dry run, the messages that the language of a reader lacks, by locale.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub untranslated: BTreeMap<String, BTreeSet<String>>,
-    /// In a dry run, mails of brands, by brand; those that are of none are the default's.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub brands: BTreeMap<BrandName, u64>,
-    /// The same of brands that are not configured: these mails wait until they are.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub unknown_brands: BTreeMap<BrandName, u64>,
-    /// In a dry run, people who are due and whose digest waits, as its brand is not configured.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub no_brand: u64,
+    /// The counts that only a dry run has; flattened in JSON.
+    #[serde(flatten)]
+    pub dry_run: DryRunReport,
     /// Whether the limit ended the run.
     pub limited: bool,
-    /// What ended the run before everything was settled, if anything did.
+    /// Why the run ended before all emails were settled; `None` if it did not.
     pub ended: Option<Ended>,
 }
 
 impl Report {
-    /// How many mails are of which brand, and which of them wait, a sentence each.
-    pub fn of_brands(&self) -> Vec<String> {
-        let mails = |mails: u64| match mails {
+    /// Returns the number of emails that a dry run would send.
+    pub(crate) fn emails_ahead(&self) -> u64 {
+        self.due.users - self.due.busy - self.dry_run.no_brand
+    }
+}
+
+/// The users whose stacks a digest run read, and why some get no digest now.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DigestUsers {
+    /// The users with a stack in the window; `people` in JSON.
+    #[serde(rename = "people")]
+    pub scanned: u64,
+    /// Of these, users who want a digest and have pending events for it.
+    pub pending: u64,
+    /// Users with pending events whose period has not come, or came before the events.
+    pub waiting: u64,
+    /// When the first of the waiting users is due.
+    pub next_due: Option<DateTime<Utc>>,
+    /// Users who already got this period's email.
+    pub mailed_already: u64,
+    /// Users whose digest of this period failed.
+    pub failed_already: u64,
+    /// When the first of the failed digests is retried; `None` if none is.
+    pub tried_again: Option<DateTime<Utc>>,
+    /// Users of whose pending events none applies any more.
+    pub withdrawn: u64,
+    /// Users with pending events who unsubscribed from everything.
+    pub unsubscribed: u64,
+    /// Users with pending events who want no digest.
+    pub turned_off: u64,
+    /// Users with pending events who may not be emailed, by reason.
+    pub unmailable: BTreeMap<&'static str, u64>,
+    /// Users who are due but not in the sample.
+    pub outside_sample: u64,
+}
+
+/// The digests that are due in a run.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DueDigests {
+    /// The users with a due digest and at least one event for it; `due` in JSON.
+    #[serde(rename = "due")]
+    pub users: u64,
+    /// The events in these digests.
+    pub events: u64,
+    /// The due users with an open delivery, of this digest or an earlier one.
+    pub busy: u64,
+    /// The due users whose digest was not begun, because the run ended.
+    pub held: u64,
+}
+
+/// The wanted events of days before the window.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct BacklogReport {
+    /// The backlog when the run read it.
+    pub older: Owed,
+    /// The part of `older` that the digests due in this run include.
+    pub older_due: Owed,
+    /// Further events, whose users may not be emailed at the moment.
+    pub blocked: Owed,
+    /// The events that expired in this run, older than `digest.max_age`, by day.
+    pub given_up: BTreeMap<Day, Owed>,
+    /// The part of `given_up` whose users could not be emailed.
+    pub given_up_blocked: Owed,
+}
+
+/// The counts that only a dry run has.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DryRunReport {
+    /// The batches that are not emailed yet; `None` if they were not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchesAhead>,
+    /// Emails in English to users whose locale has no catalog, by locale.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub locales: BTreeMap<String, u64>,
+    /// The messages that the language of a reader lacks, by locale.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub untranslated: BTreeMap<String, BTreeSet<String>>,
+    /// Emails by brand, except those of the default brand.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub brands: BTreeMap<BrandName, u64>,
+    /// Emails by brand that is not configured. They wait until it is.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown_brands: BTreeMap<BrandName, u64>,
+    /// Due users whose digest waits, because its brand is not configured.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub no_brand: u64,
+}
+
+impl DryRunReport {
+    /// Returns all warnings about languages and brands, one sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        [
+            self.other_locales(),
+            self.untranslated(),
+            self.brand_counts(),
+        ]
+        .concat()
+    }
+
+    /// Returns a sentence for each brand with its number of emails, and whether they wait.
+    pub fn brand_counts(&self) -> Vec<String> {
+        let mails = |mails: &u64| match mails {
             1 => "1 mail is".to_owned(),
             mails => format!("{mails} mails are"),
         };
         let of = self.brands.iter();
-        let of = of.map(|(brand, n)| format!("{} of the brand {brand}", mails(*n)));
+        let of = of.map(|(brand, n)| format!("{} of the brand {brand}", mails(n)));
         let waits = self.unknown_brands.iter().map(|(brand, n)| {
-            format!(
-                "{} of the brand {brand}, which is not configured: what is of it waits",
-                mails(*n)
-            )
+            let mails = mails(n);
+            format!("{mails} of the brand {brand}, which is not configured: what is of it waits")
         });
         of.chain(waits).collect()
     }
 
-    /// That mails are for locales that are not there, a sentence each.
-    pub fn other_locales(&self) -> Vec<String> {
+    /// Returns a sentence for each locale without a catalog.
+    pub(crate) fn other_locales(&self) -> Vec<String> {
         let told = |(asked, mails): (&String, &u64)| {
             let (mails, are) = match mails {
                 1 => (
@@ -131,7 +180,7 @@ impl Report {
         self.locales.iter().map(told).collect()
     }
 
-    /// Which messages the languages of readers lack, a sentence for each language.
+    /// Returns a sentence for each language that lacks messages.
     pub fn untranslated(&self) -> Vec<String> {
         let languages = self.untranslated.iter();
         let lacks = |(locale, messages)| format!("emails in {locale}: {}", lacking(messages));
@@ -240,10 +289,6 @@ pub(crate) fn lacking(messages: &BTreeSet<String>) -> String {
          phrase",
         first.join(", ")
     )
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 fn none_wait(waiting: &Option<&Waiting>) -> bool {

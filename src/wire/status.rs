@@ -90,7 +90,7 @@ impl DigestActivity {
         let mails = &report.mails;
         Self {
             at,
-            due: report.due,
+            due: report.due.users,
             sent: mails.sent,
             failed: mails.failed + mails.unknown,
         }

@@ -30,7 +30,7 @@ pub struct Unknown {
     pub(crate) users: BTreeSet<UserId>,
 }
 
-fn is_zero(count: &u64) -> bool {
+pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

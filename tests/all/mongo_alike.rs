@@ -59,8 +59,8 @@ async fn many_sent_emails_are_counted_once_after_lost_replies() {
         let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
         let rows = store.deliveries(&ids).await.unwrap();
         for (n, row) in rows.into_iter().flatten().enumerate() {
-            assert_eq!((row.items, row.attempts), (n as u32, 1));
-            assert_eq!(row.provider_id, Some(format!("<{n}@esp>")));
+            assert_eq!((row.outcome.items, row.attempts.made), (n as u32, 1));
+            assert_eq!(row.outcome.provider_id, Some(format!("<{n}@esp>")));
             assert_eq!(row.open, n % 2 == 0);
         }
     })

@@ -365,7 +365,7 @@ async fn equal_changes_of_deliveries_share_a_statement() {
         assert!(
             rows.iter()
                 .flatten()
-                .all(|row| !row.open && row.attempts == 1)
+                .all(|row| !row.open && row.attempts.made == 1)
         );
     })
     .await;

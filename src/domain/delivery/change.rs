@@ -67,7 +67,7 @@ pub struct Deferral {
     /// It counts if the provider rejected the email without naming a time to wait. It also counts
     /// if the outcome is unknown and the email is sent again (`delivery.guarantee`). An attempt
     /// that did not reach the provider does not count.
-    pub spends_try: bool,
+    pub has_failed: bool,
 }
 
 /// The end of a delivery.

@@ -56,11 +56,8 @@ impl BatchService {
         before: Option<Id>,
         limit: usize,
     ) -> Result<Vec<Batch>> {
-        Ok(self
-            .context
-            .store
-            .find_batches(filter, before, limit)
-            .await?)
+        let store = &self.context.store;
+        Ok(store.find_batches(filter, before, limit).await?)
     }
 
     /// Returns the batch with this id, whether open, ended or filed; `None` if there is none.
@@ -132,10 +129,8 @@ impl BatchService {
                 .find(|batch| batch.id == id)
                 .cloned();
             let revision = self.context.ids.next(now);
-            let put = self
-                .context
-                .store
-                .put_accumulators(std::slice::from_ref(&accumulator), revision);
+            let store = &self.context.store;
+            let put = store.put_accumulators(std::slice::from_ref(&accumulator), revision);
             if put.await? == [true] {
                 return Ok(batch);
             }
@@ -162,11 +157,8 @@ impl BatchService {
                 objects,
                 after: after.as_ref(),
             };
-            let found = self
-                .context
-                .store
-                .find_accumulators(&holding, AT_ONCE)
-                .await?;
+            let store = &self.context.store;
+            let found = store.find_accumulators(&holding, AT_ONCE).await?;
             let Some(last) = found.last() else {
                 return Ok(all);
             };
@@ -198,9 +190,8 @@ impl BatchService {
             if changed.is_empty() {
                 return Ok(all);
             }
-            let put = self
-                .context
-                .store
+            let store = &self.context.store;
+            let put = store
                 .put_accumulators(&changed, self.context.ids.next(now))
                 .await?;
             let mut lost: Vec<AccumulatorId> = Vec::new();

@@ -56,9 +56,8 @@ impl Closer {
             held.push(accumulator);
         }
         crash::point("before-end");
-        let put = self
-            .context
-            .store
+        let store = &self.context.store;
+        let put = store
             .put_accumulators(&held, self.context.ids.next(now))
             .await?;
         crash::point("after-end");
@@ -231,9 +230,8 @@ impl Closer {
             if changed.is_empty() {
                 return Ok(());
             }
-            let put = self
-                .context
-                .store
+            let store = &self.context.store;
+            let put = store
                 .put_accumulators(&changed, self.context.ids.next(now))
                 .await?;
             let lost = changed.into_iter().zip(put).filter(|(_, put)| !put);

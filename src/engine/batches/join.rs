@@ -13,6 +13,7 @@ use chrono::{DateTime, Utc};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 
 use super::Closer;
+use crate::context::Context;
 use crate::domain::BatchPolicy;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, MOST_ENDED};
 use crate::store::Result;
@@ -131,12 +132,8 @@ impl Joiner {
             if changed.is_empty() {
                 break;
             }
-            let put = self
-                .closer
-                .context
-                .store
-                .put_accumulators(&changed, self.closer.context.ids.next(at))
-                .await?;
+            let Context { store, ids, .. } = &*self.closer.context;
+            let put = store.put_accumulators(&changed, ids.next(at)).await?;
             let full = changed.into_iter().zip(&put);
             let full =
                 full.filter(|(accumulator, put)| **put && accumulator.ended.len() > MOST_ENDED);
@@ -170,12 +167,9 @@ impl Joiner {
             }
             accumulators.push((arrivals.accumulator.clone(), additions.len() - 1));
         }
-        let revision = self.closer.context.ids.next(at);
-        self.closer
-            .context
-            .store
-            .add_to_open(&accumulators, &additions, revision)
-            .await
+        let Context { store, ids, .. } = &*self.closer.context;
+        let revision = ids.next(at);
+        store.add_to_open(&accumulators, &additions, revision).await
     }
 
     fn fill(&self, accumulator: &mut Accumulator, arrivals: &Arrivals, at: DateTime<Utc>) -> u64 {

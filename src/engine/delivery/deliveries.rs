@@ -38,7 +38,7 @@ pub struct Only {
 
 impl Only {
     fn holds(&self, row: &Delivery) -> bool {
-        let reported = row.feedback.map(|feedback| feedback.news);
+        let reported = row.outcome.feedback.map(|feedback| feedback.news);
         self.state.is_none_or(|state| state == row.state)
             && self.span.contains(row.created)
             && self.feedback.is_none_or(|kind| reported == Some(kind))
@@ -61,8 +61,8 @@ pub struct Unknown {
 
 impl Unknown {
     fn holds(&self, row: &Delivery) -> bool {
-        let tried = row.tried.unwrap_or(row.created);
-        let called = || row.call.as_deref() == self.call.as_deref();
+        let tried = row.built_at();
+        let called = || row.attempts.call.as_deref() == self.call.as_deref();
         (self.call.is_none() || called())
             && self.since.is_none_or(|since| tried >= since)
             && self.until.is_none_or(|until| tried < until)
@@ -101,11 +101,8 @@ impl DeliveryService {
     pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
         if let Some(user) = &only.user {
             let theirs = DeliveryFilter::User(user);
-            let mut rows = self
-                .context
-                .store
-                .find_deliveries(&theirs, A_PERSONS)
-                .await?;
+            let store = &self.context.store;
+            let mut rows = store.find_deliveries(&theirs, A_PERSONS).await?;
             rows.retain(|row| only.holds(row));
             rows.truncate(limit);
             return Ok(rows);
@@ -124,11 +121,8 @@ impl DeliveryService {
 
     /// Returns the delivery with this id, if it exists.
     pub async fn get(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
-        let found = self
-            .context
-            .store
-            .deliveries(std::slice::from_ref(id))
-            .await?;
+        let store = &self.context.store;
+        let found = store.deliveries(std::slice::from_ref(id)).await?;
         Ok(found.into_iter().flatten().next())
     }
 
@@ -165,11 +159,8 @@ impl DeliveryService {
     /// another open delivery.
     pub async fn settle(&self, id: &DeliveryId, verdict: Verdict) -> Result<()> {
         let now = self.context.clock.now();
-        let judged = self
-            .context
-            .store
-            .correct(now, &[judge(id, verdict)])
-            .await?;
+        let store = &self.context.store;
+        let judged = store.correct(now, &[judge(id, verdict)]).await?;
         match judged.first() {
             Some(Corrected::Done) => Ok(()),
             Some(Corrected::Busy) => Err(Error::Conflict(format!(
@@ -191,11 +182,8 @@ impl DeliveryService {
     pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
         let reopening = |id: &DeliveryId| Correction::Reopen(Reopening::of(id.clone()));
         let asked: Vec<Correction> = ids.iter().map(reopening).collect();
-        let answers = self
-            .context
-            .store
-            .correct(self.context.clock.now(), &asked)
-            .await?;
+        let store = &self.context.store;
+        let answers = store.correct(self.context.clock.now(), &asked).await?;
         let mut retried = Retried::default();
         for (id, answer) in ids.iter().zip(answers) {
             match answer {

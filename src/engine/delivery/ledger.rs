@@ -57,10 +57,8 @@ impl Ledger {
         which: &Claim<'_>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Delivery>> {
-        let claimed = self
-            .context
-            .store
-            .claim(&self.context.owner, now + self.lease(), which);
+        let store = &self.context.store;
+        let claimed = store.claim(&self.context.owner, now + self.lease(), which);
         Ok(claimed.await?)
     }
 
@@ -78,10 +76,8 @@ impl Ledger {
     ) -> Result<Vec<bool>> {
         let until = self.context.clock.now() + self.lease();
         let transitions: Vec<Transition> = handovers.map(Transition::HandOver).collect();
-        let noted = self
-            .context
-            .store
-            .advance(&self.context.owner, tried, until, &transitions);
+        let store = &self.context.store;
+        let noted = store.advance(&self.context.owner, tried, until, &transitions);
         Ok(noted.await?)
     }
 
@@ -95,10 +91,8 @@ impl Ledger {
     pub(super) async fn advance(&self, transitions: Vec<Transition>) -> Result<Vec<bool>> {
         let now = self.context.clock.now();
         let until = now + self.lease();
-        let made = self
-            .context
-            .store
-            .advance(&self.context.owner, now, until, &transitions);
+        let store = &self.context.store;
+        let made = store.advance(&self.context.owner, now, until, &transitions);
         Ok(made.await?)
     }
 
@@ -194,7 +188,7 @@ impl Ledger {
         let undeliverable = verdicts.undeliverable;
         let excused = |(row, end): &&(&Delivery, Settlement)| {
             let of_address = || undeliverable.iter().any(|lost| lost.delivery == end.id);
-            end.state == DeliveryState::Failed && (row.reopened > 0 || of_address())
+            end.state == DeliveryState::Failed && (row.attempts.reopened > 0 || of_address())
         };
         let excused = settled.iter().filter(excused).count() as u64;
         let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = settled.into_iter().unzip();

@@ -26,11 +26,6 @@ mod batch;
 
 pub(crate) use batch::BatchMail;
 
-/// When the mail was made.
-fn built(row: &Delivery) -> DateTime<Utc> {
-    row.tried.unwrap_or(row.created)
-}
-
 /// Why no mail that was made then could tell the event, as far as its object is concerned.
 fn unfit(catalog: &Catalog, event: &Event, built: DateTime<Utc>) -> Option<LeftOut> {
     if catalog.was_retracted(event, built) {
@@ -93,14 +88,14 @@ impl<'a> Mails<'a> {
             let Some(user) = user else {
                 return HashMap::new();
             };
-            let built = built(row);
+            let built = row.built_at();
             let aside = |place| aside(place, built);
             let mut person = person.clone();
             person.leave_out(|_, event| catalog.was_retracted(event, built));
             let pending = person.pending_within(&row.watermarks, row.marker, |_, _| true);
             let wanted = |scope| wanted_by(row, &person, user, scope, policies);
             let (whole, obliged) = (wanted(EmailScope::All), wanted(EmailScope::MandatoryOnly));
-            let told = u64::from(row.items);
+            let told = u64::from(row.outcome.items);
             let chosen: HashSet<Position> = whole.iter().map(|of| of.position).collect();
             // Perhaps some was seen or muted by then, or they wanted nothing but what is mandatory.
             let mut ways = vec![whole.clone()];
@@ -166,7 +161,7 @@ impl<'a> Mails<'a> {
             Some(Entry::Event(event)) => Some(event),
             _ => None,
         };
-        let why = event.and_then(|event| unfit(self.catalog, event, built(row)));
+        let why = event.and_then(|event| unfit(self.catalog, event, row.built_at()));
         why.unwrap_or(LeftOut::Repeated)
     }
 
@@ -185,7 +180,7 @@ impl<'a> Mails<'a> {
                 By::Mail {
                     delivery: row.id.clone(),
                     state: row.state,
-                    at: row.settled.or(row.tried).unwrap_or(row.created),
+                    at: row.outcome.settled.unwrap_or(row.built_at()),
                     place,
                     left_out,
                 }

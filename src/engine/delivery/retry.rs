@@ -161,7 +161,7 @@ impl Retry {
                         Attempt::First => (DeliveryState::Pending, reason),
                         // The reason for the unknown outcome still applies.
                         Attempt::Repeated => {
-                            let why = row.reason.clone().unwrap_or(reason);
+                            let why = row.outcome.reason.clone().unwrap_or(reason);
                             (DeliveryState::Sending, why)
                         }
                     };
@@ -210,7 +210,7 @@ impl Retry {
         if again {
             let not_before = now + self.back_off(row, None);
             Err(Deferral {
-                spends_try: true,
+                has_failed: true,
                 ..deferral(row, DeliveryState::Pending, not_before, reason)
             })
         } else {
@@ -258,7 +258,7 @@ impl Retry {
 
     /// Returns whether a limit is reached if the last attempt counts.
     fn too_often(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
-        row.tries_spent + 1 >= self.settings.attempts || self.too_late(row, now)
+        row.attempts.failed + 1 >= self.settings.attempts || self.too_late(row, now)
     }
 
     fn too_late(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
@@ -276,10 +276,10 @@ impl Retry {
         let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
         let retry_after = self.settings.retry_after;
         let first = theirs.map_or(retry_after, |theirs| theirs.min(retry_after));
-        let doubled = 1 << row.attempts.saturating_sub(1).min(16);
+        let doubled = 1 << row.attempts.made.saturating_sub(1).min(16);
         let least = (first * doubled).min(LONGEST);
         // The extra delay depends on the call, so its emails can share a call again.
-        let drawn = row.call.as_deref().map_or(0, |call| {
+        let drawn = row.attempts.call.as_deref().map_or(0, |call| {
             call.bytes()
                 .fold(0, |sum: i32, byte| (sum * 31 + i32::from(byte)) % 1_000)
         });
@@ -311,14 +311,14 @@ impl Verdicts {
         now: DateTime<Utc>,
     ) {
         let row = &mail.row;
-        let (enough, after, spends_try) = match wait {
+        let (enough, after, has_failed) = match wait {
             Wait::Unreachable | Wait::Deferred => (retry.too_late(row, now), None, false),
             // A provider that names a wait will accept the email later, so attempts do not count.
             Wait::NotNow(Some(after)) => (retry.too_late(row, now), Some(after), false),
             Wait::NotNow(None) => (retry.too_often(row, now), None, true),
         };
         if enough {
-            let reason = format!("given up after {} attempts: {reason}", row.attempts);
+            let reason = format!("given up after {} attempts: {reason}", row.attempts.made);
             let ended = Settlement::of(
                 row,
                 DeliveryState::not_taken(mail.has_markers),
@@ -329,7 +329,7 @@ impl Verdicts {
         } else {
             let not_before = now + retry.back_off(row, after);
             self.deferrals.push(Deferral {
-                spends_try,
+                has_failed,
                 ..deferral(row, DeliveryState::Pending, not_before, reason)
             });
         }
@@ -345,7 +345,7 @@ impl Verdicts {
         now: DateTime<Utc>,
     ) {
         let row = &mail.row;
-        let tried = row.tried.unwrap_or(now);
+        let tried = row.attempts.called_at.unwrap_or(now);
         if now >= retry.hope(tried) {
             match retry.give_up(row, mail.items, reason, now) {
                 Ok(unknown) => self.settlements.push(unknown),
@@ -372,7 +372,7 @@ pub(super) fn deferral(
         state,
         not_before,
         reason: Some(reason.to_owned()),
-        spends_try: false,
+        has_failed: false,
     }
 }
 

@@ -44,10 +44,8 @@ fn email(attempts: u32) -> Mail {
         period: "2014-04-21".into(),
     };
     let marker = Id::at(now(), [0; 8]);
-    let row = Delivery {
-        attempts,
-        ..Delivery::new(id.clone(), UserId::stored("ada"), occasion, marker, now())
-    };
+    let mut row = Delivery::new(id.clone(), UserId::stored("ada"), occasion, marker, now());
+    row.attempts.made = attempts;
     Mail {
         row,
         items: 1,
@@ -91,7 +89,7 @@ fn a_limited_email_waits_longer_than_the_others_and_longer_each_time() {
         let mut verdicts = weigh(attempts, later(after));
         assert_eq!(verdicts.after, after.map(Duration::from_secs));
         let deferral = verdicts.deferrals.remove(0);
-        assert_eq!(deferral.spends_try, after.is_none());
+        assert_eq!(deferral.has_failed, after.is_none());
         (deferral.not_before - now()).num_seconds()
     };
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
 
-use crate::domain::delivery::{Deferral, Settlement};
+use crate::domain::delivery::{Deferral, DeliveryOutcome, Settlement};
 use crate::domain::{BadStack, Delivery, DeliveryId, DeliveryState};
 use crate::wire::digest::Tally;
 
@@ -168,12 +168,13 @@ impl RunTally {
         let mut entries = self.entries();
         let before = entries.begun;
         for row in rows {
+            let DeliveryOutcome { items, reason, .. } = &row.outcome;
             if row.state.settled() {
-                entries.settle(&row.id, row.state, row.items, row.reason.as_deref());
+                entries.settle(&row.id, row.state, *items, reason.as_deref());
                 continue;
             }
             let waiting = Waiting {
-                reason: row.reason.clone(),
+                reason: reason.clone(),
                 until: None,
             };
             if entries.waiting.insert(row.id.clone(), waiting).is_none() {

@@ -36,7 +36,7 @@ impl Run<'_> {
         for person in due {
             let told = |event: &Event| catalog.told(event);
             let Some(mut content) = assemble(&person.wanted, policies, caps, told) else {
-                report.withdrawn += 1;
+                report.users.withdrawn += 1;
                 continue;
             };
             if let Some(reasons) = &reasons {

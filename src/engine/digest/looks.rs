@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::domain::{BrandName, Content, User};
 use crate::engine::delivery::Compose;
 use crate::render::Catalogs;
-use crate::wire::digest::{OTHER_LOCALES, Report};
+use crate::wire::digest::{DryRunReport, OTHER_LOCALES};
 
 /// The most locales that are named.
 const NAMED: usize = 20;
 
 /// Counts an email to this user, of this brand.
 pub(crate) fn count(
-    report: &mut Report,
+    report: &mut DryRunReport,
     compose: &Compose,
     user: &User,
     brand: Option<&BrandName>,
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn all_are_counted_and_a_few_locales_are_named() {
         let catalogs = Catalogs::load(None).unwrap();
-        let mut report = Report::default();
+        let mut report = DryRunReport::default();
         let mut asks = |locale: &str| {
             let user = User {
                 locale: Some(locale.into()),

@@ -140,9 +140,8 @@ impl OwedDays {
     /// none.
     pub async fn look(&self, days: &DaysRead) -> store::Result<OldDays> {
         let standing = self.context.store.days().await?;
-        let mut notes: HashMap<Day, String> = self
-            .context
-            .store
+        let store = &self.context.store;
+        let mut notes: HashMap<Day, String> = store
             .notes(DayNote::PREFIX)
             .await?
             .into_iter()
@@ -194,11 +193,9 @@ impl OwedDays {
         let Backlog { owed, blocked } = found;
         let look = LastLook { at, owed, blocked };
         let look = serde_json::to_string(&look).unwrap_or_default();
+        let store = &self.context.store;
         // Who was quicker has looked as lately.
-        let noted = self
-            .context
-            .store
-            .swap_note(LAST_LOOK, read.as_deref(), Some(&look));
+        let noted = store.swap_note(LAST_LOOK, read.as_deref(), Some(&look));
         noted.await.map(drop)
     }
 

@@ -1,10 +1,10 @@
-//! The options of a digest run, and how its [`Report`] counts expired events.
+//! The options of a digest run, and how its report counts expired events.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::{Cadence, Day, Share, UserId};
 use crate::engine::digest::owed::Expired;
-use crate::wire::digest::Report;
+use crate::wire::digest::BacklogReport;
 
 /// The options of a digest run.
 #[derive(Debug, Clone, Default)]
@@ -55,7 +55,7 @@ impl Request {
     }
 }
 
-impl Report {
+impl BacklogReport {
     pub(super) fn give_up(&mut self, day: Day, expired: Expired) {
         if !expired.all.is_nothing() {
             *self.given_up.entry(day).or_default() += expired.all;

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 
 use super::run::Row;
 use super::{Digests, DuePerson, Effect, Run, Timing};
-use crate::domain::delivery::{Corrected, Correction, Reopening};
+use crate::domain::delivery::{Corrected, Correction, DeliveryAttempts, Reopening};
 use crate::domain::digest_row::{Place, Rows, tried_again};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Id, Occasion};
 use crate::engine::Result;
@@ -61,18 +61,18 @@ impl Run<'_> {
         let (request, report) = (self.request, &mut self.report);
         let tally = &self.sender.ledger.tally;
         if row.state == DeliveryState::Failed {
-            report.failed_already += 1;
-            report.tried_again = [report.tried_again, again].into_iter().flatten().min();
+            report.users.failed_already += 1;
+            report.users.tried_again = report.users.tried_again.into_iter().chain(again).min();
         } else if row.state.settled() {
-            report.mailed_already += 1;
+            report.users.mailed_already += 1;
         } else if request.effect == Effect::Send
             && (row.lease.is_none() || request.patience.is_some())
         {
             // The leaseholder may be dead, so a run that waits also finishes such rows.
             report.left_over += tally.take_up(std::slice::from_ref(row));
         } else {
-            report.due += 1;
-            report.busy += 1;
+            report.due.users += 1;
+            report.due.busy += 1;
         }
     }
 
@@ -97,11 +97,14 @@ impl Run<'_> {
             Row::Again(failed) => Opening {
                 row: Delivery {
                     marker: failed.marker,
-                    attempts: failed.attempts,
-                    reopened: match self.request.timing {
-                        Timing::WhenDue => failed.reopened + 1,
-                        // The operator asked for it, so the retries start over.
-                        Timing::Now => 0,
+                    attempts: DeliveryAttempts {
+                        made: failed.attempts.made,
+                        reopened: match self.request.timing {
+                            Timing::WhenDue => failed.attempts.reopened + 1,
+                            // The operator asked for it, so the retries start over.
+                            Timing::Now => 0,
+                        },
+                        ..DeliveryAttempts::default()
                     },
                     due_on: failed.due_on,
                     ..new
@@ -131,7 +134,7 @@ impl Digests {
                     id: row.id.clone(),
                     watermarks: Some(row.watermarks.clone()),
                     lease: row.lease.clone(),
-                    reopened: row.reopened,
+                    reopened: row.attempts.reopened,
                 })
             };
             let asked: Vec<Correction> = again.iter().map(reopening).collect();

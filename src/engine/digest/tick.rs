@@ -74,11 +74,9 @@ impl Digests {
                 common: common.told(),
             };
             let text = serde_json::to_string(&ticks).unwrap_or_default();
+            let store = &self.context.store;
             // If the note has changed, another process has completed a tick at the same time.
-            let noted = self
-                .context
-                .store
-                .swap_note(Ticks::NOTE, read.as_deref(), Some(&text));
+            let noted = store.swap_note(Ticks::NOTE, read.as_deref(), Some(&text));
             noted.await?;
         }
         Ok(report)
@@ -140,5 +138,5 @@ impl Digests {
 fn is_complete(report: &Report) -> bool {
     let ended = report.ended.as_ref();
     let in_full = ended.is_none_or(|ended| matches!(ended, Ended::Settled));
-    report.held == 0 && !report.limited && in_full
+    report.due.held == 0 && !report.limited && in_full
 }

@@ -68,11 +68,8 @@ impl ObjectService {
 
     /// Returns the object with this key, even if it was withdrawn.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Object>> {
-        let found = self
-            .context
-            .store
-            .objects(std::slice::from_ref(key))
-            .await?;
+        let store = &self.context.store;
+        let found = store.objects(std::slice::from_ref(key)).await?;
         Ok(found.into_iter().next().flatten())
     }
 

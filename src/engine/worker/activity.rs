@@ -76,13 +76,8 @@ impl Activity {
 
     /// Returns when a worker was last active and whether one runs; `None` if none ever did.
     pub async fn worker(&self) -> Result<Option<WorkerActivity>> {
-        let last: Option<Beat> = self
-            .context
-            .store
-            .note(WORKER)
-            .await?
-            .as_deref()
-            .and_then(parse);
+        let store = &self.context.store;
+        let last: Option<Beat> = store.note(WORKER).await?.as_deref().and_then(parse);
         let now = self.context.clock.now();
         Ok(last.map(|last| WorkerActivity {
             running: !last.stopped && now - last.at < SILENT,
@@ -92,13 +87,8 @@ impl Activity {
 
     /// Returns the last run of digests; `None` if there was none.
     pub async fn digests(&self) -> Result<Option<DigestActivity>> {
-        Ok(self
-            .context
-            .store
-            .note(DIGEST)
-            .await?
-            .as_deref()
-            .and_then(parse))
+        let store = &self.context.store;
+        Ok(store.note(DIGEST).await?.as_deref().and_then(parse))
     }
 }
 

@@ -321,7 +321,7 @@ async fn awaited(store: &Arc<dyn Store>) -> Result<BTreeMap<BrandName, u64>, Err
     let mut waits: BTreeMap<BrandName, u64> = BTreeMap::new();
     for brand in rows
         .iter()
-        .filter_map(|row| BrandName::awaited(row.reason.as_deref()?))
+        .filter_map(|row| BrandName::awaited(row.outcome.reason.as_deref()?))
     {
         *waits.entry(brand).or_default() += 1;
     }

@@ -41,11 +41,10 @@ impl DryRun {
         mut emails: Option<&mut Emails<'_>>,
         progress: &dyn Watcher,
     ) -> Result<()> {
-        report.no_brand = report.unknown_brands.values().sum();
         if request.cadence.is_some() || request.limit.is_some() {
             return Ok(());
         }
-        report.batches = Some(BatchesAhead::default());
+        report.dry_run.batches = Some(BatchesAhead::default());
         let at = request.at.unwrap_or_else(|| self.context.clock.now());
         let users: Vec<Option<UserId>> = match &request.users {
             Some(users) => {
@@ -94,7 +93,7 @@ impl DryRun {
         let rows = self.context.store.deliveries(&ids).await?;
         let mut rows = rows.into_iter();
         batches.retain(|_| !rows.next().flatten().is_some_and(|row| row.state.settled()));
-        report.batches.get_or_insert_default().batches += batches.len() as u64;
+        report.dry_run.batches.get_or_insert_default().batches += batches.len() as u64;
         let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
         let users: Vec<UserId> = users.into_iter().cloned().collect();
         let users = self.context.store.users(&users).await?;
@@ -133,7 +132,7 @@ impl DryRun {
                 let (Prospect::Told(content), Some(user)) = (&prospect, user) else {
                     continue;
                 };
-                looks::count(report, &self.compose, user, brand, content);
+                looks::count(&mut report.dry_run, &self.compose, user, brand, content);
                 if let Some(emails) = emails.as_deref_mut().filter(|_| has_brand) {
                     emails.add(&Email {
                         user,
@@ -152,7 +151,7 @@ impl DryRun {
 }
 
 fn count(report: &mut Report, leaves: Leaves, prospect: &Prospect, has_brand: bool) {
-    let ahead = report.batches.get_or_insert_default();
+    let ahead = report.dry_run.batches.get_or_insert_default();
     let content = match prospect {
         Prospect::Told(_) if !has_brand => {
             ahead.no_brand += 1;

@@ -17,31 +17,32 @@ const UNSUBSCRIBED: &str = "Unsubscribed";
 
 /// Counts the users by outcome: first those who get an email, then the others, without zeros.
 pub(super) fn people(report: &Report, request: &Request) -> Vec<Line> {
-    let next = report
+    let users = &report.users;
+    let next = users
         .next_due
         .map(|next| next.format(" (next due %-d %B, %H:%M UTC)").to_string());
     let waiting = format!("Wait for their hour{}", next.unwrap_or_default());
-    let (barred, unsubscribed) = barred(&report.unmailable);
-    let mailed = report.due - report.busy - report.no_brand;
+    let (barred, unsubscribed) = barred(&users.unmailable);
+    let mailed = report.emails_ahead();
     let mut lines = vec![
-        line("Got the email of this period", report.mailed_already),
-        line("Their email of this period failed", report.failed_already),
-        line("Have an email that is not settled yet", report.busy),
-        line(NO_BRAND, report.no_brand),
-        line(&waiting, report.waiting),
-        line("No event applies any more", report.withdrawn),
+        line("Got the email of this period", users.mailed_already),
+        line("Their email of this period failed", users.failed_already),
+        line("Have an email that is not settled yet", report.due.busy),
+        line(NO_BRAND, report.dry_run.no_brand),
+        line(&waiting, users.waiting),
+        line("No event applies any more", users.withdrawn),
     ];
     lines.extend(barred);
-    lines.push(line(UNSUBSCRIBED, report.unsubscribed + unsubscribed));
-    lines.push(line("Want no digest", report.turned_off));
-    lines.push(line("Outside the sample", report.outside_sample));
+    lines.push(line(UNSUBSCRIBED, users.unsubscribed + unsubscribed));
+    lines.push(line("Want no digest", users.turned_off));
+    lines.push(line("Outside the sample", users.outside_sample));
     if !report.limited {
         let counted: u64 = mailed + lines.iter().map(|line| line.count).sum::<u64>();
         let rest = match request.cadence {
             Some(_) => "Nothing new that they want, or another cadence",
             None => "Nothing new that they want",
         };
-        lines.push(line(rest, report.people.saturating_sub(counted)));
+        lines.push(line(rest, users.scanned.saturating_sub(counted)));
     }
     without_zeros(mailed, lines)
 }
@@ -133,18 +134,18 @@ pub(super) fn warnings(
                 count(pending, "event")
             )
         }),
-        (!report.older.is_nothing()).then(|| {
+        (!report.backlog.older.is_nothing()).then(|| {
             format!(
                 "Earlier digests were late or failed: {} of {} are from days that have left the \
                  window. The next digests include them.",
-                count(report.older.events, "event"),
-                count(report.older.people, "user")
+                count(report.backlog.older.events, "event"),
+                count(report.backlog.older.people, "user")
             )
         }),
         report.limited.then(|| {
             format!(
                 "The limit ended the dry run after {}; all counts are of these.",
-                count(report.people, "user")
+                count(report.users.scanned, "user")
             )
         }),
         (over > 0).then(|| {

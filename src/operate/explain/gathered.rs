@@ -113,6 +113,7 @@ impl Batches {
 
     /// Why the batch's mail was not sent, if that is known.
     pub(super) fn reason(&self, batch: Id) -> Option<String> {
-        self.mails.get(&DeliveryId::batch(batch))?.reason.clone()
+        let row = self.mails.get(&DeliveryId::batch(batch))?;
+        row.outcome.reason.clone()
     }
 }

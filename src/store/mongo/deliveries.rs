@@ -139,7 +139,7 @@ impl Deliveries for Mongo {
                     set.insert("lease", doc! {"until": date(deferral.not_before)});
                     put(set, "reason", deferral.reason.as_deref());
                     // The owner loses the lease here, so a repeated command counts nothing.
-                    if deferral.spends_try {
+                    if deferral.has_failed {
                         add.insert("refusals", 1);
                     }
                 }
@@ -246,7 +246,9 @@ impl Deliveries for Mongo {
         let missing = match filter {
             DeliveryFilter::Tags(tags) => found.len() < tags.len(),
             DeliveryFilter::ProviderIds(ids) => {
-                let known = found.iter().filter_map(|row| row.provider_id.as_ref());
+                let known = found
+                    .iter()
+                    .filter_map(|row| row.outcome.provider_id.as_ref());
                 known.collect::<HashSet<_>>().len() < ids.len()
             }
             _ => false,

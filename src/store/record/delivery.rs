@@ -8,17 +8,15 @@ use compact_str::CompactString;
 
 use super::fields::{As, Count, LeaseRecord, Oid, Text, Time};
 use super::{needs, of};
+use crate::domain::delivery::{Channel, DeliveryAttempts, DeliveryOutcome};
 use crate::domain::{Cadence, Delivery, DeliveryState, Feedback, Occasion, ReportKind, StackId};
 
 record! {
     /// See [`Delivery`].
     DeliveryRecord of Delivery as "delivery" {
         id = "_id": String, user: CompactString, state: DeliveryState,
-        watermarks = "covers": Vec<CoverRecord>, marker: Oid, attempts: Option<Count<u32>>,
-        tries_spent = "refusals": Option<Count<u32>>, reopened: Option<Count<u32>>,
-        items: Option<Count<u32>>, created: Time;
-        due_on: NaiveDate, call: String, tried: Time, settled: Time, provider_id: String,
-        reason: String, feedback: FeedbackRecord
+        watermarks = "covers": Vec<CoverRecord>, marker: Oid, created: Time;
+        due_on: NaiveDate
     }
     extra(delivery) {
         tag: String = Some(delivery.id.tag().to_string()),
@@ -42,8 +40,9 @@ record! {
         open: bool = None,
         lease: LeaseRecord = {
             let held = delivery.lease.as_ref().map(LeaseRecord::keep);
-            held.or(delivery.not_before.map(LeaseRecord::until))
+            held.or(delivery.attempts.not_before.map(LeaseRecord::until))
         },
+        channel: Channel = Some(delivery.channel).filter(|channel| *channel != Channel::Email),
     }
     odd(record) {
         occasion: match record.batch {
@@ -57,12 +56,21 @@ record! {
             },
         },
         open: record.open.unwrap_or(record.slot.is_some()),
+        lease: of("lease", As::told(record.lease))?,
+        channel: record.channel.unwrap_or_default(),
+    }
+    part attempts: DeliveryAttempts {
+        made as attempts: Count<u32>, failed as refusals: Count<u32>,
+        reopened as reopened: Count<u32>, call as call: String, called_at as tried: Time;
         not_before: {
             let waits = record.lease.as_ref().filter(|lease| lease.owner.is_none());
             let until = waits.and_then(|lease| Some(lease.until?.0));
             until.filter(|until| *until > DateTime::UNIX_EPOCH)
-        },
-        lease: of("lease", As::told(record.lease))?,
+        }
+    }
+    part outcome: DeliveryOutcome {
+        items as items: Count<u32>, settled as settled: Time, provider_id as provider_id: String,
+        reason as reason: String, feedback as feedback: FeedbackRecord
     }
 }
 

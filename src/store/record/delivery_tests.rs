@@ -15,15 +15,12 @@ fn row() -> Delivery {
     let created = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
     let (user, day) = (UserId::stored("a.b"), Day::of(created));
     let period = Period::Day(created.date_naive());
+    let id = DeliveryId::digest(&user, Cadence::Daily, period);
+    let occasion = Occasion::Digest {
+        cadence: Cadence::Daily,
+        period: period.to_string(),
+    };
     Delivery {
-        id: DeliveryId::digest(&user, Cadence::Daily, period),
-        user,
-        occasion: Occasion::Digest {
-            cadence: Cadence::Daily,
-            period: period.to_string(),
-        },
-        state: DeliveryState::Pending,
-        open: true,
         watermarks: vec![
             (
                 StackId {
@@ -34,24 +31,12 @@ fn row() -> Delivery {
             ),
             (StackId::of(day), u32::MAX),
         ],
-        marker: Id::from_bytes([1; 12]),
         lease: Some(Lease {
             owner: "me".into(),
             until: created,
         }),
-        not_before: None,
         due_on: Some(created.date_naive()),
-        attempts: 0,
-        tries_spent: 0,
-        reopened: 0,
-        call: None,
-        tried: None,
-        items: 0,
-        created,
-        settled: None,
-        provider_id: None,
-        reason: None,
-        feedback: None,
+        ..Delivery::new(id, user, occasion, Id::from_bytes([1; 12]), created)
     }
 }
 
@@ -59,26 +44,29 @@ fn row() -> Delivery {
 fn a_row_is_read_as_written() {
     let settled = Delivery {
         state: DeliveryState::Unknown,
-        settled: Some(row().created),
-        provider_id: Some("<1@example.org>".into()),
-        reason: Some("time-out".into()),
-        feedback: Some(Feedback {
-            news: ReportKind::Bounced,
-            at: row().created,
-        }),
-        attempts: 2,
-        tries_spent: 1,
-        reopened: 2,
-        call: Some("c0ffee".into()),
-        tried: Some(row().created),
-        items: 7,
+        attempts: DeliveryAttempts {
+            made: 2,
+            failed: 1,
+            reopened: 2,
+            call: Some("c0ffee".into()),
+            called_at: Some(row().created),
+            not_before: None,
+        },
+        outcome: DeliveryOutcome {
+            items: 7,
+            settled: Some(row().created),
+            provider_id: Some("<1@example.org>".into()),
+            reason: Some("time-out".into()),
+            feedback: Some(Feedback {
+                news: ReportKind::Bounced,
+                at: row().created,
+            }),
+        },
         ..row()
     };
-    let waiting = Delivery {
-        lease: None,
-        not_before: Some(row().created),
-        ..row()
-    };
+    let mut waiting = row();
+    waiting.lease = None;
+    waiting.attempts.not_before = Some(row().created);
     let closed = Delivery {
         open: false,
         lease: None,
@@ -117,13 +105,11 @@ fn only_an_open_row_occupies_its_slot() {
 
 #[test]
 fn a_document_is_written_as_ever() {
-    let settled = Delivery {
-        feedback: Some(Feedback {
-            news: ReportKind::Bounced,
-            at: row().created,
-        }),
-        ..row()
-    };
+    let mut settled = row();
+    settled.outcome.feedback = Some(Feedback {
+        news: ReportKind::Bounced,
+        at: row().created,
+    });
     let document = record_of(&settled);
     let date = bson::DateTime::from_millis(1_398_124_800_000);
     let expected = bson::doc! {

@@ -17,7 +17,8 @@ use crate::domain::Address;
 ///
 /// Fields before `;` are required, those after it are optional; `= "key"` gives the stored name.
 /// `extra` fields exist only in the record, with an expression that computes them. `odd` fields are
-/// computed from the record when the value is read. `as` names the record in errors.
+/// computed from the record when the value is read. The fields of a `part` are optional and stored
+/// beside the others, under the name after `as`. `as` before them names the record in errors.
 macro_rules! record {
     (
         $(#[$doc:meta])* $name:ident of $value:ident $(as $what:literal)? {
@@ -26,6 +27,10 @@ macro_rules! record {
         }
         extra($of:ident) { $($extra:ident $(= $extra_key:literal)?: $extra_form:ty = $put:expr,)* }
         odd($record:ident) { $($odd:ident: $take:expr,)* }
+        $(part $part:ident: $Part:ident {
+            $($in:ident as $stored:ident: $in_form:ty),*
+            $(; $in_odd:ident: $in_take:expr)?
+        })*
     ) => {
         $(#[$doc])*
         #[derive(serde::Serialize, serde::Deserialize)]
@@ -41,6 +46,10 @@ macro_rules! record {
                 #[serde(skip_serializing_if = "Option::is_none")]
                 pub(in crate::store) $extra: Option<$extra_form>,
             )*
+            $($(
+                #[serde(skip_serializing_if = "Option::is_none")]
+                $stored: Option<$in_form>,
+            )*)*
         }
 
         impl As<$value> for $name {
@@ -49,12 +58,17 @@ macro_rules! record {
                     $($field: As::keep(&$of.$field),)*
                     $($may: As::keep(&$of.$may),)*
                     $($extra: $put,)*
+                    $($($stored: As::keep(&$of.$part.$in),)*)*
                 }
             }
 
             fn told(self) -> Result<$value, String> {
                 let $record = self;
                 Ok($value {
+                    $($part: $Part {
+                        $($in_odd: $in_take,)?
+                        $($in: of(stringify!($stored), As::told($record.$stored))?,)*
+                    },)*
                     $($odd: $take,)*
                     $($field: of([$($key,)? stringify!($field)][0], As::told($record.$field))?,)*
                     $($may: of([$($may_key,)? stringify!($may)][0], As::told($record.$may))?,)*

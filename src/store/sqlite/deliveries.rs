@@ -112,7 +112,7 @@ impl Deliveries for Sqlite {
                     deferral.state.as_str(),
                     millis(deferral.not_before),
                     &deferral.reason,
-                    deferral.spends_try,
+                    deferral.has_failed,
                 ))?,
                 Transition::Settle(end) | Transition::Conclude(end) => {
                     let ended =

@@ -44,7 +44,7 @@ impl Feedbacks for Sqlite {
 fn note(transaction: &Transaction<'_>, (id, news): &(DeliveryId, Feedback)) -> Answer<bool> {
     let stands = |standing: Feedback| !news.outweighs(standing);
     match rows(transaction, "id = ?1", [id.as_str()])?.pop() {
-        Some(row) if !row.feedback.is_some_and(stands) => {}
+        Some(row) if !row.outcome.feedback.is_some_and(stands) => {}
         _ => return Ok(false),
     }
     let sql = "UPDATE deliveries SET feedback = ?2, feedback_at = ?3 WHERE id = ?1";

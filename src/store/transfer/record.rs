@@ -66,11 +66,13 @@ impl AnyRecord {
             Self::Fanout(fanout) => json(&FanoutRecord::whole(fanout, 0)),
             Self::Accumulator(kept) => json(&AccumulatorRecord::row(kept, NO_REVISION)),
             Self::Batch(batch) => json(&BatchRecord::row(batch)),
-            Self::Delivery(delivery) => json(&DeliveryRecord::row(&Delivery {
-                lease: delivery.lease.clone().filter(|_| delivery.open),
-                not_before: delivery.not_before.filter(|_| delivery.open),
-                ..(**delivery).clone()
-            })),
+            Self::Delivery(delivery) => {
+                let mut lasting = (**delivery).clone();
+                if !lasting.open {
+                    (lasting.lease, lasting.attempts.not_before) = (None, None);
+                }
+                json(&DeliveryRecord::row(&lasting))
+            }
             Self::Note(note) => json(note),
         }
     }

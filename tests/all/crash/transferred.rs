@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tidings::domain::user::TypePreference;
 use tidings::domain::{
-    Address, Audience, BatchState, Cadence, Delivery, DeliveryState, Inbox, Lease, Object, Reason,
-    Route, Suppression, User, UserId,
+    Address, Audience, BatchState, Cadence, Delivery, DeliveryState, Inbox, Object, Reason, Route,
+    Suppression, User, UserId,
 };
 use tidings::engine::crash::{OF_AN_EXPORT, OF_AN_IMPORT};
 use tidings::store::{AnyRecord, Counted, Kind, Summing};
@@ -140,25 +140,18 @@ fn record(person: &UserId, n: u32) -> User {
 }
 
 fn row(person: &UserId, n: u32) -> Delivery {
-    let row = delivery(person.as_str(), "2014-04-22", "died");
-    match n % 4 {
-        0 => Delivery {
-            state: DeliveryState::Sending,
-            call: Some(format!("call-{}", n / 1_000)),
-            tried: Some(noon()),
-            attempts: 1,
-            items: 2,
-            ..row
-        },
-        _ => Delivery {
-            state: DeliveryState::Sent,
-            open: false,
-            lease: None::<Lease>,
-            settled: Some(noon()),
-            provider_id: Some(format!("p-{n}")),
-            ..row
-        },
+    let mut row = delivery(person.as_str(), "2014-04-22", "died");
+    if n.is_multiple_of(4) {
+        row.state = DeliveryState::Sending;
+        row.attempts.call = Some(format!("call-{}", n / 1_000));
+        (row.attempts.called_at, row.attempts.made) = (Some(noon()), 1);
+        row.outcome.items = 2;
+    } else {
+        (row.state, row.open, row.lease) = (DeliveryState::Sent, false, None);
+        row.outcome.settled = Some(noon());
+        row.outcome.provider_id = Some(format!("p-{n}"));
     }
+    row
 }
 
 /// What a store holds, by kind and by day: how many, and a checksum.

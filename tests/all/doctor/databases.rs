@@ -76,10 +76,10 @@ async fn a_note_overwritten_during_the_check_is_unchecked(fresh: Fresh) {
 }
 
 async fn emails_that_wait_for_an_unknown_brand_are_an_error(fresh: Fresh) {
-    let waits = |who: &str| tidings::domain::Delivery {
-        state: DeliveryState::Pending,
-        reason: Some("the brand gone is not configured".into()),
-        ..delivery(who, "2014-04-21", "w1")
+    let waits = |who: &str| {
+        let mut row = delivery(who, "2014-04-21", "w1");
+        row.outcome.reason = Some("the brand gone is not configured".into());
+        row
     };
     fresh.open(&[waits("ada"), waits("ben")]).await.unwrap();
 

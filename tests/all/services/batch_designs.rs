@@ -72,7 +72,7 @@ async fn a_steady_stream_is_emailed_after_max_wait_or_not_until_it_stops(fresh: 
     let mut items = Vec::new();
     for person in ["ada", "ben"] {
         let rows = town.deliveries_of(person).await;
-        items.extend(rows.iter().map(|row| row.items));
+        items.extend(rows.iter().map(|row| row.outcome.items));
     }
     items.sort_unstable();
     assert_eq!(items, [1, 6, 7]);
@@ -102,5 +102,5 @@ async fn close_at_ends_a_window_early_and_the_email_has_the_exact_total(fresh: F
     let shown = ["a1", "a2", "a3", "a4"].map(|work| text.contains(&format!("Work {work}.")));
     assert_eq!(shown, [false, false, true, true], "{text}");
     assert!(text.contains("\n  1 more\n"), "{text}");
-    assert_eq!(town.deliveries_of("ada").await[0].items, 3);
+    assert_eq!(town.deliveries_of("ada").await[0].outcome.items, 3);
 }

@@ -262,7 +262,8 @@ async fn withdrawn_objects_are_excluded_and_an_empty_batch_is_canceled(fresh: Fr
     assert_eq!((tally.sent, tally.events, tally.canceled), (1, 1, 1));
     assert!(town.mails()[0].filled().text.contains("Work Artwork:a2."));
     let row = town.deliveries_of("ben").await.remove(0);
-    assert_eq!(row.reason.as_deref(), Some("nothing is left that applies"));
+    let reason = row.outcome.reason.as_deref();
+    assert_eq!(reason, Some("nothing is left that applies"));
 }
 
 async fn events_beyond_keep_are_shown_when_all_kept_ones_are_withdrawn(fresh: Fresh) {
@@ -340,7 +341,7 @@ async fn a_lead_is_emailed_at_once_and_later_events_are_batched(fresh: Fresh) {
     assert_eq!(works, [vec!["a1"], vec!["a2", "a3"]]);
     // All three events were emailed, so no digest includes them.
     let digests = Town::found(&fresh, true, "").await;
-    assert_eq!(digests.digests_at(monday(0)).await.due, 0);
+    assert_eq!(digests.digests_at(monday(0)).await.due.users, 0);
 }
 
 async fn types_with_the_same_batch_key_share_an_email(fresh: Fresh) {

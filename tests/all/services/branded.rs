@@ -34,7 +34,7 @@ async fn a_dry_run_counts_the_emails_of_each_brand(fresh: Fresh) {
     let (report, page) = app.dry_run().run(&request, &Silent).await.unwrap();
 
     assert_eq!(
-        report.of_brands(),
+        report.dry_run.brand_counts(),
         [
             "1 mail is of the brand acme",
             "1 mail is of the brand gone, which is not configured: what is of it waits"

@@ -279,10 +279,8 @@ async fn deliveries_for_an_unconfigured_brand_stay_pending(fresh: Fresh) {
     assert_eq!(town.told_to("ben"), ["a1"]);
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Pending);
-    assert_eq!(
-        row.reason.as_deref(),
-        Some("the brand gone is not configured")
-    );
+    let reason = row.outcome.reason.as_deref();
+    assert_eq!(reason, Some("the brand gone is not configured"));
     let story = app.compose().story(row).await.unwrap();
     assert_eq!(
         story.barred.as_deref(),
@@ -330,7 +328,7 @@ async fn a_delivery_for_a_missing_brand_fails_and_its_events_are_sent_later(fres
 
     assert_eq!(row.state, DeliveryState::Failed);
     let why = "given up: the brand gone is not configured";
-    assert_eq!(row.reason.as_deref(), Some(why));
+    assert_eq!(row.outcome.reason.as_deref(), Some(why));
     assert_eq!(town.told_to("ada"), ["a1"]);
     assert_eq!(town.mails().len(), 1);
 }

@@ -197,7 +197,7 @@ async fn an_email_whose_query_succeeds_reports_its_events(fresh: Fresh) {
     let report = run(&town, &town.process()).await;
 
     assert_eq!((report.mails.sent, report.mails.events), (1, 2));
-    assert_eq!(town.deliveries_of("ada").await[0].items, 2);
+    assert_eq!(town.deliveries_of("ada").await[0].outcome.items, 2);
 }
 
 async fn unknown_emails_can_be_settled_by_call_and_by_time(fresh: Fresh) {
@@ -209,7 +209,7 @@ async fn unknown_emails_can_be_settled_by_call_and_by_time(fresh: Fresh) {
         town.answer([cut_off()]);
         town.digests_at(monday(week as i64)).await;
     }
-    let call = town.deliveries_of("ada").await[0].call.clone();
+    let call = town.deliveries_of("ada").await[0].attempts.call.clone();
     let of_call = Unknown {
         call,
         ..Unknown::default()

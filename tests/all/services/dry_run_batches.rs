@@ -65,7 +65,7 @@ pub(super) async fn dry_run_of(town: &Town, request: &Request) -> (Report, DryRu
     let (report, told) = dry_run.run(request, &Silent).await.unwrap();
     let counted = dry_run.count(request, &Silent).await.unwrap();
     assert_eq!(
-        counted.batches, report.batches,
+        counted.dry_run.batches, report.dry_run.batches,
         "whether looked at or counted"
     );
     (report, told)
@@ -73,7 +73,7 @@ pub(super) async fn dry_run_of(town: &Town, request: &Request) -> (Report, DryRu
 
 pub(super) async fn ahead(town: &Town) -> (BatchesAhead, BatchSummary) {
     let (report, told) = dry_run_of(town, &Request::default()).await;
-    (report.batches.unwrap(), told.batches.unwrap())
+    (report.dry_run.batches.unwrap(), told.batches.unwrap())
 }
 
 /// Ends what is due by then, and mails what waits.
@@ -150,7 +150,7 @@ async fn a_dry_run_of_batches_only_reads(fresh: Fresh) {
     let dry_run = town.process_on(&store).dry_run();
     let (report, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
-    assert_eq!(report.batches.unwrap().due, 2);
+    assert_eq!(report.dry_run.batches.unwrap().due, 2);
     assert!(told.batches.unwrap().emails.samples.len() == 2);
     let reading = [
         "scan",
@@ -248,7 +248,7 @@ async fn a_dry_run_for_some_users_counts_their_batches_and_one_for_certain_diges
     town.happens(&["a1"], to(&crowd)).await;
     let of = |request: Request| {
         let town = &town;
-        async move { dry_run_of(town, &request).await.0.batches }
+        async move { dry_run_of(town, &request).await.0.dry_run.batches }
     };
 
     let users = ["p1", "p2", "p1", "ada"].map(user).to_vec();
@@ -299,10 +299,11 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
 
     let waits = "1 mail is of the brand gone, which is not configured: what is of it waits";
     assert_eq!(
-        report.of_brands(),
+        report.dry_run.brand_counts(),
         ["1 mail is of the brand acmeish", waits]
     );
-    assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 1)]));
+    let locales = BTreeMap::from([("xx".to_owned(), 1)]);
+    assert_eq!(report.dry_run.locales, locales);
     let batches = told.batches.unwrap();
     let emails = &batches.emails;
     assert_eq!((emails.mails, emails.sizes.measured), (2, 2));
@@ -341,7 +342,7 @@ async fn what_is_not_known_of_batches_is_named(fresh: Fresh) {
         "{:?}",
         told.warnings
     );
-    assert_eq!(report.batches.unwrap().events, 1);
+    assert_eq!(report.dry_run.batches.unwrap().events, 1);
 }
 
 async fn a_look_at_a_person_finds_what_gathers_behind_what_was_mailed(fresh: Fresh) {
@@ -376,7 +377,8 @@ async fn more_batches_than_are_looked_at_in_one_step_are_all_counted(fresh: Fres
     let (report, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     let (_, again) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
-    let (ahead, shown) = (report.batches.unwrap(), told.batches.clone().unwrap());
+    let ahead = report.dry_run.batches.unwrap();
+    let shown = told.batches.clone().unwrap();
     assert_eq!((ahead.batches, ahead.mails), (700, 700));
     assert_eq!((ahead.closing, ahead.due), (500, 200));
     let sizes = &shown.emails.sizes;

@@ -53,13 +53,13 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
         ..Request::default()
     };
     let (report, _) = dry_run_of(&town, &later).await;
-    let later = report.batches.unwrap();
+    let later = report.dry_run.batches.unwrap();
     let noon = Request {
         at: Some(after(121)),
         ..Request::default()
     };
     let (report, _) = dry_run_of(&town, &noon).await;
-    let noon = report.batches.unwrap();
+    let noon = report.dry_run.batches.unwrap();
     // Ada's first batch closes before her night begins.
     town.change("ada", |ada| {
         ada.tz = Some(chrono_tz::UTC);
@@ -72,7 +72,7 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
         ..Request::default()
     };
     let (report, _) = dry_run_of(&town, &night).await;
-    let night = report.batches.unwrap();
+    let night = report.dry_run.batches.unwrap();
     // Nobody closed anything meanwhile.
     town.clock.set(after(125));
     let (late, _) = ahead(&town).await;

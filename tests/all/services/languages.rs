@@ -102,7 +102,10 @@ async fn an_unavailable_locale_is_replaced_by_english_and_reported(fresh: Fresh)
     let (report, preview) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     town.digests_at(monday(0)).await;
 
-    assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 2)]));
+    assert_eq!(
+        report.dry_run.locales,
+        BTreeMap::from([("xx".to_owned(), 2)])
+    );
     let warning =
         "2 mails are for people who ask for locale xx, which is not there: they are in English";
     assert!(
@@ -136,11 +139,11 @@ async fn the_dry_run_reports_headings_and_phrases_without_a_translation(fresh: F
     ];
     let untranslated = BTreeSet::from(untranslated.map(str::to_owned));
     assert_eq!(
-        report.untranslated,
+        report.dry_run.untranslated,
         BTreeMap::from([("de".to_owned(), untranslated)])
     );
-    let [sentence] = &report.untranslated()[..] else {
-        panic!("{:?}", report.untranslated())
+    let [sentence] = &report.dry_run.untranslated()[..] else {
+        panic!("{:?}", report.dry_run.untranslated())
     };
     let begins = "emails in de: type-ArtworkPublished, type-Comment, type-Comment.phrase have no";
     assert!(sentence.starts_with(begins), "{sentence}");

@@ -107,7 +107,8 @@ async fn unsubscribing_cancels_a_pending_email(fresh: Fresh) {
     assert_eq!((report.mails.canceled, report.mails.sent), (1, 0));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
-    assert_eq!(row.reason.as_deref(), Some("the person is unsubscribed"));
+    let reason = row.outcome.reason.as_deref();
+    assert_eq!(reason, Some("the person is unsubscribed"));
     assert!(town.mails().is_empty());
 }
 

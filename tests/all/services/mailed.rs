@@ -245,7 +245,7 @@ async fn check_sent_content(fresh: Fresh, config: &str) {
     app.sender().drain().await.unwrap();
     let shown = async || {
         let row = town.deliveries_of(person).await.remove(0);
-        assert_eq!((row.state, row.items), (DeliveryState::Sent, 2));
+        assert_eq!((row.state, row.outcome.items), (DeliveryState::Sent, 2));
         let story = town.process().compose().story(row).await.unwrap();
         let items = story.mail.unwrap().items.into_iter();
         let mut items: Vec<_> = items.map(|item| item.object.to_string()).collect();

@@ -42,7 +42,7 @@ pub(super) async fn run(town: &Town, request: Request) -> Report {
     let report = report.unwrap();
     assert_eq!(
         report.mails.settled() + report.mails.deferred,
-        report.due + report.left_over - report.busy - report.held,
+        report.due.users + report.left_over - report.due.busy - report.due.held,
         "everybody is accounted for: {report:?}"
     );
     report
@@ -75,7 +75,7 @@ async fn a_stop_from_the_provider_pauses_all_processes_until_a_resume(fresh: Fre
 
     assert_eq!(reason(&first), "the key is revoked");
     // The third delivery may or may not exist when the second is refused. It waits in both cases.
-    let waits = first.mails.deferred + first.held;
+    let waits = first.mails.deferred + first.due.held;
     assert_eq!((first.mails.sent, waits), (1, 2));
     assert_eq!(reason(&meanwhile), "the key is revoked");
     assert_eq!((meanwhile.mails.sent, calls), (0, 2));
@@ -108,7 +108,7 @@ async fn too_large_a_share_of_failures_pauses_sending(fresh: Fresh) {
         reason(&report),
         "1 of the last 2 mails failed, more than delivery.stop_share of 49%"
     );
-    let waits = report.mails.deferred + report.held;
+    let waits = report.mails.deferred + report.due.held;
     assert_eq!((report.mails.sent, report.mails.failed, waits), (1, 1, 1));
     assert_eq!(town.calls().len(), 2);
 }
@@ -305,10 +305,11 @@ async fn a_sample_contains_the_same_users_each_time(fresh: Fresh) {
     let again = run(&town, sample).await;
     let all = run(&town, Request::default()).await;
 
-    assert_eq!(first.due + first.outside_sample, 3);
-    assert_eq!((first.due, town.told_to("ben").len()), (1, 1));
-    assert_eq!((again.due, again.outside_sample), (0, first.outside_sample));
-    assert_eq!(all.mails.sent, first.outside_sample);
+    assert_eq!(first.due.users + first.users.outside_sample, 3);
+    assert_eq!((first.due.users, town.told_to("ben").len()), (1, 1));
+    assert_eq!(again.due.users, 0);
+    assert_eq!(again.users.outside_sample, first.users.outside_sample);
+    assert_eq!(all.mails.sent, first.users.outside_sample);
 }
 
 async fn the_hourly_limit_applies_across_processes(fresh: Fresh) {

@@ -137,8 +137,8 @@ async fn a_record_that_mentions_a_digest_brings_nobody_back(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.due, report.mails.sent), (0, 0));
-    assert_eq!(report.unmailable.get("unsubscribed"), Some(&1));
+    assert_eq!((report.due.users, report.mails.sent), (0, 0));
+    assert_eq!(report.users.unmailable.get("unsubscribed"), Some(&1));
     let said = nightly.replace("\"confirmed\"", "\"unsubscribed\": false, \"confirmed\"");
     people.put(vec![input(&said)]).await.unwrap();
     assert!(ada(&people).await.unsubscribed.is_some());

@@ -598,7 +598,11 @@ impl Year {
             excused += u32::from(event.excused && event.mailed == 0);
         }
         let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
-        let unknown_events: u32 = unknown.iter().filter(of_digest).map(|row| row.items).sum();
+        let items = unknown
+            .iter()
+            .filter(of_digest)
+            .map(|row| row.outcome.items);
+        let unknown_events: u32 = items.sum();
         assert!(
             in_doubt <= unknown_events,
             "{in_doubt} events are in doubt, and unknown mails tell {unknown_events}"

@@ -66,7 +66,7 @@ pub async fn a_delivery_leased_or_deferred_by_a_clock_ahead_can_be_claimed(store
         state: DeliveryState::Pending,
         not_before,
         reason: None,
-        spends_try: false,
+        has_failed: false,
     };
     let claim = async |who: &str| {
         let store = store.second();

@@ -60,7 +60,7 @@ pub(super) fn users(rows: &[Delivery]) -> Vec<&str> {
 
 pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
     let plain = delivery("ada", "2014-04-22", "one");
-    let odd = Delivery {
+    let mut odd = Delivery {
         occasion: Occasion::Batch {
             batch: id(77),
             turn: noon() + TimeDelta::milliseconds(5),
@@ -77,21 +77,19 @@ pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
         ],
         lease: None,
         created: noon() + TimeDelta::milliseconds(3),
-        reason: Some(String::new()),
-        provider_id: Some(String::new()),
         ..delivery("0", "2014-W17", "one")
     };
+    odd.outcome.reason = Some(String::new());
+    odd.outcome.provider_id = Some(String::new());
     let bare = Delivery {
         watermarks: Vec::new(),
         ..delivery("ü.$x", "2014-04-22", "one")
     };
-    let tried = Delivery {
-        lease: None,
-        not_before: Some(later(7)),
-        call: Some("c0ffee".into()),
-        tried: Some(later(2)),
-        ..delivery("eve", "2014-04-23", "one")
-    };
+    let mut tried = delivery("eve", "2014-04-23", "one");
+    tried.lease = None;
+    tried.attempts.not_before = Some(later(7));
+    tried.attempts.call = Some("c0ffee".into());
+    tried.attempts.called_at = Some(later(2));
 
     let all = [plain, odd, bare, tried];
     assert_eq!(store.open(&all).await.unwrap(), [true; 4]);

@@ -79,14 +79,14 @@ pub async fn the_most_serious_report_wins_in_any_order(store: Fresh) {
         let news = [(ids[0].clone(), *one)];
         store.note_feedback(&news).await.unwrap();
         store.second().note_feedback(&news).await.unwrap();
-        let stored = row(&store, &ids[0]).await.feedback.unwrap();
+        let stored = row(&store, &ids[0]).await.outcome.feedback.unwrap();
         assert_eq!(stored.news, one.news, "each was worse than those before");
     }
     let backwards: Vec<_> = all.iter().rev().map(|one| (ids[1].clone(), *one)).collect();
     store.note_feedback(&backwards).await.unwrap();
 
     for id in &ids {
-        assert_eq!(row(&store, id).await.feedback, Some(worst), "{id}");
+        assert_eq!(row(&store, id).await.outcome.feedback, Some(worst), "{id}");
     }
 }
 
@@ -102,7 +102,7 @@ pub async fn the_most_serious_of_concurrent_reports_wins(store: Fresh) {
         })
         .await;
 
-    let stored = row(&store, &id).await.feedback;
+    let stored = row(&store, &id).await.outcome.feedback;
     assert_eq!(stored, Some(feedback(ReportKind::Complained, 5)));
 }
 
@@ -120,12 +120,14 @@ pub async fn a_report_about_a_sending_delivery_does_not_prevent_settling(store: 
     end(&store, &ids[0], DeliveryState::Sent, 1, "p").await;
     let sent = row(&store, &ids[0]).await;
 
-    assert_eq!(
-        (sending.state, sending.open, sending.attempts),
-        (DeliveryState::Sending, true, 1)
-    );
+    assert_eq!(sending.state, DeliveryState::Sending);
+    assert_eq!(sending.open, true);
+    assert_eq!(sending.attempts.made, 1);
     assert_eq!((sent.state, sent.open), (DeliveryState::Sent, false));
-    assert_eq!(sent.feedback, Some(feedback(ReportKind::Delivered, 0)));
+    assert_eq!(
+        sent.outcome.feedback,
+        Some(feedback(ReportKind::Delivered, 0))
+    );
 }
 
 pub async fn reports_about_unknown_deliveries_change_nothing(store: Fresh) {
@@ -140,7 +142,7 @@ pub async fn reports_about_unknown_deliveries_change_nothing(store: Fresh) {
     store.note_feedback(&[]).await.unwrap();
 
     assert_eq!(store.delivery(&unknown).await.unwrap(), None);
-    let stored = row(&store, &id).await.feedback;
+    let stored = row(&store, &id).await.outcome.feedback;
     assert_eq!(stored, Some(feedback(ReportKind::Delivered, 0)));
 }
 
@@ -168,7 +170,7 @@ pub async fn report_counts_select_deliveries_by_settlement_time(store: Fresh) {
         }
     }
     let unsettled: &Delivery = &row(&store, &ids[7]).await;
-    assert_eq!(unsettled.settled, None);
+    assert_eq!(unsettled.outcome.settled, None);
 
     let all = store.report_counts(later(1)).await.unwrap();
     let late = store.report_counts(later(3)).await.unwrap();

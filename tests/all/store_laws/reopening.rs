@@ -13,7 +13,7 @@ use crate::support::*;
 pub async fn only_deferrals_that_spend_a_try_are_counted(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let spent = Deferral {
-        spends_try: true,
+        has_failed: true,
         ..deferral(&ids[0], DeliveryState::Pending, 2)
     };
     let unreached = deferral(&ids[1], DeliveryState::Pending, 2);
@@ -27,8 +27,8 @@ pub async fn only_deferrals_that_spend_a_try_are_counted(store: Fresh) {
     }
 
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
-    assert_eq!((ada.attempts, ada.tries_spent), (3, 3));
-    assert_eq!((bob.attempts, bob.tries_spent), (3, 0));
+    assert_eq!((ada.attempts.made, ada.attempts.failed), (3, 3));
+    assert_eq!((bob.attempts.made, bob.attempts.failed), (3, 0));
 }
 
 /// Creates a closed delivery in the state `failed`.
@@ -85,15 +85,16 @@ pub async fn a_failed_delivery_is_reopened_as_a_new_one(store: Fresh) {
     let (ada, bob) = (row(&store, &ada).await, row(&store, &bob).await);
     let old = delivery("ada", "2014-04-22", "one");
     assert_eq!(
-        (ada.state, ada.open, ada.created, ada.settled),
+        (ada.state, ada.open, ada.created, ada.outcome.settled),
         (DeliveryState::Pending, true, later(9), None)
     );
-    assert_eq!((ada.call, ada.tried, ada.lease), (None, None, None));
-    assert_eq!(
-        (ada.attempts, ada.tries_spent, ada.provider_id),
-        (1, 0, None)
-    );
-    assert_eq!((ada.reopened, bob.reopened), (0, 3));
+    assert_eq!(ada.attempts.call, None);
+    assert_eq!(ada.attempts.called_at, None);
+    assert_eq!(ada.lease, None);
+    assert_eq!(ada.attempts.made, 1);
+    assert_eq!(ada.attempts.failed, 0);
+    assert_eq!(ada.outcome.provider_id, None);
+    assert_eq!((ada.attempts.reopened, bob.attempts.reopened), (0, 3));
     assert_eq!((ada.watermarks, ada.marker), (old.watermarks, old.marker));
     assert_eq!(
         (bob.watermarks, bob.lease),
@@ -143,10 +144,10 @@ pub async fn a_pending_delivery_is_canceled_even_if_it_is_leased(store: Fresh) {
     for id in &ids {
         let row = row(&store, id).await;
         assert_eq!(
-            (row.state, row.open, row.lease, row.settled),
+            (row.state, row.open, row.lease, row.outcome.settled),
             (DeliveryState::Canceled, false, None, Some(later(9)))
         );
-        assert_eq!(row.reason.as_deref(), Some("the user was erased"));
+        assert_eq!(row.outcome.reason.as_deref(), Some("the user was erased"));
     }
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
     assert_eq!(

@@ -207,7 +207,7 @@ impl Scenario {
                 (DeliveryState::Sent, false),
                 "{at}: {id}"
             );
-            assert!(row.feedback.is_some(), "{at}: {id}");
+            assert!(row.outcome.feedback.is_some(), "{at}: {id}");
         }
         let suppressed = store.suppressed(&self.addresses()).await.unwrap();
         let reasons = suppressed.into_iter().map(|one| Some(one?.reason));

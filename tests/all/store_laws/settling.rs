@@ -39,20 +39,15 @@ pub async fn only_the_holder_marks_a_delivery_sending_and_records_the_call(store
         (vec![false; 3], vec![true, false, true], vec![true])
     );
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
-    assert_eq!(
-        (ada.state, ada.attempts, ada.open),
-        (DeliveryState::Sending, 2, true)
-    );
+    assert_eq!(ada.state, DeliveryState::Sending);
+    assert_eq!(ada.attempts.made, 2);
+    assert_eq!(ada.open, true);
     assert_eq!(ada.lease, Some(lease("one", later(30))));
-    assert_eq!(
-        (ada.call.as_deref(), ada.tried),
-        (Some("z"), Some(later(3)))
-    );
-    assert_eq!((ada.items, bob.items), (3, 3));
-    assert_eq!(
-        (bob.attempts, bob.call.as_deref(), bob.tried),
-        (1, Some("x"), Some(later(1)))
-    );
+    assert_eq!((ada.outcome.items, bob.outcome.items), (3, 3));
+    let calls =
+        [ada, bob].map(|row| (row.attempts.made, row.attempts.call, row.attempts.called_at));
+    let expected = |made, call: &str, at| (made, Some(call.to_owned()), Some(later(at)));
+    assert_eq!(calls, [expected(2, "z", 3), expected(1, "x", 1)]);
 }
 
 pub async fn a_recalled_delivery_is_pending_and_still_leased(store: Fresh) {
@@ -68,7 +63,7 @@ pub async fn a_recalled_delivery_is_pending_and_still_leased(store: Fresh) {
     assert_eq!(again, [false; 3]);
     let ada = row(&store, &ids[0]).await;
     assert_eq!(
-        (ada.state, ada.open, ada.call, ada.attempts),
+        (ada.state, ada.open, ada.attempts.call, ada.attempts.made),
         (DeliveryState::Pending, true, None, 1)
     );
     assert_eq!(ada.lease, Some(lease("one", later(20))));
@@ -82,7 +77,7 @@ pub async fn settling_as_sent_clears_the_reason_of_an_earlier_deferral(store: Fr
         state: DeliveryState::Pending,
         not_before: later(1),
         reason: Some("busy".into()),
-        spends_try: false,
+        has_failed: false,
     };
     store.defer("one", &[deferral]).await.unwrap();
     store.take("one", later(2), later(9), 9).await.unwrap();
@@ -90,7 +85,7 @@ pub async fn settling_as_sent_clears_the_reason_of_an_earlier_deferral(store: Fr
     let sent = settlement(&ids[0], DeliveryState::Sent);
     store.settle("one", later(3), &[sent]).await.unwrap();
 
-    assert_eq!(row(&store, &ids[0]).await.reason, None);
+    assert_eq!(row(&store, &ids[0]).await.outcome.reason, None);
 }
 
 pub async fn only_the_holder_extends_the_lease_of_a_delivery(store: Fresh) {
@@ -118,7 +113,7 @@ pub(super) fn deferral(id: &DeliveryId, state: DeliveryState, not_before: i64) -
         state,
         not_before: later(not_before),
         reason: Some("busy".into()),
-        spends_try: false,
+        has_failed: false,
     }
 }
 
@@ -142,17 +137,14 @@ pub async fn a_deferred_delivery_is_not_claimed_early_and_keeps_its_reason(store
     assert_eq!(own, [false, true, true, false], "what is settled stays so");
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
     assert_eq!(
-        (ada.state, ada.attempts, ada.open, ada.lease),
+        (ada.state, ada.attempts.made, ada.open, ada.lease),
         (DeliveryState::Pending, 1, true, None)
     );
-    assert_eq!(
-        (ada.not_before, ada.reason.as_deref()),
-        (Some(later(15)), Some("busy"))
-    );
-    assert_eq!(
-        (bob.state, bob.call.is_some(), bob.not_before),
-        (DeliveryState::Sending, true, Some(later(17)))
-    );
+    assert_eq!(ada.attempts.not_before, Some(later(15)));
+    assert_eq!(ada.outcome.reason.as_deref(), Some("busy"));
+    assert_eq!(bob.state, DeliveryState::Sending);
+    assert_eq!(bob.attempts.not_before, Some(later(17)));
+    assert!(bob.attempts.call.is_some());
     store.release(&Waits::Held("one")).await.unwrap();
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
     let early = store.take("two", later(14), later(30), 10).await.unwrap();
@@ -162,7 +154,7 @@ pub async fn a_deferred_delivery_is_not_claimed_early_and_keeps_its_reason(store
         (users(&early), users(&due), users(&rest)),
         (vec!["eve"], vec!["ada"], vec!["bob"])
     );
-    assert_eq!(due[0].not_before, None, "it is held now");
+    assert_eq!(due[0].attempts.not_before, None, "it is held now");
 }
 
 pub async fn taking_over_a_call_leases_all_its_open_rows(store: Fresh) {
@@ -220,14 +212,14 @@ pub async fn an_unknown_delivery_can_be_resolved_as_sent_or_not_sent(store: Fres
         (Corrected::Done, Corrected::Done)
     );
     let (ada, bob) = (row(&store, &sent).await, row(&store, &not_sent).await);
-    assert_eq!(
-        (ada.state, ada.open, ada.settled, ada.reason.as_deref()),
-        (DeliveryState::Sent, false, Some(later(9)), Some("seen"))
-    );
-    assert_eq!(
-        (bob.state, bob.open, bob.settled, bob.reason.as_deref()),
-        (DeliveryState::Pending, true, None, Some("lost"))
-    );
+    assert_eq!(ada.state, DeliveryState::Sent);
+    assert_eq!(ada.open, false);
+    assert_eq!(ada.outcome.settled, Some(later(9)));
+    assert_eq!(bob.state, DeliveryState::Pending);
+    assert_eq!(bob.open, true);
+    assert_eq!(bob.outcome.settled, None);
+    let reasons = [ada.outcome.reason, bob.outcome.reason].map(Option::unwrap);
+    assert_eq!(reasons, ["seen", "lost"]);
     let claimed = store.take("two", later(9), later(20), 9).await.unwrap();
     assert_eq!(users(&claimed), ["bob"]);
     assert_eq!(
@@ -287,10 +279,9 @@ pub async fn the_former_holder_can_neither_send_nor_settle(store: Fresh) {
 
     assert_eq!((moved, settled), (vec![false], vec![false]));
     let ada = row(&store, &ids[0]).await;
-    assert_eq!(
-        (ada.state, ada.attempts, ada.lease),
-        (DeliveryState::Pending, 0, Some(lease("two", later(20))))
-    );
+    assert_eq!(ada.state, DeliveryState::Pending);
+    assert_eq!(ada.attempts.made, 0);
+    assert_eq!(ada.lease, Some(lease("two", later(20))));
 }
 
 pub async fn a_settled_delivery_records_its_outcome_and_stays_open(store: Fresh) {
@@ -313,21 +304,16 @@ pub async fn a_settled_delivery_records_its_outcome_and_stays_open(store: Fresh)
     assert_eq!(settled, [true, true]);
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
     assert_eq!(
-        (ada.state, ada.open, ada.items, ada.settled),
+        (ada.state, ada.open, ada.outcome.items, ada.outcome.settled),
         (DeliveryState::Sent, true, 4, Some(later(2)))
     );
-    assert_eq!(
-        (ada.provider_id.as_deref(), ada.reason),
-        (Some("<1@esp>"), None)
-    );
-    assert_eq!(
-        (bob.state, bob.open, bob.items),
-        (DeliveryState::Canceled, true, 0)
-    );
-    assert_eq!(
-        (bob.provider_id, bob.reason.as_deref()),
-        (None, Some("nothing is left"))
-    );
+    assert_eq!(ada.outcome.provider_id.as_deref(), Some("<1@esp>"));
+    assert_eq!(ada.outcome.reason, None);
+    assert_eq!(bob.state, DeliveryState::Canceled);
+    assert_eq!(bob.open, true);
+    assert_eq!(bob.outcome.items, 0);
+    assert_eq!(bob.outcome.provider_id, None);
+    assert_eq!(bob.outcome.reason.as_deref(), Some("nothing is left"));
 }
 
 pub async fn a_delivery_is_settled_once(store: Fresh) {
@@ -352,10 +338,8 @@ pub async fn a_delivery_is_settled_once(store: Fresh) {
         (vec![true], vec![false, false, true], vec![false])
     );
     let ada = row(&store, &ids[0]).await;
-    assert_eq!(
-        (ada.state, ada.settled),
-        (DeliveryState::Sent, Some(later(1)))
-    );
+    assert_eq!(ada.state, DeliveryState::Sent);
+    assert_eq!(ada.outcome.settled, Some(later(1)));
 }
 
 pub async fn a_settled_delivery_is_claimed_until_it_is_closed(store: Fresh) {

@@ -2,8 +2,8 @@
 
 use tidings::domain::batch::Accumulator;
 use tidings::domain::{
-    Audience, Delivery, DeliveryId, DeliveryState, Feedback, Lease, ObjectId, Poke, Reason,
-    ReportKind, Retraction, Suppression, User,
+    Audience, DeliveryId, DeliveryState, Feedback, Lease, ObjectId, Poke, Reason, ReportKind,
+    Retraction, Suppression, User,
 };
 use tidings::store::{AnyRecord, FollowChange, Importing, Kind, Mark};
 
@@ -88,19 +88,13 @@ async fn filled(store: &Fresh) {
     let accumulators = [held, opened("ben", "other", 3, 4)];
     store.put_accumulators(&accumulators, id(50)).await.unwrap();
     store.file_batches(&[closing("cem", "k", 9)]).await.unwrap();
-    let waiting = Delivery {
-        lease: None,
-        not_before: Some(noon() + minutes(7)),
-        reason: Some("later".into()),
-        ..delivery("eve", "2014-04-23", "one")
-    };
-    let failed = Delivery {
-        state: DeliveryState::Failed,
-        open: false,
-        lease: None,
-        settled: Some(noon()),
-        ..delivery("dee", "2014-04-21", "one")
-    };
+    let mut waiting = delivery("eve", "2014-04-23", "one");
+    waiting.lease = None;
+    waiting.attempts.not_before = Some(noon() + minutes(7));
+    waiting.outcome.reason = Some("later".into());
+    let mut failed = delivery("dee", "2014-04-21", "one");
+    (failed.state, failed.open, failed.lease) = (DeliveryState::Failed, false, None);
+    failed.outcome.settled = Some(noon());
     let rows = [delivery("ada", "2014-04-22", "one"), waiting, failed];
     store.open(&rows).await.unwrap();
     let sending = handover(&rows[0].id, "call");

@@ -21,7 +21,7 @@ pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
         state: DeliveryState::Pending,
         not_before: later(60),
         reason: Some("429".into()),
-        spends_try: true,
+        has_failed: true,
     };
     let settle = |id: &DeliveryId| Transition::Settle(settlement(id, DeliveryState::Failed));
 
@@ -48,7 +48,8 @@ pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
     let mut states = Vec::new();
     for id in &ids {
         let row = row(&store, id).await;
-        states.push((row.state, row.attempts, row.lease.map(|lease| lease.until)));
+        let until = row.lease.map(|lease| lease.until);
+        states.push((row.state, row.attempts.made, until));
     }
     let (pending, failed) = (DeliveryState::Pending, DeliveryState::Failed);
     let until = |n: i64| Some(later(n));
@@ -103,7 +104,8 @@ pub async fn equal_transitions_of_many_deliveries_keep_separate_values(store: Fr
         assert!(!made[450], "it is somebody else's");
         if matches!(transitions[0], Transition::HandOver(_)) {
             let rows = store.deliveries(&ids).await.unwrap();
-            let items = rows.iter().flatten().map(|row| (row.items, row.attempts));
+            let rows = rows.iter().flatten();
+            let items = rows.map(|row| (row.outcome.items, row.attempts.made));
             let expected = (0..450).map(|n| (n % 7, 1));
             assert!(items.eq(expected));
         }
@@ -112,11 +114,12 @@ pub async fn equal_transitions_of_many_deliveries_keep_separate_values(store: Fr
     let rows = store.deliveries(&ids).await.unwrap();
     for (n, row) in rows.into_iter().flatten().enumerate() {
         assert_eq!(row.state, state(n));
-        assert_eq!(row.call.as_deref(), Some(call(n)));
-        assert_eq!((row.items, row.attempts), (n as u32 % 5, 1));
-        assert_eq!(row.provider_id, (n % 3 > 0).then(|| format!("$id.{n}")));
-        assert_eq!(row.reason.is_some(), n % 3 == 0);
-        assert_eq!(row.settled, Some(later(1)));
+        assert_eq!(row.attempts.call.as_deref(), Some(call(n)));
+        assert_eq!((row.outcome.items, row.attempts.made), (n as u32 % 5, 1));
+        let provider_id = (n % 3 > 0).then(|| format!("$id.{n}"));
+        assert_eq!(row.outcome.provider_id, provider_id);
+        assert_eq!(row.outcome.reason.is_some(), n % 3 == 0);
+        assert_eq!(row.outcome.settled, Some(later(1)));
     }
 }
 
@@ -160,11 +163,12 @@ pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store
     ];
     for (id, expected) in ids.iter().zip(expected) {
         let row = row(&store, id).await;
-        assert_eq!((row.state, row.open, row.settled), expected, "{id}");
+        assert_eq!((row.state, row.open, row.outcome.settled), expected, "{id}");
         assert_eq!(row.lease.is_some(), row.open, "{id}");
     }
     let bob = row(&store, &ids[1]).await;
-    assert_eq!((bob.items, bob.provider_id.as_deref()), (4, Some("$2")));
+    assert_eq!(bob.outcome.items, 4);
+    assert_eq!(bob.outcome.provider_id.as_deref(), Some("$2"));
     let next = ["ada", "bob", "cem", "dan", "eve"].map(|who| delivery(who, "2014-04-23", "one"));
     let opened = store.open(&next).await.unwrap();
     assert_eq!(opened, [true, true, false, true, false]);

@@ -66,14 +66,8 @@ impl Compose {
             return Ok(HashMap::new());
         }
         let ids: Vec<Id> = whose.keys().copied().collect();
-        let batches: Vec<Batch> = self
-            .context
-            .store
-            .filed(&ids)
-            .await?
-            .into_iter()
-            .flatten()
-            .collect();
+        let store = &self.context.store;
+        let batches: Vec<Batch> = store.filed(&ids).await?.into_iter().flatten().collect();
         catalog.load(kept(&batches).iter()).await?;
         // One that is settled and comes again had failed, or was taken for mailed.
         let settled = |batch: &&Batch| batch.state != BatchState::Closing;

@@ -66,13 +66,10 @@ impl Compose {
     }
 
     async fn story_of(&self, row: Delivery) -> Result<Story> {
-        let mut users = self
-            .context
-            .store
-            .users(std::slice::from_ref(&row.user))
-            .await?;
+        let store = &self.context.store;
+        let mut users = store.users(std::slice::from_ref(&row.user)).await?;
         if row.state.settled() {
-            let built = row.tried.unwrap_or(row.created);
+            let built = row.built_at();
             let known = users.iter_mut().flatten();
             known.for_each(|user| user.mutes.as_of(built));
         }
@@ -118,8 +115,8 @@ impl Compose {
         users: &[Option<User>],
     ) -> Result<std::result::Result<Preview, String>> {
         let whole = self.preview(row, users, Part::WHOLE).await?;
-        let is_told = |mail: &Preview| mail.events() == u64::from(row.items);
-        if row.items == 0 || whole.as_ref().is_ok_and(is_told) {
+        let is_told = |mail: &Preview| mail.events() == u64::from(row.outcome.items);
+        if row.outcome.items == 0 || whole.as_ref().is_ok_and(is_told) {
             return Ok(whole);
         }
         for part in [
@@ -157,7 +154,8 @@ impl Compose {
             return none("the person's record is gone");
         };
         let rows = std::slice::from_ref(row);
-        let at = row.tried.unwrap_or_else(|| self.context.clock.now());
+        let now = self.context.clock.now();
+        let at = row.attempts.called_at.unwrap_or(now);
         let mut catalog = self.catalog.of_mails();
         if row.state.flushes() {
             catalog = catalog.for_mail_of(at);

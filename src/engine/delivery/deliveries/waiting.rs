@@ -58,7 +58,7 @@ impl Wait {
     pub(crate) fn of(row: &Delivery, now: DateTime<Utc>) -> Self {
         let lease = row.lease.as_ref().filter(|lease| lease.until > now);
         let held_by = lease.map(|lease| lease.owner.clone());
-        let why = match (&row.reason, row.state) {
+        let why = match (&row.outcome.reason, row.state) {
             (Some(reason), _) => reason.clone(),
             (None, DeliveryState::Sending) => {
                 "handed to the provider, and no answer recorded yet".into()
@@ -66,7 +66,7 @@ impl Wait {
             (None, _) if held_by.is_some() => "being built and sent".into(),
             (None, _) => "no worker has claimed it yet".into(),
         };
-        let until = [lease.map(|lease| lease.until), row.not_before];
+        let until = [lease.map(|lease| lease.until), row.attempts.not_before];
         let until = until.into_iter().flatten().filter(|until| *until > now);
         Self {
             why,
@@ -118,10 +118,11 @@ mod tests {
             let id = DeliveryId::stored("digest:x");
             Delivery::new(id, user, occasion, Id::at(now, [0; 8]), now)
         };
-        let refused = |user, minutes| Delivery {
-            reason: Some("connection refused".into()),
-            not_before: Some(later(minutes)),
-            ..row(user)
+        let refused = |user, minutes| {
+            let mut row = row(user);
+            row.outcome.reason = Some("connection refused".into());
+            row.attempts.not_before = Some(later(minutes));
+            row
         };
         let held = Delivery {
             lease: Some(Lease {

@@ -101,15 +101,14 @@ impl Gate {
             account: self.account.name.clone(),
         };
         let note = serde_json::to_string(&closed).unwrap_or_default();
+        let store = &self.context.store;
         loop {
-            let standing = self.context.store.note(&self.closed()).await?;
+            let standing = store.note(&self.closed()).await?;
             let known = standing
                 .as_deref()
                 .and_then(|note| self.closed_by(note, now));
             if known.is_some_and(|known| known >= until)
-                || self
-                    .context
-                    .store
+                || store
                     .swap_note(&self.closed(), standing.as_deref(), Some(&note))
                     .await?
             {
@@ -179,8 +178,9 @@ impl Gate {
         astray: Option<&str>,
     ) -> Result<()> {
         let now = self.context.clock.now();
+        let store = &self.context.store;
         loop {
-            let standing = self.context.store.note(name).await?;
+            let standing = store.note(name).await?;
             let mut lately = Lately::read(standing.as_deref());
             lately.add(&heard, now);
             if answered {
@@ -196,9 +196,7 @@ impl Gate {
                 lately.failed /= 2;
             }
             let note = serde_json::to_string(&lately).unwrap_or_default();
-            if self
-                .context
-                .store
+            if store
                 .swap_note(name, standing.as_deref(), Some(&note))
                 .await?
             {

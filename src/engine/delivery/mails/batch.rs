@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::{built, unfit};
+use super::unfit;
 use crate::domain::EmailScope;
 use crate::domain::batch::Item;
 use crate::domain::content::gather;
@@ -74,7 +74,7 @@ impl<'a> BatchMail<'a> {
         catalog: &'a Catalog,
         muted: impl Fn(&Event) -> Option<DateTime<Utc>>,
     ) -> Self {
-        let built = built(row);
+        let built = row.built_at();
         let is_muted = |event: &Event| muted(event).is_some_and(|since| since <= built);
         let stood = |event: &Event| !catalog.was_retracted(event, built);
         let as_now = |event: &Event| catalog.mailable(event).filter(|_| stood(event));
@@ -104,7 +104,7 @@ impl<'a> BatchMail<'a> {
         ];
         let ways = ways.into_iter().chain(ever);
         let mut ways = ways.filter_map(|(wanted, ever, muted)| reconstruct(wanted?, ever, muted));
-        let fitting = ways.find(|(content, _)| content.total == u64::from(row.items));
+        let fitting = ways.find(|(content, _)| content.total == u64::from(row.outcome.items));
         Self {
             batch,
             row,
@@ -115,12 +115,12 @@ impl<'a> BatchMail<'a> {
 
     /// Where this event of the batch is in it; since when it is muted, if it is, may be why.
     pub(crate) fn by(&self, event: &Event, muted: Option<DateTime<Utc>>) -> By {
-        let is_muted = muted.is_some_and(|since| since <= built(self.row));
+        let is_muted = muted.is_some_and(|since| since <= self.row.built_at());
         let (place, left_out) = self.place(event, is_muted);
         By::Mail {
             delivery: self.row.id.clone(),
             state: self.row.state,
-            at: self.row.settled.unwrap_or(built(self.row)),
+            at: self.row.outcome.settled.unwrap_or(self.row.built_at()),
             place,
             left_out,
         }
@@ -129,7 +129,7 @@ impl<'a> BatchMail<'a> {
     fn place(&self, event: &Event, is_muted: bool) -> (Place, Option<LeftOut>) {
         let is_it = |item: &Item| Some(item.i) == event.i && item.t == event.t && item.o == event.o;
         let is_kept = self.batch.kept().any(is_it);
-        let unfit = || unfit(self.catalog, event, built(self.row));
+        let unfit = || unfit(self.catalog, event, self.row.built_at());
         let Some(told) = &self.told else {
             // What was taken back by then, and what nobody knows to this day, was in no mail.
             let never = |why: &LeftOut| matches!(why, LeftOut::Retracted | LeftOut::UnknownObject);

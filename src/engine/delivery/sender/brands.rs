@@ -1,4 +1,4 @@
-//! Sends rows of several brands, each through the provider account of its brand.
+//! Sends rows of several channels and brands, each through the provider account of its own.
 //!
 //! Each brand has its own sender with its theme, provider and limits. Accounts work concurrently,
 //! so no brand waits for another's provider. Rows of an unconfigured brand stay pending until it is
@@ -15,7 +15,7 @@ use super::super::compose::{Spread, Stray};
 use super::super::gate::{Account, Gate, GateState, Turn};
 use super::super::retry::{Retry, Verdicts, deferral};
 use super::Sender;
-use crate::domain::delivery::Settlement;
+use crate::domain::delivery::{Channel, Settlement};
 use crate::domain::{BrandName, Delivery, DeliveryState};
 use crate::engine::Result;
 
@@ -23,7 +23,13 @@ use crate::engine::Result;
 const LOOK: TimeDelta = TimeDelta::minutes(10);
 
 impl Sender {
-    /// Returns the sender of this brand; `None` if the brand is not configured.
+    /// Returns the sender for this channel and brand; `None` if the brand is not configured.
+    fn sender_for(&self, channel: Channel, brand: Option<&BrandName>) -> Option<Self> {
+        match channel {
+            Channel::Email => self.of_brand(brand),
+        }
+    }
+
     fn of_brand(&self, brand: Option<&BrandName>) -> Option<Self> {
         if brand == self.compose.brand.as_ref() {
             return Some(self.clone());
@@ -73,20 +79,23 @@ impl Sender {
         spread: Spread,
         mut turn: Option<Turn>,
     ) -> Result<()> {
-        if self.compose.identities.brands.is_empty() {
-            return self.send(rows, spread, turn).boxed().await;
+        let all = rows.len();
+        if all == 0 {
+            return self.gate.tell_all().await;
         }
-        let (all, brands) = (rows.len(), self.compose.brands_of(&rows).await?);
-        let mut by_brand: BTreeMap<Option<BrandName>, Vec<Delivery>> = BTreeMap::new();
+        let brands = match self.compose.identities.brands.is_empty() {
+            true => vec![None; all],
+            false => self.compose.brands_of(&rows).await?,
+        };
+        let mut groups: BTreeMap<(Channel, Option<BrandName>), Vec<Delivery>> = BTreeMap::new();
         for (row, brand) in rows.into_iter().zip(brands) {
-            by_brand.entry(brand).or_default().push(row);
+            groups.entry((row.channel, brand)).or_default().push(row);
         }
         let mut accounts: BTreeMap<Account, Vec<(Self, Vec<Delivery>)>> = BTreeMap::new();
-        for (brand, rows) in by_brand {
+        for ((channel, brand), rows) in groups {
             // For an unknown brand, this sender finds the rows misrouted and defers them.
-            let sender = self
-                .of_brand(brand.as_ref())
-                .unwrap_or_else(|| self.clone());
+            let sender = self.sender_for(channel, brand.as_ref());
+            let sender = sender.unwrap_or_else(|| self.clone());
             let account = accounts.entry(sender.gate.account.clone()).or_default();
             account.push((sender, rows));
         }
@@ -121,17 +130,14 @@ impl Sender {
     /// Resolves calls with unknown outcomes, each through the sender that made it. The caller holds
     /// a turn of this sender's account. For other accounts, this waits for a turn.
     pub(super) async fn resolve_each(&self, rows: Vec<Delivery>) -> Result<()> {
-        let (mut own, mut others) = (Vec::new(), BTreeMap::<&BrandName, Vec<Delivery>>::new());
+        let mut groups: BTreeMap<(Channel, Option<&BrandName>), Vec<Delivery>> = BTreeMap::new();
         for row in rows {
-            let call = row.call.as_deref().unwrap_or_default();
-            match self.compose.identities.brand_of_call(call) {
-                Some(brand) => others.entry(brand).or_default().push(row),
-                None => own.push(row),
-            }
+            let call = row.attempts.call.as_deref().unwrap_or_default();
+            let brand = self.compose.identities.brand_of_call(call);
+            groups.entry((row.channel, brand)).or_default().push(row);
         }
-        self.resolve(own).boxed().await?;
-        for (brand, rows) in others {
-            if let Some(sender) = self.of_brand(Some(brand)) {
+        for ((channel, brand), rows) in groups {
+            if let Some(sender) = self.sender_for(channel, brand) {
                 let is_ours = sender.gate.account == self.gate.account;
                 let _turn = match is_ours {
                     true => None,

@@ -303,9 +303,9 @@ impl Sender {
         crash::point("after-sending");
         let noted = |mut mail: Mail| {
             mail.row.state = DeliveryState::Sending;
-            mail.row.attempts += 1;
-            mail.row.call = Some(reference.clone());
-            mail.row.tried = Some(at);
+            mail.row.attempts.made += 1;
+            mail.row.attempts.call = Some(reference.clone());
+            mail.row.attempts.called_at = Some(at);
             mail
         };
         let mails: Vec<Mail> = mails
@@ -447,7 +447,7 @@ impl Sender {
         for mail in mails {
             hash.update(mail.row.id.as_str().as_bytes());
             hash.update([0]);
-            hash.update(mail.row.attempts.to_be_bytes());
+            hash.update(mail.row.attempts.made.to_be_bytes());
         }
         self.gate.account_prefix.clone() + &hex::encode(&hash.finalize()[..20])
     }

@@ -28,7 +28,8 @@ impl Sender {
     pub(super) async fn resolve(&self, rows: Vec<Delivery>) -> Result<()> {
         let mut calls: BTreeMap<Option<String>, Vec<Delivery>> = BTreeMap::new();
         for row in rows {
-            calls.entry(row.call.clone()).or_default().push(row);
+            let call = row.attempts.call.clone();
+            calls.entry(call).or_default().push(row);
         }
         for (call, rows) in calls {
             let concluded = match call {
@@ -71,7 +72,7 @@ impl Sender {
         now: DateTime<Utc>,
         leave: Leave,
     ) -> Result<Concluded> {
-        let Some(tried) = rows.iter().filter_map(|row| row.tried).max() else {
+        let Some(tried) = rows.iter().filter_map(|row| row.attempts.called_at).max() else {
             return self.doubtful(&rows).await;
         };
         // Another account does not know the call.
@@ -125,10 +126,11 @@ impl Sender {
             let row = rows.iter().find(|row| row.id == end.id)?;
             Some((end, row))
         }) {
+            let items = row.outcome.items;
             let why = end.reason.as_deref().unwrap_or_default();
             let reason = format!("it may have been mailed before it was found that {why}");
             if taken_whole {
-                let mut sent = Settlement::of(row, DeliveryState::Sent, row.items, None);
+                let mut sent = Settlement::of(row, DeliveryState::Sent, items, None);
                 sent.provider_id = Some(call.to_owned());
                 verdicts.settlements.push(sent);
             } else if still_unknown {
@@ -137,7 +139,7 @@ impl Sender {
                     .deferrals
                     .push(deferral(row, DeliveryState::Sending, next, &reason));
             } else {
-                let unknown = Settlement::of(row, DeliveryState::Unknown, row.items, Some(&reason));
+                let unknown = Settlement::of(row, DeliveryState::Unknown, items, Some(&reason));
                 verdicts.settlements.push(unknown);
             }
         }
@@ -184,7 +186,8 @@ impl Sender {
             let wait = |reason: &str| deferral(row, DeliveryState::Sending, next, reason);
             match answer {
                 Answer::Taken { provider_id } => {
-                    let mut sent = Settlement::of(row, DeliveryState::Sent, row.items, None);
+                    let items = row.outcome.items;
+                    let mut sent = Settlement::of(row, DeliveryState::Sent, items, None);
                     sent.provider_id = Some(provider_id);
                     verdicts.settlements.push(sent);
                 }
@@ -220,8 +223,8 @@ impl Sender {
         let now = self.context.clock.now();
         let mut verdicts = Verdicts::default();
         for row in rows {
-            let reason = row.reason.as_deref().unwrap_or(DIED);
-            match self.retry.give_up(row, row.items, reason, now) {
+            let reason = row.outcome.reason.as_deref().unwrap_or(DIED);
+            match self.retry.give_up(row, row.outcome.items, reason, now) {
                 Ok(unknown) => verdicts.settlements.push(unknown),
                 Err(again) => verdicts.deferrals.push(again),
             }
@@ -233,7 +236,7 @@ impl Sender {
     /// Defers rows until `at`, without other changes.
     async fn look_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Concluded> {
         let wait = |row: &Delivery| {
-            let reason = row.reason.as_deref().unwrap_or(DIED);
+            let reason = row.outcome.reason.as_deref().unwrap_or(DIED);
             deferral(row, DeliveryState::Sending, at, reason)
         };
         let verdicts = Verdicts {

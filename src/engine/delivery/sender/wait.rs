@@ -89,7 +89,7 @@ impl Sender {
                     continue;
                 }
                 let held = row.lease.as_ref().map(|lease| lease.until);
-                let free = row.not_before.or(held).unwrap_or(now);
+                let free = row.attempts.not_before.or(held).unwrap_or(now);
                 // Its holder may finish at any moment.
                 let look = if held.is_some() {
                     free.min(now + LOOK)

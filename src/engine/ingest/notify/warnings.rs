@@ -21,13 +21,8 @@ impl Known {
             .iter()
             .map(|object| ObjectKey::new(model, object))
             .collect();
-        let withdrawn = self
-            .context
-            .store
-            .objects(&keys)
-            .await?
-            .into_iter()
-            .flatten();
+        let store = &self.context.store;
+        let withdrawn = store.objects(&keys).await?.into_iter().flatten();
         for object in withdrawn.filter(|object| !object.notifiable) {
             warnings.push(format!(
                 "{:?} is withdrawn: nobody is shown or mailed it",

@@ -169,7 +169,7 @@ async fn mail_to(api: &Api, person: &str) -> DeliveryId {
 
 async fn recorded_kind(api: &Api, delivery: &DeliveryId) -> Option<ReportKind> {
     let row = api.town.store.delivery(delivery).await.unwrap().unwrap();
-    row.feedback.map(|feedback| feedback.news)
+    row.outcome.feedback.map(|feedback| feedback.news)
 }
 
 /// Lifts the suppression of ada's address at this second.
@@ -303,8 +303,8 @@ async fn after_a_hard_bounce_a_user_gets_no_email_and_explain_says_why(fresh: Fr
     api.town.happens(&["a2"], followers_of("artist:1")).await;
     let report = api.town.digests_at(monday(1)).await;
 
-    assert_eq!((report.mails.sent, report.due), (1, 1), "ben's");
-    assert_eq!(report.unmailable["suppressed after a hard bounce"], 1);
+    assert_eq!((report.mails.sent, report.due.users), (1, 1), "ben's");
+    assert_eq!(report.users.unmailable["suppressed after a hard bounce"], 1);
     assert_eq!(api.town.told_to("ada"), ["a1"]);
     let explained = api.town.process().explain().user(&user("ada"), None).await;
     let explained = explained.unwrap();

@@ -51,7 +51,10 @@ async fn post_reports(api: &Api, mails: &[(DeliveryId, &str)], events: &[EventSp
     let mut reports = Vec::new();
     for (delivery, _) in mails {
         let row = api.town.store.delivery(delivery).await.unwrap().unwrap();
-        let known = row.feedback.map(|one| (one.news, one.at.timestamp()));
+        let known = row
+            .outcome
+            .feedback
+            .map(|one| (one.news, one.at.timestamp()));
         reports.push(known);
     }
     let listed = api.town.store.suppressions(None, 100).await.unwrap();
