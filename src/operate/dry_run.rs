@@ -12,7 +12,7 @@ use crate::engine::batches::BatchService;
 use crate::engine::delivery::Compose;
 use crate::engine::digest::{Digests, Effect, Request};
 use crate::engine::{Result, Watcher};
-use crate::render::report::{BatchSummary, DryRunReport};
+use crate::render::report::{BatchSummary, DryRunPage};
 use crate::store::Counted;
 use crate::wire::digest::Report;
 
@@ -45,7 +45,7 @@ impl DryRun {
         &self,
         request: &Request,
         progress: &dyn Watcher,
-    ) -> Result<(Report, DryRunReport)> {
+    ) -> Result<(Report, DryRunPage)> {
         let request = self.dated(request);
         let at = request.at.unwrap_or_else(|| self.context.clock.now());
         let emails = || Emails::new(&self.compose, self.max_rendered, at);
@@ -69,7 +69,7 @@ impl DryRun {
         });
         let over = digests.sizes.over + batches.as_ref().map_or(0, |of| of.emails.sizes.over);
         let warnings = self.warnings(&report, failures, over).await?;
-        let page = DryRunReport {
+        let page = DryRunPage {
             at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
             scope: lines::scope(&request),
             warnings,

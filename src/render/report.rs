@@ -2,7 +2,7 @@
 //!
 //! It needs no scripts, loads only the pictures of its sample emails, and shows no address in full.
 //! Sample emails are in frames that can neither run nor open anything. The template sees only
-//! [`DryRunReport`].
+//! [`DryRunPage`].
 
 use minijinja::Value;
 use minijinja::value::Serde;
@@ -19,7 +19,7 @@ const PAGE: Template = template!("report/dry-run.html");
 
 /// The findings of a dry run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DryRunReport {
+pub struct DryRunPage {
     /// The moment of the run, such as `21 April 2014, 09:30 UTC`.
     pub at: String,
     /// How the request narrows the run, such as `at most 100 emails`.
@@ -140,7 +140,7 @@ impl ReportPage {
     }
 
     /// Renders the page as HTML.
-    pub fn render(&self, report: &DryRunReport) -> Result<String, Error> {
+    pub fn render(&self, report: &DryRunPage) -> Result<String, Error> {
         let english = self.templates.catalogs().voice(None);
         self.templates
             .render(&PAGE, english, Value::from(Serde(report)))

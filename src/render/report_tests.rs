@@ -19,8 +19,8 @@ fn line(label: &str, count: u64) -> Line {
     }
 }
 
-fn report() -> DryRunReport {
-    DryRunReport {
+fn report() -> DryRunPage {
+    DryRunPage {
         at: "21 April 2014, 09:30 UTC".into(),
         scope: vec!["only weekly digests".into()],
         warnings: vec!["Sending is paused: 12 of the last 50 emails failed.".into()],
@@ -72,7 +72,7 @@ fn emails(mails: u64, heading: &str, kind: &str, why: &'static str) -> EmailSumm
     }
 }
 
-fn page(report: &DryRunReport) -> String {
+fn page(report: &DryRunPage) -> String {
     ReportPage::new(&site()).unwrap().render(report).unwrap()
 }
 

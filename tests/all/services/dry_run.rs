@@ -8,7 +8,7 @@ use tidings::domain::{Address, BrandName, Cadence, Object, User};
 use tidings::email::Place;
 use tidings::engine::Silent;
 use tidings::engine::digest::Request;
-use tidings::render::report::DryRunReport;
+use tidings::render::report::DryRunPage;
 use tidings::render::{ReportPage, Site};
 use tidings::wire::digest::Report;
 
@@ -28,12 +28,12 @@ on_both_stores! {
 
 const LINKS: &str = "server.public_url = \"https://news.example.org\"\n";
 
-async fn dry_run(town: &Town, request: &Request) -> (Report, DryRunReport) {
+async fn dry_run(town: &Town, request: &Request) -> (Report, DryRunPage) {
     let dry_run = town.process().dry_run();
     dry_run.run(request, &Silent).await.unwrap()
 }
 
-fn line(page: &DryRunReport, label: &str) -> u64 {
+fn line(page: &DryRunPage, label: &str) -> u64 {
     let lines = page.people.iter();
     let mut of_label = lines.filter(|line| line.label.starts_with(label));
     of_label.next().map_or(0, |line| line.count)

@@ -9,7 +9,7 @@ use tidings::engine::Silent;
 use tidings::engine::digest::Request;
 use tidings::engine::directory::people::MuteInput;
 use tidings::operate::preview::Kind;
-use tidings::render::report::{BatchSummary, DryRunReport};
+use tidings::render::report::{BatchSummary, DryRunPage};
 use tidings::wire::digest::{BatchesAhead, Report};
 
 use super::brands::{WORDS, brand, by_postbox, comment, three};
@@ -60,7 +60,7 @@ leading = true
 batch_key = "one"
 "#;
 
-pub(super) async fn dry_run_of(town: &Town, request: &Request) -> (Report, DryRunReport) {
+pub(super) async fn dry_run_of(town: &Town, request: &Request) -> (Report, DryRunPage) {
     let dry_run = town.process().dry_run();
     let (report, told) = dry_run.run(request, &Silent).await.unwrap();
     let counted = dry_run.count(request, &Silent).await.unwrap();
