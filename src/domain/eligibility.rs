@@ -1,11 +1,13 @@
 //! Decides whether an event may be included for a user, and if not, why.
 //!
-//! [`classify`] is the only place with this rule. It is pure: `engine::eligibility` loads the facts
-//! in bulk. Digests, batches, the backlog, flushes, previews, feeds and `explain` call it.
+//! [`classify`] is the place of this rule. It is pure: `engine::eligibility` loads the facts in
+//! bulk. Digests, batches, the backlog, flushes, previews, feeds and `explain` call it. Feeds and
+//! `explain` remove the events of an earlier user of the same id before they call it.
 
 use chrono::{DateTime, Utc};
 
 use super::name::EventType;
+use super::object::Object;
 use super::policy::{EmailScope, Policies};
 use super::user::User;
 
@@ -16,7 +18,7 @@ pub enum Purpose {
     Digest(EmailScope),
     /// An email of its own, or a batch.
     Batch(EmailScope),
-    /// Any email, whatever the event's route.
+    /// Any email that reads the stacks, before the user's route for the event is known.
     Email,
     /// The feed.
     Feed,
@@ -36,8 +38,8 @@ pub enum ObjectState {
     Notifiable,
 }
 
-/// The loaded facts about an event and a user. A fact that is not loaded excludes nothing, so the
-/// cheap facts can be asked first.
+/// The loaded facts about an event and a user. A default fact excludes nothing, so callers can
+/// classify with the facts that they have and again once they have loaded the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Facts {
     /// The event belongs to a deleted user who had the same id.
@@ -52,11 +54,13 @@ pub struct Facts {
     pub seen: bool,
 }
 
-impl Facts {
-    /// Returns the facts that do not depend on the object's record.
-    pub fn without_object(self) -> Self {
-        let object = ObjectState::NotLoaded;
-        Self { object, ..self }
+impl ObjectState {
+    /// Returns the state of an object with this record.
+    pub fn of(record: &Object) -> Self {
+        match record.notifiable {
+            true => Self::Notifiable,
+            false => Self::Withdrawn,
+        }
     }
 }
 

@@ -15,7 +15,6 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use super::delivery::{GateState, Spread, Step};
-use super::eligibility::catalog::StackEvents;
 use super::eligibility::stacks;
 use super::feedback::suppressions::Suppressed;
 use super::{Result, Watcher};
@@ -50,9 +49,6 @@ use run::{DuePerson, Row, Run};
 pub trait Onlooker: Send {
     /// This would be mailed. People come in the order of their ids.
     fn mail(&mut self, mail: &Found<'_>);
-
-    /// Those who came since the last time would be mailed together.
-    fn together(&mut self);
 }
 
 /// People read from the stacks at once.
@@ -238,9 +234,8 @@ impl<'a> Run<'a> {
         }
         let looked_at = people.len();
         self.report.users.scanned += looked_at as u64;
-        let (which, skip_seen) = (StackEvents::Uncovered, &digests.skip_seen);
-        let users =
-            stacks::exclude_ineligible(&mut people, which, skip_seen, &mut self.catalog).await?;
+        let (skip_seen, catalog) = (&digests.skip_seen, &mut self.catalog);
+        let users = stacks::exclude_ineligible(&mut people, skip_seen, catalog).await?;
         let due = self.find(&people, users).await?;
         if !self.sends() {
             for (person, content) in &due {
@@ -257,7 +252,6 @@ impl<'a> Run<'a> {
             for (person, content) in &due {
                 onlooker.mail(&person.found(content));
             }
-            onlooker.together();
         }
         let found = (self.sends() && !due.is_empty()).then(|| {
             let few = looked_at > due.len() * SPARSE || self.request.users.is_some();

@@ -256,7 +256,13 @@ impl Feeds {
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         // Withdrawn objects stay: their items come back if they become notifiable again.
-        person.leave_out(|_, event| excludes(event, catalog.facts(event).without_object()));
+        person.leave_out(|_, event| {
+            let facts = Facts {
+                retracted: catalog.is_retracted(event),
+                ..Facts::default()
+            };
+            excludes(event, facts)
+        });
         let muted = mutes::places(&reading.person, &reading.mutes, &mut catalog).await?;
         let as_of = earlier(read, catalog.as_of());
         Ok(Standing {

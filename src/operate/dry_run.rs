@@ -67,8 +67,14 @@ impl DryRun {
                 .map(|next| next.format("%-d %B, %H:%M UTC").to_string()),
             emails: of_batches.summary(ahead.mails, ahead.events),
         });
-        let over = digests.sizes.over + batches.as_ref().map_or(0, |of| of.emails.sizes.over);
-        let warnings = self.warnings(&report, failures, over).await?;
+        let sizes = [Some(&digests), batches.as_ref().map(|of| &of.emails)];
+        let sizes = || sizes.iter().flatten().map(|of| &of.sizes);
+        let over = sizes().map(|of| of.over).sum();
+        let failed: u64 = sizes().map(|of| of.failed).sum();
+        let mut warnings = self.warnings(&report, failures, over).await?;
+        if failed > 0 {
+            warnings.push(format!("Emails that cannot be rendered: {failed}."));
+        }
         let page = DryRunPage {
             at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
             scope: lines::scope(&request),

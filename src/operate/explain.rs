@@ -384,7 +384,9 @@ impl Loaded<'_> {
             (Some(Exclusion::Withdrawn), _) => Why::Withdrawn,
             _ if is_alone => Why::NoBatch,
             (Some(Exclusion::Seen), _) => Why::Seen,
-            (Some(_), _) => Why::NotForDigest,
+            (Some(Exclusion::OtherRoute | Exclusion::NotMandatory), _) => Why::NotForDigest,
+            // `begin_at` has removed the first, and feeds alone have the second.
+            (Some(Exclusion::BeforeStart | Exclusion::NotInFeed), _) => Why::NotForDigest,
             _ if !case.is_pending => Why::Repeated,
             _ if !gets && !self.wish.is_some_and(admits) => Why::NoDigest,
             _ if gets && case.digest.is_some_and(|row| row.open) => Why::InDelivery,

@@ -2,7 +2,7 @@
 //!
 //! A scrape always gets an answer, and soon. The store is queried at most once in [`FRESH`]. A slow
 //! query continues in the background, and the scrape returns the previous values. If these are
-//! older than [`LATELY`], or the last query failed, it reports the store as down.
+//! older than [`STALE`], or the last query failed, it reports the store as down.
 
 use std::sync::{self, Arc, MutexGuard, PoisonError};
 use std::time::Duration;

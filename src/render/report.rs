@@ -90,7 +90,9 @@ pub struct TypeLine {
 pub struct Sizes {
     /// The number of emails that were rendered.
     pub measured: u64,
-    /// Whether these are a part of the emails, so that `capped` and `over` are estimates.
+    /// The number of emails that cannot be rendered.
+    pub failed: u64,
+    /// Whether these are a part of the emails, so that the counts of emails are estimates.
     pub estimated: bool,
     /// The smallest size; 0 if none was rendered.
     pub smallest: u64,

@@ -51,6 +51,7 @@ fn emails(mails: u64, heading: &str, kind: &str, why: &'static str) -> EmailSumm
         }],
         sizes: Sizes {
             measured: mails,
+            failed: 0,
             estimated: false,
             smallest: 6_012,
             median: 14_000,

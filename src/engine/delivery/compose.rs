@@ -45,7 +45,7 @@ pub(crate) use ahead::Prospect;
 use allowed::Allowed;
 pub(super) use brands::Stray;
 pub use composer::Compose;
-pub(crate) use contents::Contents;
+use contents::Contents;
 use contents::Of;
 use gathered::newest_first;
 pub(super) use gathered::stacks_of;
@@ -104,13 +104,14 @@ impl Compose {
     ) -> Result<Built> {
         let mut catalog = self.catalog.of_mails();
         let mut stacks = self.read(rows, spread).await?;
-        let people = stacks::exclude_ineligible(
-            &mut stacks,
-            StackEvents::All,
-            &self.skip_seen,
-            &mut catalog,
-        )
-        .await?;
+        let readers = stacks::load_readers(&stacks, &self.skip_seen, &catalog);
+        let (people, mut inboxes) = readers.await?;
+        // A digest that is built again after its markers were written includes what it did then.
+        for ((row, person), inbox) in rows.iter().zip(&stacks).zip(&mut inboxes) {
+            inbox.take_if(|_| person.hold_marker(row.marker));
+        }
+        let which = StackEvents::All;
+        stacks::exclude(&mut stacks, &people, &inboxes, which, &mut catalog).await?;
         let suppressed = Suppressed::among(&*self.context.store, people.iter().flatten()).await?;
         let allowed: Vec<_> = rows
             .iter()

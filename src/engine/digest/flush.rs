@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::owed::OwedDays;
 use crate::context::Context;
 use crate::domain::{PersonStacks, UserId};
-use crate::engine::eligibility::catalog::{CatalogSource, StackEvents};
+use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::eligibility::stacks;
 use crate::engine::{Error, Result};
@@ -42,8 +42,8 @@ impl Flush {
         let Some(watermarks) = covers.filter(|covers| !covers.is_empty()) else {
             return Ok(0);
         };
-        let (which, mut catalog) = (StackEvents::Uncovered, self.catalog.of_mails());
-        stacks::exclude_ineligible(&mut found, which, &self.skip_seen, &mut catalog).await?;
+        let mut catalog = self.catalog.of_mails();
+        stacks::exclude_ineligible(&mut found, &self.skip_seen, &mut catalog).await?;
         let pending = found.iter().map(|person| person.pending().len() as u64);
         let flushed = pending.sum();
         let marker = NewMarker::Flushed {

@@ -19,7 +19,7 @@ use crate::domain::{
     Schedule, User, UserId, Window,
 };
 use crate::engine::Result;
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource, StackEvents};
+use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::eligibility::stacks;
 use crate::engine::feedback::suppressions::Suppressed;
@@ -259,9 +259,8 @@ impl OwedDays {
         let mut chunks = self.context.store.scan(Window::ending(day, 0), None, CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
-            let (which, skip_seen) = (StackEvents::Uncovered, &self.skip_seen);
-            let users =
-                stacks::exclude_ineligible(&mut chunk, which, skip_seen, &mut catalog).await?;
+            let skip_seen = &self.skip_seen;
+            let users = stacks::exclude_ineligible(&mut chunk, skip_seen, &mut catalog).await?;
             let suppressed =
                 Suppressed::among(&*self.context.store, users.iter().flatten()).await?;
             let found = self

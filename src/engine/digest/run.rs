@@ -22,8 +22,6 @@ use crate::wire::digest::Report;
 /// A digest that is due.
 #[derive(Debug, Clone, Copy)]
 pub struct Found<'a> {
-    /// The ledger row for it.
-    pub id: &'a DeliveryId,
     /// The recipient.
     pub user: &'a User,
     /// The user's cadence, never `never`.
@@ -40,7 +38,7 @@ pub struct Digests {
     pub sender: Sender,
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    /// Excludes events that were seen in the feed, if the user or the configuration wants that.
+    /// Excludes events that were seen in the feed, if `digest.skip_seen` is on.
     pub skip_seen: SkipSeen,
     /// Knows which days before the window have a backlog, and stores its counts.
     pub owed: OwedDays,
@@ -64,7 +62,6 @@ pub(super) struct DuePerson<'a> {
 impl DuePerson<'_> {
     pub(super) fn found<'a>(&'a self, content: &'a Content) -> Found<'a> {
         Found {
-            id: self.row.id(),
             user: &self.user,
             cadence: self.cadence,
             period: self.due.period,

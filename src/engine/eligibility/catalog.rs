@@ -164,7 +164,6 @@ impl Catalog {
     /// Looks up the objects of these events, and what was taken back of them, where that is not
     /// known yet.
     pub async fn load<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<()> {
-        self.bound();
         let events: Vec<&Event> = events.collect();
         self.recall(&events);
         let (mut objects, mut retracted) = (Vec::new(), Vec::new());
@@ -254,8 +253,9 @@ impl Catalog {
         }
     }
 
-    /// Forgets what it remembers once that has grown too long.
-    fn bound(&mut self) {
+    /// Forgets the loaded records once they are too large. Called between chunks of users only,
+    /// because a chunk relies on all facts that were loaded for it.
+    pub(super) fn begin_chunk(&mut self) {
         if self.size > REMEMBERED {
             self.known.clear();
             self.knows_retracted = false;
@@ -271,7 +271,6 @@ impl Catalog {
         people: &[PersonStacks],
         which: StackEvents,
     ) -> Result<()> {
-        self.bound();
         let mut asked = Vec::new();
         let mut ask = |event: &Event| asked.extend(self.first_asked(event));
         for stack in people.iter().flat_map(|person| &person.stacks) {
@@ -439,8 +438,7 @@ impl Catalog {
         Facts {
             retracted: self.is_retracted(event),
             object: match self.record(event) {
-                Some(object) if object.notifiable => ObjectState::Notifiable,
-                Some(_) => ObjectState::Withdrawn,
+                Some(object) => ObjectState::of(&object),
                 None if is_loaded => ObjectState::Unknown,
                 None => ObjectState::NotLoaded,
             },
@@ -451,9 +449,15 @@ impl Catalog {
     /// Returns the event's object if the event may be included for a user who gets its type. The
     /// event must have been loaded.
     pub fn applies(&self, event: &Event) -> Option<Arc<Object>> {
-        let (at, facts) = (|| DateTime::UNIX_EPOCH, self.facts(event));
-        let excluded = classify(&event.t, at, facts, None, self.policies(), Purpose::Email);
-        self.record(event).filter(|_| excluded.is_none())
+        let object = self.record(event)?;
+        let facts = Facts {
+            retracted: self.is_retracted(event),
+            object: ObjectState::of(&object),
+            ..Facts::default()
+        };
+        let (at, policies) = (|| DateTime::UNIX_EPOCH, self.policies());
+        let excluded = classify(&event.t, at, facts, None, policies, Purpose::Email);
+        excluded.is_none().then_some(object)
     }
 
     /// The object as a mail may have told it before the event was taken back.

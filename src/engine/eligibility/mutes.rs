@@ -8,20 +8,13 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 
 use super::catalog::Catalog;
-use crate::domain::{
-    Event, Exclusion, Facts, Mutes, PersonStacks, Policies, Position, Purpose, Stack, classify,
-};
+use crate::domain::{Event, Mutes, PersonStacks, Policies, Position, Stack};
 use crate::store::Result;
 
-/// Returns whether a mute could exclude the event, before anything is looked up.
+/// Returns whether a mute can exclude the event, before anything is looked up. `classify` ignores
+/// mutes of mandatory types.
 fn may_be(mutes: &Mutes, event: &Event, at: DateTime<Utc>, policies: &Policies) -> bool {
-    let muted = true;
-    let facts = Facts {
-        muted,
-        ..Facts::default()
-    };
-    let excluded = || classify(&event.t, || at, facts, None, policies, Purpose::Email);
-    mutes.may_cover(at) && excluded() == Some(Exclusion::Muted)
+    mutes.may_cover(at) && !policies.is_mandatory(&event.t)
 }
 
 /// Whether these mute what the event is about; whatever that rests on is in the catalog

@@ -9,34 +9,32 @@ use super::skip_seen::{SkipSeen, is_seen};
 use crate::domain::{Facts, Inbox, Mutes, PersonStacks, Purpose, Stack, User, UserId, classify};
 use crate::store::Result;
 
-/// Loads the facts about these users' events and removes the excluded ones. Returns the users'
-/// records in the order of the stacks.
-///
-/// With [`StackEvents::Uncovered`], users with nothing left to email are removed as well.
+/// Removes the excluded events from stacks with pending events, and the users who have none left.
+/// Returns the records of the other users in the order of their stacks.
 pub async fn exclude_ineligible(
     people: &mut Vec<PersonStacks>,
-    which: StackEvents,
     skip_seen: &SkipSeen,
     catalog: &mut Catalog,
 ) -> Result<Vec<Option<User>>> {
     let has_pending = |person: &PersonStacks| person.stacks.iter().any(Stack::has_uncovered);
-    if which == StackEvents::Uncovered {
-        people.retain(has_pending);
-    }
+    people.retain(has_pending);
+    let (mut users, inboxes) = load_readers(people, skip_seen, catalog).await?;
+    exclude(people, &users, &inboxes, StackEvents::Uncovered, catalog).await?;
+    let mut left = people.iter().map(has_pending);
+    users.retain(|_| left.next().unwrap_or(false));
+    people.retain(has_pending);
+    Ok(users)
+}
+
+/// Loads the records of these users, and their inboxes if digests skip seen events.
+pub async fn load_readers(
+    people: &[PersonStacks],
+    skip_seen: &SkipSeen,
+    catalog: &Catalog,
+) -> Result<(Vec<Option<User>>, Vec<Option<Inbox>>)> {
     let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
     let users = catalog.context().store.users(&ids);
-    let (mut users, mut inboxes) = futures::try_join!(users, skip_seen.inboxes(&ids))?;
-    // A digest that is sent again after its markers were written includes what it did then.
-    for (inbox, person) in inboxes.iter_mut().zip(people.iter()) {
-        inbox.take_if(|_| !has_pending(person));
-    }
-    exclude(people, &users, &inboxes, which, catalog).await?;
-    if which == StackEvents::Uncovered {
-        let mut left = people.iter().map(has_pending);
-        users.retain(|_| left.next().unwrap_or(false));
-        people.retain(has_pending);
-    }
-    Ok(users)
+    futures::try_join!(users, skip_seen.inboxes(&ids))
 }
 
 /// Removes the excluded events from stacks, of users with these records and inboxes, all in the
@@ -48,6 +46,7 @@ pub async fn exclude(
     which: StackEvents,
     catalog: &mut Catalog,
 ) -> Result<()> {
+    catalog.begin_chunk();
     catalog.load_retractions(people, which).await?;
     let muting = people.iter().zip(users).filter_map(|(person, user)| {
         let mutes = user.as_ref().map(|user| &user.mutes);

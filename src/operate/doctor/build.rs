@@ -17,8 +17,8 @@ use crate::engine::delivery::identity::Theme;
 use crate::engine::delivery::mailer::mailer;
 use crate::operate::open::{Access, Closed, NoStore, missing_folder, open_with, upgrade_ahead};
 use crate::operate::probe::{Names, Web};
-use crate::store::Store;
 use crate::store::mongo::MongoOptions;
+use crate::store::{self, Store};
 use crate::wire::doctor::Finding;
 
 /// Builds the doctor of a configuration; `file` is the file that it was read from.
@@ -88,6 +88,7 @@ async fn open(
         selection: timeout / 2,
         ..MongoOptions::default()
     };
+    let is_mongo = matches!(config.store, StoreUrl::Mongo(_));
     let opened = open_with(config, Access::Read, options).await;
     let opened = opened.map(|store| store as Arc<dyn Store>);
     opened.map_err(|error| {
@@ -96,9 +97,12 @@ async fn open(
         } else if let Some(closed) = error.downcast_ref::<Closed>() {
             Finding::error(DATABASE, closed.to_string(), closed.next())
         } else {
-            let advice = match config.store {
-                StoreUrl::Sqlite(_) => "see the option `store`",
-                StoreUrl::Mongo(_) => UNREACHED,
+            let advice = match error.downcast_ref::<store::Error>() {
+                Some(store::Error::Unsupported(_)) => {
+                    "run the version of tidings that wrote the database, or a newer one"
+                }
+                Some(store::Error::Database { .. }) if is_mongo => UNREACHED,
+                _ => "see the option `store`",
             };
             Finding::error(DATABASE, format!("{error:#}"), advice)
         }

@@ -35,11 +35,12 @@ pub(super) struct Email<'a> {
     pub occasion: &'a Occasion,
 }
 
-/// The size of a rendered email.
+/// An email that was rendered, or could not be.
 struct Size {
     /// Its number in the order of the scan.
     number: u64,
-    html: u64,
+    /// The bytes of its HTML; `None` if it cannot be rendered.
+    html: Option<u64>,
     /// Whether a section ends in "+N more".
     capped: bool,
 }
@@ -82,8 +83,6 @@ impl Onlooker for Emails<'_> {
             },
         });
     }
-
-    fn together(&mut self) {}
 }
 
 impl<'a> Emails<'a> {
@@ -126,11 +125,17 @@ impl<'a> Emails<'a> {
             let step = self.step;
             self.sizes.retain(|size| size.number.is_multiple_of(step));
         }
-        if let Err(reason) = self.render(email, number)
-            && self.failures.len() < REASONS
-        {
-            let failure = format!("Some emails cannot be rendered: {reason}.");
-            self.failures.insert(failure);
+        if let Err(reason) = self.render(email, number) {
+            let (html, capped) = (None, false);
+            self.sizes.push(Size {
+                number,
+                html,
+                capped,
+            });
+            if self.failures.len() < REASONS {
+                let failure = format!("Some emails cannot be rendered: {reason}.");
+                self.failures.insert(failure);
+            }
         }
     }
 
@@ -153,7 +158,7 @@ impl<'a> Emails<'a> {
         let bytes = rendered.content.filled(links.as_ref()).html.len() as u64;
         self.sizes.push(Size {
             number,
-            html: bytes,
+            html: Some(bytes),
             capped: (rendered.shown as u64) < content.total,
         });
         let shown = rendered.content.with(Place::nowhere);
@@ -193,14 +198,15 @@ impl<'a> Emails<'a> {
     }
 
     fn sizes(&self, count: u64) -> Sizes {
-        let mut html: Vec<u64> = self.sizes.iter().map(|size| size.html).collect();
+        let mut html: Vec<u64> = self.sizes.iter().filter_map(|size| size.html).collect();
         html.sort_unstable();
-        let measured = html.len() as u64;
+        let tried = self.sizes.len() as u64;
         // An estimate where only a part was rendered.
-        let all = |part: usize| (part as u64 * count).div_ceil(measured.max(1));
+        let all = |part: usize| (part as u64 * count).div_ceil(tried.max(1));
         let at = |place: usize| html.get(place).copied().unwrap_or(0);
         Sizes {
-            measured,
+            measured: html.len() as u64,
+            failed: all(self.sizes.len() - html.len()),
             estimated: self.step > 1,
             smallest: at(0),
             median: at(html.len() / 2),

@@ -48,8 +48,6 @@ impl Onlooker for Caught {
             },
         });
     }
-
-    fn together(&mut self) {}
 }
 
 impl OfPerson {

@@ -497,6 +497,11 @@ async fn random_worlds_agree_with_the_model(fresh: Fresh) {
                 why => why,
             });
             let expected = world.reasons(person);
+            assert_eq!(
+                reasons.len(),
+                expected.len(),
+                "world {seed}, events of u{n}"
+            );
             let reasons: Vec<Option<Why>> = reasons
                 .zip(&expected)
                 .map(|(why, expected)| expected.map(|_| why))
