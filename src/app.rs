@@ -151,7 +151,7 @@ impl App {
         }
     }
 
-    /// Fetches the certificates of providers from elsewhere.
+    /// Uses this client for the certificates of providers.
     pub fn with_pinned(self, pinned: Pinned) -> Self {
         Self {
             pinned: Arc::new(pinned),

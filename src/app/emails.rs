@@ -61,7 +61,7 @@ impl App {
         }
     }
 
-    /// Returns when a user's next digest is due.
+    /// Computes when a user's next digest is due.
     pub fn next_digest(&self) -> NextDigest {
         NextDigest {
             context: self.context.clone(),

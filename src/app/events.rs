@@ -51,7 +51,7 @@ impl App {
         }
     }
 
-    /// Keeps records of objects, except those of mapped models.
+    /// Reads and writes objects, except those of mapped models.
     pub fn objects(&self) -> ObjectService {
         ObjectService {
             context: self.context.clone(),

@@ -1,8 +1,8 @@
 //! Counts and times the calls from the engine to the store and the mailer.
 //!
-//! The rule: each verb is handed on as it is, and its answer as it came; what is counted was said
-//! to be done by whoever did it, so a count is short only where that answer was lost. The log tells
-//! of events by their ids and of deliveries by their tags, as the ids of these may name people.
+//! Arguments and results pass through unchanged. Work is counted when a call reports success, so a
+//! lost reply makes a counter too low. The log names a delivery by its tag, because its id contains
+//! the user's id.
 
 mod mailer;
 mod store;

@@ -10,7 +10,7 @@ use crate::engine::feedback::FeedbackService;
 use crate::engine::feedback::suppressions::SuppressionService;
 
 impl App {
-    /// Keeps users and follows.
+    /// Creates, changes and erases users, and changes their follows.
     pub fn people(&self) -> PeopleService {
         PeopleService {
             context: self.context.clone(),
@@ -35,7 +35,7 @@ impl App {
         }
     }
 
-    /// Keeps the addresses that get no email.
+    /// Lists and changes the suppressed addresses.
     pub fn suppressions(&self) -> SuppressionService {
         SuppressionService {
             context: self.context.clone(),

@@ -145,12 +145,12 @@ impl Args {
         drop(bar);
         report.mails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
         let stopped = *stop.borrow();
-        // Of a part of the people it would mislead.
+        // A page about part of the users would mislead.
         let page = page.filter(|_| !stopped);
         if let (Some(page), Some(summary)) = (&page, &summary) {
             page.write(&ReportPage::new(&Site::from(&*app.config))?.render(summary)?)?;
         }
-        // The mails have left: what fails from here on is told beside the account of them.
+        // The emails are sent. Report later failures beside the result instead of ending here.
         let mut failures = Vec::new();
         if stopped && let Err(error) = app.worker().release().await {
             failures.push(format!(
@@ -248,26 +248,26 @@ impl Args {
     }
 }
 
-/// 3 if some left and some did not, 1 if none did; a pause is never a success.
+/// Returns 3 if only some emails were sent, and 1 if none was. A pause is never a success.
 fn exit(report: &Report) -> Exit {
     let held = report.due.held + u64::from(matches!(report.ended, Some(Ended::Paused(_))));
     of(&report.mails, held)
 }
 
-/// The same of mails alone, and of so many that were held back.
+/// Does the same for emails only, with this number of emails that were held back.
 pub(super) fn of(mails: &Tally, held: u64) -> Exit {
     let exit = Exit::of(
         mails.sent,
         mails.failed + mails.unknown + mails.deferred + held,
     );
     match exit {
-        // Somebody has to look at these.
+        // An operator has to repair these documents.
         Exit::Done if !mails.bad_stacks.is_empty() => Exit::Partly,
         exit => exit,
     }
 }
 
-/// `paused since 2014-04-21 09:30 UTC: 12 of the last 50 mails failed`.
+/// Describes a pause: `paused since 2014-04-21 09:30 UTC: 12 of the last 50 mails failed`.
 pub(super) fn paused(pause: &Pause) -> String {
     format!(
         "paused since {} UTC: {}",
@@ -291,7 +291,8 @@ fn why_ended(ended: &Ended) -> String {
     }
 }
 
-/// `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00), 12 unconfirmed`.
+/// Summarizes the run: `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00),
+/// 12 unconfirmed`.
 fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String {
     let done = if request.effect == Effect::Rehearse {
         would_be_sent(report)
@@ -345,14 +346,15 @@ fn would_be_sent(report: &Report) -> String {
     }
 }
 
-/// `2 wait for a brand that is not configured`.
+/// Describes waiting emails: `2 wait for a brand that is not configured`.
 fn no_brand(mails: u64) -> String {
     let wait = if mails == 1 { "waits" } else { "wait" };
     let mails = words::number(mails);
     format!("{mails} {wait} for a brand that is not configured")
 }
 
-/// `12 would be mailed 34 events as they are (1 due, next closes 2014-04-21 10:00); 1 suppressed`.
+/// Summarizes the batches of a dry run: `12 would be mailed 34 events as they are (1 due, next
+/// closes 2014-04-21 10:00); 1 suppressed`.
 fn batches(ahead: &BatchesAhead) -> String {
     let next = ahead
         .next
@@ -388,7 +390,8 @@ fn batches(ahead: &BatchesAhead) -> String {
     }
 }
 
-/// What became of mails, and where they lie if they were only written; nothing if there were none.
+/// Returns the outcomes of emails, with the folder if they were written to files. Returns `None` if
+/// there were no emails.
 pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
     let sent = words::some(mails.sent, "sent").map(|sent| {
         let events = words::count(mails.events, "event", "events");
@@ -437,7 +440,7 @@ fn left(report: &Report, request: &Request) -> String {
     )
 }
 
-/// Who may not be mailed, by reason.
+/// Returns the numbers of users who may not be emailed, by reason.
 fn unmailable(by_reason: &BTreeMap<&'static str, u64>) -> impl Iterator<Item = Option<String>> {
     by_reason.iter().map(|(why, count)| {
         let why = if *why == "unknown" {
@@ -449,8 +452,8 @@ fn unmailable(by_reason: &BTreeMap<&'static str, u64>) -> impl Iterator<Item = O
     })
 }
 
-/// `2 failed this period (tried again from 2014-04-21 11:00; tidings deliveries retry does it
-/// now)`.
+/// Describes failed digests: `2 failed this period (tried again from 2014-04-21 11:00; tidings
+/// deliveries retry does it now)`.
 fn failed(report: &Report) -> Option<String> {
     let failed = words::some(report.users.failed_already, "failed this period")?;
     let hint = "tidings deliveries retry does it now";

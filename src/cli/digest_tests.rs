@@ -1,4 +1,4 @@
-//! The line that cron mails: every count that matters, and no zeros.
+//! Tests of the summary line of a digest run: every count that matters, and no zeros.
 
 use chrono::TimeZone;
 

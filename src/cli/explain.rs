@@ -1,5 +1,5 @@
-//! `tidings explain`: why a user did or did not get something, in at most 80 columns where standard
-//! output is no terminal.
+//! `tidings explain`: why a user did or did not get something. The output has at most 80 columns if
+//! standard output is no terminal.
 
 use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
@@ -141,7 +141,8 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     Ok(())
 }
 
-/// `batch    5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
+/// Writes a batch: `batch    5352… open, 3 events, closes 2014-04-19 10:05 UTC, key
+/// ArtworkPublished`.
 fn show_batch(batch: &BatchView, screen: &mut Screen) -> anyhow::Result<()> {
     let events = words::count(batch.events(), "event", "events");
     let (state, closes) = (batch.state.as_str(), words::minute(batch.closes_at));
@@ -152,8 +153,9 @@ fn show_batch(batch: &BatchView, screen: &mut Screen) -> anyhow::Result<()> {
     Ok(screen.paragraph("  batch   ", &text)?)
 }
 
-/// `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun (550 5.1.1); tidings
-/// suppressions lift ends it`.
+/// Describes a suppression: `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun
+/// (550
+/// 5.1.1); tidings suppressions lift ends it`.
 fn since(suppression: &SuppressionView) -> String {
     let SuppressionView { reason, source, .. } = suppression;
     let at = words::minute(suppression.at);
@@ -164,7 +166,7 @@ fn since(suppression: &SuppressionView) -> String {
     )
 }
 
-/// `weekly, Mondays at 09:00 Europe/Lisbon; next 2014-04-28 08:00 UTC`.
+/// Describes a schedule: `weekly, Mondays at 09:00 Europe/Lisbon; next 2014-04-28 08:00 UTC`.
 fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
     let (hour, tz) = (digest.schedule.hour, digest.tz);
     let day = match digest.schedule.cadence {
@@ -198,7 +200,8 @@ fn weekday(short: &str) -> &str {
     .unwrap_or(short)
 }
 
-/// `was shown in digest:mara:weekly:2014-W17, sent 2014-04-21 09:00`.
+/// Describes what covers an event: `was shown in digest:mara:weekly:2014-W17, sent 2014-04-21
+/// 09:00`.
 fn dealt_with(by: &By) -> String {
     match by {
         By::Mail {
@@ -229,7 +232,8 @@ fn dealt_with(by: &By) -> String {
     }
 }
 
-/// `will be in the next digest; mandatory, so their choices do not count; not in the feed`.
+/// Describes an event's outcome with its exceptions: `will be in the next digest; mandatory, so
+/// their choices do not count; not in the feed`.
 fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
     let mut text = becomes(fate, now);
     if fate.mandatory {
@@ -241,7 +245,8 @@ fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
     text
 }
 
-/// `digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt 09:08:14 UTC`.
+/// Describes a delivery: `digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt
+/// 09:08:14 UTC`.
 fn waits(delivery: &InDelivery, now: DateTime<Utc>) -> String {
     let InDelivery {
         id, state, reason, ..
@@ -260,7 +265,7 @@ fn waits(delivery: &InDelivery, now: DateTime<Utc>) -> String {
     format!("{id} ({}): {reason}; {next}", state.as_str())
 }
 
-/// `is in the open batch 5352…, which closes 2014-04-19 10:05`.
+/// Describes an event's outcome: `is in the open batch 5352…, which closes 2014-04-19 10:05`.
 fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
     if let Some(by) = &fate.covered {
         return dealt_with(by);
@@ -295,7 +300,7 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
     }
 }
 
-/// The event on one line, and what becomes of it on the lines after it.
+/// Writes an event on one line, and its outcome on the lines below.
 fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
     let mut head = Table::new([
         Column::new("").ink(Ink::Faint),

@@ -103,7 +103,7 @@ impl FanOutEnd {
         self.tell_of_fanouts(screen)
     }
 
-    /// Like [`Self::tell`], without the users' documents.
+    /// Does the same as [`Self::tell`], but omits the users' documents.
     pub(super) fn tell_of_fanouts(&self, screen: &mut Screen) -> std::io::Result<()> {
         passed_over(&self.done.bad_fanouts, "fan-outs", screen)?;
         if self.left > 0 {

@@ -35,7 +35,7 @@ impl Ink {
         Self::ALL.into_iter().find(|ink| ink.letter() == letter)
     }
 
-    /// The parameter of its escape sequence (ECMA-48, SGR).
+    /// Returns the parameter of its escape sequence (ECMA-48, SGR).
     pub(super) fn code(self) -> &'static str {
         match self {
             Self::Strong => "1",

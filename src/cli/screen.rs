@@ -29,7 +29,7 @@ pub(super) struct Screen {
     closed: bool,
 }
 
-/// Whether the stream shows colors.
+/// Returns whether the stream shows colors.
 pub(super) fn colorful(stream: &impl IsTerminal) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -87,7 +87,7 @@ impl Screen {
         std::mem::replace(&mut self.indent, indent)
     }
 
-    /// The columns of a line; `None` for no limit.
+    /// Returns the columns of a line; `None` for no limit.
     pub(super) fn width(&self) -> Option<usize> {
         self.width
             .map(|width| width.saturating_sub(self.indent.len()).max(40))
@@ -127,7 +127,7 @@ impl Screen {
         lines.iter().try_for_each(|line| self.line(line))
     }
 
-    /// The columns of the terminal, or 80.
+    /// Returns the columns of the terminal, or 80.
     fn page_width(&self) -> usize {
         self.width().unwrap_or(80)
     }
@@ -181,10 +181,10 @@ impl Screen {
     }
 }
 
-/// Begins a colored text, followed by the letter of its ink. A noncharacter, which no text should
-/// hold; in one that does it is at worst a color.
+/// Starts colored text; the letter of its ink follows. A noncharacter, which text should not
+/// contain. If it does, the only effect is a color.
 const INK: char = '\u{fdd0}';
-/// Ends it.
+/// Ends colored text.
 const PLAIN: char = '\u{fdd1}';
 
 fn paint(color: bool, ink: Ink, text: impl Display) -> String {
@@ -195,7 +195,7 @@ fn paint(color: bool, ink: Ink, text: impl Display) -> String {
     }
 }
 
-/// The text with its marks as escape sequences, or without them where color cannot be seen.
+/// Replaces the marks in a text by escape sequences, or removes them if no color is shown.
 fn colored(text: &str, color: bool) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut chars = text.chars();

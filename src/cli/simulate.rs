@@ -116,7 +116,7 @@ fn row(figures: &PolicyFigures) -> [String; 10] {
     ]
 }
 
-/// Writes one decimal below 100 and none above: `3.4`, `1,234`.
+/// Formats a number with one decimal below 100 and none above: `3.4`, `1,234`.
 fn rounded(number: f64) -> String {
     if number < 100.0 {
         format!("{number:.1}")

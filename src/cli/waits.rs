@@ -20,7 +20,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// No emails.
+    /// Creates a value without emails.
     pub(super) fn none(app: &App) -> Self {
         let (waiting, now) = (Ok(Waiting::default()), app.context.clock.now());
         Self { waiting, now }
@@ -36,12 +36,12 @@ impl Waits {
         Self { waiting, now }
     }
 
-    /// The emails, if they could be read.
+    /// Returns the emails, if they could be read.
     pub(super) fn waiting(&self) -> Option<&Waiting> {
         self.waiting.as_ref().ok()
     }
 
-    /// Describes them, a line for each reason.
+    /// Returns a line for each reason.
     pub(super) fn lines(&self) -> Vec<String> {
         match &self.waiting {
             Ok(waiting) => waits(waiting, self.now),
@@ -63,7 +63,7 @@ impl Waits {
         bad_stacks(&mails.bad_stacks, screen)
     }
 
-    /// The exit code of a command that would end with `exit` if no email waited.
+    /// Returns the exit code of a command that would end with `exit` if no email waited.
     pub(super) fn exit(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Done if !self.waiting().is_some_and(Waiting::is_empty) => Exit::Partly,
@@ -75,8 +75,8 @@ impl Waits {
 /// The maximum number of listed reasons.
 const LISTED: usize = 10;
 
-/// Writes a line for each reason: `5 emails deferred (451 4.7.1 greylisted), next attempt 09:08:14
-/// UTC`.
+/// Returns a line for each reason, such as `5 emails deferred (451 4.7.1 greylisted), next attempt
+/// 09:08:14 UTC`.
 pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
     let line = |reason: &Reason| {
         let emails = words::count(reason.mails, "email", "emails");

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use crate::wire::delivery::DeliveryRow;
 
-/// The name of a file from the command line; `-` is standard input.
+/// Formats the path of a file from the command line; `-` is standard input.
 pub(super) fn file(path: &Path) -> String {
     match path.to_str() {
         Some("-") => "standard input".to_owned(),
@@ -14,7 +14,7 @@ pub(super) fn file(path: &Path) -> String {
     }
 }
 
-/// `1,234`.
+/// Formats a number, such as `1,234`.
 pub(super) fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -27,17 +27,17 @@ pub(super) fn number(n: u64) -> String {
     out
 }
 
-/// `1 event`, `2 events`.
+/// Formats a count with its noun, such as `1 event` or `2 events`.
 pub(super) fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(n), if n == 1 { one } else { many })
 }
 
-/// `2014-04-28 09:00`.
+/// Formats a time to the minute in UTC, such as `2014-04-28 09:00`.
 pub(super) fn minute(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M").to_string()
 }
 
-/// `09:00:14 UTC`, with the date unless that is today.
+/// Formats a time to the second, such as `09:00:14 UTC`. Includes the date unless that is today.
 pub(super) fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     let form = match at.date_naive() == now.date_naive() {
         true => "%H:%M:%S UTC",
@@ -51,12 +51,12 @@ pub(super) fn list(parts: impl IntoIterator<Item = Option<String>>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// `1,234 what`; `None` for zero.
+/// Formats a count such as `1,234 what`. Returns `None` for zero.
 pub(super) fn some(n: u64, what: &str) -> Option<String> {
     (n > 0).then(|| format!("{} {what}", number(n)))
 }
 
-/// `0s`, `4m30s`, `2h5m`, `1d3h`: the two largest units.
+/// Formats a duration with its two largest units: `0s`, `4m30s`, `2h5m`, `1d3h`.
 pub(super) fn duration(seconds: u64) -> String {
     let (large, unit, small, rest) = match seconds {
         0..60 => return format!("{seconds}s"),
@@ -71,7 +71,7 @@ pub(super) fn duration(seconds: u64) -> String {
     }
 }
 
-/// `sent`, with the provider's report and the brand if there are any: `sent, bounced, acme`.
+/// Formats a state with the provider's report and the brand, if any: `sent, bounced, acme`.
 pub(super) fn delivery_state(row: &DeliveryRow) -> String {
     let heard = row.feedback.map(|heard| heard.to_string());
     let brand = row.brand.as_ref().map(ToString::to_string);

@@ -1,8 +1,8 @@
-//! What a digest tells: which events go into it, in order, capped, with exact totals.
+//! Selects the events of a digest and builds its content: ordered, capped, with exact totals.
 //!
-//! The rule (P6): only what still applies and what the person wants is told; nothing left means no
-//! mail. Within a section the newest comes first; what the caps cut off is counted ("+12 more") and
-//! counts as mailed.
+//! Only events that still apply and that the user wants are included (P6). If none is left, no
+//! email is sent. Each section shows its newest events first. Events cut off by the caps appear
+//! only as a count ("+12 more"), but count as emailed.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use super::policy::{EmailScope, Policies};
 use super::stack::{EventAt, PersonStacks};
 use super::user::User;
 
-/// Returns the pending events that the user gets in digests by their choices and this scope.
+/// Returns the pending events that the user's choices and this scope admit to digests.
 pub fn wanted<'a>(
     person: &'a PersonStacks,
     user: &User,
@@ -27,7 +27,7 @@ pub fn wanted<'a>(
     person.pending_that(|event, day| is_wanted(event, day, user, scope, policies))
 }
 
-/// Returns the same among the events that this delivery covers.
+/// Returns the events of [`wanted`] that this delivery covers. Its own marker hides none of them.
 pub fn wanted_by<'a>(
     row: &Delivery,
     person: &'a PersonStacks,
@@ -45,9 +45,9 @@ fn is_wanted(event: &Event, day: Day, user: &User, scope: EmailScope, policies: 
     classify(&event.t, at, facts, Some(user), policies, purpose).is_none()
 }
 
-/// What is wanted and still applies, each item for itself; `None` if nothing is left.
+/// Builds the content of a digest, one item for each event. Returns `None` if no event applies.
 ///
-/// `applies` gives what is told of an event, or `None` where its object no longer applies.
+/// `applies` returns the text to show for an event, or `None` if its object no longer applies.
 pub fn assemble<T: Into<Told>>(
     wanted: &[EventAt<'_>],
     policies: &Policies,
@@ -71,7 +71,7 @@ pub fn assemble<T: Into<Told>>(
     Some(content)
 }
 
-/// Of what is wanted, what a digest can show: of each type the newest that apply.
+/// Returns the newest events that apply, at most `caps.section` of each type, newest first.
 pub fn showable<'a>(
     wanted: &[EventAt<'a>],
     caps: Caps,

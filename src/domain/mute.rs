@@ -1,9 +1,8 @@
-//! What somebody wants to hear nothing of: a thread, a document, an artist.
+//! Mutes: the threads, documents or artists about which a user wants no emails (P7).
 //!
-//! The rule (P7): nothing that happened before a mute ends is mailed, and feeds take it for read.
-//! So whoever unmutes something gets nothing older, and how things stand depends on no clock: a
-//! mute that has ended is remembered for as long as any of what it covers may still be mailed. What
-//! is mandatory is never muted. What an event is about is said by [`Mutes::cover`].
+//! Events from before the end of a mute are never emailed, and feeds show them as read. To ensure
+//! this, an ended mute is kept while any event that it covers may still be emailed. Mandatory types
+//! ignore mutes. [`Mutes::cover`] decides whether a mute covers an event.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -16,8 +15,8 @@ use super::name::{Invalid, Subject};
 use super::object::{Object, ObjectKey};
 use super::policy::Phrase;
 
-/// What people read of a subject, such as the name of a document: one line of up to
-/// [`Title::MAX_BYTES`].
+/// The name of a subject for users, such as the title of a document. One line of 1 to
+/// [`Title::MAX_BYTES`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct Title(String);
 
@@ -29,20 +28,20 @@ impl<'de> serde::Deserialize<'de> for Title {
 }
 
 impl Title {
-    /// The longest, in bytes: it is part of a link.
+    /// The longest title, in bytes. Titles are part of unsubscribe links.
     pub const MAX_BYTES: usize = 120;
 
-    /// A title as it stands in the store, or in a link.
+    /// Creates a title from the store or from a verified link, without checks.
     pub fn stored(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The title as it was given.
+    /// Returns the title.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// As much of a text as a title may have, on one line; `None` of nothing.
+    /// Shortens a text to a title on one line. Returns `None` for blank text.
     pub fn cut(text: &str) -> Option<Self> {
         let words = text.split(|c: char| c.is_whitespace() || c.is_control());
         let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
@@ -74,58 +73,58 @@ impl FromStr for Title {
     }
 }
 
-/// That something is muted, or was.
+/// A mute of one subject, current or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mute {
-    /// Since when.
+    /// The start.
     pub at: DateTime<Utc>,
-    /// What happens from then on is mailed again; `None` for as long as they do not unmute it.
+    /// The end. Later events are emailed again. `None` until the user unmutes the subject.
     pub until: Option<DateTime<Utc>>,
-    /// What people read of it, if that is known.
+    /// The subject's title, if known.
     pub title: Option<Title>,
 }
 
 impl Mute {
-    /// Whether what happened then is muted.
+    /// Returns whether the mute covers an event of this time, which may be earlier than the mute.
     fn covers(&self, at: DateTime<Utc>) -> bool {
         self.until.is_none_or(|until| at < until)
     }
 }
 
-/// All that one person muted, and what they unmuted lately.
+/// The mutes of one user, including those that ended recently.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mutes(BTreeMap<Subject, Mute>);
 
 impl Mutes {
-    /// The most subjects of one person, with those whose mute ended lately.
+    /// The maximum number of subjects, including recently ended mutes.
     pub const MOST: usize = 1_000;
 
-    /// As they stand in the store.
+    /// Creates the mutes from the store, without checks.
     pub fn stored(mutes: impl IntoIterator<Item = (Subject, Mute)>) -> Self {
         Self(mutes.into_iter().collect())
     }
 
-    /// All, by subject, also those that have ended.
+    /// Returns all mutes by subject, including ended ones.
     pub fn all(&self) -> impl ExactSizeIterator<Item = (&Subject, &Mute)> {
         self.0.iter()
     }
 
-    /// Those that have not ended.
+    /// Returns the mutes that have not ended.
     pub fn standing(&self, now: DateTime<Utc>) -> impl Iterator<Item = (&Subject, &Mute)> {
         self.0.iter().filter(move |(_, mute)| mute.covers(now))
     }
 
-    /// Whether nothing is known of any.
+    /// Returns whether there is no mute, not even an ended one.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many are remembered.
+    /// Returns the number of mutes, including ended ones.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// That these are not more than can be kept.
+    /// Checks that the number of mutes is within [`Self::MOST`].
     pub fn check(&self) -> Result<(), Invalid> {
         let most = Self::MOST;
         if self.0.len() <= most {
@@ -138,19 +137,19 @@ impl Mutes {
         Err(Invalid::limit("mutes", self.0.len(), why))
     }
 
-    /// Whether anything that happened then may be muted.
+    /// Returns whether any mute may cover an event of this time.
     pub fn may_cover(&self, at: DateTime<Utc>) -> bool {
         self.0.values().any(|mute| mute.covers(at))
     }
 
-    /// Whether this subject is muted until it is unmuted.
+    /// Returns whether this subject is muted without an end.
     pub fn for_good(&self, subject: &Subject) -> bool {
         let mute = self.0.get(subject);
         mute.is_some_and(|mute| mute.until.is_none())
     }
 
-    /// Mutes a subject, until then if that is said; a moment that has passed unmutes it. One that
-    /// is muted stays so since it was.
+    /// Mutes a subject until `until`, or until the user unmutes it. An `until` that has passed
+    /// unmutes it. A subject that is already muted keeps its start.
     pub fn mute(
         &mut self,
         subject: Subject,
@@ -171,14 +170,14 @@ impl Mutes {
         self.0.insert(subject, mute);
     }
 
-    /// Ends a mute now; one that has ended stays as it is.
+    /// Ends a mute now. An ended mute does not change.
     pub fn unmute(&mut self, subject: &Subject, now: DateTime<Utc>) {
         if let Some(mute) = self.0.get_mut(subject).filter(|mute| mute.covers(now)) {
             mute.until = Some(now);
         }
     }
 
-    /// Names subjects that have no title, as far as their title is known.
+    /// Sets missing titles, where `title` knows one.
     pub fn name(&mut self, title: impl Fn(&Subject) -> Option<Title>) {
         for (subject, mute) in &mut self.0 {
             if mute.title.is_none() {
@@ -187,20 +186,22 @@ impl Mutes {
         }
     }
 
-    /// Forgets those that ended before, when nothing that they cover can be mailed any more.
+    /// Removes the mutes that ended before this moment. Use a moment before the oldest event that
+    /// may still be emailed.
     pub fn forget(&mut self, before: DateTime<Utc>) {
         self.0.retain(|_, mute| mute.covers(before));
     }
 
-    /// Forgets what was muted later than then, as a mail of that moment knew nothing of it.
+    /// Removes the mutes that started after this moment, to rebuild an email as it was then.
     pub fn as_of(&mut self, then: DateTime<Utc>) {
         self.0.retain(|_, mute| mute.at <= then);
     }
 
-    /// Since when an event of that moment is muted that is about this object, with what is known of
-    /// both; `None` where it is not. It is about the object, by its key; about what the object says
-    /// that it is about, by its address or its title, as mails tell it ([`About`]); and about a
-    /// key, where it goes to the followers of that key alone.
+    /// Returns the start of the mute that covers an event, or `None` if no mute does.
+    ///
+    /// An event is about its object's key, and about the object's topic ([`About`]), by URL or
+    /// title. It is also about a follow key if it goes only to the followers of that key. If
+    /// several mutes cover it, the earliest start counts.
     pub fn cover(
         &self,
         at: DateTime<Utc>,

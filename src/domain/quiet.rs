@@ -1,9 +1,8 @@
-//! A person's quiet hours: no batch of theirs closes while they last, in their own zone.
+//! Quiet hours: a daily interval in a user's time zone in which no batch closes (P7).
 //!
-//! The rule (P7): what would close within them closes when they end. They begin and end by the
-//! local clock: where an hour is skipped, what was to happen in it happens when it would have
-//! begun, and of an hour that comes twice the quiet ones last from its first beginning to its last
-//! end. So on no night are they cut short by a clock that is set.
+//! A batch that is due within quiet hours closes when they end. Clock changes never shorten a
+//! night: a skipped start or end moves to the next local time that exists. A repeated start counts
+//! at its first occurrence, a repeated end at its last. Start with [`Quiet::ends`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::name::Invalid;
 
-/// A time of the day, to the minute: `22:00`.
+/// A time of day with minute precision, such as `22:00`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeOfDay(NaiveTime);
 
@@ -52,7 +51,7 @@ impl<'de> Deserialize<'de> for TimeOfDay {
     }
 }
 
-/// From when to when, every day; where the end is no later than the beginning, until the day after.
+/// Quiet hours, the same every day. If `to` is not later than `from`, they end on the next day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Told")]
 pub struct Quiet {
@@ -60,7 +59,7 @@ pub struct Quiet {
     to: TimeOfDay,
 }
 
-/// As they are handed in.
+/// The JSON form, before validation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with from and to")]
 struct Told {
@@ -77,7 +76,7 @@ impl TryFrom<Told> for Quiet {
 }
 
 impl Quiet {
-    /// Refuses hours that end where they begin: nothing would ever leave, or everything.
+    /// Rejects equal times, which could mean both no quiet hours and the whole day.
     pub fn new(from: TimeOfDay, to: TimeOfDay) -> Result<Self, Invalid> {
         if from == to {
             let why = "is where they begin as well; for no quiet hours, set null";
@@ -86,20 +85,20 @@ impl Quiet {
         Ok(Self { from, to })
     }
 
-    /// When they begin.
+    /// The local time at which they start.
     pub fn from(self) -> TimeOfDay {
         self.from
     }
 
-    /// When they end.
+    /// The local time at which they end.
     pub fn to(self) -> TimeOfDay {
         self.to
     }
 
-    /// When the quiet hours end that last at this moment; `None` where none do.
+    /// Returns the end of the quiet hours in progress at `at`, or `None` outside quiet hours.
     pub fn ends(self, at: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
         let mut ends = self.night_ends(at, tz)?;
-        // Where a day is skipped, the next ones may begin right then.
+        // Where the clock skips a day, the next quiet hours may start at that very moment.
         while let Some(later) = self.night_ends(ends, tz) {
             ends = later;
         }
@@ -108,7 +107,7 @@ impl Quiet {
 
     fn night_ends(self, at: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
         let today = at.with_timezone(&tz).date_naive();
-        // They may have begun the evening before, and a clock that is set may move midnight.
+        // They may have started the evening before, and a clock change may move midnight.
         let days = [-1, 0, 1].into_iter();
         let nights = days.filter_map(|days| {
             let begins = today.checked_add_signed(TimeDelta::days(days))?;
@@ -124,9 +123,9 @@ impl Quiet {
     }
 }
 
-/// The first and the last moment of a local time; where it is skipped, when the clock is set.
+/// Returns the first and last moment of a local time, or of the next one if it is skipped.
 fn moments(local: NaiveDateTime, tz: Tz) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
-    // Zones have skipped up to a whole day (Samoa, 30 December 2011).
+    // Time zones have skipped up to a whole day (Samoa, 30 December 2011).
     let minutes = (0..=25 * 60).map(TimeDelta::minutes);
     let mut later = minutes.filter_map(|minutes| local.checked_add_signed(minutes));
     later.find_map(|local| match tz.from_local_datetime(&local) {

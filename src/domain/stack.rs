@@ -1,8 +1,8 @@
-//! A person's stacks: what the window holds for them, what of it is covered, and what is pending.
+//! A user's stacks: the documents of events and markers, one per day, and their pending events.
 //!
-//! The rule: an array only ever grows at its end, so `(stack, index)` names an entry for ever, and
-//! a marker's `n` counts entries from the front. What is covered can only grow. Everything that
-//! mails or shows events asks here.
+//! An array only grows at its end, so (stack, index) identifies an entry for ever. Markers count
+//! entries from the front, so coverage only grows. Emails and feeds use the same functions. Start
+//! with [`PersonStacks::pending`].
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,28 +17,26 @@ use super::event::{Entry, Event, Marker};
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId};
 
-/// How the document spells its `_id`: as text, as tidings writes it, or as an ObjectId, as some
-/// older writers did.
+/// The type of a document's `_id`. tidings writes text; some older writers used an ObjectId.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
-    /// As some older writers have it; tidings reads such documents, and writes markers there.
+    /// Used by some older writers. tidings reads such documents and appends only markers to them.
     ObjectId,
-    /// As tidings has it.
+    /// Used by tidings.
     Text,
 }
 
-/// Which document of a person: its day, and its form, as a day in which two writers met may hold
-/// both.
+/// Identifies a document of a user. Two writers may have left one of each form on the same day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackId {
-    /// The day whose collection holds it.
+    /// The day of its collection.
     pub day: Day,
-    /// Which of the day's documents it is, where the person has two.
+    /// Distinguishes two documents of one day.
     pub form: Form,
 }
 
 impl StackId {
-    /// The stack that tidings itself writes to on that day.
+    /// Returns the stack to which tidings appends the events of this day.
     pub fn of(day: Day) -> Self {
         Self {
             day,
@@ -73,12 +71,12 @@ impl FromStr for StackId {
     }
 }
 
-/// An entry's name for ever: `20140422.17` is the eighteenth entry of that day.
+/// The permanent id of an entry: `20140422.17` is the eighteenth entry of that day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The document that the entry stands in.
+    /// The document with the entry.
     pub stack: StackId,
-    /// 0 for the oldest entry; everything in the array counts, whatever it is.
+    /// The index in the array, from 0. Markers and unknown entries count too.
     pub index: u32,
 }
 
@@ -106,7 +104,7 @@ impl FromStr for Position {
             )
         };
         let (stack, index) = text.split_once('.').ok_or_else(refuse)?;
-        // No array has a billion entries.
+        // No array has a billion entries, so nine digits always fit a `u32`.
         if !(1..=9).contains(&index.len()) || !index.bytes().all(|b| b.is_ascii_digit()) {
             return Err(refuse());
         }
@@ -117,34 +115,33 @@ impl FromStr for Position {
     }
 }
 
-/// One document: a person's entries of one day, in the order they were pushed.
+/// A user's entries of one day, in the order in which they were pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack {
     /// The document's day and form.
     pub id: StackId,
-    /// As they stand in the array, oldest first; an entry's index is its position.
+    /// All entries of the array, oldest first. An entry's index here is its index in the database.
     pub entries: Vec<Entry>,
-    /// What is wrong with the document, if anything is: then no mail is made of it.
+    /// The document's defect, if any. Emails exclude defective documents.
     pub defect: Option<Defect>,
 }
 
-/// What other hands, or a broken disk, may have done to a document. It is its owner's trouble only.
+/// A defect that another program or a broken disk caused. It affects only the document's user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Defect {
-    /// Its `events` is something else than a list: nothing can be added, and nothing in it is
-    /// mailed.
+    /// `events` is not a list, so nothing can be appended or read.
     NoList,
-    /// Its bytes make no sense.
+    /// The document cannot be decoded.
     Unreadable,
-    /// It is as large as a document can be.
+    /// The document has reached the maximum size.
     NoRoom,
-    /// The database refuses changes to it, by a rule of somebody else's.
+    /// A validation rule of the database rejects changes to it.
     Refused,
 }
 
 impl Defect {
-    /// What is wrong, as a clause for people; JSON says it in other words.
+    /// Returns the defect as a clause for reports. JSON uses the names of the variants.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoList => "its events are no list",
@@ -161,14 +158,14 @@ impl fmt::Display for Defect {
     }
 }
 
-/// A document that something could not be done with.
+/// A defective document, for reports.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct BadStack {
-    /// Whose document it is.
+    /// The user of the document.
     pub user: UserId,
-    /// The day it is of.
+    /// The day of the document.
     pub day: Day,
-    /// What is wrong with it.
+    /// The defect.
     pub reason: Defect,
 }
 
@@ -183,7 +180,7 @@ impl fmt::Display for BadStack {
 }
 
 impl Stack {
-    /// A stack as it should be.
+    /// Creates a stack without a defect.
     pub fn new(id: StackId, entries: Vec<Entry>) -> Self {
         Self {
             id,
@@ -192,12 +189,12 @@ impl Stack {
         }
     }
 
-    /// How many entries from the front are dealt with: the furthest that any marker covers.
+    /// Returns the number of entries from the front that the furthest marker covers.
     pub fn covered(&self) -> usize {
         covered(&self.entries)
     }
 
-    /// All markers, oldest first.
+    /// Returns the `flushed` markers, oldest first.
     pub fn markers(&self) -> impl Iterator<Item = &Marker> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Marker(marker) => Some(marker),
@@ -205,7 +202,7 @@ impl Stack {
         })
     }
 
-    /// The marker that covered this entry first, if any does.
+    /// Returns the oldest marker that covers this entry.
     pub fn covering(&self, index: u32) -> Option<&Marker> {
         self.entries.iter().enumerate().find_map(|(place, entry)| {
             let Entry::Marker(marker) = entry else {
@@ -216,19 +213,18 @@ impl Stack {
         })
     }
 
-    /// Events that no marker covers and that were not mailed on their own, with their positions,
-    /// oldest first.
+    /// Returns the events that no marker covers and no batch has emailed, oldest first.
     pub fn uncovered(&self) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         self.uncovered_from(self.covered())
     }
 
-    /// Returns whether it has events that no marker covers and that were not mailed on their own.
+    /// Returns whether [`Self::uncovered`] has any event.
     pub fn has_uncovered(&self) -> bool {
         self.uncovered().next().is_some()
     }
 
-    /// Events that no marker covered when the marker of this id was written; if it was not, that no
-    /// marker covers.
+    /// Returns the events that were uncovered when the marker `own` was written. Without such a
+    /// marker, returns the events that are uncovered now.
     fn uncovered_before(&self, own: Id) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         let is_own =
             |entry: &Entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(own));
@@ -243,7 +239,7 @@ impl Stack {
             .filter(move |(_, event)| !is_mailed(event))
     }
 
-    /// The fan-outs whose events were mailed on their own.
+    /// Returns the ids of the accepted events that batches have emailed.
     pub fn mailed(&self) -> HashSet<Id> {
         let lists = self.entries.iter().filter_map(|entry| match entry {
             Entry::Mailed(mailed) => Some(&mailed.fanouts),
@@ -252,7 +248,7 @@ impl Stack {
         lists.flatten().copied().collect()
     }
 
-    /// All events, with their positions, oldest first.
+    /// Returns all events, oldest first.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         self.events_from(0)
     }
@@ -276,10 +272,10 @@ impl Stack {
     }
 }
 
-/// How many entries from the front the markers among them cover.
+/// Returns the number of entries from the front that the markers among `entries` cover.
 ///
-/// `{flushed, n}` covers the first `n`, never more than there are; a bare `{flushed}` covers all
-/// that stand before it.
+/// `{flushed, n}` covers the first `n` entries, at most all of them. A bare `{flushed}` covers the
+/// entries before it.
 pub fn covered(entries: &[Entry]) -> usize {
     let covers = |(index, entry): (usize, &Entry)| match entry {
         Entry::Marker(Marker { n: Some(n), .. }) => Some((*n as usize).min(entries.len())),
@@ -294,32 +290,32 @@ pub fn covered(entries: &[Entry]) -> usize {
         .unwrap_or(0)
 }
 
-/// Up to where a mail covers each stack: stack and number of entries from the front.
+/// The coverage of an email: for each stack, the number of entries from the front.
 pub type Watermarks = Vec<(StackId, u32)>;
 
-/// A person's documents in a window, in the order of their days.
+/// A user's documents in a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonStacks {
-    /// Whose they are.
+    /// The user of the stacks.
     pub user: UserId,
-    /// Oldest day first; empty where they have none in the window.
+    /// The stacks, oldest day first. Empty if the user has none in the window.
     pub stacks: Vec<Stack>,
 }
 
-/// An event, with its place on the stacks and its time.
+/// An event with its position and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventAt<'a> {
-    /// Where it stands: of repetitions, the oldest place.
+    /// The position; for repeated events, the oldest one.
     pub position: Position,
-    /// As it stands on the stack.
+    /// The stored event.
     pub event: &'a Event,
-    /// When it happened; the day's first moment where the event carries no time.
+    /// The time of the event. Events without an id have the start of their day.
     pub at: DateTime<Utc>,
 }
 
 impl PersonStacks {
-    /// Takes out the stacks that something is wrong with, and names them: what is mailed of them
-    /// no marker could cover.
+    /// Removes and returns the defective stacks. No marker can be appended to them, so their events
+    /// would be emailed repeatedly.
     pub fn set_aside_bad(&mut self) -> Vec<BadStack> {
         let mut bad = Vec::new();
         self.stacks.retain(|stack| {
@@ -333,14 +329,13 @@ impl PersonStacks {
         bad
     }
 
-    /// Whether something stands at this place.
+    /// Returns whether an entry exists at this position.
     pub fn holds(&self, place: Position) -> bool {
         let mut stacks = self.stacks.iter();
         stacks.any(|stack| stack.id == place.stack && (place.index as usize) < stack.entries.len())
     }
 
-    /// Leaves out the events that are meant: their places stay, and hold nothing that anybody
-    /// knows.
+    /// Hides the events that `meant` selects. The positions of other entries do not change.
     pub fn leave_out(&mut self, meant: impl Fn(Position, &Event) -> bool) {
         for stack in &mut self.stacks {
             let stack_id = stack.id;
@@ -356,19 +351,22 @@ impl PersonStacks {
         }
     }
 
-    /// What no marker covers, each (type, object) once, at its oldest place; oldest first.
+    /// Returns the pending events, oldest first, with each (type, object) once at its oldest
+    /// position.
     pub fn pending(&self) -> Vec<EventAt<'_>> {
         self.pending_that(|_, _| true)
     }
 
-    /// The same of those events that are to be kept, by what they are and whose day they are in.
+    /// Returns the pending events that `keep` admits, given the event and the day of its stack.
     pub fn pending_that(&self, keep: impl Fn(&Event, Day) -> bool) -> Vec<EventAt<'_>> {
         unique(self.stacks.iter().flat_map(Stack::uncovered), keep)
     }
 
-    /// What was pending of those to be kept when somebody noted these limits, and still is: for a
-    /// mail that is built again. Its own markers, and those written after them, cover nothing of
-    /// it: they stand where it was taken for mailed and turned out not to be.
+    /// Returns the events to include when an email is built again: those that were pending below
+    /// these watermarks and that `keep` admits.
+    ///
+    /// Ignores the marker `own` of this email and all later `flushed` markers. The marker exists
+    /// already if the email was recorded as sent and turned out not to be.
     pub fn pending_within(
         &self,
         watermarks: &Watermarks,
@@ -389,7 +387,7 @@ impl PersonStacks {
         unique(uncovered, keep)
     }
 
-    /// Whether the marker of this id stands on any of them.
+    /// Returns whether any stack has the marker with this id.
     pub fn hold_marker(&self, id: Id) -> bool {
         let is_it = |entry: &Entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id));
         self.stacks
@@ -397,7 +395,7 @@ impl PersonStacks {
             .any(|stack| stack.entries.iter().any(is_it))
     }
 
-    /// Whether any of them says that a batch with this marker was mailed.
+    /// Returns whether any stack has a `mailed` marker with this id, so that its batch was emailed.
     pub fn are_mailed_by(&self, id: Id) -> bool {
         let is_it = |entry: &Entry| matches!(entry, Entry::Mailed(mailed) if mailed.id == id);
         self.stacks
@@ -405,12 +403,12 @@ impl PersonStacks {
             .any(|stack| stack.entries.iter().any(is_it))
     }
 
-    /// Every event of the window, each (type, object) once, at its oldest place; oldest first.
+    /// Returns all events, oldest first, with each (type, object) once at its oldest position.
     pub fn events(&self) -> Vec<EventAt<'_>> {
         unique(self.stacks.iter().flat_map(Stack::events), |_, _| true)
     }
 
-    /// The same, of these days alone.
+    /// Returns the stacks of the days in this window.
     pub fn within(&self, window: &Window) -> Self {
         let stacks = self.stacks.iter();
         let stacks = stacks.filter(|stack| window.contains(stack.id.day));
@@ -420,8 +418,8 @@ impl PersonStacks {
         }
     }
 
-    /// How far each stack that has uncovered events reaches now: what a mail built from this would
-    /// cover.
+    /// Returns the current length of each stack with uncovered events. An email built from these
+    /// stacks covers this much.
     pub fn covers(&self) -> Watermarks {
         let open = |stack: &&Stack| stack.has_uncovered();
         self.stacks
@@ -432,11 +430,11 @@ impl PersonStacks {
     }
 }
 
-/// Below this many events a scan of those already kept is faster than hashing.
+/// Up to this many events, a linear search is faster than hashing.
 const FEW: usize = 8;
 
-/// Those to be kept, each (type, object) once: what is not kept must not stand for what happened to
-/// the same thing later.
+/// Returns the events that `keep` admits, with each (type, object) once. An excluded event must not
+/// hide a later one, so `keep` runs first.
 fn unique<'a>(
     events: impl Iterator<Item = (Position, &'a Event)>,
     keep: impl Fn(&Event, Day) -> bool,

@@ -1,8 +1,8 @@
-//! Where the record of a user begins whose id had belonged to a deleted user.
+//! The start of a record whose user id belonged to an erased user before.
 //!
-//! The rule (P8): nothing from before the start is shown, counted or emailed, and links and tokens
-//! issued before it are dead. A first record has no start: events that arrive before it belong to
-//! its user. Positions on the stack decide where ids of one second have no order.
+//! Events from before the start are not shown, counted or emailed, and earlier links and tokens are
+//! invalid (P8). The first record of an id has no start, so events accepted before it belong to its
+//! user. Ids of one second have no order, so positions on the stack decide there.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,21 +16,21 @@ use super::id::Id;
 use super::name::{Invalid, UserId};
 use super::stack::{Form, PersonStacks, Position};
 
-/// Where a record begins.
+/// The moment and the stack positions at which a record starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
-    /// When the earlier user was deleted, in whole seconds.
+    /// When the earlier user was erased, in whole seconds.
     pub erased: DateTime<Utc>,
-    /// An id of the moment at which this record was created.
+    /// An id that was generated when this record was created.
     pub at: Id,
-    /// How many entries the stack of that day held then.
+    /// The length of that day's stack at that moment.
     pub entries: u32,
-    /// The same of the stack whose `_id` is an ObjectId.
+    /// The length of that day's other stack, whose `_id` is an ObjectId.
     pub entries_by_object_id: u32,
 }
 
 impl Start {
-    /// A start at this moment, on top of the entries that the user's stacks hold.
+    /// Creates a start at this moment, after the entries that the stacks have now.
     pub fn new(erased: DateTime<Utc>, at: Id, stacks: Option<&PersonStacks>) -> Self {
         let day = Day::of(at.time());
         let entries = |form| {
@@ -46,13 +46,13 @@ impl Start {
         }
     }
 
-    /// Returns whether this id was made before the start. Ids that two processes made within one
-    /// second have no order; they count as made after it.
+    /// Returns whether an id is from before the start. Ids that two processes generated within one
+    /// second have no order; they count as later.
     pub fn is_after(&self, id: Id) -> bool {
         id.is_earlier_than(self.at)
     }
 
-    /// Returns whether an event belongs to the deleted user.
+    /// Returns whether an event belongs to the erased user.
     pub fn hides(&self, place: Position, event: &Event) -> bool {
         let day = Day::of(self.at.time());
         let entries = match place.stack.form {
@@ -64,13 +64,14 @@ impl Start {
             || event.i.is_some_and(|id| self.is_after(id))
     }
 
-    /// Returns whether a link or token that was issued in this second is dead.
+    /// Returns whether a link or token issued at this time is invalid. Compares whole seconds.
     pub fn rejects(&self, issued: DateTime<Utc>) -> bool {
         let issued = issued.timestamp();
         issued < self.at.time().timestamp() || issued <= self.erased.timestamp()
     }
 
-    /// Returns the first second from this one on in which a valid link can be issued.
+    /// Returns the issue time for a new link: `issued`, or later if a link of that time would be
+    /// invalid.
     pub fn valid_from(&self, issued: DateTime<Utc>) -> DateTime<Utc> {
         let created = self.at.time();
         let first = created.max(self.erased + TimeDelta::seconds(1));
@@ -87,20 +88,20 @@ impl PersonStacks {
     }
 }
 
-/// The name under which the store notes that the user of this id was deleted. It holds a hash, so
-/// the id itself is forgotten.
+/// Returns the name of the note that the user of this id was erased. It contains a hash, so that
+/// the store does not keep the id.
 pub fn note_name(user: &UserId) -> String {
     use sha2::{Digest, Sha256};
     let hash = Sha256::digest(format!("tidings erased user: {user}"));
     format!("erased:{}", hex::encode(&hash[..16]))
 }
 
-/// A note that the user of an id was deleted.
+/// A note about the erasure of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Erasure {
-    /// Where a reader without a record begins.
+    /// The start for readers of a user without a record.
     pub start: Start,
-    /// Whether all of the user's data is gone. An erasure that was cut short is repeated.
+    /// Whether all data is removed. If not, the erasure was interrupted and must be repeated.
     pub done: bool,
 }
 

@@ -1,8 +1,8 @@
-//! People: where to write to them, what they want, and whether they may be written to at all.
+//! Users: their addresses and preferences, and whether they may be emailed.
 //!
-//! The rule (P7): whoever is unconfirmed, suppressed, unsubscribed or has turned something off gets
-//! no mail of it, and turning something on again mails nothing older: every change of a route or
-//! cadence sets a `since`. What is mandatory goes its way whatever they choose: see [`EmailScope`].
+//! Unconfirmed, suppressed and unsubscribed users get no email, and no user gets a type that they
+//! turned off (P7). Turning something on again emails no earlier events: each change of a route or
+//! cadence sets a `since`. Mandatory types ignore these choices: see [`EmailScope`].
 
 use std::collections::BTreeMap;
 
@@ -22,20 +22,20 @@ use super::quiet::Quiet;
 use super::start::Start;
 use super::suppression::Reason;
 
-/// What a person chose for one event type.
+/// A user's choice for one event type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypePreference {
-    /// How they get the type, whatever is configured of it.
+    /// The route, which replaces the configured one.
     pub route: Route,
-    /// When they chose it: nothing older is mailed by this route.
+    /// When the user chose the route. It emails no earlier events.
     pub since: DateTime<Utc>,
-    /// How long their batches gather, instead of the type's window: see [`window`]. With another
-    /// route than `batch` it waits until they choose that one.
+    /// How long the user's batches collect events, instead of the type's window: see [`window`].
+    /// Other routes than `batch` ignore it.
     pub window: Option<TimeDelta>,
 }
 
 impl TypePreference {
-    /// A route, with the type's own window.
+    /// Creates a choice that keeps the type's window.
     pub fn new(route: Route, since: DateTime<Utc>) -> Self {
         let window = None;
         Self {
@@ -46,42 +46,42 @@ impl TypePreference {
     }
 }
 
-/// A window of somebody's own, as it is written everywhere: from a second to 30 days, as in the
-/// configuration. Whoever wants no batches chooses another route, so it is never nothing.
+/// Parses a user's own batch window, from 1 second to 30 days, as in the configuration. There is no
+/// zero window; users who want no batches choose another route.
 pub fn window(text: &str) -> Result<TimeDelta, Invalid> {
     let range = TimeDelta::seconds(1)..=TimeDelta::days(30);
     duration::within(text, &range).map_err(|why| Invalid::new("window", text, why))
 }
 
-/// When a person wants their digest; what they did not choose is the configuration's.
+/// When a user gets digests. The configuration decides each open choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DigestPreference {
-    /// How often; `None` for the configuration's choice.
+    /// How often; `None` for the configured cadence.
     pub cadence: Option<Cadence>,
-    /// On which weekday, where the digest is weekly; `None` for the configuration's choice.
+    /// The weekday of weekly digests; `None` for the configured one.
     pub weekday: Option<Weekday>,
-    /// Local hour, 0 to 23.
+    /// The local hour, 0 to 23; `None` for the configured one.
     pub hour: Option<u8>,
-    /// When the cadence last left `never`: nothing older is mailed.
+    /// When the user last turned digests on again. Digests include earlier events only of mandatory
+    /// types.
     pub since: Option<DateTime<Utc>>,
 }
 
-/// What a store knows the state of a record by: two reads that give the same one found the same
-/// record.
+/// A version of a stored record. Two reads with equal revisions found the same record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Revision(pub u64);
 
 impl Revision {
-    /// Of what was never read: a new record, or one that another program wrote.
+    /// The revision of a new record, and of one that another program wrote.
     pub const NONE: Self = Self(0);
 }
 
-/// The most types one person can have a choice of.
+/// The maximum number of types for which a user can have a choice.
 pub const MAX_TYPES: usize = 1_000;
-/// The longest name of a person, in bytes.
+/// The longest name of a user, in bytes.
 pub const MAX_NAME: usize = 1_000;
 
-/// That these are not more choices than can be kept.
+/// Checks a number of choices against [`MAX_TYPES`].
 pub fn check_choices(count: usize) -> Result<(), Invalid> {
     if count <= MAX_TYPES {
         return Ok(());
@@ -90,43 +90,42 @@ pub fn check_choices(count: usize) -> Result<(), Invalid> {
     Err(Invalid::limit("types", count, why))
 }
 
-/// A person.
+/// A user's record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct User {
-    /// The application's own id of them.
+    /// The application's id of the user.
     pub id: UserId,
-    /// Where to write to; without it no mail leaves.
+    /// The email address. Users without one get no email.
     pub email: Option<Address>,
-    /// What they are called, for the mail's `To` and for templates.
+    /// The name, for the `To` header and for templates.
     pub name: Option<String>,
-    /// Whether the address is known to be theirs; without that no mail leaves.
+    /// Whether the address is confirmed. Users with an unconfirmed address get no email.
     pub confirmed: bool,
-    /// Their time zone; `None` for the configuration's.
+    /// The time zone; `None` for the configured one.
     pub tz: Option<Tz>,
-    /// Their language, for templates; tidings itself does not read it.
+    /// The language tag, for templates.
     pub locale: Option<String>,
-    /// Under which brand they are mailed; `None` for the default. It may be one that is not
-    /// configured any more.
+    /// The brand of the user's emails; `None` for the default. It may no longer be configured.
     pub brand: Option<BrandName>,
-    /// Where they live, for events that concern everybody near a point.
+    /// The location, for events near a point.
     pub loc: Option<Point>,
-    /// When they want digests.
+    /// When the user gets digests.
     pub digest: DigestPreference,
-    /// What they chose of types; all others go where the configuration says.
+    /// The choices by type. Other types use the configured routes.
     pub types: BTreeMap<EventType, TypePreference>,
-    /// What they want to hear nothing of, whatever its type.
+    /// The muted subjects, for all types that are not mandatory.
     pub mutes: Mutes,
-    /// When no batch of theirs closes.
+    /// The hours in which no batch closes.
     pub quiet: Option<Quiet>,
-    /// Since when we must not write to them.
+    /// When the application suppressed the user.
     pub suppressed: Option<DateTime<Utc>>,
-    /// When they unsubscribed from everything; nothing once they chose to get something again.
+    /// When the user unsubscribed from everything; `None` after they chose to get emails again.
     pub unsubscribed: Option<DateTime<Utc>>,
-    /// Where this record begins, if an earlier user had its id.
+    /// Where this record starts, if an erased user had its id.
     pub start: Option<Start>,
-    /// Stored fields that this version cannot read. Their defaults replace them; the store sets it.
+    /// Stored fields that this version cannot read. They have their defaults. Set by the store.
     pub unreadable: Vec<UnreadableField>,
-    /// As it was read; the store sets it.
+    /// The revision that was read. Set by the store.
     pub revision: Revision,
 }
 
@@ -140,7 +139,7 @@ pub struct UnreadableField {
 }
 
 impl UnreadableField {
-    /// All of the record.
+    /// Creates a report about the record as a whole.
     pub fn record(why: impl ToString) -> Self {
         Self {
             field: "record".to_owned(),
@@ -149,26 +148,26 @@ impl UnreadableField {
     }
 }
 
-/// Why a person gets no mail.
+/// Why a user gets no email.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmailable {
-    /// Somebody's stack, but no record of the person.
+    /// There is no record of the user.
     Unknown,
-    /// Their record has no address.
+    /// The record has no address.
     NoAddress,
-    /// Nobody has shown that the address is theirs.
+    /// The address is not confirmed.
     Unconfirmed,
-    /// Their record says that we must not write to them.
+    /// The record is suppressed.
     Suppressed,
-    /// They unsubscribed from everything.
+    /// The user unsubscribed from everything.
     Unsubscribed,
-    /// Their address is on the list of those that must not be written to.
+    /// The address is on the suppression list.
     Address(Reason),
 }
 
 impl Unmailable {
-    /// Whether it is the person's own wish: what is mandatory is mailed all the same.
+    /// Returns whether it is the user's own choice. Mandatory types are emailed despite it.
     pub fn is_own_wish(self) -> bool {
         matches!(
             self,
@@ -176,7 +175,7 @@ impl Unmailable {
         )
     }
 
-    /// The reason as a word or a few, for reports: `unconfirmed`.
+    /// Returns the reason in words for reports, such as `unconfirmed`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -190,7 +189,7 @@ impl Unmailable {
 }
 
 impl User {
-    /// A person of whom nothing is known but the id.
+    /// Creates an empty record.
     pub fn new(id: UserId) -> Self {
         Self {
             id,
@@ -213,7 +212,7 @@ impl User {
         }
     }
 
-    /// Where to write to, if anybody may.
+    /// Returns the address, if the user may be emailed.
     pub fn mailable(&self) -> Result<&Address, Unmailable> {
         if self.suppressed.is_some() {
             return Err(Unmailable::Suppressed);
@@ -224,7 +223,7 @@ impl User {
         self.reachable()
     }
 
-    /// The same, whether or not they want to be written to.
+    /// Returns the address, even if the user unsubscribed: mandatory types are emailed to it.
     pub fn reachable(&self) -> Result<&Address, Unmailable> {
         if self.suppressed.is_some() {
             return Err(Unmailable::Suppressed);
@@ -237,7 +236,7 @@ impl User {
         }
     }
 
-    /// When their digest falls due, with the configuration's choice for what they left open.
+    /// Returns the schedule of the user's digests. `default` replaces open choices.
     pub fn schedule(&self, default: &Schedule) -> Schedule {
         Schedule {
             cadence: self.digest.cadence.unwrap_or(default.cadence),
@@ -247,8 +246,8 @@ impl User {
         }
     }
 
-    /// When digests fall due for them, and how much these tell. Whoever wants none gets what is
-    /// mandatory as often as is configured for all.
+    /// Returns the schedule of the user's digests and their scope. A user who wants no digests gets
+    /// the mandatory types; if their cadence is `never`, at the configured cadence.
     pub fn digests(&self, default: &Schedule) -> (Schedule, EmailScope) {
         let mut schedule = self.schedule(default);
         if self.gets_digests(default) {
@@ -260,14 +259,14 @@ impl User {
         (schedule, EmailScope::MandatoryOnly)
     }
 
-    /// What they chose of this type, where they can choose.
+    /// Returns the choice for this type, unless the type is mandatory.
     fn chosen(&self, kind: &EventType, policies: &Policies) -> Option<&TypePreference> {
         let chosen = self.types.get(kind)?;
         (!policies.is_mandatory(kind)).then_some(chosen)
     }
 
-    /// By which route an event of this type and time is mailed to them: by none if it is older than
-    /// their choice.
+    /// Returns the route of an event of this type and time. Events from before the user's choice
+    /// have [`Route::Never`].
     pub fn route(&self, kind: &EventType, at: DateTime<Utc>, policies: &Policies) -> Route {
         self.route_where(kind, |since| at < since, policies)
     }
@@ -285,17 +284,15 @@ impl User {
         }
     }
 
-    /// How batches of this type gather and close for them: as is configured, with a window of their
-    /// own if they chose one.
+    /// Returns the batch policy of this type, with the user's own window if they chose one.
     pub fn batch_policy(&self, kind: &EventType, policies: &Policies) -> BatchPolicy {
         let chosen = self.chosen(kind, policies);
         let window = chosen.and_then(|chosen| chosen.window);
         policies.of(kind).batch.for_window(window)
     }
 
-    /// When the quiet hours end that keep events of these types from being mailed outside the
-    /// digest at this moment; `None` where none do. What is mandatory is not kept, nor what is
-    /// mailed with it.
+    /// Returns the end of the quiet hours that defer a batch with events of these types at `at`.
+    /// Returns `None` outside quiet hours, and if any of the types is mandatory.
     pub fn quiet_until<'a>(
         &self,
         kinds: impl IntoIterator<Item = &'a EventType>,
@@ -309,8 +306,8 @@ impl User {
         (!is_obliged).then_some(ends)
     }
 
-    /// Whether an event of this type and time goes into their digest. Few have chosen, and the time
-    /// is only asked of them.
+    /// Returns whether the user's digests include an event of this type and time. Calls `at` only
+    /// if the user made a choice that depends on it, which is rare.
     pub fn wants_in_digest(
         &self,
         kind: &EventType,
@@ -323,8 +320,8 @@ impl User {
         !since.is_some_and(is_older) && self.route_where(kind, is_older, policies) == Route::Digest
     }
 
-    /// Turns everything off that is mailed, and notes when. Whoever did so before keeps their
-    /// moment. What is mandatory comes all the same, for as long as it is.
+    /// Unsubscribes the user from everything. A repeated call keeps the first `unsubscribed` time.
+    /// Mandatory types are still emailed, for as long as they are mandatory.
     pub fn unsubscribe(&mut self, policies: &Policies, now: DateTime<Utc>) {
         self.digest.cadence = Some(Cadence::Never);
         for chosen in self.mailed_alone(policies, now) {
@@ -333,15 +330,16 @@ impl User {
         self.unsubscribed.get_or_insert(now);
     }
 
-    /// Whether their record lets a digest be made for them.
+    /// Returns whether the record asks for digests of all types.
     fn gets_digests(&self, default: &Schedule) -> bool {
         self.unsubscribed.is_none() && self.schedule(default).cadence != Cadence::Never
     }
 
-    /// What changes when this record takes the place of `before`: a route that differs starts now,
-    /// one that does not keeps its start, and a cadence that leaves `never` starts now. So does
-    /// everything for whoever comes back. Another window moves no start: it changes when a batch is
-    /// mailed, not whether.
+    /// Returns the record to store in place of `before`, with the `since` of each choice.
+    ///
+    /// A changed route starts now; an unchanged one keeps its start. Digests that were off start
+    /// now. If the user resubscribes, so do all routes outside the digest. A changed window changes
+    /// no start: it affects when a batch is emailed, but not whether.
     pub fn replacing(
         mut self,
         before: Option<&Self>,
@@ -356,7 +354,7 @@ impl User {
         self.start = before.start;
         let comes_back = before.unsubscribed.is_some() && self.unsubscribed.is_none();
         let route_before = |kind: &EventType| before.chosen_route(kind, policies);
-        // What cannot be chosen counts as what it is mailed by.
+        // Routes that have the same effect count as equal.
         let route = |kind: &EventType, chosen| policies.mailed_by(kind, chosen);
         for (kind, chosen) in &mut self.types {
             let kept = before
@@ -365,13 +363,12 @@ impl User {
                 .filter(|earlier| route(kind, earlier.route) == route(kind, chosen.route));
             chosen.since = match kept {
                 Some(earlier) => earlier.since,
-                // Choosing what was the default anyway changes nothing: all the past stays theirs.
+                // Choosing the default excludes no earlier events.
                 None if route_before(kind) == route(kind, chosen.route) => DateTime::UNIX_EPOCH,
                 None => now,
             };
         }
-        // A choice taken back is a change of route to the default: it has to be remembered with its
-        // moment.
+        // Without a choice, the default route applies. If that is a change, its time must be kept.
         for (kind, earlier) in &before.types {
             let default_route = policies.of(kind).route;
             self.types.entry(kind.clone()).or_insert_with(|| {
@@ -392,7 +389,8 @@ impl User {
         self
     }
 
-    /// What is mailed to them outside the digest, also where they never chose it.
+    /// Returns the choices of types that are emailed outside the digest. Adds a choice dated
+    /// `since` for each configured type of this kind that has none.
     pub(super) fn mailed_alone(
         &mut self,
         policies: &Policies,

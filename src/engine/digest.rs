@@ -1,11 +1,9 @@
-//! Finds the people whose digest is due and mails it, chunk by chunk.
+//! Finds the users whose digest is due and sends it, chunk by chunk.
 //!
-//! The rule (P2, P6): somebody is due when their period has come, it has no ledger row, and
-//! something was pending when it came; so a person with nothing new waits for their next period,
-//! and a second run of the same period sends nothing. The row is written first; [`super::delivery`]
-//! takes it from there. Days that have left the window are read as well while they have a backlog
-//! ([`owed`]). Memory is bounded by the chunk, and by what waits: of a mail that is held up, its id
-//! and its reason are kept.
+//! A user is due if an event was pending when their hour came, and the period has no row yet or a
+//! failed one to retry. So a second run sends nothing (P2). The row is written first, and
+//! [`super::delivery`] sends it. Days before the window are read while they have a backlog
+//! ([`owed`]). Start with [`Digests::run`].
 
 pub mod due;
 pub mod flush;
@@ -45,29 +43,29 @@ use older::Older;
 use rows::Opening;
 use run::{DuePerson, Row, Run};
 
-/// Looks on while digests are rehearsed.
+/// Receives the digests that a dry run finds.
 pub trait Onlooker: Send {
-    /// This would be mailed. People come in the order of their ids.
+    /// Called for each digest, in the order of user ids.
     fn mail(&mut self, mail: &Found<'_>);
 }
 
-/// People read from the stacks at once.
+/// The number of users in one read of the stacks.
 const SCAN_CHUNK: usize = 1_000;
-/// How many times so many people who are named are read at once.
+/// The number of such reads at a time, if a request names its users.
 const READ_AHEAD: usize = 2;
-/// Where fewer than one in so many people between the first and the last is due, they are looked up
-/// one by one.
+/// If fewer than one in this many scanned users is due, due users are read by id, not as a range.
 const SPARSE: usize = 20;
 
 impl Digests {
-    /// Mails what is due; finishes first what an earlier run left.
+    /// Sends the due digests, after the deliveries that an earlier run left unfinished. Memory is
+    /// bounded by the chunk, plus the id and the reason of each deferred email.
     pub async fn run(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
         let walked = Run::new(self, request, progress).walk(None).await?;
         Ok(walked.report)
     }
 
-    /// Shows what a run would mail to an onlooker, and writes nothing, whatever effect is asked
-    /// for.
+    /// Passes the digests that a run would send to an onlooker, and writes nothing. Ignores the
+    /// effect of the request.
     pub async fn rehearse(
         &self,
         request: &Request,
@@ -84,7 +82,7 @@ impl Digests {
 }
 
 impl Digests {
-    /// What these people have in the window, chunk by chunk.
+    /// Reads the stacks of these users in the window, chunk by chunk.
     fn windows_of(
         &self,
         window: Window,
@@ -142,7 +140,8 @@ impl<'a> Run<'a> {
         let few = |users: &Vec<UserId>| users.len() <= SCAN_CHUNK;
         let read: Vec<Day> = match self.request.users.as_ref().is_none_or(few) {
             true => old.with_blocked().map(|old| old.day).collect(),
-            // Too many to read more days for each; the next full run finds lifted users.
+            // A long list is not worth reading more days. The next full run finds users who can be
+            // emailed again.
             false => old.older.iter().map(|old| old.day).collect(),
         };
         let window = days.window.with(read);
@@ -178,7 +177,7 @@ impl<'a> Run<'a> {
             }
             let is_last = self.report.limited || self.progress.stopping();
             if is_last || self.request.limit.is_some() {
-                // The room that is left under `--limit` depends on how many of these were opened.
+                // The room under `--limit` depends on how many of these rows were opened.
                 under_way.finish().await;
             }
             self.take(under_way.done().await?);
@@ -212,7 +211,7 @@ impl<'a> Run<'a> {
         Ok(self)
     }
 
-    /// Looks at the next people; `None` after the last.
+    /// Processes the next chunk of users. Returns `None` after the last one.
     async fn look(
         &mut self,
         chunks: &mut BoxStream<'_, store::Result<Vec<PersonStacks>>>,
@@ -229,7 +228,7 @@ impl<'a> Run<'a> {
         self.older.pass_over(&bad);
         self.sender.ledger.tally.passed_over(bad);
         if self.sends() {
-            // Who is passed over here is passed over until the next run.
+            // A user who is skipped here waits for the next run, so reads must be current.
             digests.context.store.catch_up().await?;
         }
         let looked_at = people.len();
@@ -256,7 +255,8 @@ impl<'a> Run<'a> {
         let found = (self.sends() && !due.is_empty()).then(|| {
             let few = looked_at > due.len() * SPARSE || self.request.users.is_some();
             let spread = if few { Spread::Sparse } else { Spread::Dense };
-            // Of people whose stacks end alike, many get their markers together.
+            // The rows share a marker id, so stacks of the same length get their markers in one
+            // write.
             let marker = digests.context.ids.next(self.at);
             let rows = due.iter().map(|(person, _)| self.opening(person, marker));
             let rows: Vec<Opening> = rows.collect();
@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
         Ok(Some(found))
     }
 
-    /// Counts the rows that were not mailed.
+    /// Counts the rows that were not sent.
     fn take(&mut self, chunks: Vec<NotMailed>) {
         let report = &mut self.report;
         for rows in chunks {
@@ -277,7 +277,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whose digest is due of these people, and tells something.
+    /// Returns the users whose digest is due and not empty, with its content.
     async fn find<'p>(
         &mut self,
         people: &'p [PersonStacks],
@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
         Ok(due)
     }
 
-    /// Whether this person's digest is due and what it could tell; counts why not.
+    /// Returns the user if their digest is due. Otherwise counts the reason.
     fn due<'p>(
         &mut self,
         stacks: &'p PersonStacks,

@@ -1,13 +1,9 @@
-//! A person's feed: the window, newest first, objects filled in, what no longer applies left out;
-//! and what they have seen and read of it.
+//! Serves a user's feed: the events of the window, newest first, with their objects and states.
 //!
-//! The rule: pages stay put while events arrive (see [`crate::domain::feed`]). Every answer says
-//! how many items are unseen and unread: counted each time, of what applies, and never kept. What
-//! its reader muted is shown, and taken for read. So a page costs one read of all that rests on the
-//! person: window, inbox and record. Objects, and what is said of events, are looked up where that
-//! was not done lately ([`shelf`]). What names things that its reader was shown, a
-//! mark or a further page, is answered from a window that was read lately, if that holds them; and
-//! so is a first page, where what is as old as an unchanged poll will do.
+//! Pages do not shift while events arrive ([`crate::domain::feed`]). Counts are computed for each
+//! response and never stored. Objects and details come from the feed cache ([`shelf`]) if possible.
+//! So does the user's window, if the request names items in it or accepts recent data. Start with
+//! [`Feeds::page`].
 
 pub mod polls;
 pub mod shelf;
@@ -43,7 +39,7 @@ mod marks;
 
 pub use marks::{MAX_IDS, MarksInput};
 
-/// Reads feeds, and notes what people did to their items.
+/// Reads feeds and marks their items.
 pub struct Feeds {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
@@ -51,28 +47,29 @@ pub struct Feeds {
     pub(crate) shelf: Arc<Shelf>,
     /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
-    /// How many days before today it is remembered what was seen: at least those of the window.
+    /// How many days before today marks are stored, at least those of the window.
     pub remembered_back: u32,
-    /// What happened before is taken for seen (`feed.since`).
+    /// Events before this time count as seen (`feed.since`).
     pub since: Option<DateTime<Utc>>,
-    /// Says what digests left out as it was seen.
+    /// Knows whether digests skip events that were seen in the feed.
     pub skip_seen: SkipSeen,
-    /// How many items a section and a mail show.
+    /// The most items in a section and in an email, to find out which items an email showed.
     pub caps: Caps,
 }
 
-/// What was asked for, and the objects that it is about.
+/// A response, with the objects that it depends on.
 pub struct Answer<T> {
-    /// What was asked for.
+    /// The response.
     pub answer: T,
-    /// If none of these changes, nor anything of the person's, it stays the same for the day.
+    /// The response is valid for the UTC day, until one of these objects or the user's data
+    /// changes.
     pub about: Vec<ObjectKey>,
-    /// When the oldest of what it rests on was read, where that was not just now.
+    /// When the oldest cached data in the response was read, if there is any.
     pub as_of: Option<DateTime<Utc>>,
 }
 
 impl<T> Answer<T> {
-    /// The same in another form.
+    /// Applies a function to the response.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Answer<U> {
         Answer {
             answer: form(self.answer),
@@ -82,48 +79,48 @@ impl<T> Answer<T> {
     }
 }
 
-/// A person's feed as it stands, without what was taken back and types that feeds do not show, and
-/// all that is known of its events.
+/// A user's current feed without retracted events and types that feeds do not show, and the loaded
+/// facts about its events.
 struct Standing {
-    /// All that was read.
+    /// The data as it was read, with all events.
     reading: Arc<Reading>,
     person: PersonStacks,
     inbox: Inbox,
-    /// Where what they muted stands.
+    /// The positions of muted events. They are shown, and count as read.
     muted: mutes::Places,
     catalog: Catalog,
-    /// When the oldest part was read, where any was not just now.
+    /// When the oldest cached part was read, if there is any.
     as_of: Option<DateTime<Utc>>,
 }
 
-/// Items by what they are.
+/// Items, by type and object.
 type Names<'a> = HashSet<(&'a EventType, &'a ObjectId)>;
 
-/// The state of each item, by what it is.
+/// The state of each item, by type and object.
 type States<'a> = HashMap<(&'a EventType, &'a ObjectId), ItemState>;
 
-/// Which page of whose feed, of items or of groups.
+/// A request for a page of items or groups.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Whose feed it is; there need not be a record of them.
+    /// The user, who may have no record.
     pub user: UserId,
-    /// Which part of the feed: after a cursor, before an item, of one type or day.
+    /// The requested part of the feed: after a cursor, before an item, of one type or day.
     pub query: Query,
-    /// Items or groups on the page, 1 to 200.
+    /// The most items or groups on the page, 1 to 200.
     pub limit: usize,
-    /// How many days to look back over, 1 to the window; all of the window if left out.
+    /// The number of days to include, from 1 to the length of the window, which is the default.
     pub days: Option<u32>,
-    /// Whether what was read lately will do, if it stands still as far as is known: as for a poll
-    /// of what did not change.
+    /// Whether a valid cached window is enough, as for a poll. Otherwise a first page reads the
+    /// store.
     pub lately: bool,
 }
 
-/// The most items on a page.
+/// The most items or groups on a page.
 pub const MAX_LIMIT: usize = 200;
-/// A page ends before the item that brings its objects to more bytes, if it has any item.
+/// The most bytes of the objects on a page. A page has at least one item, even if it is larger.
 pub const MAX_PAGE_BYTES: usize = 2 << 20;
 
-/// How many of these belong on a page of at most `limit`, by the bytes of each: at least one.
+/// Returns how many of these items fit on a page, at least one, given the bytes of each.
 fn fitting(limit: usize, bytes: impl Iterator<Item = usize>) -> usize {
     let mut all = 0;
     let fits = bytes.take(limit).take_while(|bytes| {
@@ -134,11 +131,15 @@ fn fitting(limit: usize, bytes: impl Iterator<Item = usize>) -> usize {
 }
 
 impl Feeds {
-    /// One page; a `limit` or `days` out of its range is refused as invalid.
+    /// Returns one page of items.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `limit` or `days` is out of range.
     pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
         let back = self.days_back(request.limit, request.days)?;
         let Query { before, stood, .. } = &request.query;
-        // Whoever goes on reading was shown the item from which they do.
+        // A later page can use a cached window that contains the item from which it continues.
         let will_do = |person: &PersonStacks| {
             let names = before.is_some_and(|place| person.holds(place));
             (names || before.is_none() && request.lately) && request.query.is_within(person)
@@ -188,7 +189,7 @@ impl Feeds {
         })
     }
 
-    /// How many days before today are asked for, if that many items or groups may be.
+    /// Checks `limit` and `days`. Returns the number of days before today to include.
     fn days_back(&self, limit: usize, days: Option<u32>) -> Result<u32> {
         if !(1..=MAX_LIMIT).contains(&limit) {
             let why = format!("is not a number from 1 to {MAX_LIMIT}");
@@ -205,7 +206,7 @@ impl Feeds {
         }
     }
 
-    /// How many items are unseen and unread; `lately` as in a [`Request`].
+    /// Counts the unseen and unread items. `lately` has the same meaning as in [`Request`].
     pub async fn counts(&self, user: &UserId, lately: bool) -> Result<Answer<Counts>> {
         let standing = self.standing_where(user, |_| lately).await?;
         Ok(self.counts_of(&standing))
@@ -233,7 +234,7 @@ impl Feeds {
         Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
     }
 
-    /// How the feed stands, as it was read lately if that will do.
+    /// Returns the current feed, from a cached window if `will_do` accepts it.
     async fn standing_where(
         &self,
         user: &UserId,
@@ -294,7 +295,8 @@ impl Feeds {
         Ok(reading)
     }
 
-    /// An item is as its oldest place says, however few days are asked for.
+    /// Returns the state of each item. It is that of the item's oldest position in the whole
+    /// window, even if the request includes fewer days.
     fn states<'a>(&self, standing: &'a Standing) -> States<'a> {
         let state = |entry: EventAt<'a>| {
             let state = standing.inbox.state(entry.position);
@@ -338,18 +340,18 @@ fn name(event: &Event) -> (&EventType, &ObjectId) {
     (&event.t, &event.o)
 }
 
-/// When the older of two parts was read, where either was not just now.
+/// Returns the earlier of two times at which cached data was read, if any was used.
 fn earlier(one: Option<DateTime<Utc>>, other: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
     [one, other].into_iter().flatten().min()
 }
 
-/// What is not named is new.
+/// Returns the state of an item; unlisted items are unseen.
 fn state_of(states: &States<'_>, event: &Event) -> ItemState {
     let state = states.get(&name(event)).copied();
     state.unwrap_or(ItemState::Unseen)
 }
 
-/// How many items are unseen and unread, and the objects that this rests on.
+/// Counts the unseen and unread items. Also returns the objects that the counts depend on.
 fn counts(standing: &Standing, states: &States<'_>, catalog: &Catalog) -> (Counts, Vec<ObjectKey>) {
     let (mut unseen, mut unread, mut about) = (0, 0, Vec::new());
     for entry in standing.person.events() {

@@ -40,7 +40,7 @@ pub struct DryRun {
 }
 
 impl DryRun {
-    /// Counts what the run would do, and describes its emails for the page.
+    /// Counts the emails that the run would send, and describes them for the page.
     pub async fn run(
         &self,
         request: &Request,
@@ -87,7 +87,7 @@ impl DryRun {
         Ok((report, page))
     }
 
-    /// Counts what the run would do, and renders nothing.
+    /// Counts the emails that the run would send, and renders nothing.
     pub async fn count(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
         let request = self.dated(request);
         let mut report = self.digests.run(&request, progress).await?;
@@ -104,7 +104,7 @@ impl DryRun {
         }
     }
 
-    /// Returns what the configuration lacks for emails that are sent to users.
+    /// Describes the settings that are missing for emails to users.
     fn lacking(&self) -> impl Iterator<Item = &'static str> {
         let identities = &self.compose.identities;
         let links = identities.lacks_links().then_some(
@@ -117,7 +117,7 @@ impl DryRun {
         links.into_iter().chain(address)
     }
 
-    /// Lists what to fix before anything is sent.
+    /// Lists the problems to fix before sending.
     async fn warnings(
         &self,
         report: &Report,

@@ -1,7 +1,7 @@
 //! Explains why a user got an event, or did not, or when it will be emailed.
 //!
-//! [`classify`] excludes events; batches, markers and deliveries say what happened to the others.
-//! Nothing is written. Start with [`Explain::user`].
+//! [`classify`] excludes events. Batches, markers and deliveries determine the outcome of the
+//! others. Nothing is written. Start with [`Explain::user`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -38,44 +38,44 @@ mod gathered;
 
 use gathered::Batches;
 
-/// Tells operators what a person gets, and why.
+/// Explains to operators which emails a user gets.
 pub struct Explain {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    /// Shows the batches that events are in.
+    /// Lists the batches of events.
     pub batches: BatchService,
-    /// Knows in which words mails are.
+    /// Finds the language of the user's emails.
     pub compose: Compose,
-    /// The brands there are.
+    /// The configured brands.
     pub brands: Brands,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
     pub schedule: Schedule,
-    /// Says what digests leave out as it was seen in the feed.
+    /// Knows whether digests skip events that were seen in the feed.
     pub skip_seen: SkipSeen,
-    /// Says which days before the window are still read.
+    /// Finds the days before the window that are still read.
     pub owed: OwedDays,
-    /// The most entries of a person's day (`fanout.day_cap`); a stack with as many is full.
+    /// The most entries of a user's day (`fanout.day_cap`). A stack that has as many is full.
     pub day_cap: usize,
-    /// How many items a section and a mail show; the others are only counted.
+    /// The most items that a section and an email show. Others are only counted.
     pub caps: Caps,
 }
 
-/// What follows "no mail leaves: they are unsubscribed" where that is not the whole truth.
+/// The suffix of "they are unsubscribed" for users who still get mandatory types.
 const BUT_MANDATORY: &str = ", so none but of mandatory types";
-/// A person has no more mails than this of which anybody asks.
+/// The most deliveries of a user that are read.
 const A_PERSONS: usize = 10_000;
-/// How many of the newest days older than `digest.max_age` are read for expired events.
+/// The number of newest days beyond `digest.max_age` that are read for expired events.
 const EXPIRED_DAYS: usize = 60;
-/// How many of a person's mails are shown.
+/// The most deliveries that are shown.
 const SHOWN: usize = 10;
 
-/// When the mail of this batch was settled.
+/// Returns when the delivery of this batch was settled.
 fn settled_of(deliveries: &[Delivery], batch: Id) -> Option<DateTime<Utc>> {
     let id = DeliveryId::batch(batch);
     deliveries.iter().find(|row| row.id == id)?.outcome.settled
 }
 
-/// The delivery with why it waits or failed, and until when.
+/// Describes a delivery: its state, why it waits or failed, and its next attempt.
 fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
     let wait = Wait::of(row, now);
     InDelivery {
@@ -87,7 +87,7 @@ fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
     }
 }
 
-/// The digest that includes the event at this position: an open one, or the latest if it failed.
+/// Returns the digest that covers this position: the open one, or the latest if it failed.
 fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Option<&'a Delivery> {
     let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
     let mut digests = deliveries.iter().filter(is_digest);
@@ -252,17 +252,17 @@ struct Loaded<'a> {
     reach: DaysRead,
     record: Option<&'a User>,
     mutes: &'a Mutes,
-    /// Where muted events are, and since when they are muted.
+    /// The positions of muted events, and since when they are muted.
     muted: mutes::Places,
-    /// What the user saw, if digests skip it.
+    /// The user's inbox, if digests skip seen events.
     inbox: Option<Inbox>,
     /// The digests that the user gets.
     digests: Option<(Schedule, EmailScope)>,
-    /// The types that they want in digests, whether or not they may be emailed.
+    /// The scope of the digests that the user wants, even if they may not be emailed.
     wish: Option<EmailScope>,
     deliveries: &'a [Delivery],
     batches: &'a Batches,
-    /// When the quiet hours end that batches wait for.
+    /// When quiet hours end, for the batches that they defer.
     held: HashMap<Id, DateTime<Utc>>,
 }
 
@@ -289,7 +289,7 @@ impl Loaded<'_> {
         eligible.leave_out(|place, event| excluded(place, event).is_some());
         let pending = eligible.pending();
         let pending: HashSet<Position> = pending.iter().map(|of| of.position).collect();
-        // An email that was made earlier may have excluded what is muted or was seen.
+        // An email that was built earlier may have excluded muted or seen events.
         let aside = |place: Position, then| match self.muted.get(&place) {
             Some(since) if *since <= then => Some(LeftOut::Muted),
             _ => self.has_seen(place).then_some(LeftOut::Seen),
@@ -364,7 +364,7 @@ impl Loaded<'_> {
         let applies = !case.object.retracted && case.object.object == ObjectState::Notifiable;
         let waits = is_alone && applies && !is_muted;
         let in_batch = self.batches.why(event, case.batch, case.is_mailed, waits);
-        // A batch of muted events was canceled for no other reason.
+        // A muted event's batch was canceled because of the mute, so that is the reason to show.
         let in_batch = in_batch.filter(|why| !(is_muted && *why == Why::NotMailed));
         let admits = |scope: EmailScope| scope.admits(&event.t, policies);
         let gets = self.digests.is_some_and(|(_, scope)| admits(scope));
@@ -385,7 +385,7 @@ impl Loaded<'_> {
             _ if is_alone => Why::NoBatch,
             (Some(Exclusion::Seen), _) => Why::Seen,
             (Some(Exclusion::OtherRoute | Exclusion::NotMandatory), _) => Why::NotForDigest,
-            // `begin_at` has removed the first, and feeds alone have the second.
+            // Events before the start were removed by `begin_at`; only feeds have the other reason.
             (Some(Exclusion::BeforeStart | Exclusion::NotInFeed), _) => Why::NotForDigest,
             _ if !case.is_pending => Why::Repeated,
             _ if !gets && !self.wish.is_some_and(admits) => Why::NoDigest,
@@ -436,7 +436,7 @@ impl Loaded<'_> {
     }
 }
 
-/// What is known about one event before its reason is decided.
+/// The facts about one event that decide its reason.
 struct Case<'a> {
     stack: &'a Stack,
     position: Position,

@@ -28,8 +28,8 @@ pub struct Report {
     pub backlog: BacklogReport,
     /// The emails that an earlier run left, and this run continued or waited for.
     pub left_over: u64,
-    /// The outcomes of the emails of this run and of those left over:
-    /// sent + failed + canceled + unknown + deferred = due − busy − held + left over.
+    /// The outcomes of the emails of this run and of those left over. Their sum: sent + failed +
+    /// canceled + unknown + deferred = due − busy − held + left over.
     pub mails: Tally,
     /// The unknown types and objects of the events of due users, included or not.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
@@ -68,7 +68,7 @@ pub struct DigestUsers {
     pub failed_already: u64,
     /// When the first of the failed digests is retried; `None` if none is.
     pub tried_again: Option<DateTime<Utc>>,
-    /// Users of whose pending events none applies any more.
+    /// Users whose pending events no longer apply.
     pub withdrawn: u64,
     /// Users with pending events who unsubscribed from everything.
     pub unsubscribed: u64,
@@ -188,86 +188,84 @@ impl DryRunReport {
     }
 }
 
-/// What becomes of batches whose mails have not left, if they close as they are.
+/// The emails that unsettled batches would become if they closed with their present events.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct BatchesAhead {
-    /// Batches that gather something, and those that have closed and whose mail is not settled. A
-    /// mail that was settled and is tried again is not among them.
+    /// The open batches with at least one event, and the closing ones without a settled delivery.
+    /// Closed batches whose failed email is retried do not count.
     pub batches: u64,
-    /// Mails that they become; a lead that waits is a mail of its own.
+    /// The emails of these batches. A waiting lead is an email of its own.
     pub mails: u64,
-    /// Events these mails tell of.
+    /// The events in these emails.
     pub events: u64,
-    /// Mails whose batch has closed: they wait in the ledger, or are on their way.
+    /// The emails whose batch is already closing.
     pub closing: u64,
-    /// Mails whose batch closes by the moment of the dry run.
+    /// The emails whose batch closes by the time of the dry run, and the waiting leads.
     pub due: u64,
-    /// Mails of other batches, which close later.
+    /// The emails whose batch closes later.
     pub later: u64,
-    /// Of these, mails that wait for the end of their person's quiet hours.
+    /// The part of `later` that quiet hours defer.
     pub held: u64,
-    /// When the first of these closes.
+    /// When the first of the `later` batches closes.
     pub next: Option<DateTime<Utc>>,
-    /// Mails that wait, as their brand is not configured; they are in none of the above.
+    /// The emails that wait because their brand is not configured. `mails` excludes them.
     #[serde(skip_serializing_if = "is_zero")]
     pub no_brand: u64,
-    /// Mails that are not made, as nothing is left that applies and that their person wants.
+    /// Emails that would not be sent, because none of their events still applies and is wanted.
     pub withdrawn: u64,
-    /// Mails that are not made, as their person may not be mailed, by reason.
+    /// Emails that would not be sent, because their users may not be emailed, by reason.
     pub unmailable: BTreeMap<&'static str, u64>,
 }
 
-/// All locales that are not told by name, among those that are; no locale has a star.
+/// Stands for locales without an entry in [`DryRunReport::locales`]. No locale contains a star.
 pub const OTHER_LOCALES: &str = "*";
 
-/// What became of deliveries.
+/// The outcomes of deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Tally {
-    /// Mails that the provider has.
+    /// Emails that the provider accepted.
     pub sent: u64,
-    /// Events in the mails that were sent.
+    /// The events in the sent emails.
     pub events: u64,
-    /// Mails that were not taken and are not tried any more, or could not be made.
+    /// Emails that were rejected or could not be built. A later run may retry a failed digest.
     pub failed: u64,
-    /// Mails with nothing left to tell, or whose person may not be mailed any more.
+    /// Emails without any event left, or whose user may no longer be emailed.
     pub canceled: u64,
-    /// Mails that may have been taken, and nobody can tell.
+    /// Emails that the provider may or may not have accepted.
     pub unknown: u64,
-    /// Still waiting in the ledger: not taken by the provider yet, held back, or not known to be
-    /// taken.
+    /// Emails that were not settled when the run ended.
     pub deferred: u64,
-    /// Why mails failed, wait or are unknown: the first few reasons, with how many there were of
-    /// each.
+    /// The first five reasons why emails failed, wait or are unknown, each with its number of
+    /// emails.
     pub reasons: Vec<(String, u64)>,
-    /// Documents that were passed over, or that took no marker.
+    /// Documents that were skipped, or to which no marker could be appended.
     #[serde(skip_serializing_if = "BadStacks::is_empty")]
     pub bad_stacks: BadStacks,
 }
 
-/// How waiting ended.
+/// Why a run stopped waiting for its emails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ended {
-    /// There is nothing to wait for.
+    /// All emails are settled.
     Settled,
-    /// Nothing moved for as long as it was waited.
+    /// No email was settled within the caller's time limit.
     Patience,
-    /// Nothing leaves until somebody resumes.
+    /// Sending is paused until an operator resumes it.
     Paused(Pause),
-    /// Somebody asked for it.
+    /// The process is stopping.
     Stopped,
 }
 
-/// The same as a script is told, with what was found out beside the run.
+/// The JSON output of a digest run: its report, and the state of the store after it.
 #[derive(Debug, Serialize)]
 pub(crate) struct DigestRun<'a> {
     pub(crate) at: DateTime<Utc>,
     pub(crate) dry_run: bool,
-    /// Where the page of a dry run is.
+    /// The page of a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) page: Option<&'a Path>,
-    /// Mails of this run and of earlier ones that are not settled; null where that was not found
-    /// out.
+    /// The unsettled emails of all runs; `null` if they could not be read.
     #[serde(skip_serializing_if = "none_wait")]
     pub(crate) mails_waiting: Option<&'a Waiting>,
     #[serde(skip_serializing_if = "BadFanouts::is_empty")]
@@ -276,7 +274,7 @@ pub(crate) struct DigestRun<'a> {
     pub(crate) report: &'a Report,
 }
 
-/// What a language lacks, and what its emails show instead.
+/// Returns a clause that names messages a language lacks, and describes what emails show instead.
 pub(crate) fn lacking(messages: &BTreeSet<String>) -> String {
     const NAMED: usize = 3;
     let first: Vec<&str> = messages.iter().take(NAMED).map(String::as_str).collect();

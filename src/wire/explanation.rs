@@ -172,7 +172,7 @@ pub struct InDelivery {
 pub enum Why {
     /// It was emailed, in a batch or alone.
     Mailed,
-    /// The same, but the outcome of the email is unknown.
+    /// It may have been emailed, but the outcome of the email is unknown.
     MayBeMailed,
     /// The email of its batch was sent and excluded it.
     LeftOut,

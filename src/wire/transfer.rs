@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-/// What an export holds. The file `manifest.json` says it, once all other files are complete.
+/// The contents of an export. The export writes it to `manifest.json` after all other files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The version of the format of the files.
@@ -17,12 +17,12 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The content of the file.
+    /// Returns the text of `manifest.json`.
     pub fn text(&self) -> String {
         serde_json::to_string_pretty(self).expect("a manifest has no maps")
     }
 
-    /// Reads the content of the file.
+    /// Parses the text of `manifest.json`.
     pub fn read(text: &str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
     }

@@ -45,7 +45,8 @@ struct TypeView {
 }
 
 impl UserView {
-    /// A type has the route in effect, which differs from a choice that is no longer possible.
+    /// Creates the view of a record. Each type has its effective route, which may differ from the
+    /// choice in the record.
     pub(crate) fn of(user: User, policies: &Policies) -> Self {
         let types = user.types.into_iter();
         Self {
@@ -114,7 +115,7 @@ pub(crate) struct MuteView {
 }
 
 impl MutesView {
-    /// The mutes at this moment, by subject.
+    /// Creates the view of the current mutes, by subject.
     pub(crate) fn of(mutes: &Mutes, now: DateTime<Utc>) -> Self {
         let mutes = mutes.standing(now).map(MuteView::of);
         Self {
@@ -124,7 +125,7 @@ impl MutesView {
 }
 
 impl MuteView {
-    /// The view of one mute.
+    /// Creates the view of one mute.
     pub(crate) fn of((subject, mute): (&Subject, &Mute)) -> Self {
         Self {
             subject: subject.clone(),
@@ -147,7 +148,7 @@ pub(crate) struct PreferencesView {
 }
 
 impl PreferencesView {
-    /// The preferences of this user, with `default` for the schedule that they did not choose.
+    /// Creates the view of a user's preferences. `default` replaces open choices of the schedule.
     pub(crate) fn of(user: &User, default: &Schedule, policies: &Policies) -> Self {
         let schedule = user.schedule(default);
         let offered: Vec<&EventType> = policies.kinds().collect();

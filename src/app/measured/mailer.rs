@@ -1,4 +1,4 @@
-//! Calls to the provider: how long each took, and what became of its mails.
+//! Measures calls to the provider: their duration and the outcome of each email.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::domain::DeliveryId;
 use crate::email::{Answer, Certainty, Checked, Leave, Mailer, Message, Outcome};
 use crate::metrics::Metrics;
 
-/// A mailer around another one.
+/// Wraps a mailer.
 pub(in crate::app) struct MeasuredMailer {
     pub(in crate::app) inner: Arc<dyn Mailer>,
     pub(in crate::app) metrics: Metrics,

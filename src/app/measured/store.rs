@@ -1,4 +1,4 @@
-//! Calls of the store: how long each verb took, and what it did.
+//! Measures calls to the store: the duration of each method, and its effects.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +26,7 @@ use crate::store::{
     SeenReports, Server, SharedAddresses, Stacks, Store, Suppressions, Waits,
 };
 
-/// A store around another one.
+/// Wraps a store.
 pub(in crate::app) struct MeasuredStore {
     pub(in crate::app) inner: Arc<dyn Store>,
     pub(in crate::app) metrics: Metrics,
@@ -52,7 +52,8 @@ impl MeasuredStore {
         }
     }
 
-    /// Measures until the first chunk: what comes after is as slow as whoever reads it.
+    /// Times a stream until its first chunk, because later chunks depend on the speed of the
+    /// reader. Records errors of all chunks.
     fn stream<'a, T: Send + 'a>(
         &self,
         verb: &'static str,
@@ -69,7 +70,7 @@ impl MeasuredStore {
         told.boxed()
     }
 
-    /// An accepted event, or one that was accepted before.
+    /// Counts an accepted event or a duplicate.
     fn note_accepted(&self, fanout: &Fanout, accepted: &Accepted) {
         match accepted {
             Accepted::New => self.metrics.accepted(fanout.kind.as_str()),
@@ -77,7 +78,7 @@ impl MeasuredStore {
         }
     }
 
-    /// Progress that was saved.
+    /// Counts a finished fan-out.
     fn note_progress(&self, id: Id, progress: &Progress, now: DateTime<Utc>) {
         if !progress.done {
             return;
@@ -89,7 +90,7 @@ impl MeasuredStore {
         tracing::debug!(event = %id, people = counts.people, "an event was fanned out");
     }
 
-    /// A transition that was made.
+    /// Counts and logs a completed transition of a delivery.
     fn note_transition(&self, transition: &Transition) {
         let occasion = occasion(transition.id());
         match transition {
@@ -115,7 +116,7 @@ impl MeasuredStore {
     }
 }
 
-/// What a delivery's id was derived from.
+/// Returns the label for the occasion of a delivery, which its id starts with.
 fn occasion(id: &DeliveryId) -> &'static str {
     match id.as_str().starts_with("batch:") {
         true => "batch",
@@ -123,7 +124,7 @@ fn occasion(id: &DeliveryId) -> &'static str {
     }
 }
 
-/// Implements a trait by handing each verb on, timed under its name.
+/// Implements a trait by forwarding each method and timing it under its name.
 macro_rules! hand_on {
     ($of:ident: $($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty $(=> $see:ident)?;)*) => {
         #[async_trait]
@@ -351,7 +352,7 @@ impl Feedbacks for MeasuredStore {
     }
 }
 
-/// Listening is no call: it ends when whoever listens does.
+/// Not timed: a subscription lasts until its subscriber drops it.
 #[async_trait]
 impl Pokes for MeasuredStore {
     async fn pokes(&self) -> Result<BoxStream<'static, Result<Poke>>> {

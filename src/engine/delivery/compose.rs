@@ -1,11 +1,9 @@
-//! Rows become mails: reads again what each row may tell, checks everything again, and renders what
-//! is left.
+//! Builds emails from delivery rows: reads their events again, checks them, and renders the rest.
 //!
-//! The rule (P3, P6, P7): it only reads. Told is only what the row covers and no earlier mail told,
-//! and of that only what still applies, to people who may still be mailed; all of that is asked
-//! just before the mail leaves. Whoever wants no mail is told what is mandatory, and a mail of that
-//! alone cannot be unsubscribed from ([`allowed`]). A call that is made again is built as of its
-//! first time, so that it says the same.
+//! It only reads. An email includes the events that its row covers and no earlier email included
+//! (P3). They must still apply (P6), and the user must be allowed to get them (P7, [`allowed`]).
+//! All of that is checked just before sending. A repeated call is built as of its first time, so
+//! that it has the same content. Start with [`Compose::build`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,39 +48,38 @@ use contents::Of;
 use gathered::newest_first;
 pub(super) use gathered::stacks_of;
 
-/// How close together the people of some rows stand in the stacks.
+/// How close together the users of some rows are in the stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// Most people between the first and the last are wanted.
+    /// Most users between the first and the last have a row, so a range is read.
     Dense,
-    /// Few of them are; each person is looked up by id.
+    /// Few of them do, so each user is read by id.
     Sparse,
 }
 
-/// How much may be built at once.
+/// How many rows may be built at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Until the contents are full, so that memory does not grow with the chunk.
+    /// Rows until the contents are full, so that memory does not grow with their number.
     Bounded,
-    /// All of it: a call that was made before, within those bounds.
+    /// All rows, to repeat a call. Its first build was within the bounds.
     Whole,
 }
 
-/// What became of rows that were to be built.
+/// The result of building some rows.
 #[derive(Default)]
 pub(super) struct Built {
     pub mails: Vec<Mail>,
-    /// Rows that ended here.
+    /// Rows that ended without an email.
     pub settlements: Vec<Settlement>,
-    /// Rows that are of another brand.
+    /// Rows whose email belongs to another brand.
     pub strays: Vec<Stray>,
-    /// How many of the rows, from the first on, these three are of; at least one, if there were
-    /// any.
+    /// The number of processed rows, counted from the first. At least one, if there were any.
     pub rows: usize,
 }
 
-/// Whether the stacks that the row covers take markers: if not, what is on them would be mailed
-/// again and again. The next mail leaves it out.
+/// Checks that the stacks of the row accept markers. Otherwise each later email would repeat the
+/// events. The next email excludes such a stack.
 fn takes_markers(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), String> {
     let covered = |stack: &&Stack| row.watermarks.iter().any(|(id, _)| *id == stack.id);
     let mut covered = stacks.stacks.iter().filter(covered);
@@ -93,8 +90,8 @@ fn takes_markers(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(
 }
 
 impl Compose {
-    /// Reads again what each row may tell, checks everything again, and renders what is left; as
-    /// many rows as there is room for.
+    /// Builds the emails of these rows from current data, as many rows as there is `room` for. `at`
+    /// is their date.
     pub(super) async fn build(
         &self,
         rows: &[Delivery],
@@ -106,7 +103,7 @@ impl Compose {
         let mut stacks = self.read(rows, spread).await?;
         let readers = stacks::load_readers(&stacks, &self.skip_seen, &catalog);
         let (people, mut inboxes) = readers.await?;
-        // A digest that is built again after its markers were written includes what it did then.
+        // A digest that is built again after its markers were written includes the same events.
         for ((row, person), inbox) in rows.iter().zip(&stacks).zip(&mut inboxes) {
             inbox.take_if(|_| person.hold_marker(row.marker));
         }
@@ -210,7 +207,7 @@ impl Compose {
         Ok(built)
     }
 
-    /// What a row's mail may show, the newest of each type first.
+    /// Returns the events that the row's email may show, the newest of each type first.
     fn shown<'a>(
         &self,
         row: &Delivery,
@@ -225,8 +222,7 @@ impl Compose {
         }
     }
 
-    /// What is said of these events, which is in the catalog then, and why each concerns its
-    /// person.
+    /// Loads the details of these events, and finds out why they concern their users.
     pub(crate) async fn reasons(
         &self,
         shown: &[(&UserId, Vec<&Event>)],
@@ -249,7 +245,7 @@ impl Compose {
         let mut found = match window {
             Some(window) => {
                 let people = match spread {
-                    // What is between two people can only be told of those in their order.
+                    // The store can read a range only for users in the order of their ids.
                     Spread::Dense if users.is_sorted() => People::Between(&users),
                     Spread::Dense | Spread::Sparse => People::Each(&users),
                 };
@@ -276,7 +272,7 @@ impl Compose {
         Ok(stacks.collect())
     }
 
-    /// What a row's mail tells; `None` if nothing is left that applies.
+    /// Returns the content of the row's email; `None` if no event applies any more.
     fn told(
         &self,
         row: &Delivery,
@@ -295,7 +291,7 @@ impl Compose {
         }
     }
 
-    /// What a digest's row may tell of these stacks.
+    /// Returns the events that a digest's row may include.
     fn wanted<'a>(
         &self,
         row: &Delivery,
@@ -311,8 +307,8 @@ impl Compose {
         }
     }
 
-    /// The mail in words, with the places of links where mails carry any: one content for all who
-    /// are told the same.
+    /// Renders an email, with placeholders for its links if there are public pages. So users with
+    /// the same content can share it.
     pub fn rendered(
         &self,
         user: &User,
@@ -365,7 +361,7 @@ impl Compose {
             .reachable()
             .map_err(|why| why.as_str().to_owned())?
             .clone();
-        // Of the row's moment, so that the links are the same however often it is built.
+        // Links are dated by the row, so that every build of it makes the same ones.
         let stop = Stop::of_mail(&told, &row.occasion, &self.context.policies);
         let mute = Stop::of_subject(&told, &row.occasion, &self.context.policies);
         let (stop, mute) = (stop.as_ref(), mute.as_ref());
@@ -404,11 +400,11 @@ impl Compose {
     }
 }
 
-/// A mail in words, without whom it is for.
+/// A rendered email, without its recipient.
 pub struct Written {
     pub content: email::Content,
-    /// How many items it shows.
+    /// The number of items that it shows.
     pub shown: usize,
-    /// Whether it says anything of whom it is for.
+    /// Whether it mentions its recipient.
     pub is_personal: bool,
 }

@@ -1,4 +1,4 @@
-//! What each brand writes and sends its emails with: theme, links, headers and provider account.
+//! The identity of each brand: its theme, links, headers and provider account.
 //!
 //! The default and every brand are built in the same way, each from the configuration that applies
 //! to it. Brands that use one provider account share its rate limit and its send permits. Start
@@ -95,7 +95,7 @@ pub enum TemplateUse {
     BuiltIn,
 }
 
-/// What renders the emails and the public pages of one brand.
+/// The templates for emails and public pages of one brand.
 #[derive(Clone)]
 pub struct Theme {
     /// Renders the public pages.
@@ -145,7 +145,7 @@ impl From<&Config> for Site {
     }
 }
 
-/// What writes and sends the emails of one brand.
+/// The parts that render and send the emails of one brand.
 #[derive(Clone)]
 pub struct Identity {
     /// Renders emails.
@@ -162,7 +162,7 @@ pub struct Identity {
     pub account_prefix: String,
     /// The provider account, which brands may share.
     pub account: Account,
-    /// Holds back the calls of the account.
+    /// Limits the rate of the account's calls.
     pub pacer: Arc<Pacer>,
 }
 

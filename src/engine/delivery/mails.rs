@@ -1,11 +1,9 @@
-//! Who dealt with an event: a mail, somebody who flushed, or an older writer. What the mails of
-//! batches told is in [`batch`].
+//! Finds out which email included an event, or who else covered it. For batches, see [`batch`].
 //!
-//! The rule: the marker that was written first over an event's place says it. Its id is that of a
-//! delivery, or else of a flush, as the ledger remembers longer than the window is; a marker
-//! without `n` is an older writer's. What came after a mail is not held against it: it may tell
-//! what was taken back, seen or not wanted any more since. What it told is what comes to as many
-//! events as its row says; where nothing does, nobody can tell.
+//! The first marker over an event decides. Its id is that of a delivery, or else of a flush,
+//! because the ledger is kept longer than the window. A marker without `n` is from an older writer.
+//! A digest's content is reconstructed as of its build: the first variant with as many events as
+//! its row recorded. If none fits, the place is unknown.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,7 +24,8 @@ mod batch;
 
 pub(crate) use batch::BatchMail;
 
-/// Why no mail that was made then could tell the event, as far as its object is concerned.
+/// Returns the reason why no email built at that time could include the event, by its object and
+/// retraction.
 fn unfit(catalog: &Catalog, event: &Event, built: DateTime<Utc>) -> Option<LeftOut> {
     if catalog.was_retracted(event, built) {
         return Some(LeftOut::Retracted);
@@ -38,8 +37,8 @@ fn unfit(catalog: &Catalog, event: &Event, built: DateTime<Utc>) -> Option<LeftO
     }
 }
 
-/// The parts of these that a mail may have told: all, and what was not put aside, for each reason
-/// and for all of them.
+/// Returns the variants of a digest's events: all of them, without those set aside, and without
+/// those set aside for one reason only.
 fn parts<'p>(
     whole: &[EventAt<'p>],
     aside: impl Fn(Position) -> Option<LeftOut>,
@@ -61,18 +60,18 @@ fn parts<'p>(
     parts
 }
 
-/// Where in a digest each event is, and why it was left out.
+/// The place of each event in a digest, and why the digest excluded it.
 type Places = HashMap<Position, (Place, Option<LeftOut>)>;
 
-/// A person's mails by their markers.
+/// A user's digests, by their markers.
 pub(crate) struct Mails<'a> {
     catalog: &'a Catalog,
     rows: HashMap<Id, (&'a Delivery, Places)>,
 }
 
 impl<'a> Mails<'a> {
-    /// With where each event is in each digest that covers any of these stacks. `aside` says what a
-    /// mail of that moment may have left out though it is wanted: what was seen, or muted by then.
+    /// Reconstructs the digests whose markers are on these stacks. `aside` returns why an email
+    /// built at that time may have excluded a wanted event: it was seen, or muted by then.
     pub(crate) fn of(
         rows: impl IntoIterator<Item = &'a Delivery>,
         person: &PersonStacks,
@@ -82,7 +81,7 @@ impl<'a> Mails<'a> {
         catalog: &'a Catalog,
         aside: impl Fn(Position, DateTime<Utc>) -> Option<LeftOut>,
     ) -> Self {
-        // What was taken back by then is left out below.
+        // Events that were retracted by then are removed below.
         let applies = |event: &Event| catalog.mailable(event);
         let places = |row: &Delivery| {
             let Some(user) = user else {
@@ -97,13 +96,14 @@ impl<'a> Mails<'a> {
             let (whole, obliged) = (wanted(EmailScope::All), wanted(EmailScope::MandatoryOnly));
             let told = u64::from(row.outcome.items);
             let chosen: HashSet<Position> = whole.iter().map(|of| of.position).collect();
-            // Perhaps some was seen or muted by then, or they wanted nothing but what is mandatory.
+            // Some events may have been seen or muted by then, or only mandatory types were wanted.
             let mut ways = vec![whole.clone()];
             if told > 0 {
                 ways = parts(&whole, aside);
                 ways.extend(parts(&obliged, aside));
                 if whole.iter().all(|pending| applies(pending.event).is_some()) {
-                    // Nothing was withdrawn since, so if all is too little, they wanted more then.
+                    // No object was withdrawn since. So if these are too few, the user wanted more
+                    // types then.
                     ways.extend(parts(&pending, aside));
                 }
             }
@@ -117,8 +117,7 @@ impl<'a> Mails<'a> {
             let (wanted, digest) = fitting.unwrap_or_else(|| assembled(whole));
             let now = total(&digest);
             if now > told || now < told && wanted.iter().all(|of| applies(of.event).is_some()) {
-                // Something applies or is wanted that did not or was not then, or the other way
-                // round, and nobody can tell what.
+                // Objects or choices have changed since, and it is unknown which.
                 return HashMap::new();
             }
             let unwanted = |place| {
@@ -134,7 +133,7 @@ impl<'a> Mails<'a> {
                 let place = match applies(event) {
                     Some(_) if shown.contains(&(&event.t, &event.o)) => Place::Shown,
                     Some(_) => Place::Counted,
-                    // It may have applied then.
+                    // Its object may have been notifiable then.
                     None if now < told => Place::Unknown,
                     None => Place::LeftOut,
                 };
@@ -155,7 +154,7 @@ impl<'a> Mails<'a> {
         }
     }
 
-    /// Why the mail could not tell what stands there.
+    /// Returns why the email could not include the event at this position.
     fn why_never(&self, stack: &Stack, position: Position, row: &Delivery) -> LeftOut {
         let event = match stack.entries.get(position.index as usize) {
             Some(Entry::Event(event)) => Some(event),
@@ -165,7 +164,7 @@ impl<'a> Mails<'a> {
         why.unwrap_or(LeftOut::Repeated)
     }
 
-    /// Who dealt with what stands there, if anybody did.
+    /// Returns the email, flush or older writer that covered the event at this position, if any.
     pub(crate) fn by(&self, stack: &Stack, position: Position) -> Option<By> {
         let marker = stack.covering(position.index)?;
         let Marker { id, n } = marker;

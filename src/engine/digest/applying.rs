@@ -1,8 +1,7 @@
-//! What the people who are due would be told, of what still applies.
+//! Assembles the digests of due users from the events that still apply.
 //!
-//! The rule (P6): whoever has nothing left that applies is not due. What is said of events, and
-//! what of it people follow, is looked up only where somebody looks on: whatever is mailed is built
-//! again ([`crate::engine::delivery`]).
+//! A user without such an event is not due (P6). Details and followed objects are loaded only for
+//! an onlooker. Digests that are sent are built again ([`crate::engine::delivery`]).
 
 use super::{DuePerson, Run};
 use crate::domain::digest::{assemble, showable};
@@ -10,7 +9,7 @@ use crate::domain::{Content, Event};
 use crate::engine::Result;
 
 impl Run<'_> {
-    /// Leaves out whoever has nothing left that applies; says what each would be told.
+    /// Returns the users who have an event that still applies, with the content of their digests.
     pub(super) async fn applicable<'p>(
         &mut self,
         due: Vec<DuePerson<'p>>,
@@ -22,7 +21,7 @@ impl Run<'_> {
         for pending in pending() {
             report.not_known.note(pending.event, catalog, policies);
         }
-        // What is said of events is read again when their mail is built.
+        // Sending builds the email again and loads the details then.
         let reasons = match self.is_looked_on {
             true => {
                 let applies = |event: &Event| catalog.applies(event).is_some();

@@ -1,9 +1,7 @@
-//! Covers all that a person has pending by markers, without mailing it: of the window, and of
-//! older days that still stand.
+//! Covers all pending events of a user with markers, without an email.
 //!
-//! The rule (P3): a marker says how far it was read; what arrives meanwhile stays pending. Counted
-//! is what a digest could have told: neither what was taken back, nor what was seen where digests
-//! leave that out.
+//! It covers the window and all older days that still exist. A marker states how far the stack was
+//! read, so an event that arrives meanwhile stays pending (P3).
 
 use std::sync::Arc;
 
@@ -16,17 +14,18 @@ use crate::engine::eligibility::stacks;
 use crate::engine::{Error, Result};
 use crate::store::{NewMarker, People};
 
-/// Writes markers over what a person has pending, without a mail.
+/// Marks a user's pending events as handled.
 pub struct Flush {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
     pub(crate) skip_seen: SkipSeen,
-    /// Says which days stand, and which of them are in the window.
+    /// Knows which days are in the window.
     pub owed: OwedDays,
 }
 
 impl Flush {
-    /// Flushes one person; says how many events were pending.
+    /// Flushes one user. Returns the number of pending events, without those that no email may
+    /// include (retracted, muted or seen ones).
     pub async fn user(&self, user: &UserId) -> Result<u64> {
         let now = self.context.clock.now();
         self.context.store.catch_up().await?;

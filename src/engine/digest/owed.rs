@@ -26,18 +26,18 @@ use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::{self, DeliveryFilter};
 use crate::wire::status::OlderDays;
 
-/// Finds out and notes what people are owed of days that have left the window.
+/// Finds and notes the backlog of days that have left the window.
 #[derive(Clone)]
 pub struct OwedDays {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    /// Knows what was seen, so that nobody is owed it.
+    /// Excludes events that were seen in the feed, if `digest.skip_seen` is on.
     pub skip_seen: SkipSeen,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
     pub schedule: Schedule,
     /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
-    /// How old an event may be that is still mailed (`digest.max_age`).
+    /// The maximum age of an event in a digest (`digest.max_age`).
     pub max_age: TimeDelta,
 }
 
@@ -47,21 +47,21 @@ pub struct OldDay {
     /// The day, in UTC.
     pub day: Day,
     read: Option<String>,
-    /// What was noted of it; `None` if there is no note, or it cannot be read.
+    /// The parsed note; `None` if there is none, or if it cannot be parsed.
     pub note: Option<DayNote>,
 }
 
-/// What of a day was not emailed within `digest.max_age`.
+/// The events of a day that were not emailed within `digest.max_age`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Expired {
-    /// All of it.
+    /// All of them.
     pub all: Owed,
     /// The part whose users could not be emailed.
     pub blocked: Owed,
 }
 
 impl OldDay {
-    /// What of it has expired already.
+    /// Returns the events of this day that have expired already.
     pub fn expired(&self) -> Expired {
         let note = self.note.as_ref();
         Expired {
@@ -76,19 +76,20 @@ impl OldDay {
 /// The days before the window that may have a backlog, oldest first.
 #[derive(Debug, Default)]
 pub struct OldDays {
-    /// Their events are still mailed.
+    /// Days whose events are still emailed.
     pub older: Vec<OldDay>,
-    /// The last full run found only events of users who could not be emailed. They are emailed if
-    /// that ends.
+    /// Days on which the last full run found only events of users who could not be emailed. They
+    /// are emailed once their users can be.
     pub blocked: Vec<OldDay>,
-    /// Their backlog is to expire.
+    /// Days whose backlog must expire now.
     pub too_old: Vec<OldDay>,
-    /// All their events have expired, some of them without an email.
+    /// Days whose events have all expired, some of them without an email.
     pub expired: Vec<Day>,
 }
 
 impl OldDays {
-    /// All days whose events are still emailed, or would be if their users could be emailed.
+    /// Returns the days whose events are still emailed, or would be if their users could be
+    /// emailed.
     pub fn with_blocked(&self) -> impl Iterator<Item = &OldDay> {
         self.older.iter().chain(&self.blocked)
     }
@@ -99,14 +100,14 @@ impl OldDays {
 pub struct Count {
     /// The wanted events that no digest has included.
     pub backlog: Backlog,
-    /// What of it an open delivery covers, so that it is about to be mailed.
+    /// The part that an open delivery covers. It is about to be emailed.
     pub in_hand: Owed,
 }
 
 /// One user's wanted events of some days.
 #[derive(Debug)]
 pub struct UserBacklog<'a> {
-    /// Whose they are.
+    /// The user.
     pub user: &'a UserId,
     /// Events that their next digest includes.
     pub owed: Vec<EventAt<'a>>,
@@ -127,17 +128,17 @@ fn read_look(text: &str) -> Option<LastLook> {
     serde_json::from_str(text).ok()
 }
 
-/// People looked up at once.
+/// The number of users in one read.
 const CHUNK: usize = 1_000;
 
 impl OwedDays {
-    /// Which days count at that moment: the window, and those that are not too old.
+    /// Returns the window at `at`, and the range of older days that may still be emailed.
     pub fn days_read(&self, at: DateTime<Utc>) -> DaysRead {
         DaysRead::of(at, self.window_back, self.max_age)
     }
 
-    /// The days before the window that are still to be read: two small look-ups where there are
-    /// none.
+    /// Returns the days before the window that may have a backlog. Reads the names of the days and
+    /// their notes, but no stack.
     pub async fn look(&self, days: &DaysRead) -> store::Result<OldDays> {
         let standing = self.context.store.days().await?;
         let store = &self.context.store;
@@ -168,21 +169,21 @@ impl OwedDays {
         Ok(found)
     }
 
-    /// One day with its note.
+    /// Returns one day with its note.
     pub async fn day(&self, day: Day) -> store::Result<OldDay> {
         let read = self.context.store.note(&DayNote::name(day)).await?;
         let note = read.as_deref().and_then(DayNote::read);
         Ok(OldDay { day, read, note })
     }
 
-    /// Notes the backlog of a day that was read whole. Nothing is noted if the day was changed
+    /// Stores the backlog of a day that was read completely. Stores nothing if the day has changed
     /// since.
     pub async fn note(&self, old: &OldDay, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
         self.swap(old, Some(found), old.expired(), at).await?;
         Ok(())
     }
 
-    /// Notes the backlog of all these days, for [`Self::told`].
+    /// Stores the total backlog of these days, for [`Self::told`].
     pub async fn note_all(&self, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
         let read = self.context.store.note(LAST_LOOK).await?;
         let before = read.as_deref().and_then(read_look);
@@ -194,12 +195,12 @@ impl OwedDays {
         let look = LastLook { at, owed, blocked };
         let look = serde_json::to_string(&look).unwrap_or_default();
         let store = &self.context.store;
-        // Who was quicker has looked as lately.
+        // If the note has changed, another process has finished a scan at the same time.
         let noted = store.swap_note(LAST_LOOK, read.as_deref(), Some(&look));
         noted.await.map(drop)
     }
 
-    /// Returns the noted counts of days before the window, without reading these days.
+    /// Returns the stored counts of days before the window, without reading these days.
     pub async fn told(&self) -> store::Result<OlderDays> {
         let look = self.context.store.note(LAST_LOOK).await?;
         let look = look.as_deref().and_then(read_look);
@@ -229,8 +230,9 @@ impl OwedDays {
         }
     }
 
-    /// Lets the backlog of a day that is too old expire. Returns what expired in addition to what
-    /// expired of it before. Nothing expires while a delivery that covers any of it is open.
+    /// Expires the backlog of a day that is too old. Returns the newly expired events. Returns
+    /// `None` if nothing expires, because an open delivery covers some of it or the day has
+    /// changed.
     pub async fn give_up(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Expired>> {
         self.context.store.catch_up().await?;
         let count = self.count(old.day).await?;

@@ -23,7 +23,7 @@ const MOST: usize = 200_000;
 /// Users who became due this shortly before a tick are read by the next one too. An event can have
 /// a time before the hour and be accepted after it.
 const SLACK: TimeDelta = TICK;
-/// Digests that failed earlier belong to a past period.
+/// The longest period, with a margin. A digest that failed before it belongs to a past period.
 const LONGEST_PERIOD: TimeDelta = TimeDelta::days(8);
 
 impl Digests {
@@ -63,7 +63,7 @@ impl Digests {
                 // Users with an open email are read again when it has ended.
                 Some(ticks) if walked.passed_over => (ticks.all, ticks.due.min(known - SLACK)),
                 Some(ticks) => (ticks.all, known - SLACK),
-                // As far back as a note can be.
+                // The scan skipped users; read as far back as the limit below permits.
                 None if walked.passed_over => (now, DateTime::<Utc>::MIN_UTC),
                 None => (now, known - SLACK),
             };

@@ -1,7 +1,8 @@
-//! Exports everything that tidings holds about one user.
+//! Exports everything that tidings stores about one user.
 //!
-//! The rule (P8): an export of a user who took the id of a deleted user begins where their record
-//! begins. Archived days and written emails are files, which the operator searches.
+//! If an erased user had the same id before, the export contains only data from after the start of
+//! the record (P8). It does not cover archived days and written emails. These are files, which the
+//! operator has to search.
 
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use crate::store::{BatchFilter, DeliveryFilter};
 use crate::wire::export::{ExportedEvent, UserExport, in_full};
 use crate::wire::user::{MuteView, UserView};
 
-/// Follows read at once.
+/// The number of follows in one read.
 const PAGE: usize = 1_000;
-/// No user has more batches or deliveries that are kept.
+/// The maximum number of batches, and of deliveries. More than any user has.
 const ALL: usize = 100_000;
 
 /// Exports users.
@@ -28,7 +29,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Exports one user; `None` if nothing is known of the id.
+    /// Exports one user. Returns `None` if nothing is stored about the id.
     pub async fn export(&self, user: &UserId) -> Result<Option<UserExport>> {
         let at = self.context.clock.now();
         let window = Window::ending(Day::of(at), self.context.config.window_back);

@@ -129,8 +129,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
 
 struct Fields<T>(PhantomData<T>);
 
-/// Leaves values that are neither lists nor objects to the derived code, whose errors say what is
-/// expected.
+/// Passes values that are neither arrays nor objects to the derived code, whose errors describe the
+/// expected value.
 macro_rules! refused {
     ($($visit:ident: $type:ty),*) => {
         $(fn $visit<E: Error>(self, value: $type) -> Result<T, E> {

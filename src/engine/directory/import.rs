@@ -1,10 +1,8 @@
-//! Brings in users, follows, objects and events from NDJSON files, plain or compressed, and lists
-//! of suppressed addresses.
+//! Imports users, follows, objects, events and suppressed addresses from NDJSON files.
 //!
-//! The rule (P10): a line is taken whole or not at all; a bad one is reported with its number and
-//! the reason, and the good ones around it are kept. Memory is bounded by the batch, in lines and
-//! in bytes, whatever a compressed file unpacks to. Bringing the same file in again changes
-//! nothing.
+//! Each line is accepted or rejected as a whole (P10). A rejected line is reported with its number
+//! and the reason, and the other lines are accepted. Memory is bounded, even if a compressed file
+//! expands without limit. Importing a file again changes nothing. Start with [`Import::file`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -34,25 +32,25 @@ impl BadLine {
     }
 }
 
-/// How many bad lines are told in full.
+/// The maximum number of rejected lines in a report. Further ones are only counted.
 pub const SHOWN: usize = 20;
-/// Lines put into the store at once …
+/// The maximum number of lines in a batch, which is written to the store at once.
 const BATCH: usize = 2_000;
-/// … as long as they have fewer bytes together. One more batch waits in line, and one is being
-/// read.
+/// A batch also ends when its lines have this many bytes. Up to three batches are in memory: one
+/// that is read, one in the channel, and one that is written.
 const BATCH_BYTES: usize = 8 << 20;
 /// The longest line, in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Brings in files, some thousand lines at a time.
+/// Imports files in batches of lines.
 pub struct Import {
-    /// Puts users and follows.
+    /// Writes users and follows.
     pub people: PeopleService,
     /// Accepts events.
     pub notify: Notify,
-    /// Takes records of objects.
+    /// Writes objects.
     pub objects: ObjectService,
-    /// Takes suppressed addresses.
+    /// Writes suppressed addresses.
     pub suppressions: SuppressionService,
 }
 
@@ -78,7 +76,7 @@ impl Report {
 }
 
 impl Import {
-    /// Brings in a file; `-` is standard input.
+    /// Imports a file; `-` is standard input.
     pub async fn file(&self, kind: &Kind, path: &Path, progress: &dyn Watcher) -> Result<Report> {
         let (lines, mut batches) = mpsc::channel::<Result<Vec<Line>>>(1);
         let (path, kind) = (path.to_owned(), kind.clone());
@@ -140,8 +138,8 @@ impl Import {
         Ok(())
     }
 
-    /// An event whose key was used for a different one, or of a time at which none is accepted any
-    /// more, is a bad line like any other.
+    /// Accepts events. Rejects the line of an event whose key belongs to a different event, or
+    /// which is otherwise invalid, such as one that is too old.
     async fn accept(&self, events: Vec<(u64, Request)>, report: &mut Report) -> Result<()> {
         let (lines, requests): (Vec<_>, Vec<_>) = events.into_iter().unzip();
         let answers = self.notify.accept_each(requests).await?;
@@ -163,7 +161,7 @@ impl Import {
     }
 }
 
-/// Reads, decompresses and parses; sends batches until the file or the listener ends.
+/// Reads, decompresses and parses lines. Sends batches until the file or the receiver ends.
 fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
     let send = |batch| batches.blocking_send(batch).is_ok();
     let mut reader = match open(path) {
@@ -221,7 +219,8 @@ fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
     send(Ok(batch));
 }
 
-/// A file, decompressed if it begins like gzip or Zstandard.
+/// Opens a file for reading. Detects gzip and Zstandard by their magic numbers and decompresses
+/// them.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let doing = || format!("opening {}", path.display());
     let plain: Box<dyn Read> = if path.as_os_str() == "-" {

@@ -164,7 +164,7 @@ impl PeopleService {
         Ok(pairs.filter_map(|(id, start)| Some((id, start?))).collect())
     }
 
-    /// The moment before which ended mutes are dropped.
+    /// Returns the moment before which ended mutes are dropped.
     fn forgets_before(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         now.checked_sub_signed(self.remembered)
             .unwrap_or(DateTime::<Utc>::MIN_UTC)

@@ -1,4 +1,4 @@
-//! Finds the start of a user whose id belonged to a deleted user.
+//! Finds the start of a user whose id belonged to an erased user.
 //!
 //! The user's record contains it; without a record, the note of the erasure does (P8). A result is
 //! cached until a change notice names the user, for at most `feed.fresh`. Start with

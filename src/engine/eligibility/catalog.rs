@@ -1,12 +1,9 @@
-//! Do these events still apply? One bulk look-up of objects, and of what was taken back, for many
-//! events, remembered across people.
+//! Loads the objects, retractions and details of events in bulk, and caches them across users.
 //!
-//! The rule (P6): an object applies if its record is notifiable. One that nobody put a record of is
-//! mailed only where its type says so (`unknown_objects`); in feeds, whose readers may know it
-//! themselves, it is shown by its id, unless its type has a model. What was taken back applies to
-//! nobody, and hides nothing that happened later to the same object
-//! ([`crate::domain::classify`]). A mail about to leave asks with a fresh catalog, so that
-//! what was withdrawn a moment ago is not in it.
+//! An event applies if its object is notifiable and it was not retracted
+//! ([`crate::domain::classify`], P6). Emails include unknown objects only of types whose
+//! `unknown_objects` permits it. Feeds show them by id, unless their type has a model. Retractions
+//! do not affect later events. The check before sending uses a fresh catalog.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,19 +22,19 @@ use crate::engine::feed::polls::GlanceOf;
 use crate::engine::feed::shelf::{Looked, Shelf};
 use crate::store::Result;
 
-/// What is remembered is forgotten when it has grown to this many bytes.
+/// The loaded records are dropped between chunks if they exceed this many bytes.
 const REMEMBERED: usize = 64 << 20;
-/// About the bytes of what is remembered of an event besides the texts of its object and details.
+/// The estimated bytes of the facts about an event, besides the texts of its object and details.
 const EACH: usize = 320;
-/// Objects asked for in one look-up.
+/// The most objects, retractions or details in one read.
 const AT_ONCE: usize = 1_000;
 
-/// Which events of a stack are looked up.
+/// Selects events of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackEvents {
-    /// All of them.
+    /// All events.
     All,
-    /// Those that may be mailed still.
+    /// The events that no marker covers. They may still be emailed.
     Uncovered,
 }
 
@@ -52,30 +49,30 @@ impl StackEvents {
     }
 }
 
-/// What is known of objects, by what happened to each. A run looks up each event of everybody's
-/// stacks several times: the hasher is a fast one.
+/// The loaded facts, by object and event type. Uses a fast hasher, because a run looks up each
+/// event several times.
 type ByObject = HashMap<ObjectId, Vec<(EventType, Known)>, RandomState>;
 
-/// What was looked up of an object; each part, found or not, only where it was.
+/// The loaded facts about an object. An outer `None` means that a fact was not loaded.
 #[derive(Default)]
 struct Known {
-    /// Its record, notifiable or not.
+    /// The object, notifiable or not; the inner `None` if it is unknown.
     record: Option<Option<Arc<Object>>>,
-    /// Up to when events were taken back.
+    /// The latest retraction, which covers the events up to it.
     retracted: Option<Option<Id>>,
 }
 
-/// Where objects and retractions are looked up, and what types say of them.
+/// Creates catalogs.
 #[derive(Clone)]
 pub struct CatalogSource {
-    /// The store, the clock and the other shared parts.
+    /// The store, the clock and the policies.
     pub context: Arc<Context>,
-    /// What feeds have read lately; mails do not ask it.
+    /// The feed cache. Catalogs for emails do not use it.
     pub shelf: Option<Arc<Shelf>>,
 }
 
 impl CatalogSource {
-    /// A catalog of what may be mailed.
+    /// Creates a catalog for emails, which always reads the store.
     pub fn of_mails(&self) -> Catalog {
         let shelf = None;
         let source = Self {
@@ -85,12 +82,12 @@ impl CatalogSource {
         Catalog::of(false, source)
     }
 
-    /// A catalog of what feeds show.
+    /// Creates a catalog for feeds.
     pub fn of_feeds(&self) -> Catalog {
         Catalog::of(true, self.clone())
     }
 
-    /// The records under these keys, in the order asked.
+    /// Returns the objects with these keys, in the same order.
     pub async fn records(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
         let mut found = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AT_ONCE) {
@@ -115,23 +112,23 @@ impl CatalogSource {
     }
 }
 
-/// The records of objects that were looked up, found or not.
+/// The loaded facts about events.
 pub struct Catalog {
-    /// Feeds show objects without a record by their ids, unless their type has a model.
+    /// Whether unknown objects are shown by their ids, unless their type has a model.
     is_for_feeds: bool,
     source: CatalogSource,
     known: ByObject,
-    /// Whether anything was taken back of what is known.
+    /// Whether any retraction was loaded.
     knows_retracted: bool,
-    /// What is said of events, by their fan-outs.
+    /// The details of events, by event id.
     details: HashMap<Id, Option<Arc<Details>>>,
-    /// The names of user records that were read for actors without one.
+    /// The names in user records, for actors without a name of their own.
     names: HashMap<UserId, Option<String>>,
-    /// The bytes of what is remembered.
+    /// The estimated bytes of all loaded facts.
     size: usize,
-    /// When the oldest of what came from the shelf was read, if anything did.
+    /// When the oldest fact from the feed cache was read, if there is one.
     as_of: Option<DateTime<Utc>>,
-    /// What was taken back later than then does not count, if this is said.
+    /// Retractions after this time are ignored.
     until: Option<DateTime<Utc>>,
 }
 
@@ -150,19 +147,18 @@ impl Catalog {
         }
     }
 
-    /// The same for a mail that left then: what was taken back since had its place in it.
+    /// Ignores retractions after `at`. An email that was built then included these events.
     pub fn for_mail_of(mut self, at: DateTime<Utc>) -> Self {
         self.until = Some(at);
         self
     }
 
-    /// When the oldest of what was taken from the shelf was read.
+    /// Returns when the oldest fact from the feed cache was read, if there is one.
     pub fn as_of(&self) -> Option<DateTime<Utc>> {
         self.as_of
     }
 
-    /// Looks up the objects of these events, and what was taken back of them, where that is not
-    /// known yet.
+    /// Loads the objects and retractions of these events that are not loaded yet.
     pub async fn load<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<()> {
         let events: Vec<&Event> = events.collect();
         self.recall(&events);
@@ -189,12 +185,12 @@ impl Catalog {
         Ok(())
     }
 
-    /// The store and the other shared parts.
+    /// Returns the store, the clock and the policies.
     pub(super) fn context(&self) -> &Context {
         &self.source.context
     }
 
-    /// What is configured of types.
+    /// Returns the configured policies.
     pub fn policies(&self) -> &Policies {
         &self.source.context.policies
     }
@@ -207,7 +203,7 @@ impl Catalog {
             .collect()
     }
 
-    /// Takes from the shelf what is not known yet.
+    /// Loads objects and retractions from the feed cache.
     fn recall(&mut self, events: &[&Event]) {
         let Some(shelf) = self.source.shelf.clone() else {
             return;
@@ -225,7 +221,7 @@ impl Catalog {
         }
     }
 
-    /// How the objects of these events stand before they are looked up.
+    /// Returns the versions of these events' objects. Must be called before they are read.
     fn glances(&self, events: &[Event]) -> Vec<(PokeKey, Option<GlanceOf>)> {
         let Some(shelf) = &self.source.shelf else {
             return Vec::new();
@@ -238,7 +234,8 @@ impl Catalog {
         self.keys(events).into_iter().map(glance).collect()
     }
 
-    /// Puts on the shelf what was found of the objects of these events, which stood so before.
+    /// Stores the objects of these events in the feed cache, with their versions from before the
+    /// read.
     fn shelve(&self, events: &[Event], glances: Vec<(PokeKey, Option<GlanceOf>)>) {
         let Some(shelf) = &self.source.shelf else {
             return;
@@ -300,7 +297,8 @@ impl Catalog {
         self.known(event).is_some_and(part)
     }
 
-    /// The event, if it was not looked up yet whether it was taken back; asked once.
+    /// Returns the event if its retraction was not loaded or requested yet, and records the
+    /// request.
     fn first_asked(&mut self, event: &Event) -> Option<Event> {
         if self.knows(event, |known| known.retracted.is_some()) {
             return None;
@@ -326,13 +324,13 @@ impl Catalog {
         }
     }
 
-    /// Whether the event was taken back, as far as that was looked up.
+    /// Returns whether the event was retracted. False if its retraction was not loaded.
     pub fn is_retracted(&self, event: &Event) -> bool {
         self.retracted_at(event)
             .is_some_and(|at| reaches(at, event))
     }
 
-    /// Whether that was so at this moment.
+    /// Returns whether the event had been retracted by `at`.
     pub fn was_retracted(&self, event: &Event, at: DateTime<Utc>) -> bool {
         let by_then = |retracted: &Id| retracted.time() <= at;
         let retracted = self.retracted_at(event).filter(by_then);
@@ -353,7 +351,7 @@ impl Catalog {
             || (self.is_for_feeds && policy.model.is_none())
     }
 
-    /// Looks up what is said of these events that is not known yet.
+    /// Loads the details of these events that are not loaded yet, with the names of their actors.
     pub async fn load_details<'a>(
         &mut self,
         events: impl Iterator<Item = &'a Event>,
@@ -386,8 +384,7 @@ impl Catalog {
         self.name_actors(loaded).await
     }
 
-    /// Names the actors of these fan-outs that are only an id, as their user records do. All
-    /// records that are missing here are read at once.
+    /// Adds missing names of actors from their user records, which are read in bulk.
     async fn name_actors(&mut self, fanouts: Vec<Id>) -> Result<()> {
         let nameless = fanouts.into_iter().filter_map(|fanout| {
             let details = self.details.get(&fanout)?.as_ref()?;
@@ -416,18 +413,18 @@ impl Catalog {
         Ok(())
     }
 
-    /// What is said of the event; nothing where that was not looked up.
+    /// Returns the details of the event; `None` if it has none or they were not loaded.
     pub fn details(&self, event: &Event) -> Option<Arc<Details>> {
         self.details.get(&event.i?)?.clone()
     }
 
-    /// The event's object with what is said of the event, if it still applies.
+    /// Returns the event's object and details if the event still applies.
     pub fn told(&self, event: &Event) -> Option<Told> {
         let (object, details) = (self.applies(event)?, self.details(event));
         Some(Told { object, details })
     }
 
-    /// Under which key the event's object has its record.
+    /// Returns the key of the event's object.
     pub fn key(&self, event: &Event) -> ObjectKey {
         self.source.context.policies.object_of(event)
     }
@@ -460,12 +457,13 @@ impl Catalog {
         excluded.is_none().then_some(object)
     }
 
-    /// The object as a mail may have told it before the event was taken back.
+    /// Returns the object if an email may include it, ignoring retractions.
     pub fn mailable(&self, event: &Event) -> Option<Arc<Object>> {
         self.recorded(event).filter(|object| object.notifiable)
     }
 
-    /// The object as a mail may have told it before it was withdrawn, too.
+    /// Returns the object if an email may have included it before it was withdrawn, ignoring
+    /// retractions.
     pub fn recorded(&self, event: &Event) -> Option<Arc<Object>> {
         let policy = self.source.context.policies.of(&event.t);
         let found = self.known(event)?.record.clone()?;
@@ -473,8 +471,8 @@ impl Catalog {
         found.or_else(|| is_told.then(|| self.bare(event)))
     }
 
-    /// What is known of the event's object, withdrawn or not; the event must have been loaded. Of
-    /// one that nobody put a record of its id is known, where unknown objects are shown.
+    /// Returns the event's object, notifiable or not. The event must have been loaded. An unknown
+    /// object has only its id, and is `None` where such objects are not shown.
     pub fn record(&self, event: &Event) -> Option<Arc<Object>> {
         let found = self.known(event)?.record.clone()?;
         found.or_else(|| self.shows_unknown(&event.t).then(|| self.bare(event)))

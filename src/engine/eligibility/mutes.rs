@@ -17,13 +17,12 @@ fn may_be(mutes: &Mutes, event: &Event, at: DateTime<Utc>, policies: &Policies) 
     mutes.may_cover(at) && !policies.is_mandatory(&event.t)
 }
 
-/// Whether these mute what the event is about; whatever that rests on is in the catalog
-/// ([`look_up`]).
+/// Returns whether the event's subject is muted. The event must have been loaded ([`look_up`]).
 pub fn is_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, catalog: &Catalog) -> bool {
     since(mutes, event, at, catalog).is_some()
 }
 
-/// Since when it is muted, if it is.
+/// Returns since when the event's subject is muted; `None` if it is not.
 pub fn since(
     mutes: &Mutes,
     event: &Event,
@@ -41,7 +40,7 @@ pub fn since(
     mutes.cover(at, &key, object.as_deref(), phrase, details.as_deref())
 }
 
-/// Those of these events that may be muted, as far as is known before anything is looked up.
+/// Returns the events that may be muted, before anything is looked up.
 pub fn possible<'a>(
     events: impl Iterator<Item = (&'a Mutes, &'a Event, DateTime<Utc>)>,
     policies: &Policies,
@@ -50,7 +49,7 @@ pub fn possible<'a>(
     possible.map(|(_, event, _)| event.clone()).collect()
 }
 
-/// Looks up what is needed to say which of these are muted.
+/// Loads the objects and details of these events, for [`is_muted`].
 pub async fn look_up(events: Vec<Event>, catalog: &mut Catalog) -> Result<()> {
     if events.is_empty() {
         return Ok(());
@@ -59,7 +58,7 @@ pub async fn look_up(events: Vec<Event>, catalog: &mut Catalog) -> Result<()> {
     catalog.load_details(events.iter()).await
 }
 
-/// Places of what is muted, and since when.
+/// The positions of muted events, and since when each is muted.
 pub type Places = HashMap<Position, DateTime<Utc>>;
 
 /// Returns the positions of muted events in a user's stacks, and since when each is muted.

@@ -11,7 +11,7 @@ use crate::domain::inbox::ItemState;
 use crate::domain::{Inbox, Position, UserId};
 use crate::store::Result;
 
-/// Reads what users saw, if digests skip it.
+/// Reads users' inboxes, if digests skip seen events.
 #[derive(Clone)]
 pub struct SkipSeen {
     /// `None` if `digest.skip_seen` is off.
@@ -19,7 +19,7 @@ pub struct SkipSeen {
 }
 
 impl SkipSeen {
-    /// Reads marks only if it `is_on`.
+    /// Creates a reader that reads no inboxes unless `is_on`.
     pub fn new(is_on: bool, context: Arc<Context>) -> Self {
         Self {
             context: is_on.then_some(context),

@@ -1,7 +1,7 @@
-//! Removes events from stacks that must not be emailed, whatever their route.
+//! Removes events that no email may include from users' stacks.
 //!
-//! Digests, backlogs, flushes, previews and emails that are about to leave filter the stacks here
-//! that they have read. Entries keep their positions, so markers stay valid.
+//! Digests, backlogs, flushes and previews use it, and so does the check just before sending. A
+//! removed entry leaves a gap, so positions stay the same and markers stay valid.
 
 use super::catalog::{Catalog, StackEvents};
 use super::mutes;

@@ -1,8 +1,8 @@
-//! Which items of a page a mail has told.
+//! Finds the items of a page that an email has included at any of their positions in the window.
 //!
-//! The rule: an item is mailed where any of its places in the window was told by a mail of its own,
-//! or by a digest that left, as far as can be known ([`crate::engine::delivery::mails`]). Who was
-//! told nothing is asked nothing of the ledger.
+//! Such an email is that of a batch, or a digest that was sent or may have been
+//! ([`crate::engine::delivery::mails`]). The ledger is read only if a digest's marker covers an
+//! item of the page. Start with [`Feeds::load`].
 
 use std::collections::HashSet;
 
@@ -16,15 +16,15 @@ use crate::engine::feed::shelf::Digests;
 use crate::store::DeliveryFilter;
 use crate::wire::explanation::{By, LeftOut, Place};
 
-/// A person has no more digests than this in a window: one a day, and a few that were late.
+/// The most digests that are read. A window has far fewer: one a day, and a few late ones.
 const DIGESTS: usize = 1_000;
 
-/// What the stacks alone say of some items.
+/// The items of a page, by the markers that cover them.
 struct Told<'a> {
     standing: &'a Standing,
-    /// Those that mails of their own told.
+    /// Items that a batch emailed.
     told: Names<'a>,
-    /// Where others stand that a digest's marker may cover.
+    /// Positions of other items that a digest's marker may cover.
     covered: Vec<(&'a Stack, Position, &'a Event)>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// The markers of ours over these items.
+    /// Returns the ids of the markers over `covered`, without those of older writers.
     fn markers(&self) -> impl Iterator<Item = Id> {
         let covering = |(stack, place, _): &(&Stack, Position, _)| {
             let marker = stack.covering(place.index)?;
@@ -66,7 +66,7 @@ impl<'a> Told<'a> {
 }
 
 impl Feeds {
-    /// Loads what is said of these events, and tells which of them mails have told.
+    /// Loads the details of these events, and returns those that an email has included.
     pub(super) async fn load<'a>(
         &self,
         standing: &'a Standing,
@@ -79,7 +79,8 @@ impl Feeds {
         self.mailed(marked, digests, catalog).await
     }
 
-    /// The person, and their digests that may have told any of these items; nothing where none can.
+    /// Returns the digests whose markers are in the window, loaded on first use. `None` if no
+    /// marker covers an item of the page.
     async fn digests_over<'a>(&self, marked: &Told<'a>) -> Result<Option<&'a Digests>> {
         if marked.markers().next().is_none() {
             return Ok(None);
@@ -104,7 +105,7 @@ impl Feeds {
         reading.digests.get_or_try_init(look).await.map(Some)
     }
 
-    /// Which of these items mails have told.
+    /// Returns the items that an email has included.
     async fn mailed<'a>(
         &self,
         marked: Told<'a>,
@@ -121,7 +122,7 @@ impl Feeds {
             return Ok(told);
         };
         let rows = rows.iter().filter(|row| markers.contains(&row.marker));
-        // A digest tells types that feeds do not show.
+        // Digests also include types that feeds do not show.
         let person = &standing.reading.person;
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;

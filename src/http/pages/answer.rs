@@ -86,7 +86,7 @@ pub(super) fn elsewhere(place: &str) -> HttpResponse {
     response
 }
 
-/// A page that only shows a message.
+/// Renders a page that only shows a message.
 pub(super) fn notice(
     app: &App,
     asked: &Asked,
@@ -96,7 +96,7 @@ pub(super) fn notice(
     page(app, asked, status, &Page::Notice(notice))
 }
 
-/// The page that explains a failure and the next step.
+/// Renders the page that explains a failure and the next step.
 pub(super) fn failure(app: &App, asked: &Asked, failure: Failure) -> HttpResponse {
     let said = |status, told| notice(app, asked, status, told);
     match failure {

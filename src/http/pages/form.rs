@@ -85,7 +85,7 @@ impl Form {
     }
 }
 
-/// The first 80 characters, for messages.
+/// Returns the first 80 characters, for messages.
 pub(super) fn short(text: &str) -> String {
     text.chars().take(80).collect()
 }

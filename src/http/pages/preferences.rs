@@ -54,8 +54,8 @@ pub(super) async fn show(req: HttpRequest, link: Path<LinkPath>, app: Data<App>)
     }
 }
 
-/// Returns the token that ends this follow, which must exist. So no link can create a follow when
-/// it is undone.
+/// Returns the token of a link that ends this follow. The follow must exist: otherwise, undoing the
+/// link would create it.
 async fn unfollowing(app: &App, opened: &Opened, key: FollowKey) -> Result<String, Failure> {
     if !app.people().is_following(&opened.user, &key).await? {
         return Err(Failure::NotFollowed);
@@ -206,7 +206,7 @@ fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<Preferenc
     Ok(change)
 }
 
-/// The quiet hours of a form: both times are set, or both are empty.
+/// Parses the quiet hours of a form. Both times are set, or both are empty.
 fn quiet(form: &Form) -> Result<Change<Quiet>, Failure> {
     Ok(match (form.get(QUIET_FROM), form.get(QUIET_TO)) {
         (None, None) => None,

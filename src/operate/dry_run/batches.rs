@@ -20,14 +20,14 @@ use crate::wire::digest::{BatchesAhead, Report};
 /// The number of batches that are read at once.
 const PAGE: usize = 200;
 
-/// When an email leaves.
+/// When an email would be sent.
 #[derive(Debug, Clone, Copy)]
 enum Leaves {
     /// Its batch has closed.
     Closing,
     /// Its batch is due.
     Due,
-    /// Its batch closes then; whether quiet hours defer it.
+    /// Its batch closes at this time. The flag is set if quiet hours defer it.
     At(DateTime<Utc>, bool),
 }
 

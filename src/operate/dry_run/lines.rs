@@ -1,4 +1,4 @@
-//! The lines of a dry run's page: who gets an email and who does not, and what to fix before.
+//! The lines of a dry run's page: the users by outcome, and the warnings.
 //!
 //! Every user with an event in the window is in exactly one line.
 
@@ -113,7 +113,7 @@ pub(super) fn scope(request: &Request) -> Vec<String> {
     parts.into_iter().flatten().collect()
 }
 
-/// Lists what to fix before anything is sent.
+/// Lists the problems to fix before sending.
 pub(super) fn warnings(
     report: &Report,
     over: u64,

@@ -1,8 +1,7 @@
-//! Which batch an event joined, and what became of it there.
+//! Finds the batch that an event joined, and the event's outcome there.
 //!
-//! The rule: what the stack says (it was mailed) comes before what a batch's record says, and a
-//! batch that keeps the event before one that only remembers its fan-out, as a lead's fan-outs are
-//! remembered by the batch it opened as well.
+//! A marker on the stack outranks the batch's record. A batch that keeps the event outranks one
+//! that only remembers its id: a lead's ids are also remembered by the batch that it opened.
 
 use std::collections::HashMap;
 
@@ -14,10 +13,10 @@ use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
 use crate::wire::explanation::Why;
 
-/// How many of a person's batches are looked at, newest first.
+/// The most batches of a user that are read, newest first.
 const MOST: usize = 200;
 
-/// A person's batches, newest first, and their mails.
+/// A user's batches, newest first, and their deliveries.
 pub(super) struct Batches {
     all: Vec<Batch>,
     mails: HashMap<DeliveryId, Delivery>,
@@ -33,14 +32,14 @@ impl Batches {
         Ok(Self { all, mails })
     }
 
-    /// Those that are still to be mailed.
+    /// Returns the batches whose emails are not settled yet.
     pub(super) fn unsettled(&self) -> Vec<Batch> {
         let unsettled =
             |batch: &&Batch| matches!(batch.state, BatchState::Open | BatchState::Closing);
         self.all.iter().filter(unsettled).cloned().collect()
     }
 
-    /// When the quiet hours end that these wait for, by their ids.
+    /// Returns when quiet hours end, by batch id, for the batches that they defer.
     pub(super) async fn held(
         &self,
         book: &BatchService,
@@ -53,7 +52,7 @@ impl Batches {
             .collect())
     }
 
-    /// The batch that the event is in, if one is known.
+    /// Returns the batch that the event joined, if it is known.
     pub(super) fn holding(&self, event: &Event) -> Option<&Batch> {
         let i = event.i?;
         let is_it = |item: &Item| item.i == i && item.t == event.t && item.o == event.o;
@@ -65,27 +64,27 @@ impl Batches {
         found.or_else(|| all().find(of_lead))
     }
 
-    /// What these batches keep.
+    /// Returns the events that these batches keep.
     pub(super) fn kept(&self) -> Vec<Event> {
         let kept = self.all.iter().flat_map(Batch::kept);
         kept.cloned().map(Event::from).collect()
     }
 
-    /// The batch's mail, if it left or may have.
+    /// Returns the batch's delivery, if its email was sent or may have been.
     pub(super) fn mail(&self, batch: &Batch) -> Option<&Delivery> {
         let mail = self.mails.get(&DeliveryId::batch(batch.id));
         mail.filter(|mail| mail.state.flushes())
     }
 
-    /// The batch's delivery, if it is not settled.
+    /// Returns the batch's delivery, if it is not settled.
     pub(super) fn waiting(&self, batch: &Batch) -> Option<&Delivery> {
         let mail = self.mails.get(&DeliveryId::batch(batch.id));
         mail.filter(|mail| !mail.state.settled())
     }
 
-    /// What becomes, or became, of the event in the batch that holds it: nothing, if batches are
-    /// not what decides. `mailed` is what the stack says of it; `waits`, whether it is mailed on
-    /// this way as things stand.
+    /// Returns the outcome of the event in the batch that holds it; `None` if batches do not decide
+    /// it. `mailed` is whether the stack has its marker. `waits` is whether an open batch would
+    /// include it.
     pub(super) fn why(
         &self,
         event: &Event,
@@ -111,7 +110,7 @@ impl Batches {
         }
     }
 
-    /// Why the batch's mail was not sent, if that is known.
+    /// Returns why the batch's email was not sent, if that is recorded.
     pub(super) fn reason(&self, batch: Id) -> Option<String> {
         let row = self.mails.get(&DeliveryId::batch(batch))?;
         row.outcome.reason.clone()

@@ -1,6 +1,6 @@
-//! What batches would tell that are not mailed yet, as they are now.
+//! Predicts the emails of batches that are still open or closing.
 //!
-//! The rule: it is found as [`Compose::build`] finds it once they have closed, and only read.
+//! It finds their events as [`Compose::build`] does after they close, and only reads.
 
 use std::collections::HashMap;
 
@@ -13,20 +13,20 @@ use crate::engine::Result;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::unknown::Unknown;
 
-/// What becomes of a batch if it closes as it is.
+/// The outcome of a batch if it closed now.
 #[derive(Debug)]
 pub(crate) enum Prospect {
-    /// It is mailed, and tells this.
+    /// An email with this content.
     Told(Content),
-    /// Nothing is left that applies and that its person wants.
+    /// No email, because no event applies and is wanted.
     NothingLeft,
-    /// Its person may not be mailed, or only what is mandatory, of which it has nothing.
+    /// No email, because the user may get none, or only mandatory types and the batch has none.
     Unmailable(Unmailable),
 }
 
 impl Compose {
-    /// What becomes of each of these batches, in their order; no two of one id. The people are all
-    /// of theirs that have a record. What is not known of their events is noted.
+    /// Returns the outcome of each batch, in the same order. Ids must be distinct. `people` has the
+    /// records of the batches' users. Adds unknown types and objects to `not_known`.
     pub(crate) async fn prospects(
         &self,
         batches: &[Batch],

@@ -1,22 +1,22 @@
-//! Whether a person may be mailed what a row would tell, and how much of it.
+//! Decides whether a user may get a row's email, and which types it may include.
 //!
-//! The rule (P7): somebody who unsubscribed, wants no digest, or said so at the provider is told
-//! what is mandatory and nothing else. A mail of that alone offers no unsubscribing, which would
-//! not stop the next one; its reader can still look at the preferences page, which says why.
+//! Users who unsubscribed here or at the provider, or want no digests, get mandatory types only
+//! (P7). An email of those alone has no unsubscribe link, which would not stop the next one. Its
+//! link to the preferences page remains, which explains this.
 
 use super::Compose;
 use crate::domain::EmailScope;
 use crate::domain::{Cadence, Delivery, Occasion, User};
 use crate::engine::feedback::suppressions::Suppressed;
 
-/// Whom a row's mail may go to.
+/// A user who may get a row's email.
 pub(super) struct Allowed<'a> {
     pub user: &'a User,
-    /// Why they are told what is mandatory alone, if so.
+    /// The reason why they get mandatory types only, if they do.
     pub barred: Option<String>,
 }
 
-/// How much a row may tell; of one that may tell nothing, what it would.
+/// Returns the scope of a row's email; for a row that may not be sent, the full scope.
 pub(super) fn scope(allowed: &Result<Allowed<'_>, String>) -> EmailScope {
     match allowed {
         Ok(Allowed {
@@ -27,7 +27,7 @@ pub(super) fn scope(allowed: &Result<Allowed<'_>, String>) -> EmailScope {
 }
 
 impl Compose {
-    /// Whether this person may still be mailed this.
+    /// Checks whether this user may still get the row's email. The error is the reason why not.
     pub(super) fn allowed<'a>(
         &self,
         row: &Delivery,

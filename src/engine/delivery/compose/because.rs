@@ -1,8 +1,7 @@
-//! Why something concerns a mail's reader: what of it they follow, by name.
+//! Finds out why an email concerns its recipient: the names of the things they follow.
 //!
-//! The rule: said is only what they follow at this moment, and what has a name: the object whose
-//! key is the followed key (`artist:7`) and its title. People who follow the same of what they are
-//! told share their mail.
+//! It uses current follows. A followed key such as `artist:7` has a name if it is also the key of a
+//! notifiable object with a title. Users with the same reasons and events can share a rendering.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,22 +10,22 @@ use crate::domain::{Content, Details, Event, FollowKey, Object, ObjectKey, UserI
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 
-/// Of each person's events so many are looked at, the newest first: more than a mail shows.
+/// The number of events per user to look at, newest first. It is more than an email shows.
 const LOOKED_AT: usize = 200;
-/// So many are named in one mail.
+/// The most followed things that an email names.
 const NAMED: usize = 3;
 
-/// What some people follow of what they are told.
+/// The follows of some users that concern their events.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
-    /// What is followed, where it has a name.
+    /// The names of followed keys.
     named: HashMap<FollowKey, Followed>,
     following: HashSet<(FollowKey, UserId)>,
 }
 
 impl Reasons {
-    /// Of these people, each with events that they may be told; what is said of the events is in
-    /// the catalog.
+    /// Loads the follows of these users that concern their events. The details of the events must
+    /// be in the catalog.
     pub(super) async fn of(
         told: &[(&UserId, Vec<&Event>)],
         catalog: &Catalog,
@@ -65,7 +64,7 @@ impl Reasons {
         })
     }
 
-    /// What this person follows of what a mail shows them, most of it first.
+    /// Returns the followed things that concern the email's items, those with the most items first.
     pub(crate) fn because(&self, user: &UserId, content: &Content) -> Vec<Followed> {
         let mut shown: Vec<(FollowKey, usize)> = Vec::new();
         for (_, item) in content.items() {
@@ -82,7 +81,7 @@ impl Reasons {
         followed.take(NAMED).cloned().collect()
     }
 
-    /// The first of the keys whose followers the item concerns that this person follows.
+    /// Returns the first of the item's follow keys that the user follows.
     fn followed(&self, user: &UserId, item: &Item) -> Option<FollowKey> {
         let keys = item.details.as_deref().map(Details::follow_keys)?;
         let mut pairs = keys.into_iter().map(|key| (key, user.clone()));
@@ -91,7 +90,7 @@ impl Reasons {
     }
 }
 
-/// How people know what they follow by its object, if they may be told of it and it has a title.
+/// Returns the name and link of a followed object, if it is notifiable and has a title.
 fn named_by(key: FollowKey, object: Object) -> Option<Followed> {
     let title = object.title.filter(|title| !title.trim().is_empty());
     Some(Followed {

@@ -1,9 +1,8 @@
-//! Of which brand a row's mail is, and mails as that brand writes them.
+//! Finds the brand of each row, and composes emails as that brand.
 //!
-//! The rule: a mail is of one brand, whole: look, links and headers come together (`Identity`). The
-//! brand of a batch counts before that of its person. What is of another brand than this composes
-//! is not built ([`Stray`]), so that none is ever told under another's name; but for a call that is
-//! made again, which says what it said.
+//! Theme, links and headers of an email belong to one brand (`Identity`). The brand of a batch
+//! takes precedence over that of its user. A row of another brand is not built ([`Stray`]), so no
+//! email appears under a wrong name. Only a repeated call keeps the brand that it had.
 
 use std::collections::HashMap;
 
@@ -13,18 +12,18 @@ use super::gathered::Gathered;
 use crate::domain::{BatchKey, BrandName, Delivery, Id, Occasion, User, UserId};
 use crate::engine::Result;
 
-/// A row whose mail is not of the brand that was to be built.
+/// A row whose email belongs to another brand than the one that is being built.
 #[derive(Debug, Clone)]
 pub(in crate::engine::delivery) struct Stray {
     pub row: Delivery,
-    /// Of which it is; `None` for the default.
+    /// Its brand; `None` for the default.
     pub brand: Option<BrandName>,
-    /// Its markers stand already: it was taken for mailed once.
+    /// Whether its markers are written: the provider once accepted its email.
     pub has_markers: bool,
 }
 
 impl Compose {
-    /// The same for mails of this brand; `None` where there is no such brand.
+    /// Returns a composer for emails of this brand; `None` if the brand is not configured.
     pub fn of_brand(&self, brand: Option<&BrandName>) -> Option<Self> {
         let Some(brand) = brand.filter(|brand| self.brand.as_ref() != Some(*brand)) else {
             return Some(self.clone());
@@ -44,14 +43,15 @@ impl Compose {
         })
     }
 
-    /// Of which brand a mail to this person is, of a batch with this key or a digest.
+    /// Returns the brand of an email to this user: of a batch with this key, or of a digest without
+    /// one.
     pub(crate) fn brand_of(user: Option<&User>, key: Option<&BatchKey>) -> Option<BrandName> {
         let of_batch = key.and_then(BatchKey::brand);
         let brand = of_batch.or_else(|| user.and_then(|user| user.brand.as_ref()));
         brand.cloned()
     }
 
-    /// The same of a row, by what its batch has gathered.
+    /// Returns the brand of a row's email, by the key of its batch.
     pub(super) fn brand_of_row(
         row: &Delivery,
         user: &User,
@@ -64,7 +64,7 @@ impl Compose {
         Self::brand_of(Some(user), key)
     }
 
-    /// Of which brands the mails of these rows are.
+    /// Returns the brands of these rows' emails, in the same order.
     pub(in crate::engine::delivery) async fn brands_of(
         &self,
         rows: &[Delivery],

@@ -12,23 +12,23 @@ use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::render::Renderer;
 
-/// Makes mails of rows.
+/// Builds emails from delivery rows.
 #[derive(Clone)]
 pub struct Compose {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    /// Leaves out of digests what was seen in the feed, where that is wanted.
+    /// Excludes events that were seen in the feed, if `digest.skip_seen` is on.
     pub skip_seen: SkipSeen,
-    /// Of which brand the mails are that it makes; `None` for the default.
+    /// The brand of the emails that it builds; `None` for the default.
     pub brand: Option<BrandName>,
     /// The identities of all brands.
     pub identities: Arc<Identities>,
     pub(crate) renderer: Arc<Renderer>,
     pub(crate) links: Arc<Links>,
-    /// Says in headers what a mail is.
+    /// Makes the headers that name lists and threads.
     pub(crate) headers: Headers,
-    /// How many items a section and a digest show.
+    /// The most items in a section and in a digest.
     pub caps: Caps,
-    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
     pub schedule: Schedule,
 }

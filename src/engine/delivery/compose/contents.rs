@@ -1,7 +1,7 @@
-//! What mails of one build say, each once: people who are told the same share it.
+//! Stores each distinct content of a build once, so that users share it.
 //!
-//! The rule: a mail that says nothing of its person is rendered once for all who are told the same
-//! things in the same zone and language. What two people are told is compared whole.
+//! An email that does not mention its recipient is rendered once for all users with the same
+//! content, time zone and language. Contents are compared in full, not by hash.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,13 +12,13 @@ use chrono_tz::Tz;
 use crate::domain::{Cadence, Content, Occasion};
 use crate::email;
 
-/// As much leaves together, in bytes of different contents.
+/// A build is full when its distinct contents have this many bytes.
 const BYTES: usize = 16 << 20;
-/// So many renderings are remembered: enough where people are told much the same, and little memory
-/// where everybody is told something else.
+/// The most renderings that are kept for reuse. If all users have different events, more would only
+/// cost memory.
 const REMEMBERED: usize = 256;
 
-/// Contents, each once.
+/// The distinct contents of a build.
 #[derive(Default)]
 pub(crate) struct Contents {
     known: HashSet<Arc<email::Content>>,
@@ -27,20 +27,20 @@ pub(crate) struct Contents {
     remembered: usize,
 }
 
-/// What a rendering rests on, and what it came to.
+/// A rendering, with its input.
 struct Rendered {
     of: Of,
     told: Content,
     content: Arc<email::Content>,
 }
 
-/// What beside the things it tells a mail's words depend on.
+/// The input of a rendering besides its events.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Of {
-    /// Of a digest.
+    /// The cadence and the period of a digest; `None` for a batch.
     digest: Option<(Cadence, String)>,
     tz: Tz,
-    /// Of the words.
+    /// The locale of the text.
     locale: String,
 }
 
@@ -57,7 +57,7 @@ impl Of {
         }
     }
 
-    /// What is mostly different where two people are told different things.
+    /// Hashes the parts that usually differ between different contents.
     fn hash(&self, told: &Content) -> u64 {
         let mut hasher = DefaultHasher::new();
         Hash::hash(self, &mut hasher);
@@ -80,19 +80,19 @@ impl Contents {
         content
     }
 
-    /// Whether as much was built as leaves together.
+    /// Returns whether the build has reached its limit in bytes.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes >= BYTES
     }
 
-    /// What was rendered for somebody else who is told the same.
+    /// Returns the rendering for another user with the same content.
     pub(super) fn rendered(&self, of: &Of, told: &Content) -> Option<Arc<email::Content>> {
         let alike = self.rendered.get(&of.hash(told))?;
         let same = alike.iter().find(|one| one.of == *of && one.told == *told);
         same.map(|one| Arc::clone(&one.content))
     }
 
-    /// Remembers a mail that says nothing of its person.
+    /// Keeps a rendering that does not mention its recipient.
     pub(super) fn remember(&mut self, of: Of, told: Content, content: Arc<email::Content>) {
         if self.remembered < REMEMBERED {
             self.remembered += 1;

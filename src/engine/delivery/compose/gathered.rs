@@ -1,9 +1,9 @@
-//! What batches have gathered, as far as it may still be told.
+//! Finds the events of batches that may still be included.
 //!
-//! The rule (P6, P7): an event is told while its person gets its type outside the digest, as they
-//! chose before it happened, has not muted what it is about, and while its object applies. Where
-//! all kept events may be told, and are of different things, those that are only counted are taken
-//! for the same; otherwise the stacks say what else had joined.
+//! An event is included if its object applies (P6), and its user gets its type outside the digest
+//! and has not muted it (P7). If all kept events are included and have different objects, events
+//! that were only counted are assumed to be like them. Otherwise the stacks show which events had
+//! joined.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -21,32 +21,32 @@ use crate::store::{People, Stacks};
 
 use super::Compose;
 
-/// How much of what a row covers its mail tells.
+/// The events that an email includes, of those that its row covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tells {
-    /// What the person gets by their choices and has not muted, as far as this.
+    /// Events of types that the user gets within this scope, unless muted.
     Wanted(EmailScope),
-    /// The same, muted or not.
+    /// The same, including muted ones.
     Chosen(EmailScope),
-    /// All of it, whatever they chose since.
+    /// All events, regardless of the user's choices.
     All,
 }
 
-/// What a batch may tell.
+/// The events of a batch that its email may include.
 #[derive(Debug)]
 pub(super) struct Gathered {
     pub key: BatchKey,
-    /// In the order of joining.
+    /// In the order in which they joined.
     pub items: Vec<Item>,
-    /// How many more are counted.
+    /// The number of further events, which were counted but not kept.
     pub not_kept: u64,
-    /// It was taken for mailed once: its markers stand.
+    /// Whether its markers are written: the provider once accepted its email.
     pub has_markers: bool,
 }
 
 impl Compose {
-    /// What the batches of these rows may tell, by their ids; what has no record any more is left
-    /// out. All of it is in the catalog then.
+    /// Returns the events that these rows' batches may include, by batch id, and loads them into
+    /// the catalog. Batches without a record are omitted.
     pub(super) async fn gathered(
         &self,
         rows: &[Delivery],
@@ -69,7 +69,7 @@ impl Compose {
         let store = &self.context.store;
         let batches: Vec<Batch> = store.filed(&ids).await?.into_iter().flatten().collect();
         catalog.load(kept(&batches).iter()).await?;
-        // One that is settled and comes again had failed, or was taken for mailed.
+        // A settled batch comes here again if its email failed, or was once recorded as accepted.
         let settled = |batch: &&Batch| batch.state != BatchState::Closing;
         let settled: Vec<Batch> = batches.iter().filter(settled).cloned().collect();
         let stacks = stacks_of(&*self.context.store, &settled).await?;
@@ -91,8 +91,8 @@ impl Compose {
         Ok(gathered)
     }
 
-    /// What these batches may tell, by their ids; what they keep is in the catalog already, and all
-    /// of it is then.
+    /// Returns the events that these batches may include, by batch id, and loads them into the
+    /// catalog. The kept events must have been loaded.
     pub(super) async fn tellable(
         &self,
         batches: Vec<Batch>,
@@ -111,7 +111,7 @@ impl Compose {
                 wants(whose[&batch.id], item, catalog)
                     && catalog.applies(&Event::from(item.clone())).is_some()
             };
-            // What is only counted may be muted as well.
+            // Events that were only counted may be muted too.
             let (user, tells) = whose[&batch.id];
             let is_doubted = batch.contents.more() > 0
                 && matches!(tells, Tells::Wanted(_))
@@ -142,7 +142,7 @@ impl Compose {
     }
 }
 
-/// What may be muted of these batches.
+/// Returns the events of these batches that may be muted.
 fn possible<'a>(
     items: impl Iterator<Item = (Id, &'a [Item])>,
     whose: &HashMap<Id, (&User, Tells)>,
@@ -163,19 +163,19 @@ fn possible<'a>(
     mutes::possible(events, policies)
 }
 
-/// The events that these batches keep.
+/// Returns the events that these batches keep.
 pub(super) fn kept(batches: &[Batch]) -> Vec<Event> {
     let items = batches.iter().flat_map(|batch| &batch.contents.items);
     items.cloned().map(Event::from).collect()
 }
 
-/// What these batches have gathered, each the newest first.
+/// Returns the events of each batch, newest first.
 pub(super) fn newest_first(gathered: &HashMap<Id, Gathered>) -> HashMap<Id, Vec<Event>> {
     let newest = |of: &Gathered| of.items.iter().rev().cloned().map(Event::from).collect();
     gathered.iter().map(|(id, of)| (*id, newest(of))).collect()
 }
 
-/// What stands on the stacks of these batches' people, on the days of what joined them.
+/// Returns the stacks of these batches' users, for the days on which events joined.
 pub(in crate::engine::delivery) async fn stacks_of(
     stacks: &dyn Stacks,
     batches: &[Batch],
@@ -202,14 +202,14 @@ impl Gathered {
         }
     }
 
-    /// What its mail tells; `None` if nothing of it applies.
+    /// Returns the content of the batch's email; `None` if no event applies.
     pub(super) fn content(&self, policies: &Policies, catalog: &Catalog) -> Option<Content> {
         let told = |event: &Event| catalog.told(event);
         gather(&self.key, &self.items, self.not_kept, policies, told)
     }
 }
 
-/// Returns whether a batch may include this event for this user, whatever became of its object.
+/// Returns whether a batch may include this event for this user, regardless of its object.
 fn wants((user, tells): (&User, Tells), item: &Item, catalog: &Catalog) -> bool {
     let (Tells::Wanted(scope) | Tells::Chosen(scope)) = tells else {
         return true;

@@ -1,12 +1,9 @@
-//! The mail of a row of the ledger as it was, or as it would be if it left now.
+//! Previews the email of a delivery: as it was sent, or as it would be sent now.
 //!
-//! The rule: nothing is written, not even the secret that links are made with: links to stop mails
-//! are places without an address. What the mail tells is read as [`Compose::build`] reads it: what
-//! its markers cover is told, and objects as they are now. Whoever wants no mail is shown what is
-//! mandatory; where nothing is, what they would get otherwise, with why they do not. Of a mail that
-//! left, what was taken back since is part, and what is as much as the row says it told: all that
-//! they want now, with what they muted then or without, what of it was not seen or is mandatory, or
-//! all that the row covers, as they may have turned some of it off since.
+//! It writes nothing, not even the secret that signs links: unsubscribe links lead nowhere. Objects
+//! are current, but retractions after a sent email are ignored. For a sent email, it tries the
+//! choices and mutes that the user may have had ([`Part`]). It shows the first result with as many
+//! events as the row recorded. Start with [`Compose::story`].
 
 use super::{Allowed, Compose, Spread, Tells, gathered};
 use crate::domain::EmailScope;
@@ -19,11 +16,11 @@ use crate::engine::eligibility::stacks;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
-/// How much of what a row covers its mail tells.
+/// A selection of the events that a row covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
     tells: Tells,
-    /// Whether what was seen is part of it where that is left out of mails.
+    /// Whether it includes seen events, which emails may skip.
     seen: bool,
 }
 
@@ -38,7 +35,7 @@ impl Part {
         Self { tells, seen }
     }
 
-    /// Without what was seen.
+    /// Returns the same selection without seen events.
     const fn unseen(self) -> Self {
         let seen = false;
         Self { seen, ..self }
@@ -46,7 +43,9 @@ impl Part {
 }
 
 impl Compose {
-    /// All that is known of a delivery; what it says, as its brand writes it.
+    /// Describes a delivery, with its email as its brand renders it. If the user may only get
+    /// mandatory types, the email has only those. If it has none, the full email is shown, with the
+    /// reason why the user does not get it.
     pub async fn story(&self, row: Delivery) -> Result<Story> {
         let brand = self.brands_of(std::slice::from_ref(&row)).await?.pop();
         let brand = brand.flatten();
@@ -108,7 +107,7 @@ impl Compose {
         })
     }
 
-    /// What a settled row told, as far as can be said.
+    /// Previews the email of a settled row, as far as it can be reconstructed.
     async fn as_told(
         &self,
         row: &Delivery,
@@ -139,7 +138,7 @@ impl Compose {
         }
     }
 
-    /// What it holds, or why there is nothing to show.
+    /// Renders a selection, or returns the reason why there is nothing to show.
     async fn preview(
         &self,
         row: &Delivery,
@@ -191,7 +190,8 @@ impl Compose {
             let apply = chosen.map(|of| catalog.applies(of.event).is_some());
             let apply: Vec<bool> = apply.collect();
             if apply.contains(&true) && apply.contains(&false) {
-                // What is missing is what was withdrawn since, not what they turned off.
+                // Events are missing because their objects were withdrawn, not because of the
+                // user's choices.
                 return none("what it told cannot be said any more");
             }
         }

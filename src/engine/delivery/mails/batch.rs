@@ -1,9 +1,9 @@
-//! Where in its batch's mail an event is.
+//! Finds the place of an event in the email of its batch.
 //!
-//! The rule: the batch's record and the stacks say what its mail may have told, and its row how
-//! much that was. What comes to as many events is what it told: as choices and objects are now, or
-//! as they would be if the person had changed no choice and muted nothing since, or wanted only
-//! what is mandatory, or nothing had been withdrawn since. Where nothing does, nobody can tell.
+//! The email's content is reconstructed from the batch and the stacks. Several variants are tried:
+//! with current choices and objects, without mutes or choices, with mandatory types only, and with
+//! withdrawn objects. The first with as many events as the row recorded counts. If none fits, the
+//! place is unknown. Start with [`BatchMail::by`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::domain::{
 use crate::engine::eligibility::catalog::Catalog;
 use crate::wire::explanation::{By, LeftOut, Place};
 
-/// What is mailed once, however often it happened.
+/// Identifies an item. An email includes it once, even if the event happened several times.
 type Name = (EventType, ObjectId);
 
-/// A batch whose mail left, or may have.
+/// The email of a batch, which was sent or may have been.
 pub(crate) struct BatchMail<'a> {
     batch: &'a Batch,
     row: &'a Delivery,
@@ -32,19 +32,19 @@ pub(crate) struct BatchMail<'a> {
     told: Option<Told>,
 }
 
-/// What the mail told.
+/// The reconstructed content of the email.
 struct Told {
     shown: HashSet<Name>,
-    /// Shown or counted.
+    /// All included items, shown or only counted.
     all: HashSet<Name>,
-    /// Whether events that are no longer kept were counted, whatever they are.
+    /// Whether it counts events that the batch did not keep.
     counts: bool,
 }
 
-/// Which events of a batch its person wanted mailed.
+/// The events of a batch that its user wanted to be emailed.
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
-    /// Those that they get by this record, as far as this.
+    /// Events of types that this user gets within this scope.
     Of(&'a User, EmailScope),
     All,
 }
@@ -63,8 +63,8 @@ impl Wanted<'_> {
 }
 
 impl<'a> BatchMail<'a> {
-    /// The mail of a batch of the person with these stacks; the catalog has what is on them, and
-    /// what the batch keeps. `muted` says since when an event is muted.
+    /// Reconstructs the email of a batch. The catalog must have loaded the kept events and those on
+    /// the user's stacks. `muted` returns since when an event is muted.
     pub(crate) fn of(
         batch: &'a Batch,
         row: &'a Delivery,
@@ -113,7 +113,7 @@ impl<'a> BatchMail<'a> {
         }
     }
 
-    /// Where this event of the batch is in it; since when it is muted, if it is, may be why.
+    /// Returns the place of this event of the batch. `muted` is the time since which it is muted.
     pub(crate) fn by(&self, event: &Event, muted: Option<DateTime<Utc>>) -> By {
         let is_muted = muted.is_some_and(|since| since <= self.row.built_at());
         let (place, left_out) = self.place(event, is_muted);
@@ -131,7 +131,8 @@ impl<'a> BatchMail<'a> {
         let is_kept = self.batch.kept().any(is_it);
         let unfit = || unfit(self.catalog, event, self.row.built_at());
         let Some(told) = &self.told else {
-            // What was taken back by then, and what nobody knows to this day, was in no mail.
+            // Events that were retracted by then, or whose objects are still unknown, were in no
+            // email.
             let never = |why: &LeftOut| matches!(why, LeftOut::Retracted | LeftOut::UnknownObject);
             return match unfit().filter(|why| is_kept && never(why)) {
                 Some(why) => (Place::LeftOut, Some(why)),

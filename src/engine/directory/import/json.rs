@@ -1,8 +1,7 @@
-//! One JSON object on a line of a file, and what is wrong with one that cannot be read.
+//! Parses the JSON object on a line of a file, and explains errors to the author of the file.
 //!
-//! The rule (P10): whoever has to fix the line is told which field, which value and what should
-//! stand there, in words of the line and not of this program. Where lines and columns are counted
-//! is said by whoever reads the file.
+//! An error names the field, the value and the expected form (P10). It uses the names of the file
+//! and not of Rust types. The caller adds the line number.
 
 use std::fmt::Display;
 
@@ -11,23 +10,23 @@ use serde_json::Value;
 
 use crate::domain::{Invalid, Kind};
 
-/// Why a line cannot be taken.
+/// Why a line is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mistake {
-    /// Such as `digest.hour`, where one field is to blame.
+    /// The invalid field, such as `digest.hour`; `None` if the error is not about one field.
     pub field: Option<String>,
     pub why: String,
 }
 
 impl Mistake {
-    /// A field that is needed and not there.
+    /// Creates the error for a required field that is missing.
     pub(crate) fn missing(field: impl Display) -> Self {
         format!("has no field {field}, which is needed").into()
     }
 }
 
 impl Mistake {
-    /// What cannot be accepted of an event that could be read.
+    /// Creates the error for an event that was parsed but is not accepted.
     pub(crate) fn of_event(invalid: Invalid) -> Self {
         let field = match invalid.kind {
             Kind::Time => Some("at".to_owned()),
@@ -53,13 +52,13 @@ impl From<Invalid> for Mistake {
     }
 }
 
-/// The object that a line holds.
+/// Parses the JSON object on a line.
 pub(crate) fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
-    // Some editors begin files with a byte order mark; and where a line ends has nothing to do with
-    // what it holds.
+    // Some editors write a byte order mark at the start of a file. Without the line end, an error
+    // at the end of a line has a column on that line.
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let line = line.trim_ascii_end();
-    // A list of values without their names would do for the derived code.
+    // serde's derived code would accept an array of the values without their names.
     if line.trim_ascii_start().first() != Some(&b'{') {
         return Err(
             "is not a JSON object, which begins with {; write one a line"
@@ -75,7 +74,7 @@ pub(crate) fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
     Ok(object)
 }
 
-/// The same of an object that was read before.
+/// Deserializes an object that was parsed before.
 pub(crate) fn read_value<T: DeserializeOwned>(object: Value) -> Result<T, Mistake> {
     serde_path_to_error::deserialize(object)
         .map_err(|error| mistake(error.path().to_string(), error.inner()))
@@ -99,7 +98,7 @@ fn mistake(field: String, error: &serde_json::Error) -> Mistake {
         Some(missing) => Mistake::missing(missing).why,
         None => what.to_owned(),
     };
-    // The whole object is no field.
+    // These paths stand for the whole object.
     let field = Some(field).filter(|field| !matches!(field.as_str(), "" | "."));
     Mistake { field, why }
 }

@@ -1,6 +1,4 @@
-//! One line of a file, as the record it brings in.
-//!
-//! The rule (P10): a line is a record or a [`Mistake`], never half of one.
+//! Parses one line of a file into a record, or into a [`Mistake`] (P10).
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -11,42 +9,41 @@ use crate::engine::directory::people::{FollowInput, UserInput};
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::ingest::notify::{EventInput, Request};
 
-/// What a file holds.
+/// The kind of data in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// People's records; each line needs an `id`.
+    /// Users. Each line needs an `id`.
     Users,
-    /// That somebody follows a key, one pair a line.
+    /// Follows, one user and key per line.
     Follows,
-    /// Records of objects, read by this mapping.
+    /// Objects, converted by this mapping.
     Objects(Mapping),
-    /// Events; one without a key gets one made from its line.
+    /// Events. An event without an idempotency key gets one that is derived from its line.
     Events,
-    /// Addresses with this reason where a line names none; as JSON, or as text whose first field is
-    /// the address.
+    /// Suppressed addresses, as JSON or as text whose first field is the address. The reason
+    /// applies to lines that name none.
     Suppressions(Reason),
 }
 
-/// How an application's own objects become ours.
+/// How an application's objects are converted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Their ids get this model in front, unless it stands there, and fields we do not know go into
-    /// `data`, beside what it holds.
+    /// The model, which is put before ids that lack it. Unknown fields are moved into `data`.
     pub model: Option<ModelName>,
-    /// (our field, their field), such as ("by", "artist"). A name that is none of our fields is one
-    /// in `data`: so a field of theirs that means something else than ours of that name is moved
-    /// out of the way.
+    /// Pairs of our field and the file's field, such as ("by", "artist"). If the first name is not
+    /// one of our fields, the value becomes a field of `data`. This also moves a field out of the
+    /// way that has one of our names but another meaning.
     pub fields: Vec<(String, String)>,
 }
 
-/// A line, read.
+/// A parsed line.
 pub(super) enum Record {
-    /// With its line, as only the configuration can tell whether there is its brand.
+    /// With the line number, because its brand and routes are checked later.
     User(u64, Box<UserInput>),
     Follow(FollowInput),
-    /// With its line, as only the configuration can tell whether its model is kept here.
+    /// With the line number, because its model is checked later.
     Object(u64, Box<Object>),
-    /// With its line, as only the journal can tell whether its key is taken.
+    /// With the line number, because a conflict of its key is detected later.
     Event(u64, Box<Request>),
     Suppression(SuppressionInput),
 }
@@ -76,7 +73,7 @@ pub(super) fn parse(kind: &Kind, line: &[u8], number: u64) -> Result<Record> {
         }
         Kind::Events => {
             let mut event: EventInput = read(line)?;
-            // The same line brought in twice is the same event.
+            // Without a key, importing the same line again would accept a second event.
             event.key.get_or_insert_with(|| {
                 format!("import:{}", hex::encode(Sha256::digest(line.trim_ascii())))
             });
@@ -97,7 +94,7 @@ pub(super) fn parse(kind: &Kind, line: &[u8], number: u64) -> Result<Record> {
     }
 }
 
-/// Whether a file's first line names the fields of the others, as providers write their lists.
+/// Returns whether a line is the header of a list of addresses, as providers write it.
 pub(super) fn is_heading(kind: &Kind, line: &[u8]) -> bool {
     let names = ["address", "email", "recipient"];
     matches!(kind, Kind::Suppressions(_))
@@ -105,10 +102,10 @@ pub(super) fn is_heading(kind: &Kind, line: &[u8]) -> bool {
             .is_ok_and(|field| names.iter().any(|name| field.eq_ignore_ascii_case(name)))
 }
 
-/// The first field of a line of comma-separated values.
+/// Returns the first field of a line of comma-separated values.
 fn first_field(line: &[u8]) -> std::result::Result<&str, String> {
     let line = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
-    // Spreadsheets begin files with a byte order mark.
+    // Spreadsheet programs write a byte order mark at the start of a file.
     let line = line.trim_start_matches('\u{feff}').trim();
     let field = match line.strip_prefix('"') {
         Some(quoted) => quoted.split('"').next(),
@@ -117,15 +114,15 @@ fn first_field(line: &[u8]) -> std::result::Result<&str, String> {
     Ok(field.unwrap_or_default().trim())
 }
 
-/// What an object has besides its id and data.
+/// The fields of an object, without its id and `data`.
 const FIELDS: [&str; 7] = ["notifiable", "title", "url", "image", "by", "at", "place"];
 
-/// A key of this model; an id that has the model in front already is a key as it is.
+/// Returns the key of an object of this model. An id that starts with the model is unchanged.
 fn key_of(model: &ModelName, id: String) -> String {
     ObjectKey::new(Some(model), &ObjectId::stored(id)).to_string()
 }
 
-/// What is kept as `data`: the line's own, with the fields beside it that are none of ours.
+/// Merges the line's own `data` with the fields that are not ours. A name in both is an error.
 fn data_of(own: Option<Value>, beside: Map<String, Value>) -> Result<Option<Value>> {
     let own = own.filter(|own| !own.is_null());
     match own {

@@ -37,7 +37,7 @@ preferences_body! {
         locale: Option<String>,
         /// A configured brand; `None` for the default.
         brand: Option<BrandName>,
-        /// Where the user is, for events near a point.
+        /// The location, for events near a point.
         loc: Option<Point>,
         /// Suppresses the user, or lifts it.
         suppressed: Option<bool>,

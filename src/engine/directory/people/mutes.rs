@@ -1,8 +1,8 @@
 //! Mutes subjects for users, and unmutes them.
 //!
 //! A mute takes effect at once, also for emails that are about to be sent (P7). Unmuting emails no
-//! earlier events ([`crate::domain::Mutes`]). Each change drops mutes that ended so long ago that
-//! none of their events can still be emailed.
+//! earlier events ([`crate::domain::Mutes`]). Each change drops the ended mutes whose events can no
+//! longer be emailed.
 
 use chrono::{DateTime, Utc};
 

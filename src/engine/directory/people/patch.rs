@@ -30,7 +30,7 @@ preferences_body! {
         /// A configured brand; `null` for the default.
         #[serde(deserialize_with = "change")]
         brand: Change<BrandName>,
-        /// Where the user is.
+        /// The location, for events near a point; `null` removes it.
         #[serde(deserialize_with = "change")]
         loc: Change<Point>,
         /// Suppresses the user, or lifts it; `null` is `false`.

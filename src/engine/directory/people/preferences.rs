@@ -18,7 +18,7 @@ use crate::engine::directory::fields;
 
 pub(super) type Result<T, E = Invalid> = std::result::Result<T, E>;
 
-/// Left out, `null`, or a value.
+/// A change of one field: omitted, `null`, or a value.
 pub type Change<T> = Option<Option<T>>;
 
 /// Declares a request body that changes preferences, with `$field`s of its own before them.
@@ -110,7 +110,7 @@ pub(super) fn change<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Option::deserialize(from).map(Some)
 }
 
-/// Reads a name or `null`. The error repeats the name and says what is `wanted`.
+/// Parses a name or `null`. The error quotes the name and describes the `wanted` form.
 fn named<'de, D: Deserializer<'de>, T: FromStr>(
     from: D,
     what: &'static str,
@@ -194,7 +194,7 @@ impl PreferencesChange {
         types.filter_map(|(kind, chosen)| Some((kind, chosen.as_ref()?)))
     }
 
-    /// Changes the preferences of a record; the others stay. Resubscribes nobody.
+    /// Changes the preferences of a record; the others stay. Does not resubscribe the user.
     pub(super) fn apply(&self, user: &mut User) {
         let (digest, change) = (&mut user.digest, self.digest.unwrap_or_default());
         digest.cadence = change.cadence.unwrap_or(digest.cadence);
@@ -215,8 +215,8 @@ impl PreferencesChange {
         }
     }
 
-    /// Whether this change resubscribes a user whose record is `user` after it. A cadence or a
-    /// route that sends emails does; an hour or weekday alone does not.
+    /// Returns whether this change resubscribes a user whose record is `user` after it. A cadence
+    /// or a route that sends emails does; an hour or weekday alone does not.
     pub(super) fn resubscribes(
         &self,
         user: &User,
