@@ -202,6 +202,9 @@ pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
             let odd = bson::doc! {"_id": "ben", "types": [{"t": "T", "route": "pigeon"}]};
             poison::put_into(&database, "users", odd).await;
             poison::put_into(&database, "users", bson::doc! {"_id": 7}).await;
+            let id = bson::doc! {"a": "eve@example.org", "d": "digest:eve"};
+            let odd = bson::doc! {"_id": id, "at": "late"};
+            poison::put_into(&database, "soft_bounces", odd).await;
         }
         None => {
             let file = poison::file(&store);
@@ -209,6 +212,8 @@ pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
             file.execute(odd, []).unwrap();
             let key = "INSERT INTO users (id, confirmed, types, rev) VALUES (x'ff', 1, '{}', 1)";
             file.execute(key, []).unwrap();
+            let odd = "INSERT INTO soft_bounces VALUES ('eve@example.org', 'digest:eve', 'late')";
+            file.execute(odd, []).unwrap();
         }
     }
 
@@ -226,6 +231,10 @@ pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
     assert_eq!(bad.len(), 2, "{bad:?}");
     let ben = bad.iter().filter(|reported| reported.contains("ben"));
     assert_eq!(ben.count(), 1, "{bad:?}");
+    let bounces = store.pages(Kind::SoftBounces).await;
+    let bad: Vec<String> = bounces.into_iter().flat_map(|page| page.bad).collect();
+    assert_eq!(bad.len(), 1, "{bad:?}");
+    assert!(!bad[0].contains("eve@"), "{bad:?}");
 }
 
 fn mark(n: u64) -> Mark {
