@@ -22,8 +22,8 @@ use super::stage::Stage;
 use crate::mail::provider::Dialect;
 use crate::store_laws::batches::opened;
 use crate::support::{
-    Fresh, Shorthand, delivery, events, fanout, id, key, kind, lease, minutes, mongo, noon,
-    push_to_all, sqlite, today, user,
+    Fresh, Shorthand, delivery, events, fanout, follow_line, id, key, kind, lease, minutes, mongo,
+    noon, push_to_all, sqlite, today, user,
 };
 
 /// A test on a fresh store of each kind.
@@ -58,8 +58,10 @@ async fn fill(store: &Fresh, count: u64) {
         let numbered = || chunk.iter().zip(first..);
         let users = numbered().map(|(person, n)| AnyRecord::from(record(person, n)));
         put(store, Kind::Users, users.collect()).await;
-        let follows = numbered()
-            .map(|(person, n)| AnyRecord::follow(&key(&format!("artist:{}", n % 50)), person));
+        let follows = numbered().map(|(person, n)| {
+            let line = follow_line(&key(&format!("artist:{}", n % 50)), person);
+            AnyRecord::read(Kind::Follows, &line).unwrap()
+        });
         put(store, Kind::Follows, follows.collect()).await;
         let half = numbered().filter(|(_, n)| n % 2 == 0);
         let gathering =

@@ -165,8 +165,7 @@ pub async fn pages_join_without_a_gap(store: Fresh) {
     let pages = store.pages(Kind::Follows).await;
 
     assert!(pages.iter().all(|page| page.lines.len() <= 1_000));
-    let all = follows.iter().map(|(k, u)| AnyRecord::follow(k, u).line());
-    let all: Vec<String> = all.collect::<Result<_, _>>().unwrap();
+    let all: Vec<String> = follows.iter().map(|(k, u)| follow_line(k, u)).collect();
     assert_eq!(store.lines_of(Kind::Follows).await, all);
 }
 
