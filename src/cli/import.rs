@@ -16,17 +16,18 @@ use crate::operate::open::transfer;
 use crate::wire::import::{Imported, Report, WithoutModel};
 use crate::wire::round::FannedOut;
 
-/// Import users, follows, objects or events from NDJSON
+/// Import users, follows, objects or events from NDJSON, or a whole store
 ///
 /// One JSON object per line; gzip and Zstandard are recognized. Bad lines are reported with their
-/// number, field and reason, and skipped. Importing the same file again changes nothing.
+/// number, field and reason, and skipped. Importing the same file again changes nothing. `store`
+/// imports a folder of `tidings export` into an empty store, then compares both.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
     /// Kind of data in the lines
     #[arg(value_enum, value_name = "WHAT")]
     what: What,
-    /// File to import; - is standard input
+    /// File to import; - is standard input. For `store`, the folder of the export
     file: PathBuf,
     /// Objects: put this model before their ids, and store unknown fields in `data`
     #[arg(long)]
