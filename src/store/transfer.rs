@@ -77,6 +77,8 @@ pub struct Importing {
     pub folder: String,
     /// The SHA-256 of its manifest: an import continues only with the same export.
     pub manifest: String,
+    /// Whether the store was still empty after it was marked.
+    pub checked: bool,
     /// How many files were imported.
     pub files: usize,
     /// How many lines of the next file were imported.

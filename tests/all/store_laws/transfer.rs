@@ -240,6 +240,7 @@ fn mark(n: u64) -> Mark {
     Mark::Importing(Importing {
         folder: "moving".into(),
         manifest: "53a9".into(),
+        checked: true,
         files: 2,
         lines: n,
     })
