@@ -22,7 +22,7 @@ use tidings::store::{Kind, Mark, Meeting};
 use tidings::wire::transfer::{BadRecords, ImportedStore};
 
 use crate::support::town::{Town, WORKS, followers_of, lost, monday, request, saturday, to};
-use crate::support::{Fresh, feed_of, kind, mongo, poison, sqlite, user};
+use crate::support::{Fresh, Shorthand, feed_of, kind, mongo, poison, sqlite, user};
 
 /// Expands tests for both ways: each is an `async fn(Fresh, Fresh)`.
 macro_rules! both_ways {
@@ -412,6 +412,25 @@ async fn an_error_names_the_line_that_the_store_rejects() {
             assert_eq!(error, format!("importing users, line {line}"));
         })
         .await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_an_open_move_of_an_earlier_version_is_refused() {
+    sqlite::run(|store| async move {
+        let note = |role, done| format!(r#"{{"role": "{role}", "done": {done}}}"#);
+        for (role, done, mark) in [
+            ("source", false, Some(Mark::Moving)),
+            ("source", true, Some(Mark::Moving)),
+            ("target", false, Some(Mark::Moving)),
+            ("target", true, None),
+        ] {
+            store.clear().await;
+            store.put_note("moving", &note(role, done)).await.unwrap();
+            assert_eq!(store.whole().mark().await.unwrap(), mark, "{role} {done}");
+        }
+        assert_eq!(store.lines().await, [""; 0]);
     })
     .await;
 }
