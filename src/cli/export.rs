@@ -1,5 +1,6 @@
 //! `tidings export`: writes the whole store to files.
 
+use std::io;
 use std::path::PathBuf;
 
 use clap::Args as Arguments;
@@ -11,6 +12,8 @@ use crate::app::Access;
 use crate::config::Config;
 use crate::operate::open::{open_store, transfer};
 use crate::operate::transfer::{After, reopen};
+use crate::store::Mark;
+use crate::wire::transfer::BadRecords;
 
 /// Export the whole store to files, as a backup or to move it
 ///
@@ -28,8 +31,11 @@ pub(super) struct Args {
     #[arg(long)]
     close: bool,
     /// Open the store again that an export closed
-    #[arg(long, conflicts_with_all = ["folder", "close"])]
+    #[arg(long, conflicts_with_all = ["folder", "close", "json"])]
     reopen: bool,
+    /// Reopen the store even if its export is complete: no other store has sent emails since
+    #[arg(long, requires = "reopen")]
+    force: bool,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -44,10 +50,17 @@ impl Args {
     pub(super) async fn run(&self, config: &Config, screen: &mut Screen) -> anyhow::Result<Exit> {
         let Some(folder) = &self.folder else {
             let store = open_store(config, Access::Export).await?;
-            screen.line(match reopen(&*store).await? {
+            let reopened = reopen(&*store, self.force).await?;
+            screen.line(match reopened {
                 true => format!("{:?} is open again", config.store),
                 false => format!("{:?} was not closed", config.store),
             })?;
+            if reopened && !self.force {
+                screen.warning(
+                    "if a store that imported the export has sent emails since, this one sends \
+                     them again",
+                )?;
+            }
             return Ok(Exit::Done);
         };
         let transfer = transfer(config, Access::Export, folder.clone()).await?;
@@ -56,11 +69,21 @@ impl Args {
             false => After::Open,
         };
         let bar = screen.bar("records written and compared");
-        let manifest = transfer.export(after, &bar).await?;
+        let exported = transfer.export(after, &bar).await;
         drop(bar);
-        for record in &manifest.unreadable {
-            screen.warning(format!("cannot be exported: {record}"))?;
+        if self.close && exported.is_err() {
+            let closed = match transfer.store.mark().await {
+                Ok(Some(Mark::Closed { .. })) => Some("stays closed"),
+                Ok(_) => None,
+                Err(_) => Some("may stay closed"),
+            };
+            if let Some(closed) = closed {
+                let next = "`tidings export --reopen` opens it";
+                screen.warning(format!("the store {closed}; {next}"))?;
+            }
         }
+        let manifest = exported?;
+        warn(screen, "cannot be exported", &manifest.unreadable)?;
         if self.json {
             screen.json(&manifest)?;
         } else {
@@ -75,9 +98,20 @@ impl Args {
                 screen.line(format!("      tidings import store {folder}"))?;
             }
         }
-        Ok(match manifest.unreadable.is_empty() {
-            true => Exit::Done,
-            false => Exit::Partly,
+        Ok(match manifest.unreadable.count {
+            0 => Exit::Done,
+            _ => Exit::Partly,
         })
+    }
+}
+
+/// Warns about records that were not copied.
+pub(super) fn warn(screen: &mut Screen, what: &str, records: &BadRecords) -> io::Result<()> {
+    for record in &records.first {
+        screen.warning(format!("{what}: {record}"))?;
+    }
+    match records.count.saturating_sub(records.first.len() as u64) {
+        0 => Ok(()),
+        more => screen.warning(format!("{what}: {} more", words::number(more))),
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::{Exit, Usage, WithoutKeys};
+use super::export::warn;
 use super::fan_out::{FanOut, FanOutEnd};
 use super::screen::Screen;
 use super::words;
@@ -13,20 +14,22 @@ use crate::config::Config;
 use crate::domain::{ModelName, Policies};
 use crate::engine::directory::import::{Kind, Mapping, SHOWN};
 use crate::operate::open::transfer;
+use crate::operate::transfer::Verified;
 use crate::wire::import::{Imported, Report, WithoutModel};
 use crate::wire::round::FannedOut;
 
-/// Import users, follows, objects or events from NDJSON
+/// Import users, follows, objects or events from NDJSON, or a whole store
 ///
 /// One JSON object per line; gzip and Zstandard are recognized. Bad lines are reported with their
-/// number, field and reason, and skipped. Importing the same file again changes nothing.
+/// number, field and reason, and skipped. Importing the same file again changes nothing. `store`
+/// imports a folder of `tidings export` into an empty store, then compares both.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
     /// Kind of data in the lines
     #[arg(value_enum, value_name = "WHAT")]
     what: What,
-    /// File to import; - is standard input
+    /// File to import; - is standard input. For `store`, the folder of the export
     file: PathBuf,
     /// Objects: put this model before their ids, and store unknown fields in `data`
     #[arg(long)]
@@ -165,21 +168,26 @@ impl Args {
         screen: &mut Screen,
     ) -> anyhow::Result<Exit> {
         self.refuse_mapping()?;
+        // A mistyped or damaged folder creates no store.
+        let export = Verified::read(&self.file)?;
         let transfer = transfer(config, Access::Import, self.file.clone()).await?;
         let bar = screen.bar("records imported and compared");
-        let imported = transfer.import(&bar).await?;
+        let imported = transfer.import(&export, &bar).await?;
         drop(bar);
-        for document in &imported.rejected {
-            screen.warning(format!("cannot be imported: {document}"))?;
-        }
+        warn(screen, "cannot be imported", &imported.rejected)?;
+        warn(screen, "not in the export", &imported.unreadable)?;
         let (store, folder) = (&config.store, self.file.display());
         if self.json {
             screen.json(&imported)?;
         } else if imported.same {
             let records = imported.files.iter().map(|file| file.records).sum();
             let records = words::count(records, "record", "records");
+            let lacks = match imported.unreadable.count {
+                0 => "",
+                _ => ", but for the records that the export lacks",
+            };
             screen.line(format!(
-                "imported {records} from {folder} into {store:?}: compared, and the same"
+                "imported {records} from {folder} into {store:?}: compared, and the same{lacks}"
             ))?;
         } else {
             for file in imported.files.iter().filter(|file| !file.same) {
@@ -193,9 +201,10 @@ impl Args {
                 "{store:?} stays closed; next: stop all writers and repeat"
             ))?;
         }
-        Ok(match imported.same {
-            true => Exit::Done,
-            false => Exit::Failed,
+        Ok(match (imported.same, imported.unreadable.count) {
+            (true, 0) => Exit::Done,
+            (true, _) => Exit::Partly,
+            (false, _) => Exit::Failed,
         })
     }
 

@@ -24,7 +24,7 @@ mod file;
 mod hold;
 
 pub use file::{Summary, part_of};
-pub(crate) use file::{chunks, lines, restore_lines};
+pub(crate) use file::{UNFINISHED, chunks, lines, restore_lines};
 pub(crate) use hold::name as lease_of;
 
 /// Archives and restores days, each under the lease of the day.

@@ -2,8 +2,8 @@
 //!
 //! They exist only with debug assertions; release builds do not contain them.
 //! `TIDINGS_CRASH=after-send:3` aborts the process the third time that it reaches the point.
-//! `TIDINGS_STOP` suspends it there with `SIGSTOP`. [`POINTS`] and [`OF_A_MOVE`] list all points,
-//! so that a test can cover each.
+//! `TIDINGS_STOP` suspends it there with `SIGSTOP`. [`POINTS`], [`OF_AN_EXPORT`] and
+//! [`OF_AN_IMPORT`] list all points, so that a test can cover each.
 
 /// All points, in the order in which an event and its email reach them.
 pub const POINTS: [&str; 20] = [
@@ -33,7 +33,8 @@ pub const POINTS: [&str; 20] = [
 pub const OF_AN_EXPORT: [&str; 2] = ["export-written", "export-compared"];
 
 /// All points of an import, in the order in which it passes them.
-pub const OF_AN_IMPORT: [&str; 4] = [
+pub const OF_AN_IMPORT: [&str; 5] = [
+    "import-checked",
     "import-marked",
     "import-put",
     "import-noted",

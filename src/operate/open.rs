@@ -169,6 +169,7 @@ impl std::fmt::Display for Closed {
                     "{store} is incomplete: the import of {folder} has not ended"
                 )
             }
+            Mark::Moving => write!(f, "{store} is closed: `tidings move` has not ended"),
         }
     }
 }
@@ -185,6 +186,9 @@ impl Closed {
             Mark::Importing(Importing { folder, .. }) => {
                 format!("tidings import store {folder}, which continues")
             }
+            Mark::Moving => {
+                "ending or undoing the move with the version of tidings that began it".to_owned()
+            }
         }
     }
 }
@@ -198,6 +202,7 @@ pub(crate) async fn closed(
     let is_kept_off = |mark: &Mark| match mark {
         Mark::Closed { .. } => access != Access::Export,
         Mark::Importing(_) => access != Access::Import,
+        Mark::Moving => true,
     };
     let mark = store.mark().await?.filter(is_kept_off);
     let store = format!("{:?}", config.store);

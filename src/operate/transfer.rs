@@ -10,19 +10,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 
 use crate::clock::{Clock, Ids};
-use crate::domain::{Day, Lease};
-use crate::engine::archive::{chunks, lease_of, lines, restore_lines};
+use crate::domain::Lease;
+use crate::engine::archive::{UNFINISHED, chunks, lease_of, lines};
 use crate::engine::crash::point;
 use crate::engine::{Error, Result, Watcher};
 use crate::private;
-use crate::store::{
-    self, AnyRecord, DaySum, Importing, Kind, Mark, Meeting, Page, Summing, WholeStore,
-};
-use crate::wire::transfer::{FileSum, ImportedFile, ImportedStore, Manifest};
+use crate::store::{DaySum, Importing, Kind, Mark, Summing, WholeStore};
+use crate::wire::transfer::{BadRecords, FileSum, ImportedFile, ImportedStore, Manifest};
+
+mod part;
+mod verified;
+
+use part::{MANIFEST, Part, failed};
+pub use verified::Verified;
 
 /// The version of the format that this program writes and reads.
 const FORMAT: u32 = 1;
@@ -51,11 +54,23 @@ pub enum After {
 }
 
 /// Opens a store that an export closed. Returns whether it was closed.
-pub async fn reopen(store: &dyn WholeStore) -> Result<bool> {
-    match store.mark().await? {
-        Some(mark @ Mark::Closed { .. }) => swap(store, Some(&mark), None).await.map(|()| true),
-        _ => Ok(false),
+///
+/// # Errors
+///
+/// [`Error::Conflict`] if the export is complete, unless `force` is set: the store that imported it
+/// may have sent emails.
+pub async fn reopen(store: &dyn WholeStore, force: bool) -> Result<bool> {
+    let mark = store.mark().await?;
+    let Some(Mark::Closed { folder }) = &mark else {
+        return Ok(false);
+    };
+    if !force && Path::new(folder).join(MANIFEST).exists() {
+        return Err(Error::Conflict(format!(
+            "the export to {folder} is complete: a store that imported it may have sent emails, \
+             and this one would send them again; if none has, add --force"
+        )));
     }
+    swap(store, mark.as_ref(), None).await.map(|()| true)
 }
 
 impl Transfer {
@@ -64,25 +79,27 @@ impl Transfer {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] if the folder holds a complete export, or if the store changed during
-    /// the export.
+    /// [`Error::Conflict`] if the folder holds anything but an unfinished export, or if the store
+    /// changed during the export.
     pub async fn export(&self, after: After, watcher: &dyn Watcher) -> Result<Manifest> {
-        let folder = self.folder.display();
-        if self.manifest().exists() {
-            let why = "holds a complete export already: name another folder";
-            return Err(Error::Conflict(format!("{folder} {why}")));
+        self.begin_folder()?;
+        if after == After::Closed {
+            let folder = self.folder.display().to_string();
+            let mark = self.store.mark().await?;
+            let closed = mark.filter(|mark| matches!(mark, Mark::Closed { .. }));
+            swap(
+                &*self.store,
+                closed.as_ref(),
+                Some(&Mark::Closed { folder }),
+            )
+            .await?;
         }
-        if after == After::Closed && self.store.mark().await?.is_none() {
-            let folder = folder.to_string();
-            swap(&*self.store, None, Some(&Mark::Closed { folder })).await?;
-        }
-        private::folder(&self.folder).map_err(failed("making", &self.folder))?;
         self.repair_days().await?;
         self.store.catch_up().await?;
         let parts = self.parts().await?;
         let mut files = Vec::new();
         for part in &parts {
-            let path = self.path(&part.name());
+            let path = part.path(&self.folder);
             if !path.exists() {
                 self.write(*part, &path, watcher).await?;
                 point("export-written");
@@ -111,6 +128,26 @@ impl Transfer {
         Ok(manifest)
     }
 
+    /// Creates the folder, and marks it as an unfinished export.
+    fn begin_folder(&self) -> Result<()> {
+        let folder = self.folder.display();
+        if self.folder.join(MANIFEST).exists() {
+            let why = "holds a complete export already: name another folder";
+            return Err(Error::Conflict(format!("{folder} {why}")));
+        }
+        private::folder(&self.folder).map_err(failed("making", &self.folder))?;
+        let mark = self.folder.join(UNFINISHED);
+        if mark.exists() {
+            return Ok(());
+        }
+        let mut files = fs::read_dir(&self.folder).map_err(failed("reading", &self.folder))?;
+        if files.next().is_some() {
+            let why = "holds files, and no unfinished export: name a new or empty folder";
+            return Err(Error::Conflict(format!("{folder} {why}")));
+        }
+        private::write(&mark, "").map_err(failed("writing", &mark))
+    }
+
     /// Reads the store again. Returns the unreadable records and the names of changed files, which
     /// it removes.
     async fn compare(
@@ -118,14 +155,12 @@ impl Transfer {
         parts: &[Part],
         files: &[FileSum],
         watcher: &dyn Watcher,
-    ) -> Result<(Vec<String>, Vec<String>)> {
-        let (mut unreadable, mut changed) = (Vec::new(), Vec::new());
+    ) -> Result<(BadRecords, Vec<String>)> {
+        let (mut unreadable, mut changed) = (BadRecords::default(), Vec::new());
         self.store.catch_up().await?;
         for (part, file) in parts.iter().zip(files) {
-            let (sum, bad) = self.sum(*part, watcher).await?;
-            unreadable.extend(bad);
-            if part.file(sum) != *file {
-                let path = self.path(&file.name);
+            if part.file(self.sum(*part, &mut unreadable, watcher).await?) != *file {
+                let path = part.path(&self.folder);
                 fs::remove_file(&path).map_err(failed("removing", &path))?;
                 changed.push(file.name.clone());
             }
@@ -146,8 +181,9 @@ impl Transfer {
                 let why = format!("another process archives or restores {day}");
                 return Err(Error::Conflict(why));
             }
-            self.store.fix_day(day).await?;
+            let fixed = self.store.fix_day(day).await;
             self.store.unlease(&name, &owner).await?;
+            fixed?;
         }
         Ok(())
     }
@@ -171,35 +207,33 @@ impl Transfer {
     }
 
     fn publish(&self, manifest: &Manifest) -> Result<()> {
-        let (partial, path) = (self.folder.join("manifest.partial"), self.manifest());
+        let (partial, path) = (
+            self.folder.join("manifest.partial"),
+            self.folder.join(MANIFEST),
+        );
         let failed = || failed("writing", &path);
         private::write(&partial, manifest.text()).map_err(failed())?;
         let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
         sync(&partial).map_err(failed())?;
         fs::rename(&partial, &path).map_err(failed())?;
-        sync(&self.folder).map_err(failed())
+        sync(&self.folder).map_err(failed())?;
+        let mark = self.folder.join(UNFINISHED);
+        fs::remove_file(&mark).map_err(part::failed("removing", &mark))
     }
 
     /// Writes all records of the export to the store, which must be empty or hold an unfinished
-    /// import of the same export. All files are verified first.
-    pub async fn import(&self, watcher: &dyn Watcher) -> Result<ImportedStore> {
-        let path = self.manifest();
-        let text = fs::read_to_string(&path).map_err(failed("reading", &path))?;
-        let manifest = Manifest::read(&text).map_err(|why| damaged(&path, why))?;
-        if manifest.format != FORMAT {
-            let why = "is of another format: use the version of tidings that wrote it";
-            return Err(damaged(&path, why));
-        }
-        let records: u64 = manifest.files.iter().map(|file| file.records).sum();
+    /// import of the same export.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if the store holds anything else, or another process ended the import.
+    pub async fn import(&self, export: &Verified, watcher: &dyn Watcher) -> Result<ImportedStore> {
+        let records: u64 = export.files.iter().map(|(_, sum)| sum.stacks).sum();
         watcher.total(2 * records);
-        let files = manifest.files.iter().map(|file| self.verify(file));
-        let files: Vec<(Part, DaySum)> = files.collect::<Result<_>>()?;
-        let mut sum = Summing::default();
-        sum.add(&text);
-        let mut import = self.begin(sum.end().sha256).await?;
+        let mut import = self.begin(&export.sha256).await?;
         point("import-marked");
-        let rejected = self.put(&files, &mut import, watcher).await?;
-        let files = self.compare_all(&files, watcher).await?;
+        let rejected = self.put(&export.files, &mut import, watcher).await?;
+        let files = self.compare_all(&export.files, watcher).await?;
         point("import-compared");
         let same = files.iter().all(|file| file.same);
         if same {
@@ -213,58 +247,72 @@ impl Transfer {
             same,
             files,
             rejected,
+            unreadable: export.unreadable.clone(),
         })
     }
 
-    /// Checks a file, and returns the sum that the store will have.
-    fn verify(&self, file: &FileSum) -> Result<(Part, DaySum)> {
-        let path = self.path(&file.name);
-        let part = Part::named(&file.name);
-        let part = part.ok_or_else(|| damaged(&path, "is of a kind that tidings does not know"))?;
-        let (sum, expected) = part.read(&path)?;
-        match part.file(sum) == *file {
-            true => Ok((part, expected)),
-            false => Err(damaged(
-                &path,
-                "does not match its count and checksum in manifest.json; nothing was imported",
-            )),
-        }
-    }
-
     /// Marks the store as half imported, unless an earlier run has.
-    async fn begin(&self, manifest: String) -> Result<Importing> {
+    async fn begin(&self, manifest: &str) -> Result<Importing> {
         let store = &*self.store;
-        match store.mark().await? {
-            Some(Mark::Importing(import)) if import.manifest == manifest => Ok(import),
-            Some(Mark::Importing(Importing { folder, .. })) => Err(Error::Conflict(format!(
-                "an import of {folder} has not ended: continue that one, or empty the database"
-            ))),
-            Some(Mark::Closed { folder }) => Err(Error::Conflict(format!(
-                "the store is closed: it was exported to {folder}"
-            ))),
+        let import = match store.mark().await? {
+            Some(Mark::Importing(import)) if import.manifest == manifest => import,
+            Some(Mark::Importing(Importing { folder, .. })) => {
+                return Err(Error::Conflict(format!(
+                    "an import of {folder} has not ended: continue that one, or empty the database"
+                )));
+            }
+            Some(Mark::Closed { folder }) => {
+                return Err(Error::Conflict(format!(
+                    "the store is closed: it was exported to {folder}"
+                )));
+            }
+            Some(Mark::Moving) => {
+                return Err(Error::Conflict("the store is being moved".to_owned()));
+            }
             None => {
-                store.catch_up().await?;
-                for part in self.parts().await? {
-                    let mut pages = part.pages(store);
-                    while let Some(page) = pages.try_next().await? {
-                        if !(page.lines.is_empty() && page.bad.is_empty()) {
-                            let why = "import into an empty database";
-                            let name = part.name();
-                            let why = format!("the store is not empty, it holds {name}: {why}");
-                            return Err(Error::Conflict(why));
-                        }
-                    }
-                }
+                self.refuse_records().await?;
+                point("import-checked");
                 let import = Importing {
                     folder: self.folder.display().to_string(),
-                    manifest,
+                    manifest: manifest.to_owned(),
+                    checked: false,
                     files: 0,
                     lines: 0,
                 };
                 swap(store, None, Some(&Mark::Importing(import.clone()))).await?;
-                Ok(import)
+                import
+            }
+        };
+        if import.checked {
+            return Ok(import);
+        }
+        // A process that opened the store before the mark may have written since the first check.
+        let mark = Mark::Importing(import.clone());
+        if let Err(error) = self.refuse_records().await {
+            swap(store, Some(&mark), None).await?;
+            return Err(error);
+        }
+        let checked = true;
+        let import = Importing { checked, ..import };
+        swap(store, Some(&mark), Some(&Mark::Importing(import.clone()))).await?;
+        Ok(import)
+    }
+
+    /// Refuses a store that is not empty.
+    async fn refuse_records(&self) -> Result<()> {
+        self.store.catch_up().await?;
+        for part in self.parts().await? {
+            let mut pages = part.pages(&*self.store);
+            while let Some(page) = pages.try_next().await? {
+                if !(page.lines.is_empty() && page.bad.is_empty()) {
+                    let why = "import into an empty database";
+                    let name = part.name();
+                    let why = format!("the store is not empty, it holds {name}: {why}");
+                    return Err(Error::Conflict(why));
+                }
             }
         }
+        Ok(())
     }
 
     /// Writes the lines behind the mark, and moves it. Returns the rejected documents.
@@ -273,15 +321,20 @@ impl Transfer {
         files: &[(Part, DaySum)],
         import: &mut Importing,
         watcher: &dyn Watcher,
-    ) -> Result<Vec<String>> {
-        let mut rejected = Vec::new();
+    ) -> Result<BadRecords> {
+        let mut rejected = BadRecords::default();
         let (first, mut done) = (import.files, import.lines);
         for (index, (part, _)) in files.iter().enumerate().skip(first) {
-            let path = self.path(&part.name());
+            let path = part.path(&self.folder);
             for chunk in chunks(lines(&path)?.skip(done as usize)) {
                 let chunk = chunk.map_err(failed("reading", &path))?;
-                let errors = part.put(&*self.store, &chunk).await?;
-                rejected.extend(errors.iter().map(ToString::to_string));
+                // A suspended import writes nothing after another process has ended it.
+                if self.store.mark().await? != Some(Mark::Importing(import.clone())) {
+                    let why = "another process has continued this import";
+                    return Err(Error::Conflict(why.to_owned()));
+                }
+                let errors = part.put(&*self.store, done + 1, &chunk).await?;
+                rejected.add(errors.iter().map(ToString::to_string));
                 point("import-put");
                 done += chunk.len() as u64;
                 self.note(import, index, done).await?;
@@ -320,27 +373,28 @@ impl Transfer {
         all.extend(others.map(|part| (part, &nothing)));
         let mut compared = Vec::new();
         for (part, expected) in all {
-            let (stored, bad) = self.sum(part, watcher).await?;
+            let mut bad = BadRecords::default();
+            let stored = self.sum(part, &mut bad, watcher).await?;
             compared.push(ImportedFile {
                 name: part.name(),
                 records: expected.stacks,
                 stored: stored.stacks,
-                same: stored == *expected && bad.is_empty(),
+                same: stored == *expected && bad.count == 0,
             });
         }
         Ok(compared)
     }
 
-    /// Reads a part of the store. Returns its sum and its unreadable records.
-    async fn sum(&self, part: Part, watcher: &dyn Watcher) -> Result<(DaySum, Vec<String>)> {
-        let (mut summing, mut bad) = (Summing::default(), Vec::new());
+    /// Returns the sum of a part of the store. Adds its unreadable records to `bad`.
+    async fn sum(&self, part: Part, bad: &mut BadRecords, watcher: &dyn Watcher) -> Result<DaySum> {
+        let mut summing = Summing::default();
         let mut pages = part.pages(&*self.store);
         while let Some(page) = pages.try_next().await? {
             page.lines.iter().for_each(|line| summing.add(line));
             watcher.advance(page.lines.len() as u64);
-            bad.extend(page.bad);
+            bad.add(page.bad);
         }
-        Ok((summing.end(), bad))
+        Ok(summing.end())
     }
 
     async fn parts(&self) -> Result<Vec<Part>> {
@@ -351,82 +405,6 @@ impl Transfer {
             .chain(days)
             .collect())
     }
-
-    fn manifest(&self) -> PathBuf {
-        self.folder.join("manifest.json")
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.ndjson.zst"))
-    }
-}
-
-/// What one file holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Records(Kind),
-    Day(Day),
-}
-
-impl Part {
-    fn name(self) -> String {
-        match self {
-            Self::Records(kind) => kind.as_str().to_owned(),
-            Self::Day(day) => day.collection(),
-        }
-    }
-
-    fn file(self, sum: DaySum) -> FileSum {
-        FileSum {
-            name: self.name(),
-            records: sum.stacks,
-            sha256: sum.sha256,
-        }
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
-        let day = || Day::of_collection(name).map(Self::Day);
-        kind.map(Self::Records).or_else(day)
-    }
-
-    fn pages(self, store: &dyn WholeStore) -> BoxStream<'_, store::Result<Page>> {
-        let page = |lines| Page {
-            lines,
-            ..Page::default()
-        };
-        match self {
-            Self::Records(kind) => store.export_pages(kind),
-            Self::Day(day) => store.export_day(day).map_ok(page).boxed(),
-        }
-    }
-
-    /// Writes lines. Returns the errors of documents that the store rejected.
-    async fn put(self, store: &dyn WholeStore, lines: &[String]) -> Result<Vec<store::Error>> {
-        Ok(match self {
-            Self::Records(kind) => store.put_page(kind, lines).await.map(|()| Vec::new())?,
-            Self::Day(day) => restore_lines(store, day, lines, Meeting::Same).await?,
-        })
-    }
-
-    /// Reads a file. Returns its sum, and the sum of its records as a store returns them.
-    fn read(self, path: &Path) -> Result<(DaySum, DaySum)> {
-        let (mut sum, mut expected) = (Summing::default(), Summing::default());
-        for line in lines(path)? {
-            let number = sum.stacks() + 1;
-            let line = line.map_err(|why| damaged(path, format!("line {number}: {why}")))?;
-            sum.add(&line);
-            match self {
-                Self::Records(kind) => {
-                    let again = AnyRecord::read(kind, &line).and_then(|record| record.line());
-                    let again = again.map_err(|why| damaged(path, format!("line {number}: {why}")));
-                    expected.add(&again?);
-                }
-                Self::Day(_) => expected.add(&line),
-            }
-        }
-        Ok((sum.end(), expected.end()))
-    }
 }
 
 async fn swap(store: &dyn WholeStore, read: Option<&Mark>, mark: Option<&Mark>) -> Result<()> {
@@ -435,17 +413,5 @@ async fn swap(store: &dyn WholeStore, read: Option<&Mark>, mark: Option<&Mark>) 
         false => Err(Error::Conflict(
             "another process exports or imports this store at the same time".to_owned(),
         )),
-    }
-}
-
-fn failed(doing: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    let doing = format!("{doing} {}", path.display());
-    |cause| Error::file(doing, cause)
-}
-
-fn damaged(path: &Path, why: impl ToString) -> Error {
-    Error::Damaged {
-        file: path.display().to_string(),
-        why: why.to_string(),
     }
 }

@@ -39,6 +39,14 @@ pub trait WholeStore: Store {
     /// Returns what an export or import says of this store.
     async fn mark(&self) -> Result<Option<Mark>> {
         let text = self.note(NOTE).await?;
+        if text.is_none()
+            && self
+                .note(MOVE)
+                .await?
+                .is_some_and(|text| is_move_open(&text))
+        {
+            return Ok(Some(Mark::Moving));
+        }
         let read = |text: &str| serde_json::from_str(text);
         let mark = text.as_deref().map(read).transpose();
         mark.map_err(|why| Error::corrupt(format!("the note {NOTE}"), why))
@@ -68,6 +76,8 @@ pub enum Mark {
     },
     /// An import has not ended.
     Importing(Importing),
+    /// An earlier version moves the store with `tidings move`. Never written.
+    Moving,
 }
 
 /// How far an import has come.
@@ -77,6 +87,8 @@ pub struct Importing {
     pub folder: String,
     /// The SHA-256 of its manifest: an import continues only with the same export.
     pub manifest: String,
+    /// Whether the store was still empty after it was marked.
+    pub checked: bool,
     /// How many files were imported.
     pub files: usize,
     /// How many lines of the next file were imported.
@@ -85,12 +97,25 @@ pub struct Importing {
 
 /// The name of the note that holds the mark.
 const NOTE: &str = "transfer";
+/// The name of the note that `tidings move` wrote to both stores.
+const MOVE: &str = "moving";
+
+/// Returns whether `tidings move` closed the store: the source, and the target until the end.
+fn is_move_open(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Move {
+        role: String,
+        done: bool,
+    }
+    let read = serde_json::from_str(text);
+    read.map_or(true, |Move { role, done }| role == "source" || !done)
+}
 
 impl Page {
     /// Adds a record, unless it is a note about the store itself.
     pub(super) fn push(&mut self, record: &AnyRecord) -> Result<()> {
         match record {
-            AnyRecord::Note(note) if [NOTE, "schema"].contains(&note.name()) => {}
+            AnyRecord::Note(note) if [NOTE, MOVE, "schema"].contains(&note.name()) => {}
             record => self.lines.push(record.line()?),
         }
         Ok(())

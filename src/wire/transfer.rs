@@ -12,8 +12,8 @@ pub struct Manifest {
     pub at: DateTime<Utc>,
     /// The files, in the order of an import.
     pub files: Vec<FileSum>,
-    /// The records that the export lacks because they cannot be read, each with the reason.
-    pub unreadable: Vec<String>,
+    /// The records that the export lacks because they cannot be read.
+    pub unreadable: BadRecords,
 }
 
 impl Manifest {
@@ -25,6 +25,27 @@ impl Manifest {
     /// Parses the text of `manifest.json`.
     pub fn read(text: &str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
+    }
+}
+
+/// Records that were not copied.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadRecords {
+    /// The number of records.
+    pub count: u64,
+    /// The first 100 of them, each with the reason.
+    pub first: Vec<String>,
+}
+
+impl BadRecords {
+    /// Adds records, each with the reason.
+    pub fn add(&mut self, records: impl IntoIterator<Item = String>) {
+        for record in records {
+            self.count += 1;
+            if self.first.len() < 100 {
+                self.first.push(record);
+            }
+        }
     }
 }
 
@@ -46,8 +67,11 @@ pub struct ImportedStore {
     pub same: bool,
     /// The parts of the store, compared with their files.
     pub files: Vec<ImportedFile>,
-    /// The documents that the store rejected, each with the reason.
-    pub rejected: Vec<String>,
+    /// The documents of days that the store rejected. A rejected record of another kind fails the
+    /// import.
+    pub rejected: BadRecords,
+    /// The records that the export lacks.
+    pub unreadable: BadRecords,
 }
 
 /// One part of a store, compared with its file.

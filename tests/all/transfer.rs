@@ -16,13 +16,13 @@ use tidings::domain::{
     Address, Day, DeliveryState, ObjectId, Reason, Route, Stop, Suppression, User,
 };
 use tidings::email::Certainty;
-use tidings::engine::{Error, Silent};
-use tidings::operate::transfer::{After, Transfer, reopen};
-use tidings::store::{Mark, Meeting};
-use tidings::wire::transfer::ImportedStore;
+use tidings::engine::{Error, Silent, Watcher};
+use tidings::operate::transfer::{After, Transfer, Verified, reopen};
+use tidings::store::{Kind, Mark, Meeting};
+use tidings::wire::transfer::{BadRecords, ImportedStore};
 
 use crate::support::town::{Town, WORKS, followers_of, lost, monday, request, saturday, to};
-use crate::support::{Fresh, feed_of, kind, mongo, poison, sqlite, user};
+use crate::support::{Fresh, Shorthand, feed_of, kind, mongo, poison, sqlite, user};
 
 /// Expands tests for both ways: each is an `async fn(Fresh, Fresh)`.
 macro_rules! both_ways {
@@ -69,12 +69,21 @@ async fn exported(store: &Fresh) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let transfer = transfer(store, folder.path());
     let manifest = transfer.export(After::Open, &Silent).await.unwrap();
-    assert_eq!(manifest.unreadable, [""; 0]);
+    assert_eq!(manifest.unreadable.count, 0);
     folder
 }
 
+async fn import(
+    store: &Fresh,
+    folder: &Path,
+    watcher: &dyn Watcher,
+) -> Result<ImportedStore, Error> {
+    let export = Verified::read(folder)?;
+    transfer(store, folder).import(&export, watcher).await
+}
+
 async fn imported(store: &Fresh, folder: &Path) -> ImportedStore {
-    transfer(store, folder).import(&Silent).await.unwrap()
+    import(store, folder, &Silent).await.unwrap()
 }
 
 async fn moved(source: &Fresh, target: &Fresh) -> ImportedStore {
@@ -251,7 +260,7 @@ async fn a_store_that_is_not_empty_is_refused_and_nothing_changes(source: Fresh,
     target.put_users(&somebody).await.unwrap();
     let lines = target.lines().await;
 
-    let refused = transfer(&target, folder.path()).import(&Silent).await;
+    let refused = import(&target, folder.path(), &Silent).await;
 
     let why = "the store is not empty, it holds users: import into an empty database";
     assert_eq!(refusal(refused.unwrap_err()), why);
@@ -260,7 +269,7 @@ async fn a_store_that_is_not_empty_is_refused_and_nothing_changes(source: Fresh,
     let old: Vec<String> = OLD.map(str::to_owned).to_vec();
     let day = Day::of(saturday());
     target.restore_day(day, &old, Meeting::Same).await.unwrap();
-    let refused = transfer(&target, folder.path()).import(&Silent).await;
+    let refused = import(&target, folder.path(), &Silent).await;
     assert!(refusal(refused.unwrap_err()).contains(&day.collection()));
     target.clear().await;
     assert!(imported(&target, folder.path()).await.same);
@@ -302,7 +311,7 @@ async fn a_damaged_file_is_refused_and_nothing_changes(source: Fresh, target: Fr
         for damage in [&whole[..whole.len() - 9], &flipped, &other] {
             std::fs::write(file(&folder, name), damage).unwrap();
 
-            let refused = transfer(&target, folder.path()).import(&Silent).await;
+            let refused = import(&target, folder.path(), &Silent).await;
 
             match refused.unwrap_err() {
                 Error::Damaged { file, .. } => assert!(file.contains(name), "{file}"),
@@ -312,7 +321,7 @@ async fn a_damaged_file_is_refused_and_nothing_changes(source: Fresh, target: Fr
             assert_eq!(target.whole().mark().await.unwrap(), None);
         }
         std::fs::remove_file(file(&folder, name)).unwrap();
-        let refused = transfer(&target, folder.path()).import(&Silent).await;
+        let refused = import(&target, folder.path(), &Silent).await;
         assert!(matches!(refused.unwrap_err(), Error::File { .. }));
     }
 }
@@ -327,11 +336,14 @@ async fn a_store_that_was_closed_opens_again(source: Fresh, target: Fresh) {
     assert!(matches!(mark, Some(Mark::Closed { .. })), "{mark:?}");
     assert!(imported(&target, folder.path()).await.same);
     assert_eq!(target.whole().mark().await.unwrap(), None);
-    let again = transfer(&source, folder.path()).import(&Silent).await;
+    let again = import(&source, folder.path(), &Silent).await;
     let why = refusal(again.unwrap_err());
     assert!(why.contains("the store is closed"), "{why}");
-    assert!(reopen(&*source.whole()).await.unwrap());
-    assert!(!reopen(&*source.whole()).await.unwrap());
+    let refused = reopen(&*source.whole(), false).await;
+    let why = refusal(refused.unwrap_err());
+    assert!(why.contains("is complete"), "{why}");
+    assert!(reopen(&*source.whole(), true).await.unwrap());
+    assert!(!reopen(&*source.whole(), true).await.unwrap());
     assert_eq!(source.lines().await, target.lines().await);
 }
 
@@ -351,13 +363,15 @@ async fn unreadable_and_rejected_records_are_named_and_all_others_are_copied() {
 
             let export = transfer(&source, folder.path());
             let manifest = export.export(After::Open, &Silent).await.unwrap();
-            assert_eq!(manifest.unreadable.len(), 1, "{manifest:?}");
-            assert!(manifest.unreadable[0].contains("user cem"), "{manifest:?}");
+            let unreadable = &manifest.unreadable;
+            assert_eq!(unreadable.count, 1, "{unreadable:?}");
+            assert!(unreadable.first[0].contains("user cem"), "{unreadable:?}");
             for _ in 0..2 {
                 let imported = imported(&target, folder.path()).await;
 
                 assert!(!imported.same);
-                let rejected = &imported.rejected;
+                assert_eq!(imported.unreadable, *unreadable);
+                let rejected = &imported.rejected.first;
                 assert_eq!(rejected.len(), 1, "{rejected:?}");
                 assert!(rejected[0].contains(&day.to_string()), "{rejected:?}");
                 let differ = imported.files.iter().filter(|file| !file.same);
@@ -369,6 +383,54 @@ async fn unreadable_and_rejected_records_are_named_and_all_others_are_copied() {
             }
         })
         .await;
+    })
+    .await;
+}
+
+#[test]
+fn a_hundred_bad_records_are_named_and_all_are_counted() {
+    let mut bad = BadRecords::default();
+    bad.add((0..250).map(|n| n.to_string()));
+    assert_eq!((bad.count, bad.first.len()), (250, 100));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_names_the_line_that_the_store_rejects() {
+    sqlite::run(|source| async move {
+        sqlite::run(|target| async move {
+            Town::of(&source).await;
+            let folder = exported(&source).await;
+            let users = source.lines_of(Kind::Users).await;
+            let line = 1 + users.iter().position(|line| line.contains("cem")).unwrap();
+            let rejects = "CREATE TRIGGER rejects BEFORE INSERT ON users WHEN NEW.id = 'cem'
+                           BEGIN SELECT RAISE(ABORT, 'not him'); END";
+            poison::file(&target).execute_batch(rejects).unwrap();
+
+            let failed = import(&target, folder.path(), &Silent).await;
+
+            let error = failed.unwrap_err().to_string();
+            assert_eq!(error, format!("importing users, line {line}"));
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_an_open_move_of_an_earlier_version_is_refused() {
+    sqlite::run(|store| async move {
+        let note = |role, done| format!(r#"{{"role": "{role}", "done": {done}}}"#);
+        for (role, done, mark) in [
+            ("source", false, Some(Mark::Moving)),
+            ("source", true, Some(Mark::Moving)),
+            ("target", false, Some(Mark::Moving)),
+            ("target", true, None),
+        ] {
+            store.clear().await;
+            store.put_note("moving", &note(role, done)).await.unwrap();
+            assert_eq!(store.whole().mark().await.unwrap(), mark, "{role} {done}");
+        }
+        assert_eq!(store.lines().await, [""; 0]);
     })
     .await;
 }

@@ -53,6 +53,9 @@ struct Trailer {
     tidings: Summary,
 }
 
+/// The file that marks the folder of an unfinished export of a whole store. Such an export may
+/// replace files in the folder.
+pub(crate) const UNFINISHED: &str = "manifest.unfinished";
 /// The most documents that are restored at once.
 const CHUNK: usize = 1_000;
 /// The size in bytes at which a chunk is restored even if it has fewer documents.
@@ -124,6 +127,10 @@ impl Draft {
         let partial = folder.join(name);
         let failed = |cause| Error::file(format!("exporting to {}", folder.display()), cause);
         private::folder(folder).map_err(failed)?;
+        if folder.join(UNFINISHED).exists() {
+            let why = "holds an unfinished `tidings export`: name another folder";
+            return Err(Error::Conflict(format!("{} {why}", folder.display())));
+        }
         let partial = Partial(partial);
         let written = write_lines(days, day, folder, &partial.0).await?;
         let (sum, target, stands) = written;

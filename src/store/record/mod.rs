@@ -217,11 +217,17 @@ pub(super) fn read_bson<R: Record>(raw: &RawDocument) -> Result<R::Value> {
     value_of(record, || format!("{} {}", R::WHAT, shown_id(raw)))
 }
 
-/// Formats the `_id` of a document of any writer.
+/// Formats the `_id` of a document of any writer. Masks addresses (P8).
 pub(super) fn shown_id(raw: &RawDocument) -> String {
     match raw.get("_id").ok().flatten() {
         Some(RawBsonRef::ObjectId(id)) => id.to_string(),
         Some(RawBsonRef::String(text)) => shown_text(text),
+        // Ids of soft bounces hold an address.
+        Some(RawBsonRef::Document(parts)) => {
+            let parts = parts.iter().map_while(|part| Some(part.ok()?.1));
+            let parts = parts.map(|part| part.as_str().map_or_else(|| shown(part), shown_text));
+            parts.collect::<Vec<_>>().join(" ")
+        }
         Some(other) => shown(other),
         None => "whose _id cannot be read".to_owned(),
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::{As, Oid, Place, Time};
 use super::{Record, of};
-use crate::domain::{FollowKey, Json, Object, Retraction, UserId};
+use crate::domain::{Json, Object, Retraction};
 
 record! {
     /// See [`Object`]. MongoDB stores `data` as a document where it can.
@@ -71,15 +71,6 @@ struct FollowId {
 struct SoftBounceId {
     a: String,
     d: String,
-}
-
-impl Follow {
-    pub(in crate::store) fn of(key: &FollowKey, user: &UserId) -> Self {
-        let (k, u) = (key.as_str().into(), user.as_str().into());
-        Self {
-            id: FollowId { k, u },
-        }
-    }
 }
 
 impl Note {

@@ -7,9 +7,7 @@ use serde::Serialize;
 
 use super::Kind;
 use crate::domain::batch::Accumulator;
-use crate::domain::{
-    Batch, Delivery, Fanout, FollowKey, Id, Inbox, Object, Retraction, Suppression, User, UserId,
-};
+use crate::domain::{Batch, Delivery, Fanout, Id, Inbox, Object, Retraction, Suppression, User};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::record::fanout::FanoutRecord;
@@ -44,11 +42,6 @@ records! {
 }
 
 impl AnyRecord {
-    /// The record that says that a user follows a key.
-    pub fn follow(key: &FollowKey, user: &UserId) -> Self {
-        Follow::of(key, user).into()
-    }
-
     /// The line of the record.
     pub fn line(&self) -> Result<String> {
         match self {

@@ -49,7 +49,11 @@ fn a_store_is_moved_and_the_old_one_is_closed() {
     desk.run(&["--store", "sqlite:new.db", "worker", "--once"]);
     let feed = desk.run(&["--store", "sqlite:new.db", "feed", "ada", "--json"]);
     assert!(feed.out.contains("a1"), "{}{}", feed.out, feed.err);
-    let open = desk.run(&["export", "--reopen"]).done();
+    let refused = desk.run(&["export", "--reopen"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("is complete"), "{}", refused.err);
+    assert_eq!(desk.run(&["export", "--reopen", "--json"]).code, 2);
+    let open = desk.run(&["export", "--reopen", "--force"]).done();
     assert_eq!(open, "sqlite:tidings.db is open again\n");
     desk.run(&["status"]).done();
 }
@@ -96,4 +100,56 @@ fn a_missing_store_or_export_is_refused() {
     let ran = desk.run(&["import", "store", "moving"]);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("moving/manifest.json"), "{}", ran.err);
+    assert!(!desk.path().join("tidings.db").exists());
+}
+
+#[test]
+fn a_folder_with_other_files_is_refused_and_keeps_them() {
+    let desk = Desk::with_people();
+    let archived = "old/notifications_20140422.ndjson.zst";
+    std::fs::create_dir(desk.path().join("old")).unwrap();
+    desk.write(archived, "archived");
+
+    let ran = desk.run(&["export", "--close", "old"]);
+
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("no unfinished export"), "{}", ran.err);
+    let files = std::fs::read_dir(desk.path().join("old")).unwrap();
+    assert_eq!(files.count(), 1);
+    let kept = std::fs::read_to_string(desk.path().join(archived));
+    assert_eq!(kept.unwrap(), "archived");
+    desk.run(&["status"]).done();
+}
+
+#[test]
+fn a_failed_export_says_that_the_store_stays_closed() {
+    let desk = Desk::with_people();
+    std::fs::create_dir(desk.path().join("moving")).unwrap();
+    desk.write("moving/manifest.unfinished", "");
+    desk.write("moving/users.ndjson.zst", "damaged");
+
+    let ran = desk.run(&["export", "--close", "moving"]);
+
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("the store stays closed"), "{}", ran.err);
+    assert_eq!(desk.run(&["status"]).code, 2);
+    let ran = desk.run(&["export", "--reopen"]);
+    assert_eq!(ran.code, 0);
+    assert!(ran.err.contains("sends them again"), "{}", ran.err);
+    desk.run(&["status"]).done();
+}
+
+#[test]
+fn an_import_names_the_records_that_its_export_lacks() {
+    let desk = Desk::with_people();
+    let database = rusqlite::Connection::open(desk.path().join("tidings.db")).unwrap();
+    let odd = "UPDATE users SET types = '[' WHERE id = 'cem'";
+    database.execute(odd, []).unwrap();
+    assert_eq!(desk.run(&["export", "moving"]).code, 3);
+
+    let ran = desk.run(&IMPORT);
+
+    assert_eq!(ran.code, 3);
+    assert!(ran.err.contains("user cem"), "{}", ran.err);
+    assert!(ran.out.contains("but for the records"), "{}", ran.out);
 }

@@ -22,8 +22,8 @@ use super::stage::Stage;
 use crate::mail::provider::Dialect;
 use crate::store_laws::batches::opened;
 use crate::support::{
-    Fresh, Shorthand, delivery, events, fanout, id, key, kind, lease, minutes, mongo, noon,
-    push_to_all, sqlite, today, user,
+    Fresh, Shorthand, delivery, events, fanout, follow_line, id, key, kind, lease, minutes, mongo,
+    noon, push_to_all, sqlite, today, user,
 };
 
 /// A test on a fresh store of each kind.
@@ -46,6 +46,7 @@ macro_rules! from_sqlite_to_mongo {
 from_sqlite_to_mongo! {
     killed_at_every_named_point_everything_is_the_same_at_the_end
     killed_at_random_everything_is_the_same_at_the_end
+    a_record_that_arrives_before_the_mark_stops_the_import
     a_town_that_moves_loses_and_repeats_no_email
     a_town_that_moves_with_unknown_outcomes_loses_and_repeats_no_email
 }
@@ -58,8 +59,10 @@ async fn fill(store: &Fresh, count: u64) {
         let numbered = || chunk.iter().zip(first..);
         let users = numbered().map(|(person, n)| AnyRecord::from(record(person, n)));
         put(store, Kind::Users, users.collect()).await;
-        let follows = numbered()
-            .map(|(person, n)| AnyRecord::follow(&key(&format!("artist:{}", n % 50)), person));
+        let follows = numbered().map(|(person, n)| {
+            let line = follow_line(&key(&format!("artist:{}", n % 50)), person);
+            AnyRecord::read(Kind::Follows, &line).unwrap()
+        });
         put(store, Kind::Follows, follows.collect()).await;
         let half = numbered().filter(|(_, n)| n % 2 == 0);
         let gathering =
@@ -238,12 +241,33 @@ async fn killed_at_every_named_point_everything_is_the_same_at_the_end(
     answer_the_same(&source, &target, 60).await;
 }
 
+/// A generous timeout for slow machines.
+const LONG: Duration = Duration::from_secs(120);
 /// The first step of a move.
 const EXPORT: [&str; 3] = ["export", "--close", "moving"];
 
 /// The second step of a move.
 fn import(target: &Fresh) -> [&str; 5] {
     ["--store", target.url(), "import", "store", "moving"]
+}
+
+async fn a_record_that_arrives_before_the_mark_stops_the_import(source: Fresh, target: Fresh) {
+    fill(&source, 9).await;
+    let stage = Stage::set(&source, Dialect::Resend, 1).await;
+    stage.succeeds(&EXPORT).await;
+    let stop = [("TIDINGS_STOP", "import-checked")];
+    let mut suspended = stage.start(&import(&target), &stop);
+    suspended.wait_until_stopped(LONG).await;
+    let late = [User::new(user("q0000001"))];
+    target.put_users(&late).await.unwrap();
+    let lines = target.lines().await;
+
+    suspended.signal("CONT");
+
+    let status = suspended.ended(LONG).await.expect("it ends by itself");
+    assert_eq!(status.code(), Some(2));
+    assert_eq!(target.whole().mark().await.unwrap(), None);
+    assert_eq!(target.lines().await, lines);
 }
 
 async fn killed_at_random_everything_is_the_same_at_the_end(source: Fresh, target: Fresh) {

@@ -165,8 +165,7 @@ pub async fn pages_join_without_a_gap(store: Fresh) {
     let pages = store.pages(Kind::Follows).await;
 
     assert!(pages.iter().all(|page| page.lines.len() <= 1_000));
-    let all = follows.iter().map(|(k, u)| AnyRecord::follow(k, u).line());
-    let all: Vec<String> = all.collect::<Result<_, _>>().unwrap();
+    let all: Vec<String> = follows.iter().map(|(k, u)| follow_line(k, u)).collect();
     assert_eq!(store.lines_of(Kind::Follows).await, all);
 }
 
@@ -202,6 +201,9 @@ pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
             let odd = bson::doc! {"_id": "ben", "types": [{"t": "T", "route": "pigeon"}]};
             poison::put_into(&database, "users", odd).await;
             poison::put_into(&database, "users", bson::doc! {"_id": 7}).await;
+            let id = bson::doc! {"a": "eve@example.org", "d": "digest:eve"};
+            let odd = bson::doc! {"_id": id, "at": "late"};
+            poison::put_into(&database, "soft_bounces", odd).await;
         }
         None => {
             let file = poison::file(&store);
@@ -209,6 +211,8 @@ pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
             file.execute(odd, []).unwrap();
             let key = "INSERT INTO users (id, confirmed, types, rev) VALUES (x'ff', 1, '{}', 1)";
             file.execute(key, []).unwrap();
+            let odd = "INSERT INTO soft_bounces VALUES ('eve@example.org', 'digest:eve', 'late')";
+            file.execute(odd, []).unwrap();
         }
     }
 
@@ -226,12 +230,17 @@ pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
     assert_eq!(bad.len(), 2, "{bad:?}");
     let ben = bad.iter().filter(|reported| reported.contains("ben"));
     assert_eq!(ben.count(), 1, "{bad:?}");
+    let bounces = store.pages(Kind::SoftBounces).await;
+    let bad: Vec<String> = bounces.into_iter().flat_map(|page| page.bad).collect();
+    assert_eq!(bad.len(), 1, "{bad:?}");
+    assert!(!bad[0].contains("eve@"), "{bad:?}");
 }
 
 fn mark(n: u64) -> Mark {
     Mark::Importing(Importing {
         folder: "moving".into(),
         manifest: "53a9".into(),
+        checked: true,
         files: 2,
         lines: n,
     })

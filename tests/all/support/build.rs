@@ -68,6 +68,15 @@ pub fn key(text: &str) -> FollowKey {
     FollowKey::stored(text)
 }
 
+/// The line of a follow in an export.
+pub fn follow_line(key: &FollowKey, user: &UserId) -> String {
+    format!(
+        r#"{{"_id":{{"k":"{}","u":"{}"}}}}"#,
+        key.as_str(),
+        user.as_str()
+    )
+}
+
 /// An event about this object in the nth fan-out.
 pub fn event(object: &str, fanout: u32) -> Event {
     Event {

@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidings::domain::User;
 use tidings::engine::{Silent, Watcher};
 use tidings::operate::transfer::After;
-use tidings::store::Mark;
+use tidings::store::{FollowChange, Kind, Mark};
 
-use super::{exported, imported, refusal, transfer};
+use super::{exported, import, imported, refusal, transfer};
 use crate::support::town::{Town, followers_of};
-use crate::support::{Fresh, mongo, sqlite, user};
+use crate::support::{Fresh, key, mongo, sqlite, user};
 
 both_ways! {
     a_change_during_an_export_fails_it_and_the_next_run_succeeds
     a_change_during_an_import_is_found_and_the_store_stays_closed
+    an_import_that_another_process_ended_writes_nothing
 }
 
 /// Does something once, after a number of records.
@@ -65,7 +66,7 @@ async fn a_change_during_an_export_fails_it_and_the_next_run_succeeds(
         why.contains("changed while it was exported (users)"),
         "{why}"
     );
-    let refused = transfer(&target, folder.path()).import(&Silent).await;
+    let refused = import(&target, folder.path(), &Silent).await;
     assert!(refused.is_err(), "there is no manifest yet");
     export.export(After::Open, &Silent).await.unwrap();
     assert!(imported(&target, folder.path()).await.same);
@@ -84,17 +85,38 @@ async fn a_change_during_an_import_is_found_and_the_store_stays_closed(
         other.put_users(&[User::new(user("late"))]).await.unwrap();
     });
 
-    let import = transfer(&target, folder.path());
-    let imported = import.import(&watcher).await.unwrap();
+    let ended = import(&target, folder.path(), &watcher).await.unwrap();
 
-    let differ = imported.files.iter().filter(|file| !file.same);
+    let differ = ended.files.iter().filter(|file| !file.same);
     let differ: Vec<_> = differ
         .map(|file| (file.name.as_str(), file.records, file.stored))
         .collect();
-    assert_eq!((imported.same, differ), (false, vec![("users", 4, 5)]));
+    assert_eq!((ended.same, differ), (false, vec![("users", 4, 5)]));
     let mark = target.whole().mark().await.unwrap();
     assert!(matches!(mark, Some(Mark::Importing(_))), "{mark:?}");
     target.delete_user(&user("late")).await.unwrap();
-    assert!(import.import(&Silent).await.unwrap().same);
+    assert!(imported(&target, folder.path()).await.same);
     assert_eq!(target.lines().await, source.lines().await);
+}
+
+async fn an_import_that_another_process_ended_writes_nothing(source: Fresh, target: Fresh) {
+    Town::of(&source).await;
+    let folder = exported(&source).await;
+    let (other, path) = (target.second(), folder.path().to_owned());
+    // The other import ends while this one has written only the users, and a user unfollows.
+    let watcher = Meanwhile::after(1, async move || {
+        assert!(imported(&other, &path).await.same);
+        let follow = [(key("artist:1"), user("ada"))];
+        let unfollow = other.change_follows(FollowChange::Unfollow, &follow);
+        unfollow.await.unwrap();
+        let follows = other.lines_of(Kind::Follows).await;
+        assert!(follows.iter().all(|line| !line.contains("ada")));
+    });
+
+    let refused = import(&target, folder.path(), &watcher).await;
+
+    let why = refusal(refused.unwrap_err());
+    assert!(why.contains("has continued this import"), "{why}");
+    let follows = target.lines_of(Kind::Follows).await;
+    assert!(follows.iter().all(|line| !line.contains("ada")));
 }

@@ -1,0 +1,122 @@
+//! The files of an export: one for each kind of record and each day.
+
+use std::path::{Path, PathBuf};
+
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+
+use crate::domain::Day;
+use crate::engine::archive::{lines, restore_lines};
+use crate::engine::{Error, Result};
+use crate::store::{self, AnyRecord, DaySum, Kind, Meeting, Page, Summing, WholeStore};
+use crate::wire::transfer::FileSum;
+
+/// The file that a complete export has.
+pub(super) const MANIFEST: &str = "manifest.json";
+
+/// What one file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Records(Kind),
+    Day(Day),
+}
+
+impl Part {
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Records(kind) => kind.as_str().to_owned(),
+            Self::Day(day) => day.collection(),
+        }
+    }
+
+    pub(super) fn path(self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.ndjson.zst", self.name()))
+    }
+
+    pub(super) fn file(self, sum: DaySum) -> FileSum {
+        FileSum {
+            name: self.name(),
+            records: sum.stacks,
+            sha256: sum.sha256,
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
+        let day = || Day::of_collection(name).map(Self::Day);
+        kind.map(Self::Records).or_else(day)
+    }
+
+    pub(super) fn pages(self, store: &dyn WholeStore) -> BoxStream<'_, store::Result<Page>> {
+        let page = |lines| Page {
+            lines,
+            ..Page::default()
+        };
+        match self {
+            Self::Records(kind) => store.export_pages(kind),
+            Self::Day(day) => store.export_day(day).map_ok(page).boxed(),
+        }
+    }
+
+    /// Writes lines, of which the first has this number in its file. Returns the errors of
+    /// documents of days that the store rejected.
+    pub(super) async fn put(
+        self,
+        store: &dyn WholeStore,
+        first: u64,
+        lines: &[String],
+    ) -> Result<Vec<store::Error>> {
+        let kind = match self {
+            Self::Records(kind) => kind,
+            Self::Day(day) => return Ok(restore_lines(store, day, lines, Meeting::Same).await?),
+        };
+        if store.put_page(kind, lines).await.is_err() {
+            // One by one, so that the error names the line.
+            for (number, line) in (first..).zip(lines) {
+                let put = store.put_page(kind, std::slice::from_ref(line)).await;
+                put.map_err(|why| match why {
+                    store::Error::Database { doing, cause } => {
+                        store::Error::database(format!("{doing}, line {number}"), cause)
+                    }
+                    why => {
+                        let kind = kind.as_str();
+                        let why = format!("importing {kind}, line {number}: {why}");
+                        store::Error::Unsupported(why)
+                    }
+                })?;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Reads a file. Returns its sum, and the sum of its records as a store returns them.
+    pub(super) fn read(self, path: &Path) -> Result<(DaySum, DaySum)> {
+        let (mut sum, mut expected) = (Summing::default(), Summing::default());
+        for line in lines(path)? {
+            let number = sum.stacks() + 1;
+            let line = line.map_err(|why| damaged(path, format!("line {number}: {why}")))?;
+            sum.add(&line);
+            match self {
+                Self::Records(kind) => {
+                    let again = AnyRecord::read(kind, &line).and_then(|record| record.line());
+                    let again = again.map_err(|why| damaged(path, format!("line {number}: {why}")));
+                    expected.add(&again?);
+                }
+                Self::Day(_) => expected.add(&line),
+            }
+        }
+        Ok((sum.end(), expected.end()))
+    }
+}
+
+pub(super) fn failed(doing: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let doing = format!("{doing} {}", path.display());
+    |cause| Error::file(doing, cause)
+}
+
+pub(super) fn damaged(path: &Path, why: impl ToString) -> Error {
+    Error::Damaged {
+        file: path.display().to_string(),
+        why: why.to_string(),
+    }
+}
