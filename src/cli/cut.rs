@@ -28,15 +28,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_shown_is_counted_as_far_as_it_was_looked_for() {
-        let told = |found, limit| rest(found, limit, "--user and --state");
-        assert_eq!((told(0, 20), told(20, 20)), (None, None));
+    fn rows_beyond_the_limit_are_counted_as_far_as_they_were_read() {
+        let line = |found, limit| rest(found, limit, "--user and --state");
+        assert_eq!((line(0, 20), line(20, 20)), (None, None));
         assert_eq!(
-            told(21, 20).unwrap(),
+            line(21, 20).unwrap(),
             "1 more is not shown; --limit 21 shows all"
         );
         assert_eq!(
-            told(1_001, 20).unwrap(),
+            line(1_001, 20).unwrap(),
             "at least 981 more are not shown; --limit takes up to 1000, and --user and --state show fewer"
         );
     }

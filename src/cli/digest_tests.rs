@@ -1,4 +1,4 @@
-//! Tests of the summary line of a digest run: every count that matters, and no zeros.
+//! Tests of the summary line of a digest run, which omits zeros.
 
 use chrono::TimeZone;
 
@@ -34,7 +34,7 @@ fn report() -> Report {
 }
 
 #[test]
-fn a_run_is_told_in_one_line_without_zeros() {
+fn a_run_is_summarized_in_one_line_without_zeros() {
     assert_eq!(
         sentence(&report(), &Request::default(), None),
         "1,234 due, 1,230 sent (8,990 events), 2 failed, 1 unknown, 1 canceled; \
@@ -55,7 +55,7 @@ fn the_json_of_a_report_is_flat() {
 }
 
 #[test]
-fn when_nobody_is_due_the_line_says_when_somebody_is_and_how_not_to_wait() {
+fn when_no_digest_is_due_the_line_names_the_next_time_and_the_now_flag() {
     let mut waiting = Report {
         due: DueDigests::default(),
         mails: Tally::default(),
@@ -90,7 +90,7 @@ fn a_dry_run_counts_the_emails() {
 }
 
 #[test]
-fn who_waits_for_a_brand_is_not_counted_as_mailed() {
+fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
     let request = Request {
         effect: Effect::Rehearse,
         ..Request::default()
@@ -112,7 +112,7 @@ fn who_waits_for_a_brand_is_not_counted_as_mailed() {
 }
 
 #[test]
-fn a_run_in_which_no_mail_left_has_failed() {
+fn a_run_without_any_sent_email_has_failed() {
     let mails = Tally {
         failed: 3,
         ..Tally::default()
@@ -121,7 +121,7 @@ fn a_run_in_which_no_mail_left_has_failed() {
 }
 
 #[test]
-fn mails_that_were_only_written_say_where_they_lie() {
+fn emails_written_to_the_outbox_are_shown_with_its_path() {
     let line = sentence(&report(), &Request::default(), Some(Path::new("outbox")));
 
     assert!(
@@ -131,21 +131,21 @@ fn mails_that_were_only_written_say_where_they_lie() {
 }
 
 #[test]
-fn what_is_late_and_what_was_given_up_is_said_by_people_events_and_day() {
-    let owed = |people, events| Owed { people, events };
+fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
+    let backlog = |people, events| Owed { people, events };
     let day = "20140401".parse().unwrap();
     let report = BacklogReport {
-        older: owed(1, 12),
-        blocked: owed(2, 5),
-        given_up: BTreeMap::from([(day, owed(3, 40))]),
-        given_up_blocked: owed(1, 30),
+        older: backlog(1, 12),
+        blocked: backlog(2, 5),
+        given_up: BTreeMap::from([(day, backlog(3, 40))]),
+        given_up_blocked: backlog(1, 30),
         ..BacklogReport::default()
     };
 
-    let told = late(&report);
+    let lines = late(&report);
     let included = [4, 12].map(|events| {
-        let older_due = owed(1, events);
-        let older = owed(1, 12);
+        let older_due = backlog(1, events);
+        let older = backlog(1, 12);
         late(&BacklogReport {
             older,
             older_due,
@@ -154,7 +154,7 @@ fn what_is_late_and_what_was_given_up_is_said_by_people_events_and_day() {
     });
 
     assert_eq!(
-        told,
+        lines,
         [
             "late: 1 person had 12 events pending from days before the window; their next digest has them",
             "waiting: 5 events from days before the window for 2 people who cannot be emailed now; they expire after digest.max_age",
@@ -176,7 +176,7 @@ fn what_is_late_and_what_was_given_up_is_said_by_people_events_and_day() {
 }
 
 #[test]
-fn who_failed_is_told_apart_from_who_was_mailed() {
+fn failed_users_are_counted_apart_from_emailed_users() {
     let mut report = Report::default();
     report.users.failed_already = 2;
     report.users.tried_again = Some(Utc.with_ymd_and_hms(2014, 4, 21, 11, 0, 0).unwrap());
@@ -192,7 +192,7 @@ fn who_failed_is_told_apart_from_who_was_mailed() {
 }
 
 #[test]
-fn batches_are_told_in_a_line_of_their_own() {
+fn batches_have_their_own_line() {
     let ahead = BatchesAhead {
         batches: 15,
         mails: 12,

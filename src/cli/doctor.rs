@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_was_found_and_what_to_do_and_cannot_move_the_cursor() {
+    fn a_finding_is_one_line_without_control_characters() {
         let finding = Finding::error("DMARC", "v=DMARC1\u{1b}[2J\n; p=x", "fix it");
 
         assert_eq!(told(&finding), "v=DMARC1 [2J ; p=x → fix it");

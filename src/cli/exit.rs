@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_value_is_2_and_a_store_that_is_away_is_1() {
+    fn an_invalid_value_exits_with_2_and_an_unreachable_store_with_1() {
         let value: anyhow::Error =
             engine::Error::from(Invalid::new("limit", 0, "is too small")).into();
         let store: anyhow::Error =
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_names_every_cause_once_and_what_to_do() {
+    fn a_failure_shows_each_cause_once_and_a_hint() {
         let failure = Err::<(), _>(engine::Error::from(store::Error::database(
             "reading days",
             "connection refused",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn all_good_is_done_all_bad_is_failed_and_a_mixture_is_partly() {
+    fn all_successes_are_done_all_failures_failed_and_a_mixture_partly() {
         assert_eq!(
             [
                 Exit::of(2, 0),

@@ -214,7 +214,7 @@ fn dealt_with(by: &By) -> String {
             let place = match place {
                 Place::Shown => "was shown in",
                 Place::Counted => "was counted (\"+N more\") in",
-                Place::LeftOut => "was covered and not told by",
+                Place::LeftOut => "was left out of",
                 Place::Unknown => "was covered by",
             };
             let why = left_out.map_or(String::new(), |why| format!(": {}", why.sentence()));
@@ -275,7 +275,7 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
             let when = batch
                 .settled
                 .map_or(String::new(), |at| format!(", sent {}", words::minute(at)));
-            format!("was mailed in batch:{}{when}", batch.id)
+            format!("was emailed in batch:{}{when}", batch.id)
         }
         (Why::Gathering, _, Some(batch)) => {
             let closes = words::minute(batch.closes_at);
@@ -293,8 +293,8 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
             format!("is in batch {}, which is being emailed", batch.id)
         }
         (Why::NotMailed, _, Some(batch)) => match &batch.reason {
-            Some(reason) => format!("was not mailed: {reason}"),
-            None => "was not mailed: its batch was canceled".to_owned(),
+            Some(reason) => format!("was not emailed: {reason}"),
+            None => "was not emailed: its batch was canceled".to_owned(),
         },
         (why, ..) => why.sentence().to_owned(),
     }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_by_a_sign() {
+    fn control_characters_are_shown_as_symbols() {
         assert_eq!(
             line("Žižek, עברית 👩\u{200d}🎨"),
             "Žižek, עברית 👩\u{200d}🎨"
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn direction_isolates_are_left_out_where_they_are_balanced() {
+    fn balanced_direction_isolates_are_removed() {
         assert_eq!(
             line("3 أعمال من \u{2068}Ada \u{2067}أدا\u{2069}\u{2069}: \u{2066}Ferry\u{2069}"),
             "3 أعمال من Ada أدا: Ferry"
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same_by_numbers() {
+    fn json_escapes_control_characters() {
         let written = serde_json::to_string("a\u{1b}\u{9b}\u{7f}\u{202e}é").unwrap();
 
         let shown = json(&written);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_keeps_its_own_colors_and_nothing_else() {
+    fn a_log_keeps_its_own_colors_only() {
         let written = |color| {
             let mut log = Log {
                 out: Vec::new(),

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_takes_the_place_of_an_earlier_one_and_leaves_nothing_else() {
+    fn a_page_replaces_an_earlier_one_and_leaves_no_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.html");
 
@@ -91,11 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_cannot_be_written_whole_leaves_nothing() {
+    fn a_failed_write_leaves_no_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.html");
         let file = PageFile::at(&path).unwrap();
-        // This folder takes the path during the long work.
+        // The path becomes a folder during the long work.
         fs::create_dir(&path).unwrap();
 
         let failure = file.write("page").unwrap_err();
@@ -108,16 +108,19 @@ mod tests {
     }
 
     #[test]
-    fn where_no_page_can_be_is_found_before() {
+    fn an_unusable_path_is_rejected_before_the_work_starts() {
         let folder = tempfile::tempdir().unwrap();
 
         let missing = PageFile::at(&folder.path().join("no/report.html")).unwrap_err();
-        let taken = PageFile::at(folder.path()).unwrap_err();
+        let at_folder = PageFile::at(folder.path()).unwrap_err();
 
         assert!(
             missing.to_string().ends_with("/no does not exist"),
             "{missing}"
         );
-        assert!(taken.to_string().ends_with(" is a folder"), "{taken}");
+        assert!(
+            at_folder.to_string().ends_with(" is a folder"),
+            "{at_folder}"
+        );
     }
 }

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colors_are_ours_alone() {
+    fn only_our_own_color_marks_become_colors() {
         let painted = paint(true, Ink::Bad, "late\u{1b}[2J");
         let line = harmless::line(&painted).into_owned();
 

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_what_stands_in_them() {
+    fn columns_are_as_wide_as_their_content() {
         assert_eq!(
             table(None),
             [
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_broken_between_words_where_a_terminal_ends() {
+    fn lines_wrap_between_words_at_the_terminal_width() {
         let text = "one two three four";
 
         assert_eq!(wrapped(text, None), [text]);
@@ -237,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_leaves_out_what_can_be_spared_and_cuts_what_gives_way() {
+    fn a_narrow_terminal_drops_optional_columns_and_cuts_flexible_ones() {
         let lines = table(Some(24));
         assert_eq!(lines[2], "10:30  夜の渡し船 i…  12");
         assert!(lines.iter().all(|line| line.width() <= 24), "{lines:?}");
     }
 
     #[test]
-    fn what_a_title_holds_cannot_move_the_cursor() {
+    fn a_cell_cannot_move_the_cursor() {
         let mut table = Table::new([Column::new("")]);
         table.row(["a\x1b[2Jb\nc".to_owned()]);
         assert_eq!(table.lines(None, |_, text| text.to_owned()), ["a␛[2Jb␊c"]);

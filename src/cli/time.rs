@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_can_be_written_in_four_ways() {
+    fn a_time_has_four_accepted_forms() {
         for text in [
             "2014-04-28T11:00:00+02:00",
             "2014-04-28T09:00:00Z",
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_or_no_id_could_hold_is_refused() {
+    fn invalid_times_and_times_outside_the_id_range_are_rejected() {
         for text in [
             "",
             "tomorrow",

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_has_a_line_with_its_number_and_the_next_attempt() {
+    fn each_reason_has_a_line_with_its_count_and_the_next_attempt() {
         let now: DateTime<Utc> = "2014-04-21T09:00:00Z".parse().unwrap();
         let reason = |mails, why: &str, seconds: Option<i64>, held_by: Option<&str>| Reason {
             why: why.to_owned(),

@@ -83,17 +83,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         let written = [0, 12, 999, 1_000, 12_345, 1_234_567].map(number);
         assert_eq!(written, ["0", "12", "999", "1,000", "12,345", "1,234,567"]);
     }
 
     #[test]
-    fn durations_are_written_in_their_two_largest_units() {
-        let told = [0, 59, 60, 270, 3_600, 7_530, 86_400, 98_000].map(duration);
+    fn durations_show_their_two_largest_units() {
+        let shown = [0, 59, 60, 270, 3_600, 7_530, 86_400, 98_000].map(duration);
 
         assert_eq!(
-            told,
+            shown,
             ["0s", "59s", "1m", "4m30s", "1h", "2h5m", "1d", "1d3h"]
         );
     }

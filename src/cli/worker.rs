@@ -265,7 +265,7 @@ mod tests {
     use crate::wire::round::{Closed, Forgotten};
 
     #[test]
-    fn a_round_tells_which_batches_ended_and_what_was_forgotten_and_nothing_of_nothing() {
+    fn a_round_reports_ended_batches_and_deleted_records_without_zeros() {
         let round = |batches, forgotten| Round {
             batches,
             forgotten,

@@ -15,7 +15,7 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_type_that_says_nothing_gathers_as_the_section_batch_says() {
+fn a_type_without_batch_options_inherits_the_batch_section() {
     let standard = BatchPolicy {
         window: TimeDelta::minutes(5),
         ..BatchPolicy::IMMEDIATE
@@ -39,7 +39,7 @@ fn a_type_that_says_nothing_gathers_as_the_section_batch_says() {
 }
 
 #[test]
-fn whoever_sets_one_of_the_times_sets_all_three() {
+fn setting_one_duration_of_a_type_resets_the_other_two() {
     let text = "batch.leading = true\n[types.Comment]\ncooldown = \"4m\"\nmax_wait = \"15m\"";
 
     let policy = batch(text, "Comment");
@@ -58,7 +58,7 @@ fn whoever_sets_one_of_the_times_sets_all_three() {
 }
 
 #[test]
-fn all_that_is_wrong_with_batches_is_told_at_once() {
+fn all_problems_of_batch_options_are_reported_at_once() {
     let text = r#"
         [batch]
         window = "5"
@@ -95,7 +95,7 @@ fn all_that_is_wrong_with_batches_is_told_at_once() {
 }
 
 #[test]
-fn what_can_hardly_be_meant_is_a_warning_with_advice() {
+fn questionable_batch_options_cause_warnings_with_advice() {
     let text = r#"
         [types.Comment]
         route = "batch"
@@ -128,7 +128,7 @@ fn what_can_hardly_be_meant_is_a_warning_with_advice() {
 }
 
 #[test]
-fn the_former_name_of_batch_key_is_read_with_a_warning_and_not_beside_the_new_one() {
+fn the_old_name_of_batch_key_causes_a_warning_and_excludes_the_new_name() {
     let former = "[types.Reply]\nroute = \"batch\"\nwindow = \"2m\"\nkey = \"talk\"\n";
     let config = Config::parse(former).unwrap();
     let both = Config::parse(&format!("{former}batch_key = \"talk\"\n"));
@@ -147,7 +147,7 @@ fn the_former_name_of_batch_key_is_read_with_a_warning_and_not_beside_the_new_on
 }
 
 #[test]
-fn the_environment_sets_batches_too() {
+fn environment_variables_set_batch_options() {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let config = Config::load(&Sources {
         environment: vec![
@@ -168,7 +168,7 @@ fn the_environment_sets_batches_too() {
 }
 
 #[test]
-fn candidates_are_read_in_the_order_of_their_file_over_its_own_defaults() {
+fn candidate_policies_keep_the_file_order_and_inherit_its_defaults() {
     let text = r#"
         batch.keep = "first 2"
         [policies."5 minutes"]
@@ -193,7 +193,7 @@ fn candidates_are_read_in_the_order_of_their_file_over_its_own_defaults() {
 }
 
 #[test]
-fn candidates_that_are_none_or_wrong_are_refused_with_all_problems() {
+fn missing_or_invalid_candidate_policies_are_rejected_with_all_problems() {
     let problems = |text: &str| {
         Candidates::check(text.parse().unwrap())
             .unwrap_err()

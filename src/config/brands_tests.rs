@@ -46,7 +46,7 @@ fn api(config: &Config) -> &crate::config::Api {
 }
 
 #[test]
-fn what_a_brand_does_not_say_is_as_in_the_default() {
+fn a_brand_inherits_unset_options_from_the_default() {
     let config = config("[brands.acme]\nsite.accent = \"#654321\"\n");
 
     let own = acme(&config);
@@ -66,7 +66,7 @@ fn what_a_brand_does_not_say_is_as_in_the_default() {
 }
 
 #[test]
-fn with_a_name_or_a_sender_of_its_own_comes_nothing_that_is_the_others() {
+fn a_brand_with_its_own_name_or_sender_inherits_no_identity_options() {
     let config = config(
         "[brands.acme]\nsite.name = \"Acme\"\nmail.from = \"hello@acme.example\"\nserver.public_url = \"https://mail.acme.example/\"\n",
     );
@@ -83,7 +83,7 @@ fn with_a_name_or_a_sender_of_its_own_comes_nothing_that_is_the_others() {
 }
 
 #[test]
-fn a_provider_of_its_own_gets_no_key_of_another() {
+fn a_brand_with_its_own_provider_inherits_no_key() {
     let without = problems("[brands.acme.mail]\nprovider = \"postmark\"\n");
     let with = config(
         "[brands.acme.mail]\nprovider = \"postmark\"\nkey = \"key-of-acme\"\n[brands.acme.hooks]\npostmark_user = \"hook\"\npostmark_password = \"hook-of-acme\"\n",
@@ -103,7 +103,7 @@ fn a_provider_of_its_own_gets_no_key_of_another() {
 }
 
 #[test]
-fn a_key_that_stands_in_a_file_takes_the_place_of_one_that_does_not() {
+fn a_brands_key_file_replaces_the_inherited_key() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("key");
     std::fs::write(&file, "key-of-acme\n").unwrap();
@@ -115,8 +115,8 @@ fn a_key_that_stands_in_a_file_takes_the_place_of_one_that_does_not() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_with_the_brand() {
-    let told = problems(
+fn problems_of_a_brand_are_reported_at_once_with_its_name() {
+    let message = problems(
         r#"
         [brands.Acme]
         site.name = "x"
@@ -140,23 +140,23 @@ fn all_that_is_wrong_is_told_with_the_brand() {
         "brands.umbra.site.accent: \"red\" is not a color",
         "brands.umbra.site.name: must not be empty",
     ] {
-        assert!(told.contains(expected), "{expected} in {told}");
+        assert!(message.contains(expected), "{expected} in {message}");
     }
-    assert!(!told.contains("not of a brand"), "{told}");
+    assert!(!message.contains("not of a brand"), "{message}");
 }
 
 #[test]
-fn what_is_wrong_with_the_default_is_told_once() {
-    let told = problems("[brands.acme]\nsite.accent = \"#000000\"\n[digest]\nhour = 99\n");
+fn a_problem_of_the_default_is_reported_once() {
+    let message = problems("[brands.acme]\nsite.accent = \"#000000\"\n[digest]\nhour = 99\n");
     let inherited = Config::parse("mail.timeout = \"9h\"\n[brands.acme]\nsite.name = \"A\"\n");
 
-    assert!(!told.contains("brands"), "{told}");
+    assert!(!message.contains("brands"), "{message}");
     let inherited = inherited.unwrap_err().to_string();
     assert_eq!(inherited.matches("timeout").count(), 1, "{inherited}");
 }
 
 #[test]
-fn no_secret_of_a_brand_is_printed() {
+fn secrets_of_a_brand_are_not_printed() {
     let config = config(
         r#"
         [brands.acme.mail]
@@ -183,7 +183,7 @@ fn no_secret_of_a_brand_is_printed() {
 }
 
 #[test]
-fn a_file_says_which_brands_there_are_and_the_environment_what_they_keep_secret() {
+fn the_file_declares_brands_and_environment_variables_set_their_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidings.toml");
     let text = "[brands.a-b.mail]\nprovider = \"smtp\"\nfrom = \"a@b.example\"\nsmtp_host = \"smtp.b.example\"\ntemplates = \"own\"\n";
@@ -222,14 +222,14 @@ fn a_file_says_which_brands_there_are_and_the_environment_what_they_keep_secret(
 }
 
 #[test]
-fn a_type_with_events_of_brands_needs_a_route_outside_digests() {
+fn a_branded_type_needs_a_route_other_than_digest() {
     let parse = |route: &str| Config::parse(&format!("[types.A]\nbranded = true\n{route}\n"));
 
     for refused in ["", "route = \"digest\""] {
-        let told = parse(refused).unwrap_err().to_string();
+        let message = parse(refused).unwrap_err().to_string();
         assert!(
-            told.contains("types.A.branded: needs another route than digest"),
-            "{told}"
+            message.contains("types.A.branded: needs another route than digest"),
+            "{message}"
         );
     }
     for route in ["batch", "immediate", "never"] {
@@ -238,18 +238,18 @@ fn a_type_with_events_of_brands_needs_a_route_outside_digests() {
 }
 
 #[test]
-fn brands_whose_variables_would_be_the_same_are_refused() {
-    let told = problems("[brands.a-b]\nsite.name = \"A\"\n[brands.a_b]\nsite.name = \"B\"\n");
+fn brands_that_share_environment_variable_names_are_rejected() {
+    let message = problems("[brands.a-b]\nsite.name = \"A\"\n[brands.a_b]\nsite.name = \"B\"\n");
 
-    assert!(told.contains("TIDINGS_BRANDS_A_B_"), "{told}");
+    assert!(message.contains("TIDINGS_BRANDS_A_B_"), "{message}");
 }
 
 #[test]
-fn a_key_is_sent_to_no_other_address() {
+fn a_brand_with_another_url_does_not_inherit_the_key() {
     let config =
         config("[brands.acme]\nmail.url = \"https://elsewhere.example\"\nmail.key = \"k\"\n");
     assert_eq!(acme(&config).mail.from_name, "The Gallery");
 
-    let told = problems("[brands.acme]\nmail.url = \"https://elsewhere.example\"\n");
-    assert!(told.contains("mail.key"), "{told}");
+    let message = problems("[brands.acme]\nmail.url = \"https://elsewhere.example\"\n");
+    assert!(message.contains("mail.key"), "{message}");
 }

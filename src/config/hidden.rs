@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_shown_without_its_secrets() {
+    fn a_url_is_printed_without_secrets() {
         for (text, expected) in [
             ("sqlite:tidings.db", "sqlite:tidings.db"),
             ("mongodb://localhost:27017/t", "mongodb://localhost:27017/t"),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_holds_a_secret_is_not_shown() {
+    fn a_secret_option_is_not_printed() {
         for option in [
             "mail.key",
             "server.link_secret",

@@ -8,7 +8,7 @@ fn problems(text: &str) -> String {
 }
 
 #[test]
-fn a_dkim_selector_is_a_name_in_the_dns() {
+fn a_dkim_selector_is_a_dns_name() {
     for (text, fits) in [
         ("k1", true),
         ("S1.2026", true),
@@ -21,7 +21,7 @@ fn a_dkim_selector_is_a_name_in_the_dns() {
 }
 
 #[test]
-fn mails_are_signed_for_the_senders_domain_by_a_key_that_has_a_name() {
+fn the_dkim_domain_is_the_senders_domain_and_a_key_needs_a_selector() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("dkim.pem");
     std::fs::write(&key, "the key\n").unwrap();
@@ -68,7 +68,7 @@ fn mails_are_signed_for_the_senders_domain_by_a_key_that_has_a_name() {
 }
 
 #[test]
-fn lists_end_in_a_domain() {
+fn list_ids_end_in_a_domain() {
     let of = |more: &str| {
         let config = Config::parse(&format!("mail.from = \"a@Bücher.example\"\n{more}"));
         config.map(|config| config.mail.list_domain)
@@ -87,13 +87,13 @@ fn lists_end_in_a_domain() {
 }
 
 #[test]
-fn without_a_word_mails_go_to_the_outbox() {
+fn the_default_provider_is_the_outbox() {
     let mail = Config::standard().mail;
     assert!(matches!(mail.transport, Transport::Outbox));
 }
 
 #[test]
-fn what_a_provider_cannot_do_without_is_asked_for_at_once() {
+fn all_missing_provider_options_are_reported_at_once() {
     let mailgun = problems("[mail]\nprovider = \"mailgun\"\ntimeout = \"4m\"");
     for expected in [
         "mail.from: is still the default; Mailgun sends only for an address that you own",
@@ -113,7 +113,7 @@ fn what_a_provider_cannot_do_without_is_asked_for_at_once() {
 }
 
 #[test]
-fn keys_travel_only_encrypted_or_on_this_machine() {
+fn provider_urls_use_https_or_loopback() {
     let sendgrid = |url: &str| {
         Config::parse(&format!(
             "[mail]\nprovider = \"sendgrid\"\nkey = \"k\"\nfrom = \"a@b.org\"\nurl = \"{url}\""
@@ -151,7 +151,7 @@ fn keys_travel_only_encrypted_or_on_this_machine() {
 }
 
 #[test]
-fn what_a_provider_would_not_take_is_an_error() {
+fn options_that_the_provider_does_not_support_are_errors() {
     let text = r#"
         [mail]
         provider = "postmark"
@@ -175,7 +175,7 @@ fn what_a_provider_would_not_take_is_an_error() {
 }
 
 #[test]
-fn keys_passwords_and_users_are_not_printed() {
+fn keys_passwords_and_user_names_are_not_printed() {
     let text = r#"
         [mail]
         provider = "smtp"
@@ -194,7 +194,7 @@ fn keys_passwords_and_users_are_not_printed() {
 }
 
 #[test]
-fn tags_can_come_from_the_environment() {
+fn environment_variables_set_tags() {
     let environment = vec![("TIDINGS_MAIL_TAGS".to_owned(), "digest, art".to_owned())];
     let config = Config::load(&super::super::Sources {
         environment,
@@ -205,7 +205,7 @@ fn tags_can_come_from_the_environment() {
 }
 
 #[test]
-fn each_provider_has_its_own_usual_pace() {
+fn each_provider_has_its_own_default_rate() {
     let pace = |provider: &str, more: &str| {
         let text =
             format!("[mail]\nprovider = \"{provider}\"\nkey = \"k\"\nfrom = \"a@b.org\"\n{more}");
@@ -222,7 +222,7 @@ fn each_provider_has_its_own_usual_pace() {
 }
 
 #[test]
-fn every_option_of_every_provider_is_documented_with_its_default() {
+fn every_provider_option_is_documented_with_its_default() {
     let defaults: Table = DEFAULTS.parse().unwrap();
     let default = |path: &str| {
         let (section, name) = path.split_once('.').unwrap();
@@ -247,7 +247,7 @@ fn every_option_of_every_provider_is_documented_with_its_default() {
 }
 
 #[test]
-fn a_region_is_one_of_the_providers_own() {
+fn a_region_must_belong_to_the_provider() {
     let region = |provider: &str, region: &str| {
         let text = format!(
             "[mail]\nprovider = \"{provider}\"\nkey = \"k\"\nfrom = \"a@b.org\"\nregion = \"{region}\""
@@ -314,7 +314,7 @@ fn api(config: Config) -> Api {
 }
 
 #[test]
-fn what_amazons_own_tools_read_is_read_where_nothing_is_set() {
+fn ses_falls_back_to_the_standard_aws_variables() {
     let variables = [
         ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE"),
         ("AWS_SECRET_ACCESS_KEY", "the secret"),

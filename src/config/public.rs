@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_public_address_is_https_or_on_loopback() {
+    fn a_public_url_uses_https_or_loopback() {
         for (text, expected) in [
             ("https://news.example.org", "https://news.example.org"),
             ("https://news.example.org/", "https://news.example.org"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_written_as_browsers_write_it() {
+    fn an_origin_has_the_form_that_browsers_send() {
         for text in [
             "*",
             "https://app.example",

@@ -1,4 +1,4 @@
-//! Tests of the configuration: documented defaults, order of layers, all problems at once, no
+//! Tests of the configuration: defaults, precedence of the layers, all problems at once, and hidden
 //! secrets.
 
 use super::*;
@@ -41,7 +41,7 @@ fn all_problems_are_reported_at_once() {
 }
 
 #[test]
-fn the_environment_lies_over_the_file_and_flags_over_both() {
+fn environment_variables_override_the_file_and_flags_override_both() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidings.toml");
     std::fs::write(
@@ -66,7 +66,7 @@ fn the_environment_lies_over_the_file_and_flags_over_both() {
 }
 
 #[test]
-fn relative_paths_begin_at_the_folder_of_the_file() {
+fn relative_paths_start_at_the_folder_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidings.toml");
     std::fs::write(&file, "[mail]\ntemplates = \"/srv/templates\"").unwrap();
@@ -88,7 +88,7 @@ fn relative_paths_begin_at_the_folder_of_the_file() {
 }
 
 #[test]
-fn a_variable_that_sets_nothing_is_an_error() {
+fn an_unknown_variable_with_our_prefix_is_an_error() {
     let environment = vec![("TIDINGS_DIGEST_HUOR".to_owned(), "7".to_owned())];
     let problems = Config::load(&Sources {
         environment,
@@ -140,7 +140,7 @@ fn types_keep_the_order_of_the_file() {
 }
 
 #[test]
-fn a_phrase_is_told_wrong_together_with_all_else() {
+fn an_invalid_phrase_is_reported_with_the_other_problems() {
     let good = Config::parse("[types.Comment]\nphrase = \"commented on\"\n[types.Like]").unwrap();
     let phrase = |kind: &str| {
         let policy = good.policies.of(&EventType::new(kind).unwrap());
@@ -166,7 +166,7 @@ fn a_phrase_is_told_wrong_together_with_all_else() {
 }
 
 #[test]
-fn days_in_the_window_cannot_be_configured_away() {
+fn days_inside_the_window_cannot_be_archived() {
     let problems = Config::parse("[archive]\nkeep = \"3d\"")
         .unwrap_err()
         .to_string();
@@ -177,7 +177,7 @@ fn days_in_the_window_cannot_be_configured_away() {
 }
 
 #[test]
-fn keys_of_hooks_are_read_from_files_and_checked() {
+fn webhook_keys_are_read_from_files_and_checked() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidings.toml");
     std::fs::write(folder.path().join("key"), " from-a-file \n").unwrap();
@@ -209,20 +209,20 @@ fn keys_of_hooks_are_read_from_files_and_checked() {
 }
 
 #[test]
-fn an_address_of_sqlite_with_slashes_is_no_file_in_the_root_folder() {
+fn a_sqlite_url_with_slashes_is_rejected() {
     let problems = Config::parse("store = \"sqlite://tidings.db\"").unwrap_err();
     let rooted = Config::parse("store = \"sqlite:/var/lib/tidings.db\"").unwrap();
 
-    let told = problems.to_string();
+    let message = problems.to_string();
     assert!(
-        told.contains("\"sqlite://tidings.db\" is not sqlite:PATH"),
-        "{told}"
+        message.contains("\"sqlite://tidings.db\" is not sqlite:PATH"),
+        "{message}"
     );
     assert_eq!(rooted.store, StoreUrl::Sqlite("/var/lib/tidings.db".into()));
 }
 
 #[test]
-fn one_wrong_value_is_one_problem() {
+fn one_invalid_value_is_reported_once() {
     for (text, expected) in [
         (
             "types.T.window = 5",
@@ -248,7 +248,7 @@ fn one_wrong_value_is_one_problem() {
 }
 
 #[test]
-fn variables_of_our_prefix_set_options_or_are_those_of_a_service_of_our_name() {
+fn variables_that_kubernetes_sets_for_a_service_are_ignored() {
     let loaded = |name: &str| {
         let environment = vec![(name.to_owned(), "tcp://10.0.0.1:8080".to_owned())];
         let sources = Sources {
@@ -276,7 +276,7 @@ fn variables_of_our_prefix_set_options_or_are_those_of_a_service_of_our_name() {
 }
 
 #[test]
-fn an_option_that_is_nearly_one_is_told_which() {
+fn an_unknown_option_causes_a_suggestion() {
     for (text, meant) in [
         ("digest.huor = 7", "did you mean digest.hour?"),
         ("types.T.rout = \"batch\"", "did you mean types.T.route?"),
@@ -295,7 +295,7 @@ fn an_option_that_is_nearly_one_is_told_which() {
 }
 
 #[test]
-fn types_have_categories_and_can_be_mandatory_and_out_of_feeds() {
+fn types_have_categories_can_be_mandatory_and_can_skip_the_feed() {
     let text = r#"
         [types.Plain]
         [types.Notice]
@@ -341,15 +341,15 @@ fn types_have_categories_and_can_be_mandatory_and_out_of_feeds() {
 }
 
 #[test]
-fn a_type_that_shows_nowhere_is_warned_of() {
+fn a_type_without_feed_and_email_causes_a_warning() {
     let quiet = "[types.Quiet]\nroute = \"never\"\nfeed = false";
     let warnings = Config::parse(quiet).unwrap().warnings;
-    let told: Vec<_> = warnings.iter().map(|one| one.option.as_str()).collect();
-    assert!(told.contains(&"types.Quiet.feed"), "{told:?}");
+    let options: Vec<_> = warnings.iter().map(|one| one.option.as_str()).collect();
+    assert!(options.contains(&"types.Quiet.feed"), "{options:?}");
 }
 
 #[test]
-fn a_key_file_that_was_saved_wrongly_is_refused_by_its_option() {
+fn a_badly_saved_key_file_is_rejected_with_its_option() {
     let folder = tempfile::tempdir().unwrap();
     let key = "0123456789abcdef0123456789abcdef";
     let pem = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
@@ -417,7 +417,7 @@ fn a_key_file_that_was_saved_wrongly_is_refused_by_its_option() {
 }
 
 #[test]
-fn an_address_behind_sqlite_is_refused_and_its_password_not_shown() {
+fn a_mongodb_url_after_sqlite_is_rejected_without_printing_its_password() {
     for store in [
         "sqlite:mongodb://u:hunter2@h",
         "sqlite:mongodb:/u:hunter2@h/t",

@@ -164,7 +164,7 @@ mod tests {
         -----END PUBLIC KEY-----\n";
 
     #[test]
-    fn keys_are_read_with_their_algorithms_and_no_secret_is_printed() {
+    fn keys_are_read_with_their_algorithms_and_secrets_are_not_printed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tidings.toml");
         std::fs::write(folder.path().join("new.pem"), PEM).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_key_is_told_by_its_place() {
+    fn a_problem_of_a_key_is_reported_with_its_index() {
         let problems = |keys: &str| Config::parse(keys).unwrap_err().to_string();
         let key = |options: &str| format!("[[tokens.keys]]\nid = \"a\"\n{options}\n");
         let sound = format!("algorithm = \"HS256\"\nsecret = \"{SECRET}\"");
@@ -267,13 +267,13 @@ mod tests {
                 "server.rate_limit_key: -1 is not a whole number",
             ),
         ] {
-            let told = problems(&text);
-            assert!(told.contains(expected), "{expected} in {told}");
+            let reported = problems(&text);
+            assert!(reported.contains(expected), "{expected} in {reported}");
         }
     }
 
     #[test]
-    fn a_pem_of_another_kind_of_key_is_none() {
+    fn a_pem_of_another_key_type_is_rejected() {
         assert!(ed25519(PEM).is_some());
         assert!(ed25519(&PEM.replace("PUBLIC", "PRIVATE")).is_none());
         assert!(ed25519(&PEM.replace("MCow", "MCox")).is_none());

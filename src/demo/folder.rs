@@ -144,7 +144,7 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn the_configuration_of_a_demo_is_valid_and_starts_with_its_mark() {
+    fn the_configuration_of_a_demo_is_valid_and_starts_with_its_marker() {
         let text = config(FILES[0].1, None);
 
         assert!(text.starts_with(MARK));

@@ -19,7 +19,7 @@ pub(crate) const PEOPLE: [&str; 8] = ["ada", "bo", "kenji", "lev", "mara", "nia"
 #[cfg(test)]
 mod tests {
     #[test]
-    fn every_user_has_their_id_as_name() {
+    fn the_id_of_every_user_is_the_lowercase_name() {
         let known: Vec<String> = include_str!("data/people.ndjson")
             .lines()
             .map(|line| {

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_its_own_picture_and_is_not_in_it() {
+    fn each_name_has_its_own_picture_that_does_not_contain_it() {
         assert_eq!(of("W01"), of("W01"));
         assert_ne!(of("W01"), of("W02"));
         assert_ne!(of("ada"), of("mara"));

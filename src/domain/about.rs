@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::domain::ObjectKey;
 
-    fn told(data: Value) -> (String, About) {
+    fn key_and_topic(data: Value) -> (String, About) {
         let object = Object {
             by: Some("Ada".into()),
             data: data.into(),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn mails_and_feeds_read_the_same_in_what_an_object_says() {
+    fn emails_and_feeds_derive_the_same_topic_from_an_object() {
         let other = |title: &str, url: Option<&str>| About::Other {
             title: title.into(),
             url: url.map(str::to_owned),
@@ -209,13 +209,16 @@ mod tests {
             (json!(null), "Ada", About::Itself),
         ] {
             let expected = (key.to_owned(), about);
-            assert_eq!(told(json!({"about": said})), expected, "{said}");
+            assert_eq!(key_and_topic(json!({"about": said})), expected, "{said}");
         }
-        assert_eq!(told(Value::Null), ("Ada".to_owned(), About::Itself));
+        assert_eq!(
+            key_and_topic(Value::Null),
+            ("Ada".to_owned(), About::Itself)
+        );
     }
 
     #[test]
-    fn who_it_is_by_comes_after_what_it_says_and_before_itself() {
+    fn a_topic_key_is_the_stated_topic_then_the_author_then_the_object() {
         let mut object = Object::bare(ObjectKey::stored("Comment:c1"));
         assert_eq!(key(&object), "Comment:c1");
         object.by = Some(String::new());

@@ -74,42 +74,42 @@ impl Acceptance {
 mod tests {
     use super::*;
 
-    fn told(at: &str) -> Result<(), String> {
+    fn check_at(at: &str) -> Result<(), String> {
         let now = "2014-04-19T10:00:00Z".parse().unwrap();
         let checked = Acceptance::of(now, 7).check(at.parse().unwrap());
         checked.map_err(|invalid| invalid.to_string())
     }
 
     #[test]
-    fn an_event_can_be_of_the_window_and_of_a_clock_that_is_a_little_ahead() {
+    fn an_event_time_may_lie_in_the_window_or_slightly_ahead() {
         for at in [
             "2014-04-12T00:00:00Z",
             "2014-04-19T10:00:00Z",
             "2014-04-19T10:05:00Z",
         ] {
-            assert_eq!(told(at), Ok(()), "{at}");
+            assert_eq!(check_at(at), Ok(()), "{at}");
         }
     }
 
     #[test]
-    fn what_lies_outside_is_told_with_the_range_and_what_to_do() {
+    fn a_time_outside_the_range_is_an_error_with_the_range_and_a_hint() {
         assert_eq!(
-            told("2014-04-11T23:59:59.5Z").unwrap_err(),
+            check_at("2014-04-11T23:59:59.5Z").unwrap_err(),
             "time \"2014-04-11T23:59:59.500Z\" lies before the window, where nobody would be shown or mailed it; events can be of \
              2014-04-12T00:00:00Z to 2014-04-19T10:05:00Z: give the time in UTC or with its offset, or leave the time out where it happens now"
         );
-        let future = told("2014-04-19T12:00:00Z").unwrap_err();
+        let future = check_at("2014-04-19T12:00:00Z").unwrap_err();
         assert!(future.contains("lies in the future"), "{future}");
     }
 
     #[test]
-    fn seconds_that_were_taken_for_milliseconds_are_told_as_such_and_so_the_other_way() {
-        let seconds = told("1970-01-17T04:18:00Z").unwrap_err();
+    fn mistaken_seconds_and_milliseconds_are_recognized() {
+        let seconds = check_at("1970-01-17T04:18:00Z").unwrap_err();
         assert!(
             seconds.ends_with("(were seconds taken for milliseconds?)"),
             "{seconds}"
         );
-        let millis = told("+46267-01-20T00:00:00Z").unwrap_err();
+        let millis = check_at("+46267-01-20T00:00:00Z").unwrap_err();
         assert!(
             millis.ends_with("(were milliseconds taken for seconds?)"),
             "{millis}"

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_addresses_are_compared_by_can_be_read_again() {
+    fn folded_forms_of_an_address_are_readable_again() {
         for text in [
             "ada@。example.org",
             "ada@example.org。",
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_an_address_folds_to_one_and_is_among_its_spellings() {
+    fn all_forms_of_an_address_fold_to_one_of_its_spellings() {
         let forms = [
             "René@ПРИМЕР.example",
             "rene\u{301}@пример.example",
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_no_part_of_an_address() {
+    fn an_address_with_invisible_characters_is_rejected() {
         for unseen in [
             '\u{200b}',
             '\u{202e}',
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_read_as_it_is_written_and_names_nobody() {
+    fn a_cursor_round_trips_and_hides_the_address() {
         let cursor = Cursor(Address::new("ünal@example.org").unwrap());
         let written = cursor.to_string();
         assert!(written.bytes().all(|digit| digit.is_ascii_hexdigit()));
@@ -388,14 +388,14 @@ mod tests {
     }
 
     #[test]
-    fn a_masked_address_is_not_taken_for_one() {
+    fn a_masked_address_is_rejected() {
         let shown = Address::new("ada@example.org").unwrap().to_string();
         let error = Address::new(shown).unwrap_err();
         assert!(error.to_string().contains("is masked"), "{error}");
     }
 
     #[test]
-    fn an_address_that_can_never_work_is_refused_with_its_reason() {
+    fn an_undeliverable_address_is_rejected_with_the_reason() {
         let local = |bytes| "x".repeat(bytes) + "@example.org";
         for (text, reason) in [
             (".ada@example.org", "has a dot at the start"),
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_address_is_refused_without_naming_it_in_full() {
+    fn an_invalid_address_is_rejected_without_revealing_it() {
         for text in [
             "",
             "ada",

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named_people_are_each_meant_once() {
+    fn listed_users_are_deduplicated() {
         let user = |id: &str| UserId::new(id).unwrap();
         let audience = Audience::users([user("b"), user("a"), user("b")])
             .unwrap()
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_audience_of_nobody_or_too_many_is_refused() {
+    fn an_empty_or_oversized_audience_is_rejected() {
         assert!(Audience::users([]).is_err());
         assert!(Audience::followers_of([]).is_err());
         let many = (0..=MAX_USERS).map(|n| UserId::new(n.to_string()).unwrap());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_distances_have_ranges() {
+    fn coordinates_and_distances_have_ranges() {
         assert!(Point::new(181.0, 0.0).is_err() && Point::new(0.0, f64::NAN).is_err());
         let (berlin, paris) = (
             Point::new(13.405, 52.52).unwrap(),

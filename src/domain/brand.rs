@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_short_and_plain() {
+    fn a_brand_name_is_short_and_plain() {
         for text in ["acme", "0", "a-b_c", &"x".repeat(40)] {
             assert_eq!(BrandName::new(text).unwrap().as_str(), text);
         }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_brand_says_for_which() {
+    fn the_reason_of_a_waiting_email_names_its_missing_brand() {
         let acme = BrandName::new("acme").unwrap();
 
         assert_eq!(acme.absent(), "the brand acme is not configured");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_configured_is_refused_with_those_there_are() {
+    fn an_unconfigured_brand_is_rejected_with_the_configured_names() {
         let name = |text: &str| BrandName::new(text).unwrap();
         let brands = |names: &[&str]| names.iter().map(|text| name(text)).collect::<Brands>();
         let why = |known: &[&str]| {

@@ -1,4 +1,4 @@
-//! Tests of periods and due moments: time zones, clock changes, and users who change their zone.
+//! Tests of periods and due times: time zones, clock changes, and users who change their zone.
 
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
@@ -33,14 +33,14 @@ fn period(schedule: Schedule, now: &str) -> String {
 }
 
 #[test]
-fn a_daily_digest_falls_due_at_the_local_hour() {
+fn a_daily_digest_is_due_at_the_local_hour() {
     let schedule = daily(9, Tz::America__New_York);
     assert_eq!(period(schedule, "2014-04-22T12:59:59Z"), "2014-04-21");
     assert_eq!(period(schedule, "2014-04-22T13:00:00Z"), "2014-04-22");
 }
 
 #[test]
-fn a_weekly_digest_falls_due_once_an_iso_week() {
+fn a_weekly_digest_is_due_once_per_iso_week() {
     let schedule = weekly(Weekday::Mon, 9, Tz::UTC);
     assert_eq!(period(schedule, "2014-04-21T08:59:59Z"), "2014-W16");
     assert_eq!(period(schedule, "2014-04-21T09:00:00Z"), "2014-W17");
@@ -52,7 +52,7 @@ fn a_weekly_digest_falls_due_once_an_iso_week() {
 }
 
 #[test]
-fn the_week_of_new_year_is_named_by_iso() {
+fn the_week_of_new_year_has_its_iso_name() {
     assert_eq!(
         period(weekly(Weekday::Wed, 0, Tz::UTC), "2014-12-31T00:00:00Z"),
         "2015-W01"
@@ -60,7 +60,7 @@ fn the_week_of_new_year_is_named_by_iso() {
 }
 
 #[test]
-fn an_hour_that_spring_skips_falls_due_at_the_first_moment_after_it() {
+fn an_hour_skipped_in_spring_is_due_at_the_first_moment_after_it() {
     let schedule = daily(2, Tz::Europe__Berlin);
     let due = schedule.last_due(utc("2014-03-30T12:00:00Z")).unwrap();
     assert_eq!(
@@ -70,7 +70,7 @@ fn an_hour_that_spring_skips_falls_due_at_the_first_moment_after_it() {
 }
 
 #[test]
-fn an_hour_that_autumn_repeats_falls_due_once_at_the_first() {
+fn an_hour_repeated_in_autumn_is_due_once_at_its_first_occurrence() {
     let schedule = daily(2, Tz::Europe__Berlin);
     assert_eq!(
         schedule.last_due(utc("2014-10-26T00:30:00Z")).unwrap().at,
@@ -83,7 +83,7 @@ fn an_hour_that_autumn_repeats_falls_due_once_at_the_first() {
 }
 
 #[test]
-fn a_local_day_that_never_was_does_not_stop_the_digests() {
+fn a_skipped_local_day_does_not_stop_digests() {
     // Samoa went from 29 to 31 December 2011.
     let schedule = daily(9, Tz::Pacific__Apia);
     assert_eq!(period(schedule, "2011-12-30T19:30:00Z"), "2011-12-31");
@@ -114,7 +114,7 @@ fn changing_the_weekday_within_a_week_does_not_repeat_the_week() {
 }
 
 #[test]
-fn who_wants_none_is_never_due() {
+fn a_user_without_digests_is_never_due() {
     let never = Schedule {
         cadence: Cadence::Never,
         ..daily(9, Tz::UTC)
@@ -148,7 +148,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
 
 proptest! {
     #[test]
-    fn due_moments_bracket_now(schedule in schedules(), seconds in 0i64..2_000_000_000) {
+    fn the_last_and_next_due_times_enclose_the_current_time(schedule in schedules(), seconds in 0i64..2_000_000_000) {
         let now = DateTime::from_timestamp(seconds, 0).unwrap();
         let (last, next) = (schedule.last_due(now).unwrap(), schedule.next_due(now).unwrap());
         prop_assert!(last.at <= now && now < next.at);
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn walking_through_a_year_every_period_comes_once_and_in_order(schedule in schedules(), year in 1990i32..2030) {
+    fn every_period_of_a_year_is_due_once_and_in_order(schedule in schedules(), year in 1990i32..2030) {
         let mut now = chrono::NaiveDate::from_ymd_opt(year, 1, 10).unwrap().and_hms_opt(0, 0, 0).unwrap().and_utc();
         let end = now + TimeDelta::days(370);
         let mut seen = std::collections::HashSet::new();

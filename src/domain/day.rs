@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_is_a_day_and_the_seven_before_it() {
+    fn the_window_is_a_day_and_the_seven_days_before_it() {
         let window = Window::ending(Day::from_ymd(2014, 3, 3).unwrap(), Window::DEFAULT_BACK);
         let days: Vec<_> = window.days().map(|day| day.to_string()).collect();
         assert_eq!(days.len(), 8);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn midnight_belongs_to_the_day_it_begins() {
+    fn midnight_belongs_to_the_following_day() {
         let midnight = Day::from_ymd(2014, 4, 22).unwrap().start();
         assert_eq!(Day::of(midnight).to_string(), "20140422");
         assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_day_reads_back_as_it_was_written(n in 0u32..2_000_000) {
+        fn a_day_round_trips(n in 0u32..2_000_000) {
             let day = Day::from_ymd(1, 1, 1).unwrap().ahead(n);
             proptest::prop_assert_eq!(day.to_string().parse::<Day>().unwrap(), day);
             proptest::prop_assert_eq!(Day::of_collection(&day.collection()), Some(day));

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_stands_for_one_delivery_and_names_nobody() {
+    fn a_tag_identifies_one_delivery_and_contains_no_user_id() {
         let tag = |id: &str| DeliveryId::stored(id).tag();
         let ada = tag("digest:ada:weekly:2014-W17");
 
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tag_is_refused() {
+    fn a_malformed_tag_is_rejected() {
         let upper = "A".repeat(40);
         for text in ["", "abc", &upper, &"0".repeat(41), "{\"$ne\":null}"] {
             assert!(text.parse::<Tag>().is_err(), "{text}");

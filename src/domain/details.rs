@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_as_is_allowed_is_taken_and_no_more() {
+    fn details_up_to_the_limits_are_accepted() {
         let longest = "ü".repeat(MAX_TEXT);
         let data = |bytes: usize| json!("x".repeat(bytes - 2));
 
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_actor_has_a_name_and_links_that_can_be_followed() {
+    fn an_actor_needs_a_name_and_valid_links() {
         let actor = Actor::bare(UserId::stored("ada"));
         let refused = |actor: Actor| actor.check().map_err(|why| why.what);
         let link = |link: &str| Some(link.to_owned());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn empty_text_and_control_characters_are_rejected() {
         for odd in ["", " \n", "a\u{0}b", "\u{1b}[2J"] {
             let why = refused(Some(odd), Value::Null).unwrap();
             assert!(why.contains("leave it out"), "{why}");

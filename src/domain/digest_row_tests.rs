@@ -24,7 +24,7 @@ fn weekly(weekday: Weekday, tz: Tz) -> Schedule {
 }
 
 /// Returns the delivery of a digest that was due at that time.
-fn mailed(id: &DeliveryId, due: &Due) -> Delivery {
+fn delivery_of(id: &DeliveryId, due: &Due) -> Delivery {
     let occasion = Occasion::Digest {
         cadence: Cadence::Weekly,
         period: due.period.to_string(),
@@ -45,7 +45,7 @@ fn place<'a>(schedule: &Schedule, now: &str, ledger: &'a [Delivery]) -> (Due, Pl
 }
 
 /// Returns the id if the delivery does not exist yet.
-fn free(place: &Place<&Delivery>) -> Option<String> {
+fn free_id(place: &Place<&Delivery>) -> Option<String> {
     match place {
         Place::Free(id) => Some(id.to_string()),
         Place::Taken(_) => None,
@@ -53,78 +53,87 @@ fn free(place: &Place<&Delivery>) -> Option<String> {
 }
 
 #[test]
-fn a_week_has_one_mail_of_one_weekday() {
+fn a_week_has_one_email_for_one_weekday() {
     let monday = weekly(Weekday::Mon, Tz::UTC);
 
     let (due, first) = place(&monday, "2026-11-16T09:00:00Z", &[]);
-    let id = free(&first).unwrap();
-    let ledger = [mailed(&DeliveryId::stored(id.clone()), &due)];
+    let id = free_id(&first).unwrap();
+    let ledger = [delivery_of(&DeliveryId::stored(id.clone()), &due)];
     let (_, again) = place(&monday, "2026-11-22T23:00:00Z", &ledger);
 
     assert_eq!(id, "digest:ada:weekly:2026-W47");
-    assert_eq!(free(&again), None);
+    assert_eq!(free_id(&again), None);
 }
 
 #[test]
-fn a_later_weekday_chosen_after_the_mail_is_not_a_week_late() {
+fn a_later_weekday_chosen_after_the_email_takes_effect_that_week() {
     let (due, first) = place(&weekly(Weekday::Mon, Tz::UTC), "2026-11-16T09:00:00Z", &[]);
-    let mut ledger = vec![mailed(&DeliveryId::stored(free(&first).unwrap()), &due)];
+    let mut ledger = vec![delivery_of(
+        &DeliveryId::stored(free_id(&first).unwrap()),
+        &due,
+    )];
     let sunday = weekly(Weekday::Sun, Tz::UTC);
 
     let (due, second) = place(&sunday, "2026-11-22T09:00:00Z", &ledger);
-    let id = free(&second).unwrap();
-    ledger.push(mailed(&DeliveryId::stored(id.clone()), &due));
+    let id = free_id(&second).unwrap();
+    ledger.push(delivery_of(&DeliveryId::stored(id.clone()), &due));
     let (_, again) = place(&sunday, "2026-11-22T10:00:00Z", &ledger);
 
     assert_eq!(id, "digest:ada:weekly:2026-W47-7");
-    assert_eq!(free(&again), None);
+    assert_eq!(free_id(&again), None);
 }
 
 #[test]
-fn an_earlier_weekday_chosen_after_the_mail_brings_no_second_one() {
+fn an_earlier_weekday_chosen_after_the_email_causes_no_second_one() {
     let (due, first) = place(&weekly(Weekday::Fri, Tz::UTC), "2026-11-20T09:00:00Z", &[]);
-    let ledger = [mailed(&DeliveryId::stored(free(&first).unwrap()), &due)];
+    let ledger = [delivery_of(
+        &DeliveryId::stored(free_id(&first).unwrap()),
+        &due,
+    )];
 
     let monday = weekly(Weekday::Mon, Tz::UTC);
     let (_, after) = place(&monday, "2026-11-21T09:00:00Z", &ledger);
 
-    assert_eq!(free(&after), None);
+    assert_eq!(free_id(&after), None);
 }
 
 #[test]
-fn the_same_weekday_in_another_zone_brings_no_second_mail() {
+fn the_same_weekday_in_another_zone_causes_no_second_email() {
     let tokyo = weekly(Weekday::Mon, Tz::Asia__Tokyo);
     let (due, first) = place(&tokyo, "2026-11-16T00:00:00Z", &[]);
-    let ledger = [mailed(&DeliveryId::stored(free(&first).unwrap()), &due)];
+    let ledger = [delivery_of(
+        &DeliveryId::stored(free_id(&first).unwrap()),
+        &due,
+    )];
 
     for tz in [Tz::America__Los_Angeles, Tz::Pacific__Kiritimati, Tz::UTC] {
         let moved = weekly(Weekday::Mon, tz);
         let (_, after) = place(&moved, "2026-11-17T12:00:00Z", &ledger);
-        assert_eq!(free(&after), None, "{tz}");
+        assert_eq!(free_id(&after), None, "{tz}");
     }
 }
 
 #[test]
-fn a_row_of_before_dates_were_noted_stands_for_its_week() {
+fn a_delivery_without_a_due_date_occupies_its_week() {
     let (due, first) = place(&weekly(Weekday::Mon, Tz::UTC), "2026-11-16T09:00:00Z", &[]);
     let old = Delivery {
         due_on: None,
-        ..mailed(&DeliveryId::stored(free(&first).unwrap()), &due)
+        ..delivery_of(&DeliveryId::stored(free_id(&first).unwrap()), &due)
     };
 
     let sunday = weekly(Weekday::Sun, Tz::UTC);
     let (_, after) = place(&sunday, "2026-11-22T09:00:00Z", std::slice::from_ref(&old));
 
-    assert_eq!(free(&after), None);
+    assert_eq!(free_id(&after), None);
 }
 
 #[test]
-fn what_failed_is_tried_again_after_twice_as_long_each_time() {
+fn the_retry_interval_of_a_failed_digest_doubles_each_time() {
     let due = weekly(Weekday::Mon, Tz::UTC)
         .last_due(at("2026-11-16T09:00:00Z"))
         .unwrap();
     let failed = |reopened| {
-        let mut row = mailed(&DeliveryId::stored("x"), &due);
+        let mut row = delivery_of(&DeliveryId::stored("x"), &due);
         (row.state, row.open) = (DeliveryState::Failed, false);
         (row.outcome.settled, row.attempts.reopened) = (Some(due.at), reopened);
         row

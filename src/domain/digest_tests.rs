@@ -50,7 +50,7 @@ fn all(event: &Event) -> Option<Arc<Object>> {
 }
 
 #[test]
-fn what_a_digest_can_show_holds_all_that_it_shows() {
+fn the_preselected_events_contain_all_events_that_a_digest_shows() {
     let many: Vec<(&str, String)> = (0..60)
         .map(|n| (["A", "B", "C"][n % 3], format!("o{n}")))
         .collect();
@@ -71,7 +71,7 @@ fn what_a_digest_can_show_holds_all_that_it_shows() {
 }
 
 #[test]
-fn sections_stand_in_the_configured_order_and_others_follow_by_name() {
+fn sections_follow_the_configured_order_and_then_their_names() {
     let person = stacks(&[
         ("Zebra", "1".into()),
         ("Work", "2".into()),
@@ -108,7 +108,7 @@ fn a_capped_section_shows_the_newest_and_counts_the_rest() {
 }
 
 #[test]
-fn what_no_longer_applies_is_left_out_of_items_and_totals() {
+fn events_that_no_longer_apply_are_excluded_from_items_and_totals() {
     let person = stacks(&works(5));
     let applies = |event: &Event| {
         if event.o.as_str() == "3" {
@@ -122,7 +122,7 @@ fn what_no_longer_applies_is_left_out_of_items_and_totals() {
 }
 
 #[test]
-fn nothing_left_is_no_digest() {
+fn without_applicable_events_there_is_no_digest() {
     assert_eq!(
         assemble(
             &stacks(&works(5)).pending(),
@@ -136,7 +136,7 @@ fn nothing_left_is_no_digest() {
 }
 
 #[test]
-fn it_knows_when_its_oldest_event_happened() {
+fn a_digest_has_the_time_of_its_oldest_event() {
     let digest = assemble(
         &stacks(&works(3)).pending(),
         &policies(),
@@ -149,7 +149,7 @@ fn it_knows_when_its_oldest_event_happened() {
 
 proptest! {
     #[test]
-    fn totals_are_exact_under_any_caps(kinds in prop::collection::vec(0usize..4, 1..120), section in 1usize..20, total in 1usize..40) {
+    fn totals_are_exact_under_any_limits(kinds in prop::collection::vec(0usize..4, 1..120), section in 1usize..20, total in 1usize..40) {
         let names = ["Work", "Show", "Ant", "Zebra"];
         let events: Vec<_> = kinds.iter().enumerate().map(|(n, kind)| (names[*kind], n.to_string())).collect();
         let person = stacks(&events);

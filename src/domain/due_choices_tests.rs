@@ -1,4 +1,4 @@
-//! Compares the selection with the schedule of each user.
+//! Compares the selection of due users with the schedule of each user.
 
 use chrono::TimeDelta;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ const ZONES: [Option<Tz>; 8] = [
     Some(Tz::Pacific__Kiritimati),
 ];
 
-fn everybody() -> impl Iterator<Item = User> {
+fn all_users() -> impl Iterator<Item = User> {
     let weekdays = WEEK.into_iter().map(Some).chain([None]);
     let hours = (0..24).map(Some).chain([None]);
     let choices = weekdays.flat_map(move |weekday| {
@@ -62,7 +62,7 @@ fn check(common: &Common, after: DateTime<Utc>, until: DateTime<Utc>) {
         .iter()
         .flat_map(|tz| DueChoices::between(*tz, common, after, until))
         .collect();
-    for user in everybody() {
+    for user in all_users() {
         let wants_none = user.schedule(&common.schedule).cadence == Cadence::Never;
         let due = user.digests(&common.schedule).0.last_due(until);
         let fell_due = due.is_some_and(|due| due.at > after) && (common.mandatory || !wants_none);
@@ -87,7 +87,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn whoever_falls_due_is_in_one_answer_and_nobody_else(
+    fn each_due_user_matches_exactly_one_result_and_no_other_user_does(
         quarter in 0..4 * 24 * 400_i64,
         quarters in 0..40_i64,
         cadence in prop::sample::select(vec![Cadence::Never, Cadence::Daily, Cadence::Weekly]),
@@ -101,7 +101,7 @@ proptest! {
 }
 
 #[test]
-fn an_hour_that_the_clock_skips_falls_due_after_it() {
+fn an_hour_skipped_by_the_clock_is_due_after_it() {
     let common = common(Cadence::Daily, false);
     for (after, until) in [
         ("2026-03-29T00:45:00Z", "2026-03-29T01:00:00Z"),

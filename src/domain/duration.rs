@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_is_read_as_it_was_written() {
+    fn a_duration_round_trips() {
         for text in ["0ms", "1500ms", "90s", "5m", "25h", "30d"] {
             assert_eq!(parse(text).map(show).as_deref(), Some(text));
         }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_none() {
+    fn malformed_text_is_not_a_duration() {
         let most = format!("{}d", i64::MAX);
         for text in [
             "", "5", "m", "1.5h", "-1h", "1 h", "1h30m", "1H", "٣h", &most,

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_judged_by_class_subject_and_detail() {
+    fn a_failure_is_classified_by_class_subject_and_detail() {
         use FailureKind::{BadAddress, Refused, Soft};
         for (code, expected) in [
             ("5.1.0", BadAddress),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_code_after_the_reply_code_counts() {
+    fn only_the_code_after_the_reply_code_is_read() {
         for (reply, expected) in [
             ("550 5.1.1 no such user", Some("5.1.1")),
             ("553-5.1.10\r\n553 5.1.10 takes none", Some("5.1.10")),

@@ -228,14 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn another_batch_key_is_another_request() {
+    fn a_different_batch_key_makes_a_different_request() {
         assert!(fanout(Some("acme")).same_request(&fanout(Some("acme"))));
         assert!(!fanout(Some("acme")).same_request(&fanout(Some("ACME"))));
         assert!(!fanout(Some("acme")).same_request(&fanout(None)));
     }
 
     #[test]
-    fn its_batches_are_of_what_its_writer_said_else_of_what_is_configured_else_of_the_type() {
+    fn the_batch_key_comes_from_the_event_then_the_policy_then_the_type() {
         let policy = Policy {
             key: "all".parse().ok(),
             ..Policy::default()

@@ -41,7 +41,7 @@ fn the_feed_is_newest_first() {
 }
 
 #[test]
-fn what_has_been_flushed_is_still_in_the_feed() {
+fn flushed_events_stay_in_the_feed() {
     let mut flushed = person(&[&["a"]]);
     flushed.stacks[0]
         .entries
@@ -65,7 +65,7 @@ fn the_next_page_does_not_move_when_events_arrive() {
 }
 
 #[test]
-fn a_cursor_shows_what_was_pushed_since_even_onto_yesterday() {
+fn a_cursor_finds_later_events_even_on_the_previous_day() {
     let cursor = Cursor::at_end_of(&person(&[&["a"], &["b"]]));
     let query = Query {
         after: Some(cursor),
@@ -78,7 +78,7 @@ fn a_cursor_shows_what_was_pushed_since_even_onto_yesterday() {
 }
 
 #[test]
-fn cursors_read_back_and_nonsense_does_not() {
+fn cursors_round_trip_and_malformed_ones_are_rejected() {
     let cursor = Cursor::at_end_of(&person(&[&["a"], &["b", "c"]]));
     assert_eq!(cursor.to_string(), "c20140420.1-20140421.2");
     assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
@@ -90,7 +90,7 @@ fn cursors_read_back_and_nonsense_does_not() {
 
 proptest! {
     #[test]
-    fn pages_put_together_are_the_whole_feed(counts in prop::collection::vec(0usize..20, 1..8), size in 1usize..7) {
+    fn the_pages_together_are_the_whole_feed(counts in prop::collection::vec(0usize..20, 1..8), size in 1usize..7) {
         let names: Vec<Vec<String>> =
             counts.iter().enumerate().map(|(day, count)| (0..*count).map(|n| format!("{day}-{n}")).collect()).collect();
         let borrowed: Vec<Vec<&str>> = names.iter().map(|day| day.iter().map(String::as_str).collect()).collect();

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn worse_news_outweighs_and_of_two_alike_the_earlier() {
+    fn worse_feedback_outweighs_and_on_a_tie_the_earlier_one() {
         let feedback = |news, second| Feedback {
             news,
             at: DateTime::from_timestamp(second, 0).unwrap(),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_mails_that_were_sent() {
+    fn shares_are_relative_to_sent_emails() {
         let mut report_counts = ReportCounts::default();
         assert_eq!(report_counts.bounce_share(), 0.0);
         for (state, news, mails) in [

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_page_ended_is_read_as_it_was_written() {
+    fn the_end_of_a_page_round_trips() {
         for text in ["20140422.17~c20140421.3-20140422.18", "20140422.17"] {
             assert_eq!(text.parse::<PageEnd>().unwrap().to_string(), text);
         }

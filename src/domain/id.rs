@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_carries_the_time_it_was_made_for() {
+    fn an_id_contains_its_creation_time() {
         let time = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
         let id = Id::at(time, [7; 8]);
         assert_eq!(id.time(), time);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_24_hex_digits_is_no_id() {
+    fn only_24_hex_digits_are_an_id() {
         for text in [
             "",
             "0",
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_id_after_a_text_is_the_first_whose_hex_comes_after_it() {
+    fn the_first_id_after_a_text_is_the_first_with_a_greater_hex_form() {
         let cases = [
             ("", Some("000000000000000000000000")),
             ("0", Some("000000000000000000000000")),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_id_from_a_text_is_the_first_whose_hex_is_not_before_it() {
+    fn the_first_id_from_a_text_is_the_first_whose_hex_form_is_not_less() {
         for (text, expected) in [
             ("", Some("000000000000000000000000")),
             ("$ne", Some("000000000000000000000000")),
@@ -247,14 +247,14 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_id_is_skipped_and_none_comes_too_early(text in "[0-9a-g]{0,3}|[ -~]{0,26}|[0-9a-f]{23,26}", bytes: [u8; 12]) {
+        fn the_first_id_from_a_text_is_exact(text in "[0-9a-g]{0,3}|[ -~]{0,26}|[0-9a-f]{23,26}", bytes: [u8; 12]) {
             let (from, id) = (Id::first_from(&text), Id::from_bytes(bytes));
             let not_before = id.to_string().as_str() >= text.as_str();
             proptest::prop_assert_eq!(not_before, from.is_some_and(|from| id >= from));
         }
 
         #[test]
-        fn it_stands_after_the_text_and_nothing_lies_between(text in "[0-9a-f/:g]{0,26}") {
+        fn the_first_id_after_a_text_is_exact(text in "[0-9a-f/:g]{0,26}") {
             match Id::first_after(&text) {
                 None => proptest::prop_assert!("ffffffffffffffffffffffff" <= text.as_str()),
                 Some(id) => {

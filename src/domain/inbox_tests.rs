@@ -1,4 +1,4 @@
-//! Compares marks with sets of numbers.
+//! Tests the marks of feed items, and compares them with a model of number sets.
 
 use std::collections::BTreeSet;
 
@@ -67,10 +67,10 @@ fn a_mark_by_id_covers_every_occurrence() {
         vec![Some(1)],
         vec![Some(2), Some(1)],
     ]);
-    for told_by in [(0, 0), (1, 0), (2, 1)] {
+    for marked_by in [(0, 0), (1, 0), (2, 1)] {
         let mut inbox = inbox();
 
-        inbox.mark(&person, &window(), &items([told_by]), Mark::Read, now());
+        inbox.mark(&person, &window(), &items([marked_by]), Mark::Read, now());
 
         let read = |(day, index)| inbox.state(place(day, index)) == ItemState::Read;
         assert!([(0, 0), (1, 0), (2, 1)].into_iter().all(read));
@@ -79,7 +79,7 @@ fn a_mark_by_id_covers_every_occurrence() {
 }
 
 #[test]
-fn a_cursor_marks_nothing_that_was_not_shown() {
+fn a_cursor_marks_only_items_that_were_shown() {
     let (before, after) = (vec![Some(1)], vec![Some(1), Some(2)]);
     let cursor = Cursor::at_end_of(&person(&[before]));
     let later = person(&[after, vec![Some(3)]]);
@@ -101,7 +101,7 @@ fn a_cursor_marks_nothing_that_was_not_shown() {
 }
 
 #[test]
-fn a_cursor_that_reaches_further_than_what_stands_marks_no_future() {
+fn a_cursor_beyond_the_stored_entries_marks_no_later_ones() {
     let cursor: Cursor = "c20140420.900-20140421.900".parse().unwrap();
     let mut inbox = inbox();
 
@@ -119,7 +119,7 @@ fn a_cursor_that_reaches_further_than_what_stands_marks_no_future() {
 }
 
 #[test]
-fn what_is_told_again_is_as_it_was_and_stays_so_when_its_first_day_leaves() {
+fn a_repeated_event_keeps_its_state_even_after_its_first_day_expires() {
     let mut inbox = inbox();
     let before = person(&[vec![Some(1)], vec![Some(2)]]);
     inbox.mark(&before, &window(), &items([(0, 0)]), Mark::Read, now());
@@ -133,7 +133,7 @@ fn what_is_told_again_is_as_it_was_and_stays_so_when_its_first_day_leaves() {
 }
 
 #[test]
-fn a_mark_that_changes_nothing_says_so() {
+fn marking_again_reports_no_change() {
     let person = person(&[vec![Some(1)]]);
     let (mut inbox, later) = (inbox(), now() + chrono::TimeDelta::hours(1));
     let all = Marked::To(Cursor::at_end_of(&person), Kinds::default());
@@ -146,7 +146,7 @@ fn a_mark_that_changes_nothing_says_so() {
 }
 
 #[test]
-fn what_left_the_window_is_forgotten() {
+fn marks_outside_the_window_are_deleted() {
     let mut inbox = inbox();
     let old = person(&[vec![Some(1)], vec![Some(2)]]);
     inbox.mark(&old, &window(), &items([(0, 0), (1, 0)]), Mark::Read, now());
@@ -161,7 +161,7 @@ fn what_left_the_window_is_forgotten() {
 }
 
 #[test]
-fn what_is_unread_or_restored_stays_seen() {
+fn unread_and_restored_items_stay_seen() {
     let person = person(&[vec![Some(1)]]);
     let mut inbox = inbox();
     let mut state = |mark| {
@@ -207,7 +207,7 @@ fn days() -> impl Strategy<Value = Vec<Vec<Option<u8>>>> {
 
 proptest! {
     #[test]
-    fn states_are_those_of_sets_of_numbers(
+    fn states_agree_with_a_model_of_number_sets(
         days in days(),
         steps in proptest::collection::vec((marks(), 0..3_u32, 0..20_u32, any::<bool>()), 0..12),
     ) {
@@ -258,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn equal_sets_are_equal_bytes(steps in proptest::collection::vec((0..40_u32, any::<bool>()), 0..60)) {
+    fn equal_sets_have_equal_bytes(steps in proptest::collection::vec((0..40_u32, any::<bool>()), 0..60)) {
         let (mut entries, mut model) = (Entries::default(), BTreeSet::new());
         for (index, is_in) in steps {
             entries.set(index, is_in);

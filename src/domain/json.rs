@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_written_as_it_was_read_without_spaces() {
+    fn a_value_is_written_as_read_but_without_spaces() {
         for (written, text) in [
             (" null ", "null"),
             ("[ ]", "[]"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_json_or_is_nested_too_deeply_is_refused() {
+    fn invalid_and_deeply_nested_json_is_rejected() {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         for wrong in ["", "[1,]", "{1:2}", "1e999", r#""\ud800""#, &deep] {
             assert!(serde_json::from_str::<Json>(wrong).is_err(), "{wrong}");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_many_values_takes_as_much_memory_as_its_bytes() {
+    fn a_value_uses_as_much_memory_as_its_text() {
         let text = format!("[{}0]", r#"{"":0},"#.repeat(100_000));
 
         let json = read(&text);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_fields_makes_no_difference_to_what_is_said() {
+    fn the_order_of_fields_does_not_matter_for_equivalence() {
         let (one, other) = (read(r#"{"a":1,"b":2}"#), read(r#"{"b":2,"a":1}"#));
         assert!(one != other && one.is_same(&other));
         assert!(!one.is_same(&Json::from(json!({"a": 1}))));

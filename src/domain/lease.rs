@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_holds_until_it_ends_and_not_where_no_right_clock_has_written_it() {
+    fn a_lease_is_valid_until_it_expires_unless_it_ends_too_far_ahead() {
         let now = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
         let holds = |until| {
             let owner = "me".to_owned();

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_web_address_has_a_host_and_nothing_hidden() {
+    fn a_web_address_has_a_host_and_no_hidden_parts() {
         for text in [
             "https://example.org",
             "HTTPS://Example.ORG/Works?id=1#top",

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_no_locale_is_refused_and_what_has_no_catalog_is_not() {
+    fn a_malformed_locale_is_rejected_and_one_without_a_catalog_is_not() {
         for good in [
             "",
             "de",

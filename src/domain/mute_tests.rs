@@ -1,4 +1,4 @@
-//! Tests of the extent, start and end of mutes.
+//! Tests of the scope, start and end of mutes.
 
 use chrono::TimeDelta;
 use serde_json::json;
@@ -17,14 +17,14 @@ fn thread() -> Subject {
     subject("Thread:9")
 }
 
-/// Returns whether an event about the thread is muted if it happened then.
+/// Returns whether an event about the thread is muted if it happened at that time.
 fn covers(mutes: &Mutes, minutes: i64) -> bool {
     let key = ObjectKey::stored("Thread:9");
     mutes.cover(at(minutes), &key, None, None, None).is_some()
 }
 
 #[test]
-fn what_happened_before_a_mute_ends_is_muted_for_ever() {
+fn events_from_during_a_mute_stay_muted_after_it_ends() {
     let mut mutes = Mutes::default();
     mutes.mute(thread(), None, None, at(10));
     assert!(covers(&mutes, 0) && covers(&mutes, 10_000));
@@ -38,7 +38,7 @@ fn what_happened_before_a_mute_ends_is_muted_for_ever() {
 }
 
 #[test]
-fn a_mute_with_an_end_ends_by_itself() {
+fn a_mute_with_an_end_time_expires() {
     let mut mutes = Mutes::default();
     mutes.mute(thread(), Some(at(60)), None, at(0));
 
@@ -49,7 +49,7 @@ fn a_mute_with_an_end_ends_by_itself() {
 }
 
 #[test]
-fn muting_again_changes_the_end_and_not_the_beginning() {
+fn muting_again_changes_the_end_and_not_the_start() {
     let mut mutes = Mutes::default();
     mutes.mute(thread(), Some(at(60)), Title::cut("Budget"), at(0));
     mutes.mute(thread(), None, None, at(5));
@@ -57,7 +57,7 @@ fn muting_again_changes_the_end_and_not_the_beginning() {
     assert_eq!((mute.at, mute.until), (at(0), None));
     assert_eq!(mute.title, Title::cut("Budget"));
 
-    // A time in the past unmutes, and does not mute anything new.
+    // An end in the past ends the mute of a muted subject, and mutes no other subject.
     mutes.mute(thread(), Some(at(1)), None, at(7));
     mutes.mute(subject("Thread:10"), Some(at(7)), None, at(7));
     assert!(covers(&mutes, 6) && !covers(&mutes, 7));
@@ -69,7 +69,7 @@ fn muting_again_changes_the_end_and_not_the_beginning() {
 }
 
 #[test]
-fn a_mail_knew_what_was_muted_before_it_alone() {
+fn mutes_as_of_a_time_exclude_later_ones() {
     let mut mutes = Mutes::default();
     mutes.mute(thread(), None, None, at(10));
     mutes.mute(subject("artist:7"), None, None, at(20));
@@ -91,7 +91,7 @@ fn a_mail_knew_what_was_muted_before_it_alone() {
 }
 
 #[test]
-fn what_ended_long_ago_is_forgotten_and_what_stands_is_not() {
+fn expired_mutes_are_deleted_and_current_ones_are_not() {
     let mut mutes = Mutes::default();
     for (name, until) in [("a", Some(10)), ("b", Some(20)), ("c", None)] {
         mutes.mute(subject(name), until.map(at), None, at(0));
@@ -104,7 +104,7 @@ fn what_ended_long_ago_is_forgotten_and_what_stands_is_not() {
 }
 
 #[test]
-fn nobody_has_more_than_a_thousand() {
+fn a_user_has_at_most_1000_mutes() {
     let mut mutes = Mutes::default();
     for n in 0..Mutes::MOST {
         mutes.mute(subject(&format!("Thread:{n}")), None, None, at(0));
@@ -118,7 +118,7 @@ fn nobody_has_more_than_a_thousand() {
 }
 
 #[test]
-fn a_subject_is_an_object_what_it_is_about_or_what_is_followed() {
+fn a_subject_is_an_object_its_topic_or_a_follow_key() {
     let phrase: Phrase = "commented on".parse().unwrap();
     let key = ObjectKey::stored("Comment:c1");
     let object = |title: &str, url: &str, data: serde_json::Value| Object {

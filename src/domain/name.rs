@@ -191,14 +191,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn falsy_looking_names_are_names() {
+    fn names_that_look_falsy_are_valid() {
         for text in ["0", "false", "null", "$ne", "a.b", "NaN"] {
             assert_eq!(UserId::new(text).unwrap().as_str(), text);
         }
     }
 
     #[test]
-    fn what_cannot_be_a_name_is_refused_with_its_value_and_the_reason() {
+    fn an_invalid_name_is_rejected_with_its_value_and_the_reason() {
         let error = UserId::new("").unwrap_err().to_string();
         assert_eq!(error, "user id \"\" is empty");
         assert!(UserId::new("a\0b").is_err());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lower_case_hex_has_a_legacy_form() {
+    fn only_lowercase_hex_has_a_legacy_form() {
         assert!(
             UserId::new("533998b1c9dc24c371000041")
                 .unwrap()

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_near_that_differs_by_a_slip() {
+    fn a_name_with_a_small_typo_is_near() {
         let names = ["ArtworkPublished", "CommentAdded", "hour"];
 
         for (given, expected) in [

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_model_and_id() {
+    fn a_key_is_the_model_and_the_id() {
         let key = ObjectKey::new(
             Some(&ModelName::new("Artwork").unwrap()),
             &ObjectId::new("A:1").unwrap(),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_with_its_model_means_the_same_as_without() {
+    fn an_id_means_the_same_with_and_without_its_model() {
         let model = ModelName::new("Artwork").unwrap();
         let id = |text: &str| ObjectId::new(text).unwrap();
         for text in ["A1", "Artwork:A1"] {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_no_web_address_is_refused() {
+    fn a_link_that_is_not_a_web_address_is_rejected() {
         let mut object = Object::bare("Artwork:1".parse().unwrap());
         object.url = Some("javascript:alert(1)".into());
         assert!(

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_is_in_the_window_or_older_or_too_old() {
+    fn a_day_is_in_the_window_in_the_backlog_or_too_old() {
         let now = "2014-04-22T12:00:00Z".parse().unwrap();
         let days = DaysRead::of(now, 7, TimeDelta::days(30));
         let day = |text: &str| text.parse::<Day>().unwrap();
@@ -194,13 +194,13 @@ mod tests {
             ("20140322", false, true),
             ("20140101", false, true),
         ] {
-            let told = (days.is_older(day(text)), days.is_too_old(day(text)));
-            assert_eq!(told, (older, too_old), "{text}");
+            let found = (days.is_older(day(text)), days.is_too_old(day(text)));
+            assert_eq!(found, (older, too_old), "{text}");
         }
     }
 
     #[test]
-    fn a_window_longer_than_the_longest_age_leaves_no_older_days() {
+    fn a_window_longer_than_the_maximum_age_leaves_no_older_days() {
         let now = "2014-04-22T12:00:00Z".parse().unwrap();
         let days = DaysRead::of(now, 60, TimeDelta::days(30));
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_comes_back_as_written_and_what_is_none_says_nothing() {
+    fn a_note_round_trips_and_other_text_is_ignored() {
         let note = DayNote {
             id: Id::from_bytes([7; 12]),
             at: DateTime::UNIX_EPOCH,

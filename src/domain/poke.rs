@@ -79,10 +79,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back_and_what_is_odd_is_all() {
-        for poke in [Poke::people(["ada", "ben"]), Poke::objects(["Artwork:1"])] {
-            let (about, keys) = poke.kept();
-            assert_eq!(Poke::stored(about, &keys), poke);
+    fn a_change_notice_round_trips_and_an_unreadable_one_means_everything() {
+        for notice in [Poke::people(["ada", "ben"]), Poke::objects(["Artwork:1"])] {
+            let (about, keys) = notice.kept();
+            assert_eq!(Poke::stored(about, &keys), notice);
             assert_eq!(Poke::stored(about, &keys[1..]), Poke::All);
         }
         let (about, keys) = Poke::All.kept();

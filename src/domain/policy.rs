@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_category_and_a_reason_are_one_line_too() {
+    fn categories_and_reasons_are_one_line_of_bounded_length() {
         assert_eq!(" Community ".parse(), Ok(Category("Community".into())));
         let error = "é".repeat(61).parse::<Category>().unwrap_err().to_string();
         assert!(error.contains("longer than 60 characters"), "{error}");
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn types_stand_by_category_in_the_order_of_the_configuration() {
+    fn types_are_grouped_by_category_in_configuration_order() {
         let of = |name: &str, category: Option<&str>| {
             let category = category.map(|name| name.parse().unwrap());
             let policy = Policy {
@@ -427,7 +427,7 @@ mod tests {
 
         let groups = policies.by_category(&kinds);
 
-        let told: Vec<String> = groups
+        let grouped: Vec<String> = groups
             .iter()
             .map(|(category, kinds)| {
                 let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
@@ -436,7 +436,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            grouped,
             [
                 "none: Alarm Other",
                 "Gallery: Works Shows",

@@ -28,7 +28,7 @@ fn a_night_lasts_until_the_next_morning() {
 }
 
 #[test]
-fn hours_of_one_day_and_hours_in_another_zone() {
+fn quiet_hours_can_lie_within_one_day_and_in_another_zone() {
     let noon = quiet("12:00", "13:30");
     let end = Some(at("2014-04-20T13:30:00Z"));
     assert_eq!(noon.ends(at("2014-04-20T12:00:00Z"), UTC), end);
@@ -42,7 +42,7 @@ fn hours_of_one_day_and_hours_in_another_zone() {
 }
 
 #[test]
-fn they_end_by_the_local_clock_on_nights_on_which_it_is_set() {
+fn quiet_hours_end_by_the_local_clock_on_nights_with_a_clock_change() {
     let night = quiet("22:00", "07:00");
     // The night before 30 March 2014 is an hour shorter, that before 26 October an hour longer.
     let spring = Some(at("2014-03-30T05:00:00Z"));
@@ -54,7 +54,7 @@ fn they_end_by_the_local_clock_on_nights_on_which_it_is_set() {
 }
 
 #[test]
-fn an_hour_that_is_skipped_ends_them_when_the_clock_is_set_and_one_that_comes_twice_later() {
+fn an_end_time_that_is_skipped_or_repeated_falls_after_the_change() {
     let short = quiet("00:00", "02:30");
     // 02:30 does not occur on 30 March: at 01:00 UTC the local time is 03:00.
     let skipped = Some(at("2014-03-30T01:00:00Z"));
@@ -77,7 +77,7 @@ fn an_hour_that_is_skipped_ends_them_when_the_clock_is_set_and_one_that_comes_tw
 }
 
 #[test]
-fn what_cannot_be_quiet_hours_is_refused() {
+fn invalid_quiet_hours_are_rejected() {
     for text in [
         "", "7:00", "24:00", "22:60", "22:00:00", " 2:00", "22.00", "+2:00",
     ] {
@@ -91,7 +91,7 @@ fn what_cannot_be_quiet_hours_is_refused() {
 
 proptest! {
     #[test]
-    fn they_end_later_and_are_over_then(
+    fn quiet_hours_end_later_and_are_over_at_their_end(
         (from, to) in (0..1_440_u32, 0..1_440_u32),
         second in 1_300_000_000..1_500_000_000_i64,
         zone in prop::sample::select(vec![UTC, Berlin, Pacific::Apia, Asia::Kathmandu]),

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_up_to_then_is_reached_and_what_comes_later_is_not() {
+    fn a_retraction_covers_earlier_events_and_no_later_ones() {
         let noon = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
         let second = TimeDelta::seconds(1);
         let at = id(noon, 1, 5);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_says_no_moment_is_not_reached() {
+    fn an_event_without_an_id_is_not_covered() {
         assert!(!reaches(Id::LAST, &event(None)));
     }
 }

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_prints_hidden() {
+    fn a_secret_prints_as_hidden() {
         let secret = Secret::new("hunter2");
         assert_eq!(format!("{secret} {secret:?}"), "(hidden) (hidden)");
         assert_eq!(secret.expose(), "hunter2");

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_greater_scope_may_do_what_a_lesser_one_may() {
+    fn a_greater_scope_includes_the_lesser_ones() {
         assert!(Scope::Read < Scope::Write && Scope::Write < Scope::Admin);
         for scope in Scope::ALL {
             assert_eq!(scope.as_str().parse::<Scope>().unwrap(), scope);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentage_is_read_and_written() {
+    fn a_percentage_round_trips() {
         for text in ["0%", "1%", "0.5%", "0.05%", "12.25%", "100%"] {
             assert_eq!(share(text).to_string(), text);
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_about_as_large_as_asked_and_a_larger_one_holds_it() {
+    fn a_sample_has_about_the_requested_size_and_contains_smaller_samples() {
         let people: Vec<UserId> = (0..20_000)
             .map(|n| UserId::stored(format!("u{n:05}")))
             .collect();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_passed_by_more_not_by_as_much() {
+    fn a_share_is_exceeded_only_by_a_greater_one() {
         assert!(!share("20%").is_passed_by(10, 50));
         assert!(share("20%").is_passed_by(11, 50));
         assert!(share("0%").is_passed_by(1, 1_000_000));

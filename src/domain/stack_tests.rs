@@ -46,7 +46,7 @@ fn objects(pending: &[EventAt<'_>]) -> Vec<String> {
 }
 
 #[test]
-fn a_marker_covers_what_it_says_and_no_more() {
+fn a_marker_covers_exactly_its_count() {
     let arrived_between = stack(
         "20140422",
         vec![event("a"), event("b"), event("c"), marker(Some(2))],
@@ -55,7 +55,7 @@ fn a_marker_covers_what_it_says_and_no_more() {
 }
 
 #[test]
-fn a_bare_marker_covers_all_before_it() {
+fn a_bare_marker_covers_everything_before_it() {
     let old = stack(
         "20140422",
         vec![
@@ -70,7 +70,7 @@ fn a_bare_marker_covers_all_before_it() {
 }
 
 #[test]
-fn a_late_marker_that_reaches_less_far_uncovers_nothing() {
+fn a_late_marker_with_a_smaller_count_uncovers_nothing() {
     let raced = stack(
         "20140422",
         vec![event("a"), event("b"), marker(Some(2)), marker(Some(1))],
@@ -79,14 +79,14 @@ fn a_late_marker_that_reaches_less_far_uncovers_nothing() {
 }
 
 #[test]
-fn a_marker_cannot_cover_what_was_not_there() {
+fn the_count_of_a_marker_is_limited_to_the_stored_entries() {
     let broken = stack("20140422", vec![event("a"), marker(Some(99)), event("b")]);
     assert_eq!(broken.covered(), 3);
     assert_eq!(broken.uncovered().count(), 0);
 }
 
 #[test]
-fn what_nobody_knows_holds_its_place() {
+fn an_unknown_entry_keeps_its_position() {
     let odd = stack("20140422", vec![event("a"), Entry::Other, event("b")]);
     let positions: Vec<String> = odd
         .uncovered()
@@ -96,7 +96,7 @@ fn what_nobody_knows_holds_its_place() {
 }
 
 #[test]
-fn the_same_event_on_two_days_is_pending_once_at_its_oldest_place() {
+fn the_same_event_on_two_days_is_pending_once_at_its_oldest_position() {
     let days = person(vec![
         stack("20140421", vec![event("a")]),
         stack("20140422", vec![event("b"), event("a")]),
@@ -110,7 +110,7 @@ fn the_same_event_on_two_days_is_pending_once_at_its_oldest_place() {
 }
 
 #[test]
-fn an_event_that_was_mailed_and_happens_again_is_pending_again() {
+fn an_event_that_happens_again_after_its_email_is_pending_again() {
     let again = person(vec![
         stack("20140421", vec![event("a"), marker(Some(1))]),
         stack("20140422", vec![event("a")]),
@@ -119,7 +119,7 @@ fn an_event_that_was_mailed_and_happens_again_is_pending_again() {
 }
 
 #[test]
-fn a_mail_that_is_built_again_tells_what_its_row_covers() {
+fn a_rebuilt_email_contains_the_events_within_its_watermarks() {
     let first = person(vec![stack("20140422", vec![event("a")])]);
     let watermarks = first.covers();
     let later = person(vec![
@@ -133,13 +133,13 @@ fn a_mail_that_is_built_again_tells_what_its_row_covers() {
 }
 
 #[test]
-fn nothing_reaches_where_nothing_is_open() {
+fn without_pending_events_there_are_no_watermarks() {
     let flushed = person(vec![stack("20140422", vec![event("a"), marker(Some(1))])]);
     assert!(flushed.covers().is_empty());
 }
 
 #[test]
-fn positions_read_back_and_nonsense_does_not() {
+fn positions_round_trip_and_malformed_ones_are_rejected() {
     for text in ["20140422.17", "20140422o.0"] {
         assert_eq!(text.parse::<Position>().unwrap().to_string(), text);
     }
@@ -157,7 +157,7 @@ fn positions_read_back_and_nonsense_does_not() {
 }
 
 #[test]
-fn an_events_time_is_its_fan_outs_or_else_its_days_first_moment() {
+fn an_event_has_the_time_of_its_id_or_the_start_of_its_day() {
     let day: Day = "20140422".parse().unwrap();
     let at = day.start() + chrono::TimeDelta::hours(5);
     let with = Event {
@@ -169,7 +169,7 @@ fn an_events_time_is_its_fan_outs_or_else_its_days_first_moment() {
     assert_eq!(Event { i: None, ..with }.at(day), day.start());
 }
 
-/// The rule of the original system: the events after the last `flushed`, without duplicates.
+/// Applies the rule of the original system: the events after the last `flushed`, deduplicated.
 fn original(entries: &[Entry]) -> Vec<String> {
     let from = entries
         .iter()
@@ -209,10 +209,10 @@ fn play(steps: &[Step]) -> (Vec<Entry>, Vec<String>) {
                 entries.push(event(&o.to_string()));
                 pending.push(o.to_string());
             }
-            Step::Flush(arrivals) => {
+            Step::Flush(arriving) => {
                 let n = entries.len() as u32;
                 pending.clear();
-                for arrival in 0..*arrivals {
+                for arrival in 0..*arriving {
                     entries.push(event(&format!("late-{arrival}-{n}")));
                     pending.push(format!("late-{arrival}-{n}"));
                 }
@@ -231,20 +231,20 @@ fn play(steps: &[Step]) -> (Vec<Entry>, Vec<String>) {
 
 proptest! {
     #[test]
-    fn nothing_falls_between_read_and_flush(steps in steps(0..4)) {
+    fn no_event_is_lost_between_read_and_flush(steps in steps(0..4)) {
         let (entries, expected) = play(&steps);
         prop_assert_eq!(objects(&person(vec![stack("20140422", entries)]).pending()), expected);
     }
 
     #[test]
-    fn the_original_rule_sees_the_same_when_nothing_arrived_between(steps in steps(0..1)) {
+    fn the_original_rule_agrees_if_no_event_arrived_in_between(steps in steps(0..1)) {
         let (entries, _) = play(&steps);
         let expected = original(&entries);
         prop_assert_eq!(objects(&person(vec![stack("20140422", entries)]).pending()), expected);
     }
 
     #[test]
-    fn what_is_covered_only_grows(
+    fn coverage_never_shrinks(
         entries in prop::collection::vec(
             prop_oneof![3 => (0u8..9).prop_map(|o| event(&o.to_string())), 1 => prop::option::of(0u32..70).prop_map(marker)], 0..60)
     ) {
@@ -258,7 +258,7 @@ proptest! {
 }
 
 #[test]
-fn a_mail_that_was_not_mailed_after_all_tells_again_what_its_own_marker_covers_and_no_more() {
+fn a_rebuilt_email_ignores_its_own_marker_and_respects_all_others() {
     // a was emailed before, b and c by the email under test, and d by the next email; e is new.
     let entries = vec![
         event("a"),

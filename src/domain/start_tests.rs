@@ -60,7 +60,7 @@ fn a_start_hides_earlier_entries_and_shows_later_ones_of_the_same_second() {
 }
 
 #[test]
-fn links_and_tokens_from_before_a_start_are_dead() {
+fn links_and_tokens_from_before_a_start_are_invalid() {
     let later = Start::new(time(-60), id(0, 1, 1), None);
     let at_once = Start::new(time(0), id(0, 1, 1), None);
 
@@ -73,7 +73,7 @@ fn links_and_tokens_from_before_a_start_are_dead() {
 }
 
 #[test]
-fn a_start_and_the_note_of_an_erasure_are_read_as_they_were_written() {
+fn a_start_and_an_erasure_note_round_trip() {
     let start = Start {
         entries: 3,
         entries_by_object_id: 2,

@@ -53,7 +53,7 @@ fn stopped(before: &User, stop: &Stop, now: DateTime<Utc>) -> User {
 }
 
 /// Returns the routes of events at that hour, by type, and whether a digest includes works.
-fn goes(user: &User, hour: i64) -> ([Route; 4], bool) {
+fn routes_at(user: &User, hour: i64) -> ([Route; 4], bool) {
     let route = |name| user.route(&kind(name), at(hour), &policies());
     let routes = ["Work", "Comment", "Reply", "Notice"].map(route);
     let schedule = user.digests(&weekly()).1;
@@ -62,7 +62,7 @@ fn goes(user: &User, hour: i64) -> ([Route; 4], bool) {
 }
 
 #[test]
-fn each_stop_ends_its_own_and_leaves_the_rest() {
+fn each_stop_affects_only_its_own_emails() {
     use Route::{Batch, Digest, Immediate, Never};
     let comments = Stop::of_types([&kind("Comment")]);
     for (stop, routes, digest) in [
@@ -78,7 +78,7 @@ fn each_stop_ends_its_own_and_leaves_the_rest() {
 
         let user = stopped(&ada(), stop, at(0));
 
-        assert_eq!(goes(&user, 1), (routes, digest), "{stop:?}");
+        assert_eq!(routes_at(&user, 1), (routes, digest), "{stop:?}");
         assert!(stop.holds(&user, true, &weekly(), &policies()), "{stop:?}");
         assert_eq!(stopped(&user, stop, at(5)), user, "again, {stop:?}");
         assert_eq!(user.unsubscribed.is_some(), *stop == Stop::All);
@@ -86,7 +86,7 @@ fn each_stop_ends_its_own_and_leaves_the_rest() {
 }
 
 #[test]
-fn what_comes_back_mails_nothing_that_happened_meanwhile() {
+fn turning_emails_on_again_sends_no_events_from_before() {
     for (stop, name) in [
         (Stop::of_types([&kind("Comment")]), "Comment"),
         (Stop::Digest, "Work"),
@@ -108,7 +108,7 @@ fn what_comes_back_mails_nothing_that_happened_meanwhile() {
 }
 
 #[test]
-fn a_type_of_which_nothing_is_configured_is_stopped_as_well() {
+fn an_unconfigured_type_can_be_stopped() {
     let strange = Stop::of_types([&kind("strange")]);
 
     let user = stopped(&ada(), &strange, at(0));
@@ -118,7 +118,7 @@ fn a_type_of_which_nothing_is_configured_is_stopped_as_well() {
 }
 
 #[test]
-fn a_window_of_ones_own_is_found_again_after_a_stop() {
+fn a_users_own_window_survives_a_stop() {
     let mut before = ada();
     let mut slow = TypePreference::new(Route::Batch, at(-9));
     slow.window = Some(TimeDelta::hours(1));
@@ -134,7 +134,7 @@ fn a_window_of_ones_own_is_found_again_after_a_stop() {
 }
 
 #[test]
-fn more_names_than_fit_into_a_link_end_all_that_comes_so() {
+fn too_many_types_for_a_link_stop_all_emails_outside_the_digest() {
     let many: Vec<EventType> = (0..40).map(|n| kind(&format!("Type{n:04}"))).collect();
     let longest = kind(&"x".repeat(crate::domain::name::MAX_NAME_BYTES));
 

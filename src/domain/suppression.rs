@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_reasons_the_graver_stands_and_of_two_alike_the_earlier() {
+    fn the_graver_reason_wins_and_on_a_tie_the_earlier_one() {
         let complaint = suppression(Reason::Complaint, 9);
         for reason in Reason::ALL {
             let other = suppression(reason, 5);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn news_from_before_a_lift_outweighs_nothing_and_later_news_does() {
+    fn only_reports_after_a_lift_suppress_again() {
         let lifted = Suppression {
             lifted: DateTime::from_timestamp(10, 0),
             ..suppression(Reason::HardBounce, 5)
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_is_read_as_it_is_written() {
+    fn every_reason_round_trips() {
         for reason in Reason::ALL {
             assert_eq!(reason.as_str().parse(), Ok(reason));
         }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detail_holds_codes_and_no_address() {
+    fn a_detail_keeps_codes_and_omits_addresses() {
         let said = "smtp;550 5.1.1 <ada.lovelace@example.org> \"no\nsuch\" user, see https://x";
         let detailed = suppression(Reason::HardBounce, 1).detailed(Some(said));
         assert_eq!(

@@ -64,7 +64,7 @@ fn after(changes: Vec<User>) -> User {
 }
 
 #[test]
-fn only_a_confirmed_address_that_is_not_suppressed_is_mailed() {
+fn only_a_confirmed_unsuppressed_address_is_emailed() {
     assert!(ada().mailable().is_ok());
     assert_eq!(
         User {
@@ -93,7 +93,7 @@ fn only_a_confirmed_address_that_is_not_suppressed_is_mailed() {
 }
 
 #[test]
-fn turning_a_type_off_and_on_again_mails_nothing_older() {
+fn turning_a_type_off_and_on_sends_no_older_events() {
     let user = after(vec![
         ada(),
         with_route(Route::Never),
@@ -110,7 +110,7 @@ fn with_window(route: Route, text: &str) -> User {
 }
 
 #[test]
-fn another_window_is_no_other_route() {
+fn another_window_does_not_restart_the_route() {
     let user = after(vec![
         ada(),
         with_route(Route::Batch),
@@ -124,7 +124,7 @@ fn another_window_is_no_other_route() {
 }
 
 #[test]
-fn a_window_waits_through_other_routes_and_goes_with_the_choice() {
+fn a_window_survives_a_stop_and_is_removed_with_its_preference() {
     let mut muted = with_window(Route::Batch, "1h");
     muted.unsubscribe(&policies(), at(0));
     let back = after(vec![ada(), with_window(Route::Batch, "1h"), ada()]);
@@ -134,7 +134,7 @@ fn a_window_waits_through_other_routes_and_goes_with_the_choice() {
 }
 
 #[test]
-fn batches_gather_by_their_own_window_or_else_by_the_types() {
+fn batches_use_the_users_window_or_else_that_of_the_type() {
     let five = BatchPolicy {
         window: TimeDelta::minutes(5),
         max_wait: Some(TimeDelta::minutes(15)),
@@ -154,14 +154,14 @@ fn batches_gather_by_their_own_window_or_else_by_the_types() {
 }
 
 #[test]
-fn taking_a_choice_back_is_a_change_too() {
+fn removing_a_preference_is_a_change() {
     let user = after(vec![with_route(Route::Never), ada()]);
     assert!(!user.wants_in_digest(&kind(), || at(0), &policies()));
     assert!(user.wants_in_digest(&kind(), || at(1), &policies()));
 }
 
 #[test]
-fn saying_the_same_again_changes_nothing() {
+fn repeating_a_preference_changes_nothing() {
     let user = after(vec![
         ada(),
         with_route(Route::Digest),
@@ -172,7 +172,7 @@ fn saying_the_same_again_changes_nothing() {
 }
 
 #[test]
-fn a_quiet_type_that_is_turned_on_starts_now() {
+fn a_type_that_is_off_by_default_starts_when_it_is_turned_on() {
     let mut loud = ada();
     let quiet = EventType::stored("Quiet");
     loud.types.insert(
@@ -185,7 +185,7 @@ fn a_quiet_type_that_is_turned_on_starts_now() {
 }
 
 #[test]
-fn from_weekly_to_daily_to_never_to_weekly_nothing_older_is_mailed() {
+fn from_weekly_to_daily_to_never_to_weekly_no_older_event_is_emailed() {
     let changes = [
         Cadence::Weekly,
         Cadence::Daily,
@@ -198,7 +198,7 @@ fn from_weekly_to_daily_to_never_to_weekly_nothing_older_is_mailed() {
 }
 
 #[test]
-fn from_weekly_to_daily_nothing_is_forgotten() {
+fn from_weekly_to_daily_no_event_is_lost() {
     let user = after(vec![
         with_cadence(Cadence::Weekly),
         with_cadence(Cadence::Daily),
@@ -207,7 +207,7 @@ fn from_weekly_to_daily_nothing_is_forgotten() {
 }
 
 #[test]
-fn what_they_left_open_is_the_configurations() {
+fn unset_preferences_come_from_the_configuration() {
     let mut user = ada();
     user.tz = Some(Tz::Asia__Tokyo);
     user.digest.hour = Some(7);
@@ -274,7 +274,7 @@ mod mandatory {
 
     proptest! {
         #[test]
-        fn no_choice_changes_its_route(user in choosers(), route in routes(), hours in 0i64..100) {
+        fn preferences_do_not_change_the_route_of_a_mandatory_type(user in choosers(), route in routes(), hours in 0i64..100) {
             let (policies, notice) = (mandatory(route), EventType::stored(NAME));
 
             prop_assert_eq!(user.route(&notice, at(hours), &policies), route);
@@ -289,7 +289,7 @@ mod mandatory {
         }
 
         #[test]
-        fn digests_tell_all_that_was_chosen_or_what_is_mandatory(user in choosers()) {
+        fn digests_contain_all_chosen_types_or_only_mandatory_ones(user in choosers()) {
             let default = schedule();
             let (by, scope) = user.digests(&default);
             let policies = mandatory(Route::Digest);
@@ -303,7 +303,7 @@ mod mandatory {
     }
 
     #[test]
-    fn where_nobody_is_to_get_digests_what_is_mandatory_comes_in_none() {
+    fn without_a_default_digest_mandatory_events_get_none() {
         let none = Schedule {
             cadence: Cadence::Never,
             ..schedule()
@@ -319,7 +319,7 @@ mod mandatory {
     }
 
     #[test]
-    fn only_a_persons_own_wish_is_passed_over() {
+    fn only_a_users_own_wish_is_overridden() {
         let mut user = ada();
         user.unsubscribe(&mandatory(Route::Digest), at(0));
         assert_eq!(user.mailable(), Err(Unmailable::Unsubscribed));
@@ -336,7 +336,7 @@ mod mandatory {
 }
 
 #[test]
-fn a_type_whose_events_are_of_brands_is_in_no_digest_whatever_was_chosen_once() {
+fn a_branded_type_is_in_no_digest_despite_an_earlier_choice() {
     let branded = Policy {
         route: Route::Batch,
         branded: true,

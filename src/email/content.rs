@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_cut_out_wherever_their_placeholders_stand() {
+    fn placeholders_are_replaced_wherever_they_occur() {
         let placeholders = Placeholders::new().unwrap();
         let [stop, choose, mute] = Place::ALL.map(|place| placeholders.of(place).to_owned());
 
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_a_place() {
+    fn text_that_resembles_a_placeholder_is_not_replaced() {
         let (placeholders, others) = (Placeholders::new().unwrap(), Placeholders::new().unwrap());
         for said in [
             others.of(Place::Unsubscribe),

@@ -1,4 +1,4 @@
-//! The test vectors of the RFCs, and keys that cannot sign. `tests/all/mail/dkim.rs` verifies our
+//! Tests the examples of the RFCs, and keys that cannot sign. `tests/all/mail/dkim.rs` verifies our
 //! signatures with another implementation.
 
 use super::*;
@@ -14,7 +14,7 @@ fn dkim(key: &str) -> Result<Dkim, String> {
 }
 
 #[test]
-fn heads_and_bodies_are_made_canonical_as_in_rfc_6376() {
+fn headers_and_bodies_are_canonicalized_as_in_rfc_6376() {
     let fields = fields(b"A: X\r\nB : Y\t\r\n\tZ  \r\n");
     let lines: Vec<&str> = fields.iter().map(|field| field.line.as_str()).collect();
     assert_eq!(lines, ["a:X", "b:Y Z"]);
@@ -32,7 +32,7 @@ fn heads_and_bodies_are_made_canonical_as_in_rfc_6376() {
 }
 
 #[test]
-fn the_example_of_rfc_8463_is_signed_as_it_is_there() {
+fn the_signature_of_the_example_in_rfc_8463_matches() {
     let head = b"From: Joe SixPack <joe@football.example.com>\r\n\
         To: Suzie Q <suzie@shopping.example.net>\r\n\
         Subject: Is dinner ready?\r\n\
@@ -74,7 +74,7 @@ fn the_example_of_rfc_8463_is_signed_as_it_is_there() {
 }
 
 #[test]
-fn the_record_of_an_rsa_key_is_its_public_key_as_others_write_it() {
+fn the_record_of_an_rsa_key_contains_its_public_key() {
     let lines = RSA_PUBLIC.lines().filter(|line| !line.starts_with("-----"));
     let public: String = lines.collect();
     for key in [RSA_KEY, RSA_PKCS1] {
@@ -84,7 +84,7 @@ fn the_record_of_an_rsa_key_is_its_public_key_as_others_write_it() {
 }
 
 #[test]
-fn the_last_of_several_headers_is_signed_first_and_none_can_be_added() {
+fn repeated_headers_are_signed_from_the_last_and_cannot_be_added() {
     let fields = fields(b"From: a\r\nSubject: one\r\nX: y\r\nSubject: two\r\n");
 
     let names = names(&fields);
@@ -109,7 +109,7 @@ fn the_last_of_several_headers_is_signed_first_and_none_can_be_added() {
 }
 
 #[test]
-fn the_same_mail_is_signed_alike_in_short_lines() {
+fn signing_the_same_email_again_gives_the_same_short_lines() {
     let mail = b"From: a@football.example.com\r\nTo: b@c.example\r\n\r\nHello\r\n";
     for key in [RSA_KEY, ED25519_KEY] {
         let dkim = dkim(key).unwrap();
@@ -127,7 +127,7 @@ fn the_same_mail_is_signed_alike_in_short_lines() {
 }
 
 #[test]
-fn a_key_that_cannot_sign_is_refused_without_a_word_of_it() {
+fn a_key_that_cannot_sign_is_rejected_without_printing_it() {
     for key in [
         "",
         "no key",
@@ -146,7 +146,7 @@ fn a_key_that_cannot_sign_is_refused_without_a_word_of_it() {
 }
 
 #[test]
-fn a_signer_prints_the_name_of_its_key_and_nothing_else() {
+fn a_signer_prints_only_the_name_of_its_key() {
     for key in [RSA_KEY, ED25519_KEY] {
         let printed = format!("{:?}", dkim(key).unwrap());
         assert_eq!(

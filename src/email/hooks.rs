@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_names_no_cause_leaves_the_decision_to_the_next() {
+    fn an_unspecific_status_code_defers_to_the_next_one() {
         for (stated, expected) in [
             (["5.0.0", "550 5.1.1 no such user"], ReportKind::Bounced),
             (["5.3.0", "550 5.7.1 policy"], ReportKind::Refused),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timestamp_is_fresh_up_to_its_age_and_a_little_ahead() {
+    fn a_timestamp_is_fresh_within_its_age_and_slightly_ahead() {
         let hour = TimeDelta::hours(1);
         let at = |shift: i64| fresh(&(now().timestamp() + shift).to_string(), now(), hour);
 

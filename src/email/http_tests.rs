@@ -1,5 +1,5 @@
-//! The interpretation of answers, and the data that is masked. `tests/all/mail` tests the calls on
-//! a real server.
+//! Tests how responses are interpreted and masked. `tests/all/mail` tests the calls on a real
+//! server.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ pub(crate) fn kind(outcome: &Outcome) -> String {
 }
 
 #[test]
-fn the_wait_is_read_in_every_form_that_providers_write_it_in() {
+fn the_wait_is_read_in_every_form_that_providers_use() {
     let noon = 1_398_168_000_u64;
     let seconds = (noon + 7).to_string();
     let milliseconds = ((noon + 7) * 1000).to_string();
@@ -136,7 +136,7 @@ fn the_wait_is_read_in_every_form_that_providers_write_it_in() {
 }
 
 #[test]
-fn the_window_of_counted_calls_is_no_wait_where_there_were_not_too_many() {
+fn a_rate_window_causes_no_wait_unless_the_limit_was_reached() {
     for status in [402, 403, 500, 503] {
         let headers = [("ratelimit-reset", "1"), ("x-ratelimit-reset", "1")];
         assert_eq!(answer(status, &headers, "").wait(), None, "{status}");
@@ -146,7 +146,7 @@ fn the_window_of_counted_calls_is_no_wait_where_there_were_not_too_many() {
 }
 
 #[test]
-fn the_plainest_signal_is_the_one_that_counts() {
+fn the_most_specific_wait_header_wins() {
     let headers = [
         ("x-ratelimit-reset", "30"),
         ("ratelimit-reset", "20"),
@@ -159,7 +159,7 @@ fn the_plainest_signal_is_the_one_that_counts() {
 }
 
 #[test]
-fn a_providers_words_are_kept_without_addresses_and_links() {
+fn a_providers_message_is_kept_without_addresses_and_links() {
     let said = words(
         "Found inactive\r\naddresses: Ada <ada@example.org>, see\thttps://x.example/u/token now",
     );
@@ -171,7 +171,7 @@ fn a_providers_words_are_kept_without_addresses_and_links() {
 }
 
 #[test]
-fn what_is_one_mails_fault_alone_may_be_anothers_among_several() {
+fn a_refusal_of_several_emails_is_not_attributed_to_one() {
     let refused = || Outcome::Refused {
         reason: "no".into(),
     };
@@ -184,7 +184,7 @@ fn what_is_one_mails_fault_alone_may_be_anothers_among_several() {
 }
 
 #[test]
-fn a_key_that_cannot_be_one_is_found_before_the_first_call() {
+fn an_invalid_key_is_rejected_before_the_first_call() {
     let bad = |change: fn(&mut Account)| {
         let mut account = account();
         change(&mut account);
@@ -197,26 +197,26 @@ fn a_key_that_cannot_be_one_is_found_before_the_first_call() {
 }
 
 /// Signs a request by writing its parameters into a header.
-struct Told;
+struct HeaderSigner;
 
-impl Sign for Told {
+impl Sign for HeaderSigner {
     fn sign(&self, request: &mut Request, body: &[u8], at: DateTime<Utc>) {
         let (path, body) = (request.url().path(), String::from_utf8_lossy(body));
-        let told = format!("{} {path} {body} {}", request.method(), at.timestamp());
+        let signature = format!("{} {path} {body} {}", request.method(), at.timestamp());
         let headers = request.headers_mut();
-        headers.insert("x-signed", told.parse().unwrap());
+        headers.insert("x-signed", signature.parse().unwrap());
     }
 }
 
 #[tokio::test]
-async fn every_request_is_signed_by_itself_over_its_content_and_the_time() {
+async fn every_request_is_signed_over_its_own_content_and_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let account = Account {
         url: format!("http://{}", listener.local_addr().unwrap()),
         now: || DateTime::from_timestamp(1_398_168_000, 0).unwrap(),
         ..account()
     };
-    let api = Api::new(&account, Told).unwrap();
+    let api = Api::new(&account, HeaderSigner).unwrap();
     let served = async {
         let mut heads = Vec::new();
         for _ in 0..2 {

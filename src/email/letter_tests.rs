@@ -1,5 +1,4 @@
-//! Splitting keeps every message, the order and the limits. Only messages with equal content share
-//! a call.
+//! Tests that messages are split into calls within the limits and in order, by equal content.
 
 use std::sync::Arc;
 
@@ -16,19 +15,19 @@ fn mails(people: &[(&str, &str)]) -> Vec<Message> {
 }
 
 #[test]
-fn calls_are_cut_by_number_and_by_length() {
+fn calls_are_split_by_count_and_by_size() {
     let five = mails(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("e", "x")]);
     let one = five[0].content.bytes();
 
     assert_eq!(cut(&five, 2, usize::MAX), [vec![0, 1], vec![2, 3], vec![4]]);
     assert_eq!(cut(&five, 100, 3 * one), [vec![0, 1, 2], vec![3, 4]]);
-    // The provider decides about a message that is longer than the limit by itself.
+    // A message larger than the limit is sent alone, and the provider decides.
     assert_eq!(cut(&five[..2], 100, 1), [vec![0], vec![1]]);
     assert!(cut(&[], 2, 2).is_empty());
 }
 
 #[test]
-fn who_gets_the_same_content_shares_a_call_in_order() {
+fn messages_with_equal_content_share_a_call_in_order() {
     let mails = mails(&[("a", "x"), ("b", "y"), ("c", "x"), ("d", "y"), ("e", "x")]);
 
     assert_eq!(share(&mails, 1000), [vec![0, 2, 4], vec![1, 3]]);
@@ -36,7 +35,7 @@ fn who_gets_the_same_content_shares_a_call_in_order() {
 }
 
 #[test]
-fn an_address_stands_in_a_call_once_however_it_is_written() {
+fn a_call_contains_an_address_once_in_any_spelling() {
     let mut mails = mails(&[("ada", "x"), ("ben", "x"), ("eve", "x")]);
     mails[2].to = Address::new("ADA@example.org").unwrap();
 
@@ -44,7 +43,7 @@ fn an_address_stands_in_a_call_once_however_it_is_written() {
 }
 
 #[test]
-fn other_headers_are_another_call() {
+fn messages_with_different_headers_do_not_share_a_call() {
     let mut mails = mails(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x")]);
     mails[1].further.clear();
     mails[2].personal = None;
@@ -56,7 +55,7 @@ fn other_headers_are_another_call() {
 }
 
 #[test]
-fn a_message_that_cannot_be_a_mail_is_refused_alone() {
+fn an_invalid_message_is_rejected_alone() {
     let mut mails = mails(&[("a", "x"), ("b", "x"), ("c", "x")]);
     mails[1].further.push(("Subject".into(), "another".into()));
     mails[2].content = Arc::new(Content {
@@ -77,7 +76,7 @@ fn a_message_that_cannot_be_a_mail_is_refused_alone() {
 }
 
 #[test]
-fn whom_the_provider_forgot_is_unknown() {
+fn a_message_without_a_result_is_unknown() {
     let mails = mails(&[("a", "x")]);
     let outcomes = Letters::of(&mails).outcomes(Vec::new());
     assert_eq!(kind(&outcomes[0]), "unknown");

@@ -1,4 +1,4 @@
-//! The written form of an email, as another parser reads it.
+//! Tests composed emails with an independent parser.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn header<'a>(mail: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn both_parts_and_all_headers_are_read_back_as_they_were() {
+fn both_parts_and_all_headers_survive_parsing() {
     let message = message();
 
     let bytes = compose(&message, &sender()).unwrap();
@@ -85,7 +85,7 @@ fn both_parts_and_all_headers_are_read_back_as_they_were() {
 }
 
 #[test]
-fn a_delivery_has_one_message_id_and_always_the_same_bytes() {
+fn a_delivery_has_one_message_id_and_deterministic_bytes() {
     let message = message();
     let other = Message {
         delivery: DeliveryId::stored("digest:ada:weekly:2014-W18"),
@@ -147,7 +147,7 @@ fn a_line_break_in_a_name_or_subject_adds_no_header() {
 }
 
 #[test]
-fn a_subject_that_poses_as_an_encoded_word_is_shown_as_it_stands() {
+fn a_subject_that_resembles_an_encoded_word_is_shown_literally() {
     let mut message = message();
     Arc::make_mut(&mut message.content).subject = "=?utf-8?q?Bcc=3A_eve?= sends this".into();
 
@@ -158,7 +158,7 @@ fn a_subject_that_poses_as_an_encoded_word_is_shown_as_it_stands() {
 }
 
 #[test]
-fn further_headers_stand_as_they_were_given() {
+fn extra_headers_are_written_unchanged() {
     let mail = String::from_utf8(compose(&message(), &sender()).unwrap()).unwrap();
 
     let unfolded = mail.replace("\r\n ", " ");
@@ -177,7 +177,7 @@ fn further_headers_stand_as_they_were_given() {
 }
 
 #[test]
-fn a_header_that_the_mail_has_anyway_or_that_cannot_be_one_is_refused() {
+fn reserved_and_malformed_headers_are_rejected() {
     let long = "x".repeat(1_000);
     for (name, value) in [
         ("From", "eve@example.org"),
@@ -202,7 +202,7 @@ fn a_header_that_the_mail_has_anyway_or_that_cannot_be_one_is_refused() {
 }
 
 #[test]
-fn an_address_that_mail_cannot_carry_is_refused_without_naming_it() {
+fn an_invalid_address_is_rejected_without_revealing_it() {
     let mut message = message();
     message.to = Address::stored("ada.lovelace@exa_mple!.org").unwrap();
 
@@ -213,7 +213,7 @@ fn an_address_that_mail_cannot_carry_is_refused_without_naming_it() {
 }
 
 #[test]
-fn a_date_no_mail_can_carry_is_brought_into_range() {
+fn an_out_of_range_date_is_clamped() {
     for at in [DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC] {
         let mail = compose(&Message { at, ..message() }, &sender()).unwrap();
         let mail = String::from_utf8(mail).unwrap();

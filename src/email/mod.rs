@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn each_persons_links_fill_the_places_of_the_content_they_share() {
+    fn each_users_links_replace_the_placeholders_in_shared_content() {
         let placeholders = Placeholders::new().unwrap();
         let choose = format!(
             "<a href=\"{}\">choose</a>",
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn one_click_is_not_offered_where_the_link_is_not_https() {
+    fn one_click_is_omitted_if_the_link_is_not_https() {
         let plain = Message {
             delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
             to: Address::new("ada@example.org").unwrap(),

@@ -1,4 +1,4 @@
-//! The outbox, in a real folder.
+//! Tests the outbox in a real folder.
 
 use std::collections::HashSet;
 use std::fs::OpenOptions;
@@ -46,7 +46,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_mail_becomes_a_file_in_a_folder_made_for_it() {
+async fn an_email_is_written_to_a_file_in_a_new_folder() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("var/outbox");
     let outbox = outbox(&folder);
@@ -89,7 +89,7 @@ async fn sending_a_delivery_again_overwrites_its_file() {
 }
 
 #[tokio::test]
-async fn outcomes_stand_in_the_order_of_the_messages() {
+async fn outcomes_have_the_order_of_the_messages() {
     let root = tempfile::tempdir().unwrap();
     let outbox = outbox(root.path());
     let mut messages: Vec<Message> = (0..50).map(|n| message(&n.to_string())).collect();
@@ -114,7 +114,7 @@ async fn outcomes_stand_in_the_order_of_the_messages() {
 }
 
 #[tokio::test]
-async fn nothing_to_send_touches_nothing() {
+async fn sending_no_messages_creates_no_folder() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("outbox");
 
@@ -129,7 +129,7 @@ async fn nothing_to_send_touches_nothing() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_is_tried_later_with_the_reason() {
+async fn an_unusable_folder_causes_a_retry_with_the_reason() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("file");
     fs::write(&file, "in the way").unwrap();
@@ -148,11 +148,11 @@ async fn a_folder_that_cannot_be_is_tried_later_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_put_in_place_leaves_nothing_half_written() {
+async fn a_file_that_cannot_be_renamed_leaves_no_draft() {
     let root = tempfile::tempdir().unwrap();
     let outbox = outbox(root.path());
     let message = message("digest:ada:weekly:2014-W17");
-    // A folder with the name of the file: writing the draft succeeds, and the rename fails.
+    // A folder has the name of the file, so the draft can be written but not renamed.
     fs::create_dir(outbox.path(&message.delivery)).unwrap();
 
     let outcomes = outbox
@@ -165,7 +165,7 @@ async fn a_file_that_cannot_be_put_in_place_leaves_nothing_half_written() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_tried_later_with_the_reason() {
+fn a_full_disk_causes_a_retry_with_the_reason() {
     let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let error = full.write_all(b"mail").unwrap_err();
 
@@ -178,7 +178,7 @@ fn a_full_disk_is_tried_later_with_the_reason() {
 }
 
 #[test]
-fn names_are_safe_and_differ_wherever_ids_do() {
+fn file_names_are_safe_and_distinct_for_distinct_ids() {
     let long = "x".repeat(4_000);
     let longer = format!("{long}x");
     let ids = [
@@ -218,7 +218,7 @@ fn names_are_safe_and_differ_wherever_ids_do() {
 }
 
 #[test]
-fn a_draft_that_a_dead_process_left_is_in_nobodys_way() {
+fn an_abandoned_draft_does_not_block_a_new_one() {
     let root = tempfile::tempdir().unwrap();
     let (_, first) = draft(root.path(), "a.eml").unwrap();
     let (_, second) = draft(root.path(), "a.eml").unwrap();
@@ -230,7 +230,7 @@ fn a_draft_that_a_dead_process_left_is_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn drafts_of_killed_processes_are_removed_and_those_of_others_are_left() {
+async fn drafts_of_killed_processes_are_removed_and_drafts_in_use_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let outbox = outbox(folder.path());
     let (dead, live) = (".a.eml.1-0.part", ".b.eml.1-1.part");

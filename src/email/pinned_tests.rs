@@ -1,27 +1,27 @@
-//! The limits of requests, the cache, and redirects that are not followed.
+//! Tests the limits of requests, the cache, and that redirects are not followed.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
 
-/// Starts a server that gives one of these answers per connection. Also returns the request lines
-/// that it received.
+/// Starts a server that sends one of these responses per connection. The handle returns the request
+/// lines that it received.
 async fn serving(answers: Vec<String>) -> (Pinned, tokio::task::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let served = tokio::spawn(async move {
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         for answer in answers {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut bytes = vec![0; 4096];
             let read = stream.read(&mut bytes).await.unwrap();
             let head = String::from_utf8_lossy(&bytes[..read]).into_owned();
-            asked.push(head.lines().next().unwrap().to_owned());
+            requested.push(head.lines().next().unwrap().to_owned());
             // A client that has read enough closes the connection.
             drop(stream.write_all(answer.as_bytes()).await);
         }
-        asked
+        requested
     });
     (Pinned::on_this_machine(&base).unwrap(), served)
 }
@@ -41,7 +41,7 @@ fn place(path: &str) -> Place {
 }
 
 #[tokio::test]
-async fn a_certificate_is_kept_once_it_has_verified_something() {
+async fn a_certificate_is_cached_once_it_has_verified_a_signature() {
     let answers = ["one", "two", "three"].map(|body| answer(200, "", body));
     let (pinned, served) = serving(answers.into()).await;
     let at = place("/a.pem");
@@ -54,12 +54,12 @@ async fn a_certificate_is_kept_once_it_has_verified_something() {
 
     let texts = [first, second, third, other].map(|it| String::from_utf8(it.to_vec()).unwrap());
     assert_eq!(texts, ["one", "two", "two", "three"]);
-    let asked = served.await.unwrap();
-    assert_eq!(asked.last().unwrap(), "GET /b.pem HTTP/1.1");
+    let requested = served.await.unwrap();
+    assert_eq!(requested.last().unwrap(), "GET /b.pem HTTP/1.1");
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_from_what_cannot_be_had() {
+async fn a_missing_certificate_differs_from_a_failed_download() {
     let huge = "x".repeat(MOST_BYTES + 1);
     let elsewhere = "Location: http://127.0.0.1:1/x\r\n";
     let answers = vec![
@@ -86,12 +86,12 @@ async fn what_is_not_there_is_told_from_what_cannot_be_had() {
         };
         assert!(why.contains(word), "{why}");
     }
-    // A failed visit may succeed later.
+    // A failed download may succeed later.
     assert!(matches!(undone, Unfetched::Unreached(_)), "{undone:?}");
 }
 
 #[tokio::test]
-async fn only_a_few_are_fetched_at_a_time() {
+async fn the_number_of_concurrent_downloads_is_limited() {
     // This server accepts connections and never answers.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
@@ -116,7 +116,7 @@ async fn only_a_few_are_fetched_at_a_time() {
 }
 
 #[test]
-fn only_a_server_on_this_machine_stands_in_for_others() {
+fn only_a_loopback_server_can_replace_the_real_hosts() {
     for base in ["http://127.0.0.1:4010", "http://127.9.9.9"] {
         assert!(Pinned::on_this_machine(base).is_some(), "{base}");
     }

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_begins_like_a_variable_is_parted_and_nothing_else() {
+    fn only_text_that_starts_like_a_variable_is_escaped() {
         for (said, html, text) in [
             (
                 "50% off, {a}, 1 < 2%",

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_take_no_more_bytes_than_the_cache_has() {
+    fn stored_values_stay_within_the_byte_limit() {
         let cache = ByteCache::<usize>::new(64 << 10);
         for name in 0..10_000 {
             cache.keep(name, name as usize, 100);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_replaced_or_too_large_takes_no_room() {
+    fn replaced_and_oversized_values_use_no_space() {
         let cache = ByteCache::<u8>::new(64 << 10);
         (0..100).for_each(|n| cache.keep(1, n, 300));
         let before = cache.size();

@@ -1,4 +1,4 @@
-//! Who waits goes with the next; who does not learn how it ended calls alone.
+//! Tests that waiting requests share a call, and that a caller without a result calls alone.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -8,8 +8,8 @@ use futures::future::join_all;
 
 use super::*;
 
-/// What was asked, call by call. Each waits until it is told how it ends; without, it answers ten
-/// times each number.
+/// Records the requests of each call and returns ten times each number. A call waits for its result
+/// if the test has announced one.
 #[derive(Default)]
 struct Server {
     calls: Mutex<Vec<Vec<usize>>>,
@@ -17,20 +17,20 @@ struct Server {
 }
 
 impl Server {
-    /// How the next call ends that has no end yet.
+    /// Returns a sender for the result of the next call without one.
     fn next(&self) -> Sender<Result<()>> {
-        let (tell, end) = channel();
+        let (sender, end) = channel();
         self.ends.lock().unwrap().push_back(end);
-        tell
+        sender
     }
 
-    async fn call(self: Arc<Self>, asked: Vec<usize>) -> Result<Vec<usize>> {
-        self.calls.lock().unwrap().push(asked.clone());
+    async fn call(self: Arc<Self>, requests: Vec<usize>) -> Result<Vec<usize>> {
+        self.calls.lock().unwrap().push(requests.clone());
         let end = self.ends.lock().unwrap().pop_front();
         if let Some(end) = end {
             end.await.unwrap()?;
         }
-        Ok(asked.into_iter().map(|number| 10 * number).collect())
+        Ok(requests.into_iter().map(|number| 10 * number).collect())
     }
 
     fn calls(&self) -> Vec<Vec<usize>> {
@@ -38,65 +38,66 @@ impl Server {
     }
 }
 
-/// Lets everybody come as far as they can.
+/// Polls the future up to nine times, and lets the other tasks run in between.
 async fn once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    let mut told = Poll::Pending;
+    let mut polled = Poll::Pending;
     for _ in 0..9 {
-        if told.is_pending() {
-            told = future
+        if polled.is_pending() {
+            polled = future
                 .as_mut()
                 .poll(&mut Context::from_waker(Waker::noop()));
         }
         tokio::task::yield_now().await;
     }
-    told
+    polled
 }
 
 #[tokio::test]
-async fn what_comes_while_a_call_is_under_way_goes_with_the_next() {
-    let (joint, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+async fn requests_that_arrive_during_a_call_share_the_next_call() {
+    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
     let end = server.next();
-    let call = |number| joint.call(number, |all| server.clone().call(all));
+    let call = |number| coalescer.call(number, |all| server.clone().call(all));
     let mut all = pin!(join_all([1, 2, 3, 4].map(call)));
 
     assert!(once(all.as_mut()).await.is_pending());
     assert_eq!(server.calls(), [[1]], "nobody waits for others to come");
     end.send(Ok(())).unwrap();
-    let told: Vec<_> = all.await.into_iter().map(Result::unwrap).collect();
+    let results: Vec<_> = all.await.into_iter().map(Result::unwrap).collect();
 
-    assert_eq!(told, [10, 20, 30, 40]);
+    assert_eq!(results, [10, 20, 30, 40]);
     assert_eq!(server.calls(), [vec![1], vec![2, 3, 4]]);
 }
 
 #[tokio::test]
-async fn a_call_holds_no_more_than_the_most() {
-    let (joint, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+async fn a_call_contains_at_most_the_maximum_number_of_requests() {
+    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
     let end = server.next();
-    let call = |number| joint.call(number, |all| server.clone().call(all));
+    let call = |number| coalescer.call(number, |all| server.clone().call(all));
     let mut all = pin!(join_all((0..2 * MOST + 5).map(call)));
 
     assert!(once(all.as_mut()).await.is_pending());
     end.send(Ok(())).unwrap();
-    let told = all.await;
+    let results = all.await;
 
     assert!(
-        told.into_iter()
+        results
+            .into_iter()
             .enumerate()
-            .all(|(n, told)| told.unwrap() == 10 * n)
+            .all(|(n, result)| result.unwrap() == 10 * n)
     );
     let sizes: Vec<usize> = server.calls().iter().map(Vec::len).collect();
     assert_eq!(sizes, [1, MOST, MOST, 4]);
 }
 
 #[tokio::test]
-async fn who_is_given_up_while_waiting_is_not_asked_for() {
-    let (joint, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+async fn a_request_dropped_while_waiting_is_not_sent() {
+    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
     let end = server.next();
-    let mut first = pin!(joint.call(1, |all| server.clone().call(all)));
-    let mut third = pin!(joint.call(3, |all| server.clone().call(all)));
+    let mut first = pin!(coalescer.call(1, |all| server.clone().call(all)));
+    let mut third = pin!(coalescer.call(3, |all| server.clone().call(all)));
     assert!(once(first.as_mut()).await.is_pending());
     {
-        let mut second = pin!(joint.call(2, |all| server.clone().call(all)));
+        let mut second = pin!(coalescer.call(2, |all| server.clone().call(all)));
         assert!(once(second.as_mut()).await.is_pending());
         assert!(once(third.as_mut()).await.is_pending());
     }
@@ -108,10 +109,10 @@ async fn who_is_given_up_while_waiting_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn whoever_calls_may_be_given_up_and_all_are_told() {
-    let (joint, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+async fn dropping_the_calling_future_does_not_lose_the_other_results() {
+    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
     let end = server.next();
-    let call = |number| joint.call(number, |all| server.clone().call(all));
+    let call = |number| coalescer.call(number, |all| server.clone().call(all));
     let mut caller = Box::pin(call(1));
     let mut others = Box::pin(join_all([2, 3].map(call)));
     assert!(once(caller.as_mut()).await.is_pending());
@@ -119,31 +120,31 @@ async fn whoever_calls_may_be_given_up_and_all_are_told() {
 
     drop(caller);
     end.send(Ok(())).unwrap();
-    let told: Vec<_> = others.await.into_iter().map(Result::unwrap).collect();
+    let results: Vec<_> = others.await.into_iter().map(Result::unwrap).collect();
 
-    assert_eq!(told, [20, 30]);
+    assert_eq!(results, [20, 30]);
     assert_eq!(server.calls(), [vec![1], vec![2, 3]]);
 }
 
 #[tokio::test]
-async fn where_a_call_never_ends_each_calls_alone() {
-    let (joint, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+async fn after_a_call_without_a_result_each_waiting_caller_calls_alone() {
+    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
     let [end, never] = [server.next(), server.next()];
-    let call = |number| joint.call(number, |all| server.clone().call(all));
+    let call = |number| coalescer.call(number, |all| server.clone().call(all));
     let mut all = Box::pin(join_all([1, 2, 3].map(call)));
     assert!(once(all.as_mut()).await.is_pending());
 
     end.send(Ok(())).unwrap();
-    // It panics.
+    // The call panics.
     drop(never);
-    let told: Vec<_> = all.await.into_iter().map(Result::unwrap).collect();
+    let results: Vec<_> = all.await.into_iter().map(Result::unwrap).collect();
 
-    assert_eq!(told, [10, 20, 30]);
+    assert_eq!(results, [10, 20, 30]);
     assert_eq!(server.calls(), [vec![1], vec![2, 3], vec![2], vec![3]]);
 }
 
 #[tokio::test]
-async fn an_outage_is_told_to_all_who_wait_and_anything_else_to_whom_it_concerns() {
+async fn an_outage_fails_all_waiting_callers_and_other_errors_are_retried_alone() {
     for (error, failed, calls) in [
         (
             Error::database("accepting", "the disk is full"),
@@ -152,30 +153,30 @@ async fn an_outage_is_told_to_all_who_wait_and_anything_else_to_whom_it_concerns
         ),
         (Error::corrupt("fan-out 7", "it is torn"), 0, MOST + 3),
     ] {
-        let (joint, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+        let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
         let [first, second] = [server.next(), server.next()];
-        let call = |number| joint.call(number, |all| server.clone().call(all));
+        let call = |number| coalescer.call(number, |all| server.clone().call(all));
         let mut all = Box::pin(join_all((0..MOST + 10).map(call)));
         assert!(once(all.as_mut()).await.is_pending());
 
         first.send(Ok(())).unwrap();
         second.send(Err(error)).unwrap();
-        let told = all.await;
+        let results = all.await;
 
-        let refused = told.iter().filter(|told| told.is_err()).count();
+        let refused = results.iter().filter(|result| result.is_err()).count();
         assert_eq!((refused, server.calls().len()), (failed, calls));
     }
 }
 
 #[tokio::test]
-async fn an_error_of_a_call_alone_is_told_as_it_is() {
-    let (joint, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+async fn the_error_of_a_single_request_is_returned_unchanged() {
+    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
     let end = server.next();
     end.send(Err(Error::corrupt("fan-out 7", "it is torn")))
         .unwrap();
 
-    let told = joint.call(1, |all| server.clone().call(all)).await;
+    let result = coalescer.call(1, |all| server.clone().call(all)).await;
 
-    assert!(matches!(told, Err(Error::Corrupt { .. })), "{told:?}");
+    assert!(matches!(result, Err(Error::Corrupt { .. })), "{result:?}");
     assert_eq!(server.calls(), [[1]]);
 }

@@ -1,5 +1,4 @@
-//! The text of a scrape. Also checks that the dashboard, the alerts and the manual name its
-//! metrics.
+//! Tests the text of a scrape, and that the dashboard, the alerts and the manual name its metrics.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +22,7 @@ fn text(metrics: &Metrics) -> String {
 }
 
 #[test]
-fn a_scrape_tells_what_runs_here_and_ends_as_the_format_wants() {
+fn a_scrape_contains_the_build_info_and_ends_with_eof() {
     let text = text(&metrics());
 
     let build = "tidings_build_info{version=\"1.2.3\",store=\"sqlite\",provider=\"outbox\"} 1\n";
@@ -32,7 +31,7 @@ fn a_scrape_tells_what_runs_here_and_ends_as_the_format_wants() {
 }
 
 #[test]
-fn types_that_nobody_configured_are_counted_together() {
+fn unconfigured_types_share_one_label() {
     let metrics = metrics();
 
     for kind in ["Comment", "ada@example.org", "Whatever", "Comment"] {
@@ -50,7 +49,7 @@ fn types_that_nobody_configured_are_counted_together() {
 }
 
 #[test]
-fn methods_that_nobody_knows_are_counted_together() {
+fn unknown_methods_share_one_label() {
     let metrics = metrics();
 
     for method in ["GET", "BREW", "ada@example.org"] {
@@ -66,21 +65,21 @@ fn methods_that_nobody_knows_are_counted_together() {
 }
 
 #[test]
-fn what_the_store_never_said_is_not_told_and_what_it_said_stays() {
+fn store_gauges_appear_after_the_first_reading_and_keep_the_last_value() {
     let metrics = metrics();
     let known = Known {
         fanouts: Pile { count: 3, age: 4.5 },
         ..Known::default()
     };
-    let said = |up, known| {
+    let scrape = |up, known| {
         let text = metrics.text(&Gauges { up, known }).unwrap();
         // A series without labels may be written without braces or with empty ones.
         text.replace("{} ", " ")
     };
 
-    let never = said(false, None);
-    let now = said(true, Some(known.clone()));
-    let away = said(false, Some(known));
+    let never = scrape(false, None);
+    let now = scrape(true, Some(known.clone()));
+    let away = scrape(false, Some(known));
 
     assert!(never.contains("tidings_store_up 0\n"), "{never}");
     assert!(!never.contains("\ntidings_fanouts_pending"), "{never}");
@@ -95,7 +94,7 @@ fn what_the_store_never_said_is_not_told_and_what_it_said_stays() {
     }
 }
 
-/// Returns the text of a process that has recorded every metric.
+/// Returns a scrape of a process that has recorded every metric.
 fn everything() -> String {
     let (metrics, some) = (metrics(), Duration::from_millis(1));
     metrics.answered("/v1/events".into(), "POST", 202, some);
@@ -132,7 +131,7 @@ fn named(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn names_tell_their_units_as_prometheus_wants() {
+fn metric_names_follow_the_prometheus_conventions() {
     let text = everything();
 
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
@@ -147,7 +146,7 @@ fn names_tell_their_units_as_prometheus_wants() {
 }
 
 #[test]
-fn dashboard_and_alerts_name_metrics_that_there_are() {
+fn the_dashboard_and_the_alerts_use_existing_metrics() {
     let names = names();
 
     for (what, text) in [("the dashboard", DASHBOARD), ("the alerts", ALERTS)] {
@@ -159,22 +158,22 @@ fn dashboard_and_alerts_name_metrics_that_there_are() {
 }
 
 #[test]
-fn the_manual_lists_every_metric_and_no_other() {
+fn the_manual_lists_exactly_the_existing_metrics() {
     let base = |name: &String| {
         let ends = ["_bucket", "_sum", "_count"];
         let base = ends.iter().find_map(|end| name.strip_suffix(end));
         base.unwrap_or(name).to_owned()
     };
 
-    let told: BTreeSet<String> = names().iter().map(base).collect();
+    let existing: BTreeSet<String> = names().iter().map(base).collect();
 
     let (_, manual) = OPERATIONS.split_once("\n## Metrics\n").unwrap();
     let (manual, _) = manual.split_once("\n## Logs\n").unwrap();
-    assert_eq!(named(manual), told);
+    assert_eq!(named(manual), existing);
 }
 
 #[test]
-fn each_alert_has_its_section_in_the_manual_and_each_section_its_alert() {
+fn every_alert_has_a_section_in_the_manual_and_every_section_an_alert() {
     let alerts = ALERTS.lines().filter_map(|line| {
         let (_, name) = line.split_once("- alert: ")?;
         Some(name.to_owned())
@@ -202,7 +201,7 @@ fn each_alert_has_its_section_in_the_manual_and_each_section_its_alert() {
 }
 
 #[test]
-fn the_dashboard_is_json_and_no_two_panels_share_a_place() {
+fn the_dashboard_is_json_and_no_two_panels_overlap() {
     let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
 
     let panels = dashboard["panels"].as_array().unwrap();

@@ -16,7 +16,7 @@ fn by(renderer: &Renderer, content: &Content) -> Rendered {
 }
 
 #[test]
-fn a_types_own_templates_make_the_mails_that_are_of_it_alone() {
+fn templates_of_a_type_render_the_batches_of_only_that_type() {
     let renderer = with(&[
         ("batch/Comment/subject.txt", "{{ total }} remarks"),
         ("batch/subject.txt", "{{ total }} {{ sections|length }}"),
@@ -39,7 +39,7 @@ fn a_types_own_templates_make_the_mails_that_are_of_it_alone() {
 }
 
 #[test]
-fn the_name_of_a_type_leads_to_no_other_file() {
+fn a_type_name_cannot_select_a_file_outside_its_folder() {
     let renderer = with(&[
         ("batch/subject.txt", "default"),
         ("batch/Comment/subject.txt", "own"),
@@ -65,7 +65,7 @@ fn the_name_of_a_type_leads_to_no_other_file() {
 }
 
 #[test]
-fn a_broken_template_of_batches_is_named_with_its_line_before_any_mail_is_made() {
+fn a_broken_batch_template_is_rejected_at_startup_with_its_line() {
     for (name, template, expected) in [
         (
             "batch/body.html",
@@ -122,7 +122,7 @@ fn a_broken_template_of_batches_is_named_with_its_line_before_any_mail_is_made()
 }
 
 #[test]
-fn a_folder_of_a_type_that_cannot_be_read_is_named() {
+fn an_unreadable_type_folder_is_reported_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let error = |path: &Path| {
         let made = Renderer::new(site(), Some(path.to_owned()));
@@ -138,7 +138,7 @@ fn a_folder_of_a_type_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn what_digests_and_batches_share_is_replaced_in_both() {
+fn a_replaced_shared_part_applies_to_digests_and_batches() {
     let renderer = with(&[("mail/foot.txt", "Bye.\n")]).unwrap();
     let digest = sample::works(1);
     let user = User::new(UserId::stored("ada"));
@@ -153,8 +153,8 @@ fn what_digests_and_batches_share_is_replaced_in_both() {
 }
 
 #[test]
-fn a_template_that_both_share_can_ask_which_mail_it_is_in() {
-    let asked = [
+fn a_shared_part_can_test_which_email_it_is_in() {
+    let fields = [
         "cadence",
         "period",
         "zone",
@@ -162,8 +162,8 @@ fn a_template_that_both_share_can_ask_which_mail_it_is_in() {
         "sections[0].items",
         "sections[0].groups",
     ];
-    let asked = asked.map(|name| format!("{{% if {name} is defined %}}{name} {{% endif %}}"));
-    let renderer = with(&[("mail/foot.txt", &asked.concat())]).unwrap();
+    let fields = fields.map(|name| format!("{{% if {name} is defined %}}{name} {{% endif %}}"));
+    let renderer = with(&[("mail/foot.txt", &fields.concat())]).unwrap();
     let user = User::new(UserId::stored("ada"));
 
     let digest = sample::works(2);
@@ -183,7 +183,7 @@ fn a_template_that_both_share_can_ask_which_mail_it_is_in() {
 }
 
 #[test]
-fn a_template_sees_all_that_an_application_keeps_with_an_object() {
+fn a_template_can_read_all_application_data_of_an_object() {
     let file = (
         "batch/subject.txt",
         "{% if one and one.data.about %}{{ one.data.about.title }}{% endif %}",
@@ -207,7 +207,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_mail_shows_or_counts_every_event(
+    fn an_email_shows_or_counts_every_event(
         events in prop::collection::vec((0_usize..6, 0_usize..9, 0_usize..4, any::<bool>()), 1..100),
         not_kept in 0_u64..2_000,
         long in prop::sample::select(vec![1_usize, 1, 400]),

@@ -33,7 +33,7 @@ pub(super) fn policies() -> Policies {
     ])
 }
 
-/// Returns a content of these events: one every seven minutes, the last at 08:55 UTC.
+/// Returns the content of these events, which are seven minutes apart. The last is at 08:55 UTC.
 pub(super) fn content_of(
     key: BatchKey,
     events: Vec<(&str, Object)>,
@@ -118,7 +118,7 @@ pub(super) fn said(by: &str, words: &str, about: &str) -> (&'static str, Object)
     ("Comment", object)
 }
 
-/// Returns a comment with nothing known but its document and author.
+/// Returns a comment with only a document and an author.
 pub(super) fn on(by: &str, about: &str) -> (&'static str, Object) {
     let (kind, object) = said(by, about, about);
     let data = serde_json::Value::Null;
@@ -148,14 +148,14 @@ pub(super) fn four_comments() -> Vec<(&'static str, Object)> {
 }
 
 #[test]
-fn a_batch_of_one_event_says_who_did_it() {
+fn a_batch_of_one_event_names_its_author() {
     let events = four_comments().into_iter().take(1).collect();
 
     insta::assert_snapshot!("batch_one_event", whole(&render(&content(events, 0))));
 }
 
 #[test]
-fn the_text_of_one_event_leads_to_what_it_is_about_as_the_html_does() {
+fn the_text_of_one_event_links_to_its_topic_like_the_html() {
     let (kind, object) = said("Ada Okafor", "Are the travel costs in here?", "Budget");
     let unlinked = Object {
         url: None,
@@ -175,7 +175,7 @@ fn the_text_of_one_event_leads_to_what_it_is_about_as_the_html_does() {
 }
 
 #[test]
-fn a_batch_about_one_thing_says_how_many_did_it() {
+fn a_batch_about_one_topic_counts_its_authors() {
     let content = content(four_comments(), 0);
 
     insta::assert_snapshot!("batch_one_thing", whole(&render(&content)));
@@ -199,14 +199,14 @@ fn a_batch_of_several_types_has_sections() {
 }
 
 #[test]
-fn a_batch_of_things_without_a_phrase_reads_as_a_digest_does() {
+fn a_batch_of_types_without_a_phrase_reads_like_a_digest() {
     let events = vec![new_work(0), new_work(2), new_work(1)];
 
     insta::assert_snapshot!("batch_without_phrase", whole(&render(&content(events, 0))));
 }
 
 #[test]
-fn a_batch_of_odd_objects_keeps_its_shape() {
+fn a_batch_of_odd_objects_keeps_its_layout() {
     let bare = Object::bare(ObjectKey::stored("7"));
     let long = "A View of the Harbour, with the Arrival of the Fleet and the Populace Assembled \
                 upon the Quay to Witness the Landing of the Ambassadors from the East";
@@ -222,7 +222,7 @@ fn a_batch_of_odd_objects_keeps_its_shape() {
 }
 
 #[test]
-fn a_subject_tells_who_did_what() {
+fn a_subject_names_the_authors_and_their_action() {
     let two = |by: [&str; 2]| by.map(|by| on(by, "Budget")).to_vec();
     let many = |people: usize| -> Vec<_> {
         (0..people)
@@ -327,7 +327,7 @@ fn a_long_batch_shows_the_newest_and_counts_the_rest() {
 }
 
 #[test]
-fn what_is_withdrawn_is_left_out() {
+fn withdrawn_events_are_omitted() {
     let mut events = four_comments();
     events[3].1.notifiable = false;
 
@@ -342,7 +342,7 @@ fn what_is_withdrawn_is_left_out() {
 }
 
 #[test]
-fn people_who_are_told_the_same_have_the_same_mail() {
+fn users_with_the_same_content_get_identical_emails() {
     let content = content(four_comments(), 0);
     let ada = User {
         name: Some("Ada".into()),
@@ -358,7 +358,7 @@ fn people_who_are_told_the_same_have_the_same_mail() {
 }
 
 #[test]
-fn times_are_told_in_the_persons_zone() {
+fn times_use_the_users_zone() {
     let user = User::new(UserId::stored("ada"));
     let content = content(four_comments(), 0);
     let zoned = |tz| {
@@ -390,7 +390,7 @@ fn times_are_told_in_the_persons_zone() {
 }
 
 #[test]
-fn what_comes_from_outside_stays_in_its_place_in_a_batch() {
+fn markup_and_line_breaks_in_batch_input_are_neutralized() {
     let hostile = Object {
         title: Some("<script>alert(\"x\")</script> ' & {{ site.name }}".into()),
         by: Some("Eve\r\nBcc: eve@example.org\u{202e}<u>".into()),

@@ -13,7 +13,7 @@ fn ours() -> Catalogs {
     Catalogs::load(None).unwrap()
 }
 
-fn said(locale: &str, id: &str, filled: &[(&str, Filled<'_>)]) -> String {
+fn say_in(locale: &str, id: &str, filled: &[(&str, Filled<'_>)]) -> String {
     ours()
         .voice(Some(locale))
         .say(id, filled, Medium::Text)
@@ -57,14 +57,14 @@ fn differences(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_catalog_says_everything_with_the_same_variables() {
+fn every_catalog_has_all_messages_with_the_same_variables() {
     for (tag, text) in BUILT_IN {
         assert_eq!(differences(text), Vec::<String>::new(), "{tag}");
     }
 }
 
 #[test]
-fn a_regional_catalog_says_only_what_english_says_too() {
+fn a_regional_catalog_has_only_messages_that_english_has() {
     for (tag, text) in REGIONAL {
         let unknown = differences(text);
         let unknown = unknown.iter().filter(|found| !found.ends_with(": None"));
@@ -73,7 +73,7 @@ fn a_regional_catalog_says_only_what_english_says_too() {
 }
 
 #[test]
-fn a_message_that_is_missing_or_has_another_variable_is_found() {
+fn missing_messages_and_wrong_variables_are_detected() {
     let english = BUILT_IN.iter().find(|(tag, _)| *tag == ENGLISH).unwrap().1;
 
     let missing = differences(&english.replace("see-online = See it online\n", ""));
@@ -84,7 +84,7 @@ fn a_message_that_is_missing_or_has_another_variable_is_found() {
 }
 
 #[test]
-fn every_catalog_can_be_spoken() {
+fn emails_and_pages_render_in_every_catalog() {
     let user = |tag: &str| reader(tag);
     let renderer = Renderer::new(site(), None).unwrap();
     for (tag, _) in BUILT_IN {
@@ -108,10 +108,10 @@ fn every_catalog_can_be_spoken() {
 }
 
 #[test]
-fn plurals_are_those_of_the_language() {
+fn plurals_follow_the_language() {
     let people = |locale: &str, count: u64| {
-        let said = said(locale, "people", &[("count", Filled::Count(count))]);
-        said.replace(['\u{a0}', '\u{202f}'], " ")
+        let say_in = say_in(locale, "people", &[("count", Filled::Count(count))]);
+        say_in.replace(['\u{a0}', '\u{202f}'], " ")
     };
     let all = |locale: &str, counts: &[u64]| -> Vec<String> {
         counts.iter().map(|count| people(locale, *count)).collect()
@@ -162,7 +162,7 @@ fn plurals_are_those_of_the_language() {
 }
 
 #[test]
-fn plurals_of_large_numbers_are_those_of_their_last_digits() {
+fn plurals_of_large_numbers_depend_on_their_last_digits() {
     let plural = |locale: &str, ftl: &str, counts: &[u64]| -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("locales")).unwrap();
@@ -209,7 +209,7 @@ fn plurals_of_large_numbers_are_those_of_their_last_digits() {
 }
 
 #[test]
-fn numbers_and_days_are_written_as_the_language_does() {
+fn numbers_and_dates_follow_the_language() {
     let catalogs = ours();
     let voice = |tag: &str| catalogs.voice(Some(tag));
     for (tag, number, day, next) in [
@@ -284,9 +284,9 @@ fn numbers_and_days_are_written_as_the_language_does() {
 }
 
 #[test]
-fn a_locale_falls_back_part_by_part_and_to_english_at_last() {
+fn a_locale_falls_back_to_its_language_and_then_to_english() {
     let catalogs = ours();
-    for (asked, near) in [
+    for (requested, near) in [
         ("pt-BR", Some("pt")),
         ("pt_br", Some("pt")),
         ("PT", Some("pt")),
@@ -298,15 +298,15 @@ fn a_locale_falls_back_part_by_part_and_to_english_at_last() {
         ("../../etc/passwd", None),
         ("d", None),
     ] {
-        assert_eq!(catalogs.nearest(asked), near, "{asked}");
-        let voice = catalogs.voice(Some(asked));
-        assert_eq!(voice.tag(), near.unwrap_or("en"), "{asked}");
+        assert_eq!(catalogs.nearest(requested), near, "{requested}");
+        let voice = catalogs.voice(Some(requested));
+        assert_eq!(voice.tag(), near.unwrap_or("en"), "{requested}");
     }
     assert_eq!(catalogs.voice(None).tag(), "en");
 }
 
 #[test]
-fn the_browser_is_given_what_it_wants_most_of_what_there_is() {
+fn the_accept_language_header_selects_the_best_available_catalog() {
     let catalogs = ours();
     for (header, best) in [
         ("de-CH,de;q=0.9,en;q=0.8", Some("de")),
@@ -322,7 +322,7 @@ fn the_browser_is_given_what_it_wants_most_of_what_there_is() {
 }
 
 #[test]
-fn a_language_is_one_file_and_what_it_lacks_falls_back() {
+fn a_new_language_is_one_file_and_missing_messages_fall_back() {
     let digest = sample::digest(
         at(),
         [("ArtworkPublished", "New works", vec![work(0), work(1)], 9)],
@@ -354,7 +354,7 @@ fn a_language_is_one_file_and_what_it_lacks_falls_back() {
 }
 
 #[test]
-fn a_file_of_a_region_says_what_differs_from_its_language_and_ours_can_be_changed() {
+fn a_regional_file_overrides_its_language_and_built_in_messages() {
     let digest = sample::digest(at(), [("Show", "Shows", vec![titled("Ruins")], 4)]);
     let austrian = with("de-AT.ftl", "digest-head = { $news } für Sie, servus\n").unwrap();
     let german = with("de.ftl", "digest-head = { $news } für dich\n").unwrap();
@@ -373,7 +373,7 @@ fn a_file_of_a_region_says_what_differs_from_its_language_and_ours_can_be_change
 }
 
 #[test]
-fn what_a_file_leaves_out_of_a_message_is_ours_in_that_language() {
+fn missing_attributes_of_a_message_come_from_the_built_in_catalog() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("locales")).unwrap();
     std::fs::write(
@@ -395,7 +395,7 @@ fn what_a_file_leaves_out_of_a_message_is_ours_in_that_language() {
 }
 
 #[test]
-fn what_is_wrong_with_a_catalog_is_told_with_file_and_line() {
+fn problems_of_a_catalog_are_reported_with_file_and_line() {
     for (text, line, why) in [
         ("new = Ny\nopen = { $name\n", 3, "Expected"),
         (
@@ -440,7 +440,7 @@ fn what_is_wrong_with_a_catalog_is_told_with_file_and_line() {
 }
 
 #[test]
-fn nothing_filled_in_can_pose_as_a_part_of_a_message() {
+fn a_value_cannot_imitate_message_syntax() {
     let voice = |tag: &str| Arc::clone(ours().voice(Some(tag)));
     let evil = "{ $site } <b>\u{e000}\u{e101}\u{e001}9\u{e002}";
     let filled = [
@@ -457,7 +457,7 @@ fn nothing_filled_in_can_pose_as_a_part_of_a_message() {
 }
 
 #[test]
-fn names_are_isolated_where_their_direction_may_differ() {
+fn names_are_isolated_if_their_direction_may_differ() {
     let say = |tag: &str, who: &str, medium| {
         let filled = [("label", Filled::words("X")), ("who", Filled::words(who))];
         ours().voice(Some(tag)).say("by", &filled, medium).unwrap()
@@ -479,7 +479,7 @@ fn names_are_isolated_where_their_direction_may_differ() {
 }
 
 #[test]
-fn a_subject_keeps_its_isolates_whole_however_long_it_is() {
+fn a_truncated_subject_keeps_its_direction_isolates_balanced() {
     let long = format!("ליאת {}", "x".repeat(70));
     let objects = vec![titled(&long), titled(&format!("{long} y")), titled("Z")];
     let digest = sample::digest(at(), [("Show", "Shows", objects, 4)]);

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_six_digits_after_a_hash_are_a_color() {
+    fn a_color_is_a_hash_and_six_hex_digits() {
         assert_eq!(Color::parse("#1F4e79").unwrap().to_string(), "#1f4e79");
         for text in [
             "",
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn any_accent_can_be_read_on_both_grounds() {
+    fn any_accent_is_readable_on_both_backgrounds() {
         for text in [
             "#1f4e79", "#000000", "#ffffff", "#ffff00", "#ff0000", "#808080", "#00ff88",
         ] {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_color_that_can_be_read_stays_as_it_is() {
+    fn a_readable_color_is_not_changed() {
         let accent = Color::parse("#1f4e79").unwrap();
         assert_eq!(accent.readable_on(PAPER), accent);
     }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_read_data_as_they_read_any_other_value() {
+    fn templates_read_application_data_like_other_values() {
         let whole = json!({"about": {"title": "Budget"}, "n": [1, {"a": null}], "t": "x"});
         for (template, text) in [
             (
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn data_of_too_many_values_is_none_and_no_tree() {
+    fn data_with_too_many_values_is_none() {
         let list = |values: usize| json!(vec![0; values]);
         assert_eq!(filled("{{ data|length }}", list(MAX_VALUES - 1)), "9999");
         assert_eq!(filled("{{ data is none }}", list(MAX_VALUES)), "True");

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_come_through_wherever_they_stand() {
+    fn template_tags_survive_inlining_anywhere() {
         let source = r#"<!DOCTYPE html><html><head><title>{{ subject }}</title>
 <style>p { color: {{ site.accent }}; margin: 0 } @media (max-width: 600px) { p { color: {{ x }} } }</style>
 </head><body lang="{{ a }}">{# a > b #}
@@ -313,20 +313,20 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_cuts_through_elements_is_left_to_each_mail() {
+    fn a_tag_that_splits_elements_defers_inlining_to_each_email() {
         let source = "<style>b{color:red}</style>{% if x %}<a href='u'>{% else %}<b>{% endif %}t{% if x %}</a>{% else %}</b>{% endif %}";
 
         assert_eq!(inlined(source), None);
     }
 
     #[test]
-    fn what_a_parser_would_move_is_left_to_each_mail() {
+    fn markup_that_a_parser_would_move_defers_inlining_to_each_email() {
         assert_eq!(inlined("<table><tr><p>{{ x }}</p></tr></table>"), None);
         assert_eq!(inlined("<p><div>{{ x }}</div></p>"), None);
     }
 
     #[test]
-    fn an_element_whose_styles_depend_on_the_mail_is_left_to_each_mail() {
+    fn an_element_with_dynamic_styles_defers_inlining_to_each_email() {
         for source in [
             "<h{{ n }}>x</h{{ n }}>",
             "<p{% if x %} hidden{% endif %}>x</p>",
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_style_that_depends_on_an_elements_place_is_left_to_each_mail() {
+    fn a_positional_selector_defers_inlining_to_each_email() {
         for selector in ["li:first-child", "li + li", "li ~ li", "li:nth-of-type(2)"] {
             let source = format!(
                 "<style>{selector} {{ color: red }}</style>{{% for x in y %}}<li>{{{{ x }}}}</li>{{% endfor %}}"
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn lone_braces_and_open_ends_do_no_harm() {
+    fn single_braces_and_unclosed_tags_are_harmless() {
         for source in [
             "{",
             "{{",

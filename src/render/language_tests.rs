@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::content::Followed;
 use crate::domain::{Content, FollowKey, Object, UserId};
 
-/// Catalogs of a folder that name its types.
+/// The catalogs of a folder, which name its event types.
 const OWN: [(&str, &str); 3] = [
     (
         "de",
@@ -49,7 +49,7 @@ fn readers() -> impl Iterator<Item = User> {
 }
 
 #[test]
-fn a_digest_is_in_the_language_of_its_reader_throughout() {
+fn a_digest_is_entirely_in_the_language_of_its_user() {
     let renderer = renderer();
     let shows = vec![titled("Ruins and Rooms"), titled("ضوء القمر فوق النهر")];
     let sections = [
@@ -77,7 +77,7 @@ fn a_digest_is_in_the_language_of_its_reader_throughout() {
 }
 
 #[test]
-fn a_batch_is_in_the_language_of_its_reader_throughout() {
+fn a_batch_is_entirely_in_the_language_of_its_user() {
     let renderer = renderer();
     let one = content(
         vec![said("Ada", "Are the travel costs in here?", "Budget")],

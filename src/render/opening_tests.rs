@@ -22,7 +22,7 @@ fn opens(events: Vec<(&str, Object)>, not_kept: u64) -> Option<(String, String)>
 }
 
 #[test]
-fn a_mail_about_one_thing_opens_it_with_a_button() {
+fn an_email_about_one_topic_has_a_button_that_opens_it() {
     let budget = |url: &str| Some((url.to_owned(), "Budget".to_owned()));
 
     for (events, not_kept, expected) in [
@@ -49,7 +49,7 @@ fn a_mail_about_one_thing_opens_it_with_a_button() {
 }
 
 #[test]
-fn a_long_name_does_not_burst_the_button() {
+fn a_long_name_is_truncated_in_the_button() {
     let long = "Portrait of a Woman Reading, possibly the Artist’s Sister, by a Window";
 
     let (_, name) = opens(vec![on("Ada", long)], 0).unwrap();
@@ -58,7 +58,7 @@ fn a_long_name_does_not_burst_the_button() {
 }
 
 #[test]
-fn a_title_that_is_a_link_looks_like_one_and_no_other_does() {
+fn only_linked_titles_look_like_links() {
     let html = render(&content(vec![on("Ada", "Budget"), on("Ben", "Roadmap")], 0)).html;
     let bare = render(&content(vec![("Work", titled("Ruins")); 2], 0)).html;
 
@@ -69,7 +69,7 @@ fn a_title_that_is_a_link_looks_like_one_and_no_other_does() {
 }
 
 #[test]
-fn what_takes_place_says_when_and_where() {
+fn an_event_with_a_date_shows_its_time_and_place() {
     let show = |hours: i64, place: serde_json::Value| {
         let object = Object {
             at: Some(at() + TimeDelta::hours(hours)),

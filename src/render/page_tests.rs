@@ -60,7 +60,7 @@ fn preferences(user: &User, saved: bool) -> String {
 }
 
 /// Returns the body without the list of time zones, which is long like the style sheet.
-fn told(html: &str) -> String {
+fn without_zones(html: &str) -> String {
     let (_, body) = html.split_once("<body>").unwrap();
     match body.split_once("<optgroup") {
         Some((before, rest)) => {
@@ -76,7 +76,12 @@ fn tokens() -> Tokens {
     Tokens { own, digest, all }
 }
 
-fn ended(user: &User, stop: &Stop, policies: &Policies, before: Option<Option<&User>>) -> String {
+fn stop_page(
+    user: &User,
+    stop: &Stop,
+    policies: &Policies,
+    before: Option<Option<&User>>,
+) -> String {
     let stopping = Stopping {
         user,
         stop,
@@ -109,23 +114,23 @@ fn replies() -> Stop {
 }
 
 #[test]
-fn the_page_that_asks_names_the_address_no_more_than_needed() {
-    let html = ended(&mara(), &Stop::All, &policies(), None);
+fn the_confirmation_page_masks_the_address() {
+    let html = stop_page(&mara(), &Stop::All, &policies(), None);
 
     insta::assert_snapshot!("page_unsubscribe", html);
 }
 
 #[test]
-fn the_page_that_says_it_is_done_leads_back() {
+fn the_unsubscribed_page_offers_an_undo() {
     let gone = after(&mara(), &Stop::All);
 
-    let html = ended(&gone, &Stop::All, &policies(), Some(Some(&mara())));
+    let html = stop_page(&gone, &Stop::All, &policies(), Some(Some(&mara())));
 
-    insta::assert_snapshot!("page_unsubscribed", told(&html));
+    insta::assert_snapshot!("page_unsubscribed", without_zones(&html));
 }
 
 #[test]
-fn the_page_offers_the_same_for_other_records_with_the_address() {
+fn the_page_offers_to_unsubscribe_other_users_with_the_same_address() {
     let (gone, stop) = (after(&mara(), &Stop::All), Stop::All);
     let page = |others| {
         let stopping = Stopping {
@@ -145,47 +150,50 @@ fn the_page_offers_the_same_for_other_records_with_the_address() {
         pages().render(&stopped, None).unwrap()
     };
 
-    insta::assert_snapshot!("page_unsubscribed_others", told(&page(Others::Offered)));
-    insta::assert_snapshot!("page_unsubscribed_all", told(&page(Others::Ended)));
+    insta::assert_snapshot!(
+        "page_unsubscribed_others",
+        without_zones(&page(Others::Offered))
+    );
+    insta::assert_snapshot!("page_unsubscribed_all", without_zones(&page(Others::Ended)));
 }
 
 #[test]
-fn the_page_of_a_type_says_what_ends_and_what_still_comes() {
+fn the_page_of_a_type_lists_stopped_and_remaining_emails() {
     let (before, stop) = (mara(), replies());
 
-    let asks = ended(&before, &stop, &policies(), None);
+    let asks = stop_page(&before, &stop, &policies(), None);
     let done = after(&before, &stop);
-    let done = ended(&done, &stop, &policies(), Some(Some(&before)));
+    let done = stop_page(&done, &stop, &policies(), Some(Some(&before)));
 
-    insta::assert_snapshot!("page_stop_type", told(&asks));
-    insta::assert_snapshot!("page_stopped_type", told(&done));
+    insta::assert_snapshot!("page_stop_type", without_zones(&asks));
+    insta::assert_snapshot!("page_stopped_type", without_zones(&done));
 }
 
 #[test]
-fn the_page_of_a_follow_asks_by_name_and_takes_it_back_by_its_own_link() {
+fn the_page_of_a_follow_names_it_and_its_own_link_restores_it() {
     let stop = Stop::Follow(FollowKey::stored("artist:7"));
 
-    let asks = ended(&mara(), &stop, &policies(), None);
-    let done = ended(&mara(), &stop, &policies(), Some(Some(&mara())));
+    let asks = stop_page(&mara(), &stop, &policies(), None);
+    let done = stop_page(&mara(), &stop, &policies(), Some(Some(&mara())));
 
-    insta::assert_snapshot!("page_stop_follow", told(&asks));
-    insta::assert_snapshot!("page_stopped_follow", told(&done));
+    insta::assert_snapshot!("page_stop_follow", without_zones(&asks));
+    insta::assert_snapshot!("page_stopped_follow", without_zones(&done));
 }
 
 #[test]
-fn the_page_of_a_digest_says_what_ends_and_what_still_comes() {
+fn the_page_of_a_digest_lists_stopped_and_remaining_emails() {
     let (before, stop) = (mara(), Stop::Digest);
 
-    let asks = ended(&before, &stop, &policies(), None);
+    let asks = stop_page(&before, &stop, &policies(), None);
     let done = after(&before, &stop);
-    let done = ended(&done, &stop, &policies(), Some(Some(&before)));
+    let done = stop_page(&done, &stop, &policies(), Some(Some(&before)));
 
-    insta::assert_snapshot!("page_stop_digest", told(&asks));
-    insta::assert_snapshot!("page_stopped_digest", told(&done));
+    insta::assert_snapshot!("page_stop_digest", without_zones(&asks));
+    insta::assert_snapshot!("page_stopped_digest", without_zones(&done));
 }
 
 #[test]
-fn the_preferences_say_what_was_turned_off() {
+fn the_preferences_list_the_types_that_were_turned_off() {
     let user = after(&mara(), &replies());
 
     let html = preferences(&user, false);
@@ -197,17 +205,17 @@ fn the_preferences_say_what_was_turned_off() {
 }
 
 #[test]
-fn everything_that_can_be_chosen_stands_on_one_page() {
+fn the_preferences_page_shows_all_choices() {
     let mut user = mara();
     let (route, since) = (Route::Never, at());
     let old = EventType::stored("old_type");
     user.types.insert(old, TypePreference::new(route, since));
 
-    insta::assert_snapshot!("page_preferences", told(&preferences(&user, true)));
+    insta::assert_snapshot!("page_preferences", without_zones(&preferences(&user, true)));
 }
 
 #[test]
-fn whoever_unsubscribed_is_told_so_and_need_not_again() {
+fn an_unsubscribed_user_sees_no_unsubscribe_button() {
     let user = User {
         unsubscribed: Some(at()),
         ..mara()
@@ -221,7 +229,7 @@ fn whoever_unsubscribed_is_told_so_and_need_not_again() {
 }
 
 #[test]
-fn every_zone_that_is_chosen_stands_in_the_list() {
+fn every_selected_zone_is_in_the_list() {
     for zone in chrono_tz::TZ_VARIANTS {
         let regions = choices::zones(zone);
         let options = regions.iter().flat_map(|region| &region.options);
@@ -232,7 +240,7 @@ fn every_zone_that_is_chosen_stands_in_the_list() {
 }
 
 #[test]
-fn names_from_outside_stay_in_their_place() {
+fn markup_in_names_is_escaped() {
     let mut user = mara();
     let odd = EventType::stored("\"><script>alert(1)</script>");
     let (route, since) = (Route::Digest, at());
@@ -250,7 +258,7 @@ fn names_from_outside_stay_in_their_place() {
 }
 
 #[test]
-fn an_operators_page_takes_the_place_of_ours_and_a_wrong_one_is_told() {
+fn an_operators_page_replaces_the_built_in_one_and_errors_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("pages")).unwrap();
     let file = folder.path().join("pages/notice.html");
@@ -267,7 +275,7 @@ fn an_operators_page_takes_the_place_of_ours_and_a_wrong_one_is_told() {
 }
 
 #[test]
-fn the_preferences_say_when_the_next_digest_comes_by_the_persons_clock() {
+fn the_preferences_show_the_next_digest_in_local_time() {
     let (default, policies) = (&default(), &policies());
     let shown = |user: &User| {
         let page = Page::Preferences {
@@ -287,8 +295,8 @@ fn the_preferences_say_when_the_next_digest_comes_by_the_persons_clock() {
 
     let (to_mara, to_one_who_left) = (shown(&mara()), shown(&gone));
 
-    let told = "Your next digest comes on <time datetime=\"2014-04-28T07:00:00Z\">Monday 28 April 2014, 09:00</time>";
-    assert!(to_mara.contains(told), "{to_mara}");
+    let expected = "Your next digest comes on <time datetime=\"2014-04-28T07:00:00Z\">Monday 28 April 2014, 09:00</time>";
+    assert!(to_mara.contains(expected), "{to_mara}");
     assert!(!to_one_who_left.contains("next digest"));
 }
 
@@ -320,7 +328,7 @@ fn sorted() -> Policies {
 }
 
 #[test]
-fn types_stand_by_category_and_what_is_mandatory_is_locked_with_the_reason() {
+fn types_are_grouped_by_category_and_mandatory_ones_are_locked() {
     let mut user = mara();
     let notice = EventType::stored("Notice");
     let (route, since) = (Route::Never, at());
@@ -341,13 +349,13 @@ fn types_stand_by_category_and_what_is_mandatory_is_locked_with_the_reason() {
 }
 
 #[test]
-fn the_pages_of_unsubscribing_say_what_comes_all_the_same() {
+fn the_unsubscribe_pages_list_the_mandatory_emails() {
     for before in [None, Some(None)] {
-        let html = ended(&mara(), &Stop::All, &sorted(), before);
+        let html = stop_page(&mara(), &Stop::All, &sorted(), before);
         let but = "no more mails from Tate but those that cannot be turned off: Security notices.";
         assert!(html.contains(but), "{html}");
     }
-    let html = ended(&mara(), &Stop::Digest, &sorted(), Some(None));
+    let html = stop_page(&mara(), &Stop::Digest, &sorted(), Some(None));
     assert!(
         html.contains("<bdi>Security notices</bdi> <span class=\"soft\">(cannot"),
         "{html}"
@@ -355,7 +363,7 @@ fn the_pages_of_unsubscribing_say_what_comes_all_the_same() {
 }
 
 #[test]
-fn pages_are_in_the_language_of_whom_they_are_about() {
+fn pages_are_in_the_language_of_their_user() {
     for tag in ["de", "ja", "ar"] {
         let user = User {
             locale: Some(tag.into()),
@@ -364,16 +372,19 @@ fn pages_are_in_the_language_of_whom_they_are_about() {
         let stop = replies();
         let follow = Stop::Follow(FollowKey::stored("artist:7"));
 
-        let asks = ended(&user, &stop, &policies(), None);
-        let unfollowed = ended(&user, &follow, &policies(), Some(None));
+        let asks = stop_page(&user, &stop, &policies(), None);
+        let unfollowed = stop_page(&user, &follow, &policies(), Some(None));
         let choices = preferences(&user, true);
 
         assert!(
             asks.contains(&format!(r#"<html lang="{tag}" dir=""#)),
             "{asks}"
         );
-        insta::assert_snapshot!(format!("page_stop_type_{tag}"), told(&asks));
-        insta::assert_snapshot!(format!("page_stopped_follow_{tag}"), told(&unfollowed));
-        insta::assert_snapshot!(format!("page_preferences_{tag}"), told(&choices));
+        insta::assert_snapshot!(format!("page_stop_type_{tag}"), without_zones(&asks));
+        insta::assert_snapshot!(
+            format!("page_stopped_follow_{tag}"),
+            without_zones(&unfollowed)
+        );
+        insta::assert_snapshot!(format!("page_preferences_{tag}"), without_zones(&choices));
     }
 }

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_stands_for_the_lines_of_a_part_and_each_is_known_by_its_own_file() {
+    fn an_include_is_replaced_by_its_lines_and_errors_name_the_part() {
         let template = Template::built_in("batch/body.txt", "");
         let read = |template: &Template| -> Result<_, Infallible> {
             Ok(match &*template.name {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_includes_itself_ends() {
+    fn recursive_includes_end() {
         let read = |_: &Template| -> Result<_, Infallible> {
             Ok("x\n{% include \"mail/foot.txt\" %}\n".to_owned())
         };

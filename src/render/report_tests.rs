@@ -98,7 +98,7 @@ fn the_page_shows_users_content_sizes_and_samples() {
 }
 
 #[test]
-fn the_page_needs_no_scripts_and_loads_nothing_itself() {
+fn the_page_has_no_scripts_and_loads_nothing() {
     let page = page(&report());
 
     for outside in [
@@ -109,7 +109,7 @@ fn the_page_needs_no_scripts_and_loads_nothing_itself() {
 }
 
 #[test]
-fn nothing_in_an_email_gets_out_of_its_frame() {
+fn email_content_cannot_escape_its_frame() {
     let attack = r#""></iframe><script>alert(1)</script><iframe srcdoc=""#;
     let mut bad = report();
     let sample = &mut bad.digests.samples[0];
@@ -127,7 +127,7 @@ fn nothing_in_an_email_gets_out_of_its_frame() {
 }
 
 #[test]
-fn the_page_names_batches_only_where_they_were_counted() {
+fn the_page_mentions_batches_only_if_they_were_counted() {
     let with = |mails, batches| {
         let mut report = report();
         report.digests.mails = mails;
@@ -150,7 +150,7 @@ fn the_page_names_batches_only_where_they_were_counted() {
 }
 
 #[test]
-fn a_page_without_emails_shows_the_users_only() {
+fn a_page_without_emails_shows_only_the_users() {
     let mut report = report();
     report.digests.mails = 0;
     report.batches = None;

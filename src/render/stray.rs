@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_not_read_are_told_with_the_nearest_name_that_is() {
+    fn unknown_files_are_reported_with_the_nearest_known_name() {
         let folder = tempfile::tempdir().unwrap();
         for name in [
             "digest/body.html",
@@ -108,12 +108,12 @@ mod tests {
         let kinds = [EventType::stored("Comment")];
         let found = strays(folder.path(), kinds.iter());
 
-        let told: Vec<_> = found
+        let reported: Vec<_> = found
             .iter()
             .map(|stray| (stray.file.as_str(), stray.nearest.as_deref()))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("batch/Coment/body.txt", Some("batch/Comment/body.txt")),
                 ("digest/bodi.html", Some("digest/body.html")),

@@ -102,20 +102,20 @@ fn whole() -> String {
 }
 
 /// Returns the texts that follow `before`, up to one of the characters in `ends`.
-fn behind<'a>(html: &'a str, before: &str, ends: &[char]) -> BTreeSet<&'a str> {
+fn texts_after<'a>(html: &'a str, before: &str, ends: &[char]) -> BTreeSet<&'a str> {
     let found = html.split(before).skip(1);
     let found = found.map(|rest| rest.split(ends).next().unwrap_or_default());
     found.filter(|name| !name.is_empty()).collect()
 }
 
 #[test]
-fn mails_are_made_of_what_mail_programs_know() {
+fn emails_use_only_features_that_email_clients_support() {
     let html = whole();
 
-    let elements = behind(&html, "<", &[' ', '>', '/']);
+    let elements = texts_after(&html, "<", &[' ', '>', '/']);
     let elements = elements.into_iter().filter(|name| !name.starts_with('!'));
     let elements: BTreeSet<&str> = elements.collect();
-    let styles = behind(&html, " style=\"", &['"']);
+    let styles = texts_after(&html, " style=\"", &['"']);
     let properties = styles.iter().flat_map(|style| style.split(';'));
     let properties = properties.filter_map(|one| Some(one.split_once(':')?.0.trim()));
     let properties: BTreeSet<&str> = properties.collect();

@@ -8,7 +8,7 @@ use crate::domain::UserId;
 use sample::digest;
 
 #[test]
-fn styles_inlined_once_are_those_inlined_for_each_mail() {
+fn styles_inlined_in_advance_equal_styles_inlined_for_each_email() {
     let once = renderer();
     assert!(!once.templates.inlines_each_mail());
     let mut each = renderer();
@@ -51,7 +51,7 @@ pub(super) fn with(files: &[(&str, &str)]) -> Result<Renderer, String> {
 }
 
 #[test]
-fn a_template_of_ones_own_takes_the_place_of_the_built_in_one() {
+fn an_operators_template_replaces_the_built_in_one() {
     let renderer = with(&[(
         "digest/subject.txt",
         "{{ total }}\n  for\r\n{{ user.id }} {{ names }}",
@@ -72,7 +72,7 @@ fn a_template_of_ones_own_takes_the_place_of_the_built_in_one() {
 }
 
 #[test]
-fn a_template_that_cannot_be_inlined_beforehand_is_inlined_all_the_same() {
+fn a_template_that_cannot_be_inlined_in_advance_is_inlined_for_each_email() {
     let template = "<style>p { margin: 0 } .a { color: red }</style><p class=\"{% if total > 1 %}a{% endif %}\">{{ subject }}</p>";
     let renderer = with(&[("digest/body.html", template)]).unwrap();
     let user = User::new(UserId::stored("ada"));
@@ -84,7 +84,7 @@ fn a_template_that_cannot_be_inlined_beforehand_is_inlined_all_the_same() {
 }
 
 #[test]
-fn a_broken_template_is_named_with_its_line_before_any_mail_is_made() {
+fn a_broken_template_is_rejected_at_startup_with_its_line() {
     for (name, template, expected) in [
         (
             "digest/body.html",
@@ -119,7 +119,7 @@ fn a_broken_template_is_named_with_its_line_before_any_mail_is_made() {
 }
 
 #[test]
-fn a_template_that_is_too_long_without_any_items_is_refused() {
+fn a_template_that_is_too_large_without_items_is_rejected() {
     let error = with(&[("digest/body.html", &"x".repeat(100_000))])
         .err()
         .unwrap();
@@ -131,7 +131,7 @@ fn a_template_that_is_too_long_without_any_items_is_refused() {
 }
 
 #[test]
-fn templates_that_cannot_be_read_are_named() {
+fn unreadable_templates_are_reported_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("templates");
     let error = |path: &Path| Renderer::new(site(), Some(path.to_owned())).err().unwrap();
@@ -151,7 +151,7 @@ fn templates_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn an_accent_that_is_no_color_is_refused() {
+fn an_accent_that_is_not_a_color_is_rejected() {
     let site = Site {
         accent: "red;} body { display: none".into(),
         ..site()
@@ -163,7 +163,7 @@ fn an_accent_that_is_no_color_is_refused() {
 }
 
 #[test]
-fn a_mail_is_personal_where_a_template_asks_who_it_is_for() {
+fn an_email_is_personal_if_its_template_reads_user_fields() {
     let user = User {
         name: Some("Ada".into()),
         ..User::new(UserId::stored("ada"))
@@ -190,7 +190,7 @@ fn a_mail_is_personal_where_a_template_asks_who_it_is_for() {
 }
 
 #[test]
-fn a_template_writes_moments_and_says_messages_as_its_reader_does() {
+fn templates_format_dates_and_messages_in_the_users_language() {
     let digest = digest(at(), [("A", "New works", works(0..1), 0)]);
     let subject = "{% if one %}{{ one.at }} {{ one.at|day(tz) }} {{ one.at|time('Asia/Tokyo') }} \
                    {{ t('people', count=total) }} {{ 39389|grouped }}{% endif %}";
@@ -220,7 +220,7 @@ fn a_template_writes_moments_and_says_messages_as_its_reader_does() {
 }
 
 #[test]
-fn parts_that_are_older_than_catalogs_keep_working() {
+fn macros_from_before_catalogs_still_work() {
     let ends = "{% macro from(ends) -%}\n{% if ends %} from it{% endif %}\n{%- endmacro %}\n";
     let said = "{% macro listed(all, others, word) -%}\n{{ all|join(' + ') }}\n{%- endmacro %}\n\
                 {% macro times(s) -%}\n{%- endmacro %}\n";
@@ -239,7 +239,7 @@ fn parts_that_are_older_than_catalogs_keep_working() {
 }
 
 #[test]
-fn a_template_that_makes_too_much_is_an_error_with_its_line() {
+fn a_template_with_too_much_output_is_an_error_with_its_line() {
     let deep = "{% set ns = namespace(v=[]) %}{% for _ in range(10000) %}{% set ns.v = [ns.v] %}{% endfor %}";
     let wide = "{% set ns = namespace(v=[1]) %}{% for _ in range(40) %}{% set ns.v = [ns.v, ns.v] %}{% endfor %}";
     for (template, why) in [
@@ -307,7 +307,7 @@ fn a_template_that_makes_too_much_is_an_error_with_its_line() {
 }
 
 #[test]
-fn output_between_values_and_values_as_deep_as_there_are_steps_end_no_process() {
+fn excessive_output_and_deep_values_do_not_crash_the_process() {
     let text = "x".repeat(4_000);
     let error = with(&[(
         "digest/body.txt",

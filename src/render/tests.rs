@@ -55,7 +55,7 @@ fn render(digest: &Content) -> Rendered {
     renderer().render(&mail(&user, digest)).unwrap()
 }
 
-/// Returns a work of an invented museum, always the same for the same `n`.
+/// Returns the `n`th work of an invented museum.
 pub(super) fn work(n: usize) -> Object {
     const WORKS: [(&str, &str); 6] = [
         (
@@ -135,8 +135,8 @@ fn a_digest_of_many_events_has_sections_with_totals() {
 }
 
 #[test]
-fn a_digest_of_odd_objects_keeps_its_shape() {
-    let nobody = Object::bare(ObjectKey::stored("Artwork:A00003"));
+fn a_digest_of_odd_objects_keeps_its_layout() {
+    let untitled = Object::bare(ObjectKey::stored("Artwork:A00003"));
     let mut right_to_left = titled("لوحة بدون عنوان: ضوء القمر فوق النهر");
     right_to_left.by = Some("ليلى الحداد".into());
     let long = "A View of the Harbour, with the Arrival of the Fleet and the Populace Assembled \
@@ -144,7 +144,7 @@ fn a_digest_of_odd_objects_keeps_its_shape() {
     let objects = vec![
         titled(long),
         right_to_left,
-        nobody,
+        untitled,
         titled("無題(静寂の中の青い間隔)"),
     ];
     let digest = digest(
@@ -156,7 +156,7 @@ fn a_digest_of_odd_objects_keeps_its_shape() {
 }
 
 #[test]
-fn what_nobody_gave_is_not_shown() {
+fn missing_site_details_and_links_are_omitted() {
     let site = Site {
         url: None,
         logo: None,
@@ -181,7 +181,7 @@ fn what_nobody_gave_is_not_shown() {
 }
 
 #[test]
-fn a_subject_tells_what_is_inside() {
+fn a_subject_summarizes_the_content() {
     let of = |heading: &str, objects: Vec<Object>, more: usize| {
         render(&digest(at(), [("T", heading, objects, more)])).subject
     };
@@ -244,7 +244,7 @@ fn a_subject_tells_what_is_inside() {
 }
 
 #[test]
-fn what_comes_from_outside_stays_in_its_place() {
+fn markup_and_line_breaks_in_digest_input_are_neutralized() {
     let mut object = work(0);
     object.title = Some("<script>alert(\"x\")</script> ' & {{ site.name }}".into());
     object.by = Some("Eve\r\nBcc: eve@example.org\u{202e}".into());
@@ -290,7 +290,7 @@ fn what_comes_from_outside_stays_in_its_place() {
 }
 
 #[test]
-fn a_mail_of_five_thousand_huge_items_stays_under_the_limit_and_counts_them_all() {
+fn an_email_of_5000_huge_items_stays_under_the_size_limit() {
     let huge = |n: usize| Object {
         title: Some(format!("{n}{}", "&\"é".repeat(4_000))),
         by: Some("<'ü>".repeat(4_000)),
@@ -331,7 +331,7 @@ fn a_mail_of_five_thousand_huge_items_stays_under_the_limit_and_counts_them_all(
 }
 
 #[test]
-fn a_mail_of_a_thousand_sections_stays_under_the_limit_and_counts_them_all() {
+fn an_email_of_1000_sections_stays_under_the_size_limit() {
     let names: Vec<String> = (0..1_000)
         .map(|n| format!("{n} {}", "&".repeat(250)))
         .collect();
@@ -351,7 +351,7 @@ fn a_mail_of_a_thousand_sections_stays_under_the_limit_and_counts_them_all() {
 }
 
 #[test]
-fn a_few_hundred_items_fill_the_mail() {
+fn a_few_hundred_items_fill_an_email() {
     let Rendered { html, .. } = render(&digest(at(), [("A", "New works", works(0..200), 0)]));
 
     assert!(
@@ -362,7 +362,7 @@ fn a_few_hundred_items_fill_the_mail() {
 }
 
 #[test]
-fn lines_of_text_are_short_but_for_links() {
+fn lines_of_text_are_short_except_for_links() {
     let digest = digest(at(), [("A", "New works", works(0..6), 3)]);
 
     for line in render(&digest).text.lines() {
@@ -374,7 +374,7 @@ fn lines_of_text_are_short_but_for_links() {
 }
 
 #[test]
-fn days_are_named_in_the_persons_zone() {
+fn dates_use_the_users_zone() {
     let user = User::new(UserId::stored("ada"));
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
     let zoned = |tz| {
@@ -392,7 +392,7 @@ fn days_are_named_in_the_persons_zone() {
 }
 
 #[test]
-fn the_largest_give_first() {
+fn the_largest_sections_shrink_first() {
     for (counts, most, expected) in [
         (vec![5, 3, 1], 9, vec![5, 3, 1]),
         (vec![5, 3, 1], 7, vec![3, 3, 1]),

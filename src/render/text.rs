@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_from_outside_becomes_one_harmless_line() {
+    fn external_text_becomes_one_harmless_line() {
         assert_eq!(clean("Norham Castle"), "Norham Castle");
         assert!(matches!(clean("Norham Castle"), Cow::Borrowed(_)));
         assert_eq!(clean(" a\r\n\tb \u{0}c\u{a0}d  e "), "a b c d e");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_stands_between_words_and_never_within_a_letter() {
+    fn text_is_cut_between_words_and_never_within_a_grapheme() {
         assert_eq!(clamp("short", 5), "short");
         assert_eq!(
             clamp("Sculpture with Colour, Deep Blue", 24),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_types_read_well() {
+    fn type_names_become_readable_text() {
         assert_eq!(spaced("ArtworkPublished"), "Artwork published");
         assert_eq!(spaced("artwork_published.now"), "Artwork published now");
         assert_eq!(spaced("NewPDFReady"), "New PDF ready");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_wrap_at_spaces_and_what_has_none_stays_whole() {
+    fn lines_wrap_at_spaces_and_long_words_stay_whole() {
         assert_eq!(wrap("aa bb cc", 5, 0), "aa bb\ncc");
         assert_eq!(wrap("aa bb cc", 7, 2), "aa bb\n  cc");
         assert_eq!(

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mail_of_more_items_is_heavier_until_it_does_not_fit() {
+    fn an_email_with_more_items_is_larger_until_it_does_not_fit() {
         let site = Site {
             name: "Art".into(),
             url: None,

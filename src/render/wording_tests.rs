@@ -1,4 +1,4 @@
-//! Tests of wording: people and quotes first, each link once, and no foreign words.
+//! Tests of wording: people and quotes first, each link once, and one language per email.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ fn the_text_of_an_email_begins_with_words() {
 }
 
 #[test]
-fn a_batch_shows_each_of_its_links_once() {
+fn a_batch_shows_each_link_once() {
     for content in batches() {
         let rendered = render(&content);
         let mut links: BTreeMap<&str, usize> = BTreeMap::new();
@@ -80,7 +80,7 @@ fn a_batch_shows_each_of_its_links_once() {
 }
 
 #[test]
-fn a_batch_leads_with_who_said_what() {
+fn a_batch_starts_with_authors_and_quotes() {
     let one = render(&content(vec![said("Ada", "Are they?", "Budget")], 0));
     let many = render(&content(four_comments(), 0));
 
@@ -93,7 +93,7 @@ fn a_batch_leads_with_who_said_what() {
 }
 
 #[test]
-fn one_moment_is_not_told_as_a_span() {
+fn a_single_moment_is_not_shown_as_a_time_span() {
     let mut same = content(vec![on("Ada", "Budget"), on("Ben", "Roadmap")], 0);
     same.oldest = same.newest;
 
@@ -104,7 +104,7 @@ fn one_moment_is_not_told_as_a_span() {
 }
 
 #[test]
-fn further_events_are_told_by_what_they_are_and_are_about() {
+fn further_events_are_counted_with_their_type_and_topic() {
     let says = |count: usize, locale: &str, words: &str| {
         let events = vec![said("Ada", "Why?", "Budget"); count];
         let Rendered { html, text, .. } = in_locale(locale, &content(events, 0));
@@ -119,7 +119,7 @@ fn further_events_are_told_by_what_they_are_and_are_about() {
 }
 
 #[test]
-fn what_a_digest_is_sent_for_is_one_sentence() {
+fn the_reason_for_a_digest_is_one_sentence() {
     let user = User::new(UserId::stored("ada"));
     let renderer = Renderer::new(site(), None).unwrap();
     let because = |names: &[&str]| {
@@ -182,7 +182,7 @@ fn american_english_has_its_own_dates_and_times() {
 }
 
 #[test]
-fn a_mandatory_email_says_why_it_comes_anyway() {
+fn a_mandatory_email_explains_why_it_is_sent() {
     let of = |reason: Option<&str>, locale: &str| {
         let mut content = content(four_comments(), 0);
         let mandate = reason.map(|reason| reason.parse::<Mandate>().unwrap());
@@ -215,7 +215,7 @@ fn a_mandatory_email_says_why_it_comes_anyway() {
 }
 
 #[test]
-fn a_phrase_without_a_translation_makes_no_sentence() {
+fn a_phrase_without_a_translation_is_not_used_in_a_sentence() {
     let one = content(vec![said("Ada", "Warum?", "Budget")], 0);
     let many = content(
         vec![
@@ -245,7 +245,7 @@ fn a_phrase_without_a_translation_makes_no_sentence() {
 }
 
 #[test]
-fn words_of_a_type_are_not_borrowed_from_english() {
+fn type_names_do_not_fall_back_to_english() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("locales")).unwrap();
     let english = "type-Comment = Remarks\n    .phrase = remarked on\n    .new = new remarks\n";

@@ -120,11 +120,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_entry_is_left_out_and_a_marker_that_covers_a_new_one_is_not() {
-        let standing = [event(Some(1)), event(Some(2)), marker(None, None)];
-        let (one, other) = (|stands| back(stands, event(Some(1))), event(Some(3)));
-        let marked = |stands, n| back(stands, marker(Some(id(9)), n));
-        let append = |list: &[Exported]| entries_to_append(&standing, list, false).unwrap();
+    fn stored_entries_are_skipped_but_a_marker_that_covers_a_new_one_is_not() {
+        let existing = [event(Some(1)), event(Some(2)), marker(None, None)];
+        let (one, other) = (|is_stored| back(is_stored, event(Some(1))), event(Some(3)));
+        let marked = |is_stored, n| back(is_stored, marker(Some(id(9)), n));
+        let append = |list: &[Exported]| entries_to_append(&existing, list, false).unwrap();
 
         let all_again = [one(true), marked(true, Some(1)), back(false, other.clone())];
         assert_eq!(append(&all_again), [Append::Entry(2)]);
@@ -139,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_covers_no_pending_event_of_others() {
-        let standing = [event(Some(1))];
+    fn an_appended_marker_does_not_cover_stored_pending_events() {
+        let existing = [event(Some(1))];
         let list = [
             back(false, event(Some(2))),
             back(false, marker(Some(id(8)), None)),
@@ -155,7 +155,7 @@ mod tests {
             })
         };
 
-        let appended = entries_to_append(&standing, &list, false).unwrap();
+        let appended = entries_to_append(&existing, &list, false).unwrap();
 
         let entry = Append::Entry;
         assert_eq!(
@@ -165,26 +165,26 @@ mod tests {
     }
 
     #[test]
-    fn without_ids_a_stack_is_refused_while_events_are_pending() {
-        let standing = [event(Some(1))];
+    fn without_ids_a_stack_is_rejected_while_events_are_pending() {
+        let existing = [event(Some(1))];
         let without_id = [
             back(false, event(None)),
             back(false, marker(Some(id(9)), None)),
         ];
-        assert_eq!(entries_to_append(&standing, &without_id, false), None);
+        assert_eq!(entries_to_append(&existing, &without_id, false), None);
         let pending = [
             back(false, marker(Some(id(9)), Some(0))),
             back(false, event(None)),
         ];
-        assert_eq!(entries_to_append(&standing, &pending, false), None);
+        assert_eq!(entries_to_append(&existing, &pending, false), None);
         let bare = [back(false, event(Some(2))), back(false, marker(None, None))];
-        assert_eq!(entries_to_append(&standing, &bare, false), None);
+        assert_eq!(entries_to_append(&existing, &bare, false), None);
         let emailed = [event(Some(1)), marker(None, None)];
         assert!(entries_to_append(&emailed, &bare, false).is_some());
     }
 
     #[test]
-    fn a_marker_of_stored_events_alone_becomes_a_note() {
+    fn a_marker_of_stored_events_only_becomes_a_mailed_note() {
         let stored = [event(Some(1)), event(Some(2))];
         let list = [
             back(true, event(Some(2))),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn on_an_expired_day_markers_stay_as_they_are() {
+    fn on_an_expired_day_markers_are_appended_unchanged() {
         let list = [back(false, event(None)), back(false, marker(None, None))];
 
         let appended = entries_to_append(&[event(Some(1))], &list, true).unwrap();

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_is_written_as_the_specification_says() {
+    fn a_stack_is_written_as_canonical_extended_json() {
         let id = ObjectId::parse_str("5334647b139b2165160000d8").unwrap();
         let stack = doc! {"_id": "al\"ice\n", "events": [
             {"t": "T", "o": "1", "i": id}, {"flushed": id, "n": 2}, 3_i64, 1.0, f64::NEG_INFINITY, bson::DateTime::from_millis(-1),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_comes_back_byte_for_byte() {
+    fn every_type_round_trips_byte_for_byte() {
         let binary = |subtype| {
             Bson::Binary(bson::Binary {
                 subtype,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_exactly_is_written_as_its_bytes() {
+    fn a_document_without_an_exact_form_is_written_as_bytes() {
         let mut bad_text = raw(&doc! {"_id": "ada", "t": "~~~"}).into_bytes();
         let at = bad_text.len() - 5;
         bad_text[at..at + 3].fill(0xff);
@@ -210,7 +210,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_and_number_comes_back(text in ".*", key in "[^\0]*", long in proptest::num::i64::ANY, double in proptest::num::f64::ANY) {
+        fn any_text_and_number_round_trips(text in ".*", key in "[^\0]*", long in proptest::num::i64::ANY, double in proptest::num::f64::ANY) {
             let mut document = doc! {"_id": text, "n": [long, double]};
             document.insert(format!("k{key}"), 1);
             let before = raw(&document);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_counted_once_whoever_met_it() {
+    fn a_bad_stack_is_counted_once_even_if_found_twice() {
         let mut one = BadStacks::default();
         one.note([bad("ada", Defect::NoRoom), bad("ada", Defect::NoRoom)]);
         let mut other = BadStacks::default();

@@ -1,7 +1,7 @@
 //! Files of `src` have no circular dependencies.
 //!
-//! A file depends on another if a path in it leads to an item that the other one defines. A parent
-//! that declares a child or re-exports its items does not depend on it by that alone.
+//! A file depends on another if it uses a path to an item that the other file defines. Declaring a
+//! child module or re-exporting its items is not a dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +14,17 @@ type Path = Vec<String>;
 #[derive(Default)]
 struct Module {
     file: String,
-    /// Its code without `use` and `mod` declarations.
+    /// The code without `use` and `mod` declarations.
     body: String,
     items: BTreeSet<String>,
-    /// What a name in it stands for.
+    /// The path of each imported name.
     imports: BTreeMap<String, Path>,
     globs: Vec<Path>,
-    /// The imports that it re-exports.
+    /// The re-exported imports.
     exports: BTreeSet<String>,
 }
 
-/// All files, by the paths of their modules.
+/// All files by module path.
 struct Crate(BTreeMap<Path, Module>);
 
 fn path_of(text: &str) -> Path {
@@ -35,7 +35,7 @@ fn path_of(text: &str) -> Path {
         .collect()
 }
 
-/// The paths in a `use` tree, each with the name that it gets.
+/// Returns the paths in a `use` tree, each with the name that it introduces.
 fn leaves(tree: &str, prefix: &[String]) -> Vec<(Path, String)> {
     let joined = |text: &str| [prefix, &path_of(text)].concat();
     let Some((head, group)) = tree.split_once('{') else {
@@ -67,7 +67,8 @@ fn leaves(tree: &str, prefix: &[String]) -> Vec<(Path, String)> {
     all
 }
 
-/// The words of a text, each with the character before it; a path is one word.
+/// Returns the words of a text, each with the last non-space character before it. A path is one
+/// word.
 fn paths(code: &str) -> Vec<(char, String)> {
     let (mut all, mut word, mut before, mut last) = (Vec::new(), String::new(), ' ', ' ');
     for c in code.chars().chain([' ']) {
@@ -108,7 +109,7 @@ impl Module {
             };
             let begins = declaration.is_none() && rest.starts_with("use ");
             if begins {
-                // In a module inside the file, `super` is the file.
+                // In an inline module, `super` is the file.
                 let is_inside = text.len() < line.len() && rest.starts_with("use super::");
                 let start = if is_inside { "self::" } else { "" };
                 let skip = if is_inside {
@@ -121,7 +122,7 @@ impl Module {
             } else if let Some(open) = &mut declaration {
                 open.push_str(text);
             } else if !(rest.starts_with("mod ") && rest.ends_with(';')) {
-                // `pub(in crate::cli)` is no dependency.
+                // `pub(in crate::cli)` is not a dependency.
                 let scope = line
                     .split_once("pub(in ")
                     .and_then(|(_, rest)| rest.split_once(')'));
@@ -188,7 +189,7 @@ impl Crate {
         Self(files.map(module).collect())
     }
 
-    /// The module that defines what a path in this module leads to, if it is one of ours.
+    /// Returns the module that defines the item of a path, or `None` if another crate does.
     fn resolve(&self, from: &[String], path: &[String], depth: usize) -> Option<Path> {
         let (first, rest) = path.split_first()?;
         let module = &self.0[from];
@@ -240,7 +241,7 @@ impl Crate {
         Some(globbed.unwrap_or_else(|| from.to_vec()))
     }
 
-    /// The modules that this one depends on.
+    /// Returns the modules that this module depends on.
     fn depends_on(&self, from: &Path) -> BTreeSet<Path> {
         let module = &self.0[from];
         let words = paths(&module.body);
@@ -265,8 +266,8 @@ impl Crate {
         found.filter(|found| found != from).collect()
     }
 
-    /// The dependencies that are part of circles.
-    fn circles(&self) -> Vec<String> {
+    /// Returns the dependencies that are part of a cycle.
+    fn cycles(&self) -> Vec<String> {
         let modules = self.0.keys();
         let edges: BTreeMap<Path, BTreeSet<Path>> = modules
             .map(|path| (path.clone(), self.depends_on(path)))
@@ -278,21 +279,21 @@ impl Crate {
             }
             seen.contains(to)
         };
-        let mut circles = Vec::new();
+        let mut cycles = Vec::new();
         for (from, all) in &edges {
             let file = |path: &Path| self.0[path].file.clone();
             let back = all.iter().filter(|to| reaches(to, from));
             let back: Vec<String> = back.map(file).collect();
             if !back.is_empty() {
-                circles.push(format!("{} → {}", file(from), back.join(", ")));
+                cycles.push(format!("{} → {}", file(from), back.join(", ")));
             }
         }
-        circles
+        cycles
     }
 }
 
 #[test]
-fn a_circle_of_files_is_found() {
+fn a_cycle_of_files_is_found() {
     let module = |path: &str, code: &str| (path_of(path), Module::read(path, code));
     let root = module("", "mod a;\nmod b;\nmod c;\n");
     let hub = module(
@@ -300,7 +301,7 @@ fn a_circle_of_files_is_found() {
         "mod x;\npub use x::One;\nfn f(two: crate::b::Two) {}\n",
     );
     let child = module("a::x", "pub struct One;\n");
-    let circle = |b: &str, c: &str| {
+    let cycles_with = |b: &str, c: &str| {
         let modules = [&root, &hub, &child].map(|(path, module)| {
             let copy = format!("use {}::nothing;\n{}", "std", module.body);
             (
@@ -313,27 +314,30 @@ fn a_circle_of_files_is_found() {
             )
         });
         let more = [module("b", b), module("c", c)];
-        Crate(modules.into_iter().chain(more).collect()).circles()
+        Crate(modules.into_iter().chain(more).collect()).cycles()
     };
 
-    assert_eq!(circle("pub struct Two(u8);", "use crate::b::Two;"), [""; 0]);
-    let two_and_three = circle(
+    assert_eq!(
+        cycles_with("pub struct Two(u8);", "use crate::b::Two;"),
+        [""; 0]
+    );
+    let two_and_three = cycles_with(
         "use super::c::{self, Three as T};\npub struct Two(T);",
         "pub struct Three(super::b::Two);",
     );
     assert_eq!(two_and_three, ["b → c", "c → b"]);
     assert_eq!(
-        circle("use crate::a::One;\npub struct Two(One);", ""),
+        cycles_with("use crate::a::One;\npub struct Two(One);", ""),
         [""; 0]
     );
 }
 
 #[test]
-fn no_files_depend_on_each_other() {
-    let circles = Crate::read().circles();
+fn files_have_no_circular_dependencies() {
+    let cycles = Crate::read().cycles();
     assert!(
-        circles.is_empty(),
+        cycles.is_empty(),
         "circles of files:\n  {}",
-        circles.join("\n  ")
+        cycles.join("\n  ")
     );
 }

@@ -1,19 +1,18 @@
-//! The rules of the house that a compiler does not know: who may know whom, and how files are
-//! written.
+//! Checks the architecture rules that the compiler does not: imports between modules, and the form
+//! of files.
 //!
-//! The rule: a rule that stands in `CONTRIBUTING.md` or `docs/architecture.md` and can be read off
-//! the source is read off here. What is found is listed whole, so that one run tells all there is
-//! to fix.
+//! The rules come from `CONTRIBUTING.md` and `docs/architecture.md`. A failing test lists all
+//! violations at once.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Each part of the crate, and which other parts it may use. Imports point down.
-const FLOORS: &[(&str, &[&str])] = &[
+/// Each top-level module, with the modules that it may import. Imports point down.
+const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("clock", &["domain"]),
     ("private", &[]),
-    // Of email only its table of providers, which says what their options are.
+    // From `email`, only the table of providers, which declares their options.
     ("config", &["domain", "email"]),
     ("store", &["domain", "private"]),
     ("context", &["domain", "clock", "config", "store"]),
@@ -42,7 +41,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "engine", "operate",
         ],
     ),
-    // An application and its visitors: it does not know how it is called.
+    // Acts as an application, so it does not depend on the API or the command line.
     (
         "demo",
         &[
@@ -66,13 +65,13 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("lib", &[]),
 ];
 
-/// The most folders in `src/engine`.
+/// The maximum number of folders in `src/engine`.
 const ENGINE_FOLDERS: usize = 18;
 
-/// The most fields outside `Context` that hold an `Arc<dyn …>`.
+/// The maximum number of fields outside `Context` that hold an `Arc<dyn …>`.
 const SHARED_FIELDS: usize = 14;
 
-/// Libraries that only one part may know, so that another can take their place there.
+/// Libraries with the only modules that may import them, so that a library is easy to replace.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("actix_cors", &["http/api/cors"]),
     ("actix_web", &["http"]),
@@ -89,19 +88,19 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("rusqlite", &["store/sqlite"]),
 ];
 
-/// Where values may be made into JSON or BSON. What leaves the process is `wire`'s to say; the
-/// others write for a store, a file, a template or a provider.
+/// Files and folders that may serialize values to JSON or BSON. `wire` defines all JSON output;
+/// the others write for a store, a file, a template or a provider.
 const SERIALIZING: &[&str] = &[
     "src/domain",
     "src/email",
     "src/render",
     "src/store",
     "src/wire",
-    // Prints what is of `wire`.
+    // Prints values of `wire`.
     "src/cli/screen.rs",
     // The last line of an export, which `restore --json` repeats.
     "src/engine/archive/file.rs",
-    // Notes that all processes read.
+    // Notes that all processes share.
     "src/engine/worker/activity.rs",
     "src/engine/delivery/gate/lately.rs",
     "src/engine/delivery/gate/shared.rs",
@@ -109,26 +108,26 @@ const SERIALIZING: &[&str] = &[
     "src/engine/access/tokens",
 ];
 
-/// Where an address may be shown in full.
+/// Files and folders that may show an address in full.
 const REVEALING: &[&str] = &[
     "src/email",
     "src/store",
     "src/domain/address.rs",
-    // An encrypted address in a link of its own user.
+    // Encrypts the address in a link for its user.
     "src/engine/access/links/token.rs",
-    // An export for the user whose address it is.
+    // An export for the user with this address.
     "src/wire/export.rs",
-    // Only where an operator says `--reveal`.
+    // Only with `--reveal`.
     "src/cli/suppressions.rs",
 ];
 
-/// The most lines of a file that does not say why it is longer.
+/// The maximum number of lines of a file without a `//! Long because …` line.
 const LONG: usize = 500;
 
-/// The most columns of a comment.
+/// The maximum width of a comment line, in columns.
 const WIDE: usize = 100;
 
-/// A file: its place below the repository, and its text.
+/// A file: its path relative to the repository, and its text.
 pub(crate) struct File {
     pub(crate) place: String,
     text: String,
@@ -138,7 +137,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files below these folders.
+/// Reads all files below these folders, sorted by path.
 fn files(folders: &[&str]) -> Vec<File> {
     let mut open: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
     let mut files = Vec::new();
@@ -169,13 +168,14 @@ pub(crate) fn rust(folders: &[&str]) -> Vec<File> {
 }
 
 impl File {
-    /// The text without comments: what is only spoken of is not known.
+    /// Returns the text without comments, so that a name in a comment is not an import. A string
+    /// that contains `//` is cut there, too.
     pub(crate) fn code(&self) -> String {
         let before = |line: &str| line.split("//").next().unwrap_or("").to_owned();
         self.text.lines().map(before).collect::<Vec<_>>().join("\n")
     }
 
-    /// Where its module stands: `["store", "mongo", "days"]`.
+    /// Returns the module path, such as `["store", "mongo", "days"]`.
     pub(crate) fn module(&self) -> Vec<&str> {
         let place = self.place.strip_prefix("src/").unwrap();
         let place = place.strip_suffix(".rs").unwrap();
@@ -187,7 +187,7 @@ pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The first names of all paths that begin like this: `b` and `c` of `crate::{b::x, c}`.
+/// Returns the first name after each `start`, such as `b` and `c` in `crate::{b::x, c}`.
 fn names(code: &str, start: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (at, _) in code.match_indices(start) {
@@ -205,7 +205,7 @@ fn names(code: &str, start: &str) -> BTreeSet<String> {
     names
 }
 
-/// The names at the outermost level of a group, up to its closing brace.
+/// Returns the names at the top level of a group, up to its closing brace.
 fn first_names(group: &str) -> Vec<String> {
     let (mut depth, mut names, mut fresh) = (0, vec![String::new()], true);
     for c in group.chars() {
@@ -225,15 +225,15 @@ fn first_names(group: &str) -> Vec<String> {
     names
 }
 
-/// What of ours a file knows, by the names of the crate's parts.
-fn known(file: &File) -> BTreeSet<String> {
+/// Returns the top-level modules that a file uses.
+fn used_modules(file: &File) -> BTreeSet<String> {
     let code = file.code();
     let up = "super::".repeat(file.module().len());
-    let mut known = names(&code, "crate::");
-    known.extend(names(&code, "tidings::"));
-    known.extend(names(&code, &up));
-    known.retain(|name| FLOORS.iter().any(|(part, _)| part == name));
-    known
+    let mut used_modules = names(&code, "crate::");
+    used_modules.extend(names(&code, "tidings::"));
+    used_modules.extend(names(&code, &up));
+    used_modules.retain(|name| LAYERS.iter().any(|(part, _)| part == name));
+    used_modules
 }
 
 fn assert_none(what: &str, found: &[String]) {
@@ -241,7 +241,7 @@ fn assert_none(what: &str, found: &[String]) {
 }
 
 #[test]
-fn paths_are_read_wherever_they_stand() {
+fn names_finds_paths_in_imports_and_in_code() {
     let code = "use crate::{mail::{A, store}, render}; fn f() { crate::clock::x(); a::crate::b() } use super::super::api::Y;";
 
     let list = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(" ");
@@ -255,16 +255,16 @@ fn imports_point_down() {
     let mut found = Vec::new();
     for file in rust(&["src"]) {
         let part = file.module()[0].to_owned();
-        let Some((_, allowed)) = FLOORS.iter().find(|(name, _)| *name == part) else {
+        let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == part) else {
             found.push(format!(
-                "{}: {part} has no floor in tests/all/house.rs",
+                "{}: {part} has no layer in tests/all/house.rs",
                 file.place
             ));
             continue;
         };
-        let strangers = known(&file).into_iter();
-        let strangers = strangers.filter(|name| *name != part && !allowed.contains(&name.as_str()));
-        found.extend(strangers.map(|name| format!("{} knows {name}", file.place)));
+        let forbidden = used_modules(&file).into_iter();
+        let forbidden = forbidden.filter(|name| *name != part && !allowed.contains(&name.as_str()));
+        found.extend(forbidden.map(|name| format!("{} knows {name}", file.place)));
     }
     assert_none("imports that do not point down", &found);
 }
@@ -302,7 +302,7 @@ fn use_cases_share_parts_through_the_context() {
 }
 
 #[test]
-fn the_stores_do_not_know_each_other() {
+fn the_stores_do_not_import_each_other() {
     let mut found = Vec::new();
     for (store, other) in [("mongo", "sqlite"), ("sqlite", "mongo")] {
         for file in rust(&[&format!("src/store/{store}")]) {
@@ -317,7 +317,7 @@ fn the_stores_do_not_know_each_other() {
 }
 
 #[test]
-fn libraries_stay_where_they_belong() {
+fn libraries_are_imported_only_where_allowed() {
     let mut found = Vec::new();
     for file in rust(&["src"]) {
         let module = file.module().join("/");
@@ -335,9 +335,9 @@ fn libraries_stay_where_they_belong() {
     assert_none("libraries away from home", &found);
 }
 
-/// The server's notes of reads, which other tests look at, leave these out.
+/// The profiler of MongoDB omits these commands, so the tests of fresh reads cannot check them.
 #[test]
-fn collections_are_listed_only_where_it_is_said_how_new_the_list_has_to_be() {
+fn collections_are_listed_only_through_mongo_listed() {
     let mut files = rust(&["src/store/mongo"]);
     files.retain(|file| file.code().contains("list_collections("));
     let found: Vec<String> = files.into_iter().map(|file| file.place).collect();
@@ -345,7 +345,7 @@ fn collections_are_listed_only_where_it_is_said_how_new_the_list_has_to_be() {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_has_a_module_comment() {
     let mut files = rust(&["src", "tests", "benches"]);
     files.retain(|file| !file.text.starts_with("//! "));
     let found: Vec<String> = files.into_iter().map(|file| file.place).collect();
@@ -353,7 +353,7 @@ fn every_file_says_what_it_is_for() {
 }
 
 #[test]
-fn a_long_file_says_why() {
+fn a_long_file_gives_its_reason() {
     let mut found = Vec::new();
     for file in rust(&["src", "tests"]) {
         let lines = file.text.lines().count();
@@ -373,7 +373,7 @@ fn a_long_file_says_why() {
 }
 
 #[test]
-fn no_comment_is_wider_than_a_page() {
+fn comments_have_at_most_100_columns() {
     let mut found = Vec::new();
     for file in rust(&["benches", "src", "tests"]) {
         for (number, line) in file.text.lines().enumerate() {
@@ -386,7 +386,7 @@ fn no_comment_is_wider_than_a_page() {
 }
 
 #[test]
-fn addresses_are_revealed_only_where_they_are_stored_or_sent() {
+fn addresses_are_revealed_only_where_allowed() {
     let mut files = rust(&["src"]);
     files.retain(|file| {
         let allowed = REVEALING.iter().any(|place| file.place.starts_with(place));
@@ -401,7 +401,7 @@ fn addresses_are_revealed_only_where_they_are_stored_or_sent() {
 }
 
 #[test]
-fn what_leaves_the_process_is_described_in_one_place() {
+fn json_output_is_defined_only_in_wire() {
     let mut files = rust(&["src"]);
     files.retain(|file| {
         let allowed = SERIALIZING
@@ -440,8 +440,8 @@ fn every_dependency_is_used() {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
-    // In halves, or this file would find itself.
+fn no_marker_of_unfinished_work_and_no_ignored_test_is_left() {
+    // Split, so that this file does not match.
     let words = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -462,7 +462,7 @@ fn nothing_is_left_for_later() {
 #[test]
 fn no_test_sleeps() {
     let mut files = rust(&["tests"]);
-    // A clock of a test's own says how it waits; nobody is to call it.
+    // A test may define a clock with a `sleep` method, but may not call it.
     let calls = |code: String| {
         code.replace("fn sleep(", "")
             .contains(concat!("sleep", "("))

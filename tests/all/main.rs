@@ -1,10 +1,9 @@
-//! All tests that need more than one module, in one binary: it links once and its support code is
-//! compiled once.
+//! All integration tests in one binary, so that it links once and compiles its support code once.
 //!
-//! The rule: a test is a sentence, makes everything it needs, and leaves nothing behind. Begin with
-//! [`support`] for what tests are built from, and [`store_laws`] for what every store must keep.
+//! A test has a sentence as its name, creates all data that it needs, and leaves nothing behind.
+//! Start with [`support`] for the fixtures, and [`store_laws`] for the contract of both stores.
 
-// Nothing of a program is used from outside.
+// No other crate uses this binary.
 #![allow(unreachable_pub)]
 
 mod api;

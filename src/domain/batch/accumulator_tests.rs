@@ -1,4 +1,5 @@
-//! Tests that an accumulator has one open batch, counts each event once, and remembers long enough.
+//! Tests that an accumulator has one open batch, counts each event once, and deduplicates events of
+//! earlier batches.
 
 use proptest::prelude::*;
 
@@ -47,7 +48,7 @@ fn ids() -> impl FnMut() -> Id {
 }
 
 #[test]
-fn each_fan_out_of_an_immediate_route_is_a_batch_of_its_own() {
+fn each_fan_out_of_an_immediate_route_is_its_own_batch() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
 
     let items = [item(1, "a"), item(1, "b"), item(2, "a")];
@@ -66,7 +67,7 @@ fn each_fan_out_of_an_immediate_route_is_a_batch_of_its_own() {
 }
 
 #[test]
-fn what_joined_a_batch_that_was_handed_on_does_not_join_the_next() {
+fn an_event_of_a_filed_batch_does_not_join_the_next_one() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     assert!(accumulator.advance(at(300), &mut ids));
@@ -87,7 +88,7 @@ fn what_joined_a_batch_that_was_handed_on_does_not_join_the_next() {
 }
 
 #[test]
-fn what_was_filed_with_other_events_is_not_forgotten() {
+fn events_missing_from_the_filed_batch_form_a_new_one() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     let cooling = BatchPolicy {
         cooldown: TimeDelta::seconds(60),
@@ -119,7 +120,7 @@ fn what_was_filed_with_other_events_is_not_forgotten() {
 }
 
 #[test]
-fn what_was_filed_with_more_than_stands_here_leaves_nothing_behind() {
+fn a_batch_filed_with_more_events_leaves_no_rest() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(60), &mut ids);
     let mut newer = accumulator.clone();
@@ -133,7 +134,7 @@ fn what_was_filed_with_more_than_stands_here_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_event_that_meets_a_batch_while_it_closes_goes_to_the_next() {
+fn an_event_that_arrives_while_a_batch_closes_joins_the_next_one() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     accumulator.advance(at(300), &mut ids);
@@ -145,7 +146,7 @@ fn an_event_that_meets_a_batch_while_it_closes_goes_to_the_next() {
 }
 
 #[test]
-fn a_lead_leaves_at_once_with_what_brought_it_and_an_empty_rest_is_canceled() {
+fn a_lead_is_sent_at_once_and_an_empty_rest_is_canceled() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     let leading = BatchPolicy {
         leading: true,
@@ -177,7 +178,7 @@ fn a_lead_leaves_at_once_with_what_brought_it_and_an_empty_rest_is_canceled() {
 }
 
 #[test]
-fn a_lead_that_has_not_left_yet_is_mailed_whatever_ends_its_batch() {
+fn an_unsent_lead_is_emailed_however_its_batch_ends() {
     let leading = BatchPolicy {
         leading: true,
         close_at: std::num::NonZeroU64::new(2),
@@ -195,8 +196,8 @@ fn a_lead_that_has_not_left_yet_is_mailed_whatever_ends_its_batch() {
         }
         assert!(accumulator.advance(at(3), &mut ids));
         assert!(!accumulator.advance(at(3), &mut ids), "once");
-        let told = |batch: &Batch| (batch.state, batch.contents.count, batch.is_leading());
-        accumulator.ended.iter().map(told).collect::<Vec<_>>()
+        let summary = |batch: &Batch| (batch.state, batch.contents.count, batch.is_leading());
+        accumulator.ended.iter().map(summary).collect::<Vec<_>>()
     };
     let (closing, canceled) = (BatchState::Closing, BatchState::Canceled);
 
@@ -210,7 +211,7 @@ fn a_lead_that_has_not_left_yet_is_mailed_whatever_ends_its_batch() {
 }
 
 #[test]
-fn a_batch_that_was_canceled_does_not_hold_up_what_ends_after_it() {
+fn a_canceled_batch_does_not_delay_later_ones() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     let first = accumulator.open.as_ref().unwrap().id;
@@ -230,7 +231,7 @@ fn a_batch_that_was_canceled_does_not_hold_up_what_ends_after_it() {
 }
 
 #[test]
-fn a_batch_whose_every_event_is_withdrawn_ends_canceled() {
+fn a_batch_whose_events_are_all_withdrawn_is_canceled() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
 
@@ -254,7 +255,7 @@ fn a_batch_whose_every_event_is_withdrawn_ends_canceled() {
 }
 
 #[test]
-fn only_the_open_batch_can_be_closed_or_canceled_by_hand() {
+fn only_the_open_batch_can_be_closed_or_canceled_manually() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     let batch = accumulator.open.as_ref().unwrap().id;
@@ -268,7 +269,7 @@ fn only_the_open_batch_can_be_closed_or_canceled_by_hand() {
 }
 
 #[test]
-fn many_mails_of_one_accumulator_have_turns_one_after_the_other() {
+fn emails_of_one_accumulator_get_successive_queue_positions() {
     let mut accumulator = accumulator();
     let turns = [0, 0, 1, 60].map(|second| accumulator.next_turn(at(second)));
 
@@ -276,7 +277,7 @@ fn many_mails_of_one_accumulator_have_turns_one_after_the_other() {
 }
 
 #[test]
-fn the_oldest_memories_go_first_where_there_are_too_many() {
+fn the_oldest_remembered_ids_are_dropped_first() {
     let mut accumulator = accumulator();
     let joined = |n: u32| (n * 10_000..(n + 1) * 10_000).map(id).collect::<Vec<_>>();
     for n in 0..3 {
@@ -344,13 +345,13 @@ fn policies() -> impl Strategy<Value = BatchPolicy> {
 
 proptest! {
     #[test]
-    fn whatever_happens_an_event_is_in_one_batch_and_no_count_is_lost(
+    fn an_event_is_in_exactly_one_batch_and_counts_are_exact(
         steps in steps(),
         policy in policies(),
     ) {
         let (mut accumulator, mut ids) = (accumulator(), ids());
         let (mut now, mut left) = (0, Vec::<Batch>::new());
-        let (mut joined, mut taken) = (0_u64, 0_u64);
+        let (mut joined, mut withdrawn) = (0_u64, 0_u64);
         let mut first = std::collections::HashSet::new();
         for step in steps {
             match step {
@@ -375,7 +376,7 @@ proptest! {
                 }
                 Step::Withdraw(object) => {
                     let objects = [ObjectId::stored(object.to_string())];
-                    taken += accumulator.take_out(&EventType::stored("T"), &objects, at(now), None).taken;
+                    withdrawn += accumulator.take_out(&EventType::stored("T"), &objects, at(now), None).taken;
                 }
                 Step::Close | Step::Cancel => {
                     let Some(open) = accumulator.open.as_ref().map(|open| open.id) else { continue };
@@ -391,7 +392,7 @@ proptest! {
             prop_assert!(accumulator.ended.iter().all(|ended| ended.state != BatchState::Open));
             let all = left.iter().chain(&accumulator.ended).chain(open);
             let counted: u64 = all.map(Batch::joined_events).sum();
-            prop_assert_eq!(counted + taken, joined);
+            prop_assert_eq!(counted + withdrawn, joined);
         }
     }
 }

@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_it_fits_adding_is_all_that_joining_does(
+        fn an_addition_that_fits_has_the_same_effect_as_a_join(
             (window, longest) in (0..100_i64, prop::option::of(1..200_i64)),
             cooldown in prop_oneof![Just(0), 0..100_i64],
             (full, kept) in (prop::option::of(1..9_u64), 1..5_usize),

@@ -18,7 +18,7 @@ fn clock(minute: i64, second: i64) -> DateTime<Utc> {
     at(minute * 60 + second)
 }
 
-/// Closes what is due once a minute. Returns the minute at which the batch closed, and its number
+/// Closes a due batch once a minute. Returns the minute in which the batch closed, and its number
 /// of events. An event at the time of a poll arrives after it.
 fn polled_each_minute(policy: &BatchPolicy, events: &[DateTime<Utc>]) -> Option<(i64, u64)> {
     let mut batch = opened(&[comment(0, "a")], events[0], policy);
@@ -74,7 +74,7 @@ fn a_four_minute_cool_down_polled_each_minute_with_a_longest_wait() {
 }
 
 #[test]
-fn a_five_minute_window_is_extended_when_something_arrives_near_its_end_with_a_cap() {
+fn a_five_minute_window_is_extended_by_late_events_up_to_a_cap() {
     let policy = BatchPolicy {
         cooldown: minutes(1),
         max_wait: Some(minutes(15)),
@@ -98,7 +98,7 @@ fn a_five_minute_window_is_extended_when_something_arrives_near_its_end_with_a_c
 }
 
 #[test]
-fn a_fixed_window_closes_early_at_three_and_one_item_is_removed_before() {
+fn a_removed_item_delays_the_early_close_of_a_fixed_window_at_three() {
     let policy = BatchPolicy {
         close_at: NonZeroU64::new(3),
         keep: Keep::Last(2),
@@ -131,7 +131,7 @@ fn a_fixed_window_closes_early_at_three_and_one_item_is_removed_before() {
 }
 
 #[test]
-fn a_full_batch_from_which_one_is_removed_is_mailed_without_it() {
+fn an_item_removed_from_a_full_batch_is_not_emailed() {
     let policy = BatchPolicy {
         close_at: NonZeroU64::new(2),
         ..five_minutes()
@@ -152,7 +152,7 @@ fn a_full_batch_from_which_one_is_removed_is_mailed_without_it() {
 }
 
 #[test]
-fn some_want_an_hour_and_some_a_day() {
+fn users_choose_between_an_hour_and_a_day() {
     let policy = BatchPolicy {
         cooldown: minutes(1),
         max_wait: Some(minutes(15)),

@@ -60,7 +60,7 @@ fn first_second(seconds: &[i64], ends: impl Fn(i64, i64) -> bool) -> (i64, u64) 
 
 proptest! {
     #[test]
-    fn a_fixed_window_closes_so_long_after_it_opened_whatever_comes(
+    fn a_fixed_window_closes_its_duration_after_opening(
         window in 1..600i64, seconds in seconds()
     ) {
         let (batch, closes) = gather(&policy(window, 0, None), &seconds);
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cool_down_closes_when_nothing_came_for_so_long_or_after_the_longest_wait(
+    fn a_cooldown_closes_after_a_pause_or_the_maximum_wait(
         cooldown in 1..200i64, longest in 1..900i64, seconds in seconds()
     ) {
         let (batch, closes) = gather(&policy(0, cooldown, Some(longest)), &seconds);
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_is_extended_while_something_came_just_before_its_end_up_to_a_cap(
+    fn a_window_is_extended_by_late_events_up_to_a_cap(
         window in 1..600i64, extension in 1..120i64, cap in 1..900i64, seconds in seconds()
     ) {
         let (batch, closes) = gather(&policy(window, extension, Some(cap)), &seconds);
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn a_leading_batch_closes_when_it_would_otherwise_with_one_event_less(
+    fn a_leading_batch_closes_at_the_same_time_with_one_event_less(
         window in 1..600i64, cooldown in 0..200i64, seconds in seconds()
     ) {
         let gathering = policy(window, cooldown, Some(1_000));
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn all_zero_is_at_once_whatever_else_is_said(
+    fn all_zero_durations_close_at_once_with_any_other_options(
         longest in prop::option::of(1..900i64), leading in any::<bool>(), seconds in seconds()
     ) {
         let immediate = BatchPolicy { leading, ..policy(0, 0, longest) };

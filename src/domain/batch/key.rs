@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn falsy_and_odd_keys_are_keys_and_none_is_another() {
+    fn falsy_and_odd_keys_are_valid_and_distinct() {
         let texts = [
             "0", "false", "null", "a.b", "$ne", "a", " a", "a ", "A", " ", "é", "e\u{301}",
             "type:a", "key:a",
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_key_is_refused_with_the_reason() {
+    fn an_invalid_key_is_rejected_with_the_reason() {
         let why = |text: &str| ChosenKey::new(text).unwrap_err().to_string();
 
         assert!(why("").contains("is empty; leave it out"));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_written_as_text_and_what_looks_like_one_is_refused_with_what_to_write() {
+    fn a_key_must_be_a_json_string_and_other_values_get_a_hint() {
         let read = |json: &str| serde_json::from_str::<ChosenKey>(json);
 
         for text in ["0", "false", "null", "a.b", "$ne", " "] {
@@ -249,8 +249,9 @@ mod tests {
         }
         for value in ["0", "-1", "1.5", "true", "false"] {
             let why = read(value).unwrap_err().to_string();
-            let told = format!("batch key {value} is not text; if it is meant, write \"{value}\"");
-            assert!(why.starts_with(&told), "{why}");
+            let expected =
+                format!("batch key {value} is not text; if it is meant, write \"{value}\"");
+            assert!(why.starts_with(&expected), "{why}");
         }
         let why = read("null").unwrap_err().to_string();
         assert!(
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_key_is_never_taken_for_a_type() {
+    fn a_chosen_key_never_equals_a_type() {
         let kind = EventType::new("Comment").unwrap();
 
         assert_ne!(BatchKey::Type(kind.clone()), chosen("Comment"));
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_a_brand_is_none_of_another_and_is_read_as_it_was_written() {
+    fn keys_of_different_brands_are_distinct_and_round_trip() {
         let brand = |name: &str| BrandName::new(name).unwrap();
         let kind = || BatchKey::Type(EventType::new("a:b").unwrap());
         let keys = [
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_chooses_before_the_configuration_and_that_before_the_type() {
+    fn the_batch_key_comes_from_the_request_then_the_policy_then_the_type() {
         let kind = EventType::new("Comment").unwrap();
         let (acme, all) = (
             ChosenKey::new("acme").unwrap(),

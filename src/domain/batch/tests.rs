@@ -45,7 +45,7 @@ pub(super) fn objects(contents: &Contents) -> Vec<&str> {
 }
 
 #[test]
-fn a_fanout_joined_again_changes_nothing_whatever_became_of_the_batch() {
+fn joining_a_fan_out_again_changes_nothing_in_any_state() {
     let policy = five_minutes();
     let mut batch = opened(&[comment(1, "a")], at(0), &policy);
     let added = batch.join(&[comment(2, "b"), comment(2, "c")], at(9), &policy);
@@ -63,7 +63,7 @@ fn a_fanout_joined_again_changes_nothing_whatever_became_of_the_batch() {
 }
 
 #[test]
-fn an_event_that_meets_a_batch_while_it_closes_goes_to_the_next() {
+fn an_event_that_arrives_while_a_batch_closes_joins_the_next_one() {
     let policy = five_minutes();
     let mut batch = opened(&[comment(1, "a")], at(0), &policy);
     batch.close_now(at(60)).unwrap();
@@ -76,7 +76,7 @@ fn an_event_that_meets_a_batch_while_it_closes_goes_to_the_next() {
 }
 
 #[test]
-fn a_fanout_names_several_objects_and_none_of_them_twice() {
+fn a_fan_out_contains_each_object_once() {
     let items = [comment(1, "a"), comment(1, "b"), comment(1, "a")];
 
     let batch = opened(&items, at(0), &five_minutes());
@@ -88,7 +88,7 @@ fn a_fanout_names_several_objects_and_none_of_them_twice() {
 }
 
 #[test]
-fn the_first_or_the_last_are_kept_beside_an_exact_total() {
+fn the_first_or_last_items_are_kept_with_an_exact_total() {
     for (keep, kept) in [(Keep::First(2), ["0", "1"]), (Keep::Last(2), ["98", "99"])] {
         let policy = BatchPolicy {
             keep,
@@ -104,7 +104,7 @@ fn the_first_or_the_last_are_kept_beside_an_exact_total() {
 }
 
 #[test]
-fn what_is_withdrawn_is_taken_from_the_kept_and_the_total_and_the_unseen_stay_counted() {
+fn withdrawn_items_reduce_the_total_and_omitted_events_stay_counted() {
     let policy = BatchPolicy {
         keep: Keep::Last(3),
         ..five_minutes()
@@ -144,7 +144,7 @@ fn a_batch_whose_items_are_all_withdrawn_is_canceled() {
 }
 
 #[test]
-fn a_leading_batch_mails_what_opens_it_once() {
+fn a_leading_batch_emails_its_first_event_once() {
     let policy = BatchPolicy {
         leading: true,
         ..five_minutes()
@@ -163,7 +163,7 @@ fn a_leading_batch_mails_what_opens_it_once() {
 }
 
 #[test]
-fn a_lead_can_be_withdrawn_until_it_is_mailed() {
+fn a_lead_can_be_withdrawn_until_it_is_emailed() {
     let policy = BatchPolicy {
         leading: true,
         ..five_minutes()
@@ -191,7 +191,7 @@ fn a_lead_can_be_withdrawn_until_it_is_mailed() {
 }
 
 #[test]
-fn an_operator_closes_or_cancels_only_what_is_open() {
+fn an_operator_can_close_or_cancel_only_an_open_batch() {
     let mut batch = opened(&[comment(1, "a")], at(0), &five_minutes());
     assert!(!batch.is_due(at(10)));
 
@@ -208,7 +208,7 @@ fn an_operator_closes_or_cancels_only_what_is_open() {
 }
 
 #[test]
-fn the_fanout_for_which_there_is_no_room_closes_a_batch_and_opens_the_next() {
+fn a_fan_out_beyond_the_capacity_closes_the_batch_and_opens_the_next() {
     let policy = five_minutes();
     let mut batch = opened(&[comment(0, "a")], at(0), &policy);
     for n in 1..ROOM as u32 {
@@ -275,12 +275,12 @@ pub(super) fn policies() -> impl Strategy<Value = BatchPolicy> {
 proptest! {
     /// A fan-out's object is its number modulo 5, so that removals match several events.
     #[test]
-    fn each_fanout_counts_once_and_no_clock_moves_a_closing_back_or_beyond_the_longest_wait(
+    fn each_fan_out_counts_once_and_the_closing_time_stays_within_its_bounds(
         policy in policies(), acts in acts()
     ) {
         let item = |fanout: u32| comment(fanout, &(fanout % 5).to_string());
         let mut batch = opened(&[item(99)], at(0), &policy);
-        let (mut joined, mut taken) = (std::collections::BTreeSet::from([99]), 0);
+        let (mut joined, mut withdrawn) = (std::collections::BTreeSet::from([99]), 0);
         for act in acts {
             let before = batch.clone();
             match act {
@@ -303,11 +303,11 @@ proptest! {
                 },
                 Act::TakeOut { object } => {
                     let kind = EventType::stored("Comment");
-                    taken += batch.take_out(&kind, &[ObjectId::stored(object.to_string())], None).taken;
+                    withdrawn += batch.take_out(&kind, &[ObjectId::stored(object.to_string())], None).taken;
                     prop_assert_eq!(batch.closes_at, before.closes_at);
                 }
             }
-            prop_assert_eq!(batch.contents.count, joined.len() as u64 - taken);
+            prop_assert_eq!(batch.contents.count, joined.len() as u64 - withdrawn);
             prop_assert!(batch.contents.items.len() as u64 <= batch.contents.count);
             prop_assert_eq!(batch.opened_at, at(0));
             if let Some(longest) = policy.max_wait {

@@ -51,7 +51,7 @@ fn object(id: &str, title: &str, by: &str) -> Object {
 }
 
 /// Returns the content of a batch under a chosen key, in which these objects apply.
-fn gathered(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Option<Content> {
+fn content_of(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Option<Content> {
     let objects: BTreeMap<&str, &Object> = objects
         .iter()
         .map(|object| (object.key.as_str(), object))
@@ -65,7 +65,7 @@ fn gathered(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Optio
 }
 
 /// Returns the total and the people of each group.
-fn told(content: &Content) -> Vec<(u64, Option<Vec<&str>>)> {
+fn groups_of(content: &Content) -> Vec<(u64, Option<Vec<&str>>)> {
     let groups = content.sections.iter().flat_map(|section| &section.groups);
     groups
         .map(|group| (group.total, names(&group.people)))
@@ -84,7 +84,7 @@ fn comments(ids: &[&'static str]) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn what_several_people_did_to_one_thing_is_one_group_with_each_of_them_once() {
+fn events_about_one_topic_form_one_group_with_each_person_once() {
     let objects = [
         object("1", "Budget", "Ada"),
         object("2", "Roadmap", "Ben"),
@@ -92,10 +92,10 @@ fn what_several_people_did_to_one_thing_is_one_group_with_each_of_them_once() {
         object("4", " Budget ", " Ada "),
     ];
 
-    let content = gathered(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
+    let content = content_of(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
 
     assert_eq!(
-        told(&content),
+        groups_of(&content),
         [(3, Some(vec!["Ada", "Cyd"])), (1, Some(vec!["Ben"]))]
     );
     assert_eq!(
@@ -144,15 +144,15 @@ fn people_are_counted_by_id_and_shown_by_their_newest_name() {
     let sams = commented_by(&[("s1", Some("Sam")), ("s2", Some("Sam"))]);
     let unnamed_since = commented_by(&[("a1", Some("Ada")), ("a1", None)]);
 
-    assert_eq!(told(&content), [(3, Some(vec!["Ada New", "Ben"]))]);
+    assert_eq!(groups_of(&content), [(3, Some(vec!["Ada New", "Ben"]))]);
     let shown = content.items().map(|(_, item)| item.by().unwrap());
     assert_eq!(shown.collect::<Vec<_>>(), ["Ada New", "Ben", "Ada New"]);
-    assert_eq!(told(&sams), [(2, Some(vec!["Sam", "Sam"]))]);
-    assert_eq!(told(&unnamed_since), [(2, Some(vec!["Ada"]))]);
+    assert_eq!(groups_of(&sams), [(2, Some(vec!["Sam", "Sam"]))]);
+    assert_eq!(groups_of(&unnamed_since), [(2, Some(vec!["Ada"]))]);
 }
 
 #[test]
-fn what_an_object_says_it_is_about_groups_it_whatever_it_is_called() {
+fn a_stated_topic_groups_objects_with_different_titles() {
     let about = |id: &str, about: serde_json::Value| Object {
         data: json!({ "about": about }).into(),
         ..object(id, id, "Ada")
@@ -179,17 +179,17 @@ fn what_an_object_says_it_is_about_groups_it_whatever_it_is_called() {
     ];
     let ids = ["1", "2", "3", "4", "5", "6", "7", "8"];
 
-    let comments = gathered(&comments(&ids), 0, &objects).unwrap();
+    let comments = content_of(&comments(&ids), 0, &objects).unwrap();
     let works: Vec<_> = ids.iter().map(|id| ("Work", *id)).collect();
-    let works = gathered(&works, 0, &objects).unwrap();
+    let works = content_of(&works, 0, &objects).unwrap();
 
-    let totals = |content| -> Vec<u64> { told(content).iter().map(|group| group.0).collect() };
+    let totals = |content| -> Vec<u64> { groups_of(content).iter().map(|group| group.0).collect() };
     assert_eq!(totals(&comments), [1, 1, 1, 1, 2, 2]);
     assert_eq!(totals(&works), totals(&comments));
 }
 
 #[test]
-fn objects_on_one_page_are_about_it_and_pages_of_one_name_are_told_apart() {
+fn objects_on_one_page_share_a_topic_and_equally_named_pages_do_not() {
     let on = |id: &str, url: &str| Object {
         url: Some(url.into()),
         ..object(id, "Untitled", "Ada")
@@ -201,7 +201,7 @@ fn objects_on_one_page_are_about_it_and_pages_of_one_name_are_told_apart() {
         on("4", "https://a.example/#/docs/2"),
     ];
 
-    let content = gathered(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
+    let content = content_of(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
 
     let urls = content.sections[0].groups.iter();
     let urls: Vec<_> = urls.map(|group| group.url()).collect();
@@ -216,7 +216,7 @@ fn objects_on_one_page_are_about_it_and_pages_of_one_name_are_told_apart() {
 }
 
 #[test]
-fn a_page_is_known_by_its_address_and_called_as_it_was_last() {
+fn a_page_is_identified_by_its_url_and_has_its_newest_title() {
     let on = |id: &str, about: serde_json::Value| Object {
         data: json!({"about": about}).into(),
         ..object(id, "", "Ada")
@@ -229,7 +229,7 @@ fn a_page_is_known_by_its_address_and_called_as_it_was_last() {
         on("4", json!("Budget")),
     ];
 
-    let content = gathered(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
+    let content = content_of(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
 
     let groups = content.sections[0].groups.iter();
     let groups: Vec<_> = groups.map(|group| (group.title(), group.total)).collect();
@@ -237,7 +237,7 @@ fn a_page_is_known_by_its_address_and_called_as_it_was_last() {
 }
 
 #[test]
-fn a_mail_of_one_thing_and_nothing_else_is_on_its_thread() {
+fn an_email_about_one_topic_only_belongs_to_its_thread() {
     let budget = "https://a.example/budget";
     let on = |id: &str, title: &str, url: &str| Object {
         url: (!url.is_empty()).then(|| url.to_owned()),
@@ -255,7 +255,7 @@ fn a_mail_of_one_thing_and_nothing_else_is_on_its_thread() {
         on("6", "Nocturne", "https://a.example/nocturne"),
     ];
     let of = |events: &[(&str, &str)], not_kept| {
-        let content = gathered(events, not_kept, &objects).unwrap();
+        let content = content_of(events, not_kept, &objects).unwrap();
         content.thread().map(str::to_owned)
     };
 
@@ -277,36 +277,36 @@ fn a_mail_of_one_thing_and_nothing_else_is_on_its_thread() {
 }
 
 #[test]
-fn things_nobody_did_anything_to_stand_for_themselves() {
+fn events_without_a_phrase_or_title_are_not_grouped() {
     let objects = [
         object("1", "Untitled", "Ada"),
         object("2", "Untitled", "Ada"),
     ];
 
-    let works = gathered(&[("Work", "1"), ("Work", "2")], 0, &objects).unwrap();
+    let works = content_of(&[("Work", "1"), ("Work", "2")], 0, &objects).unwrap();
     let bare = [object("1", "", "Ada"), object("2", "", "Ada")];
-    let comments = gathered(&comments(&["1", "2"]), 0, &bare).unwrap();
+    let comments = content_of(&comments(&["1", "2"]), 0, &bare).unwrap();
 
     assert_eq!(works.sections[0].groups.len(), 2);
     assert_eq!(comments.sections[0].groups.len(), 2);
 }
 
 #[test]
-fn where_somebody_is_not_known_nobody_is_counted() {
+fn a_group_with_an_unknown_author_has_no_people() {
     let objects = [
         object("1", "Budget", "Ada"),
         object("2", "Budget", " "),
         object("3", "Roadmap", "Ben"),
     ];
 
-    let content = gathered(&comments(&["1", "2", "3"]), 0, &objects).unwrap();
+    let content = content_of(&comments(&["1", "2", "3"]), 0, &objects).unwrap();
 
-    assert_eq!(told(&content), [(1, Some(vec!["Ben"])), (2, None)]);
+    assert_eq!(groups_of(&content), [(1, Some(vec!["Ben"])), (2, None)]);
     assert_eq!(content.sections[0].people, People::Unknown);
 }
 
 #[test]
-fn the_same_twice_is_one_and_counts_as_the_last_time() {
+fn a_repeated_event_counts_once_at_its_latest_time() {
     let objects = [object("1", "Budget", "Ada"), object("2", "Roadmap", "Ben")];
 
     let events = [
@@ -315,7 +315,7 @@ fn the_same_twice_is_one_and_counts_as_the_last_time() {
         ("Comment", "1"),
         ("Work", "1"),
     ];
-    let content = gathered(&events, 0, &objects).unwrap();
+    let content = content_of(&events, 0, &objects).unwrap();
 
     assert_eq!(content.total, 3);
     let comments = &content.sections[0];
@@ -327,18 +327,18 @@ fn the_same_twice_is_one_and_counts_as_the_last_time() {
 }
 
 #[test]
-fn what_no_longer_applies_is_neither_told_nor_counted() {
+fn events_that_no_longer_apply_are_excluded_from_items_and_totals() {
     let objects = [object("2", "Roadmap", "Ben")];
 
-    let content = gathered(&comments(&["1", "2"]), 3, &objects).unwrap();
+    let content = content_of(&comments(&["1", "2"]), 3, &objects).unwrap();
 
     assert_eq!((content.total, content.more()), (4, 3));
-    assert_eq!(gathered(&comments(&["1"]), 3, &objects), None);
-    assert_eq!(gathered(&[], 3, &objects), None);
+    assert_eq!(content_of(&comments(&["1"]), 3, &objects), None);
+    assert_eq!(content_of(&[], 3, &objects), None);
 }
 
 #[test]
-fn what_is_no_longer_kept_is_of_the_keys_type_if_it_has_one() {
+fn events_that_were_not_kept_belong_to_the_type_of_the_key() {
     let kind = EventType::stored("Comment");
     let of = |key: &BatchKey| {
         let applies = |_: &Event| Some(Arc::new(object("1", "Budget", "Ada")));
@@ -366,14 +366,14 @@ fn what_is_no_longer_kept_is_of_the_keys_type_if_it_has_one() {
 }
 
 #[test]
-fn sections_stand_in_the_configured_order_and_each_shows_something() {
+fn sections_follow_the_configured_order_and_each_shows_an_item() {
     let ids: Vec<String> = (0..100).map(|n| n.to_string()).collect();
     let objects: Vec<Object> = ids.iter().map(|id| object(id, id, "Ada")).collect();
     let kind = |n: usize| ["Zebra", "Work", "Comment", "Comment"][n % 4];
     let events = ids.iter().enumerate();
     let events: Vec<_> = events.map(|(n, id)| (kind(n), id.as_str())).collect();
 
-    let content = gathered(&events, 7, &objects).unwrap();
+    let content = content_of(&events, 7, &objects).unwrap();
 
     let sections = content.sections.iter();
     let sections: Vec<_> = sections
@@ -388,7 +388,7 @@ fn sections_stand_in_the_configured_order_and_each_shows_something() {
 
 proptest! {
     #[test]
-    fn everything_is_told_or_counted(
+    fn every_event_is_shown_or_counted(
         events in prop::collection::vec((0_u8..24, 0_u8..60), 0..120),
         not_kept in 0_u64..1_000,
         typed in any::<bool>(),

@@ -1,5 +1,4 @@
-//! Mailgun: the fields of a call, one test for each row of the outcome table, and the query for
-//! events.
+//! Tests the fields of a Mailgun call, each row of the outcome table, and the query for events.
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
@@ -27,7 +26,7 @@ fn field(mails: &[Message], wanted: &str) -> String {
 }
 
 #[test]
-fn a_call_holds_the_content_once_and_each_persons_variables_beside_it() {
+fn a_call_contains_the_content_once_and_variables_for_each_recipient() {
     let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
     let fields = mailgun().fields("ref-1", &Letters::of(&mails).ready);
     let body = serde_json::to_string_pretty(&fields).unwrap();
@@ -35,7 +34,7 @@ fn a_call_holds_the_content_once_and_each_persons_variables_beside_it() {
 }
 
 #[test]
-fn what_a_mail_says_is_never_taken_for_a_variable() {
+fn content_of_an_email_is_never_expanded_as_a_variable() {
     let mut odd = mail("ada", "100 %recipient.unsubscribe% %Recipient%");
     odd.to_name = Some("%recipient.delivery%".into());
     let mails = [odd];
@@ -54,7 +53,7 @@ fn what_a_mail_says_is_never_taken_for_a_variable() {
 }
 
 #[test]
-fn fields_are_written_so_that_none_can_end_another() {
+fn no_field_can_end_another_field() {
     let fields = [("text".to_owned(), "a\r\n--tidings-r--\r\nb".to_owned())];
 
     let body = form("r", &fields);
@@ -67,25 +66,25 @@ fn fields_are_written_so_that_none_can_end_another() {
 }
 
 #[test]
-fn a_call_that_was_taken_has_one_id_for_all() {
-    let taken = answer(
+fn all_emails_of_an_accepted_call_share_one_id() {
+    let response = answer(
         200,
         &[],
         r#"{"id":"<ref-1@mg.art.example>","message":"Queued."}"#,
     );
-    let kinds: Vec<_> = judge(&taken, 2).iter().map(kind).collect();
+    let kinds: Vec<_> = judge(&response, 2).iter().map(kind).collect();
     assert_eq!(kinds, ["accepted as ref-1@mg.art.example"; 2]);
 }
 
 #[test]
-fn a_yes_that_cannot_be_read_is_unknown() {
+fn an_unreadable_success_response_is_unknown() {
     for body in ["", r#"{"id": "tru"#, "{}", r#"{"id":""}"#, "<html>"] {
         assert_eq!(judged(200, &[], body), "unknown", "{body}");
     }
 }
 
 #[test]
-fn what_may_pass_is_tried_later_when_mailgun_says() {
+fn temporary_errors_are_retried_after_the_wait_that_mailgun_states() {
     let message = "Domain x is not allowed to send: limit exceeded, try again after 30 seconds";
     assert_eq!(fault(429, message), "later, in 30 s");
     assert_eq!(fault(429, "try again after 2 minutes"), "later, in 120 s");
@@ -99,12 +98,12 @@ fn what_may_pass_is_tried_later_when_mailgun_says() {
 }
 
 #[test]
-fn an_account_to_be_paid_for_is_waited_for_long() {
+fn an_unpaid_account_causes_a_long_wait() {
     assert_eq!(fault(402, "payment required"), "later, in 3600 s");
 }
 
 #[test]
-fn what_mailgun_will_never_take_is_refused() {
+fn permanent_errors_are_refused() {
     assert_eq!(
         fault(400, "'to' parameter is not a valid address"),
         "refused"
@@ -115,7 +114,7 @@ fn what_mailgun_will_never_take_is_refused() {
 }
 
 #[test]
-fn a_key_or_a_domain_that_does_not_work_stops_the_sender() {
+fn an_invalid_key_or_domain_stops_the_sender() {
     assert_eq!(judged(401, &[], "\"Forbidden\""), "stop");
     assert_eq!(fault(403, "m"), "stop");
     assert_eq!(fault(404, "domain not found"), "stop");
@@ -123,7 +122,7 @@ fn a_key_or_a_domain_that_does_not_work_stops_the_sender() {
 }
 
 #[test]
-fn an_event_of_another_call_or_of_nobody_is_no_answer() {
+fn an_event_of_another_call_is_an_error() {
     let event = |json: Value| serde_json::from_value::<Event>(json).unwrap();
     let of = |id: &str, variables: Value| {
         event(json!({

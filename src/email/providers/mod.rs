@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_one_providers_each_and_listed_for_people() {
+    fn provider_names_are_unique_and_lists_are_readable() {
         for provider in PROVIDERS {
             let named = Provider::named(provider.name).map(|found| found.title);
             assert_eq!(named, Some(provider.title));

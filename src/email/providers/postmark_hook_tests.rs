@@ -1,5 +1,5 @@
-//! The meaning of Postmark's records, and the login of its hook. `tests/all/api/hooks` tests forged
-//! and repeated reports of every provider over HTTP.
+//! Tests how Postmark's webhook records are read, and the login of the webhook.
+//! `tests/all/api/hooks` tests forged and repeated reports of every provider over HTTP.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn postmark(body: serde_json::Value) -> Result<Verified, Refused> {
 }
 
 #[test]
-fn postmarks_kinds_of_bounces_are_told_apart() {
+fn postmark_bounce_types_map_to_report_kinds() {
     let expected = [
         ("HardBounce", true, Some(ReportKind::Bounced)),
         ("BadEmailAddress", true, Some(ReportKind::Bounced)),
@@ -58,7 +58,7 @@ fn postmarks_kinds_of_bounces_are_told_apart() {
 }
 
 #[test]
-fn postmarks_other_records_are_read() {
+fn postmark_records_other_than_bounces_are_read() {
     let tag = crate::domain::DeliveryId::stored("digest:ada:weekly:2014-W17").tag();
     let record = |fields: serde_json::Value| {
         let mut body = serde_json::json!({
@@ -103,7 +103,7 @@ fn postmarks_other_records_are_read() {
 }
 
 #[test]
-fn postmarks_login_is_compared_whole() {
+fn the_postmark_login_is_compared_in_full() {
     for authorization in [
         "",
         "Basic",

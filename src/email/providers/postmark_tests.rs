@@ -1,5 +1,4 @@
-//! Postmark: the body of a call, one test for each row of the outcome table, and the list of sent
-//! emails.
+//! Tests the body of a Postmark call, each row of the outcome table, and the list of sent emails.
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
@@ -8,18 +7,18 @@ fn judged(status: u16, body: &str) -> String {
     kind(&judge(&answer(status, &[], body), 1)[0])
 }
 
-/// The outcome of a code in the item of one email.
+/// Returns the outcome of a code in the item of one email.
 fn item(code: i64) -> String {
     judged(200, &format!(r#"[{{"ErrorCode":{code},"Message":"m"}}]"#))
 }
 
-/// The outcome of a code for a whole call.
+/// Returns the outcome of a code for a whole call.
 fn call(status: u16, code: i64) -> String {
     judged(status, &format!(r#"{{"ErrorCode":{code},"Message":"m"}}"#))
 }
 
 #[test]
-fn each_mail_of_a_call_is_whole_and_says_nothing_of_the_others() {
+fn each_email_of_a_call_is_complete_and_separate() {
     let mails = [mail("ada", "Fourteen works"), mail("ben", "One work")];
     let postmark = Postmark::new(Account {
         options: [(STREAM, "broadcast".into())].into(),
@@ -32,7 +31,7 @@ fn each_mail_of_a_call_is_whole_and_says_nothing_of_the_others() {
 }
 
 #[test]
-fn each_mail_of_a_call_has_its_own_answer() {
+fn each_email_of_a_call_has_its_own_outcome() {
     let body = r#"[{"ErrorCode":0,"MessageID":"m-1","Message":"OK"},
         {"ErrorCode":406,"Message":"Found inactive addresses: ben@example.org."},
         {"ErrorCode":300,"Message":"Invalid 'To'"},{"Message":"?"}]"#;
@@ -46,31 +45,31 @@ fn each_mail_of_a_call_has_its_own_answer() {
 }
 
 #[test]
-fn a_yes_that_cannot_be_read_is_unknown() {
+fn an_unreadable_success_response_is_unknown() {
     for body in ["", "[{", "{}", "[]", r#"[{"ErrorCode":0}]"#] {
         assert_eq!(judged(200, body), "unknown", "{body}");
     }
 }
 
 #[test]
-fn what_may_pass_is_tried_later() {
+fn temporary_errors_are_retried() {
     assert_eq!(call(429, 429), "later");
     assert_eq!(call(500, 0), "later");
     assert_eq!(call(503, 100), "later");
     assert_eq!(call(422, 100), "later");
     assert_eq!(item(100), "later");
-    let asked = answer(429, &[("retry-after", "2")], "");
-    assert_eq!(kind(&judge(&asked, 1)[0]), "later, in 2 s");
+    let limited = answer(429, &[("retry-after", "2")], "");
+    assert_eq!(kind(&judge(&limited, 1)[0]), "later, in 2 s");
 }
 
 #[test]
-fn a_gateways_answer_tells_nothing_of_what_is_behind_it() {
+fn a_gateway_error_is_unknown() {
     assert_eq!(judged(502, "Bad Gateway"), "unknown");
     assert_eq!(judged(504, "Gateway Timeout"), "unknown");
 }
 
 #[test]
-fn what_postmark_will_never_take_is_refused() {
+fn permanent_errors_are_refused() {
     for code in [300, 402, 403, 410] {
         assert_eq!(item(code), "refused", "{code}");
         assert_eq!(call(422, code), "refused", "{code}");
@@ -81,7 +80,7 @@ fn what_postmark_will_never_take_is_refused() {
 }
 
 #[test]
-fn an_inactive_recipient_is_undeliverable_and_no_fault_of_others() {
+fn an_inactive_recipient_is_undeliverable_and_affects_no_other() {
     assert_eq!(item(406), "undeliverable");
     assert_eq!(call(422, 406), "undeliverable");
     let several = judge(&answer(422, &[], r#"{"ErrorCode":406,"Message":"m"}"#), 2);
@@ -89,7 +88,7 @@ fn an_inactive_recipient_is_undeliverable_and_no_fault_of_others() {
 }
 
 #[test]
-fn a_token_a_signature_or_an_account_that_does_not_work_stops_the_sender() {
+fn an_invalid_token_signature_or_account_stops_the_sender() {
     assert_eq!(call(401, 10), "stop");
     for code in [400, 401, 405, 412, 413] {
         assert_eq!(call(422, code), "stop", "{code}");
@@ -99,8 +98,8 @@ fn a_token_a_signature_or_an_account_that_does_not_work_stops_the_sender() {
     assert_eq!(judged(404, ""), "stop");
 }
 
-/// The results for the emails of ada and ben in this list.
-fn asked(body: &str) -> Vec<Found> {
+/// Returns the results for the emails of ada and ben in this list.
+fn lookup(body: &str) -> Vec<Found> {
     let deliveries = [mail("ada", "x").delivery, mail("ben", "x").delivery];
     found(&answer(200, &[], body), "ref-1", &deliveries)
 }
@@ -111,26 +110,26 @@ fn listed(person: &str, call: &str) -> String {
 }
 
 #[test]
-fn the_list_says_of_each_mail_whether_it_was_taken() {
+fn the_list_shows_for_each_email_whether_it_was_accepted() {
     let body = format!(
         r#"{{"TotalCount":1,"Messages":[{}]}}"#,
         listed("ben", "ref-1")
     );
     let provider_id = "id-ben".to_owned();
     assert_eq!(
-        asked(&body),
+        lookup(&body),
         [Found::NotTaken, Found::Taken { provider_id }]
     );
 }
 
 #[test]
-fn an_empty_list_says_that_nothing_was_taken() {
+fn an_empty_list_means_that_no_email_was_accepted() {
     let empty = r#"{"TotalCount":0,"Messages":[]}"#;
-    assert_eq!(asked(empty), [Found::NotTaken, Found::NotTaken]);
+    assert_eq!(lookup(empty), [Found::NotTaken, Found::NotTaken]);
 }
 
 #[test]
-fn an_answer_to_another_question_is_none() {
+fn a_response_to_another_query_is_ignored() {
     let silent = |answers: Vec<Found>| {
         answers
             .iter()
@@ -140,12 +139,12 @@ fn an_answer_to_another_question_is_none() {
         r#"{{"TotalCount":1,"Messages":[{}]}}"#,
         listed("ben", "ref-2")
     );
-    assert!(silent(asked(&others)));
-    assert!(silent(asked(
+    assert!(silent(lookup(&others)));
+    assert!(silent(lookup(
         r#"{"TotalCount":1,"Messages":[{"MessageID":"x"}]}"#
     )));
-    assert!(silent(asked("{}")));
-    assert!(silent(asked("<html>")));
+    assert!(silent(lookup("{}")));
+    assert!(silent(lookup("<html>")));
     let deliveries = [mail("ada", "x").delivery];
     assert!(silent(found(&answer(401, &[], "{}"), "ref-1", &deliveries)));
     // A list with more pages says nothing about the emails that it does not show.
@@ -153,5 +152,5 @@ fn an_answer_to_another_question_is_none() {
         r#"{{"TotalCount":2,"Messages":[{}]}}"#,
         listed("ben", "ref-1")
     );
-    assert!(silent(asked(&part)[..1].to_vec()));
+    assert!(silent(lookup(&part)[..1].to_vec()));
 }

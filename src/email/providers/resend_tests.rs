@@ -1,4 +1,4 @@
-//! Resend: the body of a call, and one test for each row of the outcome table.
+//! Tests the body of a Resend call, and each row of the outcome table.
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
@@ -16,7 +16,7 @@ fn fault(status: u16, name: &str) -> String {
 }
 
 #[test]
-fn each_mail_of_a_call_is_whole_and_says_nothing_of_the_others() {
+fn each_email_of_a_call_is_complete_and_separate() {
     let mails = [mail("ada", "Fourteen works"), mail("ben", "One work")];
     let resend = Resend::new(account()).unwrap();
     let body = serde_json::to_string_pretty(&resend.body(&Letters::of(&mails).ready)).unwrap();
@@ -24,7 +24,7 @@ fn each_mail_of_a_call_is_whole_and_says_nothing_of_the_others() {
 }
 
 #[test]
-fn the_body_is_the_same_whenever_it_is_sent() {
+fn the_body_does_not_depend_on_the_time_of_sending() {
     let resend = Resend::new(account()).unwrap();
     let first = mail("ada", "Fourteen works");
     let later = Message {
@@ -36,14 +36,14 @@ fn the_body_is_the_same_whenever_it_is_sent() {
 }
 
 #[test]
-fn a_call_that_was_taken_names_each_mail() {
-    let taken = answer(200, &[], r#"{"data":[{"id":"a"},{"id":"b"}]}"#);
-    let kinds: Vec<_> = judge(&taken, "ref-1", 2).iter().map(kind).collect();
+fn an_accepted_call_returns_an_id_for_each_email() {
+    let response = answer(200, &[], r#"{"data":[{"id":"a"},{"id":"b"}]}"#);
+    let kinds: Vec<_> = judge(&response, "ref-1", 2).iter().map(kind).collect();
     assert_eq!(kinds, ["accepted as a", "accepted as b"]);
 }
 
 #[test]
-fn a_yes_that_cannot_be_read_is_unknown() {
+fn an_unreadable_success_response_is_unknown() {
     for body in [
         "",
         r#"{"id": "tru"#,
@@ -55,7 +55,7 @@ fn a_yes_that_cannot_be_read_is_unknown() {
 }
 
 #[test]
-fn what_may_pass_is_tried_later_when_resend_says() {
+fn temporary_errors_are_retried_after_the_wait_that_resend_states() {
     assert_eq!(
         judged(
             429,
@@ -76,7 +76,7 @@ fn what_may_pass_is_tried_later_when_resend_says() {
 }
 
 #[test]
-fn a_quota_that_is_used_up_is_waited_for_long() {
+fn an_exhausted_quota_causes_a_long_wait() {
     assert_eq!(fault(429, "daily_quota_exceeded"), "later, in 3600 s");
     assert_eq!(fault(429, "monthly_quota_exceeded"), "later, in 3600 s");
     // The end of the rate window does not shorten the wait after a used-up quota.
@@ -86,14 +86,14 @@ fn a_quota_that_is_used_up_is_waited_for_long() {
 }
 
 #[test]
-fn a_gateways_answer_tells_nothing_of_what_is_behind_it() {
+fn a_gateway_error_is_unknown() {
     for status in [501, 502, 504, 524] {
         assert_eq!(judged(status, &[], "Bad Gateway"), "unknown", "{status}");
     }
 }
 
 #[test]
-fn what_resend_will_never_take_is_refused() {
+fn permanent_errors_are_refused() {
     for (status, name) in [
         (400, "validation_error"),
         (422, "validation_error"),
@@ -106,7 +106,7 @@ fn what_resend_will_never_take_is_refused() {
 }
 
 #[test]
-fn a_refused_call_of_several_is_nobodys_verdict() {
+fn a_refused_call_of_several_emails_is_attributed_to_none() {
     let refused = answer(
         422,
         &[],
@@ -117,7 +117,7 @@ fn a_refused_call_of_several_is_nobodys_verdict() {
 }
 
 #[test]
-fn a_key_or_an_account_that_does_not_work_stops_the_sender() {
+fn an_invalid_key_or_account_stops_the_sender() {
     assert_eq!(fault(401, "missing_api_key"), "stop");
     assert_eq!(fault(401, "restricted_api_key"), "stop");
     assert_eq!(fault(403, "invalid_api_key"), "stop");
@@ -129,7 +129,7 @@ fn a_key_or_an_account_that_does_not_work_stops_the_sender() {
 }
 
 #[test]
-fn a_key_that_was_used_for_another_body_was_used_for_these_people() {
+fn an_idempotency_conflict_means_that_an_earlier_call_was_accepted() {
     assert_eq!(
         fault(409, "invalid_idempotent_request"),
         "accepted as ref-1"
@@ -137,7 +137,7 @@ fn a_key_that_was_used_for_another_body_was_used_for_these_people() {
 }
 
 #[test]
-fn reasons_hold_no_address() {
+fn reasons_contain_no_address() {
     let body = r#"{"name":"validation_error","message":"Invalid `to`: ada@example.org"}"#;
     let outcome = &judge(&answer(422, &[], body), "ref-1", 1)[0];
     let Outcome::Refused { reason } = outcome else {

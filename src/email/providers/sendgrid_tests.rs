@@ -1,4 +1,4 @@
-//! SendGrid: the body of a call, and one test for each row of the outcome table.
+//! Tests the body of a SendGrid call, and each row of the outcome table.
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
@@ -13,7 +13,7 @@ fn fault(status: u16, message: &str) -> String {
 }
 
 #[test]
-fn a_call_holds_the_content_once_and_each_persons_own_beside_it() {
+fn a_call_contains_the_content_once_and_substitutions_for_each_recipient() {
     let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
     let sendgrid = SendGrid::new(account()).unwrap();
     let body =
@@ -22,7 +22,7 @@ fn a_call_holds_the_content_once_and_each_persons_own_beside_it() {
 }
 
 #[test]
-fn a_mail_without_links_or_text_has_neither() {
+fn an_email_without_links_or_text_omits_both() {
     let mut bare = mail("ada", "Fourteen works");
     bare.personal = None;
     bare.to_name = None;
@@ -46,14 +46,14 @@ fn a_mail_without_links_or_text_has_neither() {
 }
 
 #[test]
-fn a_call_that_was_taken_has_one_id_for_all() {
-    let taken = answer(202, &[("x-message-id", "s-1")], "");
-    let kinds: Vec<_> = judge(&taken, 2).iter().map(kind).collect();
+fn all_emails_of_an_accepted_call_share_one_id() {
+    let response = answer(202, &[("x-message-id", "s-1")], "");
+    let kinds: Vec<_> = judge(&response, 2).iter().map(kind).collect();
     assert_eq!(kinds, ["accepted as s-1", "accepted as s-1"]);
 }
 
 #[test]
-fn a_yes_that_cannot_be_read_is_unknown() {
+fn an_unreadable_success_response_is_unknown() {
     assert_eq!(judged(202, &[], ""), "unknown");
     assert_eq!(judged(202, &[("x-message-id", "")], ""), "unknown");
     // A proxy answers 200, and so does SendGrid's sandbox, which sends no email.
@@ -61,7 +61,7 @@ fn a_yes_that_cannot_be_read_is_unknown() {
 }
 
 #[test]
-fn what_may_pass_is_tried_later_when_sendgrid_says() {
+fn temporary_errors_are_retried_after_the_wait_that_sendgrid_states() {
     let reset = [("x-ratelimit-reset", "1398168002")];
     assert_eq!(judged(429, &reset, ""), "later, in 2 s");
     assert_eq!(fault(429, "too many requests"), "later");
@@ -70,7 +70,7 @@ fn what_may_pass_is_tried_later_when_sendgrid_says() {
 }
 
 #[test]
-fn a_gateways_answer_tells_nothing_of_what_is_behind_it() {
+fn a_gateway_error_is_unknown() {
     assert_eq!(judged(502, &[], "Bad Gateway"), "unknown");
     assert_eq!(judged(504, &[], "Gateway Timeout"), "unknown");
     let own = r#"{"errors":[{"message":"an error on our side","field":null}]}"#;
@@ -79,7 +79,7 @@ fn a_gateways_answer_tells_nothing_of_what_is_behind_it() {
 }
 
 #[test]
-fn a_block_after_too_many_bad_requests_is_waited_for_long() {
+fn a_block_after_too_many_bad_requests_causes_a_long_wait() {
     assert_eq!(
         fault(403, "you are temporarily blocked"),
         "later, in 3600 s"
@@ -89,7 +89,7 @@ fn a_block_after_too_many_bad_requests_is_waited_for_long() {
 }
 
 #[test]
-fn what_sendgrid_will_never_take_is_refused() {
+fn permanent_errors_are_refused() {
     assert_eq!(fault(400, "Does not contain a valid address."), "refused");
     assert_eq!(fault(413, "payload too large"), "refused");
     let several = judge(&answer(400, &[], ""), 2);
@@ -97,7 +97,7 @@ fn what_sendgrid_will_never_take_is_refused() {
 }
 
 #[test]
-fn a_key_a_sender_or_a_region_that_does_not_work_stops_the_sender() {
+fn an_invalid_key_sender_or_region_stops_the_sender() {
     assert_eq!(fault(401, "authorization required"), "stop");
     assert_eq!(
         fault(
@@ -112,7 +112,7 @@ fn a_key_a_sender_or_a_region_that_does_not_work_stops_the_sender() {
 }
 
 #[test]
-fn names_are_written_as_sendgrid_takes_them() {
+fn names_omit_characters_that_sendgrid_rejects() {
     assert_eq!(
         plain("Lovelace, Ada; Countess\r\n"),
         "Lovelace Ada Countess"

@@ -1,4 +1,4 @@
-//! The text that SNS signs, the checks of its certificate, and the meaning of SES's events.
+//! Tests the text that SNS signs, the checks of its certificate, and the reports in SES events.
 //!
 //! The signatures were made by Python's `cryptography`, over the text as Amazon documents it:
 //! `key.sign(text, PKCS1v15(), SHA1())`, and with `SHA256()`. The key is the one of the certificate
@@ -61,7 +61,7 @@ fn refused(body: &Value) -> String {
 }
 
 #[test]
-fn both_versions_of_signatures_are_verified() {
+fn both_signature_versions_are_verified() {
     for (version, signature) in [("1", SHA1), ("2", SHA256)] {
         let verified = at(noon(), &envelope(version, signature)).unwrap();
         let report = &verified.reports[0];
@@ -80,7 +80,7 @@ fn both_versions_of_signatures_are_verified() {
 }
 
 #[test]
-fn every_part_that_is_signed_is_verified() {
+fn every_signed_field_is_verified() {
     for part in ["MessageId", "Subject", "Message"] {
         let mut body = envelope("2", SHA256);
         body[part] = format!("{} ", body[part].as_str().unwrap()).into();
@@ -97,7 +97,7 @@ fn every_part_that_is_signed_is_verified() {
 }
 
 #[test]
-fn a_certificate_is_taken_from_the_host_of_the_topics_region_alone() {
+fn a_certificate_must_come_from_the_host_of_the_topics_region() {
     for url in [
         "http://sns.eu-west-1.amazonaws.com/SimpleNotificationService-7f.pem",
         "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-7f.pem",
@@ -118,7 +118,7 @@ fn a_certificate_is_taken_from_the_host_of_the_topics_region_alone() {
 }
 
 #[test]
-fn another_topic_is_refused_whoever_signed_it() {
+fn a_message_of_another_topic_is_rejected() {
     for topic in [
         "arn:aws:sns:eu-west-1:123456789012:tidings2",
         "arn:aws:sns:eu-west-1:999999999999:tidings",
@@ -131,7 +131,7 @@ fn another_topic_is_refused_whoever_signed_it() {
 }
 
 #[test]
-fn what_is_signed_is_as_old_as_retries_at_most() {
+fn a_message_older_than_the_retry_period_is_rejected() {
     let body = envelope("2", SHA256);
     let shifted = |seconds: i64| at(noon() + TimeDelta::seconds(seconds), &body);
     assert!(shifted(7_200).is_ok() && shifted(-300).is_ok());
@@ -141,7 +141,7 @@ fn what_is_signed_is_as_old_as_retries_at_most() {
 }
 
 #[test]
-fn a_certificate_that_is_over_or_none_verifies_nothing() {
+fn an_expired_or_malformed_certificate_verifies_nothing() {
     let envelope: Envelope = serde_json::from_value(envelope("2", SHA256)).unwrap();
     let pem = CERTIFICATE.as_bytes();
     assert!(envelope.verify(pem, noon()).is_ok());
@@ -157,7 +157,7 @@ fn a_certificate_that_is_over_or_none_verifies_nothing() {
 }
 
 #[test]
-fn a_subscription_is_confirmed_at_our_topics_host_whatever_the_body_names() {
+fn a_subscription_is_confirmed_at_the_topics_host_only() {
     let mut body = envelope("2", SUBSCRIBING);
     body["Type"] = "SubscriptionConfirmation".into();
     body["MessageId"] = "165545c9-2a5c-472c-8df2-7ff2be2b3b1b".into();
@@ -179,14 +179,14 @@ fn a_subscription_is_confirmed_at_our_topics_host_whatever_the_body_names() {
 }
 
 /// Returns the kind and the details of the report in an event.
-fn said(event: Value) -> Option<(ReportKind, Option<String>)> {
+fn report_in(event: Value) -> Option<(ReportKind, Option<String>)> {
     let event: Event = serde_json::from_value(event).unwrap();
     let report = event.report("1", noon())?;
     Some((report.news, report.detail))
 }
 
 #[test]
-fn events_of_sets_and_notifications_of_identities_say_the_same() {
+fn events_and_notifications_give_the_same_report() {
     let bounce = json!({
         "bounceType": "Permanent", "bounceSubType": "General", "timestamp": "2014-04-21T09:00:00.000Z",
         "bouncedRecipients": [{"emailAddress": "ada@example.org", "status": "5.1.1"}],
@@ -206,7 +206,7 @@ fn events_of_sets_and_notifications_of_identities_say_the_same() {
 }
 
 #[test]
-fn a_tag_comes_back_as_a_list() {
+fn a_tag_is_returned_as_a_list() {
     let tag = "0123456789012345678901234567890123456789";
     let event = json!({"eventType": "Delivery", "mail": {"tags": {"delivery": [tag], "ses:operation": ["SendEmail"]}}});
     let event: Event = serde_json::from_value(event).unwrap();
@@ -217,10 +217,12 @@ fn a_tag_comes_back_as_a_list() {
 }
 
 #[test]
-fn each_kind_of_event_means_what_it_says() {
+fn each_kind_of_event_maps_to_a_report() {
     let bounce = |kind: &str, sub: &str| {
-        said(json!({"eventType": "Bounce", "bounce": {"bounceType": kind, "bounceSubType": sub}}))
-            .map(|(news, _)| news)
+        report_in(
+            json!({"eventType": "Bounce", "bounce": {"bounceType": kind, "bounceSubType": sub}}),
+        )
+        .map(|(news, _)| news)
     };
     assert_eq!(bounce("Permanent", "Suppressed"), Some(ReportKind::Bounced));
     assert_eq!(
@@ -235,7 +237,7 @@ fn each_kind_of_event_means_what_it_says() {
         bounce("Undetermined", "Undetermined"),
         Some(ReportKind::Delayed)
     );
-    let kind = |event: Value| said(event).map(|(news, _)| news);
+    let kind = |event: Value| report_in(event).map(|(news, _)| news);
     let complaint = |of: Value| kind(json!({"eventType": "Complaint", "complaint": of}));
     assert_eq!(
         complaint(json!({"complaintFeedbackType": "abuse"})),
@@ -267,7 +269,7 @@ fn each_kind_of_event_means_what_it_says() {
 }
 
 #[test]
-fn a_topic_is_named_in_full() {
+fn a_topic_is_a_full_arn() {
     assert_eq!(topic(TOPIC).unwrap(), TOPIC.as_bytes());
     assert!(topic("arn:aws-cn:sns:cn-north-1:123456789012:a_b-1").is_ok());
     for odd in [

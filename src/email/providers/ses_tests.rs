@@ -1,4 +1,4 @@
-//! Amazon SES: the body of a call, and one test for each row of the outcome table.
+//! Tests the body of an Amazon SES call, and each row of the outcome table.
 
 use std::collections::BTreeMap;
 
@@ -34,14 +34,14 @@ fn fault(status: u16, name: &str, message: &str) -> String {
 }
 
 #[test]
-fn a_mail_is_whole_and_carries_its_tag_and_its_own_way_out() {
+fn an_email_is_complete_with_its_tag_and_unsubscribe_link() {
     let body = body(&mail("ada", "Vierzehn Werke für dich"));
     let body = serde_json::to_string_pretty(&body).unwrap();
     insta::assert_snapshot!(body);
 }
 
 #[test]
-fn the_body_is_the_same_whenever_it_is_sent() {
+fn the_body_does_not_depend_on_the_time_of_sending() {
     let first = mail("ada", "Fourteen works");
     let later = Message {
         at: first.at + chrono::TimeDelta::hours(3),
@@ -80,7 +80,7 @@ fn names_and_domains_are_written_in_ascii() {
 }
 
 #[test]
-fn headers_that_ses_does_not_take_are_not_tried() {
+fn headers_that_ses_rejects_are_not_sent() {
     let with = |further: Vec<(String, String)>| {
         Ses::to(&Message {
             further,
@@ -97,15 +97,15 @@ fn headers_that_ses_does_not_take_are_not_tried() {
 }
 
 #[test]
-fn each_mail_is_a_call_of_its_own() {
+fn each_email_is_a_separate_call() {
     let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
     assert_eq!(ses().calls(&mails), [vec![0], vec![1]]);
 }
 
 #[test]
-fn a_mail_that_was_taken_is_known_by_its_id() {
-    let taken = r#"{"MessageId":"0102-aa-000000"}"#;
-    assert_eq!(judged(200, &[], taken), "accepted as 0102-aa-000000");
+fn an_accepted_email_has_an_id_and_an_unreadable_response_is_unknown() {
+    let response = r#"{"MessageId":"0102-aa-000000"}"#;
+    assert_eq!(judged(200, &[], response), "accepted as 0102-aa-000000");
     for body in [
         "",
         r#"{"MessageId": "tru"#,
@@ -118,7 +118,7 @@ fn a_mail_that_was_taken_is_known_by_its_id() {
 }
 
 #[test]
-fn too_many_at_once_are_tried_later_and_a_quota_in_an_hour() {
+fn throttled_calls_are_retried_soon_and_an_exhausted_quota_in_an_hour() {
     let rate = "Maximum sending rate exceeded.";
     assert_eq!(fault(429, "TooManyRequestsException", rate), "later");
     assert_eq!(fault(400, "ThrottlingException", rate), "later");
@@ -135,7 +135,7 @@ fn too_many_at_once_are_tried_later_and_a_quota_in_an_hour() {
 }
 
 #[test]
-fn trouble_of_its_own_is_tried_later_and_a_gateways_is_unknown() {
+fn a_server_error_is_retried_and_a_gateway_error_is_unknown() {
     assert_eq!(fault(500, "InternalServiceErrorException", "m"), "later");
     assert_eq!(judged(503, &[], ""), "later");
     for status in [502, 504, 520] {
@@ -146,7 +146,7 @@ fn trouble_of_its_own_is_tried_later_and_a_gateways_is_unknown() {
 }
 
 #[test]
-fn what_somebody_must_see_to_stops_everything() {
+fn errors_that_need_an_operator_stop_the_sender() {
     for name in STOPPING {
         assert_eq!(fault(400, name, "m"), "stop", "{name}");
     }
@@ -161,7 +161,7 @@ fn what_somebody_must_see_to_stops_everything() {
 }
 
 #[test]
-fn a_sender_that_is_not_verified_stops_everything_and_a_recipient_does_not() {
+fn an_unverified_sender_stops_everything_but_an_unverified_user_does_not() {
     let check = |identities: &str| {
         let message = format!(
             "Email address is not verified. The following identities failed the check in region EU-WEST-1: {identities}"
@@ -176,7 +176,7 @@ fn a_sender_that_is_not_verified_stops_everything_and_a_recipient_does_not() {
 }
 
 #[test]
-fn what_is_wrong_with_a_mail_refuses_that_mail() {
+fn an_invalid_email_is_refused_alone() {
     assert_eq!(fault(400, "MessageRejected", "it holds a virus"), "refused");
     assert_eq!(
         fault(400, "BadRequestException", "Illegal address"),
@@ -187,7 +187,7 @@ fn what_is_wrong_with_a_mail_refuses_that_mail() {
 }
 
 #[test]
-fn reasons_hold_no_address() {
+fn reasons_contain_no_address() {
     let from = Address::new("digest@art.example").unwrap();
     let body = r#"{"message":"Illegal address <ada@example.org>"}"#;
     let outcome = judge(
@@ -204,7 +204,7 @@ fn reasons_hold_no_address() {
 }
 
 #[test]
-fn a_region_has_an_address_if_there_can_be_one_of_its_name() {
+fn a_region_has_a_url_if_its_name_is_well_formed() {
     assert_eq!(
         url("eu-west-1").unwrap(),
         "https://email.eu-west-1.amazonaws.com"
@@ -232,7 +232,7 @@ fn a_region_has_an_address_if_there_can_be_one_of_its_name() {
 }
 
 #[test]
-fn ids_of_keys_and_names_of_sets_are_checked() {
+fn access_key_ids_and_configuration_set_names_are_checked() {
     assert!(key_id("AKIAIOSFODNN7EXAMPLE").is_some());
     for odd in [
         "",
@@ -246,7 +246,7 @@ fn ids_of_keys_and_names_of_sets_are_checked() {
 }
 
 #[test]
-fn an_internationalized_sender_that_is_not_verified_stops_everything() {
+fn an_unverified_internationalized_sender_stops_everything() {
     let from = Address::new("news@Bücher.example").unwrap();
     for identity in [
         "news@xn--bcher-kva.example",

@@ -48,7 +48,7 @@ fn proof(headers: &HeaderMap) -> &str {
 }
 
 #[test]
-fn a_body_its_type_the_host_and_the_time_are_signed() {
+fn the_signature_covers_body_type_host_and_time() {
     let headers = signed(&aws("eu-west-1", None), Method::POST, SEND, Some(JSON));
 
     assert_eq!(headers[DATE], "20150830T123600Z");
@@ -62,7 +62,7 @@ fn a_body_its_type_the_host_and_the_time_are_signed() {
 }
 
 #[test]
-fn a_sessions_token_is_sent_and_signed() {
+fn a_session_token_is_sent_and_signed() {
     let aws = aws("eu-west-1", Some("session/token+1=="));
 
     let headers = signed(&aws, Method::POST, SEND, Some(JSON));
@@ -78,7 +78,7 @@ fn a_sessions_token_is_sent_and_signed() {
 }
 
 #[test]
-fn a_path_is_signed_encoded_twice_and_a_query_in_order() {
+fn a_path_is_encoded_twice_and_a_query_is_sorted_for_signing() {
     let aws = aws("us-east-1", None);
     for (url, signature) in [
         (
@@ -98,6 +98,6 @@ fn a_path_is_signed_encoded_twice_and_a_query_in_order() {
 }
 
 #[test]
-fn a_token_that_no_header_can_hold_is_refused() {
+fn a_token_that_is_not_a_valid_header_value_is_rejected() {
     assert!(Aws::session(&Secret::new("two\nlines")).is_err());
 }

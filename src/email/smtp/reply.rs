@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_waited_out_for_seconds_and_a_quota_for_minutes() {
+    fn a_rate_limit_waits_seconds_and_a_quota_minutes() {
         for (code, text, seconds) in [
             (454, "Throttling failure: Maximum sending rate exceeded", 10),
             (454, "Throttling failure: Daily message quota exceeded", 300),

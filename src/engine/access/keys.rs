@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_was_mistyped_is_no_key() {
+    fn a_mistyped_key_is_invalid() {
         for scope in Scope::ALL {
             let key = made_up(scope).unwrap();
             let key = key.expose();

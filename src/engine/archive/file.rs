@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_as_far_as_a_document_can_go() {
+    fn a_line_longer_than_any_document_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let bomb = folder.path().join("notifications_20140422.ndjson.zst");
         let mut out = zstd::Encoder::new(File::create(&bomb).unwrap(), 1).unwrap();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_by_their_names() {
+    fn the_part_number_is_read_from_the_file_name() {
         let (folder, day) = (Path::new("old"), Day::from_ymd(2014, 4, 22).unwrap());
         for part in [1, 2, 17] {
             assert_eq!(part_of(&path(folder, day, part)), part);

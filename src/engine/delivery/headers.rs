@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_as_it_is_where_a_list_can_be_called_so() {
+    fn a_type_that_is_a_valid_list_name_is_used_unchanged() {
         for plain in ["Comment", "comment.created", "new_works-2026"] {
             assert_eq!(name(plain), plain);
         }

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brands_share_an_account_if_provider_and_login_are_the_same() {
+    fn brands_share_an_account_if_provider_and_login_are_equal() {
         let smtp = "mail.provider = \"smtp\"\nmail.from = \"a@a.example\"\nmail.smtp_host = \"a.example\"\n";
         let api = "mail.provider = \"resend\"\nmail.from = \"a@a.example\"\nmail.key = \"key-1\"\n";
         for (default, brand, same) in [

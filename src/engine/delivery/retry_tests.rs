@@ -1,4 +1,4 @@
-//! Waits of deferred emails.
+//! Tests the waits of deferred emails.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn retry() -> Retry {
     }
 }
 
-/// An email that was handed over this many times.
+/// Returns an email after this many attempts.
 fn email(attempts: u32) -> Mail {
     let id = DeliveryId::stored("digest:ada:daily:2014-04-21");
     let occasion = Occasion::Digest {
@@ -84,7 +84,7 @@ fn weigh(attempts: u32, outcome: Outcome) -> Verdicts {
 }
 
 #[test]
-fn a_limited_email_waits_longer_than_the_others_and_longer_each_time() {
+fn a_rate_limited_email_waits_longer_after_each_attempt() {
     let seconds = |attempts, after| {
         let mut verdicts = weigh(attempts, later(after));
         assert_eq!(verdicts.after, after.map(Duration::from_secs));
@@ -103,7 +103,7 @@ fn a_limited_email_waits_longer_than_the_others_and_longer_each_time() {
         (1, Some(2), 2 + 2),
         (3, Some(2), 2 + 8),
         (1, Some(0), 1),
-        // The store ignores longer waits: only a wrong clock writes them.
+        // The wait is capped: the store treats longer ones as the result of a wrong clock.
         (5, Some(86_400), 86_400),
     ] {
         assert_eq!(seconds(attempts, after), expected, "{attempts}, {after:?}");
@@ -111,7 +111,7 @@ fn a_limited_email_waits_longer_than_the_others_and_longer_each_time() {
 }
 
 #[test]
-fn a_call_of_deferred_emails_counts_as_neither_accepted_nor_fruitless() {
+fn a_call_of_deferred_emails_counts_as_neither_accepted_nor_failed() {
     let accepted = Outcome::Accepted {
         provider_id: "1".into(),
     };

@@ -66,7 +66,7 @@ mod tests {
     use crate::domain::UserId;
 
     #[test]
-    fn all_are_counted_and_a_few_locales_are_named() {
+    fn all_locales_are_counted_and_a_few_are_listed() {
         let catalogs = Catalogs::load(None).unwrap();
         let mut report = DryRunReport::default();
         let mut asks = |locale: &str| {
@@ -82,7 +82,7 @@ mod tests {
             asks(locale);
         }
 
-        let told = report.other_locales();
+        let lines = report.other_locales();
 
         assert_eq!(report.locales.len(), NAMED + 1);
         let begins = [
@@ -90,8 +90,8 @@ mod tests {
             "2 mails are for people who ask for locale xa, which is not there: ",
             "1 mail is for a person who asks for locale xb, which is not there: ",
         ];
-        for (told, begins) in told.iter().zip(begins) {
-            assert!(told.starts_with(begins), "{told}");
+        for (line, begins) in lines.iter().zip(begins) {
+            assert!(line.starts_with(begins), "{line}");
         }
     }
 }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_longer_than_that_nor_for_a_clock_that_was_put_back() {
+    fn the_wait_ends_at_its_limit_even_after_a_clock_change() {
         let (lingering, five) = (Lingering::default(), TimeDelta::seconds(5));
         let begins = |came, seconds| lingering.begins(came, five, 9, at(seconds)).is_some();
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_seems_to_come_no_more_is_waited_for_no_longer() {
+    fn the_wait_ends_when_no_further_events_arrive() {
         let (lingering, five) = (Lingering::default(), TimeDelta::seconds(5));
         let begins = |came, tenths: i64| {
             let at = DateTime::UNIX_EPOCH + TimeDelta::milliseconds(100 * tenths);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_linger_nothing_waits() {
+    fn without_a_linger_fan_outs_start_immediately() {
         let lingering = Lingering::default();
         for _ in 0..3 {
             assert!(lingering.begins(1, TimeDelta::zero(), 9, at(1)).is_some());

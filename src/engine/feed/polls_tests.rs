@@ -12,7 +12,7 @@ struct Case {
 }
 
 impl Case {
-    /// Caches a tag of Ada's that depends on this object.
+    /// Caches a tag for Ada that depends on this object.
     fn with(object: &str) -> Self {
         let clock = Arc::new(ManualClock::at("2014-04-22T12:00:00Z".parse().unwrap()));
         let polls = Arc::new(Polls::new(clock.clone(), TimeDelta::seconds(30)));
@@ -23,18 +23,18 @@ impl Case {
         Self { clock, polls, ada }
     }
 
-    fn knows(&self, question: &str) -> bool {
+    fn is_cached(&self, question: &str) -> bool {
         let has = |tag: &Tag| *tag == TAG;
         self.polls.is_unchanged(&self.ada, question, has).is_some()
     }
 }
 
 #[test]
-fn an_answer_is_known_to_its_reader_for_its_question_alone() {
+fn a_cached_tag_is_valid_for_its_user_and_query_only() {
     let case = Case::with("Artwork:1");
 
-    assert!(case.knows("limit=20"));
-    assert!(!case.knows("limit=21"));
+    assert!(case.is_cached("limit=20"));
+    assert!(!case.is_cached("limit=21"));
     let ben = UserId::stored("ben");
     assert_eq!(case.polls.is_unchanged(&ben, "limit=20", |_| true), None);
     assert_eq!(
@@ -44,61 +44,61 @@ fn an_answer_is_known_to_its_reader_for_its_question_alone() {
 }
 
 #[test]
-fn whoever_is_poked_is_looked_at_again() {
-    let pokes = [
+fn a_change_notice_invalidates_the_tags_of_its_users_and_objects() {
+    let notices = [
         (Poke::people(["ada"]), false),
         (Poke::people(["ben"]), true),
         (Poke::objects(["Artwork:1"]), false),
         (Poke::objects(["Artwork:2"]), true),
         (Poke::All, false),
     ];
-    for (poke, known) in pokes {
+    for (notice, known) in notices {
         let case = Case::with("Artwork:1");
 
-        case.polls.hear(&poke);
+        case.polls.hear(&notice);
 
-        assert_eq!(case.knows("limit=20"), known, "{poke:?}");
+        assert_eq!(case.is_cached("limit=20"), known, "{notice:?}");
     }
 }
 
 #[test]
-fn an_answer_grows_old_and_ends_with_its_day() {
+fn a_cached_tag_expires_after_feed_fresh_and_at_the_end_of_its_day() {
     let case = Case::with("Artwork:1");
     case.clock.advance(TimeDelta::seconds(29));
-    assert!(case.knows("limit=20"));
+    assert!(case.is_cached("limit=20"));
     case.clock.advance(TimeDelta::seconds(1));
-    assert!(!case.knows("limit=20"));
+    assert!(!case.is_cached("limit=20"));
 
     let case = Case::with("Artwork:1");
     case.clock
         .advance(TimeDelta::hours(12) - TimeDelta::seconds(10));
     let before = case.polls.glance(&case.ada);
     case.polls.keep(&case.ada, "late", TAG, before, &[]);
-    assert!(case.knows("late"));
+    assert!(case.is_cached("late"));
     case.clock.advance(TimeDelta::seconds(10));
-    assert!(!case.knows("late"));
+    assert!(!case.is_cached("late"));
 }
 
 #[test]
-fn what_was_poked_while_an_answer_was_made_is_not_believed() {
-    for poke in [
+fn a_notice_that_arrives_during_the_read_prevents_caching() {
+    for notice in [
         Poke::people(["ada"]),
         Poke::objects(["Artwork:1"]),
         Poke::All,
     ] {
         let case = Case::with("Artwork:9");
         let before = case.polls.glance(&case.ada);
-        case.polls.hear(&poke);
+        case.polls.hear(&notice);
 
         let about = [ObjectKey::stored("Artwork:1")];
         case.polls.keep(&case.ada, "days=1", TAG, before, &about);
 
-        assert!(!case.knows("days=1"), "{poke:?}");
+        assert!(!case.is_cached("days=1"), "{notice:?}");
     }
 }
 
 #[test]
-fn nothing_is_known_while_nobody_is_heard() {
+fn nothing_is_cached_before_change_notices_arrive() {
     let clock = Arc::new(ManualClock::at("2014-04-22T12:00:00Z".parse().unwrap()));
     let polls = Polls::new(clock, TimeDelta::seconds(30));
     let ada = UserId::stored("ada");
@@ -110,22 +110,22 @@ fn nothing_is_known_while_nobody_is_heard() {
 }
 
 #[test]
-fn an_answer_about_many_objects_is_looked_at_when_any_changes() {
+fn a_tag_that_depends_on_many_objects_is_invalidated_by_any_notice() {
     let case = Case::with("Artwork:1");
     let many: Vec<ObjectKey> = (0..4_000)
         .map(|n| ObjectKey::stored(format!("o{n}")))
         .collect();
     let before = case.polls.glance(&case.ada);
     case.polls.keep(&case.ada, "many", TAG, before, &many);
-    assert!(case.knows("many"));
+    assert!(case.is_cached("many"));
 
     case.polls.hear(&Poke::objects(["Nothing:1"]));
 
-    assert!(!case.knows("many"));
+    assert!(!case.is_cached("many"));
 }
 
 #[test]
-fn readers_of_a_slow_store_are_asked_to_wait_for_longer() {
+fn the_poll_interval_grows_while_the_store_is_slow() {
     let case = Case::with("Artwork:1");
     let people: Vec<UserId> = (0..50).map(|n| UserId::stored(format!("p{n}"))).collect();
     let intervals = || people.iter().map(|user| case.polls.interval(user));
@@ -150,7 +150,7 @@ fn memory_is_bounded() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_told_and_leaves_nothing_behind() {
+async fn a_waiting_request_is_notified_and_then_removed() {
     let case = Case::with("Artwork:1");
     let waiting = case.polls.wait_for(&case.ada);
     let another = case.polls.wait_for(&UserId::stored("ben"));

@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_twice_is_no_event_that_was_known() {
+    fn a_retried_request_is_not_a_duplicate_event() {
         let audience = Audience::users([UserId::stored("ada")]).unwrap();
         let fanout = |id| {
             let (kind, objects) = ("Loan".parse().unwrap(), vec![ObjectId::stored("a1")]);
@@ -410,10 +410,10 @@ mod tests {
         };
         let [ours, earlier] = [1, 2].map(|n| fanout(Id::at(DateTime::UNIX_EPOCH, [n; 8])));
 
-        for (standing, known) in [(&ours, false), (&earlier, true)] {
-            let answer = Accepted::Known(Box::new(standing.clone()));
+        for (existing, known) in [(&ours, false), (&earlier, true)] {
+            let answer = Accepted::Known(Box::new(existing.clone()));
             let receipt = receipt(&ours, answer).unwrap();
-            assert_eq!((receipt.id, receipt.known), (standing.id, known));
+            assert_eq!((receipt.id, receipt.known), (existing.id, known));
         }
     }
 }

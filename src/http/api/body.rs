@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn a_long_body_is_not_read_on_the_thread_that_answers() {
+    async fn a_long_body_is_parsed_on_another_thread() {
         let here = thread::current().id();
 
         assert_eq!(read_on(LONG - 1).await, here);

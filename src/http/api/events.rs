@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_the_same_with_and_without_quotes() {
+    fn an_idempotency_key_is_the_same_with_and_without_quotes() {
         assert_eq!(unquoted("8e03978e-40d5").as_deref(), Some("8e03978e-40d5"));
         assert_eq!(
             unquoted("\"8e03978e-40d5\"").as_deref(),

@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_lasts_until_something_is_saved() {
+    fn the_version_changes_when_a_template_is_saved() {
         let folder = tempfile::tempdir().unwrap();
         let (deep, path) = (folder.path().join("digest"), Some(folder.path()));
         std::fs::create_dir(&deep).unwrap();

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_an_id_is_taken_and_nothing_else() {
+    fn only_well_formed_request_ids_are_accepted() {
         let longest = "x".repeat(LONGEST);
         for id in ["7", "b7ad6b71-4c1f.3:Root=1-67/+", &longest] {
             assert!(is_one(id.as_bytes()), "{id}");

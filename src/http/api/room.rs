@@ -41,13 +41,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_leave_room_for_everything_else() {
+    fn the_connection_limit_leaves_file_descriptors_for_the_rest() {
         assert_eq!([Some(256), Some(1_024), Some(64)].map(of), [128, 704, 16]);
         assert_eq!([Some(1 << 20), None].map(of), [MOST, MOST]);
     }
 
     #[test]
-    fn the_limit_is_read_as_linux_writes_it() {
+    fn the_limit_is_read_from_the_linux_limits_file() {
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
                       Max processes             63431                63431                processes \n\
                       Max open files            256                  524288               files     \n";

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_connection_is_closed_once_its_client_does_not_read() {
+    async fn a_connection_is_closed_if_its_client_does_not_read() {
         let listener = socket("127.0.0.1:0".parse().unwrap()).unwrap();
         listener.set_nonblocking(false).unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -282,12 +282,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proxy_that_waits_twenty_seconds_does_not_cut_a_silent_stream() {
+    fn heartbeats_keep_a_stream_open_behind_a_proxy_with_a_short_timeout() {
         assert!(BEAT <= Duration::from_secs(15), "{BEAT:?}");
     }
 
     #[test]
-    fn feeds_that_nothing_was_heard_of_are_looked_at_evenly() {
+    fn rereads_of_idle_feeds_are_spread_evenly() {
         let mut in_each_second = [0; 30];
         for n in 0..30_000 {
             let moment = moment(&UserId::stored(format!("user-{n}")));

@@ -81,7 +81,7 @@ mod tests {
     use super::small;
 
     #[test]
-    fn spaces_and_line_breaks_without_meaning_are_removed() {
+    fn insignificant_whitespace_is_removed() {
         for (source, served) in [
             ("  // A comment.\n  let a = 1, b = { c };", "let a=1,b={c};"),
             ("a = {\n  b,\n};\nc()\n\nd()\n", "a={b,};c()\nd()"),

@@ -407,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mongodb_is_judged_by_its_version() {
+    fn old_mongodb_versions_are_errors() {
         for (version, expected) in [
             ("5.0.31", Verdict::Error),
             ("6.0.5", Verdict::Ok),
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn one_server_alone_costs_something_and_three_do_not() {
+    fn fewer_than_three_members_cause_a_warning() {
         for (topology, expected) in [
             (Topology::Standalone, Verdict::Warning),
             (Topology::ReplicaSet { members: 1 }, Verdict::Warning),
@@ -433,11 +433,11 @@ mod tests {
     }
 
     #[test]
-    fn clocks_are_compared_without_the_time_the_answer_took() {
+    fn the_clock_check_allows_for_the_response_time() {
         let at = |seconds| {
             DateTime::from_timestamp(1_398_153_600, 0).unwrap() + TimeDelta::seconds(seconds)
         };
-        for (told, expected) in [
+        for (server, expected) in [
             (-31, Verdict::Error),
             (-30, Verdict::Warning),
             (-3, Verdict::Warning),
@@ -450,15 +450,15 @@ mod tests {
         ] {
             // The reply took ten seconds.
             assert_eq!(
-                judge_clock(at(0), at(told), at(10)).verdict,
+                judge_clock(at(0), at(server), at(10)).verdict,
                 expected,
-                "{told}"
+                "{server}"
             );
         }
     }
 
     #[test]
-    fn a_file_without_a_write_ahead_log_is_an_error() {
+    fn a_sqlite_file_without_wal_is_an_error() {
         let of = |journal: &str| Engine::Sqlite {
             version: "3.50.0".into(),
             journal: journal.into(),

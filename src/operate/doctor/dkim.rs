@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_there_readable_and_long_enough() {
+    fn a_published_key_must_be_readable_and_long_enough() {
         for (text, expected) in [
             (format!("v=DKIM1; k=rsa; p={}", of(294)), Verdict::Ok),
             (format!("p={}", of(162)), Verdict::Ok),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_our_own_is_the_one_that_mails_are_signed_with() {
+    fn the_published_key_must_match_the_configured_key() {
         let record = |key: &[u8]| format!("v=DKIM1; k=rsa; p={}", STANDARD.encode(key));
         let numbers = [9; 270];
         let whole = [&[1; 24], &numbers[..]].concat();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_and_two_keys_are_errors() {
+    fn no_key_and_several_keys_are_errors() {
         let key = || format!("v=DKIM1; p={}", of(294));
 
         assert_eq!(judge("x", &[]).verdict, Verdict::Error);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_looked_for_from_the_sender_upwards() {
+    fn the_lookup_walks_from_the_sender_domain_to_its_parents() {
         assert_eq!(
             places("news.mail.art.example"),
             ["news.mail.art.example", "mail.art.example", "art.example"]
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_known_by_its_version() {
+    fn a_record_is_recognized_by_its_version() {
         let texts = [
             "v=DMARC1; p=none",
             "v = DMARC1;p=none",
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_asks_for_nothing_is_a_warning() {
+    fn a_policy_of_none_causes_a_warning() {
         for (place, record, expected) in [
             ("m.art.example", "v=DMARC1; p=reject", Verdict::Ok),
             (
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn no_record_and_two_records_are_errors() {
+    fn no_record_and_several_records_are_errors() {
         let two = ["v=DMARC1; p=reject", "v=DMARC1; p=none"];
 
         assert_eq!(judge("art.example", None).verdict, Verdict::Error);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_click_is_taken_at_once_and_only_with_a_link_of_ours() {
+    fn one_click_must_succeed_directly_and_reject_forged_links() {
         for (genuine, forged, expected, says) in [
             (200, 404, Verdict::Ok, "taken"),
             (200, 200, Verdict::Error, "not tidings"),
@@ -190,27 +190,30 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_answers_it_is_told_apart_why() {
+    fn an_unreachable_server_is_reported_with_the_reason() {
         let reason = || "why".to_owned();
-        for (heard, expected) in [
+        for (response, expected) in [
             (Heard::Refused { reason: reason() }, Verdict::Error),
             (Heard::Untrusted { reason: reason() }, Verdict::Error),
             (Heard::Silent { reason: reason() }, Verdict::Unchecked),
         ] {
             let forged = answered(404, None);
-            assert_eq!(judge_click(heard.clone(), &forged).verdict, expected);
-            assert_eq!(judge_page("https://art.example", heard).verdict, expected);
+            assert_eq!(judge_click(response.clone(), &forged).verdict, expected);
+            assert_eq!(
+                judge_page("https://art.example", response).verdict,
+                expected
+            );
         }
     }
 
     #[test]
-    fn a_page_that_is_not_ours_is_a_warning_and_one_that_leads_away_an_error() {
+    fn a_foreign_page_causes_a_warning_and_a_redirect_an_error() {
         let ours = Heard::Answered {
             status: 200,
             location: None,
             body: "{\"status\":\"ok\"}".into(),
         };
-        for (heard, expected) in [
+        for (response, expected) in [
             (ours, Verdict::Ok),
             (answered(200, None), Verdict::Warning),
             (answered(404, None), Verdict::Warning),
@@ -219,7 +222,10 @@ mod tests {
                 Verdict::Error,
             ),
         ] {
-            assert_eq!(judge_page("https://art.example", heard).verdict, expected);
+            assert_eq!(
+                judge_page("https://art.example", response).verdict,
+                expected
+            );
         }
     }
 }

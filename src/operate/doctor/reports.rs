@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_and_refusals_are_warned_of_and_bounces_are_not() {
+    fn missing_webhook_reports_and_refusals_cause_warnings_but_bounces_do_not() {
         let counts = |refused| ReportCounts {
             sent: 40,
             bounced: 3,

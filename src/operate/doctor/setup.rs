@@ -117,7 +117,7 @@ fn link_secret(config: &Config) -> Finding {
 mod tests {
     use super::*;
 
-    /// A finished configuration, with these lines on top.
+    /// Returns the findings for a finished configuration with these lines on top.
     fn findings(lines: &str) -> Vec<Finding> {
         let base = r#"
             mail.provider = "resend"
@@ -137,7 +137,7 @@ mod tests {
         judge(&Config::parse(&text.join("\n")).unwrap(), None)
     }
 
-    /// The verdict and the check of each finding that needs attention.
+    /// Returns the severity and the check of each finding that needs attention.
     fn problems(lines: &str) -> Vec<(Verdict, &'static str)> {
         let findings = findings(lines).into_iter();
         let problems = findings.filter(|finding| finding.verdict != Verdict::Ok);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_options_are_named_and_emails_without_links_are_an_error() {
+    fn missing_options_are_reported_and_emails_without_links_are_an_error() {
         let bare = r#"
             server.public_url = ""
             server.key = ""

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_known_by_its_version() {
+    fn a_record_is_recognized_by_its_version() {
         let texts = [
             "v=spf1 -all",
             "V=SPF1 ~all",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_terms_that_ask_the_dns_are_counted() {
+    fn terms_that_need_a_dns_lookup_are_counted() {
         for (text, all, lookups, brings) in [
             ("v=spf1 -all", Some('-'), 0, &[][..]),
             (
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_record_that_ends_well_and_costs_little_is_well() {
+    fn a_single_strict_record_with_few_lookups_is_fine() {
         for (text, cost, expected) in [
             (
                 "v=spf1 include:a.example -all",
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn two_records_are_worse_than_none_where_bounces_go_elsewhere() {
+    fn several_records_are_errors_even_if_bounces_go_elsewhere() {
         for (records, bounces, expected) in [
             (0, Bounces::Here, Verdict::Error),
             (0, Bounces::Elsewhere, Verdict::Ok),

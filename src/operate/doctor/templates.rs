@@ -205,24 +205,24 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_templates_are_well() {
+    fn the_built_in_templates_have_no_problems() {
         assert_eq!(verdicts(&[]), [Verdict::Ok, Verdict::Ok]);
     }
 
     #[test]
-    fn what_cannot_be_rendered_is_an_error() {
+    fn a_template_that_cannot_be_rendered_is_an_error() {
         let broken = ("digest/body.html", "<p>{{ nobody }}".to_owned());
         assert_eq!(verdicts(&[broken]), [Verdict::Error, Verdict::Unchecked]);
     }
 
     #[test]
-    fn a_mail_without_a_text_part_is_an_error() {
+    fn an_email_without_a_text_part_is_an_error() {
         let empty = ("digest/body.txt", " \n".to_owned());
         assert_eq!(verdicts(&[empty]), [Verdict::Error, Verdict::Ok]);
     }
 
     #[test]
-    fn templates_of_batches_are_looked_at_as_those_of_digests_are() {
+    fn batch_templates_are_checked_like_digest_templates() {
         for (file, text, expected) in [
             ("batch/subject.txt", " ", [Verdict::Error, Verdict::Ok]),
             (
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_will_be_left_out_are_a_warning_and_too_much_around_them_is_an_error() {
+    fn omitted_items_cause_a_warning_and_an_oversized_layout_an_error() {
         let heavy = ("digest/body.html", html(3_000));
         let too_heavy = ("digest/body.html", format!("<p>{}", "x".repeat(110_000)));
 
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_language_that_is_not_all_said_is_told_with_what_it_lacks() {
+    fn an_incomplete_catalog_is_reported_with_the_missing_messages() {
         let lacks = |missing: &[&str]| Gap {
             file: "SV-se.ftl".into(),
             locale: "sv-SE".into(),

@@ -32,7 +32,7 @@ fn sheets(preview: &Preview) -> Vec<Sheet> {
 }
 
 #[test]
-fn what_is_invented_is_of_the_types_that_are_configured() {
+fn sample_events_use_the_configured_types() {
     let shown = preview(&[
         ("Show", routed(Route::Digest, "Shows near you")),
         ("Loan", routed(Route::Batch, "Loans")),
@@ -82,7 +82,7 @@ fn what_is_invented_is_of_the_types_that_are_configured() {
 }
 
 #[test]
-fn where_nothing_is_configured_there_is_something_of_each_kind_to_look_at() {
+fn without_configured_types_every_kind_of_preview_exists() {
     let sheets = sheets(&preview(&[]));
 
     let kinds: BTreeSet<&str> = sheets.iter().map(|sheet| sheet.kind.as_str()).collect();
@@ -100,7 +100,7 @@ fn where_nothing_is_configured_there_is_something_of_each_kind_to_look_at() {
 }
 
 #[test]
-fn more_than_fits_is_counted() {
+fn omitted_events_are_counted() {
     let sheets = sheets(&preview(&[]));
 
     for name in ["more than fit", "Comment, many"] {
@@ -111,7 +111,7 @@ fn more_than_fits_is_counted() {
 }
 
 #[test]
-fn a_mail_of_mandatory_types_alone_has_no_link_to_end_it() {
+fn an_email_with_only_mandatory_types_has_no_unsubscribe_link() {
     let mandatory = Policy {
         mandatory: Some(crate::domain::Mandate::default()),
         ..routed(Route::Immediate, "Security")
@@ -125,7 +125,7 @@ fn a_mail_of_mandatory_types_alone_has_no_link_to_end_it() {
 }
 
 #[test]
-fn templates_are_read_anew_each_time() {
+fn templates_are_read_again_for_each_preview() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("digest/subject.txt");
     std::fs::create_dir(file.parent().unwrap()).unwrap();
@@ -144,7 +144,7 @@ fn templates_are_read_anew_each_time() {
 }
 
 #[test]
-fn pages_that_stop_something_name_what_they_stop() {
+fn pages_that_stop_emails_name_the_stopped_subject() {
     let shown = preview(&[("Comment", routed(Route::Batch, "Comments"))]);
     let sheets = sheets(&shown);
     let names = |page: &str, what: &str| {

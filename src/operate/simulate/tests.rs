@@ -1,5 +1,4 @@
-//! Compares the simulation with figures computed by hand and with the closing formula, and reads
-//! recordings.
+//! Compares the simulation with manual figures and with the closing formula, and reads recordings.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -175,17 +174,17 @@ fn restated(stream: &[(u8, i64)], policy: &BatchPolicy) -> (u64, i64) {
             .map(|one| one.1)
             .collect();
         while let Some(first) = left.first().copied() {
-            let (mut taken, mut closes) = (1, policy.closes_at(at(first), at(first)));
-            while taken < left.len() && !policy.is_full(taken as u64) && at(left[taken]) < closes {
-                closes = policy.closes_at(at(first), at(left[taken]));
-                taken += 1;
+            let (mut count, mut closes) = (1, policy.closes_at(at(first), at(first)));
+            while count < left.len() && !policy.is_full(count as u64) && at(left[count]) < closes {
+                closes = policy.closes_at(at(first), at(left[count]));
+                count += 1;
             }
-            if policy.is_full(taken as u64) {
-                closes = closes.min(at(left[taken - 1]));
+            if policy.is_full(count as u64) {
+                closes = closes.min(at(left[count - 1]));
             }
             mails += 1;
             waited += left
-                .drain(..taken)
+                .drain(..count)
                 .map(|then| (closes - at(then)).num_seconds())
                 .sum::<i64>();
         }
@@ -195,7 +194,7 @@ fn restated(stream: &[(u8, i64)], policy: &BatchPolicy) -> (u64, i64) {
 
 proptest! {
     #[test]
-    fn every_event_is_in_one_mail_and_waits_as_long_as_the_formula_says(
+    fn every_event_is_in_one_email_and_waits_as_the_formula_says(
         gaps in prop::collection::vec((0..4u8, 0..400i64), 0..60),
         window in 0..600i64, cooldown in 1..300i64, longest in prop::option::of(1..900i64), full in 0..9u64
     ) {
@@ -235,7 +234,7 @@ const LINES: &str = r#"{"at": "2026-03-02T09:00:00+01:00", "user": "ada", "type"
 "#;
 
 #[test]
-fn recordings_are_read_plain_or_compressed_in_any_order() {
+fn recordings_are_read_plain_or_compressed_and_in_any_order() {
     let plain = read(LINES.as_bytes()).unwrap();
     let compressed = zstd::encode_all(LINES.as_bytes(), 1).unwrap();
     let swapped: Vec<&str> = LINES.lines().rev().collect();
@@ -250,7 +249,7 @@ fn recordings_are_read_plain_or_compressed_in_any_order() {
 }
 
 #[test]
-fn an_unreadable_line_is_an_error_that_names_its_number_and_the_reason() {
+fn an_unreadable_line_is_an_error_with_its_number_and_the_reason() {
     for (line, why) in [
         (
             "{\"at\": \"today\", \"user\": \"a\", \"type\": \"T\"}",

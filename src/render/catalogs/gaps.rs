@@ -51,7 +51,7 @@ mod tests {
     use crate::render::bundle::{BUILT_IN, ENGLISH};
 
     #[test]
-    fn what_a_language_of_a_folders_own_lacks_is_known() {
+    fn missing_messages_of_a_folders_catalogs_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let locales = folder.path().join("locales");
         std::fs::create_dir(&locales).unwrap();

@@ -204,7 +204,7 @@ mod tests {
 
     /// A router's counts are reliable only for statements that name one document.
     #[test]
-    fn where_a_router_is_asked_each_is_named_by_a_statement_of_its_own() {
+    fn on_a_sharded_cluster_each_document_has_its_own_statement() {
         let id = |n: u8| Id::from_bytes([n; 12]);
         let policy = BatchPolicy {
             window: TimeDelta::minutes(1),
@@ -235,8 +235,8 @@ mod tests {
             let own = [(accumulator.clone(), 0)];
             let of_it = &additions[*addition..][..1];
             let mut one = statements(&own, of_it, id(9), false).remove(0);
-            let asked = one.get_document_mut("q").unwrap();
-            asked.insert("_id", accumulator_id(accumulator));
+            let query = one.get_document_mut("q").unwrap();
+            query.insert("_id", accumulator_id(accumulator));
             assert_eq!(statement.get("q"), one.get("q"));
             assert_eq!(statement.get("u"), one.get("u"));
             assert_eq!(statement.keys().collect::<Vec<_>>(), ["q", "u"]);

@@ -155,18 +155,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_added_in_list_order_as_far_as_there_is_room() {
+    fn missing_entries_are_appended_in_list_order_up_to_the_cap() {
         let list = ["a", "b", "c", "d"].map(event);
-        let standing = [Entry::Other, Entry::Event(event("b"))];
-        let plan = Plan::of(&list, &standing, 4);
+        let existing = [Entry::Other, Entry::Event(event("b"))];
+        let plan = Plan::of(&list, &existing, 4);
         assert_eq!(plan.add, [event("a"), event("c")]);
         assert_eq!(plan.capped, [3]);
-        let full = Plan::of(&list, &standing, 2);
+        let full = Plan::of(&list, &existing, 2);
         assert_eq!((full.add.len(), full.capped), (0, vec![0, 2, 3]));
     }
 
     #[test]
-    fn an_entry_named_twice_is_added_once() {
+    fn an_entry_listed_twice_is_appended_once() {
         let list = [event("a"), event("a")];
         let plan = Plan::of(&list, &[], 1);
         let expected = Plan {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_needs_room_for_its_whole_list() {
+    fn a_statement_needs_space_for_its_whole_list() {
         let list = ["a", "b", "c"].map(event);
         let room = |n| format!(r#"{{ "events.{n}": {{ "$exists": false }} }}"#);
         assert_eq!(condition(&Statement::new(&list, 1_000)), room(997));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_appended_where_nothing_of_its_fan_outs_stands() {
+    fn a_long_list_is_appended_if_no_entry_of_its_fan_outs_is_stored() {
         let list = ["a", "b", "c", "d", "e"].map(event);
         let long = Statement::new(&list, 1_000);
         let id = r#"ObjectId("010101010101010101010101")"#;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missing_is_appended_if_the_stack_is_as_long_as_it_was() {
+    fn missing_entries_are_appended_if_the_stack_length_is_unchanged() {
         let list = ["a"].map(event);
         let none = r#"{ "events.0": { "$exists": false } }"#;
         assert_eq!(condition(&Statement::at(0, &list)), none);

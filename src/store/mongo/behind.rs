@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_marker_covers_moves_with_it_and_nothing_else_does() {
+    fn moving_a_marker_shifts_only_its_count() {
         let marker = |n: Bson| raw(doc! {"flushed": true, "n": n, "x": 1});
         let entry = |document: RawDocumentBuf| (3, document.into_bytes());
         let moved = |entry: &Entry, by: usize| super::moved(entry, |n| n + by);

@@ -66,7 +66,7 @@ fn statements_are_split_by_size_and_none_is_lost() {
 }
 
 #[test]
-fn dear_statements_are_few_a_command() {
+fn expensive_statements_limit_the_size_of_a_command() {
     let targets = vec![("a".to_owned(), (0..7).collect())];
     let weigh = |item| if item == 6 { 3 * WEIGHT } else { WEIGHT / 2 };
     let mut commands = numbered(targets, weigh, 1);
@@ -75,7 +75,7 @@ fn dear_statements_are_few_a_command() {
 }
 
 #[test]
-fn what_was_too_slow_goes_again_in_halves_and_the_rest_no_larger() {
+fn a_command_that_timed_out_is_split_and_later_ones_are_no_larger() {
     let targets = vec![("a".to_owned(), (0..8).collect())];
     let mut commands = numbered(targets, |item| if item < 5 { 1 } else { WEIGHT / 2 }, 1);
     let first = commands.next().unwrap().unwrap();
@@ -94,7 +94,7 @@ fn what_was_too_slow_goes_again_in_halves_and_the_rest_no_larger() {
 }
 
 #[test]
-fn every_command_says_how_long_the_server_may_take() {
+fn every_command_has_a_server_time_limit() {
     let mut commands = numbered(vec![("a".to_owned(), vec![1])], |_| 1, 1);
     commands.limit = limit(Duration::from_secs(20));
     let command = commands.next().unwrap().unwrap();
@@ -103,13 +103,13 @@ fn every_command_says_how_long_the_server_may_take() {
 }
 
 #[test]
-fn a_reply_is_read_in_all_its_parts() {
+fn all_parts_of_a_reply_are_read() {
     let ours = |reply: Document| Answer::read(&reply).unwrap();
     let fine = ours(doc! {"ok": 1.0, "n": 3, "upserted": [{"index": 0, "_id": "a"}]});
     assert_eq!((fine.n, fine.created, fine.refused.len()), (3, 1, 0));
     let error = doc! {"index": 4, "code": 11000, "errmsg": "dup"};
-    let taken = ours(doc! {"ok": 1.0, "n": 1, "writeErrors": [error]});
-    assert_eq!((taken.n, taken.refused[0].0), (1, 4));
+    let partial = ours(doc! {"ok": 1.0, "n": 1, "writeErrors": [error]});
+    assert_eq!((partial.n, partial.refused[0].0), (1, 4));
     let stepping_down =
         doc! {"ok": 1.0, "n": 1, "writeErrors": [{"index": 4, "code": 10107, "errmsg": ""}]};
     assert!(Answer::read(&stepping_down).unwrap_err().passing);

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_says_how_it_is_laid_out() {
+    fn the_topology_is_read_from_the_hello_reply() {
         for (hello, expected) in [
             (doc! {"ok": 1}, Topology::Standalone),
             (
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_keep_its_time_to_itself() {
+    fn a_hello_reply_may_omit_the_time() {
         let date = bson::DateTime::from_millis(5);
         assert_eq!(
             time(&doc! {"ok": 1, "localTime": date}),

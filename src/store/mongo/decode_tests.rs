@@ -36,7 +36,7 @@ fn oid() -> Oid {
 }
 
 #[test]
-fn a_stack_of_ours_is_read() {
+fn a_stack_of_this_version_is_readable() {
     let (user, entries) = read(&doc! {"_id": "alice", "events": [
         {"t": "NearbyShow", "o": "533998b1c9dc24c371000041", "i": oid()},
         {"flushed": oid(), "n": 1},
@@ -47,7 +47,7 @@ fn a_stack_of_ours_is_read() {
 }
 
 #[test]
-fn a_stack_of_an_older_writer_is_read() {
+fn a_stack_of_an_older_writer_is_readable() {
     let (user, entries) = read(&doc! {"events": [
         {"o": oid(), "t": "ArtworkPublished"},
         {"flushed": Bson::DateTime(bson::DateTime::from_millis(0))},
@@ -61,7 +61,7 @@ fn a_stack_of_an_older_writer_is_read() {
 }
 
 #[test]
-fn a_count_may_be_any_number() {
+fn the_count_of_a_marker_may_have_any_numeric_type() {
     let n = |n: Bson| match read(&doc! {"_id": "a", "events": [{"flushed": oid(), "n": n}]}).1[..] {
         [Entry::Marker(Marker { n, .. })] => n,
         _ => panic!("no marker"),
@@ -83,7 +83,7 @@ fn a_count_may_be_any_number() {
 }
 
 #[test]
-fn whatever_else_stands_there_holds_its_place() {
+fn an_unknown_entry_keeps_its_position() {
     let odd = vec![
         Bson::Null,
         Bson::Int32(1),
@@ -113,7 +113,7 @@ fn regex() -> bson::Regex {
 }
 
 #[test]
-fn fields_of_every_type_are_stepped_over() {
+fn fields_of_every_type_are_skipped() {
     let every = doc! {
         "double": 1.5, "text": "x", "document": {"_id": "not this"}, "array": [1, 2],
         "binary": Bson::Binary(bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: vec![0; 5] }),
@@ -147,14 +147,14 @@ fn a_document_without_events_has_no_entries() {
 }
 
 #[test]
-fn a_document_that_is_nobodys_is_passed_over() {
+fn a_document_without_a_user_id_is_skipped() {
     for stack in [doc! {"_id": 1, "events": []}, doc! {"events": []}] {
         assert!(RawStack::read(&bytes(&stack)).unwrap().is_none());
     }
 }
 
 #[test]
-fn text_that_is_not_utf_8_spoils_nothing_else() {
+fn invalid_utf_8_affects_only_its_own_entry() {
     let stack = doc! {"_id": "alice", "events": [{"t": "Q", "o": "1"}, {"t": "T", "o": "1"}]};
     let mut bytes = bytes(&stack);
     let q = bytes.iter().position(|byte| *byte == b'Q').unwrap();
@@ -164,7 +164,7 @@ fn text_that_is_not_utf_8_spoils_nothing_else() {
 }
 
 #[test]
-fn bytes_that_are_no_bson_are_an_error_and_nothing_worse() {
+fn bytes_that_are_not_bson_are_an_error_without_a_panic() {
     let whole = bytes(
         &doc! {"_id": "alice", "events": [{"t": "T", "o": "1", "i": oid()}, {"flushed": 1.0, "n": 2_i64}]},
     );
@@ -187,12 +187,12 @@ fn bytes_that_are_no_bson_are_an_error_and_nothing_worse() {
 
 proptest::proptest! {
     #[test]
-    fn any_bytes_are_answered(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+    fn any_bytes_are_handled_without_a_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
         drop(RawStack::read(&bytes).and_then(|stack| stack.map_or(Ok(None), |s| s.entries())));
     }
 
     #[test]
-    fn what_is_written_is_read(events in proptest::collection::vec((".{0,40}", ".{0,40}", proptest::array::uniform12(0u8..)), 0..20)) {
+    fn a_written_document_is_readable(events in proptest::collection::vec((".{0,40}", ".{0,40}", proptest::array::uniform12(0u8..)), 0..20)) {
         let events: Vec<Event> = events
             .into_iter()
             .map(|(t, o, i)| Event { t: EventType::stored(t), o: ObjectId::stored(o), i: Some(Id::from_bytes(i)) })

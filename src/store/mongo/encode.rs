@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_the_document_that_the_library_writes() {
+    fn a_written_document_equals_that_of_the_bson_library() {
         let mut writer = Writer::new();
         writer.text("update", "ünïcode\0x");
         writer.array("list");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_leaves_no_trace() {
+    fn truncated_output_leaves_no_trace() {
         let mut writer = Writer::new();
         writer.int("kept", 1);
         let len = writer.len();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_event_is_always_the_same_bytes() {
+    fn the_same_event_always_has_the_same_bytes() {
         let bytes = |event: &Event| {
             let mut writer = Writer::new();
             writer.event("e", event);

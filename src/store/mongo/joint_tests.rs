@@ -8,7 +8,8 @@ use futures::future::join_all;
 
 use super::*;
 
-/// Records the statements of each command. A command waits until the test sends its result.
+/// Records the statements of each command. A command waits for its result if the test has announced
+/// one; otherwise it succeeds.
 #[derive(Default)]
 struct Server {
     commands: Mutex<Vec<Vec<&'static str>>>,
@@ -18,9 +19,9 @@ struct Server {
 impl Server {
     /// Returns a sender for the result of the next command without one.
     fn next(&self) -> Sender<Result<bool>> {
-        let (tell, end) = channel();
+        let (sender, end) = channel();
         self.ends.lock().unwrap().push_back(end);
-        tell
+        sender
     }
 
     async fn write(&self, statements: Vec<(String, &'static str)>) -> Result<bool> {
@@ -47,10 +48,10 @@ fn failed() -> Result<bool> {
 }
 
 #[tokio::test]
-async fn what_comes_while_a_command_is_under_way_goes_with_the_next() {
-    let (joint, server) = (Joint::default(), Server::default());
+async fn statements_that_arrive_during_a_command_share_the_next_command() {
+    let (coalescer, server) = (Joint::default(), Server::default());
     let end = server.next();
-    let write = |key: &'static str| joint.write(key, key, |all| server.write(all));
+    let write = |key: &'static str| coalescer.write(key, key, |all| server.write(all));
     let mut all = pin!(join_all(["ada", "ben", "cem", "dia"].map(write)));
 
     assert!(once(all.as_mut()).is_pending());
@@ -63,16 +64,16 @@ async fn what_comes_while_a_command_is_under_way_goes_with_the_next() {
 }
 
 #[tokio::test]
-async fn of_one_key_a_command_has_one_statement() {
-    let (joint, server) = (Joint::default(), Server::default());
+async fn a_command_has_at_most_one_statement_for_each_key() {
+    let (coalescer, server) = (Joint::default(), Server::default());
     let ends = [server.next(), server.next()];
     let write = |(key, what): (&str, &'static str)| {
         let key = key.to_owned();
-        let (joint, server) = (&joint, &server);
-        async move { joint.write(&key, what, |all| server.write(all)).await }
+        let (coalescer, server) = (&coalescer, &server);
+        async move { coalescer.write(&key, what, |all| server.write(all)).await }
     };
-    let asked = [("x", "x1"), ("ada", "a1"), ("ada", "a2"), ("ben", "b1")];
-    let mut all = pin!(join_all(asked.map(write)));
+    let writes = [("x", "x1"), ("ada", "a1"), ("ada", "a2"), ("ben", "b1")];
+    let mut all = pin!(join_all(writes.map(write)));
 
     for end in ends {
         assert!(once(all.as_mut()).is_pending());
@@ -86,10 +87,10 @@ async fn of_one_key_a_command_has_one_statement() {
 }
 
 #[tokio::test]
-async fn what_waits_behind_one_that_was_not_done_is_tried() {
-    let (joint, server) = (Joint::default(), Server::default());
+async fn a_statement_is_tried_after_an_earlier_one_for_its_key_failed() {
+    let (coalescer, server) = (Joint::default(), Server::default());
     let ends = [server.next(), server.next()];
-    let write = |what: &'static str| joint.write("ada", what, |all| server.write(all));
+    let write = |what: &'static str| coalescer.write("ada", what, |all| server.write(all));
     let mut all = pin!(join_all(["a1", "a2"].map(write)));
 
     for (end, done) in ends.into_iter().zip([false, true]) {
@@ -103,10 +104,10 @@ async fn what_waits_behind_one_that_was_not_done_is_tried() {
 }
 
 #[tokio::test]
-async fn where_only_some_were_done_each_finds_out_about_its_own() {
-    let (joint, server) = (Joint::default(), Server::default());
+async fn after_an_incomplete_command_each_caller_writes_alone() {
+    let (coalescer, server) = (Joint::default(), Server::default());
     let ends = [server.next(), server.next(), server.next()];
-    let write = |key: &'static str| joint.write(key, key, |all| server.write(all));
+    let write = |key: &'static str| coalescer.write(key, key, |all| server.write(all));
     let mut all = pin!(join_all(["x", "ada", "ben"].map(write)));
 
     let [first, some, ada] = ends;
@@ -125,10 +126,10 @@ async fn where_only_some_were_done_each_finds_out_about_its_own() {
 }
 
 #[tokio::test]
-async fn all_who_were_in_a_command_that_fails_are_told() {
-    let (joint, server) = (Joint::default(), Server::default());
+async fn a_failed_command_fails_all_its_callers() {
+    let (coalescer, server) = (Joint::default(), Server::default());
     let ends = [server.next(), server.next()];
-    let write = |key: &'static str| joint.write(key, key, |all| server.write(all));
+    let write = |key: &'static str| coalescer.write(key, key, |all| server.write(all));
     let mut all = pin!(join_all(["x", "ada", "ben"].map(write)));
 
     for (end, ended) in ends.into_iter().zip([Ok(true), failed()]) {
@@ -151,10 +152,10 @@ async fn all_who_were_in_a_command_that_fails_are_told() {
 }
 
 #[tokio::test]
-async fn who_is_given_up_while_writing_for_others_leaves_them_to_themselves() {
-    let (joint, server) = (Joint::default(), Server::default());
+async fn after_the_writing_future_is_dropped_the_others_write_alone() {
+    let (coalescer, server) = (Joint::default(), Server::default());
     let ends = [server.next(), server.next()];
-    let write = |key: &'static str| Box::pin(joint.write(key, key, |all| server.write(all)));
+    let write = |key: &'static str| Box::pin(coalescer.write(key, key, |all| server.write(all)));
     let (mut x, mut ada, mut ben) = (write("x"), write("ada"), write("ben"));
     for future in [&mut x, &mut ada, &mut ben] {
         assert!(once(future.as_mut()).is_pending());
@@ -172,10 +173,10 @@ async fn who_is_given_up_while_writing_for_others_leaves_them_to_themselves() {
 }
 
 #[tokio::test]
-async fn what_was_given_up_while_it_waited_is_not_written() {
-    let (joint, server) = (Joint::default(), Server::default());
+async fn a_statement_dropped_while_waiting_is_not_written() {
+    let (coalescer, server) = (Joint::default(), Server::default());
     let end = server.next();
-    let write = |key: &'static str| Box::pin(joint.write(key, key, |all| server.write(all)));
+    let write = |key: &'static str| Box::pin(coalescer.write(key, key, |all| server.write(all)));
     let (mut x, mut ada, mut ben) = (write("x"), write("ada"), write("ben"));
     for future in [&mut x, &mut ada, &mut ben] {
         assert!(once(future.as_mut()).is_pending());

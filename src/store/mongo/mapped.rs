@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_becomes_an_object() {
+    fn a_mapped_record_becomes_an_object() {
         let record = doc! {
             "_id": 7, "title": "Dawn", "artist": [{"slug": "j/ö", "name": "Jö"}], "images": {"large": "https://x.org/1.jpg"},
             "opens": "2014-04-22T00:00:00Z", "where": {"type": "Point", "coordinates": [1.0, 2.0]},
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_no_link_is_left_out() {
+    fn missing_fields_and_invalid_links_are_omitted() {
         let record = doc! {"_id": 7, "title": "", "images": {"large": "javascript:alert(1)"}, "opens": "soon"};
         let key = ObjectKey::stored("Artwork:7");
         assert_eq!(
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_needed_is_read() {
+    fn only_mapped_fields_are_read() {
         let expected = doc! {"_id": 1, "artist.name": 1, "artist.slug": 1, "images.large": 1, "opens": 1, "title": 1, "where": 1};
         assert_eq!(mapping().projection(), expected);
         let both = Mapping {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_compared_in_every_spelling_and_never_more() {
+    fn an_id_is_compared_in_all_its_spellings_and_in_no_others() {
         let hex = "5334647b139b2165160000d8";
         assert_eq!(spellings(hex).count(), 2);
         assert_eq!(spellings("558").count(), 2);

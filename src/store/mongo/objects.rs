@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_read_as_written() {
+    fn an_object_round_trips() {
         let whole = Object {
             notifiable: false,
             title: Some("Mornëng".into()),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_no_document_can_hold_comes_back_all_the_same() {
+    fn data_that_bson_cannot_represent_round_trips() {
         for data in [
             json!({"$ref": "#/x"}),
             json!([{"a\0b": 1}]),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_left_out_and_never_notified() {
+    fn unreadable_fields_are_omitted_and_the_object_is_not_notifiable() {
         let record =
             doc! {"_id": "Show:1", "notifiable": "yes", "title": 5, "at": "soon", "place": []};
         let object = object_of(&raw(&record)).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_another_hand_is_read() {
+    fn a_record_of_another_writer_is_readable() {
         let id = bson::oid::ObjectId::from_bytes([1; 12]);
         let record = raw(&doc! {"_id": "Show:1", "data": {"n": 1_i32, "id": id}});
         let object = object_of(&record).unwrap();

@@ -230,7 +230,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn what_passes_is_tried_again_and_what_does_not_is_not() {
+    async fn temporary_failures_are_retried_and_permanent_ones_are_not() {
         let mut attempts = 0;
         let passing = patiently(LONG, LONG, "testing", || {
             attempts += 1;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn patience_ends_with_the_last_reason() {
+    async fn retries_end_with_the_last_error() {
         let brief = Duration::from_millis(120);
         let failing = patiently(brief, LONG, "testing", || {
             std::future::ready(Err::<(), _>(Failure::answered(91, "going down")))
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_attempt_that_never_ends_is_made_again() {
+    async fn an_attempt_without_an_answer_is_repeated() {
         let mut attempts = 0;
         let answer = patiently(LONG, Duration::from_millis(5), "testing", || {
             attempts += 1;
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn that_no_server_answers_is_one_sentence_with_each_host_and_why() {
+    fn an_unreachable_cluster_is_one_sentence_with_each_host_and_reason() {
         let message = "Server selection timeout: No available servers. Topology: { Type: Unknown, Set Name: rs0, Servers: [ \
             { Address: 127.0.0.1:1, Type: Unknown, Error: Kind: I/O error: Connection refused (os error 111), labels: {} }, \
             { Address: db2.example:27017, Type: RsSecondary, Average RTT: 1ms }, { Address: db3.example:27017, Type: Unknown } ] }";
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_end_at_two_seconds() {
+    fn pauses_grow_up_to_two_seconds() {
         let mut pauses = Pauses::default();
         assert!(pauses.next() <= Duration::from_millis(25));
         let last = (0..40).map(|_| pauses.next()).last().unwrap();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_holds_no_address_in_full() {
+    fn an_error_masks_addresses() {
         let failure = Failure::answered(
             16755,
             "bad geo keys: { email: \"ada.lovelace@example.org\" }",

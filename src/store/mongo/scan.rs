@@ -345,7 +345,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn only_those_wanted_are_had(all in proptest::collection::btree_set("[a-d]{1,3}", 0..40), pick in 0u64..) {
+        fn only_wanted_users_are_matched(all in proptest::collection::btree_set("[a-d]{1,3}", 0..40), pick in 0u64..) {
             let all: Vec<UserId> = all.iter().map(user_of).collect();
             let some: Vec<UserId> = all
                 .iter()

@@ -57,7 +57,7 @@ fn leads() -> [Batch; 3] {
 }
 
 #[test]
-fn a_batch_is_read_as_written() {
+fn a_batch_round_trips() {
     for batch in leads() {
         let document = write_bson("testing", &BatchRecord::filed(&batch)).unwrap();
         assert_eq!(read_bson::<BatchRecord>(&document).unwrap(), batch);
@@ -91,7 +91,7 @@ fn whole() -> Accumulator {
 }
 
 /// Returns the document with its `_id`, which an upsert takes from its query.
-fn standing(accumulator: &Accumulator) -> Document {
+fn document_of(accumulator: &Accumulator) -> Document {
     let document = AccumulatorRecord::document(accumulator, id(4));
     let mut document = Document::try_from(write_bson("testing", &document).unwrap()).unwrap();
     document.insert("_id", doc! {"u": "$ne", "k": "type:T"});
@@ -103,13 +103,13 @@ fn read(document: &Document) -> crate::store::Result<Accumulator> {
 }
 
 #[test]
-fn an_accumulator_is_read_as_written() {
+fn an_accumulator_round_trips() {
     let empty = Accumulator {
         revision: Some(id(4)),
         ..Accumulator::new(whole().id)
     };
     for accumulator in [whole(), empty] {
-        assert_eq!(read(&standing(&accumulator)).unwrap(), accumulator);
+        assert_eq!(read(&document_of(&accumulator)).unwrap(), accumulator);
         let json = serde_json::to_value(AccumulatorRecord::row(&accumulator, id(4))).unwrap();
         let record: AccumulatorRecord = serde_json::from_value(json).unwrap();
         assert_eq!(record.value().unwrap(), accumulator);
@@ -117,7 +117,7 @@ fn an_accumulator_is_read_as_written() {
 }
 
 #[test]
-fn a_batch_of_an_older_writer_is_not_deferred() {
+fn a_batch_of_an_older_version_is_not_deferred() {
     for batch in leads() {
         let document = write_bson("testing", &BatchRecord::filed(&batch)).unwrap();
         let mut document = Document::try_from(document).unwrap();
@@ -130,7 +130,7 @@ fn a_batch_of_an_older_writer_is_not_deferred() {
 }
 
 #[test]
-fn documents_and_json_are_written_as_ever() {
+fn the_stored_form_of_a_batch_is_unchanged() {
     let [_, _, batch] = leads();
     let date = bson::DateTime::from_millis;
     let document = write_bson("testing", &BatchRecord::filed(&batch)).unwrap();
@@ -158,9 +158,9 @@ fn documents_and_json_are_written_as_ever() {
 }
 
 #[test]
-fn accumulators_are_written_as_ever() {
+fn the_stored_form_of_an_accumulator_is_unchanged() {
     let date = bson::DateTime::from_millis;
-    let mut document = standing(&whole());
+    let mut document = document_of(&whole());
     let open = document.remove("open").unwrap();
     let ended = document.get_array("ended").unwrap();
     let ended = ended.iter().map(|batch| batch.as_document().unwrap());
@@ -192,7 +192,7 @@ fn accumulators_are_written_as_ever() {
         lease: None,
         ..whole()
     };
-    let lease = standing(&free).remove("lease");
+    let lease = document_of(&free).remove("lease");
     assert_eq!(lease, Some(Bson::from(doc! {"until": date(0)})));
 
     let hex = |byte: u8| id(byte).to_string();
@@ -215,7 +215,7 @@ fn accumulators_are_written_as_ever() {
 }
 
 #[test]
-fn lists_of_ids_are_read_as_older_programs_wrote_them() {
+fn id_lists_of_older_versions_are_readable() {
     let hex = |byte: u8| id(byte).to_string();
     let list = |digits: &str| -> serde_json::Value {
         let digits = digits.as_bytes().chunks(24);
@@ -238,7 +238,7 @@ fn lists_of_ids_are_read_as_older_programs_wrote_them() {
 }
 
 #[test]
-fn ids_that_are_cut_off_or_no_digits_are_refused() {
+fn truncated_and_malformed_ids_are_rejected() {
     for (joined, why) in [
         ("5353a4001c74b0d6d99ef4", "cut off"),
         ("no digits!", "Invalid"),
@@ -250,14 +250,14 @@ fn ids_that_are_cut_off_or_no_digits_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_with_its_accumulator() {
-    let mut document = standing(&whole());
+fn an_unreadable_field_is_reported_with_its_accumulator() {
+    let mut document = document_of(&whole());
     document.insert("turn", "soon");
     let error = read(&document).unwrap_err().to_string();
     let expected = r#"turn of accumulator {"u":"$ne","k":"type:T"} in the store cannot be read"#;
     assert!(error.starts_with(expected), "{error}");
 
-    let mut document = standing(&whole());
+    let mut document = document_of(&whole());
     let open = document.get_document_mut("open").unwrap();
     open.remove("state");
     let error = read(&document).unwrap_err().to_string();
@@ -265,7 +265,7 @@ fn what_cannot_be_read_is_named_with_its_accumulator() {
 }
 
 #[test]
-fn a_lead_whose_items_are_null_has_none() {
+fn a_lead_with_null_items_has_no_items() {
     let [_, _, batch] = leads();
     let mut json = serde_json::to_value(BatchRecord::row(&batch)).unwrap();
     json["lead"]["items"] = serde_json::Value::Null;

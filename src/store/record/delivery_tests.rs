@@ -41,7 +41,7 @@ fn row() -> Delivery {
 }
 
 #[test]
-fn a_row_is_read_as_written() {
+fn a_delivery_round_trips() {
     let settled = Delivery {
         state: DeliveryState::Unknown,
         attempts: DeliveryAttempts {
@@ -93,7 +93,7 @@ fn a_row_is_read_as_written() {
 }
 
 #[test]
-fn only_an_open_row_occupies_its_slot() {
+fn only_an_open_delivery_occupies_its_slot() {
     assert_eq!(record_of(&row()).get_str("slot").unwrap(), "digest:a.b");
     let closed = Delivery {
         open: false,
@@ -104,7 +104,7 @@ fn only_an_open_row_occupies_its_slot() {
 }
 
 #[test]
-fn a_document_is_written_as_ever() {
+fn the_stored_form_of_a_delivery_is_unchanged() {
     let mut settled = row();
     settled.outcome.feedback = Some(Feedback {
         news: ReportKind::Bounced,
@@ -129,7 +129,7 @@ fn a_document_is_written_as_ever() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_with_its_row() {
+fn an_unreadable_field_is_reported_with_its_delivery() {
     let broken = [
         ("state", bson::Bson::from("lost"), "state of delivery"),
         ("created", bson::Bson::from("today"), "created of delivery"),

@@ -9,13 +9,13 @@ use crate::domain::{FollowKey, Id, Lease, ObjectId, Point, UserId};
 use crate::store::record::{read_bson, write_bson};
 
 /// Writes and reads a fan-out.
-fn again(fanout: &Fanout) -> Fanout {
+fn round_trip(fanout: &Fanout) -> Fanout {
     let document = write_bson("testing", &FanoutRecord::whole(fanout, 0)).unwrap();
     read_bson::<FanoutRecord>(&document).unwrap().0
 }
 
 #[test]
-fn a_fan_out_is_read_as_written() {
+fn a_fan_out_round_trips() {
     let at = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
     let user = UserId::stored("$alice");
     let audiences = [
@@ -29,19 +29,19 @@ fn a_fan_out_is_read_as_written() {
         let objects = vec![ObjectId::stored("1"), ObjectId::stored("0")];
         let id = Id::at(at, [1; 8]);
         let new = Fanout::new(id, None, EventType::stored("T"), objects, audience).unwrap();
-        assert_eq!(again(&new), new);
+        assert_eq!(round_trip(&new), new);
         let document = write_bson("testing", &FanoutRecord::whole(&new, 0)).unwrap();
         let document = Document::try_from(document).unwrap();
         assert!(!document.contains_key("batch_key"));
         let new = new.with_batch_key("$a.b".parse().ok());
-        assert_eq!(again(&new), new);
+        assert_eq!(round_trip(&new), new);
         let counts = Counts {
             people: 3,
             pushed: u64::from(u32::MAX) + 1,
             capped: 1,
         };
         let owner = "me".to_owned();
-        let held = Fanout {
+        let leased_fanout = Fanout {
             progress: Progress {
                 cursor: Some(user.clone()),
                 counts,
@@ -51,12 +51,12 @@ fn a_fan_out_is_read_as_written() {
             lease: Some(Lease { owner, until: at }),
             ..new
         };
-        assert_eq!(again(&held), held);
+        assert_eq!(round_trip(&leased_fanout), leased_fanout);
     }
 }
 
 /// Returns a leased fan-out with some progress.
-fn held(audience: Audience) -> Fanout {
+fn leased_fanout(audience: Audience) -> Fanout {
     let at = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
     let objects = vec![ObjectId::stored("1"), ObjectId::stored("0")];
     let key = Some("k1".to_owned());
@@ -87,7 +87,7 @@ fn held(audience: Audience) -> Fanout {
 }
 
 #[test]
-fn documents_and_json_are_written_as_ever() {
+fn the_stored_form_of_a_fan_out_is_unchanged() {
     let near = Audience::near(Point::new(13.4, 52.5).unwrap(), 0.5).unwrap();
     let said = Details {
         actor: Some(Actor {
@@ -98,7 +98,7 @@ fn documents_and_json_are_written_as_ever() {
         data: json!({"$a": 1}).into(),
         ..Details::default()
     };
-    let fanout = held(near.except([UserId::stored("$alice")]));
+    let fanout = leased_fanout(near.except([UserId::stored("$alice")]));
     let fanout = fanout.with_details(said).unwrap();
     let document = write_bson("testing", &FanoutRecord::whole(&fanout, 0)).unwrap();
     let document = Document::try_from(document).unwrap();
@@ -129,9 +129,9 @@ fn documents_and_json_are_written_as_ever() {
 }
 
 #[test]
-fn audiences_are_written_as_ever() {
+fn the_stored_form_of_an_audience_is_unchanged() {
     let audience = |audience: Audience, parts: usize| {
-        let record = FanoutRecord::whole(&held(audience), parts);
+        let record = FanoutRecord::whole(&leased_fanout(audience), parts);
         let document = Document::try_from(write_bson("testing", &record).unwrap()).unwrap();
         document.get_document("audience").unwrap().clone()
     };
@@ -146,9 +146,9 @@ fn audiences_are_written_as_ever() {
 }
 
 #[test]
-fn what_a_field_may_not_be_is_named() {
+fn an_invalid_field_is_reported_by_name() {
     let users = Audience::users([UserId::stored("b")]).unwrap();
-    let document = write_bson("testing", &FanoutRecord::whole(&held(users), 0)).unwrap();
+    let document = write_bson("testing", &FanoutRecord::whole(&leased_fanout(users), 0)).unwrap();
     let mut document = Document::try_from(document).unwrap();
     let error = |document: &Document| {
         let raw = RawDocumentBuf::try_from(document).unwrap();

@@ -107,7 +107,7 @@ mod tests {
     use crate::store::record::{read_bson, write_bson};
 
     #[test]
-    fn bits_are_bytes_in_bson_and_digits_in_json() {
+    fn marks_are_bytes_in_bson_and_hex_digits_in_json() {
         let mut inbox = Inbox::empty(UserId::stored("ada"));
         let stack: StackId = "20140421o".parse().unwrap();
         let marks = StackMarks {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_hands_wrote_is_left_out_or_refused() {
+    fn an_unknown_day_is_skipped_and_unreadable_marks_are_an_error() {
         let record = |days: bson::Document| {
             let whole =
                 doc! {"_id": "ada", "changed": bson::DateTime::from_millis(0), "days": days};
@@ -148,7 +148,7 @@ mod tests {
         let odd_bits = record(doc! {"20140421": {"seen": "07"}}).unwrap_err();
 
         assert_eq!(odd_name.unwrap(), Inbox::empty(UserId::stored("ada")));
-        let told = "days.20140421.seen of inbox ada";
-        assert!(odd_bits.to_string().contains(told), "{odd_bits}");
+        let expected = "days.20140421.seen of inbox ada";
+        assert!(odd_bits.to_string().contains(expected), "{odd_bits}");
     }
 }

@@ -43,14 +43,14 @@ mod tests {
     use crate::store::record::{Record, read_bson, write_bson};
 
     #[test]
-    fn an_address_whose_record_cannot_be_read_is_not_told_whole() {
+    fn an_error_about_an_unreadable_record_masks_its_address() {
         let odd = doc! {"_id": "ada.lovelace@example.org", "reason": 7, "at": "x", "source": "s"};
         let document = write_bson("testing", &odd).unwrap();
 
         let error = read_bson::<SuppressionRecord>(&document).unwrap_err();
 
-        let told = error.to_string();
-        assert!(told.contains(SuppressionRecord::WHAT), "{told}");
-        assert!(!told.contains("lovelace"), "{told}");
+        let message = error.to_string();
+        assert!(message.contains(SuppressionRecord::WHAT), "{message}");
+        assert!(!message.contains("lovelace"), "{message}");
     }
 }

@@ -57,7 +57,7 @@ fn whole() -> User {
 }
 
 #[test]
-fn a_person_is_read_as_written() {
+fn a_user_round_trips() {
     for user in [whole(), User::new(UserId::stored("0"))] {
         let record = UserRecord::keep(&user);
         let document = write_bson("testing", &record).unwrap();
@@ -69,7 +69,7 @@ fn a_person_is_read_as_written() {
 }
 
 #[test]
-fn a_choice_that_cannot_be_read_is_an_error_that_names_it() {
+fn an_unreadable_preference_is_an_error_that_names_it() {
     let broken = [
         doc! {"_id": "a", "digest": {"cadence": "sometimes"}},
         doc! {"_id": "a", "digest": {"hour": 24}},
@@ -94,7 +94,7 @@ fn a_choice_that_cannot_be_read_is_an_error_that_names_it() {
 }
 
 #[test]
-fn records_of_other_hands_are_read() {
+fn records_of_other_writers_are_readable() {
     let record = doc! {
         "_id": "a", "email": "nobody", "confirmed": Bson::Null, "suppressed": true, "loc": [1, 2.5], "digest": {"weekday": "mon"}
     };
@@ -112,7 +112,7 @@ fn records_of_other_hands_are_read() {
 }
 
 #[test]
-fn a_document_and_json_are_written_as_ever() {
+fn the_stored_form_of_a_user_is_unchanged() {
     let time = bson::DateTime::from_millis(1_398_124_800_123);
     let chosen = TypePreference {
         window: Some(TimeDelta::minutes(90)),
@@ -149,7 +149,7 @@ fn a_document_and_json_are_written_as_ever() {
 }
 
 #[test]
-fn a_value_in_the_wrong_place_is_not_told_whole() {
+fn an_error_about_a_misplaced_value_truncates_it() {
     let secret = format!("{}@example.org", "x".repeat(100));
     let broken = doc! {"_id": "a", "digest": {"cadence": &secret}};
     let error = user_of(&broken).unwrap_err().to_string();
@@ -164,7 +164,7 @@ fn a_value_in_the_wrong_place_is_not_told_whole() {
 }
 
 #[test]
-fn unreadable_fields_get_defaults_and_all_are_named() {
+fn unreadable_fields_get_defaults_and_all_are_reported() {
     let document = doc! {
         "_id": "a", "email": "ada@example.org", "confirmed": true, "tz": "Mars/Base",
         "digest": {"cadence": "hourly", "hour": 7, "weekday": "payday"}, "suppressed": "soon",

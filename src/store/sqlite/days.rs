@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_one_and_the_same_however_it_is_spelled() {
+    fn equivalent_spellings_give_the_same_document() {
         let line = r#"{"_id":"ada","events":[{"t":"T","o":"1"},{"flushed":{"$oid":"5334647b139b2165160000d8"},"n":{"$numberInt":"1"}}]}"#;
         let loose = r#" { "events" : [ {"t":"\u0054", "o" : "1"}, {"flushed": {"$oid": "5334647B139B2165160000D8"}, "n": 1} ], "_id": "ada"} "#;
 
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_mongodb_can_keep_is_refused_by_name() {
+    fn documents_that_only_mongodb_can_store_are_rejected_with_a_reason() {
         for (line, why) in [
             (
                 r#"{"_id":"ada","events":[],"seen":{"$numberInt":"1"},"a":null}"#,

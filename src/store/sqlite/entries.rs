@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_written_as_the_archive_shows_it() {
+    fn an_event_is_written_in_the_form_of_the_archive() {
         let mut lines = String::new();
         write_event(&mut lines, &event("T", "a\"\n", Id::from_hex(HEX)));
         write_event(&mut lines, &event("T", "b", None));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reach_past_32_bits_with_a_sign_is_written_as_a_long() {
+    fn a_count_beyond_signed_32_bits_is_written_as_a_long() {
         let id = Id::from_hex(HEX).unwrap();
         assert!(marker_line(id, 7).ends_with("\"n\":{\"$numberInt\":\"7\"}}\n"));
         assert!(marker_line(id, u32::MAX).ends_with("\"n\":{\"$numberLong\":\"4294967295\"}}\n"));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_others_mean_what_they_mean_on_mongodb() {
+    fn lines_of_other_writers_mean_the_same_as_on_mongodb() {
         let id = Id::from_hex(HEX);
         let marker = |id, n| Entry::Marker(Marker { id, n });
         for (line, expected) in [
@@ -334,24 +334,24 @@ mod tests {
     }
 
     #[test]
-    fn an_exported_stack_is_appended_once_and_its_markers_cover_what_they_did() {
+    fn an_exported_stack_is_appended_once_and_its_markers_keep_their_coverage() {
         let marker = |n| marker_line(Id::from_hex(HEX).unwrap(), n);
         let (a, b) = ("{\"t\":\"T\",\"o\":\"a\"}\n", "{\"t\":\"T\",\"o\":\"b\"}\n");
-        let (standing, ours) = (format!("{a}{}", marker(1)), format!("{b}{}", marker(1)));
+        let (existing, ours) = (format!("{a}{}", marker(1)), format!("{b}{}", marker(1)));
 
-        let behind = |standing: &str, ours: &str| behind(standing, ours, false).unwrap();
-        let added = behind(&standing, &ours);
+        let behind = |existing: &str, ours: &str| behind(existing, ours, false).unwrap();
+        let added = behind(&existing, &ours);
 
         assert_eq!(added, format!("{b}{}", marker(3)));
-        let both = standing.clone() + &added;
+        let both = existing.clone() + &added;
         assert_eq!(behind(&both, &ours), "");
-        assert_eq!(behind(&standing, &both), added);
-        assert_eq!(behind(&both, &standing), "");
+        assert_eq!(behind(&existing, &both), added);
+        assert_eq!(behind(&both, &existing), "");
     }
 
     proptest::proptest! {
         #[test]
-        fn any_event_reads_back_and_shows_its_id(t in ".*", o in ".*", bytes: Option<[u8; 12]>) {
+        fn any_event_round_trips_with_its_id(t in ".*", o in ".*", bytes: Option<[u8; 12]>) {
             let event = event(&t, &o, bytes.map(Id::from_bytes));
             let mut lines = String::new();
             write_event(&mut lines, &event);

@@ -148,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn the_two_sides_of_the_antimeridian_are_one_square() {
+    fn both_sides_of_the_antimeridian_share_a_cell() {
         assert_eq!(cell(at(180.0, 10.2)), cell(at(-180.0, 10.2)));
         assert_eq!(cell(at(180.0, 10.2)), cell(at(-179.6, 10.2)));
     }
 
     #[test]
-    fn a_city_is_a_few_squares_and_a_continent_too_many() {
+    fn a_city_needs_a_few_cells_and_a_continent_too_many() {
         let berlin = at(13.4, 52.5);
         assert!(cells(berlin, 10.0).unwrap().len() <= 4);
         assert!(cells(berlin, 50.0).unwrap().len() <= 16);
@@ -164,7 +164,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whoever_is_within_the_circle_is_in_one_of_its_squares(
+        fn every_point_in_the_circle_is_in_one_of_its_cells(
             lng in -180.0..=180.0_f64,
             lat in -90.0..=90.0_f64,
             km in 0.001..400.0_f64,

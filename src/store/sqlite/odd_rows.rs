@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_of_all_types_come_back() {
+    fn columns_of_all_types_round_trip() {
         let rows = [
             [
                 Column::Text(b"a".to_vec()),

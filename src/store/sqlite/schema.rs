@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_lost_its_journal_mode_gets_it_back() {
+    fn a_copy_that_lost_wal_mode_is_switched_back() {
         let folder = tempfile::tempdir().unwrap();
         let (path, copy) = (folder.path().join("new.db"), folder.path().join("copy.db"));
         let into = copy.to_str().unwrap();
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_a_newer_tidings_is_refused() {
+    fn a_file_of_a_newer_version_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("newer.db");
         open(&path)
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_all_earlier_versions_become_as_one_of_this() {
+    fn files_of_all_earlier_versions_are_upgraded_to_the_current_schema() {
         let folder = tempfile::tempdir().unwrap();
         let new = open(&folder.path().join("new.db")).unwrap();
         let earlier = [
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_another_program_is_refused_and_left_alone() {
+    fn a_file_of_another_program_is_rejected_and_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         let (path, text) = (
             folder.path().join("other.db"),

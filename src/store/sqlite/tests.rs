@@ -71,7 +71,7 @@ async fn execute(store: &Sqlite, sql: &'static str) {
 }
 
 #[tokio::test]
-async fn a_disk_that_fills_changes_nothing_and_the_store_goes_on_when_there_is_room() {
+async fn a_full_disk_changes_nothing_and_the_store_recovers() {
     let folder = tempfile::tempdir().unwrap();
     let (store, people) = (open(folder.path()).await, people(2_000));
     store
@@ -107,13 +107,13 @@ async fn a_disk_that_fills_changes_nothing_and_the_store_goes_on_when_there_is_r
 }
 
 #[tokio::test]
-async fn a_push_nobody_waits_for_is_whole_or_never_was() {
+async fn an_abandoned_push_is_applied_entirely_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let (store, people) = (open(folder.path()).await, people(500));
     {
         let list = pushes(&people, events(3));
-        let mut forgotten = pin!(store.push(today(), 1_000, &list));
-        let first = forgotten
+        let mut abandoned = pin!(store.push(today(), 1_000, &list));
+        let first = abandoned
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(first, Poll::Pending), "it runs elsewhere");
@@ -133,7 +133,7 @@ async fn a_push_nobody_waits_for_is_whole_or_never_was() {
 }
 
 #[tokio::test]
-async fn what_is_there_and_cannot_be_read_is_said_and_not_guessed() {
+async fn an_unreadable_field_is_reported_without_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let ada = UserId::stored("ada");
@@ -193,7 +193,7 @@ async fn what_is_there_and_cannot_be_read_is_said_and_not_guessed() {
 }
 
 #[tokio::test]
-async fn a_preference_without_a_column_is_stored_beside_the_others() {
+async fn a_preference_without_a_column_is_stored_with_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let ada = User::new(UserId::stored("ada"));
@@ -231,7 +231,7 @@ async fn a_preference_without_a_column_is_stored_beside_the_others() {
 }
 
 #[tokio::test]
-async fn what_fails_says_which_transition_was_being_made() {
+async fn an_error_names_the_failed_transition() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     execute(&store, "DROP TABLE deliveries").await;
@@ -253,7 +253,7 @@ async fn what_fails_says_which_transition_was_being_made() {
 }
 
 #[tokio::test]
-async fn a_fan_out_whose_audience_is_gone_is_neither_new_nor_known() {
+async fn a_fan_out_without_its_audience_is_neither_new_nor_a_duplicate() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let fanout = |id: u8, key: &str| {
@@ -280,7 +280,7 @@ async fn a_fan_out_whose_audience_is_gone_is_neither_new_nor_known() {
 }
 
 #[tokio::test]
-async fn an_entry_that_is_not_even_json_holds_its_place() {
+async fn an_entry_that_is_not_json_keeps_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let (store, ada) = (open(folder.path()).await, people(1));
     store
@@ -306,7 +306,7 @@ async fn an_entry_that_is_not_even_json_holds_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_may_open_a_new_file_at_once() {
+async fn several_processes_can_open_a_new_file_at_once() {
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let opening: Vec<_> = (0..8)
@@ -323,7 +323,7 @@ async fn many_may_open_a_new_file_at_once() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_opened_is_named() {
+async fn a_file_that_cannot_be_opened_is_reported_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("no such folder").join("tidings.db");
 
@@ -336,7 +336,7 @@ async fn a_file_that_cannot_be_opened_is_named() {
 }
 
 #[tokio::test]
-async fn looking_for_free_deliveries_costs_what_is_free_not_what_waits() {
+async fn finding_claimable_deliveries_does_not_scan_waiting_ones() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let plan = |transaction: &rusqlite::Transaction<'_>| {
@@ -355,13 +355,13 @@ async fn looking_for_free_deliveries_costs_what_is_free_not_what_waits() {
 
 /// Polls a future once, like a caller that then waits for something else. Returns whether it is
 /// pending.
-fn asked_once(future: std::pin::Pin<&mut impl Future>) -> bool {
+fn is_pending_once(future: std::pin::Pin<&mut impl Future>) -> bool {
     let polled = future.poll(&mut Context::from_waker(Waker::noop()));
     polled.is_pending()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_nobody_polls_any_more_keeps_nobody_from_writing() {
+async fn an_abandoned_writer_does_not_block_other_writers() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let (go_on, held) = std::sync::mpsc::channel::<()>();
@@ -372,10 +372,10 @@ async fn a_writer_nobody_polls_any_more_keeps_nobody_from_writing() {
         Ok(())
     });
     let mut first = pin!(first);
-    assert!(asked_once(first.as_mut()));
+    assert!(is_pending_once(first.as_mut()));
     begun.await.unwrap();
     let mut queued = pin!(store.connections.write("waiting its turn", |_| Ok(())));
-    assert!(asked_once(queued.as_mut()));
+    assert!(is_pending_once(queued.as_mut()));
 
     // The queued writer gets its turn, although it is not polled.
     go_on.send(()).unwrap();
@@ -388,13 +388,13 @@ async fn a_writer_nobody_polls_any_more_keeps_nobody_from_writing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_nobody_polls_any_more_keep_nobody_from_reading() {
+async fn abandoned_readers_do_not_block_other_readers() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     // More than the limit of concurrent reads: some run and some wait, and none is polled again.
     let reads: Vec<_> = (0..20)
         .map(|_| Box::pin(store.connections.read("reading", |_| Ok(()))))
-        .filter_map(|mut read| asked_once(read.as_mut()).then_some(read))
+        .filter_map(|mut read| is_pending_once(read.as_mut()).then_some(read))
         .collect();
 
     let last = store.connections.read("reading after all", |_| Ok(()));
@@ -407,7 +407,7 @@ async fn readers_nobody_polls_any_more_keep_nobody_from_reading() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_waits_for_any_more_is_not_begun() {
+async fn an_abandoned_queued_write_is_never_started() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let (go_on, held) = std::sync::mpsc::channel::<()>();
@@ -417,14 +417,14 @@ async fn what_nobody_waits_for_any_more_is_not_begun() {
         let _ = held.recv();
         Ok(())
     }));
-    assert!(asked_once(first.as_mut()));
+    assert!(is_pending_once(first.as_mut()));
     begun.await.unwrap();
     {
         let given_up = store.connections.write("giving up", |transaction| {
             let user = "INSERT INTO notes (name, text) VALUES ('given-up', 'yes')";
             Ok(transaction.execute_batch(user)?)
         });
-        assert!(asked_once(pin!(given_up).as_mut()));
+        assert!(is_pending_once(pin!(given_up).as_mut()));
     }
 
     go_on.send(()).unwrap();

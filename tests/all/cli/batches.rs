@@ -1,17 +1,17 @@
-//! `batches`: listed, looked into, closed now, canceled, and events taken out; `status` and
-//! `worker` tell of them.
+//! `batches`: list, show, close and cancel batches, and remove events from them. `status` and
+//! `worker` report batches too.
 
 use serde_json::Value;
 
 use super::Desk;
 
-/// ada and cem have each an open batch of three comments, of which two are kept.
-fn gathering() -> Desk {
+/// Creates open batches for ada and cem. Each counts three comments and keeps two.
+fn with_open_batches() -> Desk {
     let desk = Desk::with_people();
     let comments = "[types.Comment]\nroute = \"batch\"\nwindow = \"1h\"\nkeep = \"last 2\"";
     desk.write("tidings.toml", comments);
-    let told = ["--to", "ada", "--to", "cem"];
-    desk.run(&[&["notify", "Comment", "c1", "c2", "c3"][..], &told].concat())
+    let recipients = ["--to", "ada", "--to", "cem"];
+    desk.run(&[&["notify", "Comment", "c1", "c2", "c3"][..], &recipients].concat())
         .done();
     desk
 }
@@ -27,8 +27,8 @@ fn id_of(desk: &Desk, user: &str) -> String {
 }
 
 #[test]
-fn what_gathers_is_listed_and_can_be_looked_into() {
-    let desk = gathering();
+fn open_batches_are_listed_and_shown() {
+    let desk = with_open_batches();
     let id = id_of(&desk, "ada");
 
     let table = desk.run(&["batches", "--key", "type:Comment", "--user", "ada"]);
@@ -68,8 +68,8 @@ fn what_gathers_is_listed_and_can_be_looked_into() {
 }
 
 #[test]
-fn a_batch_is_closed_now_or_canceled_and_the_worker_says_what_became_of_it() {
-    let desk = gathering();
+fn a_batch_is_closed_or_canceled_and_the_worker_reports_it() {
+    let desk = with_open_batches();
     let (ada, cem) = (id_of(&desk, "ada"), id_of(&desk, "cem"));
 
     let closed = desk.run(&["batches", "close", &ada]).done();
@@ -110,8 +110,8 @@ fn a_batch_is_closed_now_or_canceled_and_the_worker_says_what_became_of_it() {
 }
 
 #[test]
-fn events_are_taken_out_and_what_cannot_be_seen_is_told() {
-    let desk = gathering();
+fn events_are_removed_and_omitted_items_are_reported() {
+    let desk = with_open_batches();
 
     let out = desk.run(&["batches", "take-out", "Comment", "c3", "c9"]);
     let other = desk.run(&["batches", "take-out", "Task", "c2"]).done();
@@ -131,43 +131,43 @@ fn events_are_taken_out_and_what_cannot_be_seen_is_told() {
 }
 
 #[test]
-fn a_batch_whose_lead_left_says_so_and_what_gathers_stands_apart_from_the_lead() {
+fn a_sent_lead_is_noted_and_shown_apart_from_later_events() {
     let desk = Desk::with_people();
     let leading = "[types.Comment]\nroute = \"batch\"\nwindow = \"1h\"\nleading = true";
     desk.write("tidings.toml", leading);
     let comment = |object: &str| {
-        let told = desk.run(&["notify", "Comment", object, "--to", "ada"]);
-        told.done();
+        let ran = desk.run(&["notify", "Comment", object, "--to", "ada"]);
+        ran.done();
     };
     comment("c1");
     comment("c2");
     let id = id_of(&desk, "ada");
 
-    let waits = desk.run(&["batches", "show", &id]).done();
+    let pending = desk.run(&["batches", "show", &id]).done();
     desk.run(&["batches", "take-out", "Comment", "c2"]).done();
     desk.run(&["worker", "--once"]).done();
-    let gathers = desk.run(&["batches"]).done();
+    let open = desk.run(&["batches"]).done();
     desk.run(&["batches", "cancel", &id]).done();
     let listed = desk.run(&["batches"]).done();
     let shown = desk.run(&["batches", "show", &id]).done();
 
-    let (lead, since) = waits.split_once("\nGathered since:\n").expect(&waits);
+    let (lead, since) = pending.split_once("\nGathered since:\n").expect(&pending);
     let label = "\nIts lead, which a worker mails in its next round:\n";
-    assert!(lead.contains(label) && lead.contains("  c1  "), "{waits}");
+    assert!(lead.contains(label) && lead.contains("  c1  "), "{pending}");
     assert!(
         !lead.contains("  c2  ") && since.contains("  c2  "),
-        "{waits}"
+        "{pending}"
     );
-    let of_it = |table: &str| {
+    let row_of = |table: &str| {
         let line = table.lines().find(|line| line.contains(&id));
         line.expect(table).to_owned()
     };
     assert!(
-        of_it(&gathers).ends_with("  its lead was mailed at once"),
-        "{gathers}"
+        row_of(&open).ends_with("  its lead was mailed at once"),
+        "{open}"
     );
     assert!(
-        of_it(&listed).ends_with("  its lead was mailed at once, nothing followed"),
+        row_of(&listed).ends_with("  its lead was mailed at once, nothing followed"),
         "{listed}"
     );
     assert!(
@@ -177,9 +177,9 @@ fn a_batch_whose_lead_left_says_so_and_what_gathers_stands_apart_from_the_lead()
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
-    let desk = gathering();
-    let nobodys = "0123456789abcdef01234567";
+fn invalid_arguments_are_rejected() {
+    let desk = with_open_batches();
+    let unknown = "0123456789abcdef01234567";
     for (arguments, expected) in [
         (
             &["batches", "--key", "Comment"][..],
@@ -191,11 +191,11 @@ fn what_cannot_be_meant_is_refused() {
         ),
         (&["batches", "show", "1"], "is not 24 hexadecimal digits"),
         (
-            &["batches", "show", nobodys],
+            &["batches", "show", unknown],
             "there is no batch 0123456789abcdef01234567\n  try: tidings batches",
         ),
         (
-            &["batches", "cancel", nobodys],
+            &["batches", "cancel", unknown],
             "there is no batch 0123456789abcdef01234567",
         ),
         (&["batches", "close"], "<ID>"),
@@ -214,8 +214,8 @@ fn what_cannot_be_meant_is_refused() {
 }
 
 #[test]
-fn a_list_that_ends_at_its_limit_says_how_many_more_there_are() {
-    let desk = gathering();
+fn a_limited_list_says_how_many_rows_are_omitted() {
+    let desk = with_open_batches();
 
     let batches = desk.run(&["batches", "--limit", "1"]);
     let all = desk.run(&["batches", "--limit", "2"]);

@@ -1,12 +1,11 @@
-//! What can hardly be meant of batches is told where a configuration is looked at or begun with,
-//! and stops nothing.
+//! Warnings about batch policies. `config`, `worker` and `doctor` print them and continue.
 
 use super::Desk;
 
 const STARVES: &str = "types.Comment.cooldown has no max_wait beside it";
 
 #[test]
-fn config_doctor_and_worker_tell_what_can_hardly_be_meant() {
+fn config_doctor_and_worker_warn_about_a_cooldown_without_max_wait() {
     let desk = Desk::new();
     desk.fill();
     desk.write("tidings.toml", "[types.Comment]\ncooldown = \"4m\"");
@@ -16,10 +15,13 @@ fn config_doctor_and_worker_tell_what_can_hardly_be_meant() {
     let doctor = desk.run(&["doctor", "--offline"]);
 
     assert_eq!([config.code, worker.code, doctor.code], [0, 0, 0]);
-    for told in [&config.err, &worker.err] {
-        assert!(told.starts_with(&format!("note: {STARVES}")), "{told}");
+    for message in [&config.err, &worker.err] {
+        assert!(
+            message.starts_with(&format!("note: {STARVES}")),
+            "{message}"
+        );
     }
-    // What config prints to standard output is still a configuration.
+    // The output of `config` is still valid TOML.
     assert!(config.out.parse::<toml::Table>().is_ok(), "{}", config.out);
     let line = format!("warning    configuration        {STARVES}");
     assert!(doctor.out.contains(&line), "{}", doctor.out);
@@ -27,7 +29,7 @@ fn config_doctor_and_worker_tell_what_can_hardly_be_meant() {
 }
 
 #[test]
-fn commands_that_are_not_about_it_say_nothing_of_it() {
+fn other_commands_do_not_warn_about_batch_policies() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "[types.Comment]\ncooldown = \"4m\"");
 

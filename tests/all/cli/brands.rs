@@ -1,4 +1,4 @@
-//! Brands at the command line: shown, tried and told apart before anybody gets a mail.
+//! Brands: commands show each brand, name it in lists, and report one that is not configured.
 
 use super::Desk;
 
@@ -22,15 +22,15 @@ fn desk() -> Desk {
     desk
 }
 
-/// All files of a folder, one behind the other.
-fn all_of(desk: &Desk, folder: &str) -> String {
+/// Returns the contents of all files in a folder, concatenated.
+fn read_all(desk: &Desk, folder: &str) -> String {
     let files = std::fs::read_dir(desk.path().join(folder)).unwrap();
     let read = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
     read.collect()
 }
 
 #[test]
-fn mails_and_pages_of_a_brand_are_shown_and_one_that_is_not_there_is_refused() {
+fn preview_shows_a_configured_brand_and_rejects_an_unknown_one() {
     let desk = desk();
 
     desk.run(&["preview", "--brand", "acme", "--out", "acme"])
@@ -38,7 +38,7 @@ fn mails_and_pages_of_a_brand_are_shown_and_one_that_is_not_there_is_refused() {
     desk.run(&["preview", "--out", "default"]).done();
     let refused = desk.run(&["preview", "--brand", "gone", "--out", "gone"]);
 
-    let (acme, default) = (all_of(&desk, "acme"), all_of(&desk, "default"));
+    let (acme, default) = (read_all(&desk, "acme"), read_all(&desk, "default"));
     assert!(acme.contains("Acmeish") && acme.contains("https://acme.example/logo.png"));
     assert!(!acme.contains("Kiosk") && !default.contains("Acmeish"));
     assert!(default.contains("Kiosk") && !default.contains("logo.png"));
@@ -52,13 +52,13 @@ fn mails_and_pages_of_a_brand_are_shown_and_one_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn a_test_mail_of_a_brand_comes_from_its_sender() {
+fn a_test_email_of_a_brand_uses_its_sender() {
     let desk = desk();
 
     desk.run(&["send-test", "me@example.org", "--brand", "acme"])
         .done();
 
-    let mail = all_of(&desk, "outbox");
+    let mail = read_all(&desk, "outbox");
     assert!(
         mail.contains("From: Acmeish <hello@acme.example>"),
         "{mail}"
@@ -71,7 +71,7 @@ fn a_test_mail_of_a_brand_comes_from_its_sender() {
 }
 
 #[test]
-fn the_configuration_is_shown_with_its_brands_and_none_of_their_secrets() {
+fn config_shows_brands_without_their_secrets() {
     let shown = desk().run(&["config"]).done();
 
     assert!(shown.contains("[brands.acme.mail]"), "{shown}");
@@ -82,7 +82,7 @@ fn the_configuration_is_shown_with_its_brands_and_none_of_their_secrets() {
 }
 
 #[test]
-fn each_mail_says_of_which_brand_it_is_and_a_run_counts_them() {
+fn deliveries_name_their_brand_and_runs_count_brands() {
     let desk = desk();
     let users = r#"{"id": "ada", "email": "ada@example.org", "confirmed": true, "brand": "acme"}
 {"id": "ben", "email": "ben@example.org", "confirmed": true}
@@ -97,16 +97,16 @@ fn each_mail_says_of_which_brand_it_is_and_a_run_counts_them() {
     desk.run(&["notify", "Work", "a1", "--to", "ada", "--to", "ben"])
         .done();
 
-    let rehearsed = desk.run(&["digest", "--dry-run", "--now"]);
+    let dry_run = desk.run(&["digest", "--dry-run", "--now"]);
     desk.run(&["digest", "--now"]).done();
 
     assert!(
-        rehearsed.err.contains("1 mail is of the brand acme"),
+        dry_run.err.contains("1 mail is of the brand acme"),
         "{}",
-        rehearsed.err
+        dry_run.err
     );
-    let told = desk.run(&["deliveries"]).done();
-    assert_eq!(told.matches("sent, acme").count(), 1, "{told}");
+    let listed = desk.run(&["deliveries"]).done();
+    assert_eq!(listed.matches("sent, acme").count(), 1, "{listed}");
     let rows = desk.run(&["deliveries", "--json"]).json();
     let brands: Vec<_> = rows
         .as_array()
@@ -120,23 +120,23 @@ fn each_mail_says_of_which_brand_it_is_and_a_run_counts_them() {
 }
 
 #[test]
-fn a_brand_that_open_batches_are_of_and_nobody_configured_is_found_before_a_mail_waits() {
+fn doctor_reports_open_batches_of_an_unconfigured_brand() {
     let desk = Desk::with_people();
     let branded = "[types.Comment]\nroute = \"batch\"\nwindow = \"1h\"\nbranded = true\n";
     desk.write(
         "tidings.toml",
         &format!("{branded}[brands.acme]\nsite.name = \"Acmeish\"\n"),
     );
-    let told = ["--to", "ada", "--to", "cem", "--brand", "acme"];
-    desk.run(&[&["notify", "Comment", "c1"][..], &told].concat())
+    let audience = ["--to", "ada", "--to", "cem", "--brand", "acme"];
+    desk.run(&[&["notify", "Comment", "c1"][..], &audience].concat())
         .done();
 
     let before = desk.run(&["doctor", "--offline", "--json"]).json();
     desk.write("tidings.toml", branded);
     let after = desk.run(&["doctor", "--offline", "--json"]).json();
 
-    let of_brands = |told: &serde_json::Value| {
-        let findings = told["findings"].as_array().unwrap();
+    let of_brands = |report: &serde_json::Value| {
+        let findings = report["findings"].as_array().unwrap();
         let mut brands = findings.iter().filter(|of| of["check"] == "brands");
         brands.next().map(|of| of["found"].clone())
     };

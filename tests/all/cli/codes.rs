@@ -1,16 +1,16 @@
-//! Exit codes, and what a failure says: which value, why, and what to do.
+//! Exit codes and error messages. A message names the value, the reason and the remedy.
 
 use super::{Desk, Ran};
 
-/// Wrong usage: exit code 2, nothing on standard output, and this in the message.
-fn refused(ran: Ran, expected: &str) {
+/// Asserts wrong usage: exit code 2, an empty standard output, and `expected` in the message.
+fn assert_rejected(ran: Ran, expected: &str) {
     assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
     assert!(ran.err.starts_with("error: "), "{}", ran.err);
     assert!(ran.err.contains(expected), "{expected} in {}", ran.err);
 }
 
 #[test]
-fn wrong_arguments_are_refused_with_their_value() {
+fn invalid_arguments_are_rejected_with_their_value() {
     let desk = Desk::with_people();
     for (arguments, expected) in [
         (&["notify", "X"][..], "<OBJECT>"),
@@ -59,31 +59,31 @@ fn wrong_arguments_are_refused_with_their_value() {
         (&["juggle"], "'juggle'"),
         (&["status", "--log", "loud"], "'loud'"),
     ] {
-        refused(desk.run(arguments), expected);
+        assert_rejected(desk.run(arguments), expected);
     }
 }
 
 #[test]
-fn wrong_configuration_is_refused_with_all_its_problems() {
+fn an_invalid_configuration_is_rejected_with_all_its_problems() {
     let desk = Desk::new();
     desk.write("tidings.toml", "color = 1\n[digest]\nhour = 24");
 
     let ran = desk.run(&["status"]);
 
     assert!(ran.err.contains("color: is not an option"), "{}", ran.err);
-    refused(ran, "digest.hour: 24 is not a whole number");
-    refused(
+    assert_rejected(ran, "digest.hour: 24 is not a whole number");
+    assert_rejected(
         desk.run(&["--config", "nowhere.toml", "status"]),
         "nowhere.toml: cannot be read",
     );
-    refused(
+    assert_rejected(
         Desk::new().run(&["--store", "bogus", "status"]),
         "\"bogus\" is not sqlite:PATH",
     );
 }
 
 #[test]
-fn a_store_that_cannot_be_there_says_what_to_do() {
+fn a_missing_folder_of_the_store_is_reported_with_advice() {
     let ran = Desk::new().run(&[
         "--store",
         "sqlite:no/such/folder.db",
@@ -92,11 +92,11 @@ fn a_store_that_cannot_be_there_says_what_to_do() {
         "-",
     ]);
 
-    refused(ran, "no/such does not exist\n  try: mkdir -p no/such");
+    assert_rejected(ran, "no/such does not exist\n  try: mkdir -p no/such");
 }
 
 #[test]
-fn a_file_that_is_not_there_has_failed_with_its_name() {
+fn a_missing_file_is_a_failure_that_names_it() {
     for arguments in [&["import", "users", "nowhere"][..], &["restore", "nowhere"]] {
         let ran = Desk::new().run(arguments);
 
@@ -110,7 +110,7 @@ fn a_file_that_is_not_there_has_failed_with_its_name() {
 }
 
 #[test]
-fn help_and_version_are_done_and_nothing_at_all_is_not() {
+fn help_and_version_succeed_but_no_arguments_is_wrong_usage() {
     let desk = Desk::new();
 
     assert!(desk.run(&["--version"]).done().starts_with("tidings 0."));
@@ -123,7 +123,7 @@ fn help_and_version_are_done_and_nothing_at_all_is_not() {
 }
 
 #[test]
-fn a_reader_who_goes_away_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let desk = Desk::new();
     let mut child = desk
         .command(&["config", "--defaults"])
@@ -137,7 +137,7 @@ fn a_reader_who_goes_away_is_no_failure() {
 }
 
 #[test]
-fn the_configuration_is_shown_without_its_secrets() {
+fn config_hides_secrets() {
     let desk = Desk::new();
     desk.write("tidings.toml", "[server]\nkey = \"s3cret\"");
 
@@ -151,7 +151,7 @@ fn the_configuration_is_shown_without_its_secrets() {
 }
 
 #[test]
-fn the_documented_defaults_can_be_used_as_they_are() {
+fn the_printed_defaults_are_a_valid_configuration() {
     let desk = Desk::new();
     let defaults = desk.run(&["config", "--defaults"]).done();
 
@@ -162,7 +162,7 @@ fn the_documented_defaults_can_be_used_as_they_are() {
 }
 
 #[test]
-fn whoever_stops_reading_help_is_told_of_no_error() {
+fn help_into_a_closed_pipe_prints_no_error() {
     let desk = Desk::new();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -170,6 +170,6 @@ fn whoever_stops_reading_help_is_told_of_no_error() {
     let ran = desk.command(&["digest", "--help"]).stdout(writer).output();
 
     let ran = ran.unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!((ran.status.code(), said.as_ref()), (Some(0), ""));
+    let message = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!((ran.status.code(), message.as_ref()), (Some(0), ""));
 }

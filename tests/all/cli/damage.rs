@@ -1,4 +1,4 @@
-//! Records that cannot be used: every command does the rest, names them, and ends with 3.
+//! Unreadable records. Commands skip and name them, do the rest, and exit with 3.
 
 use bson::doc;
 use tidings::domain::Day;
@@ -7,42 +7,42 @@ use super::{Desk, now};
 use crate::support::poison::{database, put};
 use crate::support::{Fresh, mongo};
 
-/// Does this to the file of a desk, as another program would, or a broken disk.
-fn spoil(desk: &Desk, statement: &str) {
+/// Runs a statement on the database of a desk, to damage it as a faulty program or disk would.
+fn execute(desk: &Desk, statement: &str) {
     let file = rusqlite::Connection::open(desk.path().join("tidings.db")).unwrap();
     file.execute_batch(statement).unwrap();
 }
 
-/// An event for ada whose record cannot be read, before one for cem.
+/// Accepts an event for ada, makes its record unreadable, and accepts one for cem.
 fn with_a_broken_fan_out() -> Desk {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
         .done();
-    spoil(&desk, "UPDATE fanouts SET day = 'soon'");
+    execute(&desk, "UPDATE fanouts SET day = 'soon'");
     desk.run(&["notify", "Published", "a2", "--to", "cem", "--no-wait"])
         .done();
     desk
 }
 
 #[test]
-fn a_digest_tells_that_a_worker_beside_it_holds_events() {
+fn a_digest_notes_events_that_a_worker_has_leased() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
         .done();
     let until = now().timestamp_millis() + 60_000;
-    let held = format!("UPDATE fanouts SET owner = 'worker', until = {until}");
-    spoil(&desk, &held);
+    let lease = format!("UPDATE fanouts SET owner = 'worker', until = {until}");
+    execute(&desk, &lease);
 
     let digest = desk.run(&["digest", "--now"]);
 
     assert_eq!(digest.code, 0, "{}", digest.err);
     assert!(digest.out.contains("nobody"), "{}", digest.out);
-    let told = "1 accepted event is held or being fanned out by a worker";
-    assert!(digest.err.contains(told), "{}", digest.err);
+    let note = "1 accepted event is held or being fanned out by a worker";
+    assert!(digest.err.contains(note), "{}", digest.err);
 }
 
 #[test]
-fn a_fan_out_that_nobody_can_read_is_named_by_whoever_fans_out() {
+fn every_command_that_fans_out_names_an_unreadable_fan_out() {
     let desk = with_a_broken_fan_out();
 
     let worker = desk.run(&["worker", "--once", "--json"]);
@@ -77,9 +77,9 @@ fn a_fan_out_that_nobody_can_read_is_named_by_whoever_fans_out() {
 }
 
 #[test]
-fn a_fan_out_that_nobody_can_read_keeps_status_from_nothing() {
+fn status_works_despite_an_unreadable_fan_out() {
     let desk = with_a_broken_fan_out();
-    spoil(&desk, "UPDATE audiences SET objects = '[' WHERE rowid = 1");
+    execute(&desk, "UPDATE audiences SET objects = '[' WHERE rowid = 1");
 
     let status = desk.run(&["status"]);
 
@@ -88,14 +88,14 @@ fn a_fan_out_that_nobody_can_read_keeps_status_from_nothing() {
 }
 
 #[test]
-fn digests_leave_though_nothing_can_be_fanned_out() {
+fn digests_are_sent_although_fan_out_fails() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
     desk.run(&["notify", "Published", "a2", "--to", "cem", "--no-wait"])
         .done();
     let refuse = "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
-    spoil(
+    execute(
         &desk,
         &format!("CREATE TRIGGER refuses BEFORE UPDATE ON fanouts {refuse}"),
     );
@@ -112,13 +112,13 @@ fn digests_leave_though_nothing_can_be_fanned_out() {
 }
 
 #[test]
-fn a_ledger_that_cannot_be_looked_through_costs_no_run_its_account() {
+fn a_run_reports_its_results_although_a_delivery_is_unreadable() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
     desk.run(&["digest", "--now"]).done();
-    // A closed row of somebody else's, which nobody but a list of what waits reads.
-    spoil(
+    // The row is closed and belongs to another user, so only the list of waiting emails reads it.
+    execute(
         &desk,
         "UPDATE deliveries SET id = 'x', user = 'zoe', slot = 'x', state = 'pending', marker = '?'",
     );
@@ -130,20 +130,24 @@ fn a_ledger_that_cannot_be_looked_through_costs_no_run_its_account() {
 
     assert_eq!((ran.code, json.code), (3, 3), "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("1 due, 1 sent"), "{}", ran.out);
-    assert!(ran.err.contains("the waiting emails could not be read"), "{}", ran.err);
+    assert!(
+        ran.err.contains("the waiting emails could not be read"),
+        "{}",
+        ran.err
+    );
     assert!(json.json()["mails_waiting"].is_null());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stack_that_takes_no_entries_is_named_by_whoever_fans_out() {
+async fn every_command_that_fans_out_names_an_unreadable_stack() {
     mongo::run(async |fresh: Fresh| {
         let desk = Desk::new();
         desk.write("tidings.toml", &format!("store = {:?}\n", fresh.url()));
         desk.fill();
         let event = ["notify", "Published", "a1", "--to", "ada", "cem"];
-        let no_list = doc! {"_id": "ada", "events": "none"};
+        let not_a_list = doc! {"_id": "ada", "events": "none"};
         let database = database(&fresh).await.unwrap();
-        put(&database, Day::of(now()), no_list).await;
+        put(&database, Day::of(now()), not_a_list).await;
         let line = r#"{"type": "Published", "objects": "a2", "to": "ada"}"#;
         desk.write("events", line);
 

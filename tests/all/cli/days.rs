@@ -1,14 +1,14 @@
-//! Old days: `archive` and `restore`.
+//! `archive` and `restore`, and the days that `status` lists.
 
 use super::{Desk, Ran, days_ago};
 
-/// With events of 60, 50 and 9 days ago and of today; only ada's of 50 days ago should have been
-/// mailed.
+/// Creates events of today and of 9, 50 and 60 days ago. Only the one of 50 days ago should have
+/// been emailed, because ben is unconfirmed.
 fn aged() -> Desk {
     let desk = Desk::with_people();
     for (days, person) in [(60, "ben"), (50, "ada"), (9, "ben"), (0, "ben")] {
         let at = days_ago(days);
-        // As they happened, when the window reached so far.
+        // Accepted with a longer window, as if on the day of the event.
         let mut then = desk.command(&["notify", "Published", "a1", "--to", person, "--at", &at]);
         let ran: Ran = then
             .envs([
@@ -23,7 +23,7 @@ fn aged() -> Desk {
     desk
 }
 
-/// What the store holds of each day.
+/// Returns the days in the store.
 fn days(desk: &Desk) -> Vec<String> {
     let status = desk.run(&["status", "--json"]).json();
     let days = status["days"].as_array().unwrap().iter();
@@ -32,7 +32,7 @@ fn days(desk: &Desk) -> Vec<String> {
 }
 
 #[test]
-fn old_days_go_and_what_should_have_been_mailed_stays() {
+fn archive_drops_old_days_but_keeps_unsent_events() {
     let desk = aged();
 
     let ran = desk.run(&["archive"]);
@@ -55,7 +55,7 @@ fn old_days_go_and_what_should_have_been_mailed_stays() {
 }
 
 #[test]
-fn status_sums_up_days_before_the_window_by_month() {
+fn status_groups_days_before_the_window_by_month() {
     let desk = aged();
 
     let status = desk.run(&["status"]).done();
@@ -106,7 +106,7 @@ fn a_dry_run_drops_nothing() {
 }
 
 #[test]
-fn an_exported_day_comes_back_as_it_was() {
+fn an_exported_day_can_be_restored() {
     let desk = aged();
     let before = days(&desk);
 
@@ -136,7 +136,7 @@ fn an_exported_day_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_and_the_others_are_restored() {
+fn a_damaged_file_is_rejected_and_the_others_are_restored() {
     let desk = aged();
     let ran = desk.run(&["archive", "--force", "--export", "old", "--json"]);
     let first: serde_json::Value = serde_json::from_str(ran.out.lines().next().unwrap()).unwrap();

@@ -1,17 +1,17 @@
-//! `demo`: its story, the folder it makes, and the folders it leaves alone.
+//! `demo`: its output, the folder it creates, and the folders it does not touch.
 
 use std::path::Path;
 
 use super::{Desk, Ran};
 
 #[test]
-fn the_story() {
+fn the_output_matches_the_snapshot() {
     let story = Desk::new().run(&["demo"]).done();
 
     insta::assert_snapshot!("demo", dateless(&story));
 }
 
-/// A story without its dates and ids, and with single spaces.
+/// Replaces dates, times and ids with placeholders, and each run of spaces with one space.
 fn dateless(story: &str) -> String {
     const MONTHS: [&str; 12] = [
         "January",
@@ -56,7 +56,7 @@ fn dateless(story: &str) -> String {
 }
 
 #[test]
-fn its_folder_can_be_used_by_other_commands() {
+fn other_commands_can_use_the_demo_folder() {
     let desk = Desk::new();
     desk.run(&["demo", "--dir", "here"]).done();
     let there = |arguments: &[&str]| {
@@ -83,7 +83,7 @@ fn its_folder_can_be_used_by_other_commands() {
 }
 
 #[test]
-fn its_next_steps_do_what_they_say() {
+fn the_suggested_commands_succeed() {
     let desk = Desk::new();
     let story = desk.run(&["demo"]).done();
     let (_, steps) = story.split_once("Now it is yours").unwrap();
@@ -148,7 +148,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_folder_that_holds_anything_else_is_left_alone() {
+fn a_folder_with_other_files_is_rejected_and_not_touched() {
     let desk = Desk::new();
     std::fs::create_dir(desk.path().join("mine")).unwrap();
     desk.write("mine/tidings.toml", "store = \"sqlite:precious.db\"");
@@ -166,7 +166,7 @@ fn a_folder_that_holds_anything_else_is_left_alone() {
 }
 
 #[test]
-fn an_earlier_demo_is_replaced_and_other_files_stay() {
+fn an_earlier_demo_is_replaced_and_other_files_are_kept() {
     let desk = Desk::new();
     let first = desk.run(&["demo"]).done();
     desk.write("tidings-demo/notes.txt", "mine");
@@ -178,7 +178,7 @@ fn an_earlier_demo_is_replaced_and_other_files_stay() {
 }
 
 #[test]
-fn it_has_a_store_of_its_own() {
+fn a_demo_rejects_the_option_store() {
     let ran = Desk::new().run(&["demo", "--store", "sqlite:mine.db"]);
 
     assert_eq!(ran.code, 2);

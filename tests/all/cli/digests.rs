@@ -1,4 +1,4 @@
-//! Mails: `digest`, `worker` and `status`.
+//! `digest`, `worker` and `status`: the emails that they send, and the counts that they print.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use super::{Desk, now};
 use crate::support::{Fresh, mongo};
 
-/// How many mails lie in the outbox.
+/// Returns the number of emails in the outbox.
 fn mails(desk: &Desk) -> usize {
     std::fs::read_dir(desk.path().join("outbox")).map_or(0, Iterator::count)
 }
 
 #[test]
-fn a_digest_is_written_once_and_a_second_run_writes_nothing() {
+fn a_digest_is_sent_once_and_a_second_run_sends_nothing() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--followers-of", "artist:1"])
         .done();
@@ -34,7 +34,7 @@ fn a_digest_is_written_once_and_a_second_run_writes_nothing() {
 }
 
 #[test]
-fn digest_alone_is_enough_for_cron() {
+fn digest_fans_out_pending_events_itself() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
         .done();
@@ -64,21 +64,21 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn a_dry_run_writes_a_page() {
+fn a_dry_run_writes_a_report() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "ben", "cem"])
         .done();
     let dry_run = ["digest", "--now", "--dry-run", "--report", "report.html"];
 
     let lines = desk.run(&dry_run).done();
-    let told = desk.run(&[&dry_run[..], &["--json"]].concat()).json();
+    let report = desk.run(&[&dry_run[..], &["--json"]].concat()).json();
 
     assert!(
         lines.ends_with("2 events (dry run); 1 unconfirmed\nreport: report.html\n"),
         "{lines}"
     );
     assert_eq!(
-        (&told["page"], &told["due"]),
+        (&report["page"], &report["due"]),
         (&"report.html".into(), &2.into())
     );
     let page = std::fs::read_to_string(desk.path().join("report.html")).unwrap();
@@ -107,7 +107,7 @@ fn a_report_needs_a_dry_run_and_an_existing_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dry_run_says_what_nobody_has_fanned_out_yet() {
+async fn a_dry_run_notes_events_that_are_not_fanned_out_yet() {
     mongo::run(async |fresh: Fresh| {
         let desk = Desk::new();
         desk.write("tidings.toml", &format!("store = {:?}\n", fresh.url()));
@@ -129,7 +129,7 @@ async fn a_dry_run_says_what_nobody_has_fanned_out_yet() {
 }
 
 #[test]
-fn whoever_is_not_due_is_told_when_they_are() {
+fn digest_prints_when_waiting_users_are_due() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
@@ -144,22 +144,17 @@ fn whoever_is_not_due_is_told_when_they_are() {
 }
 
 #[test]
-fn a_digest_can_be_for_some_people_at_some_time_with_a_limit() {
+fn a_digest_can_be_limited_by_user_cadence_time_and_count() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
         .done();
-    let in_eight_days = (now() + chrono::TimeDelta::days(7))
+    let in_a_week = (now() + chrono::TimeDelta::days(7))
         .format("%Y-%m-%d %H:%M")
         .to_string();
     let run = |arguments: &[&str]| {
         let mut all = vec!["digest", "--json"];
-        let rehearsed = arguments.contains(&"--dry-run");
-        all.extend(
-            rehearsed
-                .then_some(["--at", &in_eight_days])
-                .iter()
-                .flatten(),
-        );
+        let is_dry_run = arguments.contains(&"--dry-run");
+        all.extend(is_dry_run.then_some(["--at", &in_a_week]).iter().flatten());
         all.extend(arguments);
         desk.run(&all).json()
     };
@@ -180,7 +175,7 @@ fn a_digest_can_be_for_some_people_at_some_time_with_a_limit() {
 }
 
 #[test]
-fn a_worker_that_finds_only_mails_that_wait_tells_of_them_and_ends_with_3() {
+fn a_worker_with_only_deferred_emails_notes_them_and_exits_with_3() {
     let desk = Desk::with_people();
     desk.write(
         "tidings.toml",
@@ -198,7 +193,7 @@ fn a_worker_that_finds_only_mails_that_wait_tells_of_them_and_ends_with_3() {
 }
 
 #[test]
-fn a_mail_that_cannot_leave_is_a_failure_with_its_reason() {
+fn an_email_that_cannot_be_sent_is_a_failure_with_its_reason() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
@@ -217,7 +212,7 @@ fn a_mail_that_cannot_leave_is_a_failure_with_its_reason() {
 }
 
 #[test]
-fn a_worker_answers_in_json_what_it_did() {
+fn a_worker_prints_its_work_as_json() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
         .done();
@@ -234,7 +229,7 @@ fn a_worker_answers_in_json_what_it_did() {
 
 #[cfg(unix)]
 #[test]
-fn a_worker_ends_when_it_is_asked_to_and_says_what_it_did() {
+fn a_worker_stops_on_sigterm_and_logs_its_work() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
         .done();
@@ -253,12 +248,12 @@ fn a_worker_ends_when_it_is_asked_to_and_says_what_it_did() {
         );
     }
 
-    let asked = Command::new("kill")
+    let kill = Command::new("kill")
         .arg(worker.id().to_string())
         .status()
         .unwrap();
 
-    assert!(asked.success() && worker.wait().unwrap().success());
+    assert!(kill.success() && worker.wait().unwrap().success());
     let mut rest = String::new();
     log.read_to_string(&mut rest).unwrap();
     assert!(rest.ends_with("worker: stopped\n"), "{rest}");
@@ -266,7 +261,7 @@ fn a_worker_ends_when_it_is_asked_to_and_says_what_it_did() {
 }
 
 #[test]
-fn status_tells_a_script_what_it_tells_people() {
+fn status_prints_its_counts_as_json() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();

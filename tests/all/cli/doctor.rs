@@ -1,27 +1,31 @@
-//! `doctor`: its lines, its exit codes, and what it leaves behind.
+//! `doctor`: its output and its exit codes. It creates no files.
 
 use super::Desk;
 
 #[test]
-fn a_bare_machine_has_no_errors_and_nothing_is_made_by_looking() {
+fn an_empty_configuration_has_no_errors_and_no_file_is_created() {
     let desk = Desk::new();
     desk.write("tidings.toml", "");
 
-    let said = desk.run(&["doctor", "--offline"]).done();
+    let output = desk.run(&["doctor", "--offline"]).done();
 
     for line in [
         "ok         configuration        tidings.toml",
         "warning    database             there is no database at sqlite:tidings.db: nothing was ever brought in there → see that",
         "ok         templates            they make",
     ] {
-        assert!(said.contains(line), "{line} in {said}");
+        assert!(output.contains(line), "{line} in {output}");
     }
-    assert!(!said.contains('\x1b'), "{said}");
-    assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), 1, "{said}");
+    assert!(!output.contains('\x1b'), "{output}");
+    assert_eq!(
+        std::fs::read_dir(desk.path()).unwrap().count(),
+        1,
+        "{output}"
+    );
 }
 
 #[test]
-fn an_error_is_1_and_wrong_usage_is_2() {
+fn an_error_exits_with_1_and_wrong_usage_with_2() {
     let desk = Desk::new();
     desk.write(
         "tidings.toml",
@@ -30,10 +34,10 @@ fn an_error_is_1_and_wrong_usage_is_2() {
 
     let ran = desk.run(&["doctor", "--offline", "--json"]);
 
-    let told = ran.json();
+    let report = ran.json();
     assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{}", ran.out);
-    assert_eq!(told["verdict"], "error");
-    let findings = told["findings"].as_array().unwrap();
+    assert_eq!(report["verdict"], "error");
+    let findings = report["findings"].as_array().unwrap();
     let of = |check: &str| findings.iter().find(|finding| finding["check"] == check);
     assert_eq!(of("server.public_url").unwrap()["verdict"], "error");
     assert_eq!(of("provider").unwrap()["verdict"], "unchecked");
@@ -53,7 +57,7 @@ fn an_error_is_1_and_wrong_usage_is_2() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_read_is_told_with_all_its_problems() {
+fn all_problems_of_an_invalid_configuration_are_reported() {
     let desk = Desk::new();
     desk.write("tidings.toml", "color = 1\n[digest]\nhour = 24");
 
@@ -71,7 +75,7 @@ fn a_configuration_that_cannot_be_read_is_told_with_all_its_problems() {
 }
 
 #[test]
-fn brands_say_of_templates_only_what_the_default_does_not() {
+fn brands_do_not_repeat_template_findings_of_the_default() {
     let desk = Desk::new();
     desk.write(
         "tidings.toml",
@@ -83,9 +87,9 @@ fn brands_say_of_templates_only_what_the_default_does_not() {
     desk.write("own/locales/SV-se.ftl", "more = Mer\n");
     desk.write("umbra/locales/da.ftl", "more = Mere\n");
 
-    let told = desk.run(&["doctor", "--offline", "--json"]).json();
+    let report = desk.run(&["doctor", "--offline", "--json"]).json();
 
-    let findings = told["findings"].as_array().unwrap();
+    let findings = report["findings"].as_array().unwrap();
     let of_templates = findings.iter().filter(|finding| {
         let check = finding["check"].as_str().unwrap();
         ["templates", "languages", "size of mails"].contains(&check)

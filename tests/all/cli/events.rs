@@ -1,36 +1,36 @@
-//! Events from `notify` to `feed`, `explain` and `flush`.
+//! Events: `notify`, `retract`, `feed`, `explain` and `flush`.
 
 use serde_json::json;
 
 use super::{Desk, days_ago};
 
 #[test]
-fn a_newcomer_sees_an_event_in_the_feed_at_once() {
+fn notify_adds_the_event_to_the_feed_at_once() {
     let desk = Desk::with_people();
 
-    let told = desk
+    let output = desk
         .run(&["notify", "Published", "a1", "--followers-of", "artist:1"])
         .done();
 
     assert!(
-        told.starts_with("accepted: reached 3 people  fan-out "),
-        "{told}"
+        output.starts_with("accepted: reached 3 people  fan-out "),
+        "{output}"
     );
     let feed = desk.run(&["feed", "ada"]).done();
     assert!(feed.contains("a1") && feed.contains("Published"), "{feed}");
 }
 
 #[test]
-fn an_event_that_is_only_accepted_waits_for_a_worker() {
+fn with_no_wait_an_event_waits_for_a_worker() {
     let desk = Desk::with_people();
 
-    let told = desk
+    let output = desk
         .run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
         .done();
 
     assert!(
-        told.starts_with("accepted: a worker fans it out (tidings worker --once)"),
-        "{told}"
+        output.starts_with("accepted: a worker fans it out (tidings worker --once)"),
+        "{output}"
     );
     assert_eq!(
         desk.run(&["feed", "ada"]).done(),
@@ -49,7 +49,7 @@ fn an_event_that_is_only_accepted_waits_for_a_worker() {
 }
 
 #[test]
-fn an_event_goes_to_whom_it_concerns_and_nobody_else() {
+fn an_event_reaches_only_its_audience() {
     let desk = Desk::with_people();
     let reached = |arguments: &[&str]| {
         let mut all = vec!["notify", "Published", "a1", "--json"];
@@ -67,7 +67,7 @@ fn an_event_goes_to_whom_it_concerns_and_nobody_else() {
 }
 
 #[test]
-fn an_actor_has_a_name_and_a_picture_in_the_feed() {
+fn an_actor_is_shown_with_name_and_picture_in_the_feed() {
     let desk = Desk::with_people();
     let picture = "https://art.example/lev.png";
     let actor = ["--actor-name", "Lev Oduya", "--actor-image", picture];
@@ -85,7 +85,7 @@ fn an_actor_has_a_name_and_a_picture_in_the_feed() {
 }
 
 #[test]
-fn an_actor_without_a_name_is_shown_by_the_author_of_the_object() {
+fn an_unnamed_actor_is_shown_as_the_author_of_the_object() {
     let desk = Desk::with_people();
     desk.write("by", r#"{"id": "r1", "by": "Lev Oduya"}"#);
     desk.run(&["import", "objects", "by"]).done();
@@ -102,7 +102,7 @@ fn an_actor_without_a_name_is_shown_by_the_author_of_the_object() {
 }
 
 #[test]
-fn the_same_key_is_the_same_event_and_never_another() {
+fn a_repeated_key_is_a_duplicate_or_a_conflict() {
     let desk = Desk::with_people();
     let notify = |object| {
         desk.run(&[
@@ -167,7 +167,7 @@ fn a_batch_key_is_part_of_the_event() {
 }
 
 #[test]
-fn what_nobody_will_see_is_noted() {
+fn notify_warns_about_events_that_users_will_not_see() {
     let desk = Desk::with_people();
     desk.write(
         "tidings.toml",
@@ -177,14 +177,14 @@ fn what_nobody_will_see_is_noted() {
     desk.write("withdrawn", withdrawn);
     assert_eq!(desk.run(&["import", "objects", "withdrawn"]).code, 0);
 
-    let nobody = desk.run(&["notify", "Met", "a1", "--followers-of", "artist:2"]);
+    let unfollowed = desk.run(&["notify", "Met", "a1", "--followers-of", "artist:2"]);
     let unknown = desk.run(&["notify", "Published", "a1", "--to", "ada"]);
 
     assert_eq!(
-        (nobody.code, nobody.err.as_str()),
+        (unfollowed.code, unfollowed.err.as_str()),
         (0, "note: nobody follows artist:2\n")
     );
-    let stray = desk.run(&["notify", "Publised", "a1", "a9", "--to", "ada"]);
+    let mistyped = desk.run(&["notify", "Publised", "a1", "a9", "--to", "ada"]);
     let json = desk.run(&["notify", "Published", "a1", "--to", "ada", "--json"]);
     let status = desk.run(&["status"]);
 
@@ -196,12 +196,16 @@ fn what_nobody_will_see_is_noted() {
         unknown.err
     );
     assert!(
-        stray.err.contains("type \"Publised\" is not configured"),
+        mistyped.err.contains("type \"Publised\" is not configured"),
         "{}",
-        stray.err
+        mistyped.err
     );
-    assert!(stray.err.contains("\"a9\" is withdrawn"), "{}", stray.err);
-    assert_eq!((unknown.code, stray.code, json.code), (0, 0, 0));
+    assert!(
+        mistyped.err.contains("\"a9\" is withdrawn"),
+        "{}",
+        mistyped.err
+    );
+    assert_eq!((unknown.code, mistyped.code, json.code), (0, 0, 0));
     assert!(
         json.json()["warnings"][0]
             .as_str()
@@ -216,7 +220,7 @@ fn what_nobody_will_see_is_noted() {
 }
 
 #[test]
-fn a_feed_can_be_paged_narrowed_and_followed() {
+fn a_feed_can_be_paged_filtered_and_polled() {
     let desk = Desk::with_people();
     for object in ["a1", "a2", "a3"] {
         desk.run(&["notify", "Published", object, "--to", "ada"])
@@ -255,7 +259,7 @@ fn a_feed_can_be_paged_narrowed_and_followed() {
 }
 
 #[test]
-fn a_feed_knows_days_that_have_passed() {
+fn a_feed_includes_past_days() {
     let desk = Desk::with_people();
     desk.run(&[
         "notify",
@@ -278,7 +282,7 @@ fn a_feed_knows_days_that_have_passed() {
 }
 
 #[test]
-fn explain_says_what_becomes_of_each_event_and_why() {
+fn explain_gives_the_outcome_and_the_reason_for_each_event() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--followers-of", "artist:1"])
         .done();
@@ -306,7 +310,7 @@ fn explain_says_what_becomes_of_each_event_and_why() {
 }
 
 #[test]
-fn what_is_flushed_is_in_no_digest_but_stays_in_the_feed() {
+fn flushed_events_are_in_no_digest_but_stay_in_the_feed() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
@@ -331,7 +335,7 @@ fn what_is_flushed_is_in_no_digest_but_stays_in_the_feed() {
 }
 
 #[test]
-fn an_event_that_would_reach_nobody_is_refused_with_what_to_do() {
+fn an_event_outside_the_window_is_rejected_with_advice() {
     let desk = Desk::with_people();
     let line = |at: &str| {
         format!("{{\"type\": \"Met\", \"objects\": \"a1\", \"to\": \"ada\", \"at\": \"{at}\"}}\n")
@@ -365,18 +369,18 @@ fn an_event_that_would_reach_nobody_is_refused_with_what_to_do() {
     assert!(desk.run(&["feed", "ada"]).done().contains(&days_ago(2)));
 }
 
-/// From now on this is refused for what stands in this table, as a full disk would have it.
-fn refuses(desk: &Desk, what: &str) {
+/// Makes an operation such as `UPDATE ON fanouts` fail from now on, as on a full disk.
+fn fail_on(desk: &Desk, operation: &str) {
     let file = rusqlite::Connection::open(desk.path().join("tidings.db")).unwrap();
     let refuse = "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
-    let trigger = format!("CREATE TRIGGER refuses BEFORE {what} {refuse}");
+    let trigger = format!("CREATE TRIGGER refuses BEFORE {operation} {refuse}");
     file.execute_batch(&trigger).unwrap();
 }
 
 #[test]
-fn an_event_that_was_accepted_is_told_though_it_cannot_be_fanned_out() {
+fn an_accepted_event_is_reported_although_fan_out_fails() {
     let desk = Desk::with_people();
-    refuses(&desk, "UPDATE ON fanouts");
+    fail_on(&desk, "UPDATE ON fanouts");
     let event = ["notify", "Published", "a1", "--to", "ada"];
 
     let ran = desk.run(&event);
@@ -384,8 +388,8 @@ fn an_event_that_was_accepted_is_told_though_it_cannot_be_fanned_out() {
 
     assert_eq!((ran.code, json.code), (3, 3), "{}{}", ran.err, json.err);
     assert!(ran.out.starts_with("accepted: a worker"), "{}", ran.out);
-    for told in ["the disk is full", "the event is accepted"] {
-        assert!(ran.err.contains(told), "{told} in {}", ran.err);
+    for expected in ["the disk is full", "the event is accepted"] {
+        assert!(ran.err.contains(expected), "{expected} in {}", ran.err);
     }
     assert_eq!(json.json()["state"], "pending");
     let warnings = json.json()["warnings"].to_string();
@@ -393,9 +397,9 @@ fn an_event_that_was_accepted_is_told_though_it_cannot_be_fanned_out() {
 }
 
 #[test]
-fn only_an_event_with_a_key_is_said_to_be_repeatable() {
+fn only_an_event_with_a_key_can_be_repeated_after_a_failure() {
     let desk = Desk::with_people();
-    refuses(&desk, "INSERT ON fanouts");
+    fail_on(&desk, "INSERT ON fanouts");
     let event = ["notify", "Published", "a1", "--to", "ada"];
     desk.write("events", r#"{"type": "Met", "objects": "a1", "to": "ada"}"#);
 
@@ -411,9 +415,9 @@ fn only_an_event_with_a_key_is_said_to_be_repeatable() {
 }
 
 #[test]
-fn an_import_is_told_though_its_events_cannot_be_fanned_out() {
+fn an_import_is_reported_although_fan_out_fails() {
     let desk = Desk::with_people();
-    refuses(&desk, "UPDATE ON fanouts");
+    fail_on(&desk, "UPDATE ON fanouts");
     let lines = "{\"type\": \"Met\", \"objects\": \"a1\", \"to\": \"ada\"}\n{}\n";
     desk.write("events", lines);
 
@@ -421,13 +425,13 @@ fn an_import_is_told_though_its_events_cannot_be_fanned_out() {
 
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(ran.out.starts_with("import: 1 event"), "{}", ran.out);
-    for told in ["line 2", "the disk is full"] {
-        assert!(ran.err.contains(told), "{told} in {}", ran.err);
+    for expected in ["line 2", "the disk is full"] {
+        assert!(ran.err.contains(expected), "{expected} in {}", ran.err);
     }
 }
 
 #[test]
-fn what_is_taken_back_is_named_by_its_key_and_what_is_not_known_is_noted() {
+fn retract_names_the_objects_and_notes_unknown_ones() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "[types.Comment]\nmodel = \"Comment\"");
     desk.write("comments", r#"{"id": "c1"}"#);
@@ -461,7 +465,7 @@ fn what_is_taken_back_is_named_by_its_key_and_what_is_not_known_is_noted() {
 }
 
 #[test]
-fn the_feed_of_somebody_of_whom_there_is_no_record_says_so() {
+fn the_feed_of_an_unknown_user_notes_the_missing_record() {
     let desk = Desk::with_people();
 
     let (ada, mara) = (desk.run(&["feed", "ada"]), desk.run(&["feed", "mara"]));

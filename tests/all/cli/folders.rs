@@ -1,10 +1,11 @@
-//! Where a command is started: what only works with a store makes none, and says where it looked.
+//! The working directory of commands. A command that needs a store does not create one, and says
+//! where it looked.
 
 use super::{Desk, Ran};
 use crate::support::{Fresh, mongo};
 
-/// Every command that works with what is there, or looks at it.
-const OTHERS: &[&[&str]] = &[
+/// The commands that need an existing store.
+const NEED_A_STORE: &[&[&str]] = &[
     &["status"],
     &["feed", "ada"],
     &["explain", "ada"],
@@ -26,27 +27,27 @@ fn entries(desk: &Desk) -> usize {
 }
 
 #[test]
-fn in_a_wrong_folder_every_command_says_so_and_makes_nothing() {
+fn commands_in_a_wrong_folder_fail_and_create_nothing() {
     let desk = Desk::new();
 
-    for arguments in OTHERS.iter().chain(&[&["doctor", "--offline"][..]]) {
+    for arguments in NEED_A_STORE.iter().chain(&[&["doctor", "--offline"][..]]) {
         let ran = desk.run(arguments);
 
         assert_eq!(ran.code, 2, "{arguments:?}: {}{}", ran.out, ran.err);
-        let told = ran.err + &ran.out;
+        let output = ran.err + &ran.out;
         for word in ["no configuration", "tidings.db", "--config"] {
-            assert!(told.contains(word), "{arguments:?}: {word} in {told}");
+            assert!(output.contains(word), "{arguments:?}: {word} in {output}");
         }
         assert_eq!(entries(&desk), 0, "{arguments:?}");
     }
 }
 
 #[test]
-fn a_configuration_that_names_no_database_is_named_and_nothing_is_made() {
+fn a_missing_database_is_reported_with_its_configuration_file() {
     let desk = Desk::new();
     desk.write("tidings.toml", "store = \"sqlite:mistyped.db\"");
 
-    for arguments in OTHERS {
+    for arguments in NEED_A_STORE {
         let ran = desk.run(arguments);
 
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}");
@@ -60,7 +61,7 @@ fn a_configuration_that_names_no_database_is_named_and_nothing_is_made() {
 }
 
 #[test]
-fn what_brings_something_in_makes_the_database() {
+fn commands_that_add_data_create_the_database() {
     for arguments in [
         &["notify", "Met", "a1", "--to", "ada"][..],
         &["import", "users", "-"],
@@ -77,21 +78,21 @@ fn what_brings_something_in_makes_the_database() {
 }
 
 #[test]
-fn an_event_that_makes_the_database_says_so_once() {
+fn notify_says_once_that_it_created_the_database() {
     let desk = Desk::new();
     let notify = ["notify", "Published", "a1", "--to", "ada"];
 
     let (first, second) = (desk.run(&notify), desk.run(&notify));
 
-    let told = "there was no database: made sqlite:tidings.db";
-    assert!(first.err.contains(told), "{}", first.err);
-    let nobody = "there is no record of ada";
-    assert!(second.err.contains(nobody), "{}", second.err);
-    assert!(!second.err.contains(told), "{}", second.err);
+    let created = "there was no database: made sqlite:tidings.db";
+    assert!(first.err.contains(created), "{}", first.err);
+    let unknown = "there is no record of ada";
+    assert!(second.err.contains(unknown), "{}", second.err);
+    assert!(!second.err.contains(created), "{}", second.err);
 }
 
 #[test]
-fn paths_of_a_configuration_begin_at_its_folder_wherever_a_command_is_started() {
+fn paths_in_a_configuration_are_relative_to_its_folder() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Met", "a1", "--to", "ada"]).done();
     desk.write("tidings.toml", "");
@@ -111,7 +112,7 @@ fn paths_of_a_configuration_begin_at_its_folder_wherever_a_command_is_started() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mistyped_database_on_mongodb_is_told_and_not_made() {
+async fn a_mistyped_mongodb_database_is_reported_and_not_created() {
     mongo::run(async |fresh: Fresh| {
         let desk = Desk::new();
         let right = fresh.url().to_owned();
@@ -119,7 +120,7 @@ async fn a_mistyped_database_on_mongodb_is_told_and_not_made() {
         let wrong = format!("{place}_mistyped?{options}");
         desk.write("tidings.toml", &format!("store = {wrong:?}"));
 
-        for arguments in OTHERS {
+        for arguments in NEED_A_STORE {
             let ran: Ran = desk.command(arguments).output().unwrap().into();
             assert_eq!(
                 (ran.code, ran.out.as_str()),

@@ -1,9 +1,9 @@
-//! The help texts, as snapshots: they are documentation, and change only on purpose.
+//! Snapshots of the help texts. They are documentation, so they change only on purpose.
 
 use super::Desk;
 
-fn help(verb: &str) -> String {
-    Desk::new().run(&[verb, "--help"]).done()
+fn help(command: &str) -> String {
+    Desk::new().run(&[command, "--help"]).done()
 }
 
 #[test]
@@ -12,10 +12,10 @@ fn the_list_of_commands() {
 }
 
 macro_rules! helps {
-    ($($verb:ident)*) => {$(
+    ($($command:ident)*) => {$(
         #[test]
-        fn $verb() {
-            insta::assert_snapshot!(stringify!($verb), help(stringify!($verb)));
+        fn $command() {
+            insta::assert_snapshot!(stringify!($command), help(stringify!($command)));
         }
     )*};
 }

@@ -1,34 +1,37 @@
-//! Nothing that people wrote moves the operator's cursor, turns the direction of a line, or begins
-//! another one.
+//! Text from users cannot control the terminal of an operator: it cannot move the cursor, change
+//! the direction of text, or fake a line of output.
 
 use super::{Desk, Ran, days_ago};
 
-/// Clears the screen, sets the window's title, goes back over the line, and turns what follows it;
-/// names differ by this letter.
+/// Appends characters to a text that clear the screen, set the window title, overwrite the line
+/// and reverse the text after them.
 fn evil(what: &str) -> String {
     format!(
         "{what}\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}txt\u{2066}\u{200f}\rerror: all lost\u{85}"
     )
 }
 
-/// What a terminal would obey, or a reader could not see.
-fn obeyed(text: &str) -> Vec<char> {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+/// Returns the control and direction characters in a text, except line feeds.
+fn control_characters(text: &str) -> Vec<char> {
+    let is_direction = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars()
-        .filter(|c| (c.is_control() && *c != '\n') || turns(*c))
+        .filter(|c| (c.is_control() && *c != '\n') || is_direction(*c))
         .collect()
 }
 
-fn harmless(arguments: &[&str], ran: &Ran) {
+fn assert_harmless(arguments: &[&str], ran: &Ran) {
     for text in [&ran.out, &ran.err] {
-        assert!(obeyed(text).is_empty(), "{arguments:?}: {text:?}");
-        let begun = text.lines().any(|line| line.starts_with("error: all lost"));
-        assert!(!begun, "{arguments:?}: {text}");
+        assert!(
+            control_characters(text).is_empty(),
+            "{arguments:?}: {text:?}"
+        );
+        let is_faked = text.lines().any(|line| line.starts_with("error: all lost"));
+        assert!(!is_faked, "{arguments:?}: {text}");
     }
 }
 
 #[test]
-fn whatever_people_write_no_command_prints_it_raw() {
+fn no_command_prints_control_characters_from_users() {
     let desk = Desk::new();
     let line = |value: serde_json::Value| value.to_string() + "\n";
     let (ada, name, title) = (evil("ada"), evil("Ada"), evil("Title"));
@@ -87,14 +90,14 @@ fn whatever_people_write_no_command_prints_it_raw() {
         vec!["config", "--store", &ada],
     ];
     for arguments in commands {
-        harmless(&arguments, &desk.run(&arguments));
+        assert_harmless(&arguments, &desk.run(&arguments));
     }
     desk.write("tidings.toml", &config);
-    harmless(&["config"], &desk.run(&["config"]));
+    assert_harmless(&["config"], &desk.run(&["config"]));
 }
 
 #[test]
-fn what_is_printed_for_programs_says_what_people_wrote() {
+fn json_output_preserves_the_text_of_users() {
     let desk = Desk::new();
     let title = evil("Title");
     let object = serde_json::json!({"_id": "a1", "title": title}).to_string();

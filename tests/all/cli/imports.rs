@@ -1,4 +1,4 @@
-//! `import`: good lines are kept, bad ones are told with their number.
+//! `import`: keeps good lines, and reports bad ones with their line numbers.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ const USERS: &str = r#"{"id": "ada", "email": "ada@example.org"}
 "#;
 
 #[test]
-fn bad_lines_are_told_with_their_number_and_the_good_ones_kept() {
+fn bad_lines_are_reported_by_number_and_good_ones_are_kept() {
     let desk = Desk::new();
     desk.write("users.ndjson", USERS);
 
@@ -49,7 +49,7 @@ fn bad_lines_are_told_with_their_number_and_the_good_ones_kept() {
 }
 
 #[test]
-fn a_file_of_nothing_but_bad_lines_has_failed() {
+fn a_file_with_only_bad_lines_fails() {
     let desk = Desk::new();
     desk.write("follows", "{}\n[]\n");
 
@@ -68,7 +68,7 @@ fn a_file_of_nothing_but_bad_lines_has_failed() {
 }
 
 #[test]
-fn a_locale_that_can_be_none_is_refused_and_one_without_a_catalog_is_not() {
+fn an_invalid_locale_is_rejected_but_one_without_a_catalog_is_not() {
     let desk = Desk::new();
     desk.write(
         "users",
@@ -98,25 +98,25 @@ fn the_help_lists_every_field_of_every_kind() {
         ("objects", "events"),
         ("events", "Examples"),
     ] {
-        let told = desk.run(&["import", kind, "lines"]).err;
-        let known: Vec<&str> = told.split('`').skip(3).step_by(2).collect();
-        assert!(!known.is_empty(), "{told}");
+        let message = desk.run(&["import", kind, "lines"]).err;
+        let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+        assert!(!known.is_empty(), "{message}");
 
         let listed = all.split(&format!("  {kind} ")).nth(1).unwrap();
         let listed = listed.split(next).next().unwrap();
         let listed: Vec<&str> = listed
             .split(|c: char| !c.is_alphanumeric() && c != '_')
             .collect();
-        // Other names for the same.
-        let others = ["_id", "object"];
-        for field in known.iter().filter(|field| !others.contains(field)) {
+        // Aliases, which the help leaves out.
+        let aliases = ["_id", "object"];
+        for field in known.iter().filter(|field| !aliases.contains(field)) {
             assert!(listed.contains(field), "{kind}: {field} in {listed:?}");
         }
     }
 }
 
 #[test]
-fn objects_are_taken_as_the_application_has_them() {
+fn fields_of_the_application_are_mapped_to_object_fields() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "[types.Published]\nmodel = \"Artwork\"");
     desk.write(
@@ -150,7 +150,7 @@ fn objects_are_taken_as_the_application_has_them() {
 }
 
 #[test]
-fn events_from_standard_input_reach_people_and_twice_changes_nothing() {
+fn events_imported_twice_from_standard_input_are_added_once() {
     let desk = Desk::with_people();
     let import = || {
         let mut child = desk
@@ -177,7 +177,7 @@ fn events_from_standard_input_reach_people_and_twice_changes_nothing() {
 }
 
 #[test]
-fn objects_that_no_event_of_a_type_with_a_model_can_mean_are_noted() {
+fn objects_without_a_model_are_noted_if_a_type_has_one() {
     let desk = Desk::new();
     desk.write(
         "comments",

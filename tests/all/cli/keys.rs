@@ -1,4 +1,4 @@
-//! `keys` and `token`: a key is shown once, a token opens what it says, and what is wrong is told.
+//! `keys` and `token`: keys are shown once, and tokens need a secret.
 
 use super::Desk;
 
@@ -8,7 +8,7 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
 
     let made = desk.run(&["keys", "create", "web app", "--scope", "write"]);
     let json = desk.run(&["keys", "create", "dash", "--scope", "read", "--json"]);
-    let taken = desk.run(&["keys", "create", "dash", "--scope", "admin"]);
+    let duplicate = desk.run(&["keys", "create", "dash", "--scope", "admin"]);
     let listed = desk.run(&["keys"]).done();
     let lines = desk.run(&["keys", "list", "--json"]).done();
     let revoked = desk.run(&["keys", "revoke", "web app"]).done();
@@ -26,19 +26,22 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
         (&"dash".into(), &"read".into())
     );
     assert!(json["key"].as_str().unwrap().starts_with("tdg_read_"));
-    assert_eq!(taken.code, 2);
+    assert_eq!(duplicate.code, 2);
     assert!(
-        taken.err.contains("key name \"dash\" is taken"),
+        duplicate.err.contains("key name \"dash\" is taken"),
         "{}",
-        taken.err
+        duplicate.err
     );
     assert!(
         listed.contains("web app") && listed.contains("write"),
         "{listed}"
     );
     assert_eq!(lines.lines().count(), 2);
-    for told in [&listed, &lines] {
-        assert!(!told.contains("tdg_") && !told.contains("hash"), "{told}");
+    for output in [&listed, &lines] {
+        assert!(
+            !output.contains("tdg_") && !output.contains("hash"),
+            "{output}"
+        );
     }
     assert!(revoked.contains("\"web app\" is revoked"), "{revoked}");
     assert_eq!(again.code, 2);
@@ -56,7 +59,7 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
 }
 
 #[test]
-fn a_token_needs_a_secret_to_sign_it_with() {
+fn a_token_needs_a_signing_secret() {
     let desk = Desk::new();
 
     let without = desk.run(&["token", "ada"]);

@@ -1,8 +1,8 @@
-//! The command line, as it is typed: the real binary in a folder of its own, on the embedded store.
+//! Tests of the command line. Each runs the real binary in its own folder, with an empty
+//! environment, usually on SQLite.
 //!
-//! The rule: what a script relies on is asserted (exit codes, JSON, where a line goes), and what
-//! people read as far as they rely on it. Nothing of this machine's environment reaches the
-//! commands.
+//! The tests check what scripts rely on: exit codes, JSON, and the stream of each line. They check
+//! text for people only where people rely on it. Start with [`Desk`].
 
 mod batches;
 mod batching;
@@ -44,12 +44,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidings::clock::{Clock, SystemClock};
 
-/// A folder to work in.
+/// A temporary working directory for commands.
 struct Desk {
     folder: TempDir,
 }
 
-/// What a command came to.
+/// The result of a command.
 struct Ran {
     code: i32,
     out: String,
@@ -63,15 +63,17 @@ impl Desk {
         }
     }
 
-    /// With objects `a1` to `a9`, `c1` and `o1` as well, and with ada (confirmed, weekly), ben
-    /// (unconfirmed) and cem (confirmed, daily), who follow `artist:1`.
+    /// Creates a folder whose store has users, follows and objects.
+    ///
+    /// The users are ada (confirmed, weekly), ben (unconfirmed) and cem (confirmed, daily). All of
+    /// them follow `artist:1`. The objects are `a1` to `a9`, `c1` to `c9` and `o1` to `o9`.
     fn with_people() -> Self {
         let desk = Self::new();
         desk.fill();
         desk
     }
 
-    /// These three come to the configured store.
+    /// Imports the users, follows and objects of [`Self::with_people`] into the configured store.
     fn fill(&self) {
         self.write(
             "users",
@@ -85,7 +87,7 @@ impl Desk {
                {"user": "ben", "key": "artist:1"}
                {"user": "cem", "key": "artist:1"}"#,
         );
-        // Without titles, so that they are called by their ids.
+        // Objects without titles are shown by their ids.
         let objects = (1..10)
             .flat_map(|n| ["a", "c", "o"].map(|letter| format!("{{\"id\": \"{letter}{n}\"}}\n")));
         self.write("objects", &objects.collect::<String>());
@@ -128,13 +130,13 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// That it is done and nobody has to be told anything; answers what it printed.
+    /// Returns standard output. Panics unless the command exited with 0 and an empty stderr.
     fn done(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
         self.out
     }
 
-    /// The one line of JSON it printed.
+    /// Parses the only line of standard output as JSON.
     fn json(&self) -> Value {
         assert_eq!(self.out.lines().count(), 1, "{}{}", self.out, self.err);
         serde_json::from_str(&self.out).unwrap()
@@ -145,7 +147,7 @@ fn now() -> DateTime<Utc> {
     SystemClock.now()
 }
 
-/// A date so many days ago.
+/// Returns the UTC date `days` days ago.
 fn days_ago(days: i64) -> String {
     (now() - TimeDelta::days(days)).date_naive().to_string()
 }

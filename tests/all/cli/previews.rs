@@ -1,7 +1,6 @@
-//! `tidings preview` and `send-test`: mails and pages before anybody gets them.
+//! `preview` and `send-test` show emails and pages before users get them.
 //!
-//! The rule: nothing is made, changed or told to anybody by looking, and one test mail leaves
-//! nothing but itself.
+//! A preview sends nothing and changes nothing in the store. A test email is not recorded.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -23,7 +22,7 @@ heading = "New comments"
 phrase = "commented on"
 "#;
 
-/// A preview that is served.
+/// A running preview server.
 struct Served {
     child: Child,
     url: String,
@@ -49,15 +48,15 @@ impl Served {
     }
 
     async fn get(&self, path: &str) -> Response {
-        let asked = self.client.get(format!("{}/{path}", self.url));
-        asked.send().await.unwrap()
+        let request = self.client.get(format!("{}/{path}", self.url));
+        request.send().await.unwrap()
     }
 
     async fn board(&self) -> Value {
         self.get("board").await.json().await.unwrap()
     }
 
-    /// The board once it is so, and how long that took.
+    /// Polls the board until `is_so` holds, at most 60 seconds. Returns it with the time it took.
     async fn once(&self, is_so: impl Fn(&Value) -> bool) -> (Value, Duration) {
         let begin = Instant::now();
         loop {
@@ -72,7 +71,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -94,12 +93,12 @@ fn kiosk() -> Desk {
 }
 
 #[test]
-fn all_there_is_to_see_is_written_into_a_folder_and_nothing_else_is_made() {
+fn preview_writes_all_samples_into_a_folder_and_nothing_else() {
     let desk = kiosk();
 
-    let told = desk.run(&["preview", "--out", "seen"]).done();
+    let output = desk.run(&["preview", "--out", "seen"]).done();
 
-    assert_eq!(told, "wrote 24 files into seen\n");
+    assert_eq!(output, "wrote 24 files into seen\n");
     assert_eq!(files(desk.path()), ["seen", "templates", "tidings.toml"]);
     let seen = files(&desk.path().join("seen"));
     assert_eq!(
@@ -136,7 +135,7 @@ fn all_there_is_to_see_is_written_into_a_folder_and_nothing_else_is_made() {
 }
 
 #[test]
-fn somebodys_own_mails_are_shown_and_nothing_is_changed() {
+fn the_emails_of_a_user_are_previewed_and_nothing_changes() {
     let desk = Desk::with_people();
     desk.write(
         "more.toml",
@@ -147,9 +146,9 @@ fn somebodys_own_mails_are_shown_and_nothing_is_changed() {
     with(&["notify", "Comment", "c1", "--to", "ada"]).done();
     let before = with(&["explain", "ada", "--json"]).done();
 
-    let told = with(&["preview", "--user", "ada", "--out", "seen"]).done();
+    let output = with(&["preview", "--user", "ada", "--out", "seen"]).done();
 
-    assert!(told.starts_with("wrote 16 files"), "{told}");
+    assert!(output.starts_with("wrote 16 files"), "{output}");
     let seen = files(&desk.path().join("seen"));
     let read = |begins: &str| {
         let name = seen.iter().find(|name| name.starts_with(begins)).unwrap();
@@ -160,7 +159,7 @@ fn somebodys_own_mails_are_shown_and_nothing_is_changed() {
     assert!(read("page-preferences").contains("example.org"));
     assert_eq!(with(&["explain", "ada", "--json"]).done(), before);
     assert!(!desk.path().join("outbox").exists());
-    // Nobody mails who is not confirmed.
+    // An unconfirmed user gets no digest.
     let ben = with(&["preview", "digest", "--user", "ben", "--out", "ben"]);
     assert_eq!(ben.code, 1, "{}", ben.out);
     assert!(
@@ -168,12 +167,12 @@ fn somebodys_own_mails_are_shown_and_nothing_is_changed() {
         "{}",
         ben.err
     );
-    let nobody = with(&["preview", "--user", "zoe", "--out", "zoe"]);
-    assert_eq!(nobody.code, 2, "{}", nobody.err);
+    let unknown = with(&["preview", "--user", "zoe", "--out", "zoe"]);
+    assert_eq!(unknown.code, 2, "{}", unknown.err);
 }
 
 #[tokio::test]
-async fn a_catalog_that_breaks_leaves_what_could_be_made_last() {
+async fn a_broken_catalog_keeps_the_last_good_preview() {
     let desk = kiosk();
     let catalog = "templates/locales/de.ftl";
     std::fs::create_dir_all(desk.path().join("templates/locales")).unwrap();
@@ -204,7 +203,7 @@ async fn a_catalog_that_breaks_leaves_what_could_be_made_last() {
 }
 
 #[test]
-fn a_batch_is_shown_as_its_mail_would_tell_it() {
+fn a_batch_is_previewed_as_its_email_would_be_sent() {
     let desk = Desk::with_people();
     desk.write(
         "more.toml",
@@ -227,7 +226,7 @@ fn a_batch_is_shown_as_its_mail_would_tell_it() {
         texts.map(read).collect::<String>()
     };
 
-    // One that is kept was withdrawn, so the stack says what else there is.
+    // The batch keeps c3 and c4, and c4 is withdrawn, so the stack supplies the older events.
     let all = shown("all");
     for comment in ["c1", "c2", "c3", "r1"] {
         assert!(all.contains(comment), "{comment} in {all}");
@@ -239,15 +238,15 @@ fn a_batch_is_shown_as_its_mail_would_tell_it() {
         "{\"id\": \"ada\", \"email\": \"ada@example.org\", \"confirmed\": true, \"unsubscribed\": true}\n",
     );
     with(&["import", "users", "ada.ndjson"]).done();
-    let obliged = shown("obliged");
+    let mandatory = shown("obliged");
     assert!(
-        obliged.contains("r1") && !obliged.contains("c1"),
-        "{obliged}"
+        mandatory.contains("r1") && !mandatory.contains("c1"),
+        "{mandatory}"
     );
 }
 
 #[test]
-fn mails_and_pages_are_shown_in_a_locale_and_one_that_is_not_there_is_refused() {
+fn preview_uses_the_given_locale_and_rejects_an_unknown_one() {
     let desk = kiosk();
 
     desk.run(&["preview", "--out", "seen", "--locale", "de-DE"])
@@ -273,14 +272,14 @@ fn mails_and_pages_are_shown_in_a_locale_and_one_that_is_not_there_is_refused() 
 }
 
 #[tokio::test]
-async fn a_persons_locale_is_said_where_their_mails_are_explained_and_shown() {
+async fn explain_and_preview_name_the_locale_of_a_user() {
     let desk = Desk::with_people();
     let records = |locale: &str| {
         let ada = "{\"id\": \"ada\", \"email\": \"ada@example.org\", \"confirmed\": true";
         desk.write("ada.ndjson", &format!("{ada}{locale}}}\n"));
         desk.run(&["import", "users", "ada.ndjson"]).done();
     };
-    for (locale, said) in [
+    for (locale, expected) in [
         ("", "en, as their record names no locale"),
         (", \"locale\": \"pt-BR\"", "pt, for their pt-BR"),
         (", \"locale\": \"xx\"", "en, for their xx"),
@@ -291,10 +290,10 @@ async fn a_persons_locale_is_said_where_their_mails_are_explained_and_shown() {
         let explained = desk.run(&["explain", "ada"]).done();
         let written = desk.run(&["preview", "page", "--user", "ada", "--out", "seen"]);
 
-        let line = format!("\n  locale  {said}\n");
+        let line = format!("\n  locale  {expected}\n");
         assert!(explained.contains(&line), "{explained}");
         let written = written.done();
-        let line = format!(" files into seen; locale {said}\n");
+        let line = format!(" files into seen; locale {expected}\n");
         assert!(written.ends_with(&line), "{written}");
     }
     let served = Served::start(&desk, &["--user", "ada"]);
@@ -302,7 +301,7 @@ async fn a_persons_locale_is_said_where_their_mails_are_explained_and_shown() {
 }
 
 #[tokio::test]
-async fn the_page_offers_the_locales_and_shows_the_one_that_is_chosen() {
+async fn the_page_offers_all_locales_and_shows_the_chosen_one() {
     let desk = kiosk();
     let served = Served::start(&desk, &["--locale", "de"]);
 
@@ -329,7 +328,7 @@ async fn the_page_offers_the_locales_and_shows_the_one_that_is_chosen() {
 }
 
 #[tokio::test]
-async fn the_page_shows_what_was_saved_and_what_is_wrong_with_it() {
+async fn the_page_shows_saved_templates_and_their_errors() {
     let desk = kiosk();
     let subject = "templates/digest/subject.txt";
     let served = Served::start(&desk, &[]);
@@ -364,7 +363,7 @@ async fn the_page_shows_what_was_saved_and_what_is_wrong_with_it() {
         "{trouble}"
     );
     assert_eq!(trouble["lines"][1][1], "{{ nobody }}", "{trouble}");
-    // What was made before is there still.
+    // The last good preview stays.
     assert_eq!(name(&wrong, 0), "Mine");
     desk.write(subject, "Right");
     let (right, _) = served.once(|board| name(board, 0) == "Right").await;
@@ -372,7 +371,7 @@ async fn the_page_shows_what_was_saved_and_what_is_wrong_with_it() {
 }
 
 #[tokio::test]
-async fn the_page_is_for_this_machine_alone() {
+async fn the_page_is_served_only_to_this_machine() {
     let desk = kiosk();
     let served = Served::start(&desk, &["digest"]);
 
@@ -396,12 +395,12 @@ async fn the_page_is_for_this_machine_alone() {
 }
 
 #[test]
-fn a_test_mail_is_marked_and_nobody_else_hears_of_it() {
+fn a_test_email_is_marked_and_not_recorded() {
     let desk = Desk::with_people();
 
-    let told = desk.run(&["send-test", "me@example.org"]).done();
+    let output = desk.run(&["send-test", "me@example.org"]).done();
 
-    assert!(told.starts_with("the outbox took the mail: "), "{told}");
+    assert!(output.starts_with("the outbox took the mail: "), "{output}");
     let [mail] = &mails(&desk)[..] else {
         panic!("{:?}", mails(&desk));
     };
@@ -417,7 +416,7 @@ fn a_test_mail_is_marked_and_nobody_else_hears_of_it() {
 }
 
 #[test]
-fn a_test_mail_needs_no_store_and_makes_none() {
+fn a_test_email_needs_no_store_and_creates_none() {
     let desk = kiosk();
 
     desk.run(&["send-test", "me@example.org", "batch"]).done();
@@ -427,7 +426,7 @@ fn a_test_mail_needs_no_store_and_makes_none() {
 }
 
 #[test]
-fn no_test_mail_goes_to_an_address_that_is_suppressed() {
+fn a_test_email_to_a_suppressed_address_is_rejected() {
     let desk = Desk::with_people();
     desk.run(&["suppressions", "add", "Me@Example.org"]).done();
 

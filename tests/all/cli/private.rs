@@ -1,4 +1,4 @@
-//! Files that hold addresses, links and secrets are their owner's alone, whatever the umask.
+//! Only their owner can access files with addresses, links or secrets, even with a umask of 0.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use super::{Desk, days_ago};
 
-/// A command of a shell whose files everybody may read and write.
-fn openly(desk: &Desk, arguments: &str) -> Command {
+/// Returns a command that runs with a umask of 0, so that new files are open to all by default.
+fn with_open_umask(desk: &Desk, arguments: &str) -> Command {
     let mut shell = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_tidings");
     shell
@@ -18,17 +18,18 @@ fn openly(desk: &Desk, arguments: &str) -> Command {
     shell
 }
 
-fn run_openly(desk: &Desk, arguments: &str) {
-    run(openly(desk, arguments), arguments);
+fn run_with_open_umask(desk: &Desk, arguments: &str) {
+    run(with_open_umask(desk, arguments), arguments);
 }
 
 fn run(mut command: Command, arguments: &str) {
     let ran = command.output().unwrap();
-    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(ran.status.code() != Some(2), "{arguments}: {told}");
+    let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(ran.status.code() != Some(2), "{arguments}: {errors}");
 }
 
-/// Everything below a folder that others can read, write or enter.
+/// Returns the files and folders below a folder that others can access, with their modes, except
+/// those named in `but`.
 fn open_to_others(folder: &Path, but: &[&str]) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -46,25 +47,25 @@ fn open_to_others(folder: &Path, but: &[&str]) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn whatever_is_written_is_its_owners_alone() {
+fn all_files_that_commands_write_are_private() {
     let desk = Desk::new();
     desk.write(
         "users",
         r#"{"id": "ada", "email": "ada@example.org", "confirmed": true}"#,
     );
     desk.write("objects", r#"{"id": "a1", "title": "A work"}"#);
-    run_openly(&desk, "import users users");
-    run_openly(&desk, "import objects objects");
-    // While it has the file open, its log and its index stand beside it.
-    let mut worker = openly(&desk, "worker");
+    run_with_open_umask(&desk, "import users users");
+    run_with_open_umask(&desk, "import objects objects");
+    // While the worker has the database open, its WAL and its shared memory file exist too.
+    let mut worker = with_open_umask(&desk, "worker");
     let mut worker = worker
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // As it happened, when the window reached so far.
+    // Accepted with a longer window, as if 60 days ago.
     let late = format!("notify Published a2 --to ada --at {}", days_ago(60));
-    let mut then = openly(&desk, &late);
+    let mut then = with_open_umask(&desk, &late);
     then.envs([
         ("TIDINGS_WINDOW_DAYS_BACK", "60"),
         ("TIDINGS_ARCHIVE_KEEP", "90d"),
@@ -76,7 +77,7 @@ fn whatever_is_written_is_its_owners_alone() {
         "digest --now".to_owned(),
         "archive --force --export old/days".to_owned(),
     ] {
-        run_openly(&desk, &arguments);
+        run_with_open_umask(&desk, &arguments);
     }
 
     let found = open_to_others(desk.path(), &["users", "objects"]);
@@ -98,7 +99,7 @@ fn whatever_is_written_is_its_owners_alone() {
 }
 
 #[test]
-fn doctor_says_which_files_others_can_read() {
+fn doctor_names_files_that_others_can_read() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
@@ -108,8 +109,8 @@ fn doctor_says_which_files_others_can_read() {
 
     let ran = desk.run(&["doctor", "--offline", "--json"]);
 
-    let told = ran.json();
-    let findings = told["findings"].as_array().unwrap();
+    let report = ran.json();
+    let findings = report["findings"].as_array().unwrap();
     let files = findings
         .iter()
         .find(|finding| finding["check"] == "files")
@@ -123,7 +124,7 @@ fn doctor_says_which_files_others_can_read() {
 }
 
 #[test]
-fn doctor_says_which_files_with_secrets_everybody_can_read() {
+fn doctor_names_world_readable_files_with_secrets() {
     let desk = Desk::new();
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     desk.write(
@@ -133,8 +134,8 @@ fn doctor_says_which_files_with_secrets_everybody_can_read() {
     let findings = |mode: u32| -> String {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(desk.path().join("tidings.toml"), mode).unwrap();
-        let told = desk.run(&["doctor", "--offline", "--json"]).json();
-        let findings = told["findings"].as_array().unwrap().iter();
+        let report = desk.run(&["doctor", "--offline", "--json"]).json();
+        let findings = report["findings"].as_array().unwrap().iter();
         let files = findings.filter(|finding| finding["check"] == "files");
         files.map(|finding| finding.to_string()).collect()
     };
@@ -150,7 +151,7 @@ fn doctor_says_which_files_with_secrets_everybody_can_read() {
 }
 
 #[test]
-fn files_behind_links_and_previews_are_their_owners_alone() {
+fn databases_behind_links_and_previews_are_private() {
     let desk = Desk::new();
     std::fs::create_dir(desk.path().join("data")).unwrap();
     let closed = std::fs::Permissions::from_mode(0o700);
@@ -158,8 +159,8 @@ fn files_behind_links_and_previews_are_their_owners_alone() {
     std::os::unix::fs::symlink("data/real.db", desk.path().join("tidings.db")).unwrap();
     desk.write("users", r#"{"id": "ada", "email": "ada@example.org"}"#);
 
-    run_openly(&desk, "import users users");
-    run_openly(&desk, "preview --out previews");
+    run_with_open_umask(&desk, "import users users");
+    run_with_open_umask(&desk, "preview --out previews");
 
     assert!(desk.path().join("data/real.db").exists());
     assert!(desk.path().join("previews").exists());

@@ -1,10 +1,10 @@
-//! What the README prints, as a stranger types it.
+//! The examples in the README work as printed.
 
 use super::Desk;
 
 const README: &str = include_str!("../../../README.md");
 
-/// The lines of code between two sentences.
+/// Returns the lines of code between two texts in the README.
 fn code(from: &str, to: &str) -> Vec<&'static str> {
     let (_, rest) = README.split_once(from).unwrap();
     let (part, _) = rest.split_once(to).unwrap();
@@ -13,14 +13,14 @@ fn code(from: &str, to: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// A command as it is typed, without what stands beside it.
+/// Returns the arguments of a `tidings` command line, without its comment.
 fn arguments(line: &str) -> Option<Vec<&str>> {
     let typed = line.split('#').next()?.trim();
     Some(typed.strip_prefix("tidings ")?.split_whitespace().collect())
 }
 
 #[test]
-fn a_burst_becomes_one_mail_as_the_example_says() {
+fn the_example_of_a_burst_sends_one_email() {
     let desk = Desk::new();
     desk.write(
         "people",

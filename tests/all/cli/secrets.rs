@@ -1,12 +1,12 @@
-//! Whatever is wrong with a configuration, what is secret in it is not printed; and what would let
-//! anybody guess one is refused.
+//! Commands never print secrets, even if the configuration is invalid. They reject guessable keys,
+//! and limit the cost of hostile templates and compressed files.
 
 use super::Desk;
 
-/// A word that nothing may print.
+/// A secret that no command may print.
 const SECRET: &str = "hunter2-pa55";
 
-/// A configuration that holds the secret.
+/// Returns configurations that contain the secret, most of them invalid.
 fn configurations() -> Vec<String> {
     let stores = [
         "mongdb://app:hunter2-pa55@db.example/tidings",
@@ -47,11 +47,11 @@ fn configurations() -> Vec<String> {
     all
 }
 
-/// A password that nobody encoded, with each of the signs that end a part of an address.
+/// The password is not percent-encoded, and contains a delimiter of URLs.
 #[test]
-fn no_part_of_a_password_is_printed_whatever_signs_it_holds() {
-    for sign in ["?", "/", "@", "&", "=", ":", "?a=", "/?"] {
-        let store = format!("mongodb://app:s3cr-one{sign}s3cr-two@db.example/tidings");
+fn no_part_of_an_unencoded_password_is_printed() {
+    for delimiter in ["?", "/", "@", "&", "=", ":", "?a=", "/?"] {
+        let store = format!("mongodb://app:s3cr-one{delimiter}s3cr-two@db.example/tidings");
         let desk = Desk::new();
         desk.write("tidings.toml", &format!("store = {store:?}\n"));
 
@@ -62,15 +62,18 @@ fn no_part_of_a_password_is_printed_whatever_signs_it_holds() {
         ] {
             let ran = desk.run(arguments);
 
-            for told in [&ran.out, &ran.err] {
-                assert!(!told.contains("s3cr"), "{arguments:?} of {store}: {told}");
+            for output in [&ran.out, &ran.err] {
+                assert!(
+                    !output.contains("s3cr"),
+                    "{arguments:?} of {store}: {output}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn no_secret_is_printed_whatever_is_wrong_with_the_configuration() {
+fn no_secret_of_an_invalid_configuration_is_printed() {
     for text in configurations() {
         let desk = Desk::new();
         desk.write("tidings.toml", &text);
@@ -86,15 +89,18 @@ fn no_secret_is_printed_whatever_is_wrong_with_the_configuration() {
 
             let ran = desk.run(&arguments);
 
-            for told in [&ran.out, &ran.err] {
-                assert!(!told.contains(SECRET), "{arguments:?} of {text}: {told}");
+            for output in [&ran.out, &ran.err] {
+                assert!(
+                    !output.contains(SECRET),
+                    "{arguments:?} of {text}: {output}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn a_server_key_that_can_be_guessed_is_refused_where_others_can_reach_it() {
+fn a_guessable_server_key_is_rejected_on_a_public_address() {
     let desk = Desk::new();
     for (listen, key, code) in [
         ("0.0.0.0:8080", "pa55", 2),
@@ -126,7 +132,7 @@ fn a_server_key_that_can_be_guessed_is_refused_where_others_can_reach_it() {
 }
 
 #[test]
-fn a_template_that_never_ends_is_an_error_with_its_name() {
+fn an_endless_template_is_an_error_that_names_it() {
     let desk = Desk::with_people();
     std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
     let endless = "{% for a in range(90000) %}{% for b in range(90000) %}{% for c in range(90000) %}{% endfor %}{% endfor %}{% endfor %}";
@@ -141,7 +147,7 @@ fn a_template_that_never_ends_is_an_error_with_its_name() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_small_file_that_unpacks_to_gigabytes_is_read_in_bounded_memory() {
+fn a_compression_bomb_is_imported_in_bounded_memory() {
     use std::io::Write;
     let desk = Desk::new();
     let file = std::fs::File::create(desk.path().join("objects.zst")).unwrap();
@@ -156,7 +162,7 @@ fn a_small_file_that_unpacks_to_gigabytes_is_read_in_bounded_memory() {
     }
     let packed = file.finish().unwrap().metadata().unwrap().len();
     let program = env!("CARGO_BIN_EXE_tidings");
-    // Less than all of it unpacked, which is 630 MB.
+    // In KiB. The unpacked file has 630 MB.
     let limited = format!("ulimit -v 500000; exec {program} import objects objects.zst");
 
     let ran = std::process::Command::new("sh")
@@ -166,8 +172,8 @@ fn a_small_file_that_unpacks_to_gigabytes_is_read_in_bounded_memory() {
         .output()
         .unwrap();
 
-    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert_eq!(ran.status.code(), Some(0), "{told}");
+    let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert_eq!(ran.status.code(), Some(0), "{errors}");
     assert!(packed < 200_000, "{packed}");
     assert!(String::from_utf8_lossy(&ran.stdout).contains("700 objects"));
 }

@@ -1,7 +1,7 @@
-//! `serve --demo`: the art world in a browser, for who sits at this machine.
+//! `serve --demo`: the demo gallery in a browser, only for users of this machine.
 //!
-//! The rule: whatever is asked, is asked as a browser would, and refused as a browser could be
-//! tricked into asking it.
+//! Tests send requests as the demo page does. The server rejects requests that a foreign page could
+//! make a browser send. Start with [`Demo`].
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,11 +13,11 @@ use tidings::http::api::DEMO_ROUTES;
 
 use super::Desk;
 
-/// A demo that is served from a folder of its own.
+/// A running demo server in its own folder.
 struct Demo {
     desk: Desk,
     child: Child,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     url: String,
     key: String,
     client: Client,
@@ -52,7 +52,7 @@ impl Demo {
         }
     }
 
-    /// What the page's own script asks.
+    /// Builds a request as the script of the demo page sends it.
     fn ask(&self, method: &str, path: &str) -> RequestBuilder {
         let request = self.foreign(method, path);
         match method {
@@ -61,7 +61,7 @@ impl Demo {
         }
     }
 
-    /// The same by somebody else.
+    /// Builds the same request without an `Origin` header.
     fn foreign(&self, method: &str, path: &str) -> RequestBuilder {
         let path = path.replace("{id}", "mara").replace("{number}", "0");
         let url = format!("{}{}", self.url, path.replace("{name}", "W01"));
@@ -83,14 +83,14 @@ impl Demo {
         played["token"].as_str().unwrap().to_owned()
     }
 
-    /// What somebody's feed says is unseen.
+    /// Returns the unseen count of a user's feed.
     async fn unseen(&self, person: &str) -> u64 {
         let path = format!("/v1/users/{person}/feed/count");
-        let asked = self.ask("get", &path).bearer_auth(self.token(person).await);
-        read(asked).await["unseen"].as_u64().unwrap()
+        let request = self.ask("get", &path).bearer_auth(self.token(person).await);
+        read(request).await["unseen"].as_u64().unwrap()
     }
 
-    /// What may change when something is asked that is refused.
+    /// Returns the emails and the scene, which a rejected request must not change.
     async fn state(&self) -> [Value; 2] {
         [self.get("/demo/mails").await, self.get("/demo/scene").await]
     }
@@ -116,7 +116,7 @@ async fn refused(answer: Response, what: &str) {
     assert_eq!(problem["code"], "forbidden", "{what}");
 }
 
-/// The mails of an answer that were written just now: whom to, and what they say.
+/// Returns the new emails of a response, each with its user and its content.
 async fn new_mails(demo: &Demo, sent: &Value) -> Vec<(String, String)> {
     let count = sent["new"].as_u64().unwrap() as usize;
     let mut mails = Vec::new();
@@ -130,8 +130,8 @@ async fn new_mails(demo: &Demo, sent: &Value) -> Vec<(String, String)> {
     mails
 }
 
-/// Whom these mails tell of it; whoever was told twice is there twice.
-fn told<'a>(mails: &'a [(String, String)], text: &str) -> Vec<&'a str> {
+/// Returns the users of the emails that contain a text, sorted. Two such emails list a user twice.
+fn recipients<'a>(mails: &'a [(String, String)], text: &str) -> Vec<&'a str> {
     let mails = mails.iter().filter(|(_, mail)| mail.contains(text));
     let mut users: Vec<&str> = mails.map(|(user, _)| user.as_str()).collect();
     users.sort_unstable();
@@ -139,14 +139,14 @@ fn told<'a>(mails: &'a [(String, String)], text: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn what_is_published_is_in_the_followers_feeds_and_in_one_mail_of_each() {
+async fn a_published_work_is_in_feeds_and_in_one_email_per_follower() {
     let demo = Demo::start();
     let (before, otto) = (demo.unseen("mara").await, demo.unseen("otto").await);
 
     let work = json!({"artist": "Ines Tavoro", "title": " The Last Tram <Home> "});
     let published = demo.post("/demo/works", work).await;
-    let said = json!({"who": "ada", "work": published["id"], "text": "So quiet."});
-    let commented = demo.post("/demo/comments", said).await;
+    let comment = json!({"who": "ada", "work": published["id"], "text": "So quiet."});
+    let commented = demo.post("/demo/comments", comment).await;
     let then = (demo.unseen("mara").await, demo.unseen("otto").await);
     let first = demo.post("/demo/digests", json!({})).await;
     let again = demo.post("/demo/digests", json!({})).await;
@@ -156,18 +156,18 @@ async fn what_is_published_is_in_the_followers_feeds_and_in_one_mail_of_each() {
     assert_eq!(then, (before + 2, otto), "otto follows others");
     let mails = new_mails(&demo, &first).await;
     let title = "The Last Tram &lt;Home&gt;";
-    assert_eq!(told(&mails, title), ["ada", "lev", "mara"]);
-    assert_eq!(told(&mails, "So quiet."), ["lev", "mara"]);
+    assert_eq!(recipients(&mails, title), ["ada", "lev", "mara"]);
+    assert_eq!(recipients(&mails, "So quiet."), ["lev", "mara"]);
     assert!(mails.iter().all(|(_, mail)| mail.contains("/u/")));
     assert_eq!(again["new"], 0, "{again}");
 }
 
 #[tokio::test]
-async fn digests_can_be_sent_again_and_again_and_wait_for_what_was_accepted_before() {
+async fn digests_can_be_sent_repeatedly_and_include_all_accepted_events() {
     let demo = Demo::start();
     demo.post("/demo/digests", json!({})).await;
 
-    // So many that today has left the window of the last of them.
+    // Digests run at a simulated time. In the last round, today has left the window.
     for round in 1..=3 {
         let (object, key) = (format!("O{round}"), &demo.key);
         let title = format!("Object of round {round}");
@@ -182,17 +182,17 @@ async fn digests_can_be_sent_again_and_again_and_wait_for_what_was_accepted_befo
 
         let sent = demo.post("/demo/digests", json!({})).await;
 
-        // A run that finds nothing may note that nobody is owed anything of today.
+        // A run without new events must not record that today has no backlog.
         let nothing = demo.post("/demo/digests", json!({})).await;
 
         let mails = new_mails(&demo, &sent).await;
-        assert_eq!(told(&mails, &title), ["ada", "lev", "mara"]);
+        assert_eq!(recipients(&mails, &title), ["ada", "lev", "mara"]);
         assert_eq!(nothing["new"], 0, "{nothing}");
     }
 }
 
 #[tokio::test]
-async fn no_name_but_a_loopback_name_is_answered() {
+async fn only_loopback_host_names_are_served() {
     let demo = Demo::start();
     let others = ["/v1/users/mara/feed", "/u/x", "/healthz", "/widget.js", "/"];
     let others = others.map(|path| ("get", path));
@@ -205,22 +205,22 @@ async fn no_name_but_a_loopback_name_is_answered() {
             "demo.example".into(),
             "10.0.0.1".into(),
         ] {
-            let asked = demo.ask(method, path).bearer_auth(&demo.key);
-            // Its own page, under that name.
-            let asked = asked.header("Origin", format!("http://{host}"));
-            let answer = asked.header("Host", &host).send().await.unwrap();
+            let request = demo.ask(method, path).bearer_auth(&demo.key);
+            // The origin matches the host name, so only the name can be the reason.
+            let request = request.header("Origin", format!("http://{host}"));
+            let answer = request.header("Host", &host).send().await.unwrap();
             refused(answer, &format!("{method} {path} of {host}")).await;
         }
     }
 
     for host in ["localhost", "127.0.0.1", "[::1]:80"] {
-        let asked = demo.ask("get", "/demo").header("Host", host);
-        assert_eq!(asked.send().await.unwrap().status(), 200, "{host}");
+        let request = demo.ask("get", "/demo").header("Host", host);
+        assert_eq!(request.send().await.unwrap().status(), 200, "{host}");
     }
 }
 
 #[tokio::test]
-async fn a_request_that_names_no_host_or_two_is_refused() {
+async fn a_request_with_a_missing_or_ambiguous_host_is_rejected() {
     let demo = Demo::start();
     let addr = demo.url.strip_prefix("http://").unwrap();
 
@@ -240,19 +240,21 @@ async fn a_request_that_names_no_host_or_two_is_refused() {
 }
 
 #[tokio::test]
-async fn nothing_is_changed_for_another_page_than_its_own() {
+async fn requests_from_other_origins_are_rejected_and_change_nothing() {
     let demo = Demo::start();
     let before = demo.state().await;
     let posts = DEMO_ROUTES.iter().filter(|route| route.method == "post");
     let posts: Vec<&str> = posts.map(|route| route.path).collect();
 
     for path in &posts {
-        let asked = |headers: &[(&'static str, &str)]| {
+        let request = |headers: &[(&'static str, &str)]| {
             let body = json!({"artist": "Ines Tavoro", "title": "Forged"}).to_string();
-            let asked = demo.foreign("post", path).body(body);
-            let asked = asked.header("Content-Type", "application/json");
+            let request = demo.foreign("post", path).body(body);
+            let request = request.header("Content-Type", "application/json");
             let headers = headers.iter();
-            headers.fold(asked, |asked, (name, value)| asked.header(*name, *value))
+            headers.fold(request, |request, (name, value)| {
+                request.header(*name, *value)
+            })
         };
         for headers in [
             &[][..],
@@ -263,7 +265,7 @@ async fn nothing_is_changed_for_another_page_than_its_own() {
             &[("Origin", &demo.url), ("Sec-Fetch-Site", "same-site")],
             &[("Origin", &demo.url), ("Origin", "https://demo.example")],
         ] {
-            let answer = asked(headers).send().await.unwrap();
+            let answer = request(headers).send().await.unwrap();
             refused(answer, &format!("{path} with {headers:?}")).await;
         }
     }
@@ -273,7 +275,7 @@ async fn nothing_is_changed_for_another_page_than_its_own() {
 }
 
 #[tokio::test]
-async fn what_is_asked_wrongly_is_told_and_changes_nothing() {
+async fn invalid_requests_are_reported_and_change_nothing() {
     let demo = Demo::start();
     let before = demo.state().await;
     let work = |artist: &str, title: &str| json!({"artist": artist, "title": title});
@@ -281,7 +283,7 @@ async fn what_is_asked_wrongly_is_told_and_changes_nothing() {
         |who: &str, work: &str, text: &str| json!({"who": who, "work": work, "text": text});
     let long = "x".repeat(281);
 
-    for (path, body, said) in [
+    for (path, body, expected) in [
         (
             "/demo/works",
             work("Nobody", "A"),
@@ -326,9 +328,9 @@ async fn what_is_asked_wrongly_is_told_and_changes_nothing() {
     ] {
         let answer = demo.ask("post", path).json(&body).send().await.unwrap();
         let status = answer.status().as_u16();
-        let told = answer.text().await.unwrap();
-        assert!(matches!(status, 400 | 404), "{path}: {status} {told}");
-        assert!(told.contains(said), "{path}: {told}");
+        let problem = answer.text().await.unwrap();
+        assert!(matches!(status, 400 | 404), "{path}: {status} {problem}");
+        assert!(problem.contains(expected), "{path}: {problem}");
     }
 
     for path in [
@@ -343,7 +345,7 @@ async fn what_is_asked_wrongly_is_told_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_page_holds_no_key_and_runs_nothing_of_others() {
+async fn pages_contain_no_secrets_and_run_no_foreign_scripts() {
     let demo = Demo::start();
     let config = std::fs::read_to_string(demo.desk.path().join("tidings-demo/tidings.toml"));
     let config = config.unwrap();
@@ -381,7 +383,7 @@ async fn a_page_holds_no_key_and_runs_nothing_of_others() {
 }
 
 #[tokio::test]
-async fn whoever_is_played_can_choose_and_unsubscribe() {
+async fn a_demo_user_can_open_preferences_and_unsubscribe() {
     let demo = Demo::start();
     let played = demo.post("/demo/people/mara", json!({})).await;
     let link = |name: &str| played[name].as_str().unwrap().to_owned();
@@ -407,28 +409,28 @@ async fn whoever_is_played_can_choose_and_unsubscribe() {
 }
 
 #[test]
-fn it_is_refused_where_others_could_reach_it() {
+fn the_demo_is_rejected_on_a_public_address() {
     for address in ["0.0.0.0:0", "[::]:8080", "192.0.2.1:8080"] {
         let desk = Desk::new();
 
         let ran = desk.run(&["serve", "--demo", "--listen", address]);
 
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
-        let told = format!("{address} is open to others");
-        assert!(ran.err.contains(&told), "{}", ran.err);
+        let message = format!("{address} is open to others");
+        assert!(ran.err.contains(&message), "{}", ran.err);
         assert!(ran.err.contains("try: --listen 127.0.0.1:"), "{}", ran.err);
         assert!(!desk.path().join("tidings-demo").exists());
     }
 }
 
 #[test]
-fn an_earlier_demo_stays_where_the_new_one_cannot_be_served() {
+fn an_earlier_demo_is_kept_if_the_new_one_cannot_listen() {
     let desk = Desk::new();
     desk.run(&["demo"]).done();
     let config = desk.path().join("tidings-demo/tidings.toml");
     let before = std::fs::read(&config).unwrap();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
 
     let busy = desk.run(&["serve", "--demo", "--listen", &address]);
 
@@ -438,7 +440,7 @@ fn an_earlier_demo_stays_where_the_new_one_cannot_be_served() {
 }
 
 #[test]
-fn a_folder_of_somebody_elses_and_a_store_are_refused() {
+fn a_foreign_folder_and_another_store_are_rejected() {
     let desk = Desk::new();
     std::fs::create_dir(desk.path().join("mine")).unwrap();
     desk.write("mine/notes.txt", "mine");

@@ -1,4 +1,4 @@
-//! `serve`: where it listens, with which key, and how it ends.
+//! `serve` and `worker`: addresses, keys, logs, metrics and shutdown.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Desk;
 
-/// A server that has said where it listens.
+/// A running server that has printed its address and key.
 struct Serving {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
@@ -54,7 +54,7 @@ impl Serving {
         }
     }
 
-    /// Asks it to end; answers its exit code and what it logged.
+    /// Stops the server with SIGTERM. Returns its exit code and its log.
     fn end(mut self) -> (Option<i32>, String) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
@@ -68,7 +68,7 @@ impl Serving {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn it_serves_what_the_commands_wrote_until_it_is_asked_to_end() {
+async fn it_serves_the_data_of_the_store_until_sigterm() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
         .done();
@@ -77,8 +77,8 @@ async fn it_serves_what_the_commands_wrote_until_it_is_asked_to_end() {
     let feed = format!("{}/v1/users/ada/feed", serving.url);
     let client = crate::support::client();
 
-    let stranger = client.get(&feed).send().await.unwrap();
-    let known = client
+    let without_key = client.get(&feed).send().await.unwrap();
+    let with_key = client
         .get(&feed)
         .bearer_auth(&serving.key)
         .send()
@@ -86,10 +86,10 @@ async fn it_serves_what_the_commands_wrote_until_it_is_asked_to_end() {
         .unwrap();
 
     assert_eq!(
-        (stranger.status().as_u16(), known.status().as_u16()),
+        (without_key.status().as_u16(), with_key.status().as_u16()),
         (401, 200)
     );
-    let served: Value = known.json().await.unwrap();
+    let served: Value = with_key.json().await.unwrap();
     assert_eq!(
         served,
         desk.run(&["feed", "ada", "--json"]).json(),
@@ -103,7 +103,7 @@ async fn it_serves_what_the_commands_wrote_until_it_is_asked_to_end() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_the_api_answers_is_what_json_says_of_the_same_thing() {
+async fn the_api_and_the_json_output_of_commands_agree() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "[types.Comment]\nroute = \"batch\"");
     let event = ["notify", "Comment", "c1", "--to", "ada", "--key", "k1"];
@@ -111,7 +111,7 @@ async fn what_the_api_answers_is_what_json_says_of_the_same_thing() {
     desk.run(&["suppressions", "add", "ada@example.org"]).done();
     let serving = Serving::start(&desk, &["--no-worker"]);
     let client = crate::support::client();
-    let asked = async |path: &str| -> Value {
+    let fetch = async |path: &str| -> Value {
         let request = client.get(format!("{}{path}", serving.url));
         let answer = request.bearer_auth(&serving.key).send().await.unwrap();
         answer.json().await.unwrap()
@@ -122,11 +122,11 @@ async fn what_the_api_answers_is_what_json_says_of_the_same_thing() {
         .json(&json!({"type": "Comment", "objects": "c1", "to": "ada", "key": "k1"}));
     let posted: Value = posted.send().await.unwrap().json().await.unwrap();
 
-    let progress = asked(&format!("/v1/events/{}", posted["id"].as_str().unwrap())).await;
-    let feed = asked("/v1/users/ada/feed").await;
-    let batches = asked("/v1/batches").await["batches"].take();
-    let suppressed = asked("/v1/suppressions").await["suppressions"].take();
-    let preferences = asked("/v1/users/ada/preferences").await;
+    let progress = fetch(&format!("/v1/events/{}", posted["id"].as_str().unwrap())).await;
+    let feed = fetch("/v1/users/ada/feed").await;
+    let batches = fetch("/v1/batches").await["batches"].take();
+    let suppressed = fetch("/v1/suppressions").await["suppressions"].take();
+    let preferences = fetch("/v1/users/ada/preferences").await;
 
     let again = desk.run(&[&event[..], &["--json"]].concat()).json();
     let same = |names: &[&str], one: &Value, other: &Value| {
@@ -159,9 +159,9 @@ async fn what_the_api_answers_is_what_json_says_of_the_same_thing() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_a_failure_that_says_what_to_do() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+fn an_address_in_use_is_a_failure_with_advice() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
 
     let ran = Desk::new().run(&["serve", "--listen", &address]);
 
@@ -176,7 +176,7 @@ fn an_address_that_is_taken_is_a_failure_that_says_what_to_do() {
 }
 
 #[test]
-fn a_wrong_address_is_refused() {
+fn an_invalid_address_is_rejected() {
     let ran = Desk::new().run(&["serve", "--listen", "here"]);
 
     assert_eq!(ran.code, 2);
@@ -190,15 +190,15 @@ fn a_wrong_address_is_refused() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_log_for_programs_tells_of_events_within_their_request_and_names_nobody() {
+async fn json_logs_carry_request_ids_and_no_personal_data() {
     let desk = Desk::new();
     desk.write("tidings.toml", "[log]\nformat = \"json\"\n");
     let serving = Serving::start(&desk, &["--log", "debug"]);
     let client = crate::support::client();
     let ask = |path: &str, body: Value| {
-        let asked = client.post(format!("{}{path}", serving.url));
-        let asked = asked.bearer_auth(&serving.key).json(&body);
-        asked.header("X-Request-Id", "r-17").send()
+        let request = client.post(format!("{}{path}", serving.url));
+        let request = request.bearer_auth(&serving.key).json(&body);
+        request.header("X-Request-Id", "r-17").send()
     };
     let person = json!({"id": "ada", "email": "ada@example.org", "confirmed": true});
     let event = json!({"type": "Loan", "objects": ["o1"], "to": ["ada"]});
@@ -215,24 +215,24 @@ async fn a_log_for_programs_tells_of_events_within_their_request_and_names_nobod
     let lines: Vec<Value> = lines
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let told = |message: &str| {
+    let logged = |message: &str| {
         let found = lines.iter().find(|line| line["message"] == message);
         found.unwrap_or_else(|| panic!("{message}: {log}"))
     };
-    let accepted = told("an event was accepted");
+    let accepted = logged("an event was accepted");
     assert_eq!(accepted["event"].as_str().unwrap().len(), 24, "{accepted}");
     assert_eq!(accepted["span"]["request"], "r-17", "{accepted}");
-    let answered = told("a request was answered");
+    let answered = logged("a request was answered");
     assert_eq!(answered["span"]["request"], "r-17", "{answered}");
     for secret in ["ada@", "example.org", &key] {
-        let told = lines.iter().find(|line| line.to_string().contains(secret));
-        assert_eq!(told, None);
+        let leak = lines.iter().find(|line| line.to_string().contains(secret));
+        assert_eq!(leak, None);
     }
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_worker_tells_its_metrics_where_that_is_configured() {
+async fn a_worker_serves_metrics_on_the_configured_address() {
     let desk = Desk::with_people();
     let mut worker = desk.command(&["worker"]);
     let worker = worker.env("TIDINGS_METRICS_LISTEN", "127.0.0.1:0");
@@ -257,10 +257,10 @@ async fn a_worker_tells_its_metrics_where_that_is_configured() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_worker_whose_metrics_address_is_in_use_says_so_and_works() {
+async fn a_worker_runs_although_its_metrics_address_is_in_use() {
     let desk = Desk::with_people();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
     let mut worker = desk.command(&["worker"]);
     let worker = worker.env("TIDINGS_METRICS_LISTEN", &address);
     let mut child = worker.stderr(Stdio::piped()).spawn().unwrap();
@@ -290,10 +290,10 @@ async fn a_worker_whose_metrics_address_is_in_use_says_so_and_works() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_server_whose_metrics_address_is_in_use_says_so_and_serves() {
+async fn a_server_runs_although_its_metrics_address_is_in_use() {
     let desk = Desk::with_people();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
     let listens = [("TIDINGS_METRICS_LISTEN", address.as_str())];
     let serving = Serving::start_with(&desk, &["--no-worker"], &listens);
 

@@ -14,7 +14,7 @@ const POLICIES: &str = r#"
     max_wait = "15m"
 "#;
 
-/// Ada at 9:00, 9:01, 9:04:30 and 9:12, Ben at 9:02.
+/// Events for ada at 9:00, 9:01, 9:04:30 and 9:12 UTC, and for ben at 9:02.
 const EVENTS: &str = r#"{"at": "2026-03-02T09:00:00Z", "user": "ada", "type": "Comment", "object": "budget"}
 {"at": "2026-03-02T09:01:00Z", "user": "ada", "type": "Comment"}
 {"at": "2026-03-02T09:02:00Z", "user": "ben", "type": "Comment"}
@@ -30,10 +30,10 @@ fn desk() -> Desk {
 }
 
 #[test]
-fn it_prints_the_figures_computed_by_hand_and_writes_no_file() {
+fn the_figures_match_those_computed_by_hand_and_no_file_is_written() {
     let desk = desk();
 
-    let said = desk
+    let output = desk
         .run(&["simulate", "policies.toml", "events.ndjson"])
         .done();
 
@@ -43,9 +43,9 @@ fn it_prints_the_figures_computed_by_hand_and_writes_no_file() {
         "window         3      3.0             1.5    2    2          5m     5m     5m        3",
         "cooldown       3      3.0             1.5    2    2          4m  8m30s  8m30s        3",
     ] {
-        assert!(said.contains(line), "{line} in {said}");
+        assert!(output.contains(line), "{line} in {output}");
     }
-    assert!(!said.contains('\x1b'), "{said}");
+    assert!(!output.contains('\x1b'), "{output}");
     assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), 2);
 }
 
@@ -65,9 +65,12 @@ fn it_prints_json_and_reads_standard_input() {
 
     let output = child.wait_with_output().unwrap();
 
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&told["events"], &told["users"]), (&5.into(), &2.into()));
-    let cooldown = &told["policies"][1];
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&report["events"], &report["users"]),
+        (&5.into(), &2.into())
+    );
+    let cooldown = &report["policies"][1];
     assert_eq!(cooldown["policy"], "cooldown");
     let delay = serde_json::json!({"mean": 336.0, "p50": 240, "p95": 510, "max": 510});
     assert_eq!(
@@ -77,7 +80,7 @@ fn it_prints_json_and_reads_standard_input() {
 }
 
 #[test]
-fn errors_name_the_place_and_set_the_exit_code() {
+fn errors_name_the_line_or_option_and_set_the_exit_code() {
     let desk = desk();
     let late: Vec<&str> = EVENTS.lines().rev().collect();
     desk.write("late.ndjson", &late.join("\n"));
@@ -135,7 +138,7 @@ fn errors_name_the_place_and_set_the_exit_code() {
 }
 
 #[test]
-fn the_run_in_the_operations_guide_is_what_it_prints() {
+fn the_example_in_the_operations_guide_matches_the_output() {
     let guide = include_str!("../../../docs/operations.md");
     let chapter = guide.split("\n## Choosing windows\n").nth(1).unwrap();
     let shown = |from: &str, to: &str| {

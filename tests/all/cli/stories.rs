@@ -1,4 +1,5 @@
-//! What became of a mail, and of each event: told by name, with times and reasons.
+//! The history of emails and events, with times and reasons, in `explain`, `deliveries`, `digest`
+//! and `status`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -6,8 +7,8 @@ use serde_json::Value;
 
 use super::{Desk, now};
 
-/// A port that nobody listens on any more, as a provider's address.
-fn gone() -> String {
+/// The configuration of a provider that refuses connections.
+fn unreachable() -> String {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", free.local_addr().unwrap());
     format!(
@@ -15,8 +16,8 @@ fn gone() -> String {
     )
 }
 
-/// The configuration of a provider that refuses every email for good.
-fn refusing() -> String {
+/// The configuration of a provider that permanently rejects every email.
+fn rejecting() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let body = r#"{"statusCode": 422, "name": "validation_error", "message": "no such domain"}"#;
@@ -50,14 +51,14 @@ fn mails(desk: &Desk) -> usize {
 }
 
 #[test]
-fn a_run_for_a_moment_ahead_mails_nothing() {
+fn a_run_for_a_future_time_needs_a_dry_run() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
     let ahead = (now() + chrono::TimeDelta::days(7)).to_rfc3339();
 
     let ran = desk.run(&["digest", "--at", &ahead]);
-    let rehearsed = desk.run(&["digest", "--at", &ahead, "--dry-run"]).done();
+    let dry_run = desk.run(&["digest", "--at", &ahead, "--dry-run"]).done();
 
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
     assert!(
@@ -66,24 +67,24 @@ fn a_run_for_a_moment_ahead_mails_nothing() {
         ran.err
     );
     assert_eq!(mails(&desk), 0);
-    assert!(rehearsed.contains("1 due"), "{rehearsed}");
+    assert!(dry_run.contains("1 due"), "{dry_run}");
 }
 
 #[test]
-fn mails_that_wait_are_told_with_why_and_until_when_by_runs_and_by_status() {
+fn digest_and_status_report_deferred_emails_with_reason_and_time() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
         .done();
     desk.write(
         "tidings.toml",
-        &(gone() + "[delivery]\nretry_after = \"1h\"\n"),
+        &(unreachable() + "[delivery]\nretry_after = \"1h\"\n"),
     );
     desk.run(&["digest", "--now", "--no-wait"]);
 
     let again = desk.run(&["digest", "--no-wait"]);
     let json = desk.run(&["digest", "--no-wait", "--json"]).json();
     let status = desk.run(&["status"]).out;
-    let told = desk.run(&["status", "--json"]).json();
+    let status_json = desk.run(&["status", "--json"]).json();
 
     assert_eq!(again.code, 3, "{}{}", again.out, again.err);
     let line = again
@@ -100,15 +101,15 @@ fn mails_that_wait_are_told_with_why_and_until_when_by_runs_and_by_status() {
         status.contains("waiting") && status.contains("2 emails deferred ("),
         "{status}"
     );
-    let reason = &told["waiting"]["reasons"][0];
+    let reason = &status_json["waiting"]["reasons"][0];
     assert_eq!(reason["mails"], 2);
     assert!(reason["until"].is_string(), "{reason}");
 }
 
 #[test]
-fn explain_names_the_delivery_that_waits_with_its_reason_and_its_next_attempt() {
+fn explain_names_a_pending_delivery_with_reason_and_next_attempt() {
     let desk = Desk::with_people();
-    desk.write("tidings.toml", &gone());
+    desk.write("tidings.toml", &unreachable());
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
     desk.run(&["digest", "--now", "--no-wait"]);
@@ -133,7 +134,7 @@ fn explain_names_the_delivery_that_waits_with_its_reason_and_its_next_attempt() 
 }
 
 #[test]
-fn explain_of_an_unknown_user_or_address_fails_and_of_a_shared_address_asks_for_an_id() {
+fn explain_fails_for_unknown_users_and_rejects_shared_addresses() {
     let desk = Desk::with_people();
     desk.write(
         "twin",
@@ -158,7 +159,7 @@ fn explain_of_an_unknown_user_or_address_fails_and_of_a_shared_address_asks_for_
 }
 
 #[test]
-fn status_says_what_ran_and_what_failed_and_exits_with_3_then() {
+fn status_reports_runs_and_failures_and_exits_with_3_on_failures() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
@@ -168,7 +169,7 @@ fn status_says_what_ran_and_what_failed_and_exits_with_3_then() {
 
     let done = desk.run(&["status"]).done();
     let json = desk.run(&["status", "--json"]).json();
-    desk.write("tidings.toml", &refusing());
+    desk.write("tidings.toml", &rejecting());
     desk.run(&["notify", "Published", "a2", "--to", "cem"])
         .done();
     let refused = desk.run(&["digest", "--now"]);
@@ -209,7 +210,7 @@ fn status_says_what_ran_and_what_failed_and_exits_with_3_then() {
 }
 
 #[test]
-fn an_arabic_email_is_shown_without_signs_for_its_direction_isolates() {
+fn an_arabic_email_is_shown_without_replacement_characters() {
     let desk = Desk::with_people();
     desk.write(
         "lina",
@@ -238,7 +239,7 @@ fn an_arabic_email_is_shown_without_signs_for_its_direction_isolates() {
 }
 
 #[test]
-fn deliveries_are_listed_with_their_subjects_within_a_span() {
+fn deliveries_are_listed_with_their_subjects_within_a_time_range() {
     let desk = Desk::with_people();
     desk.write("works", "{\"id\": \"a1\", \"title\": \"Night Ferry\"}\n");
     desk.run(&["import", "objects", "works"]).done();
@@ -263,7 +264,7 @@ fn deliveries_are_listed_with_their_subjects_within_a_span() {
 }
 
 #[test]
-fn a_broken_template_keeps_no_delivery_from_the_list() {
+fn deliveries_are_listed_although_a_template_is_broken() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
@@ -278,7 +279,7 @@ fn a_broken_template_keeps_no_delivery_from_the_list() {
 }
 
 #[test]
-fn explain_names_the_mail_and_whether_the_event_was_shown_or_counted_and_who_flushed() {
+fn explain_names_the_email_or_the_flush_that_covers_an_event() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "[digest]\nsection_items = 1\n");
     for object in ["a1", "a2"] {
@@ -316,14 +317,14 @@ fn explain_names_the_mail_and_whether_the_event_was_shown_or_counted_and_who_flu
 }
 
 #[test]
-fn a_delivery_is_shown_with_its_story_and_its_mail() {
+fn a_delivery_is_shown_with_its_history_and_its_email() {
     let desk = Desk::with_people();
     desk.write("works", "{\"id\": \"a1\", \"title\": \"Night Ferry\"}\n");
     desk.run(&["import", "objects", "works"]).done();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
         .done();
     desk.run(&["digest", "--now", "--user", "ada"]).done();
-    desk.write("tidings.toml", &gone());
+    desk.write("tidings.toml", &unreachable());
     desk.run(&["digest", "--now", "--no-wait", "--user", "cem"]);
     let listed = desk.run(&["deliveries", "--json"]).json();
     let id = |state: &str| -> String {
@@ -371,7 +372,7 @@ fn a_delivery_is_shown_with_its_story_and_its_mail() {
 }
 
 #[test]
-fn what_is_mandatory_and_what_is_in_no_feed_is_named() {
+fn explain_names_mandatory_types_and_types_outside_the_feed() {
     let desk = Desk::new();
     desk.write(
         "tidings.toml",
@@ -394,7 +395,7 @@ fn what_is_mandatory_and_what_is_in_no_feed_is_named() {
     for expected in [
         "no mail leaves: they are unsubscribed, so none but of mandatory types",
         "will be in the next digest; mandatory, so their choices do not count; not in the feed",
-        "waits: no digest goes to them",
+        "waits: they get no digests",
     ] {
         let text = explained.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(expected), "{expected} in {text}");
@@ -405,7 +406,7 @@ fn what_is_mandatory_and_what_is_in_no_feed_is_named() {
 }
 
 #[test]
-fn explain_names_what_is_turned_off_and_calls_objects_by_what_they_are_about() {
+fn explain_names_disabled_types_and_shows_titles_from_about() {
     let desk = Desk::with_people();
     desk.write(
         "tidings.toml",
@@ -430,20 +431,20 @@ fn explain_names_what_is_turned_off_and_calls_objects_by_what_they_are_about() {
         explained.contains("\n  off     Loan, as they chose\n"),
         "{explained}"
     );
-    for told in [&explained, &feed] {
-        assert!(told.contains("  Budget "), "{told}");
-        assert!(!told.contains("Comment:c7"), "{told}");
+    for output in [&explained, &feed] {
+        assert!(output.contains("  Budget "), "{output}");
+        assert!(!output.contains("Comment:c7"), "{output}");
     }
 }
 
 #[test]
-fn explain_is_narrowed_to_an_object_or_to_what_happened_to_it() {
+fn explain_can_be_filtered_by_object_and_type() {
     let desk = Desk::with_people();
     for (kind, object) in [("Published", "a1"), ("Loan", "a1"), ("Loan", "a2")] {
         desk.run(&["notify", kind, object, "--to", "ada"]).done();
     }
 
-    let told = |only: &[&str]| {
+    let explained = |only: &[&str]| {
         let ran = desk.run(&[&["explain", "ada"], only, &["--json"]].concat());
         let events = ran.json()["events"].as_array().unwrap().clone();
         let name =
@@ -451,9 +452,9 @@ fn explain_is_narrowed_to_an_object_or_to_what_happened_to_it() {
         events.iter().map(name).collect::<Vec<_>>()
     };
 
-    assert_eq!(told(&[]), ["Loan a2", "Loan a1", "Published a1"]);
-    assert_eq!(told(&["a1"]), ["Loan a1", "Published a1"]);
-    assert_eq!(told(&["Loan", "a1"]), ["Loan a1"]);
+    assert_eq!(explained(&[]), ["Loan a2", "Loan a1", "Published a1"]);
+    assert_eq!(explained(&["a1"]), ["Loan a1", "Published a1"]);
+    assert_eq!(explained(&["Loan", "a1"]), ["Loan a1"]);
     let none = desk.run(&["explain", "ada", "Loan", "a9"]).done();
     assert!(none.contains("Loan a9 is not on their stacks"), "{none}");
 }

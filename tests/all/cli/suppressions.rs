@@ -1,4 +1,4 @@
-//! `suppressions`: listed masked, brought in line by line, lifted; and `explain` says why.
+//! `suppressions`: list masked addresses, import and lift them. `explain` names the reason.
 
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ fn the_list_names_the_users_of_an_address() {
 }
 
 #[test]
-fn a_providers_list_is_brought_in_and_bad_lines_are_told() {
+fn the_list_of_a_provider_is_imported_and_bad_lines_are_reported() {
     let desk = Desk::with_people();
     desk.write("bounces.csv", BOUNCES);
     desk.write(
@@ -74,7 +74,7 @@ fn a_providers_list_is_brought_in_and_bad_lines_are_told() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let told: Vec<_> = listed
+    let rows: Vec<_> = listed
         .iter()
         .map(|one| {
             (
@@ -85,7 +85,7 @@ fn a_providers_list_is_brought_in_and_bad_lines_are_told() {
         })
         .collect();
     assert_eq!(
-        told,
+        rows,
         [
             ("a…@example.org", "complaint", "postmark"),
             ("b…@example.org", "hard_bounce", "operator"),
@@ -96,7 +96,7 @@ fn a_providers_list_is_brought_in_and_bad_lines_are_told() {
 }
 
 #[test]
-fn addresses_are_shown_only_to_whoever_says_reveal() {
+fn full_addresses_are_shown_only_with_reveal() {
     let desk = Desk::with_people();
     assert_eq!(
         desk.run(&["suppressions"]).done(),
@@ -117,7 +117,7 @@ fn addresses_are_shown_only_to_whoever_says_reveal() {
     );
     assert!(!masked.contains("ada@"), "{masked}");
     assert!(revealed.contains("ada@example.org"), "{revealed}");
-    // What was listed can be brought in elsewhere.
+    // The revealed list can be imported elsewhere.
     let other = Desk::new();
     other.write("list", &lines);
     other.run(&["suppressions", "import", "list"]).done();
@@ -130,7 +130,7 @@ fn addresses_are_shown_only_to_whoever_says_reveal() {
 }
 
 #[test]
-fn whoever_is_suppressed_gets_no_digest_and_explain_says_why() {
+fn a_suppressed_user_gets_no_digest_and_explain_says_why() {
     let desk = Desk::with_people();
     desk.run(&[
         "suppressions",
@@ -145,7 +145,7 @@ fn whoever_is_suppressed_gets_no_digest_and_explain_says_why() {
 
     let ran = desk.run(&["digest", "--now", "--json"]);
     let explained = desk.run(&["explain", "ada"]).done();
-    let told = desk.run(&["explain", "ada", "--json"]).json();
+    let explained_json = desk.run(&["explain", "ada", "--json"]).json();
     let status = desk.run(&["status", "--json"]).json();
 
     assert_eq!(
@@ -164,7 +164,7 @@ fn whoever_is_suppressed_gets_no_digest_and_explain_says_why() {
         "{explained}"
     );
     assert!(explained.contains("from operator"), "{explained}");
-    assert_eq!(told["suppression"]["reason"], "complaint");
+    assert_eq!(explained_json["suppression"]["reason"], "complaint");
     assert_eq!(status["suppressed"]["complaint"], 1);
     assert_eq!(status["heard"]["sent"], 1);
 
@@ -183,7 +183,7 @@ fn whoever_is_suppressed_gets_no_digest_and_explain_says_why() {
 }
 
 #[test]
-fn a_wrong_address_or_reason_is_wrong_usage() {
+fn an_invalid_address_or_reason_is_wrong_usage() {
     let desk = Desk::new();
     for arguments in [
         &["suppressions", "add", "nobody"][..],

@@ -1,5 +1,5 @@
-//! When mails do not leave: a clear message, a state in the ledger, the right exit code, and
-//! nothing lost once it is fixed.
+//! Emails that cannot be sent. The command prints a clear message and exits with the right code,
+//! deliveries keep the reason, and no event is lost once the cause is fixed.
 
 use std::process::Stdio;
 
@@ -9,47 +9,51 @@ use super::{Desk, Ran};
 use crate::mail::provider::{Dialect, Next, Provider};
 use crate::support::{Fresh, mongo};
 
-/// Somebody has something pending, and mails go this way.
+/// Creates a pending event for ada and cem, then writes this `[mail]` configuration.
 fn desk(mail: &str) -> Desk {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
         .done();
-    send_by(&desk, mail);
+    configure_mail(&desk, mail);
     desk
 }
 
-/// From now on mails go this way.
-fn send_by(desk: &Desk, mail: &str) {
+/// Writes a configuration with this `[mail]` table and short retries.
+fn configure_mail(desk: &Desk, mail: &str) {
     let delivery = "[delivery]\nretry_after = \"1s\"\n";
     desk.write("tidings.toml", &format!("{delivery}[mail]\n{mail}\n"));
 }
 
-/// Through somebody who speaks Resend at this address.
+/// Returns the `[mail]` options for Resend at this URL.
 fn resend(url: &str) -> String {
     format!("provider = \"resend\"\nurl = {url:?}\nkey = \"re_1\"\nfrom = \"digest@art.example\"")
 }
 
 const OUTBOX: &str = "provider = \"outbox\"";
 
-/// What the ledger says of ada's and cem's mails.
-fn ledger(desk: &Desk) -> Vec<(String, String)> {
+/// Returns the state and the reason of each delivery.
+fn delivery_states(desk: &Desk) -> Vec<(String, String)> {
     let rows = desk.run(&["deliveries", "--json"]).json();
-    let told = |row: &Value| {
+    let state_and_reason = |row: &Value| {
         let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
         (text("state"), text("reason"))
     };
-    rows.as_array().unwrap().iter().map(told).collect()
+    rows.as_array()
+        .unwrap()
+        .iter()
+        .map(state_and_reason)
+        .collect()
 }
 
-/// Whatever was wrong is fixed: both get their mail, and once.
-fn fixed(desk: &Desk, arguments: &[&str]) {
+/// Asserts that the next digest run sends both emails, and that another sends none.
+fn assert_recovers(desk: &Desk, arguments: &[&str]) {
     let mut all = vec!["digest", "--now"];
     all.extend(arguments);
     let ran = desk.run(&all);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("2 sent"), "{}", ran.out);
-    let told = ledger(desk);
-    assert!(told.iter().all(|(state, _)| state == "sent"), "{told:?}");
+    let rows = delivery_states(desk);
+    assert!(rows.iter().all(|(state, _)| state == "sent"), "{rows:?}");
     let again = desk.run(&["digest", "--now"]).done();
     assert!(
         again.contains("nobody has anything new") || again.contains("nobody due"),
@@ -58,8 +62,8 @@ fn fixed(desk: &Desk, arguments: &[&str]) {
 }
 
 #[test]
-fn a_provider_that_cannot_be_reached_leaves_mails_pending_with_the_reason() {
-    // A port that nobody listens on any more.
+fn an_unreachable_provider_leaves_emails_pending_with_the_reason() {
+    // No process listens on this port after the drop.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
@@ -70,20 +74,20 @@ fn a_provider_that_cannot_be_reached_leaves_mails_pending_with_the_reason() {
     assert_eq!(ran.code, 1, "{}", ran.out);
     assert!(ran.out.contains("2 due, 2 not settled yet"), "{}", ran.out);
     assert!(ran.err.contains("note: 2 emails deferred ("), "{}", ran.err);
-    let told = ledger(&desk);
-    assert_eq!(told.len(), 2);
-    for (state, reason) in told {
+    let rows = delivery_states(&desk);
+    assert_eq!(rows.len(), 2);
+    for (state, reason) in rows {
         assert!(
             state == "pending" && reason.contains("onnect"),
             "{state}: {reason}"
         );
     }
-    send_by(&desk, OUTBOX);
-    fixed(&desk, &[]);
+    configure_mail(&desk, OUTBOX);
+    assert_recovers(&desk, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_turned_away_pauses_everything_until_somebody_resumes() {
+async fn a_rejected_key_pauses_sending_until_it_is_resumed() {
     let provider = Provider::start(Dialect::Resend).await;
     let fault =
         r#"{"statusCode": 401, "name": "invalid_api_key", "message": "API key is invalid"}"#;
@@ -101,8 +105,8 @@ async fn a_key_that_is_turned_away_pauses_everything_until_somebody_resumes() {
     ] {
         assert!(ran.err.contains(expected), "{expected} in {}", ran.err);
     }
-    let told = ledger(&desk);
-    assert!(told.iter().all(|(state, _)| state == "pending"), "{told:?}");
+    let rows = delivery_states(&desk);
+    assert!(rows.iter().all(|(state, _)| state == "pending"), "{rows:?}");
     let status = desk.run(&["status"]);
     assert_eq!((status.code, status.err.as_str()), (3, ""));
     assert!(status.out.contains("paused since"), "{}", status.out);
@@ -118,12 +122,12 @@ async fn a_key_that_is_turned_away_pauses_everything_until_somebody_resumes() {
     );
     assert_eq!(provider.requests().len(), 1, "nobody tries it again");
 
-    fixed(&desk, &["--resume"]);
+    assert_recovers(&desk, &["--resume"]);
     assert_eq!(provider.mails().len(), 2);
 }
 
 #[test]
-fn a_template_that_fails_whatever_it_is_given_is_refused_before_anything_is_done() {
+fn a_template_that_always_fails_is_rejected_before_any_work() {
     let desk = desk("templates = \"own\"");
     std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
     desk.write("own/digest/subject.txt", "two lines\n{{ 1 // 0 }}");
@@ -131,9 +135,9 @@ fn a_template_that_fails_whatever_it_is_given_is_refused_before_anything_is_done
     let ran = desk.run(&["digest", "--now"]);
 
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    let told = "error: own/digest/subject.txt, line 2: ";
-    assert!(ran.err.starts_with(told), "{}", ran.err);
-    // Whatever makes no mail does not need it.
+    let expected = "error: own/digest/subject.txt, line 2: ";
+    assert!(ran.err.starts_with(expected), "{}", ran.err);
+    // Commands that render no email do not read the template.
     for arguments in [
         &["status"][..],
         &["explain", "ada"],
@@ -151,13 +155,13 @@ fn a_template_that_fails_whatever_it_is_given_is_refused_before_anything_is_done
         "{}",
         doctor.out
     );
-    send_by(&desk, OUTBOX);
-    assert!(ledger(&desk).is_empty());
-    fixed(&desk, &[]);
+    configure_mail(&desk, OUTBOX);
+    assert!(delivery_states(&desk).is_empty());
+    assert_recovers(&desk, &[]);
 }
 
 #[test]
-fn a_catalog_that_is_wrong_is_refused_with_file_and_line() {
+fn an_invalid_catalog_is_rejected_with_file_and_line() {
     let desk = desk("templates = \"own\"");
     std::fs::create_dir_all(desk.path().join("own/locales")).unwrap();
     desk.write("own/locales/de.ftl", "new = Neu\nopen = { $nam } öffnen\n");
@@ -166,9 +170,9 @@ fn a_catalog_that_is_wrong_is_refused_with_file_and_line() {
     let doctor = desk.run(&["doctor", "--offline"]);
 
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    let told = "own/locales/de.ftl, line 2: open has no variable $nam";
+    let expected = "own/locales/de.ftl, line 2: open has no variable $nam";
     assert!(
-        ran.err.starts_with(&format!("error: {told}")),
+        ran.err.starts_with(&format!("error: {expected}")),
         "{}",
         ran.err
     );
@@ -183,11 +187,11 @@ fn a_catalog_that_is_wrong_is_refused_with_file_and_line() {
         "{}",
         doctor.out
     );
-    assert!(ledger(&desk).is_empty());
+    assert!(delivery_states(&desk).is_empty());
 }
 
 #[test]
-fn a_template_that_fails_for_some_is_named_and_their_mails_have_failed() {
+fn a_template_that_fails_for_some_users_fails_only_their_emails() {
     let desk = desk("templates = \"own\"");
     std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
     desk.write(
@@ -206,20 +210,20 @@ fn a_template_that_fails_for_some_is_named_and_their_mails_have_failed() {
     assert!(ran.out.contains("2 due, 1 sent"), "{}", ran.out);
     assert!(ran.out.contains("1 failed"), "{}", ran.out);
     assert!(ran.err.contains("subject.txt"), "{}", ran.err);
-    let told = ledger(&desk);
-    let failed = told
+    let rows = delivery_states(&desk);
+    let failed = rows
         .iter()
         .filter(|(state, reason)| state == "failed" && reason.contains("subject.txt"));
-    assert_eq!((told.len(), failed.count()), (2, 1), "{told:?}");
-    // His event is in no mail yet, and goes into the next one.
+    assert_eq!((rows.len(), failed.count()), (2, 1), "{rows:?}");
+    // His event is in no email yet, so the next one includes it.
     let explained = desk.run(&["explain", "cem", "--json"]).json();
     assert_eq!(explained["events"][0]["why"], "next_digest");
 }
 
-/// The store is elsewhere: else it would not fit on that disk either.
+/// The store is MongoDB, because the limit on file sizes would apply to SQLite too.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outbox_that_is_full_leaves_mails_pending_and_no_half_of_one() {
+async fn a_full_outbox_leaves_emails_pending_and_no_partial_file() {
     mongo::run(async |fresh: Fresh| full_outbox(fresh.url())).await;
 }
 
@@ -232,7 +236,7 @@ fn full_outbox(store: &str) {
     desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
         .done();
 
-    // No file may grow past 4 KiB, and a mail is longer.
+    // No file may exceed 4 KiB, and an email is larger.
     let limited = "trap '' XFSZ; ulimit -f 4; exec \"$0\" digest --now --no-wait";
     let ran: Ran = std::process::Command::new("bash")
         .args(["-c", limited, env!("CARGO_BIN_EXE_tidings")])
@@ -246,21 +250,21 @@ fn full_outbox(store: &str) {
 
     assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
     assert!(ran.err.contains("(writing outbox/"), "{}", ran.err);
-    let told = ledger(&desk);
+    let rows = delivery_states(&desk);
     assert!(
-        told.iter()
+        rows.iter()
             .all(|(state, reason)| state == "pending" && reason.contains("writing")),
-        "{told:?}"
+        "{rows:?}"
     );
     let left = std::fs::read_dir(desk.path().join("outbox"))
         .unwrap()
         .count();
     assert_eq!(left, 0, "no file is there in part");
-    fixed(&desk, &[]);
+    assert_recovers(&desk, &[]);
 }
 
 #[test]
-fn a_template_whose_name_is_mistyped_is_told_with_the_nearest_one() {
+fn doctor_suggests_the_name_of_a_mistyped_template() {
     let desk = desk("templates = \"own\"");
     std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
     desk.write("own/digest/bodi.html", "<p>Hello");
@@ -277,7 +281,7 @@ fn a_template_whose_name_is_mistyped_is_told_with_the_nearest_one() {
 }
 
 #[test]
-fn a_database_that_is_away_is_one_sentence_with_its_host_and_what_to_do() {
+fn an_unreachable_database_is_one_sentence_with_host_and_advice() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let host = free.local_addr().unwrap();
     drop(free);
@@ -289,8 +293,8 @@ fn a_database_that_is_away_is_one_sentence_with_its_host_and_what_to_do() {
     let doctor = desk.run(&["doctor", "--offline", "--timeout", "2s"]);
 
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
-    let told = format!("no MongoDB server can be written to: {host} (Connection refused");
-    assert!(ran.err.contains(&told), "{}", ran.err);
+    let expected = format!("no MongoDB server can be written to: {host} (Connection refused");
+    assert!(ran.err.contains(&expected), "{}", ran.err);
     assert!(
         ran.err.contains("try: see that the server runs"),
         "{}",
@@ -300,7 +304,7 @@ fn a_database_that_is_away_is_one_sentence_with_its_host_and_what_to_do() {
     assert!(line.len() < 250 && !line.contains("Topology"), "{line}");
     let line = doctor.out.lines().find(|line| line.contains(" database "));
     assert!(
-        line.is_some_and(|line| line.contains(&told)),
+        line.is_some_and(|line| line.contains(&expected)),
         "{}",
         doctor.out
     );

@@ -1,9 +1,9 @@
-//! Which events are accepted: by their types, and by the names of their fields.
+//! Events with an unknown type or field are rejected.
 
 use super::Desk;
 
 #[test]
-fn strict_types_refuse_others_on_the_command_line_and_in_files() {
+fn strict_types_rejects_other_types_in_commands_and_files() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "strict_types = true\n[types.Loan]\n");
     let line =
@@ -23,7 +23,7 @@ fn strict_types_refuse_others_on_the_command_line_and_in_files() {
 }
 
 #[test]
-fn events_name_their_objects_by_objects_alone() {
+fn events_accept_the_field_objects_but_not_object() {
     let desk = Desk::with_people();
     desk.write("events", r#"{"type": "Met", "object": "a1", "to": "ada"}"#);
 

@@ -1,4 +1,4 @@
-//! `users`: one user is shown, exported and erased, by id or by address.
+//! `users`: show, export and erase one user, by id or address.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ fn a_user_is_exported_and_erased_by_address() {
 }
 
 #[test]
-fn an_address_of_two_records_names_neither() {
+fn a_shared_address_is_rejected() {
     let desk = Desk::with_people();
     let twins = r#"{"id": "twin", "email": "Ada@Example.org", "confirmed": true}"#;
     desk.write("twins.ndjson", twins);

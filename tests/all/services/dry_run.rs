@@ -1,4 +1,5 @@
-//! Dry runs count and show what a run then sends, write nothing, and their page can be shared.
+//! Dry runs count and show the emails that a real run would send. They write nothing, and their
+//! reports are safe to share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +17,12 @@ use crate::support::town::{Town, followers_of, monday, on_both_stores, request, 
 use crate::support::{FailingStore, Fresh, kind, user};
 
 on_both_stores! {
-    a_dry_run_shows_what_a_run_then_sends
+    a_dry_run_shows_the_emails_that_a_run_sends
     a_dry_run_only_reads
-    each_excluded_user_is_in_one_line_with_the_reason
-    a_report_holds_no_address_and_no_link_that_works
-    of_many_emails_a_part_is_rendered_and_the_counts_stay_exact
-    emails_that_show_only_a_part_of_their_events_are_counted
+    each_excluded_user_is_counted_once_with_the_reason
+    a_report_contains_no_address_and_no_working_link
+    a_sample_of_many_emails_is_rendered_and_counts_stay_exact
+    emails_that_show_only_some_of_their_events_are_counted
     a_limit_and_pending_events_are_warnings
     users_of_a_missing_brand_are_counted_separately
 }
@@ -39,7 +40,7 @@ fn line(page: &DryRunPage, label: &str) -> u64 {
     of_label.next().map_or(0, |line| line.count)
 }
 
-/// An event of another type, and who hears of it.
+/// Accepts a `ShowOpened` event about these objects for these users, and fans it out.
 async fn show(town: &Town, objects: &[&str], people: &[&str]) {
     let app = town.process();
     town.put_works(objects, |_| true).await;
@@ -49,7 +50,7 @@ async fn show(town: &Town, objects: &[&str], people: &[&str]) {
     app.fanouts().drain(&Silent).await.unwrap();
 }
 
-async fn a_dry_run_shows_what_a_run_then_sends(fresh: Fresh) {
+async fn a_dry_run_shows_the_emails_that_a_run_sends(fresh: Fresh) {
     let town = Town::found(&fresh, true, LINKS).await;
     town.happens(&["a1", "a2", "a9"], followers_of("artist:1"))
         .await;
@@ -57,18 +58,18 @@ async fn a_dry_run_shows_what_a_run_then_sends(fresh: Fresh) {
     show(&town, &["s1"], &["ada"]).await;
     town.clock.set(monday(0));
 
-    let (report, told) = dry_run(&town, &Request::default()).await;
+    let (report, page) = dry_run(&town, &Request::default()).await;
     let ran = town.digests_at(monday(0)).await;
 
     assert_eq!(
-        (told.digests.mails, told.digests.events),
+        (page.digests.mails, page.digests.events),
         (ran.mails.sent, ran.mails.events)
     );
     assert_eq!(report.due.users, ran.due.users);
     assert_eq!(report.users.withdrawn, ran.users.withdrawn);
     assert_eq!(report.users.scanned, ran.users.scanned);
-    assert_eq!(line(&told, "No event applies any more"), 1);
-    let types: Vec<_> = told
+    assert_eq!(line(&page, "No event applies any more"), 1);
+    let types: Vec<_> = page
         .digests
         .types
         .iter()
@@ -80,8 +81,8 @@ async fn a_dry_run_shows_what_a_run_then_sends(fresh: Fresh) {
         .into_iter()
         .map(|mail| (mail.to.to_string(), mail))
         .collect();
-    assert_eq!(told.digests.samples.len(), mails.len());
-    for sample in &told.digests.samples {
+    assert_eq!(page.digests.samples.len(), mails.len());
+    for sample in &page.digests.samples {
         let mail = &mails[&sample.to];
         let shown = mail.content.with(Place::nowhere);
         assert_eq!(
@@ -126,7 +127,7 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
     assert_eq!(town.store.note("link_secret").await.unwrap(), None);
 }
 
-async fn each_excluded_user_is_in_one_line_with_the_reason(fresh: Fresh) {
+async fn each_excluded_user_is_counted_once_with_the_reason(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let more = ["eva", "fay", "gil", "hal"].map(|id| User {
         email: Address::new(format!("{id}@example.org")).ok(),
@@ -147,20 +148,20 @@ async fn each_excluded_user_is_in_one_line_with_the_reason(fresh: Fresh) {
         hal.types.insert(kind("ArtworkPublished"), never);
     })
     .await;
-    let everybody = [
+    let all_users = [
         "ada", "ben", "cem", "dee", "eva", "fay", "gil", "hal", "nobody",
     ];
-    town.happens(&["a1"], to(&everybody)).await;
+    town.happens(&["a1"], to(&all_users)).await;
     town.digests_at(monday(0)).await;
     town.clock.set(monday(1) - chrono::TimeDelta::days(1));
-    town.happens(&["a2"], to(&everybody)).await;
+    town.happens(&["a2"], to(&all_users)).await;
     town.change("cem", |cem| cem.digest.cadence = Some(Cadence::Daily))
         .await;
     town.clock.set(monday(1));
 
-    let (_, told) = dry_run(&town, &Request::default()).await;
+    let (_, page) = dry_run(&town, &Request::default()).await;
 
-    let lines: Vec<_> = told
+    let lines: Vec<_> = page
         .people
         .iter()
         .map(|line| (line.label.as_str(), line.count))
@@ -180,20 +181,20 @@ async fn each_excluded_user_is_in_one_line_with_the_reason(fresh: Fresh) {
     );
 }
 
-async fn a_report_holds_no_address_and_no_link_that_works(fresh: Fresh) {
+async fn a_report_contains_no_address_and_no_working_link(fresh: Fresh) {
     let town = Town::found(&fresh, true, LINKS).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.clock.set(monday(0));
 
     let app = town.process();
-    let (_, told) = app
+    let (_, contents) = app
         .dry_run()
         .run(&Request::default(), &Silent)
         .await
         .unwrap();
     let page = ReportPage::new(&Site::from(&*app.config))
         .unwrap()
-        .render(&told)
+        .render(&contents)
         .unwrap();
 
     for hidden in ["ada@", "ben@", "dee@", "/u/", "https://news.example.org"] {
@@ -209,7 +210,7 @@ async fn a_report_holds_no_address_and_no_link_that_works(fresh: Fresh) {
     }
 }
 
-async fn of_many_emails_a_part_is_rendered_and_the_counts_stay_exact(fresh: Fresh) {
+async fn a_sample_of_many_emails_is_rendered_and_counts_stay_exact(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let crowd: Vec<String> = (0..60).map(|n| format!("p{n}")).collect();
     let people: Vec<User> = crowd
@@ -227,27 +228,27 @@ async fn of_many_emails_a_part_is_rendered_and_the_counts_stay_exact(fresh: Fres
 
     let mut dry_run = town.process().dry_run();
     dry_run.max_rendered = 20;
-    let (_, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (_, page) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     let (_, again) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     assert_eq!(
         (
-            told.digests.mails,
-            told.digests.events,
-            told.digests.types[0].events
+            page.digests.mails,
+            page.digests.events,
+            page.digests.types[0].events
         ),
         (60, 120, 120)
     );
     assert!(
-        told.digests.sizes.estimated && (1..=20).contains(&told.digests.sizes.measured),
+        page.digests.sizes.estimated && (1..=20).contains(&page.digests.sizes.measured),
         "{:?}",
-        told.digests.sizes
+        page.digests.sizes
     );
-    assert_eq!(told, again);
-    assert_eq!(told.digests.samples.len(), 5);
+    assert_eq!(page, again);
+    assert_eq!(page.digests.samples.len(), 5);
 }
 
-async fn emails_that_show_only_a_part_of_their_events_are_counted(fresh: Fresh) {
+async fn emails_that_show_only_some_of_their_events_are_counted(fresh: Fresh) {
     let town = Town::found(
         &fresh,
         true,
@@ -271,20 +272,20 @@ async fn emails_that_show_only_a_part_of_their_events_are_counted(fresh: Fresh) 
     town.happens(&["a1"], to(&["ben"])).await;
     town.clock.set(monday(0));
 
-    let (_, told) = dry_run(&town, &Request::default()).await;
+    let (_, page) = dry_run(&town, &Request::default()).await;
 
     assert_eq!(
         (
-            told.digests.sizes.measured,
-            told.digests.sizes.capped,
-            told.digests.sizes.over
+            page.digests.sizes.measured,
+            page.digests.sizes.capped,
+            page.digests.sizes.over
         ),
         (2, 1, 0)
     );
     assert!(
-        told.digests.sizes.largest > 70_000 && told.digests.sizes.smallest < 20_000,
+        page.digests.sizes.largest > 70_000 && page.digests.sizes.smallest < 20_000,
         "{:?}",
-        told.digests.sizes
+        page.digests.sizes
     );
 }
 
@@ -302,25 +303,25 @@ async fn a_limit_and_pending_events_are_warnings(fresh: Fresh) {
         ..Request::default()
     };
 
-    let (_, told) = dry_run(&town, &limited).await;
+    let (_, page) = dry_run(&town, &limited).await;
 
     assert_eq!(
-        (told.digests.mails, told.scope.as_slice()),
+        (page.digests.mails, page.scope.as_slice()),
         (2, ["at most 2 emails".to_owned()].as_slice())
     );
     assert!(
-        told.warnings
+        page.warnings
             .iter()
             .any(|warning| warning.starts_with("Accepted and not fanned out yet: 1 event")),
         "{:?}",
-        told.warnings
+        page.warnings
     );
     assert!(
-        told.warnings
+        page.warnings
             .iter()
             .any(|warning| warning.starts_with("The limit ended the dry run")),
         "{:?}",
-        told.warnings
+        page.warnings
     );
 }
 
@@ -334,17 +335,17 @@ async fn users_of_a_missing_brand_are_counted_separately(fresh: Fresh) {
     .await;
     town.clock.set(monday(0));
 
-    let (report, told) = dry_run(&town, &Request::default()).await;
+    let (report, page) = dry_run(&town, &Request::default()).await;
     let dry_run = town.process().dry_run();
     let counted = dry_run.count(&Request::default(), &Silent).await.unwrap();
 
     assert_eq!((report.due.users, report.dry_run.no_brand), (2, 1));
     assert_eq!((counted.due.users, counted.dry_run.no_brand), (2, 1));
-    assert_eq!((told.digests.mails, told.digests.events), (1, 1));
-    let lines = told.people.iter();
+    assert_eq!((page.digests.mails, page.digests.events), (1, 1));
+    let lines = page.people.iter();
     let lines: Vec<_> = lines.map(|of| (of.label.as_str(), of.count)).collect();
     let waits = ("Wait for a brand that is not configured", 1);
     assert_eq!(lines, [("Would get an email", 1), waits]);
-    let of_types: u64 = told.digests.types.iter().map(|one| one.events).sum();
+    let of_types: u64 = page.digests.types.iter().map(|one| one.events).sum();
     assert_eq!(of_types, 1);
 }

@@ -1,4 +1,4 @@
-//! Dry runs of batches count and show the emails that open batches then become, and write nothing.
+//! Dry runs count and show the emails that open batches will send, and write nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,14 +18,14 @@ use crate::support::town::{Town, monday, on_both_stores, saturday, to};
 use crate::support::{FailingStore, Fresh, user};
 
 on_both_stores! {
-    a_dry_run_shows_the_emails_that_batches_then_send
+    a_dry_run_shows_the_emails_that_batches_send
     a_dry_run_of_batches_only_reads
     excluded_batches_are_counted_with_the_reason
-    a_dry_run_for_some_users_counts_their_batches_and_one_for_certain_digests_none
-    mails_of_batches_are_counted_and_shown_as_their_brand_writes_them
-    more_batches_than_are_looked_at_in_one_step_are_all_counted
-    what_is_not_known_of_batches_is_named
-    a_look_at_a_person_finds_what_gathers_behind_what_was_mailed
+    batches_are_counted_for_given_users_but_not_by_cadence_or_limit
+    batch_emails_are_counted_and_shown_in_their_brand
+    batches_beyond_one_step_are_all_counted
+    unknown_objects_in_batches_are_named
+    a_preview_for_a_user_finds_open_batches_behind_sent_ones
 }
 
 pub(super) const CONFIG: &str = r#"
@@ -62,21 +62,21 @@ batch_key = "one"
 
 pub(super) async fn dry_run_of(town: &Town, request: &Request) -> (Report, DryRunPage) {
     let dry_run = town.process().dry_run();
-    let (report, told) = dry_run.run(request, &Silent).await.unwrap();
+    let (report, page) = dry_run.run(request, &Silent).await.unwrap();
     let counted = dry_run.count(request, &Silent).await.unwrap();
     assert_eq!(
         counted.dry_run.batches, report.dry_run.batches,
         "whether looked at or counted"
     );
-    (report, told)
+    (report, page)
 }
 
 pub(super) async fn ahead(town: &Town) -> (BatchesAhead, BatchSummary) {
-    let (report, told) = dry_run_of(town, &Request::default()).await;
-    (report.dry_run.batches.unwrap(), told.batches.unwrap())
+    let (report, page) = dry_run_of(town, &Request::default()).await;
+    (report.dry_run.batches.unwrap(), page.batches.unwrap())
 }
 
-/// Ends what is due by then, and mails what waits.
+/// Sets the clock, closes the due batches, and sends the pending emails.
 pub(super) async fn mail_at(town: &Town, then: DateTime<Utc>) {
     town.clock.set(then);
     let app = town.process();
@@ -88,9 +88,9 @@ pub(super) fn after(minutes: i64) -> DateTime<Utc> {
     saturday() + TimeDelta::minutes(minutes)
 }
 
-async fn a_dry_run_shows_the_emails_that_batches_then_send(fresh: Fresh) {
+async fn a_dry_run_shows_the_emails_that_batches_send(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
-    // A digest is none of the business of batches, and a9 is withdrawn.
+    // Two events are in no batch email: a9 is withdrawn, and `Elsewhere` goes into a digest.
     town.change("cem", |cem| cem.name = Some("Cem".into()))
         .await;
     for work in ["a1", "a2", "a3"] {
@@ -99,7 +99,7 @@ async fn a_dry_run_shows_the_emails_that_batches_then_send(fresh: Fresh) {
     happens(&town, "Show", &["a4", "a9"], to(&["ada", "cem"])).await;
     happens(&town, "Elsewhere", &["a5"], to(&["ben"])).await;
 
-    let (ahead, told) = ahead(&town).await;
+    let (ahead, page) = ahead(&town).await;
     mail_at(&town, after(61)).await;
 
     let mails = town.mails();
@@ -109,19 +109,19 @@ async fn a_dry_run_shows_the_emails_that_batches_then_send(fresh: Fresh) {
         "{ahead:?}"
     );
     assert_eq!(
-        (told.emails.mails, told.emails.events),
+        (page.emails.mails, page.emails.events),
         (ahead.mails, ahead.events)
     );
     let sent: u64 = mails.len() as u64;
     assert_eq!(sent, ahead.mails);
-    let types: Vec<_> = told
+    let types: Vec<_> = page
         .emails
         .types
         .iter()
         .map(|one| (one.kind.as_str(), one.events, one.people))
         .collect();
     assert_eq!(types, [("ArtworkPublished", 6, 2), ("Show", 2, 2)]);
-    assert_eq!(told.emails.samples.len(), 4);
+    assert_eq!(page.emails.samples.len(), 4);
     let mut left: BTreeMap<(String, String), _> = mails
         .iter()
         .map(|mail| {
@@ -129,7 +129,7 @@ async fn a_dry_run_shows_the_emails_that_batches_then_send(fresh: Fresh) {
             ((mail.to.to_string(), shown.subject.clone()), (shown, mail))
         })
         .collect();
-    for sample in &told.emails.samples {
+    for sample in &page.emails.samples {
         let name = (sample.to.clone(), sample.subject.clone());
         let (shown, mail) = left.remove(&name).expect("it is one of those that left");
         assert_eq!((&sample.html, &sample.text), (&shown.html, &shown.text));
@@ -148,10 +148,10 @@ async fn a_dry_run_of_batches_only_reads(fresh: Fresh) {
     let store: std::sync::Arc<dyn tidings::store::Store> = watched.clone();
 
     let dry_run = town.process_on(&store).dry_run();
-    let (report, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (report, page) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     assert_eq!(report.dry_run.batches.unwrap().due, 2);
-    assert!(told.batches.unwrap().emails.samples.len() == 2);
+    assert!(page.batches.unwrap().emails.samples.len() == 2);
     let reading = [
         "scan",
         "users",
@@ -209,13 +209,13 @@ async fn excluded_batches_are_counted_with_the_reason(fresh: Fresh) {
         people.unsubscribe(&user(id)).await.unwrap();
     }
 
-    let (ahead, told) = ahead(&town).await;
+    let (ahead, page) = ahead(&town).await;
     mail_at(&town, after(6)).await;
 
-    // Gil has two, Fay what is mandatory alone, Ben what he did not mute.
+    // Gil gets two emails, Fay only the mandatory one, and Ben the event that he did not mute.
     assert_eq!((ahead.mails, ahead.events), (4, 4), "{ahead:?}");
     assert_eq!(town.mails().len(), 4);
-    let lines: Vec<_> = told
+    let lines: Vec<_> = page
         .lines
         .iter()
         .map(|line| (line.label.as_str(), line.count))
@@ -239,9 +239,7 @@ async fn excluded_batches_are_counted_with_the_reason(fresh: Fresh) {
     assert_eq!((counted, ahead.batches), (10, 10));
 }
 
-async fn a_dry_run_for_some_users_counts_their_batches_and_one_for_certain_digests_none(
-    fresh: Fresh,
-) {
+async fn batches_are_counted_for_given_users_but_not_by_cadence_or_limit(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     let crowd = town.crowd(40).await;
     let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
@@ -281,7 +279,7 @@ async fn a_dry_run_for_some_users_counts_their_batches_and_one_for_certain_diges
     assert_eq!((weekly, few), (None, None));
 }
 
-async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh: Fresh) {
+async fn batch_emails_are_counted_and_shown_in_their_brand(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.change("cem", |cem| cem.locale = Some("xx".into()))
         .await;
@@ -295,7 +293,7 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
     app.fanouts().drain(&Silent).await.unwrap();
 
     let dry_run = app.dry_run();
-    let (report, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (report, page) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     let waits = "1 mail is of the brand gone, which is not configured: what is of it waits";
     assert_eq!(
@@ -304,7 +302,7 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
     );
     let locales = BTreeMap::from([("xx".to_owned(), 1)]);
     assert_eq!(report.dry_run.locales, locales);
-    let batches = told.batches.unwrap();
+    let batches = page.batches.unwrap();
     let emails = &batches.emails;
     assert_eq!((emails.mails, emails.sizes.measured), (2, 2));
     let types: Vec<_> = emails.types.iter().map(|of| of.events).collect();
@@ -319,33 +317,35 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
     assert_eq!(samples.len(), 2);
     for sample in samples {
         let to_ada = sample.to.starts_with("a\u{2026}");
-        let said = &sample.html;
-        assert_eq!(said.contains(WORDS[1]), to_ada, "{said}");
-        assert_eq!(said.contains(WORDS[0]), !to_ada, "{said}");
+        let text = &sample.html;
+        assert_eq!(text.contains(WORDS[1]), to_ada, "{text}");
+        assert_eq!(text.contains(WORDS[0]), !to_ada, "{text}");
     }
     assert!(
-        told.warnings
+        page.warnings
             .iter()
-            .any(|said| said.contains("brand acmeish"))
+            .any(|text| text.contains("brand acmeish"))
     );
 }
 
-async fn what_is_not_known_of_batches_is_named(fresh: Fresh) {
+async fn unknown_objects_in_batches_are_named(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     happens(&town, "Show", &["a1", "nowhere"], to(&["ada"])).await;
 
-    let (report, told) = dry_run_of(&town, &Request::default()).await;
+    let (report, page) = dry_run_of(&town, &Request::default()).await;
 
     assert_eq!(report.not_known.events, 1);
     assert!(
-        told.warnings.iter().any(|said| said.contains("nowhere")),
+        page.warnings
+            .iter()
+            .any(|warning| warning.contains("nowhere")),
         "{:?}",
-        told.warnings
+        page.warnings
     );
     assert_eq!(report.dry_run.batches.unwrap().events, 1);
 }
 
-async fn a_look_at_a_person_finds_what_gathers_behind_what_was_mailed(fresh: Fresh) {
+async fn a_preview_for_a_user_finds_open_batches_behind_sent_ones(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     happens(&town, "Show", &["a1"], to(&["ada"])).await;
     for minute in 1..=25 {
@@ -361,7 +361,7 @@ async fn a_look_at_a_person_finds_what_gathers_behind_what_was_mailed(fresh: Fre
     assert_eq!(batches.count(), 1);
 }
 
-async fn more_batches_than_are_looked_at_in_one_step_are_all_counted(fresh: Fresh) {
+async fn batches_beyond_one_step_are_all_counted(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     let crowd = town.crowd(700).await;
     let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
@@ -374,15 +374,15 @@ async fn more_batches_than_are_looked_at_in_one_step_are_all_counted(fresh: Fres
 
     let mut dry_run = town.process().dry_run();
     dry_run.max_rendered = 100;
-    let (report, told) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (report, page) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     let (_, again) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
     let ahead = report.dry_run.batches.unwrap();
-    let shown = told.batches.clone().unwrap();
+    let shown = page.batches.clone().unwrap();
     assert_eq!((ahead.batches, ahead.mails), (700, 700));
     assert_eq!((ahead.closing, ahead.due), (500, 200));
     let sizes = &shown.emails.sizes;
     assert!(sizes.estimated && (50..=100).contains(&sizes.measured));
     assert_eq!(shown.emails.samples.len(), 5);
-    assert_eq!(told, again);
+    assert_eq!(page, again);
 }

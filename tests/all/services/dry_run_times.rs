@@ -1,5 +1,5 @@
-//! Dry runs say when the emails of batches leave: leads at once, deferred batches when quiet hours
-//! end, and sent ones not at all.
+//! Dry runs show when batches will be sent: leads at once, and deferred batches when quiet hours
+//! end. Sent batches are not counted.
 
 use std::collections::BTreeSet;
 
@@ -18,15 +18,15 @@ use crate::support::town::{Town, on_both_stores, to};
 use crate::support::{Fresh, user};
 
 on_both_stores! {
-    it_is_told_when_batches_close
-    a_lead_that_waits_is_a_mail_of_its_own
-    what_has_left_and_what_gathers_nothing_is_not_counted
-    a_mandatory_lead_keeps_no_night_from_holding_the_rest
+    a_dry_run_shows_when_batches_close
+    a_pending_lead_is_a_separate_email
+    settled_emails_and_empty_batches_are_not_counted
+    quiet_hours_defer_the_batch_after_a_mandatory_lead
 }
 
-async fn it_is_told_when_batches_close(fresh: Fresh) {
+async fn a_dry_run_shows_when_batches_close(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
-    // It is night for Ben until noon.
+    // Ben has quiet hours until noon.
     town.change("ben", |ben| {
         ben.tz = Some(chrono_tz::UTC);
         let (from, to) = ("09:00".parse().unwrap(), "12:00".parse().unwrap());
@@ -35,7 +35,7 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
     .await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     happens(&town, "Show", &["a2"], to(&["ada"])).await;
-    // One has closed, and its mail waits.
+    // Cem's batch has closed, and its email is pending.
     let app = town.process();
     let theirs = tidings::store::BatchFilter {
         user: Some(user("cem")),
@@ -47,7 +47,7 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
     app.closer().drain(&Silent).await.unwrap();
     town.clock.set(after(5));
 
-    let (now, told) = ahead(&town).await;
+    let (now, page) = ahead(&town).await;
     let later = Request {
         at: Some(after(60)),
         ..Request::default()
@@ -60,7 +60,7 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
     };
     let (report, _) = dry_run_of(&town, &noon).await;
     let noon = report.dry_run.batches.unwrap();
-    // Ada's first batch closes before her night begins.
+    // Ada's first batch closes before her quiet hours begin.
     town.change("ada", |ada| {
         ada.tz = Some(chrono_tz::UTC);
         let (from, to) = ("11:30".parse().unwrap(), "13:00".parse().unwrap());
@@ -73,7 +73,7 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
     };
     let (report, _) = dry_run_of(&town, &night).await;
     let night = report.dry_run.batches.unwrap();
-    // Nobody closed anything meanwhile.
+    // The clock advances, but no worker runs.
     town.clock.set(after(125));
     let (late, _) = ahead(&town).await;
 
@@ -89,7 +89,7 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
         (1, 1, 2, 1, Some(after(60))),
         "{now:?}"
     );
-    let when: Vec<_> = told
+    let when: Vec<_> = page
         .lines
         .iter()
         .map(|line| (line.label.as_str(), line.count))
@@ -104,7 +104,7 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
             ("of these, deferred by quiet hours", 1),
         ]
     );
-    assert_eq!(told.next.as_deref(), Some("19 April, 11:00 UTC"));
+    assert_eq!(page.next.as_deref(), Some("19 April, 11:00 UTC"));
     assert_eq!(
         (
             later.closing,
@@ -118,14 +118,14 @@ async fn it_is_told_when_batches_close(fresh: Fresh) {
     );
 }
 
-async fn a_lead_that_waits_is_a_mail_of_its_own(fresh: Fresh) {
+async fn a_pending_lead_is_a_separate_email(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     happens(&town, "Lead", &["a1"], to(&["ada"])).await;
     let (alone, _) = ahead(&town).await;
     happens(&town, "Lead", &["a2"], to(&["ada"])).await;
     happens(&town, "Lead", &["a3"], to(&["ada"])).await;
 
-    let (both, told) = ahead(&town).await;
+    let (both, page) = ahead(&town).await;
     let drafts = town
         .process()
         .of_person()
@@ -145,7 +145,7 @@ async fn a_lead_that_waits_is_a_mail_of_its_own(fresh: Fresh) {
         .into_iter()
         .map(|mail| mail.content.subject.clone())
         .collect();
-    let shown: BTreeSet<String> = told
+    let shown: BTreeSet<String> = page
         .emails
         .samples
         .into_iter()
@@ -164,7 +164,7 @@ async fn a_lead_that_waits_is_a_mail_of_its_own(fresh: Fresh) {
     );
 }
 
-async fn what_has_left_and_what_gathers_nothing_is_not_counted(fresh: Fresh) {
+async fn settled_emails_and_empty_batches_are_not_counted(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     happens(&town, "Lead", &["a1"], to(&["ada"])).await;
     happens(&town, "Alarm", &["a2"], to(&["ben", "cem"])).await;
@@ -172,7 +172,7 @@ async fn what_has_left_and_what_gathers_nothing_is_not_counted(fresh: Fresh) {
     app.closer().drain(&Silent).await.unwrap();
     let (waiting, _) = ahead(&town).await;
 
-    // Ada's lead leaves; somebody dies when Ben's mail is settled and before his batch is.
+    // Ada's lead is settled. A worker crashes after it settles Ben's email and before his batch.
     let until = town.clock.now() + TimeDelta::hours(1);
     let (now, limit) = (town.clock.now(), 10);
     let free = Claim::Free { now, limit };
@@ -183,10 +183,10 @@ async fn what_has_left_and_what_gathers_nothing_is_not_counted(fresh: Fresh) {
         Transition::Settle(canceled)
     });
     let settled: Vec<Transition> = settled.collect();
-    let made = town.store.advance("dead", now, until, &settled).await;
-    let (left, told) = ahead(&town).await;
+    let advanced = town.store.advance("dead", now, until, &settled).await;
+    let (left, page) = ahead(&town).await;
 
-    assert_eq!(made.unwrap(), [true, true]);
+    assert_eq!(advanced.unwrap(), [true, true]);
     assert_eq!(
         (waiting.batches, waiting.mails, waiting.closing),
         (3, 3, 3),
@@ -197,11 +197,11 @@ async fn what_has_left_and_what_gathers_nothing_is_not_counted(fresh: Fresh) {
         (1, 1, 1),
         "{left:?}"
     );
-    assert_eq!(told.emails.samples.len(), 1);
-    assert_eq!(told.lines[0].count, left.batches);
+    assert_eq!(page.emails.samples.len(), 1);
+    assert_eq!(page.lines[0].count, left.batches);
 }
 
-async fn a_mandatory_lead_keeps_no_night_from_holding_the_rest(fresh: Fresh) {
+async fn quiet_hours_defer_the_batch_after_a_mandatory_lead(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     happens(&town, "First", &["a1"], to(&["ada"])).await;
     happens(&town, "Next", &["a2"], to(&["ada"])).await;
@@ -212,15 +212,15 @@ async fn a_mandatory_lead_keeps_no_night_from_holding_the_rest(fresh: Fresh) {
     })
     .await;
 
-    let (told, _) = ahead(&town).await;
+    let (counts, _) = ahead(&town).await;
     mail_at(&town, after(61)).await;
     let by_night = town.mails().len();
     mail_at(&town, after(180)).await;
 
     assert_eq!(
-        (told.mails, told.due, told.held, told.next),
+        (counts.mails, counts.due, counts.held, counts.next),
         (2, 1, 1, Some(after(180))),
-        "{told:?}"
+        "{counts:?}"
     );
     assert_eq!((by_night, town.mails().len()), (1, 2));
 }

@@ -1,5 +1,4 @@
-//! P10 for files: good lines are kept, bad ones are told with their number, and nothing is half
-//! done.
+//! P10: an import stores good lines, reports bad ones by number, and stores no part of a bad line.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,14 +12,14 @@ use crate::support::town::{Town, on_both_stores};
 use crate::support::{Fresh, Shorthand, key, kind, user};
 
 on_both_stores! {
-    people_come_in_and_bad_lines_are_told_by_number
-    compressed_files_are_read_as_they_are
-    an_applications_objects_are_mapped
-    known_fields_of_a_line_are_fields_with_a_model_too
-    events_brought_in_twice_are_accepted_once
-    follows_may_name_people_by_number
+    users_are_imported_and_bad_lines_are_reported_by_number
+    compressed_files_are_imported
+    fields_of_application_objects_are_mapped
+    known_fields_of_a_line_stay_fields_with_a_model
+    events_imported_twice_are_accepted_once
+    follows_accept_numeric_user_ids
     a_reused_key_is_one_bad_line
-    an_object_that_is_read_elsewhere_is_a_bad_line
+    an_object_of_a_mapped_model_is_a_bad_line
 }
 
 fn file(folder: &Path, lines: &str) -> PathBuf {
@@ -37,7 +36,7 @@ async fn import(town: &Town, kind: Kind, path: &Path) -> Report {
         .unwrap()
 }
 
-async fn people_come_in_and_bad_lines_are_told_by_number(fresh: Fresh) {
+async fn users_are_imported_and_bad_lines_are_reported_by_number(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let folder = tempfile::tempdir().unwrap();
     let path = file(
@@ -58,12 +57,12 @@ not json
     let report = import(&town, Kind::Users, &path).await;
 
     assert_eq!((report.taken, report.bad), (2, 7));
-    let told: Vec<_> = report
+    let numbers: Vec<_> = report
         .bad_lines
         .iter()
         .map(|BadLine { line, .. }| *line)
         .collect();
-    assert_eq!(told, [2, 4, 5, 6, 7, 9, 10]);
+    assert_eq!(numbers, [2, 4, 5, 6, 7, 9, 10]);
     assert!(
         report.bad_lines[0].why.contains("has no @"),
         "{:?}",
@@ -87,7 +86,7 @@ not json
     assert_eq!(eve.types[&kind("Reply")].window, Some(day));
 }
 
-async fn compressed_files_are_read_as_they_are(fresh: Fresh) {
+async fn compressed_files_are_imported(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let folder = tempfile::tempdir().unwrap();
     let lines: String = (0..5_000)
@@ -109,7 +108,7 @@ async fn compressed_files_are_read_as_they_are(fresh: Fresh) {
     assert!(fresh.users(&[user("z4999")]).await.unwrap()[0].is_some());
 }
 
-async fn an_applications_objects_are_mapped(fresh: Fresh) {
+async fn fields_of_application_objects_are_mapped(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let folder = tempfile::tempdir().unwrap();
     let path = file(
@@ -151,7 +150,7 @@ async fn an_applications_objects_are_mapped(fresh: Fresh) {
     assert!(found[2].is_none());
 }
 
-async fn known_fields_of_a_line_are_fields_with_a_model_too(fresh: Fresh) {
+async fn known_fields_of_a_line_stay_fields_with_a_model(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let folder = tempfile::tempdir().unwrap();
     let path = file(
@@ -194,7 +193,7 @@ async fn known_fields_of_a_line_are_fields_with_a_model_too(fresh: Fresh) {
     assert_eq!(data[2], serde_json::json!([1, 2]).into());
 }
 
-async fn events_brought_in_twice_are_accepted_once(fresh: Fresh) {
+async fn events_imported_twice_are_accepted_once(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let folder = tempfile::tempdir().unwrap();
     let path = file(
@@ -231,7 +230,7 @@ async fn events_brought_in_twice_are_accepted_once(fresh: Fresh) {
     assert_eq!(keys, [Some("acme"), None]);
 }
 
-async fn follows_may_name_people_by_number(fresh: Fresh) {
+async fn follows_accept_numeric_user_ids(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let folder = tempfile::tempdir().unwrap();
     let path = file(
@@ -273,7 +272,7 @@ async fn a_reused_key_is_one_bad_line(fresh: Fresh) {
     assert_eq!(town.store.backlog().await.unwrap().pending, 2);
 }
 
-async fn an_object_that_is_read_elsewhere_is_a_bad_line(fresh: Fresh) {
+async fn an_object_of_a_mapped_model_is_a_bad_line(fresh: Fresh) {
     let config = "store = \"mongodb://localhost/gallery\"\nmodels.Show.collection = \"shows\"";
     let town = Town::found(&fresh, true, config).await;
     let folder = tempfile::tempdir().unwrap();

@@ -306,7 +306,7 @@ async fn explain_reports_events_from_before_an_unmute(fresh: Fresh) {
     assert_eq!(whys, expected.map(|(object, why)| (object.to_owned(), why)));
     assert_eq!(
         Why::WasMuted.sentence(),
-        "happened before they unmuted what it is about, so it is not mailed"
+        "happened before they unmuted its subject, so it is not emailed"
     );
 }
 

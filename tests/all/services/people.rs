@@ -1,5 +1,5 @@
-//! P7: people's own choices outlive whatever the application says at the same moment, and coming
-//! back mails nothing older.
+//! P7: users' own choices survive concurrent writes of their records by the application. A user who
+//! resubscribes gets no older events.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{Fresh, kind, user};
 
 on_both_stores! {
-    an_unsubscribe_outlives_every_record_put_at_the_same_moment
-    of_many_choices_at_the_same_moment_none_is_lost
-    a_record_that_does_not_mention_choices_changes_none
-    a_record_that_mentions_a_digest_brings_nobody_back
-    a_record_can_say_that_somebody_unsubscribed_elsewhere
-    who_unsubscribes_is_mailed_by_no_route
+    an_unsubscribe_survives_concurrent_writes_of_the_record
+    concurrent_choices_are_all_stored
+    a_record_without_choices_changes_no_choice
+    a_record_with_a_digest_does_not_resubscribe_a_user
+    a_record_can_unsubscribe_a_user
+    an_unsubscribed_user_gets_no_email_by_any_route
     unsubscribing_again_changes_nothing
-    who_comes_back_is_mailed_nothing_older
-    an_hour_alone_brings_nobody_back
+    a_resubscribed_user_gets_no_older_events
+    a_digest_hour_alone_does_not_resubscribe_a_user
 }
 
-/// Two types that make mails of their own beside the works of the digest.
-const ALONE: &str = "types.Alert.route = \"immediate\"\ntypes.Reply.route = \"batch\"\ntypes.ArtworkPublished.route = \"digest\"";
+/// A configuration with two types that are emailed on their own, and one in the digest.
+const SEPARATE_EMAILS: &str = "types.Alert.route = \"immediate\"\ntypes.Reply.route = \"batch\"\ntypes.ArtworkPublished.route = \"digest\"";
 
 fn input(json: &str) -> UserInput {
     serde_json::from_str(json).unwrap()
@@ -39,7 +39,7 @@ async fn ada(people: &PeopleService) -> User {
     people.get(&user("ada")).await.unwrap().unwrap()
 }
 
-async fn an_unsubscribe_outlives_every_record_put_at_the_same_moment(fresh: Fresh) {
+async fn an_unsubscribe_survives_concurrent_writes_of_the_record(fresh: Fresh) {
     let town = Arc::new(Town::of(&fresh).await);
 
     for round in 0..10 {
@@ -51,12 +51,12 @@ async fn an_unsubscribe_outlives_every_record_put_at_the_same_moment(fresh: Fres
             .put(vec![input(&put)])
             .await
             .unwrap();
-        let (asked, town) = (id.clone(), town.clone());
+        let (user_id, town) = (id.clone(), town.clone());
         fresh
             .at_once(9, move |store, n| {
                 let people = town.process_on(&store.handle()).people();
                 let (id, put) = (
-                    asked.clone(),
+                    user_id.clone(),
                     put.replace("true}", &format!("true, \"name\": \"{n}\"}}")),
                 );
                 async move {
@@ -68,14 +68,14 @@ async fn an_unsubscribe_outlives_every_record_put_at_the_same_moment(fresh: Fres
             })
             .await;
 
-        let standing = fresh.users(&[id]).await.unwrap().remove(0).unwrap();
-        assert!(standing.unsubscribed.is_some(), "round {round}");
-        assert_eq!(standing.digest.cadence, Some(Cadence::Never));
-        assert!(standing.name.is_some());
+        let stored = fresh.users(&[id]).await.unwrap().remove(0).unwrap();
+        assert!(stored.unsubscribed.is_some(), "round {round}");
+        assert_eq!(stored.digest.cadence, Some(Cadence::Never));
+        assert!(stored.name.is_some());
     }
 }
 
-async fn of_many_choices_at_the_same_moment_none_is_lost(fresh: Fresh) {
+async fn concurrent_choices_are_all_stored(fresh: Fresh) {
     let town = Arc::new(Town::of(&fresh).await);
 
     let sharing = town.clone();
@@ -95,8 +95,8 @@ async fn of_many_choices_at_the_same_moment_none_is_lost(fresh: Fresh) {
     assert_eq!(ada(&town.process().people()).await.types.len(), 12);
 }
 
-async fn a_record_that_does_not_mention_choices_changes_none(fresh: Fresh) {
-    let town = Town::found(&fresh, true, ALONE).await;
+async fn a_record_without_choices_changes_no_choice(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SEPARATE_EMAILS).await;
     let people = town.process().people();
     let choice = "{\"tz\": \"Europe/Paris\", \"digest\": {\"cadence\": \"daily\"}, \"types\": {\"Alert\": {\"route\": \"never\"}}}";
     people
@@ -111,23 +111,23 @@ async fn a_record_that_does_not_mention_choices_changes_none(fresh: Fresh) {
         "{\"id\": \"ada\", \"email\": \"ada@example.com\", \"confirmed\": true, \"name\": \"Ada\"}";
     people.put(vec![input(put)]).await.unwrap();
 
-    let standing = ada(&people).await;
+    let stored = ada(&people).await;
     assert_eq!(
-        (standing.name.as_deref(), standing.tz),
+        (stored.name.as_deref(), stored.tz),
         (Some("Ada"), chosen.tz)
     );
     assert_eq!(
-        (standing.digest, &standing.types),
+        (stored.digest, &stored.types),
         (unsubscribed.digest, &unsubscribed.types)
     );
-    assert_eq!(standing.unsubscribed, Some(town.clock.now()));
-    let taken_back = "{\"id\": \"ada\", \"tz\": null}";
-    people.put(vec![input(taken_back)]).await.unwrap();
+    assert_eq!(stored.unsubscribed, Some(town.clock.now()));
+    let without_tz = "{\"id\": \"ada\", \"tz\": null}";
+    people.put(vec![input(without_tz)]).await.unwrap();
     assert_eq!(ada(&people).await.tz, None);
 }
 
-async fn a_record_that_mentions_a_digest_brings_nobody_back(fresh: Fresh) {
-    let town = Town::found(&fresh, true, ALONE).await;
+async fn a_record_with_a_digest_does_not_resubscribe_a_user(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SEPARATE_EMAILS).await;
     let people = town.process().people();
     people.unsubscribe(&user("ada")).await.unwrap();
     let nightly = "{\"id\": \"ada\", \"email\": \"ada@example.org\", \"confirmed\": true, \"digest\": {\"cadence\": \"weekly\"},
@@ -139,8 +139,8 @@ async fn a_record_that_mentions_a_digest_brings_nobody_back(fresh: Fresh) {
 
     assert_eq!((report.due.users, report.mails.sent), (0, 0));
     assert_eq!(report.users.unmailable.get("unsubscribed"), Some(&1));
-    let said = nightly.replace("\"confirmed\"", "\"unsubscribed\": false, \"confirmed\"");
-    people.put(vec![input(&said)]).await.unwrap();
+    let subscribed = nightly.replace("\"confirmed\"", "\"unsubscribed\": false, \"confirmed\"");
+    people.put(vec![input(&subscribed)]).await.unwrap();
     assert!(ada(&people).await.unsubscribed.is_some());
     let back = preferences("{\"digest\": {\"cadence\": \"weekly\"}}");
     people.prefer(&user("ada"), back).await.unwrap();
@@ -151,8 +151,8 @@ async fn a_record_that_mentions_a_digest_brings_nobody_back(fresh: Fresh) {
     assert_eq!((alert.route, alert.since), (Route::Immediate, monday(0)));
 }
 
-async fn a_record_can_say_that_somebody_unsubscribed_elsewhere(fresh: Fresh) {
-    let town = Town::found(&fresh, true, ALONE).await;
+async fn a_record_can_unsubscribe_a_user(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SEPARATE_EMAILS).await;
     let people = town.process().people();
     let put = "{\"id\": \"ada\", \"email\": \"ada@example.org\", \"confirmed\": true, \"unsubscribed\": true, \"digest\": {\"cadence\": \"daily\"}}";
 
@@ -171,8 +171,8 @@ async fn a_record_can_say_that_somebody_unsubscribed_elsewhere(fresh: Fresh) {
     }
 }
 
-async fn who_unsubscribes_is_mailed_by_no_route(fresh: Fresh) {
-    let town = Town::found(&fresh, true, ALONE).await;
+async fn an_unsubscribed_user_gets_no_email_by_any_route(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SEPARATE_EMAILS).await;
     let people = town.process().people();
     let choice =
         "{\"types\": {\"Mention\": {\"route\": \"batch\"}, \"Loan\": {\"route\": \"digest\"}}}";
@@ -194,7 +194,7 @@ async fn who_unsubscribes_is_mailed_by_no_route(fresh: Fresh) {
 }
 
 async fn unsubscribing_again_changes_nothing(fresh: Fresh) {
-    let town = Town::found(&fresh, true, ALONE).await;
+    let town = Town::found(&fresh, true, SEPARATE_EMAILS).await;
     let people = town.process().people();
     let first = people.unsubscribe(&user("ada")).await.unwrap();
     town.clock.set(monday(4));
@@ -204,8 +204,8 @@ async fn unsubscribing_again_changes_nothing(fresh: Fresh) {
     assert_eq!(again, first);
 }
 
-async fn who_comes_back_is_mailed_nothing_older(fresh: Fresh) {
-    let town = Town::found(&fresh, true, ALONE).await;
+async fn a_resubscribed_user_gets_no_older_events(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SEPARATE_EMAILS).await;
     let people = town.process().people();
     town.happens(&["a1"], to(&["ada"])).await;
     people.unsubscribe(&user("ada")).await.unwrap();
@@ -231,7 +231,7 @@ async fn who_comes_back_is_mailed_nothing_older(fresh: Fresh) {
     );
 }
 
-async fn an_hour_alone_brings_nobody_back(fresh: Fresh) {
+async fn a_digest_hour_alone_does_not_resubscribe_a_user(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let people = town.process().people();
     people.unsubscribe(&user("ada")).await.unwrap();

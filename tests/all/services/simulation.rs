@@ -37,7 +37,7 @@ types.Leading = { route = "batch", window = "5m", close_at = 4, leading = true }
 types.Now = { route = "immediate" }
 "#;
 
-/// 120 events in about an hour and a half: bursts, pauses, and one user with half of all events.
+/// 120 events in about 100 minutes: bursts, pauses, and one user with half of all events.
 fn recording() -> Vec<RecordedEvent> {
     const GAPS: [i64; 11] = [0, 3, 7, 45, 2, 160, 11, 1, 80, 240, 5];
     let mut at = DateTime::from_timestamp(1_772_441_400, 0).unwrap();
@@ -88,11 +88,11 @@ async fn the_simulation_gives_the_figures_of_a_real_run(fresh: Fresh) {
 }
 
 fn simulated(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures> {
-    let anybody = User::new("anybody".parse().unwrap());
+    let default_user = User::new("anybody".parse().unwrap());
     let trials = TYPES.map(|name| {
         let policy = match name {
             "Now" => BatchPolicy::IMMEDIATE,
-            gathered => anybody.batch_policy(&kind(gathered), &town.process().config.policies),
+            batched => default_user.batch_policy(&kind(batched), &town.process().config.policies),
         };
         Trial {
             name: name.to_owned(),
@@ -115,7 +115,7 @@ fn simulated(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures>
     figures.collect()
 }
 
-/// Accepts each event at its time, and works whenever anything is due.
+/// Accepts each event at its time. Closes and sends each batch as soon as it is due.
 async fn run(town: &Town, events: &[RecordedEvent]) {
     let people: BTreeSet<_> = events.iter().flat_map(|one| one.users.clone()).collect();
     let record = |id: &tidings::domain::UserId| User {
@@ -150,7 +150,7 @@ async fn run(town: &Town, events: &[RecordedEvent]) {
     work_until(town, &app, events[events.len() - 1].at + TimeDelta::days(1)).await;
 }
 
-/// Sets the clock to each deadline until `until`, and works there.
+/// Advances the clock to `until`, and sends the due batches at each deadline on the way.
 async fn work_until(town: &Town, app: &App, until: DateTime<Utc>) {
     let open = BatchFilter {
         state: Some(BatchState::Open),

@@ -46,7 +46,7 @@ fn stops() -> Vec<Stop> {
 }
 
 #[test]
-fn a_token_opens_to_the_person_and_the_end_it_was_made_for() {
+fn a_token_opens_with_its_user_and_effect() {
     for user in names() {
         for stop in stops() {
             let token = keys().seal(&user, &stop, at(0));
@@ -72,7 +72,7 @@ fn a_token_opens_to_the_person_and_the_end_it_was_made_for() {
 const OLD: &str = "13NLmPw8kWFZbcKYeW8rRDwnr13RshSHO";
 
 #[test]
-fn a_token_of_the_first_version_still_ends_everything() {
+fn a_token_of_version_1_still_stops_all_emails() {
     let opened = keys().open(OLD, at(1)).unwrap();
 
     assert_eq!((opened.user, opened.stop), (mara(), Stop::All));
@@ -80,7 +80,7 @@ fn a_token_of_the_first_version_still_ends_everything() {
 }
 
 #[test]
-fn a_token_works_for_a_year_and_not_longer() {
+fn a_token_is_valid_for_a_year() {
     for stop in stops() {
         let token = keys().seal(&mara(), &stop, at(0));
 
@@ -100,7 +100,7 @@ fn a_token_works_for_a_year_and_not_longer() {
 }
 
 #[test]
-fn a_token_shows_neither_a_name_nor_what_two_have_in_common() {
+fn a_token_reveals_neither_names_nor_common_parts() {
     for stop in [Stop::All, types(&["Comment"])] {
         let sealed = |name| keys().seal(&UserId::stored(name), &stop, at(0));
         let (token, other) = (sealed("mara@example.org"), sealed("mara@example.com"));
@@ -116,7 +116,7 @@ fn a_token_shows_neither_a_name_nor_what_two_have_in_common() {
 }
 
 #[test]
-fn whatever_is_changed_of_a_token_it_opens_nothing() {
+fn a_changed_token_is_rejected() {
     let thread = subject("Thread:9", Some("Budget"));
     for stop in [Stop::All, Stop::Digest, types(&["Comment"]), thread] {
         let token = keys().seal(&mara(), &stop, at(0));
@@ -143,7 +143,7 @@ fn whatever_is_changed_of_a_token_it_opens_nothing() {
 }
 
 #[test]
-fn a_person_whose_name_is_the_end_of_another_link_gets_no_such_link() {
+fn a_user_id_that_resembles_an_encoded_effect_is_only_an_id() {
     // The id of this user looks like an encoded effect. The proof covers it and the version.
     let inside = String::from_utf8(written(&types(&["Comment"]), None, None)).unwrap();
     let odd = UserId::stored(format!("{inside}mara"));
@@ -156,7 +156,7 @@ fn a_person_whose_name_is_the_end_of_another_link_gets_no_such_link() {
 }
 
 #[test]
-fn what_stands_in_for_a_token_is_as_long_and_opens_nothing() {
+fn a_placeholder_has_the_length_of_a_token_and_is_rejected() {
     for (user, stop) in names().iter().zip(stops()) {
         let stand_in = stand_in(None, user, &stop, None);
 
@@ -167,7 +167,7 @@ fn what_stands_in_for_a_token_is_as_long_and_opens_nothing() {
 }
 
 #[test]
-fn a_token_of_another_secret_opens_nothing() {
+fn a_token_signed_with_another_secret_is_rejected() {
     let other = Keys::new("another secret of the tests");
     let token = other.seal(&mara(), &Stop::Digest, at(0));
 
@@ -175,7 +175,7 @@ fn a_token_of_another_secret_opens_nothing() {
 }
 
 #[test]
-fn a_token_of_a_brand_says_which_and_is_none_of_another() {
+fn a_token_is_valid_only_for_its_brand() {
     let brands = ["acme", "umbra"].map(BrandName::stored);
     for user in names() {
         for stop in stops() {
@@ -184,8 +184,11 @@ fn a_token_of_a_brand_says_which_and_is_none_of_another() {
 
             let opened = keys().open(&ours, at(1)).unwrap();
 
-            let said = (opened.user, opened.stop, opened.brand);
-            assert_eq!(said, (user.clone(), stop.clone(), Some(brands[0].clone())));
+            let content = (opened.user, opened.stop, opened.brand);
+            assert_eq!(
+                content,
+                (user.clone(), stop.clone(), Some(brands[0].clone()))
+            );
             assert!(ours != theirs && ours != of(None));
             let stand_in = stand_in(Some(&brands[0]), &user, &stop, None);
             assert_eq!(stand_in.len(), ours.len());
@@ -198,7 +201,7 @@ fn a_token_of_a_brand_says_which_and_is_none_of_another() {
 }
 
 #[test]
-fn a_token_says_the_address_that_its_email_went_to() {
+fn a_token_contains_the_address_that_its_email_was_sent_to() {
     let (address, brand) = (
         Address::new("mara@example.org").unwrap(),
         BrandName::stored("acme"),
@@ -208,8 +211,8 @@ fn a_token_says_the_address_that_its_email_went_to() {
             let token = keys().seal_to(Some(&address), brand, user, stop, at(0));
             let opened = keys().open(&token, at(1)).unwrap();
 
-            let said = (&opened.user, &opened.stop, opened.brand.as_ref());
-            assert_eq!(said, (user, stop, brand));
+            let content = (&opened.user, &opened.stop, opened.brand.as_ref());
+            assert_eq!(content, (user, stop, brand));
             let short = token.starts_with('4');
             assert_eq!(opened.address, short.then(|| address.clone()));
             assert!(

@@ -75,16 +75,16 @@ fn signed(header: &Value, claims: &Value, pair: &Ed25519KeyPair) -> String {
 fn opened(keys: &[TokenKey], token: &str) -> Result<String, Refused> {
     let opened = Tokens::new("tidings", keys.to_vec()).open(token, now());
     if let Err(refused) = &opened {
-        let told = refused.to_string();
+        let error = refused.to_string();
         for part in token.split('.').filter(|part| part.len() > 8) {
-            assert!(!told.contains(part), "{told}");
+            assert!(!error.contains(part), "{error}");
         }
     }
     opened.map(|opened| opened.user.to_string())
 }
 
 #[test]
-fn a_token_opens_to_whom_it_names_under_either_algorithm() {
+fn a_token_opens_with_its_subject_under_either_algorithm() {
     let pair = pair();
     let keys = [hs256("old", SECRET), eddsa("new", &pair)];
     let several = with("aud", json!(["others", "tidings"]));
@@ -111,7 +111,7 @@ fn a_token_opens_to_whom_it_names_under_either_algorithm() {
 }
 
 #[test]
-fn what_the_program_makes_it_opens() {
+fn issued_tokens_are_accepted() {
     let tokens = Tokens::new("tidings", vec![eddsa("a", &pair()), hs256("b", SECRET)]);
     let user = UserId::new("mara/1").unwrap();
 
@@ -169,7 +169,7 @@ fn a_token_cannot_choose_its_algorithm() {
 }
 
 #[test]
-fn a_signature_that_is_not_its_keys_opens_nothing() {
+fn a_signature_by_another_key_is_rejected() {
     let pair = pair();
     let keys = [
         hs256("one", SECRET),
@@ -211,7 +211,7 @@ fn a_signature_that_is_not_its_keys_opens_nothing() {
 }
 
 #[test]
-fn a_claim_that_is_missing_wrong_or_out_of_time_opens_nothing() {
+fn missing_invalid_and_expired_claims_are_rejected() {
     let keys = [hs256("one", SECRET)];
     let open = |claims: &Value| {
         opened(

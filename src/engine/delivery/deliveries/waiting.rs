@@ -106,7 +106,7 @@ mod tests {
     use crate::domain::{Cadence, DeliveryId, Id, Lease, Occasion};
 
     #[test]
-    fn what_waits_is_counted_by_why_with_the_next_time_and_the_holder() {
+    fn waiting_emails_are_counted_by_reason_with_the_next_time_and_the_owner() {
         let now = DateTime::from_timestamp(1_398_072_600, 0).unwrap();
         let later = |minutes| now + chrono::TimeDelta::minutes(minutes);
         let row = |user: &str| {
@@ -132,9 +132,9 @@ mod tests {
             ..row("d")
         };
 
-        let told = reasons(&[refused("a", 3), refused("b", 2), held, row("e")], now);
+        let counted = reasons(&[refused("a", 3), refused("b", 2), held, row("e")], now);
 
-        let told: Vec<_> = told
+        let counted: Vec<_> = counted
             .iter()
             .map(|one| {
                 (
@@ -146,7 +146,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            counted,
             [
                 (2, "connection refused", Some(later(2)), None),
                 (1, "being built and sent", Some(later(5)), Some("w1")),

@@ -5,7 +5,7 @@ use tokio::time::sleep;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn calls_begin_evenly_and_no_faster_than_the_rate() {
+async fn calls_start_evenly_and_within_the_rate() {
     let (pacer, start) = (Pacer::new(NonZeroU32::new(5)), Instant::now());
 
     let call = || async {
@@ -24,14 +24,14 @@ async fn calls_begin_evenly_and_no_faster_than_the_rate() {
 }
 
 #[test]
-fn without_a_rate_no_call_is_too_soon() {
+fn without_a_rate_limit_no_call_waits() {
     let pacer = Pacer::default();
 
     assert!((0..10_000).all(|_| pacer.too_soon().is_none()));
 }
 
 #[test]
-fn a_look_that_began_before_a_wait_was_told_does_not_end_it() {
+fn a_read_that_started_before_a_pause_was_stored_does_not_end_it() {
     let (pacer, now) = (Pacer::default(), DateTime::UNIX_EPOCH);
     let until = now + TimeDelta::hours(1);
 
@@ -47,15 +47,15 @@ fn a_look_that_began_before_a_wait_was_told_does_not_end_it() {
 }
 
 #[test]
-fn a_look_that_began_before_a_call_went_astray_does_not_undo_it() {
+fn a_read_that_started_before_an_unknown_outcome_does_not_reset_it() {
     let pacer = Pacer::default();
-    let astray = Lately {
+    let unknown = Lately {
         astray: 1,
         ..Lately::default()
     };
 
     let early = pacer.before_look();
-    pacer.count(astray, false, 50);
+    pacer.count(unknown, false, 50);
     pacer.looked(early, true, false);
     assert!(pacer.probes());
 
@@ -64,10 +64,10 @@ fn a_look_that_began_before_a_call_went_astray_does_not_undo_it() {
 }
 
 #[test]
-fn calls_are_made_one_at_a_time_until_the_provider_keeps_up() {
+fn calls_run_one_at_a_time_until_the_provider_accepts_enough() {
     let pacer = Pacer::default();
     let now = DateTime::UNIX_EPOCH;
-    let hear = |times: u32, none_taken: bool| {
+    let record = |times: u32, none_taken: bool| {
         for _ in 0..times {
             let verdicts = Verdicts {
                 none_taken,
@@ -79,19 +79,19 @@ fn calls_are_made_one_at_a_time_until_the_provider_keeps_up() {
     };
 
     assert_eq!(pacer.width(3), 1);
-    assert_eq!(hear(9, false), 1);
-    assert_eq!(hear(1, false), 2);
-    assert_eq!(hear(10, false), 3);
-    assert_eq!(hear(30, false), 3, "and never more than are allowed");
-    assert_eq!(hear(1, true), 1);
-    assert_eq!(hear(10, false), 2);
+    assert_eq!(record(9, false), 1);
+    assert_eq!(record(1, false), 2);
+    assert_eq!(record(10, false), 3);
+    assert_eq!(record(30, false), 3, "and never more than are allowed");
+    assert_eq!(record(1, true), 1);
+    assert_eq!(record(10, false), 2);
 }
 
 #[test]
-fn a_call_of_deferred_emails_neither_widens_nor_narrows() {
+fn a_call_of_deferred_emails_does_not_change_the_concurrency() {
     let pacer = Pacer::default();
     let now = DateTime::UNIX_EPOCH;
-    let hear = |times: u32, all_deferred: bool| {
+    let record = |times: u32, all_deferred: bool| {
         for _ in 0..times {
             let verdicts = Verdicts {
                 all_deferred,
@@ -102,10 +102,10 @@ fn a_call_of_deferred_emails_neither_widens_nor_narrows() {
         pacer.width(3)
     };
 
-    assert_eq!(hear(30, true), 1);
-    assert_eq!(hear(9, false), 1);
-    assert_eq!(hear(30, true), 1);
-    assert_eq!(hear(1, false), 2);
-    assert_eq!(hear(30, true), 2);
+    assert_eq!(record(30, true), 1);
+    assert_eq!(record(9, false), 1);
+    assert_eq!(record(30, true), 1);
+    assert_eq!(record(1, false), 2);
+    assert_eq!(record(30, true), 2);
     assert_eq!(pacer.closed(now), None);
 }

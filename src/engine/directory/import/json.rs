@@ -110,34 +110,34 @@ mod tests {
     use crate::engine::directory::people::UserInput;
     use crate::engine::ingest::notify::EventInput;
 
-    fn told<T: DeserializeOwned>(line: &str) -> String {
+    fn error_of<T: DeserializeOwned>(line: &str) -> String {
         let mistake = read::<T>(line.as_bytes()).err().unwrap();
         BadLine::new(1, mistake).to_string()
     }
 
     #[test]
-    fn a_line_that_is_no_object_is_told_where_it_ends_or_goes_wrong() {
+    fn a_line_that_is_not_an_object_is_reported_with_its_position() {
         for line in ["nonsense", "[]", "5", "\"{}\""] {
             assert_eq!(
-                told::<UserInput>(line),
+                error_of::<UserInput>(line),
                 "line 1: is not a JSON object, which begins with {; write one a line"
             );
         }
         let half = "line 1: ends in the middle of its JSON, after column 10; write one whole object a line";
-        assert_eq!(told::<UserInput>("{\"id\": \"a\"\n"), half);
-        let two = told::<UserInput>("{\"id\": \"a\"} {}");
+        assert_eq!(error_of::<UserInput>("{\"id\": \"a\"\n"), half);
+        let two = error_of::<UserInput>("{\"id\": \"a\"} {}");
         assert_eq!(two, "line 1: is not JSON at column 13: trailing characters");
         assert!(read::<UserInput>("\u{feff}{\"id\": \"a\"}\r\n".as_bytes()).is_ok());
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_field_and_without_our_names() {
+    fn an_invalid_field_is_reported_by_name_without_internal_type_names() {
         let event = |rest: &str| {
-            told::<EventInput>(&format!("{{\"type\": \"T\", \"objects\": [\"a\"]{rest}}}"))
+            error_of::<EventInput>(&format!("{{\"type\": \"T\", \"objects\": [\"a\"]{rest}}}"))
         };
 
         assert_eq!(
-            told::<EventInput>("{\"type\": \"T\"}"),
+            error_of::<EventInput>("{\"type\": \"T\"}"),
             "line 1: has no field `objects`, which is needed"
         );
         assert_eq!(
@@ -149,7 +149,7 @@ mod tests {
             "line 1, near: invalid type: integer `5`, expected an object with point and km"
         );
         let user = |field: &str, value: &str| {
-            told::<UserInput>(&format!("{{\"id\": \"a\", \"{field}\": {value}}}"))
+            error_of::<UserInput>(&format!("{{\"id\": \"a\", \"{field}\": {value}}}"))
         };
         assert_eq!(
             user("digest", "\"weekly\""),

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loopback_name_is_local_with_any_port_and_without() {
+    fn a_loopback_host_is_local_with_or_without_a_port() {
         for host in [
             "127.0.0.1:8080",
             "127.0.0.1",
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_name_is() {
+    fn other_hosts_are_not_local() {
         for host in [
             "",
             ":8080",
