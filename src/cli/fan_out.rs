@@ -12,7 +12,6 @@ use super::screen::Screen;
 use super::words;
 use crate::app::App;
 use crate::config::StoreUrl;
-use crate::context::Context;
 use crate::engine::Watcher;
 use crate::wire::round::FannedOut;
 
@@ -57,7 +56,7 @@ impl FanOutEnd {
         let mut fanned_out = Self::of(done, failure);
         if failing(&fanned_out) {
             // Other processes can then continue at once. They report the same bad records.
-            let Context { store, owner, .. } = &*fanouts.context;
+            let (store, owner) = (&fanouts.context.store, &fanouts.context.owner);
             let released = store.release_fanouts(owner).await;
             if let Err(error) = released {
                 tracing::warn!(%error, "what this process was to fan out is not free yet");

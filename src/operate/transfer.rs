@@ -24,11 +24,9 @@ use crate::wire::transfer::{BadRecords, FileSum, ImportedFile, ImportedStore, Ma
 mod part;
 mod verified;
 
-use part::{MANIFEST, Part, failed};
+use part::{FORMAT, MANIFEST, Part, failed};
 pub use verified::Verified;
 
-/// The version of the format that this program writes and reads.
-const FORMAT: u32 = 1;
 /// How long a day is leased while it is repaired.
 const LEASE: TimeDelta = TimeDelta::minutes(5);
 

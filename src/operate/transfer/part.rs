@@ -11,6 +11,8 @@ use crate::engine::{Error, Result};
 use crate::store::{self, AnyRecord, DaySum, Kind, Meeting, Page, Summing, WholeStore};
 use crate::wire::transfer::FileSum;
 
+/// The version of the format that this program writes and reads.
+pub(super) const FORMAT: u32 = 1;
 /// The file that a complete export has.
 pub(super) const MANIFEST: &str = "manifest.json";
 

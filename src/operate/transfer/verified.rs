@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::FORMAT;
-use super::part::{MANIFEST, Part, damaged, failed};
+use super::part::{FORMAT, MANIFEST, Part, damaged, failed};
 use crate::engine::Result;
 use crate::store::{DaySum, Summing};
 use crate::wire::transfer::{BadRecords, FileSum, Manifest};
