@@ -254,7 +254,7 @@ fn an_unreadable_field_is_reported_with_its_accumulator() {
     let mut document = document_of(&whole());
     document.insert("turn", "soon");
     let error = read(&document).unwrap_err().to_string();
-    let expected = r#"turn of accumulator {"u":"$ne","k":"type:T"} in the store cannot be read"#;
+    let expected = "turn of accumulator $ne type:T in the store cannot be read";
     assert!(error.starts_with(expected), "{error}");
 
     let mut document = document_of(&whole());
