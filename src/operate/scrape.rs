@@ -31,7 +31,7 @@ const MOST: u64 = 10_000;
 /// The latest values from the store, shared by all scrapes of a process.
 #[derive(Default)]
 pub struct ScrapeCache {
-    /// Locked while the store is asked, so that only one scrape asks.
+    /// Locked during the query, so that concurrent scrapes send one.
     asking: Arc<Mutex<()>>,
     last: sync::Mutex<LastAnswer>,
 }

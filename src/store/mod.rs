@@ -489,7 +489,7 @@ pub trait Notes: Send + Sync {
     /// Returns the notes whose names start with `prefix`, ordered by name. Majority read.
     async fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>>;
 
-    /// Replaces a note if `read` is its current text. `None` stands for no note, so this creates,
+    /// Replaces a note if `read` is its current text. `None` means no note, so this creates,
     /// changes and deletes notes. Returns whether the note was changed.
     ///
     /// May return `false` for a change that succeeded if its reply was lost.

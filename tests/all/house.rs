@@ -130,7 +130,7 @@ const WIDE: usize = 100;
 /// A file: its path relative to the repository, and its text.
 pub(crate) struct File {
     pub(crate) place: String,
-    text: String,
+    pub(crate) text: String,
 }
 
 fn root() -> &'static Path {
@@ -138,7 +138,7 @@ fn root() -> &'static Path {
 }
 
 /// Reads all files below these folders, sorted by path.
-fn files(folders: &[&str]) -> Vec<File> {
+pub(crate) fn files(folders: &[&str]) -> Vec<File> {
     let mut open: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
     let mut files = Vec::new();
     while let Some(folder) = open.pop() {
@@ -150,9 +150,7 @@ fn files(folders: &[&str]) -> Vec<File> {
                     open.push(path);
                 }
             } else {
-                let text = std::fs::read_to_string(&path).unwrap();
-                let place = place.to_owned();
-                files.push(File { place, text });
+                files.push(File::read(place));
             }
         }
     }
@@ -168,6 +166,14 @@ pub(crate) fn rust(folders: &[&str]) -> Vec<File> {
 }
 
 impl File {
+    /// Reads the file at this path relative to the repository.
+    pub(crate) fn read(place: &str) -> Self {
+        Self {
+            text: std::fs::read_to_string(root().join(place)).unwrap(),
+            place: place.to_owned(),
+        }
+    }
+
     /// Returns the text without comments, so that a name in a comment is not an import. A string
     /// that contains `//` is cut there, too.
     pub(crate) fn code(&self) -> String {

@@ -22,6 +22,7 @@ mod mongo_alike;
 mod mongo_faults;
 mod mongo_leftovers;
 mod mongo_plans;
+mod prose;
 mod services;
 mod sqlite_processes;
 mod stale;

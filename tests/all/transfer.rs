@@ -135,7 +135,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
         lifted: None,
     };
     source.suppress(&[suppressed]).await.unwrap();
-    // ada's digest was taken, and nobody saw the answer.
+    // The provider accepted ada's digest, and its response was lost.
     town.answer([lost()]);
     town.digests_at(monday(0)).await;
     assert_eq!(
@@ -230,7 +230,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     assert_eq!((row.state, row.open), (DeliveryState::Sent, false));
 }
 
-/// What everybody is told of their feeds, and operators of everybody.
+/// The feeds of all users, and what operators see of them.
 async fn answers(town: &Town) -> Vec<String> {
     let app = town.process();
     let mut answers = Vec::new();

@@ -254,7 +254,7 @@ fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
         // under its key.
         (501.., _) => Outcome::Unknown { reason },
         // An earlier attempt used this key with another body, so Resend has accepted the call. It
-        // does not return the ids, so the key stands for them. A reference belongs to fixed
+        // does not return the ids, so the key replaces them. A reference belongs to fixed
         // deliveries, so the recipients are the same.
         (409, "invalid_idempotent_request") => Outcome::Accepted {
             provider_id: reference.to_owned(),

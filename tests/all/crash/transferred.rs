@@ -51,8 +51,8 @@ from_sqlite_to_mongo! {
     a_town_that_moves_with_unknown_outcomes_loses_and_repeats_no_email
 }
 
-/// Puts what a store of so many people holds in the middle of a day: half of them have open
-/// batches, and mails to a quarter are being sent.
+/// Writes the records of this number of users in the middle of a day: half of them have open
+/// batches, and emails to a quarter are being sent.
 async fn fill(store: &Fresh, count: u64) {
     let people: Vec<UserId> = (0..count).map(|n| user(&format!("q{n:07}"))).collect();
     for (chunk, first) in people.chunks(10_000).zip((0_u32..).step_by(10_000)) {

@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Returns why an email must not include the event whatever its route, by the name of `Why`.
+    /// Returns why no email may include the event, before its route is known.
     fn unfit(&self, person: &Person, kind: &str, object: &str, at: DateTime<Utc>) -> Option<Why> {
         if self.is_retracted(object, at) {
             return Some(Why::Retracted);

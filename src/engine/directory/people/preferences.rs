@@ -45,7 +45,7 @@ macro_rules! preferences_body {
             /// The hours in which no batch closes.
             #[serde(deserialize_with = "super::preferences::quiet")]
             pub quiet: super::preferences::Change<crate::domain::Quiet>,
-            /// The choices by type. `None` stands for the configuration's route.
+            /// The choices by type. `None` restores the configuration's route.
             #[serde(deserialize_with = $types)]
             pub types: Option<super::preferences::TypeChanges>,
         }
