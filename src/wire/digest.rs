@@ -217,7 +217,7 @@ pub struct BatchesAhead {
     pub unmailable: BTreeMap<&'static str, u64>,
 }
 
-/// Stands for locales without an entry in [`DryRunReport::locales`]. No locale contains a star.
+/// The key of all locales without an entry in [`DryRunReport::locales`]. No locale contains a star.
 pub const OTHER_LOCALES: &str = "*";
 
 /// The outcomes of deliveries.
