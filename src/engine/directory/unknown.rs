@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::domain::{Event, Policies, Selector, UserId};
+use crate::domain::{Event, Policies, UserId};
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::ingest::notify::{FEW_OBJECTS, Request};
@@ -46,13 +46,10 @@ pub struct Named {
 
 impl From<&Request> for Named {
     fn from(request: &Request) -> Self {
-        let users = match &request.audience.to {
-            Selector::Users(users) => users.iter().take(ASKED).cloned().collect(),
-            Selector::FollowersOf(_) | Selector::Near { .. } => Vec::new(),
-        };
+        let users = request.audience.named().iter().take(ASKED);
         Self {
             events: request.events(),
-            users,
+            users: users.cloned().collect(),
         }
     }
 }
