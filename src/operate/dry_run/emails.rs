@@ -19,9 +19,10 @@ use crate::render::report::{EmailSummary, Sample, Sizes, TypeLine, heading_of};
 const SAMPLES: usize = 5;
 /// The most reasons that are reported for emails that cannot be rendered.
 const REASONS: usize = 5;
-/// The samples that are chosen among all rendered emails: the reason, and whether an email replaces
-/// an earlier one.
-const ROLES: [(&str, fn(&Sample, &Sample) -> bool); 3] = [
+/// Why a sample is shown, and whether a new email replaces the earlier sample.
+type Role = (&'static str, fn(&Sample, &Sample) -> bool);
+/// The samples that are chosen among all rendered emails.
+const ROLES: [Role; 3] = [
     ("the smallest", |new, old| new.bytes < old.bytes),
     ("the largest", |new, old| new.bytes > old.bytes),
     ("with the most types", |new, old| new.types > old.types),

@@ -48,7 +48,7 @@ fn recording() -> Vec<RecordedEvent> {
             _ => format!("user-{}", n * 5 % 9),
         };
         let mut users = vec![user.parse().unwrap()];
-        if n % 5 == 0 {
+        if n.is_multiple_of(5) {
             users.push("witness".parse().unwrap());
         }
         let object = format!("document-{}", n * 3 % 13);
@@ -56,7 +56,9 @@ fn recording() -> Vec<RecordedEvent> {
             at,
             users,
             kind: kind("Happened"),
-            key: (n % 3 == 0).then(|| ChosenKey::new(&object).unwrap()),
+            key: n
+                .is_multiple_of(3)
+                .then(|| ChosenKey::new(&object).unwrap()),
             object: ObjectId::new(&object).unwrap(),
         }
     };

@@ -121,7 +121,7 @@ pub async fn a_report_about_a_sending_delivery_does_not_prevent_settling(store: 
     let sent = row(&store, &ids[0]).await;
 
     assert_eq!(sending.state, DeliveryState::Sending);
-    assert_eq!(sending.open, true);
+    assert!(sending.open);
     assert_eq!(sending.attempts.made, 1);
     assert_eq!((sent.state, sent.open), (DeliveryState::Sent, false));
     assert_eq!(

@@ -41,7 +41,7 @@ pub async fn only_the_holder_marks_a_delivery_sending_and_records_the_call(store
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
     assert_eq!(ada.state, DeliveryState::Sending);
     assert_eq!(ada.attempts.made, 2);
-    assert_eq!(ada.open, true);
+    assert!(ada.open);
     assert_eq!(ada.lease, Some(lease("one", later(30))));
     assert_eq!((ada.outcome.items, bob.outcome.items), (3, 3));
     let calls =
@@ -213,10 +213,10 @@ pub async fn an_unknown_delivery_can_be_resolved_as_sent_or_not_sent(store: Fres
     );
     let (ada, bob) = (row(&store, &sent).await, row(&store, &not_sent).await);
     assert_eq!(ada.state, DeliveryState::Sent);
-    assert_eq!(ada.open, false);
+    assert!(!ada.open);
     assert_eq!(ada.outcome.settled, Some(later(9)));
     assert_eq!(bob.state, DeliveryState::Pending);
-    assert_eq!(bob.open, true);
+    assert!(bob.open);
     assert_eq!(bob.outcome.settled, None);
     let reasons = [ada.outcome.reason, bob.outcome.reason].map(Option::unwrap);
     assert_eq!(reasons, ["seen", "lost"]);
@@ -310,7 +310,7 @@ pub async fn a_settled_delivery_records_its_outcome_and_stays_open(store: Fresh)
     assert_eq!(ada.outcome.provider_id.as_deref(), Some("<1@esp>"));
     assert_eq!(ada.outcome.reason, None);
     assert_eq!(bob.state, DeliveryState::Canceled);
-    assert_eq!(bob.open, true);
+    assert!(bob.open);
     assert_eq!(bob.outcome.items, 0);
     assert_eq!(bob.outcome.provider_id, None);
     assert_eq!(bob.outcome.reason.as_deref(), Some("nothing is left"));

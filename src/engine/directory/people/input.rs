@@ -100,7 +100,7 @@ impl UserInput {
         let mut user = before.cloned().unwrap_or_else(|| User::new(id));
         user.unreadable.clear();
         user.email.clone_from(&self.email);
-        user.name = self.name.clone().filter(is_not_blank);
+        user.name = self.name.clone().filter(|name| is_not_blank(name));
         user.confirmed = self.confirmed;
         user.locale.clone_from(&self.locale);
         user.brand.clone_from(&self.brand);
@@ -129,7 +129,7 @@ pub(super) fn suppress(user: &mut User, suppressed: Option<bool>, now: DateTime<
     };
 }
 
-pub(super) fn is_not_blank(name: &String) -> bool {
+pub(super) fn is_not_blank(name: &str) -> bool {
     !name.trim().is_empty()
 }
 

@@ -64,7 +64,7 @@ impl UserPatch {
             user.email.clone_from(email);
         }
         if let Some(name) = &self.name {
-            user.name = name.clone().filter(is_not_blank);
+            user.name = name.clone().filter(|name| is_not_blank(name));
         }
         user.confirmed = flag(self.confirmed).unwrap_or(user.confirmed);
         if let Some(locale) = &self.locale {
