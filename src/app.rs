@@ -23,7 +23,7 @@ use crate::operate::open::open_store;
 use crate::operate::scrape::ScrapeCache;
 use crate::render;
 use crate::store::{Accepted, Store};
-use crate::wire::unknown::Unknown;
+use crate::wire::event::Unknown;
 
 mod emails;
 mod events;

@@ -10,7 +10,7 @@ use super::screen::Screen;
 use super::words;
 use crate::app::{Access, App};
 use crate::engine::archive::{Effect, Protection, Request};
-use crate::wire::archive::{DayReport, Fate};
+use crate::wire::transfer::{DayReport, Fate};
 
 /// Drop old days, optionally exporting them first
 ///

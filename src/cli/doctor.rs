@@ -19,7 +19,7 @@ use crate::config::Problems;
 use crate::domain::duration;
 use crate::operate::doctor::{Look, Outside, doctor};
 use crate::operate::open::is_missing;
-use crate::wire::doctor::{Diagnosis, Finding, Verdict};
+use crate::wire::status::{Diagnosis, Finding, Verdict};
 
 /// Check configuration, database, provider, DNS, public pages and templates
 ///

@@ -14,10 +14,10 @@ use crate::app::App;
 use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;
+use crate::wire::delivery::SuppressionView;
 use crate::wire::explanation::{
     BrandView, By, DigestView, Explanation, Fate, InDelivery, Place, Why,
 };
-use crate::wire::suppression::SuppressionView;
 
 /// Explain why a user does or does not get something
 ///

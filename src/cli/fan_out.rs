@@ -13,7 +13,7 @@ use super::words;
 use crate::app::App;
 use crate::config::StoreUrl;
 use crate::engine::Watcher;
-use crate::wire::round::FannedOut;
+use crate::wire::digest::FannedOut;
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct FanOut {

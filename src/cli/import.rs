@@ -15,8 +15,8 @@ use crate::domain::{ModelName, Policies};
 use crate::engine::directory::import::{Kind, Mapping, SHOWN};
 use crate::operate::open::transfer;
 use crate::operate::transfer::Verified;
-use crate::wire::import::{Imported, Report, WithoutModel};
-use crate::wire::round::FannedOut;
+use crate::wire::digest::FannedOut;
+use crate::wire::transfer::{ImportReport, Imported, WithoutModel};
 
 /// Import users, follows, objects or events from NDJSON, or a whole store
 ///
@@ -230,7 +230,7 @@ impl Args {
         })
     }
 
-    fn sentence(&self, report: &Report, fanned_out: Option<&FannedOut>) -> String {
+    fn sentence(&self, report: &ImportReport, fanned_out: Option<&FannedOut>) -> String {
         let (one, many) = self.what.names();
         let taken = words::count(report.taken, one, many);
         let bad = (report.bad > 0).then(|| {

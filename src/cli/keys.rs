@@ -11,7 +11,7 @@ use super::table::{Column, Table};
 use super::words;
 use crate::app::{Access, App};
 use crate::domain::{KeyName, Scope};
-use crate::wire::key::NewKeyView;
+use crate::wire::user::NewKeyView;
 
 /// List, create and revoke server keys
 ///

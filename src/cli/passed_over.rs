@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::screen::Screen;
 use super::words;
-use crate::wire::trouble::{Bad, BadStacks};
+use crate::wire::event::{Bad, BadStacks};
 
 /// Prints the skipped documents, with their users and the reasons.
 pub(super) fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> std::io::Result<()> {

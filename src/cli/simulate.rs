@@ -12,7 +12,7 @@ use super::table::{Column, Table};
 use super::words;
 use crate::config::Candidates;
 use crate::operate::simulate::{Trial, read, simulate};
-use crate::wire::simulation::{Comparison, PolicyFigures};
+use crate::wire::batch::{Comparison, PolicyFigures};
 
 /// Compare batch policies on recorded events: how many emails, how late, how large
 ///

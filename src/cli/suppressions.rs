@@ -14,8 +14,8 @@ use crate::app::{Access, App};
 use crate::domain::{Address, Reason, Suppression, UserId};
 use crate::engine::directory::import::{Kind, SHOWN};
 use crate::engine::feedback::suppressions::SuppressionInput;
-use crate::wire::import::Report;
-use crate::wire::suppression::SuppressionView;
+use crate::wire::delivery::SuppressionView;
+use crate::wire::transfer::ImportReport;
 
 /// List, add, import and lift suppressed addresses
 ///
@@ -197,7 +197,7 @@ impl Import {
     }
 }
 
-fn sentence(report: &Report) -> String {
+fn sentence(report: &ImportReport) -> String {
     let taken = words::count(report.taken, "address", "addresses");
     let bad = (report.bad > 0).then(|| {
         let lines = words::count(report.bad, "bad line", "bad lines");

@@ -10,7 +10,7 @@ use super::screen::Screen;
 use super::words;
 use crate::app::App;
 use crate::domain::UserId;
-use crate::wire::delivery::{Reason, Waiting};
+use crate::wire::delivery::{WaitReason, Waiting};
 use crate::wire::digest::Tally;
 
 /// The emails that wait, or why they could not be read.
@@ -78,7 +78,7 @@ const LISTED: usize = 10;
 /// Returns a line for each reason, such as `5 emails deferred (451 4.7.1 greylisted), next attempt
 /// 09:08:14 UTC`.
 pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
-    let line = |reason: &Reason| {
+    let line = |reason: &WaitReason| {
         let emails = words::count(reason.mails, "email", "emails");
         let until = reason.until.map(|until| words::moment(until, now));
         let why = &reason.why;
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn each_reason_has_a_line_with_its_count_and_the_next_attempt() {
         let now: DateTime<Utc> = "2014-04-21T09:00:00Z".parse().unwrap();
-        let reason = |mails, why: &str, seconds: Option<i64>, held_by: Option<&str>| Reason {
+        let reason = |mails, why: &str, seconds: Option<i64>, held_by: Option<&str>| WaitReason {
             why: why.to_owned(),
             mails,
             until: seconds.map(|seconds| now + chrono::TimeDelta::seconds(seconds)),

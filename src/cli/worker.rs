@@ -24,8 +24,7 @@ use crate::engine;
 use crate::engine::worker::activity::BEAT;
 use crate::engine::worker::{Part, UntilStopped};
 use crate::http::api::Watched;
-use crate::wire::digest::{Report, Tally};
-use crate::wire::round::Round;
+use crate::wire::digest::{Report, Round, Tally};
 use crate::wire::status::DigestActivity;
 
 /// Fan out events, and send batches and digests when they are due
@@ -262,7 +261,7 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::round::{Closed, Forgotten};
+    use crate::wire::digest::{Closed, Forgotten};
 
     #[test]
     fn a_round_reports_ended_batches_and_deleted_records_without_zeros() {

@@ -23,7 +23,7 @@ use crate::engine::delivery::deliveries::Only;
 use crate::engine::delivery::mailer::outbox;
 use crate::engine::ingest::notify::Request;
 use crate::engine::{Error, Result, Silent, digest};
-use crate::wire::demo::{Mail, Mails, Person, Published, Scene, Work};
+use crate::wire::local::{Mail, Mails, Person, Published, Scene, Work};
 
 /// The gallery and its works.
 pub struct Gallery {

@@ -1,7 +1,7 @@
 //! Reads the gallery's works.
 
 use crate::domain::{FollowKey, Invalid};
-use crate::wire::demo::Work;
+use crate::wire::local::Work;
 
 pub(super) const WORKS: &str = include_str!("data/works.ndjson");
 /// The work that the story withdraws.

@@ -18,7 +18,7 @@ use super::{Error, Result, Watcher};
 use crate::context::Context;
 use crate::domain::{Backlog, Day, Owed};
 use crate::store::Counted;
-use crate::wire::archive::{DayReport, Fate};
+use crate::wire::transfer::{DayReport, Fate};
 
 mod file;
 mod hold;

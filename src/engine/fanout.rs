@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::domain::batch::{AccumulatorId, Item};
 use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Progress, Route, User, UserId};
 use crate::store::{AtMost, Claimed, Pushed, Result};
-use crate::wire::round::FannedOut;
+use crate::wire::digest::FannedOut;
 
 mod linger;
 mod page;

@@ -5,7 +5,6 @@
 //! A report is marked as seen last, so the provider's next attempt repeats a report that was
 //! applied in part. Start with [`FeedbackService::verify`] and [`FeedbackService::take`].
 
-pub(crate) mod silence;
 pub mod suppressions;
 
 use std::collections::{HashMap, HashSet};
@@ -23,7 +22,7 @@ use crate::domain::{
 use crate::email::hooks::{Keys, Once, Posted, Refused, Report, Verified};
 use crate::email::{Pinned, Provider, Unfetched};
 use crate::store::DeliveryFilter;
-use crate::wire::feedback::Reported;
+use crate::wire::delivery::Reported;
 
 /// Why a posted report changed nothing. Messages do not quote the report.
 #[derive(Debug, thiserror::Error)]

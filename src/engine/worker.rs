@@ -23,8 +23,7 @@ use crate::context::Context;
 use crate::domain::Lease;
 use crate::domain::lease::{DIGEST_SCAN, TICK};
 use crate::store::Waits;
-use crate::wire::digest::{Ended, Report};
-use crate::wire::round::Round;
+use crate::wire::digest::{Ended, Report, Round};
 
 /// The background work, in single rounds or in loops.
 pub struct Worker {

@@ -13,7 +13,7 @@ use crate::domain::batch::{
 };
 use crate::domain::{EventType, Id, ObjectId, UserId};
 use crate::engine::Watcher;
-use crate::wire::simulation::{Comparison, PolicyFigures, Spread};
+use crate::wire::batch::{Comparison, PolicyFigures, Spread};
 
 pub mod read;
 

@@ -13,9 +13,9 @@ use crate::domain::{
 use crate::engine::Result;
 use crate::engine::delivery::deliveries::{DeliveryService, Only};
 use crate::engine::digest::owed::OwedDays;
+use crate::engine::directory::find_unreadable;
 use crate::engine::directory::unknown::Known;
-use crate::engine::directory::unreadable;
-use crate::engine::feedback::silence::unreported;
+use crate::engine::feedback::suppressions::unreported;
 use crate::engine::worker::activity::Activity;
 use crate::store::{Counted, DeliveryFilter};
 use crate::wire::status::{Backlog, BatchCounts, DayView, Latency, Status};
@@ -122,7 +122,7 @@ impl StatusService {
             suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
             not_known: self.known.lately(LATELY).await?,
             older: self.owed.told().await?,
-            unreadable: unreadable::find(store.as_ref(), RECORDS).await?,
+            unreadable: find_unreadable(store.as_ref(), RECORDS).await?,
             days: days
                 .into_iter()
                 .map(|day| DayView {

@@ -1,10 +1,13 @@
-//! Deliveries: their state and outcome, and why some wait.
+//! Deliveries, the reports that providers post about them, and suppressed addresses.
+//!
+//! Addresses are masked (P8), unless an operator requests them in full.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::domain::{
-    BrandName, Delivery, DeliveryId, DeliveryState, EventType, ObjectId, ReportKind, UserId,
+    self, BrandName, Delivery, DeliveryId, DeliveryState, EventType, ObjectId, ReportKind,
+    Suppression, UserId,
 };
 
 /// A delivery row.
@@ -119,12 +122,12 @@ pub struct Waiting {
     /// The number of deliveries. For selected users, only the newest 10,000 of each state count.
     pub mails: u64,
     /// The reasons, those with the most deliveries first.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<WaitReason>,
 }
 
 /// A reason why deliveries wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Reason {
+pub struct WaitReason {
     /// The reason in the row, or else the state in words.
     pub why: String,
     /// The number of deliveries with this reason, among the newest 10,000 of each state.
@@ -174,4 +177,58 @@ pub struct Shown {
     pub object: ObjectId,
     /// The object's current title, if it has one.
     pub title: Option<String>,
+}
+
+/// A suppressed address, and why it is suppressed.
+#[derive(Debug, Clone, Serialize)]
+pub struct SuppressionView {
+    /// The address, masked unless an operator requested it in full.
+    pub address: String,
+    /// The most severe reason so far.
+    pub reason: domain::Reason,
+    /// When that reason was reported.
+    pub at: DateTime<Utc>,
+    /// The source of the report, such as a provider's name.
+    pub source: String,
+    /// The provider's code, such as `550 5.1.1`.
+    pub detail: Option<String>,
+}
+
+impl From<Suppression> for SuppressionView {
+    fn from(suppression: Suppression) -> Self {
+        Self {
+            address: suppression.address.to_string(),
+            reason: suppression.reason,
+            at: suppression.at,
+            source: suppression.source,
+            detail: suppression.detail,
+        }
+    }
+}
+
+/// A page of suppressed addresses, in the order of the addresses.
+#[derive(Debug, Serialize)]
+pub(crate) struct SuppressionPage {
+    pub(crate) suppressions: Vec<SuppressionView>,
+    /// The value of `after` for the next page, if there may be one.
+    pub(crate) next: Option<String>,
+}
+
+/// The outcomes of the reports in one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Reported {
+    /// Reports that were recorded on their delivery.
+    pub taken: u64,
+    /// Reports that were received before.
+    pub duplicates: u64,
+    /// Reports about emails that have no delivery here, such as another application's.
+    pub not_ours: u64,
+    /// Reports of kinds that have no meaning here, such as opened emails.
+    pub ignored: u64,
+    /// Reports that do not have the documented form. The others were processed.
+    pub unreadable: u64,
+    /// Addresses that the reports suppress.
+    pub suppressed: u64,
+    /// Reports that would suppress an address that is no longer the user's.
+    pub moved: u64,
 }

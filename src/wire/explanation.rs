@@ -7,8 +7,7 @@ use chrono_tz::Tz;
 use serde::Serialize;
 
 use super::batch::BatchView;
-use super::delivery::DeliveryRow;
-use super::suppression::SuppressionView;
+use super::delivery::{DeliveryRow, SuppressionView};
 use super::user::ScheduleView;
 use crate::domain::user::UnreadableField;
 use crate::domain::{

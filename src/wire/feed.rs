@@ -1,15 +1,16 @@
-//! Pages of a user's feed.
+//! Pages of a user's feed, and the objects on them.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
-use super::object::shown;
 use crate::domain::feed::{Cursor, Query};
 use crate::domain::group::{GroupKey, PageEnd};
 use crate::domain::inbox::{ItemState, StateFilter};
-use crate::domain::{Day, Details, EventType, Object, ObjectId, Position, UserId};
+use crate::domain::{
+    Day, Details, EventType, Json, Object, ObjectId, ObjectKey, Point, Position, UserId,
+};
 
 /// A page of items.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -143,4 +144,39 @@ impl Item {
 
 fn said<S: Serializer>(details: &Option<Arc<Details>>, to: S) -> Result<S::Ok, S::Error> {
     details.as_deref().serialize(to)
+}
+
+/// An object, as the API returns it by itself and in feeds.
+#[derive(Debug, Serialize)]
+pub(crate) struct ObjectView<'a> {
+    id: &'a ObjectKey,
+    notifiable: bool,
+    title: Option<&'a str>,
+    url: Option<&'a str>,
+    image: Option<&'a str>,
+    by: Option<&'a str>,
+    at: Option<DateTime<Utc>>,
+    place: Option<Point>,
+    data: &'a Json,
+}
+
+impl<'a> From<&'a Object> for ObjectView<'a> {
+    fn from(object: &'a Object) -> Self {
+        Self {
+            id: &object.key,
+            notifiable: object.notifiable,
+            title: object.title.as_deref(),
+            url: object.url.as_deref(),
+            image: object.image.as_deref(),
+            by: object.by.as_deref(),
+            at: object.at,
+            place: object.place,
+            data: &object.data,
+        }
+    }
+}
+
+/// Serializes a field that contains an object.
+fn shown<S: Serializer>(object: &impl AsRef<Object>, serializer: S) -> Result<S::Ok, S::Error> {
+    ObjectView::from(object.as_ref()).serialize(serializer)
 }

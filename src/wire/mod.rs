@@ -9,29 +9,15 @@ use serde::Serialize;
 
 use crate::domain::UserId;
 
-pub mod archive;
 pub mod batch;
 pub mod delivery;
-pub(crate) mod demo;
 pub mod digest;
-pub mod doctor;
 pub mod event;
 pub mod explanation;
-pub mod export;
 pub mod feed;
-pub mod feedback;
-pub mod import;
-pub mod key;
-pub mod object;
-pub(crate) mod preview;
-pub mod problem;
-pub mod round;
-pub mod simulation;
+pub(crate) mod local;
 pub mod status;
-pub mod suppression;
 pub mod transfer;
-pub mod trouble;
-pub mod unknown;
 pub mod user;
 
 /// The description of the API in OpenAPI 3.1.
@@ -58,4 +44,16 @@ pub struct Flushed<'a> {
     pub user: &'a UserId,
     /// The number of events that were flushed. No digest includes them any more.
     pub flushed: u64,
+}
+
+/// Why a request failed.
+#[derive(Debug, Serialize)]
+pub(crate) struct ProblemDetails<'a> {
+    pub(crate) r#type: &'static str,
+    pub(crate) title: &'a str,
+    pub(crate) status: u16,
+    pub(crate) code: &'static str,
+    pub(crate) detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) location: Option<&'a str>,
 }

@@ -1,4 +1,4 @@
-//! The answer of `tidings status`: pending work, recent outcomes and stored days.
+//! The answers of `tidings status` and `tidings doctor`.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::delivery::{DeliveryRow, Waiting};
 use super::digest::Report;
-use super::unknown::Unknown;
+use super::event::Unknown;
 use crate::domain::user::UnreadableField;
-use crate::domain::{Day, DeliveryState, LastLook, Owed, Pause, Reason, ReportCounts, UserId};
+use crate::domain::{
+    BrandName, Day, DeliveryState, LastLook, Owed, Pause, Reason, ReportCounts, UserId,
+};
 use crate::store::Schema;
 
 /// The overview for an operator.
@@ -206,4 +208,42 @@ impl Status {
 pub(crate) struct Unopened<'a> {
     pub(crate) store: String,
     pub(crate) schema: &'a Schema,
+}
+
+/// The severity of a finding, in ascending order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The check found no problem.
+    Ok,
+    /// The check could not be made.
+    Unchecked,
+    /// It works, but needs attention.
+    Warning,
+    /// Emails are not sent, are not delivered, or violate the rules of mailbox providers.
+    Error,
+}
+
+/// The result of one check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The severity. Warnings and errors have `advice`.
+    pub verdict: Verdict,
+    /// The subject of the check, such as `database` or the path of an option.
+    pub check: &'static str,
+    /// The brand, unless it is the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brand: Option<BrandName>,
+    /// The result, or why the check could not be made; for humans.
+    pub found: String,
+    /// What to do about it.
+    pub advice: Option<String>,
+}
+
+/// All findings of a run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Diagnosis<'a> {
+    /// The worst severity of all findings.
+    pub(crate) verdict: Verdict,
+    pub(crate) findings: &'a [Finding],
 }

@@ -1,7 +1,113 @@
-//! The manifest of an export, and the result of an import.
+//! The results of archiving, importing and exporting.
+
+use std::fmt;
+use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+
+use super::digest::FannedOut;
+use crate::domain::{Day, ObjectKey};
+
+/// The outcome for one day.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DayReport {
+    /// The day, in UTC.
+    pub day: Day,
+    /// The number of documents when the days were listed.
+    pub stacks: u64,
+    /// The outcome; flattened in JSON.
+    #[serde(flatten)]
+    pub fate: Fate,
+}
+
+/// Why a day was kept, or that it was dropped. In JSON, `fate` names the variant in snake case.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "fate")]
+pub enum Fate {
+    /// The day is in the window, so it is kept even with `--force`.
+    InWindow,
+    /// The day is younger than the requested age.
+    Young,
+    /// A fan-out still writes to the day.
+    Busy,
+    /// The day has events that may still be emailed.
+    Unmailed {
+        /// The number of users with such events.
+        people: u64,
+        /// The number of such events.
+        events: u64,
+    },
+    /// Another process archives or restores the day, or has just archived it.
+    Held,
+    /// The day changed while it was archived. It is kept, and the next run archives it.
+    Changed,
+    /// An error occurred, and the day is kept.
+    Failed {
+        /// The error and its causes, on one line.
+        why: String,
+    },
+    /// The day was dropped. In a dry run, it would be dropped.
+    Dropped {
+        /// The exported file; `None` without an export or if the day was empty. A dry run names the
+        /// first part, even if that file already exists.
+        file: Option<PathBuf>,
+    },
+}
+
+/// A rejected line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BadLine {
+    /// The line number in the file, from 1. Blank lines count.
+    pub line: u64,
+    /// The invalid field, such as `digest.hour`; `None` if the whole line is invalid.
+    pub field: Option<String>,
+    /// The error, for humans.
+    pub why: String,
+}
+
+/// Prints `line 2, digest.hour: is …`.
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", self.line)?;
+        if let Some(field) = &self.field {
+            write!(f, ", {field}")?;
+        }
+        write!(f, ": {}", self.why)
+    }
+}
+
+/// The result of an import.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ImportReport {
+    /// The number of accepted lines, including those that changed nothing.
+    pub taken: u64,
+    /// The number of rejected lines. Blank lines are neither accepted nor rejected.
+    pub bad: u64,
+    /// The first rejected lines, up to the limit of the import.
+    pub bad_lines: Vec<BadLine>,
+    /// The objects whose ids name no model, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_model: Option<WithoutModel>,
+}
+
+/// Objects without a model in their ids. Only event types without a model can refer to them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WithoutModel {
+    /// The number of such objects that were accepted.
+    pub objects: u64,
+    /// The first of them.
+    pub such_as: ObjectKey,
+}
+
+/// The result of an import, and of fanning out its events.
+#[derive(Debug, Serialize)]
+pub(crate) struct Imported<'a> {
+    #[serde(flatten)]
+    pub(crate) report: &'a ImportReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fanned_out: Option<&'a FannedOut>,
+}
 
 /// The contents of an export. The export writes it to `manifest.json` after all other files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

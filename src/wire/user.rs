@@ -1,4 +1,7 @@
-//! Views of users: records, preferences, follows and mutes. Addresses are masked (P8).
+//! Views of users: records, preferences, follows, mutes and exports. Also server keys.
+//!
+//! Addresses are masked, except in the export of a user, which only operators get. Only the answer
+//! to the creation of a key contains the key itself (P8).
 
 use std::collections::BTreeMap;
 
@@ -6,10 +9,14 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde::Serialize;
 
+use super::batch::BatchView;
+use super::delivery::{DeliveryRow, SuppressionView};
+use crate::domain::inbox::ItemState;
 use crate::domain::mute::Title;
 use crate::domain::{
-    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Mute, Mutes, Point, Policies,
-    Quiet, Route, Schedule, Subject, User, UserId, duration,
+    BrandName, Cadence, Category, EventType, FollowKey, Id, KeyName, Mandate, Mute, Mutes,
+    ObjectId, Point, Policies, Position, Quiet, Route, Schedule, Scope, Subject, User, UserId,
+    duration,
 };
 
 /// A user's record.
@@ -229,4 +236,67 @@ impl ChoiceView {
             feed: policy.feed,
         }
     }
+}
+
+/// An export of one user.
+#[derive(Debug, Serialize)]
+pub struct UserExport {
+    /// The user's id.
+    pub user: UserId,
+    /// When the export was made.
+    pub at: DateTime<Utc>,
+    /// The address of the record, in full.
+    pub email: Option<String>,
+    /// The record, with the address masked; `None` if there is none.
+    pub(crate) record: Option<UserView>,
+    /// All keys that the user follows.
+    pub follows: Vec<FollowKey>,
+    /// The user's mutes, including those that have ended.
+    pub(crate) mutes: Vec<MuteView>,
+    /// The events on the user's stacks in the window, oldest first.
+    pub events: Vec<ExportedEvent>,
+    /// Open and filed batches, newest first.
+    pub batches: Vec<BatchView>,
+    /// Deliveries, newest first.
+    pub deliveries: Vec<DeliveryRow>,
+    /// The suppression of the address, if any.
+    pub suppression: Option<SuppressionView>,
+}
+
+/// An event on a user's stack.
+#[derive(Debug, Serialize)]
+pub struct ExportedEvent {
+    /// The position, as in feeds.
+    pub id: Position,
+    /// The event's type; `type` in JSON.
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// The object's id.
+    pub object: ObjectId,
+    /// The id of the accepted event; `None` if an older writer stored none.
+    pub event: Option<Id>,
+    /// The time of the event.
+    pub happened: DateTime<Utc>,
+    /// Its state in the feed.
+    pub state: ItemState,
+}
+
+/// A server key, without its secret.
+#[derive(Debug, Clone, Serialize)]
+pub struct KeyView {
+    /// The name of the key.
+    pub name: KeyName,
+    /// The scope of the key.
+    pub scope: Scope,
+    /// When the key was created.
+    pub created: DateTime<Utc>,
+}
+
+/// A server key that was just created.
+#[derive(Serialize)]
+pub(crate) struct NewKeyView<'a> {
+    pub(crate) name: &'a KeyName,
+    pub(crate) scope: Scope,
+    /// The secret.
+    pub(crate) key: &'a str,
 }

@@ -8,7 +8,7 @@ use tidings::domain::Day;
 use tidings::engine::{Silent, archive};
 use tidings::store::Meeting;
 use tidings::store::mongo::MongoOptions;
-use tidings::wire::archive::Fate;
+use tidings::wire::transfer::Fate;
 
 use crate::mongo_faults::{lost_reply, refused};
 use crate::support::mongo::{Faulty, faulty};

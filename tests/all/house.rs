@@ -116,7 +116,7 @@ const REVEALING: &[&str] = &[
     // Encrypts the address in a link for its user.
     "src/engine/access/links/token.rs",
     // An export for the user with this address.
-    "src/wire/export.rs",
+    "src/engine/directory/export.rs",
     // Only with `--reveal`.
     "src/cli/suppressions.rs",
 ];

@@ -16,7 +16,7 @@ use crate::domain::batch::{Accumulator, AccumulatorId};
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion};
 use crate::engine::crash;
 use crate::store::{AccumulatorFilter, Result};
-use crate::wire::round::Closed;
+use crate::wire::digest::Closed;
 
 /// The most accumulators that are processed in one step.
 const AT_ONCE: usize = 500;

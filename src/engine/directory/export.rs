@@ -13,8 +13,7 @@ use crate::domain::{Day, FollowKey, Inbox, Stack, UserId, Window};
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
 use crate::store::{BatchFilter, DeliveryFilter};
-use crate::wire::export::{ExportedEvent, UserExport, in_full};
-use crate::wire::user::{MuteView, UserView};
+use crate::wire::user::{ExportedEvent, MuteView, UserExport, UserView};
 
 /// The number of follows in one read.
 const PAGE: usize = 1_000;
@@ -79,7 +78,7 @@ impl Exporter {
             user: user.clone(),
             at,
             mutes: mutes.map(MuteView::of).collect(),
-            email: address.as_ref().map(in_full),
+            email: address.as_ref().map(|address| address.reveal().to_owned()),
             record: parts
                 .user
                 .map(|user| UserView::of(user, &self.context.policies)),

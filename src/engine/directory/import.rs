@@ -16,13 +16,11 @@ use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::notify::{Notify, Request};
 use crate::engine::ingest::objects::ObjectService;
 use crate::engine::{Error, Result, Watcher};
-use crate::wire::import::{BadLine, Report, WithoutModel};
+use crate::wire::transfer::{BadLine, ImportReport, WithoutModel};
 
-pub(crate) mod json;
-mod line;
+pub(crate) mod line;
 
-use json::Mistake;
-use line::{Record, is_heading, parse};
+use line::{Mistake, Record, is_heading, parse};
 
 pub use line::{Kind, Mapping};
 
@@ -56,7 +54,7 @@ pub struct Import {
 
 type Line = std::result::Result<Record, BadLine>;
 
-impl Report {
+impl ImportReport {
     fn note_model(&mut self, object: &Object) {
         if object.key.parts().is_none() {
             let none = WithoutModel {
@@ -77,11 +75,16 @@ impl Report {
 
 impl Import {
     /// Imports a file; `-` is standard input.
-    pub async fn file(&self, kind: &Kind, path: &Path, progress: &dyn Watcher) -> Result<Report> {
+    pub async fn file(
+        &self,
+        kind: &Kind,
+        path: &Path,
+        progress: &dyn Watcher,
+    ) -> Result<ImportReport> {
         let (lines, mut batches) = mpsc::channel::<Result<Vec<Line>>>(1);
         let (path, kind) = (path.to_owned(), kind.clone());
         let reader = tokio::task::spawn_blocking(move || read(&path, &kind, &lines));
-        let mut report = Report::default();
+        let mut report = ImportReport::default();
         while let Some(batch) = batches.recv().await {
             let batch = batch?;
             progress.advance(batch.len() as u64);
@@ -91,7 +94,7 @@ impl Import {
         Ok(report)
     }
 
-    async fn put(&self, batch: Vec<Line>, report: &mut Report) -> Result<()> {
+    async fn put(&self, batch: Vec<Line>, report: &mut ImportReport) -> Result<()> {
         let (mut users, mut follows, mut objects, mut events, mut suppressions) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for line in batch {
@@ -140,7 +143,7 @@ impl Import {
 
     /// Accepts events. Rejects the line of an event whose key belongs to a different event, or
     /// which is otherwise invalid, such as one that is too old.
-    async fn accept(&self, events: Vec<(u64, Request)>, report: &mut Report) -> Result<()> {
+    async fn accept(&self, events: Vec<(u64, Request)>, report: &mut ImportReport) -> Result<()> {
         let (lines, requests): (Vec<_>, Vec<_>) = events.into_iter().unzip();
         let answers = self.notify.accept_each(requests).await?;
         for (line, answer) in lines.into_iter().zip(answers) {

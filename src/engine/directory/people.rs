@@ -10,23 +10,15 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::erasure::Eraser;
+use super::input::{FollowInput, MuteInput, PreferencesChange, UserInput, UserPatch};
 use crate::context::Context;
 use crate::domain::user::check_choices;
 use crate::domain::{
-    Address, Brands, FollowKey, Invalid, Poke, Schedule, Start, Stop, User, UserId,
+    Address, Brands, FollowKey, Invalid, Poke, Schedule, Start, Stop, Subject, User, UserId,
 };
 use crate::engine::Result;
 use crate::engine::feed::polls::Polls;
 use crate::store::{self, FollowChange, PeopleFilter};
-
-mod input;
-mod mutes;
-mod patch;
-mod preferences;
-
-pub use input::{FollowInput, MuteInput, UserInput};
-pub use patch::UserPatch;
-pub use preferences::{Change, DigestChange, PreferencesChange, TypeChange, TypeChanges};
 
 /// How often a record is read again if other processes change it at the same moment. In each round
 /// at least one of them succeeds.
@@ -377,5 +369,53 @@ impl PeopleService {
             .collect();
         let unfollow = FollowChange::Unfollow;
         Ok(self.context.store.change_follows(unfollow, &pairs).await?)
+    }
+
+    /// Mutes a subject for a user, or changes for how long. Returns the record after it, or `None`
+    /// if there is none.
+    pub async fn mute(
+        &self,
+        id: &UserId,
+        subject: &Subject,
+        input: MuteInput,
+    ) -> Result<Option<User>> {
+        self.mute_if(id, subject, input, |_| true).await
+    }
+
+    /// Mutes a subject if the record passes `check` when it is written.
+    async fn mute_if(
+        &self,
+        id: &UserId,
+        subject: &Subject,
+        input: MuteInput,
+        check: impl Fn(&User) -> bool,
+    ) -> Result<Option<User>> {
+        self.change_mutes(id, check, |user, now| {
+            let MuteInput { until, title } = input.clone();
+            user.mutes.mute(subject.clone(), until, title, now);
+        })
+        .await
+    }
+
+    /// Ends a mute, if there is one. Returns the record after it, or `None` if there is none.
+    pub async fn unmute(&self, id: &UserId, subject: &Subject) -> Result<Option<User>> {
+        let unmute = |user: &mut User, now| user.mutes.unmute(subject, now);
+        self.change_mutes(id, |_| true, unmute).await
+    }
+
+    async fn change_mutes(
+        &self,
+        id: &UserId,
+        check: impl Fn(&User) -> bool,
+        change: impl Fn(&mut User, DateTime<Utc>),
+    ) -> Result<Option<User>> {
+        let edit = |user: &mut User, now| {
+            user.mutes.forget(self.forgets_before(now));
+            change(user, now);
+        };
+        let edited = self.edit(id, edit, check, Bound::Choices).await;
+        // The next poll of this process sees it before the store's change notice arrives.
+        self.polls.hear(&Poke::people([id.as_str()]));
+        edited
     }
 }

@@ -14,7 +14,7 @@ use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::ingest::notify::{FEW_OBJECTS, Request};
 use crate::engine::joint::{self, Joint};
 use crate::store;
-use crate::wire::unknown::{NAMED, Unknown};
+use crate::wire::event::{NAMED, Unknown};
 
 /// The most objects, and the most users, of one call that are looked up.
 const ASKED: usize = 1_000;

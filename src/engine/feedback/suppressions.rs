@@ -15,7 +15,7 @@ use crate::domain::suppression::OPERATOR;
 use crate::domain::user::Unmailable;
 use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, moment};
 use crate::engine::Result;
-use crate::store::Suppressions;
+use crate::store::{self, Feedbacks, Suppressions};
 
 /// The suppressed addresses of a set of users.
 #[derive(Debug, Default)]
@@ -171,4 +171,25 @@ impl SuppressionService {
 fn source(text: &str) -> String {
     let word = text.chars().filter(|c| c.is_ascii_alphanumeric());
     word.take(32).collect::<String>().to_lowercase()
+}
+
+/// Returns how many emails were sent more than a day ago without any report; 0 if reports arrive.
+///
+/// Checks the emails of the last two days, then those of a week, because some users get only weekly
+/// digests. One report of an email in that time is enough.
+pub(crate) async fn unreported<F: Feedbacks + ?Sized>(
+    feedbacks: &F,
+    now: DateTime<Utc>,
+) -> store::Result<u64> {
+    let lately = feedbacks.report_counts(now - TimeDelta::days(1)).await?;
+    if lately.reported() > 0 {
+        return Ok(0);
+    }
+    for days in [2, 7] {
+        let counts = feedbacks.report_counts(now - TimeDelta::days(days)).await?;
+        if counts.reported() == 0 && counts.sent > lately.sent {
+            return Ok(counts.sent - lately.sent);
+        }
+    }
+    Ok(0)
 }

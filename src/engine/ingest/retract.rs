@@ -14,8 +14,7 @@ use crate::engine::Result;
 use crate::engine::batches::BatchService;
 use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::feed::polls::Polls;
-use crate::wire::event::Retracted;
-use crate::wire::unknown::Unknown;
+use crate::wire::event::{Retracted, Unknown};
 
 /// Retracts events.
 pub struct Retract {

@@ -16,7 +16,7 @@ use super::uri::{NoQuery, segment};
 use crate::app::App;
 use crate::demo::{self, Gallery};
 use crate::domain::{ObjectId, Stop, UserId};
-use crate::wire::demo::Visit;
+use crate::wire::local::Visit;
 
 mod local;
 

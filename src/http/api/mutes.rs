@@ -12,7 +12,7 @@ use super::shared::unknown;
 use super::uri::{NoQuery, segment};
 use crate::app::App;
 use crate::domain::{Subject, UserId};
-use crate::engine::directory::people::MuteInput;
+use crate::engine::directory::input::MuteInput;
 use crate::wire::user::MutesView;
 
 /// `GET /v1/users/{id}/mutes`

@@ -15,7 +15,7 @@ use super::uri::{NoQuery, segment};
 use crate::app::App;
 use crate::domain::{Json, ModelName, Object, ObjectId, ObjectKey, Point, moment};
 use crate::engine::ingest::objects::key_of;
-use crate::wire::object::ObjectView;
+use crate::wire::feed::ObjectView;
 
 /// The body that replaces the object in the path.
 #[derive(Deserialize)]

@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::demo::picture;
 use crate::domain::{BrandName, UserId};
 use crate::operate::preview::{Catalogs, Kind, OfPerson, Preview, Sheet, trouble};
-use crate::wire::preview::{Board, Locale, Sheet as Shown};
+use crate::wire::local::{Board, Locale, Sheet as Shown};
 
 const PAGE: &str = include_str!("preview/page.html");
 const SCRIPT: &str = include_str!("preview/page.js");

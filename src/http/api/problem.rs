@@ -11,7 +11,7 @@ use actix_web::{HttpResponse, ResponseError};
 
 use crate::domain::{Invalid, Kind};
 use crate::engine;
-use crate::wire::problem::Details;
+use crate::wire::ProblemDetails;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $name:literal, $status:ident;)*) => {
@@ -252,7 +252,7 @@ impl ResponseError for Problem {
 
     fn error_response(&self) -> HttpResponse {
         let status = self.status_code();
-        let details = Details {
+        let details = ProblemDetails {
             // "about:blank" means that the title is the status phrase (RFC 9457, 4.2.1).
             // Programs read the code.
             r#type: "about:blank",

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::domain::Address;
 use crate::domain::address::Cursor;
 use crate::engine::feedback::suppressions::SuppressionInput;
-use crate::wire::suppression::{SuppressionPage, SuppressionView};
+use crate::wire::delivery::{SuppressionPage, SuppressionView};
 
 fn not_suppressed(address: &Address) -> Problem {
     Problem::new(Code::NotSuppressed, format!("{address} is not suppressed"))

@@ -11,7 +11,7 @@ use super::shared::{taken, unknown};
 use super::uri::{NoQuery, Query, segment};
 use crate::app::App;
 use crate::domain::{FollowKey, UserId};
-use crate::engine::directory::people::{FollowInput, PreferencesChange, UserInput, UserPatch};
+use crate::engine::directory::input::{FollowInput, PreferencesChange, UserInput, UserPatch};
 use crate::wire::user::{FollowPage, PreferencesView, UserPage, UserView};
 
 /// `PUT /v1/users/{id}`

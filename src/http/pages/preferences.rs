@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::domain::mute::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Opened;
-use crate::engine::directory::people::{Change, PreferencesChange, TypeChange};
+use crate::engine::directory::input::{Change, PreferencesChange, TypeChange};
 use crate::render::Page;
 use crate::render::pages::{TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 

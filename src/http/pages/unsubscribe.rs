@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::domain::{Address, FollowKey, ObjectKey, Policies, Reason, Stop, User, UserId};
 use crate::engine;
 use crate::engine::access::links::{Opened, Refused};
-use crate::engine::directory::people::FollowInput;
+use crate::engine::directory::input::FollowInput;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::render::Page;
 use crate::render::pages::{Others, Stopping, Tokens};

@@ -19,7 +19,7 @@ use crate::operate::open::{Access, Closed, NoStore, missing_folder, open_with, u
 use crate::operate::probe::{Names, Web};
 use crate::store::mongo::MongoOptions;
 use crate::store::{self, Store};
-use crate::wire::doctor::Finding;
+use crate::wire::status::Finding;
 
 /// Builds the doctor of a configuration; `file` is the file that it was read from.
 pub async fn doctor(

@@ -12,7 +12,7 @@ use super::reports::REPORTS;
 use super::templates::LANGUAGES;
 use super::{Doctor, Finding, chain};
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, duration};
-use crate::engine::directory::unreadable;
+use crate::engine::directory::find_unreadable;
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
 /// The advice for a database that cannot be reached.
@@ -280,7 +280,7 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
 
 /// Reports records with fields that this version cannot read.
 async fn users(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
-    let found = unreadable::find(store.as_ref(), RECORDS).await?;
+    let found = find_unreadable(store.as_ref(), RECORDS).await?;
     Ok((!found.is_empty()).then(|| {
         Finding::warning(
             USERS,

@@ -2,7 +2,7 @@
 //!
 //! A warning or an error always has advice. A check that could not run is `unchecked`, never `ok`.
 
-use crate::wire::doctor::{Finding, Verdict};
+use crate::wire::status::{Finding, Verdict};
 
 impl Finding {
     /// All is well.

@@ -37,7 +37,7 @@ mod templates;
 pub use build::doctor;
 
 use crate::engine::access::links::Links;
-use crate::wire::doctor::{Finding, Verdict};
+use crate::wire::status::{Finding, Verdict};
 use finding::chain;
 
 /// The options of the doctor.

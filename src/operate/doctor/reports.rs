@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 
 use super::{Doctor, Finding};
 use crate::domain::ReportCounts;
-use crate::engine::feedback::silence::unreported;
+use crate::engine::feedback::suppressions::unreported;
 use crate::store::{Error, Store};
 
 pub(super) const REPORTS: &str = "reports";

@@ -14,7 +14,7 @@ use crate::engine::batches::{BatchFilter, BatchService, leads};
 use crate::engine::delivery::{Compose, Prospect};
 use crate::engine::digest::{Digests, Found, Onlooker, Request, Timing};
 use crate::engine::{Result, Silent};
-use crate::wire::unknown::Unknown;
+use crate::wire::event::Unknown;
 
 /// The most open batches of a user that are shown, and the most closing ones.
 const BATCHES: usize = 20;

@@ -1,7 +1,7 @@
 //! Explains template errors to their author, with the lines of the file.
 
 use crate::render::Error;
-use crate::wire::preview::Trouble;
+use crate::wire::local::Trouble;
 
 /// The number of lines shown before and after the wrong one.
 const AROUND: usize = 2;

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use super::RecordedEvent;
 use crate::domain::batch::ChosenKey;
 use crate::domain::{EventType, ObjectId, UserId, moment};
-use crate::engine::directory::import::json::{self, Mistake};
+use crate::engine::directory::import::line::{self, Mistake};
 use crate::engine::directory::import::open;
 use crate::engine::{Error, Result};
-use crate::wire::import::BadLine;
+use crate::wire::transfer::BadLine;
 
 /// A line of the recording. Other fields are ignored.
 #[derive(Deserialize)]
@@ -55,7 +55,7 @@ pub fn events(path: &Path) -> Result<Vec<RecordedEvent>> {
 }
 
 fn parse(line: &[u8]) -> std::result::Result<RecordedEvent, Mistake> {
-    let line: Line = json::read(line)?;
+    let line: Line = line::read(line)?;
     let mut users = line.users;
     users.extend(line.user);
     if users.is_empty() {

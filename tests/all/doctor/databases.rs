@@ -10,7 +10,7 @@ use tidings::config::Config;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Address, Day, DeliveryState, User};
 use tidings::operate::doctor::{Look, Outside, doctor};
-use tidings::wire::doctor::{Finding, Verdict};
+use tidings::wire::status::{Finding, Verdict};
 
 use super::{HEALTHY, found};
 use crate::services::unreadable::{write, zone};

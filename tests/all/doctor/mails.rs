@@ -3,7 +3,7 @@
 use tidings::domain::Secret;
 use tidings::email::Dkim;
 use tidings::operate::doctor::{Look, Outside};
-use tidings::wire::doctor::Verdict;
+use tidings::wire::status::Verdict;
 
 use super::pages::always;
 use super::{HEALTHY, Network, dns, findings, found};

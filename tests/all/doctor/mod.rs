@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidings::clock::SystemClock;
 use tidings::config::Config;
 use tidings::operate::doctor::{Look, Outside, doctor};
-use tidings::wire::doctor::{Finding, Verdict};
+use tidings::wire::status::{Finding, Verdict};
 
 use crate::mail::provider::{Dialect, Provider};
 

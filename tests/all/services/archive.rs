@@ -13,7 +13,7 @@ use tidings::engine::Silent;
 use tidings::engine::archive::{Effect, Protection, Request};
 use tidings::engine::ingest::notify;
 use tidings::store::{DaySum, Meeting, Summing};
-use tidings::wire::archive::{DayReport, Fate};
+use tidings::wire::transfer::{DayReport, Fate};
 
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
 use crate::support::{Fresh, event, id, lease, new_marker, push_to, user};

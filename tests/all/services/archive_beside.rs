@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use tidings::domain::Entry;
 use tidings::engine::Silent;
 use tidings::engine::archive::{Protection, Request};
-use tidings::wire::archive::Fate;
+use tidings::wire::transfer::Fate;
 
 use super::archive::{accept_late, days, exported, first_day, request, with_an_old_day};
 use crate::support::poison::database;

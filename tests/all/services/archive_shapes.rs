@@ -8,7 +8,7 @@ use futures::TryStreamExt;
 use tidings::domain::Day;
 use tidings::engine::Silent;
 use tidings::engine::archive::{Effect, Protection, Request};
-use tidings::wire::archive::Fate;
+use tidings::wire::transfer::Fate;
 
 use crate::support::Fresh;
 use crate::support::poison::{database, file};

@@ -7,7 +7,7 @@ use tidings::domain::User;
 use tidings::email::Place;
 use tidings::engine::Silent;
 use tidings::engine::digest::Request;
-use tidings::engine::directory::people::MuteInput;
+use tidings::engine::directory::input::MuteInput;
 use tidings::operate::preview::Kind;
 use tidings::render::report::{BatchSummary, DryRunPage};
 use tidings::wire::digest::{BatchesAhead, Report};

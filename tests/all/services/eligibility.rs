@@ -14,7 +14,7 @@ use tidings::domain::inbox::Mark;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Address, Cadence, Day, Object, Reason, Route, Subject, Suppression, User};
 use tidings::engine::Silent;
-use tidings::engine::directory::people::MuteInput;
+use tidings::engine::directory::input::MuteInput;
 use tidings::engine::feed::MarksInput;
 use tidings::engine::ingest::notify::Request;
 use tidings::wire::explanation::Why;

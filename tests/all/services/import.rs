@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tidings::clock::Clock;
 use tidings::engine::Silent;
 use tidings::engine::directory::import::{Kind, Mapping};
-use tidings::wire::import::{BadLine, Report};
+use tidings::wire::transfer::{BadLine, ImportReport};
 
 use crate::support::town::{Town, on_both_stores};
 use crate::support::{Fresh, Shorthand, key, kind, user};
@@ -28,7 +28,7 @@ fn file(folder: &Path, lines: &str) -> PathBuf {
     path
 }
 
-async fn import(town: &Town, kind: Kind, path: &Path) -> Report {
+async fn import(town: &Town, kind: Kind, path: &Path) -> ImportReport {
     town.process()
         .import()
         .file(&kind, path, &Silent)

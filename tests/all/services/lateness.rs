@@ -9,8 +9,8 @@ use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::archive::{self, Protection};
 use tidings::engine::digest::{Effect, Request, Timing};
-use tidings::wire::archive::{DayReport, Fate};
 use tidings::wire::digest::Report;
+use tidings::wire::transfer::{DayReport, Fate};
 
 use crate::support::town::{Town, monday, on_both_stores, request, to};
 use crate::support::{Fresh, user};

@@ -13,8 +13,8 @@ use tidings::engine::Silent;
 use tidings::engine::archive::{Effect, Protection, Request as Archive};
 use tidings::engine::digest::{Effect as DigestEffect, Request as DigestRequest};
 use tidings::engine::ingest::notify::Request;
-use tidings::wire::archive::Fate;
 use tidings::wire::explanation::{By, Place, Why};
+use tidings::wire::transfer::Fate;
 
 use crate::support::town::{Town, busy, monday, on_both_stores, request, saturday, to};
 use crate::support::{Fresh, kind, noon, user};

@@ -7,7 +7,7 @@ use tidings::clock::Clock;
 use tidings::domain::mute::Title;
 use tidings::domain::{Audience, Day, DeliveryState, FollowKey, Object, ObjectKey, Subject, User};
 use tidings::engine::Silent;
-use tidings::engine::directory::people::MuteInput;
+use tidings::engine::directory::input::MuteInput;
 use tidings::wire::explanation::{By, LeftOut, Place, Why};
 
 use super::mandatory::happens;

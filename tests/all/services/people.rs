@@ -7,7 +7,8 @@ use tidings::clock::Clock;
 use tidings::domain::policy::Route;
 use tidings::domain::user::Unmailable;
 use tidings::domain::{Cadence, User};
-use tidings::engine::directory::people::{PeopleService, PreferencesChange, UserInput};
+use tidings::engine::directory::input::{PreferencesChange, UserInput};
+use tidings::engine::directory::people::PeopleService;
 
 use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{Fresh, kind, user};

@@ -11,9 +11,9 @@ use tidings::domain::{
 use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::archive::{Effect, Protection, Request};
-use tidings::wire::archive::Fate;
 use tidings::wire::digest::Report;
 use tidings::wire::explanation::Why;
+use tidings::wire::transfer::Fate;
 
 use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
 use crate::support::{Fresh, noon, user};

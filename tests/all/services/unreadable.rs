@@ -4,7 +4,7 @@ use bson::{Document, doc};
 use chrono::{DateTime, Utc};
 use tidings::domain::user::Unmailable;
 use tidings::domain::{EventType, User};
-use tidings::engine::directory::unreadable;
+use tidings::engine::directory::find_unreadable;
 use tidings::store::PeopleFilter;
 
 use crate::support::poison::{database, file};
@@ -219,8 +219,8 @@ async fn unreadable_fields_are_counted_and_the_first_users_are_named(fresh: Fres
         .await
         .unwrap();
 
-    let found = unreadable::find(&*fresh.handle(), 1_000).await.unwrap();
-    let fewer = unreadable::find(&*fresh.handle(), 5).await.unwrap();
+    let found = find_unreadable(&*fresh.handle(), 1_000).await.unwrap();
+    let fewer = find_unreadable(&*fresh.handle(), 5).await.unwrap();
 
     assert_eq!((found.read, found.users), (all.len() as u64, 12));
     assert_eq!((found.first.len(), fewer.read), (10, 5));

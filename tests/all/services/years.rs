@@ -19,7 +19,7 @@ use tidings::domain::{
 use tidings::email::Outcome;
 use tidings::engine::archive::{self, Protection};
 use tidings::engine::digest::Request as Run;
-use tidings::engine::directory::people::{DigestChange, PreferencesChange, UserInput};
+use tidings::engine::directory::input::{DigestChange, PreferencesChange, UserInput};
 use tidings::engine::feedback::suppressions::SuppressionInput;
 use tidings::engine::ingest::notify::Request;
 use tidings::engine::{Error, Silent};

@@ -11,7 +11,7 @@ use crate::domain::user::Unmailable;
 use crate::domain::{Batch, Content, Event, Id, User, UserId};
 use crate::engine::Result;
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::wire::unknown::Unknown;
+use crate::wire::event::Unknown;
 
 /// The outcome of a batch if it closed now.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::DeliveryService;
 use crate::domain::{Delivery, DeliveryState, UserId};
 use crate::engine::Result;
 use crate::store::{Counted, DeliveryFilter};
-use crate::wire::delivery::{Reason, Waiting};
+use crate::wire::delivery::{WaitReason, Waiting};
 
 /// The most deliveries in each state that are read. If there are more, the reasons cover the
 /// newest.
@@ -76,8 +76,8 @@ impl Wait {
     }
 }
 
-fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<Reason> {
-    let mut of: BTreeMap<(String, Option<String>), Reason> = BTreeMap::new();
+fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<WaitReason> {
+    let mut of: BTreeMap<(String, Option<String>), WaitReason> = BTreeMap::new();
     for row in rows {
         let Wait {
             why,
@@ -86,7 +86,7 @@ fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<Reason> {
         } = Wait::of(row, now);
         let reason = of
             .entry((why, held_by))
-            .or_insert_with_key(|(why, held_by)| Reason {
+            .or_insert_with_key(|(why, held_by)| WaitReason {
                 why: why.clone(),
                 mails: 0,
                 until,
@@ -95,7 +95,7 @@ fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<Reason> {
         reason.mails += 1;
         reason.until = reason.until.min(until);
     }
-    let mut reasons: Vec<Reason> = of.into_values().collect();
+    let mut reasons: Vec<WaitReason> = of.into_values().collect();
     reasons.sort_by(|a, b| (b.mails, &a.why).cmp(&(a.mails, &b.why)));
     reasons
 }

@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Gate, shared};
 use crate::domain::{Pause, ReportCounts, Share};
 use crate::engine::Result;
-use crate::engine::feedback::silence::unreported;
+use crate::engine::feedback::suppressions::unreported;
 use crate::store::Notes;
 
 const NOTE: &str = shared::NOTES;

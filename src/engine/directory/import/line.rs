@@ -1,11 +1,18 @@
-//! Parses one line of a file into a record, or into a [`Mistake`] (P10).
+//! Parses one line of a file into a record, or explains its error to the author of the file.
+//!
+//! An error names the field, the value and the expected form (P10). It uses the names of the file
+//! and not of Rust types. The caller adds the line number.
 
+use std::fmt::Display;
+
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::json::{Mistake, read, read_value};
-use crate::domain::{Address, ModelName, Object, ObjectId, ObjectKey, Reason};
-use crate::engine::directory::people::{FollowInput, UserInput};
+use crate::domain::{
+    Address, Invalid, Kind as InvalidKind, ModelName, Object, ObjectId, ObjectKey, Reason,
+};
+use crate::engine::directory::input::{FollowInput, UserInput};
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::ingest::notify::{EventInput, Request};
 
@@ -48,7 +55,7 @@ pub(super) enum Record {
     Suppression(SuppressionInput),
 }
 
-type Result<T> = std::result::Result<T, Mistake>;
+type Result<T, E = Mistake> = std::result::Result<T, E>;
 
 pub(super) fn parse(kind: &Kind, line: &[u8], number: u64) -> Result<Record> {
     match kind {
@@ -103,7 +110,7 @@ pub(super) fn is_heading(kind: &Kind, line: &[u8]) -> bool {
 }
 
 /// Returns the first field of a line of comma-separated values.
-fn first_field(line: &[u8]) -> std::result::Result<&str, String> {
+fn first_field(line: &[u8]) -> Result<&str, String> {
     let line = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
     // Spreadsheet programs write a byte order mark at the start of a file.
     let line = line.trim_start_matches('\u{feff}').trim();
@@ -200,5 +207,167 @@ impl Mapping {
             ours.insert("data".into(), data);
         }
         read_value(Value::Object(ours))
+    }
+}
+
+/// Why a line is rejected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// The invalid field, such as `digest.hour`; `None` if the error is not about one field.
+    pub field: Option<String>,
+    pub why: String,
+}
+
+impl Mistake {
+    /// Creates the error for a required field that is missing.
+    pub(crate) fn missing(field: impl Display) -> Self {
+        format!("has no field {field}, which is needed").into()
+    }
+}
+
+impl Mistake {
+    /// Creates the error for an event that was parsed but is not accepted.
+    pub(crate) fn of_event(invalid: Invalid) -> Self {
+        let field = match invalid.kind {
+            InvalidKind::Time => Some("at".to_owned()),
+            InvalidKind::Type => Some("type".to_owned()),
+            InvalidKind::Value | InvalidKind::Limit => None,
+        };
+        Self {
+            field,
+            why: invalid.to_string(),
+        }
+    }
+}
+
+impl From<String> for Mistake {
+    fn from(why: String) -> Self {
+        Self { field: None, why }
+    }
+}
+
+impl From<Invalid> for Mistake {
+    fn from(invalid: Invalid) -> Self {
+        invalid.to_string().into()
+    }
+}
+
+/// Parses the JSON object on a line.
+pub(crate) fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
+    // Some editors write a byte order mark at the start of a file. Without the line end, an error
+    // at the end of a line has a column on that line.
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let line = line.trim_ascii_end();
+    // serde's derived code would accept an array of the values without their names.
+    if line.trim_ascii_start().first() != Some(&b'{') {
+        return Err(
+            "is not a JSON object, which begins with {; write one a line"
+                .to_owned()
+                .into(),
+        );
+    }
+    let mut json = serde_json::Deserializer::from_slice(line);
+    let mistake = |field, error| mistake(field, &error);
+    let object = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| mistake(error.path().to_string(), error.into_inner()))?;
+    json.end().map_err(|error| mistake(String::new(), error))?;
+    Ok(object)
+}
+
+/// Deserializes an object that was parsed before.
+pub(crate) fn read_value<T: DeserializeOwned>(object: Value) -> Result<T, Mistake> {
+    serde_path_to_error::deserialize(object)
+        .map_err(|error| mistake(error.path().to_string(), error.inner()))
+}
+
+fn mistake(field: String, error: &serde_json::Error) -> Mistake {
+    let told = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let what = told.strip_suffix(&place).unwrap_or(&told);
+    if error.is_eof() {
+        let why = format!(
+            "ends in the middle of its JSON, after column {}; write one whole object a line",
+            error.column()
+        );
+        return why.into();
+    }
+    if error.is_syntax() {
+        return format!("is not JSON at column {}: {what}", error.column()).into();
+    }
+    let why = match what.strip_prefix("missing field ") {
+        Some(missing) => Mistake::missing(missing).why,
+        None => what.to_owned(),
+    };
+    // These paths stand for the whole object.
+    let field = Some(field).filter(|field| !matches!(field.as_str(), "" | "."));
+    Mistake { field, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::transfer::BadLine;
+
+    fn error_of<T: DeserializeOwned>(line: &str) -> String {
+        let mistake = read::<T>(line.as_bytes()).err().unwrap();
+        BadLine::new(1, mistake).to_string()
+    }
+
+    #[test]
+    fn a_line_that_is_not_an_object_is_reported_with_its_position() {
+        for line in ["nonsense", "[]", "5", "\"{}\""] {
+            assert_eq!(
+                error_of::<UserInput>(line),
+                "line 1: is not a JSON object, which begins with {; write one a line"
+            );
+        }
+        let half = "line 1: ends in the middle of its JSON, after column 10; write one whole object a line";
+        assert_eq!(error_of::<UserInput>("{\"id\": \"a\"\n"), half);
+        let two = error_of::<UserInput>("{\"id\": \"a\"} {}");
+        assert_eq!(two, "line 1: is not JSON at column 13: trailing characters");
+        assert!(read::<UserInput>("\u{feff}{\"id\": \"a\"}\r\n".as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn an_invalid_field_is_reported_by_name_without_internal_type_names() {
+        let event = |rest: &str| {
+            error_of::<EventInput>(&format!("{{\"type\": \"T\", \"objects\": [\"a\"]{rest}}}"))
+        };
+
+        assert_eq!(
+            error_of::<EventInput>("{\"type\": \"T\"}"),
+            "line 1: has no field `objects`, which is needed"
+        );
+        assert_eq!(
+            event(", \"at\": \"yesterday\""),
+            "line 1, at: time \"yesterday\" is not a moment such as 2014-04-22T09:00:00Z"
+        );
+        assert_eq!(
+            event(", \"near\": 5"),
+            "line 1, near: invalid type: integer `5`, expected an object with point and km"
+        );
+        let user = |field: &str, value: &str| {
+            error_of::<UserInput>(&format!("{{\"id\": \"a\", \"{field}\": {value}}}"))
+        };
+        assert_eq!(
+            user("digest", "\"weekly\""),
+            "line 1, digest: invalid type: string \"weekly\", expected an object with cadence, weekday and hour"
+        );
+        assert_eq!(
+            user("digest", "{\"weekday\": \"funday\"}"),
+            "line 1, digest.weekday: weekday \"funday\" is not mon, tue, wed, thu, fri, sat or sun"
+        );
+        assert_eq!(
+            user("tz", "\"Mars\""),
+            "line 1, tz: time zone \"Mars\" is not a name such as Europe/Paris"
+        );
+        assert_eq!(
+            user("types", "{\"Reply\": \"batch\"}"),
+            "line 1, types.Reply: invalid type: string \"batch\", expected an object with route and window"
+        );
+        assert_eq!(
+            user("types", "{\"Reply\": {\"window\": \"1h\"}}"),
+            "line 1, types.Reply: has no field `route`, which is needed"
+        );
     }
 }
