@@ -4,8 +4,208 @@
 //! lost reply makes a counter too low. The log names a delivery by its tag, because its id contains
 //! the user's id.
 
-mod mailer;
-mod store;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
 
-pub(super) use mailer::MeasuredMailer;
-pub(super) use store::MeasuredStore;
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+
+use crate::clock::Clock;
+use crate::domain::delivery::{Cause, Transition};
+use crate::domain::{Delivery, DeliveryId, Fanout, Feedback, Id, Progress, User};
+use crate::email::{Answer, Certainty, Checked, Leave, Mailer, Message, Outcome};
+use crate::metrics::Metrics;
+use crate::store::{Accepted, Call, Intercept, Result, Store};
+
+/// Wraps a store.
+pub(super) struct MeasuredStore {
+    pub(super) inner: Arc<dyn Store>,
+    pub(super) metrics: Metrics,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Intercept for MeasuredStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    /// Does not time subscriptions, because they last until their subscribers drop them.
+    async fn call<T: Send + 'static>(
+        &self,
+        call: Call,
+        work: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        if call.method == "pokes" {
+            return work.await;
+        }
+        let began = Instant::now();
+        let done = work.await;
+        self.metrics
+            .stored(call.method, began.elapsed(), done.is_ok());
+        done
+    }
+
+    /// Times a stream until its first chunk, because later chunks depend on the speed of the
+    /// reader. Records errors of all chunks.
+    fn stream<'a, T: Send + 'a>(
+        &'a self,
+        call: Call,
+        chunks: BoxStream<'a, Result<T>>,
+    ) -> BoxStream<'a, Result<T>> {
+        let began = Instant::now();
+        let mut first = true;
+        let measured = chunks.inspect(move |chunk| {
+            if first || chunk.is_err() {
+                let is_ok = chunk.is_ok();
+                self.metrics.stored(call.method, began.elapsed(), is_ok);
+            }
+            first = false;
+        });
+        measured.boxed()
+    }
+
+    fn accepted(&self, fanouts: &[Fanout], outcomes: &[Accepted]) {
+        for (fanout, outcome) in fanouts.iter().zip(outcomes) {
+            match outcome {
+                Accepted::New => self.metrics.accepted(fanout.kind.as_str()),
+                Accepted::Known(_) => self.metrics.repeated(),
+            }
+        }
+    }
+
+    fn saved(&self, progress: &[(Id, Progress)], saved: &[bool]) {
+        let now = self.clock.now();
+        let saved = progress.iter().zip(saved).filter(|(_, saved)| **saved);
+        for ((id, progress), _) in saved.filter(|((_, progress), _)| progress.done) {
+            let lag = (now - id.time()).to_std().unwrap_or_default();
+            let counts = progress.counts;
+            self.metrics
+                .fanned_out(lag, counts.people, counts.pushed, counts.capped);
+            tracing::debug!(event = %id, people = counts.people, "an event was fanned out");
+        }
+    }
+
+    fn opened(&self, rows: &[Delivery], opened: &[bool]) {
+        for (row, _) in rows.iter().zip(opened).filter(|(_, opened)| **opened) {
+            self.metrics.opened(occasion(&row.id));
+        }
+    }
+
+    fn advanced(&self, transitions: &[Transition], applied: &[bool]) {
+        let applied = transitions.iter().zip(applied).filter(|(_, ok)| **ok);
+        applied.for_each(|(transition, _)| self.count_transition(transition));
+    }
+
+    fn reported(&self, feedback: &[(DeliveryId, Feedback)], _: &()) {
+        for (delivery, Feedback { news, .. }) in feedback {
+            let (delivery, news) = (delivery.tag(), news.as_str());
+            self.metrics.reported(news);
+            tracing::debug!(%delivery, news, "a report was noted");
+        }
+    }
+
+    fn read_users(&self, users: &[Option<User>]) {
+        for unreadable in users.iter().flatten().flat_map(|user| &user.unreadable) {
+            let field = unreadable.field.split('.').next().unwrap_or_default();
+            self.metrics.unreadable("user", field);
+        }
+    }
+}
+
+impl MeasuredStore {
+    /// Counts and logs a completed transition of a delivery.
+    fn count_transition(&self, transition: &Transition) {
+        let occasion = occasion(transition.id());
+        match transition {
+            Transition::Settle(settlement) | Transition::Conclude(settlement) => {
+                let state = settlement.state.as_str();
+                let cause = settlement.cause.map_or("", Cause::as_str);
+                self.metrics
+                    .settled(occasion, state, cause, settlement.items);
+                let delivery = settlement.id.tag();
+                tracing::debug!(%delivery, occasion, state, "a delivery ended");
+            }
+            Transition::Defer(deferral) => {
+                self.metrics.deferred(occasion);
+                let delivery = deferral.id.tag();
+                tracing::debug!(%delivery, occasion, "a delivery was put off");
+            }
+            Transition::HandOver(handover) => {
+                let delivery = handover.id.tag();
+                tracing::debug!(%delivery, occasion, call = handover.call, "a delivery is sent");
+            }
+            Transition::Recall(_) | Transition::Hold(_) => {}
+        }
+    }
+}
+
+/// Returns the label for the occasion of a delivery, which its id starts with.
+fn occasion(id: &DeliveryId) -> &'static str {
+    match id.as_str().starts_with("batch:") {
+        true => "batch",
+        false => "digest",
+    }
+}
+
+/// Wraps a mailer.
+pub(super) struct MeasuredMailer {
+    pub(super) inner: Arc<dyn Mailer>,
+    pub(super) metrics: Metrics,
+}
+
+fn name(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Accepted { .. } => "accepted",
+        Outcome::Refused { .. } => "refused",
+        Outcome::Unsendable { .. } => "unsendable",
+        Outcome::RefusedTogether { .. } => "refused_together",
+        Outcome::Undeliverable { .. } => "undeliverable",
+        Outcome::Unreachable { .. } => "unreachable",
+        Outcome::TryLater { .. } => "try_later",
+        Outcome::Deferred { .. } => "deferred",
+        Outcome::Withheld { .. } => "withheld",
+        Outcome::Stop { .. } => "stop",
+        Outcome::Unknown { .. } => "unknown",
+    }
+}
+
+#[async_trait]
+impl Mailer for MeasuredMailer {
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        self.inner.calls(messages)
+    }
+
+    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+        let began = Instant::now();
+        let outcomes = self.inner.send(reference, messages, leave).await;
+        self.metrics
+            .called(began.elapsed(), outcomes.iter().map(name));
+        outcomes
+    }
+
+    fn certainty(&self) -> Certainty {
+        self.inner.certainty()
+    }
+
+    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
+        self.inner.ask(reference, deliveries).await
+    }
+
+    async fn check(&self) -> Checked {
+        self.inner.check().await
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn outbox(&self) -> Option<&Path> {
+        self.inner.outbox()
+    }
+
+    fn account(&self) -> String {
+        self.inner.account()
+    }
+}

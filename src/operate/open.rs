@@ -18,7 +18,7 @@ use crate::domain::ModelName;
 use crate::operate::transfer::Transfer;
 use crate::store::mongo::{Mapping, Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
-use crate::store::{self, Importing, Mark, Schema, WholeStore};
+use crate::store::{self, Importing, Mark, Schema, Store};
 
 /// How a command uses the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn missing_folder(config: &Config) -> Option<&Path> {
 ///
 /// [`NoStore`] if there is no store and the command may not create one; [`Closed`] if the store is
 /// exported or imported.
-pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn WholeStore>> {
+pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn Store>> {
     open_with(config, access, MongoOptions::default()).await
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn open_with(
     config: &Config,
     access: Access,
     options: MongoOptions,
-) -> anyhow::Result<Arc<dyn WholeStore>> {
+) -> anyhow::Result<Arc<dyn Store>> {
     let place = format!("{:?}", config.store);
     let opening = || format!("opening {place}");
     let missing = || NoStore(place.clone());
@@ -196,7 +196,7 @@ impl Closed {
 /// Returns why this command may not open the store.
 pub(crate) async fn closed(
     config: &Config,
-    store: &dyn WholeStore,
+    store: &dyn Store,
     access: Access,
 ) -> store::Result<Option<Closed>> {
     let is_kept_off = |mark: &Mark| match mark {

@@ -18,7 +18,7 @@ use crate::engine::archive::{UNFINISHED, chunks, lease_of, lines};
 use crate::engine::crash::point;
 use crate::engine::{Error, Result, Watcher};
 use crate::private;
-use crate::store::{DaySum, Importing, Kind, Mark, Summing, WholeStore};
+use crate::store::{DaySum, Importing, Kind, Mark, Store, Summing};
 use crate::wire::transfer::{BadRecords, FileSum, ImportedFile, ImportedStore, Manifest};
 
 mod part;
@@ -33,7 +33,7 @@ const LEASE: TimeDelta = TimeDelta::minutes(5);
 /// A store, and the folder of its export.
 pub struct Transfer {
     /// The store to read or write.
-    pub store: Arc<dyn WholeStore>,
+    pub store: Arc<dyn Store>,
     /// The folder of the export.
     pub folder: PathBuf,
     /// The current time.
@@ -57,7 +57,7 @@ pub enum After {
 ///
 /// [`Error::Conflict`] if the export is complete, unless `force` is set: the store that imported it
 /// may have sent emails.
-pub async fn reopen(store: &dyn WholeStore, force: bool) -> Result<bool> {
+pub async fn reopen(store: &dyn Store, force: bool) -> Result<bool> {
     let mark = store.mark().await?;
     let Some(Mark::Closed { folder }) = &mark else {
         return Ok(false);
@@ -405,7 +405,7 @@ impl Transfer {
     }
 }
 
-async fn swap(store: &dyn WholeStore, read: Option<&Mark>, mark: Option<&Mark>) -> Result<()> {
+async fn swap(store: &dyn Store, read: Option<&Mark>, mark: Option<&Mark>) -> Result<()> {
     match store.swap_mark(read, mark).await? {
         true => Ok(()),
         false => Err(Error::Conflict(

@@ -1,21 +1,169 @@
-//! Reads and writes a whole store as lines of JSON, one for each record.
+//! The records of a store as lines of JSON, for an export or import of all of it.
 //!
-//! A record has the same line in every store, so sums of lines compare stores and files. Days have
-//! lines already ([`super::Days`]). Leases by name, change notices and catch-up positions belong to
-//! the processes of one store and are left out. Start with [`WholeStore`].
+//! Equal records have equal lines, in whichever store they are, so sums of lines compare stores and
+//! files. Lines leave out revisions, which each store makes itself, and values without a meaning,
+//! such as the lease of a closed delivery. Days have lines already ([`super::Days`]). Leases by
+//! name, change notices and catch-up positions belong to the processes of one store and have no
+//! lines.
 
-use async_trait::async_trait;
-use futures::stream::BoxStream;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::{Error, Result, Store};
+use super::record::batch::{AccumulatorRecord, BatchRecord};
+use super::record::delivery::DeliveryRecord;
+use super::record::fanout::FanoutRecord;
+use super::record::fields::As;
+use super::record::inbox::InboxRecord;
+use super::record::small::{Follow, Note, ObjectRecord, RetractionRecord, Sighting, SoftBounce};
+use super::record::suppression::SuppressionRecord;
+use super::record::user::UserRecord;
+use super::record::{Record, read, value_of};
+use super::{Error, Result};
+use crate::domain::batch::Accumulator;
+use crate::domain::{Batch, Delivery, Fanout, Id, Inbox, Object, Retraction, Suppression, User};
 
-mod kind;
-mod record;
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal,)*) => {
+        /// A kind of record: one collection or table, and one file of an export.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Kind { $($(#[$doc])* $kind,)* }
 
-pub use kind::Kind;
-pub use record::AnyRecord;
-pub(in crate::store) use record::NO_REVISION;
+        impl Kind {
+            /// All kinds, in the order of an export.
+            pub const ALL: [Self; 13] = [$(Self::$kind,)*];
+
+            /// The name of the kind, as in file names and JSON.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Users with their choices.
+    Users "users",
+    /// Who follows what.
+    Follows "follows",
+    /// Objects, except those in an application's own collections.
+    Objects "objects",
+    /// What users have seen, read and archived of their feeds.
+    Inboxes "inboxes",
+    /// Retracted events.
+    Retractions "retractions",
+    /// Addresses that get no email.
+    Suppressions "suppressions",
+    /// Recent soft bounces.
+    SoftBounces "soft_bounces",
+    /// Ids of recent reports from providers.
+    Sightings "sightings",
+    /// Accepted events, with audiences and details.
+    Fanouts "fanouts",
+    /// Accumulators, with open batches.
+    Accumulators "accumulators",
+    /// Batches that have ended.
+    Batches "batches",
+    /// Deliveries: one for each email.
+    Deliveries "deliveries",
+    /// Small shared texts, such as the secret that signs links.
+    Notes "notes",
+}
+
+impl Kind {
+    /// The collection or table of the kind.
+    pub(in crate::store) fn collection(self) -> &'static str {
+        match self {
+            Self::Accumulators => "seats",
+            other => other.as_str(),
+        }
+    }
+}
+
+macro_rules! records {
+    ($($name:ident),*) => {
+        /// A record of any kind.
+        #[derive(Clone)]
+        #[allow(missing_docs, reason = "the kinds are documented")]
+        pub enum AnyRecord { $($name(Box<$name>),)* }
+
+        $(impl From<$name> for AnyRecord {
+            fn from(record: $name) -> Self {
+                Self::$name(Box::new(record))
+            }
+        })*
+    };
+}
+
+records! {
+    User, Follow, Object, Inbox, Retraction, Suppression, SoftBounce, Sighting, Fanout, Accumulator,
+    Batch, Delivery, Note
+}
+
+impl AnyRecord {
+    /// The line of the record.
+    pub fn line(&self) -> Result<String> {
+        match self {
+            Self::User(user) => json(&UserRecord::keep(user)),
+            Self::Follow(follow) => json(follow),
+            Self::Object(object) => json(&ObjectRecord::keep(object)),
+            Self::Inbox(inbox) => json(&InboxRecord::keep(&Inbox {
+                revision: None,
+                ..(**inbox).clone()
+            })),
+            Self::Retraction(retraction) => json(&RetractionRecord::keep(retraction)),
+            Self::Suppression(suppression) => json(&SuppressionRecord::exactly(suppression)),
+            Self::SoftBounce(bounce) => json(bounce),
+            Self::Sighting(sighting) => json(sighting),
+            Self::Fanout(fanout) => json(&FanoutRecord::whole(fanout, 0)),
+            Self::Accumulator(kept) => json(&AccumulatorRecord::row(kept, NO_REVISION)),
+            Self::Batch(batch) => json(&BatchRecord::row(batch)),
+            Self::Delivery(delivery) => {
+                let mut lasting = (**delivery).clone();
+                if !lasting.open {
+                    (lasting.lease, lasting.attempts.not_before) = (None, None);
+                }
+                json(&DeliveryRecord::row(&lasting))
+            }
+            Self::Note(note) => json(note),
+        }
+    }
+
+    /// The record of a line.
+    ///
+    /// # Errors
+    ///
+    /// Names the field that cannot be read.
+    pub fn read(kind: Kind, line: &str) -> Result<Self> {
+        Ok(match kind {
+            Kind::Users => parse::<UserRecord>(line)?.into(),
+            Kind::Follows => parse::<Follow>(line)?.into(),
+            Kind::Objects => parse::<ObjectRecord>(line)?.into(),
+            Kind::Inboxes => parse::<InboxRecord>(line)?.into(),
+            Kind::Retractions => parse::<RetractionRecord>(line)?.into(),
+            Kind::Suppressions => parse::<SuppressionRecord>(line)?.into(),
+            Kind::SoftBounces => parse::<SoftBounce>(line)?.into(),
+            Kind::Sightings => parse::<Sighting>(line)?.into(),
+            Kind::Fanouts => parse::<FanoutRecord>(line)?.0.into(),
+            Kind::Accumulators => parse::<AccumulatorRecord>(line)?.into(),
+            Kind::Batches => parse::<BatchRecord>(line)?.into(),
+            Kind::Deliveries => parse::<DeliveryRecord>(line)?.into(),
+            Kind::Notes => parse::<Note>(line)?.into(),
+        })
+    }
+}
+
+/// The revision of records without one.
+pub(in crate::store) const NO_REVISION: Id = Id::from_bytes([0; 12]);
+
+fn json(record: &impl Serialize) -> Result<String> {
+    serde_json::to_string(record).map_err(|cause| Error::database("writing a line", cause))
+}
+
+fn parse<R: Record>(line: &str) -> Result<R::Value> {
+    let what = || format!("a line of kind {}", R::WHAT);
+    let why = |error: serde_json::Error| error.to_string();
+    let mut from = serde_json::Deserializer::from_str(line);
+    value_of(read::<R, _>(&mut from, what, str::to_owned, why)?, what)
+}
 
 /// Some records of one kind.
 #[derive(Debug, Clone, Default)]
@@ -26,98 +174,18 @@ pub struct Page {
     pub bad: Vec<String>,
 }
 
-/// A store that can be exported, or imported into.
-#[async_trait]
-pub trait WholeStore: Store {
-    /// Streams the records of this kind in the order of their ids. A page has at most 1,000 records
-    /// or about 16 MB. The notes about the store itself are left out.
-    fn export_pages(&self, kind: Kind) -> BoxStream<'_, Result<Page>>;
-
-    /// Writes these records over those with the same ids. Durable, and harmless if repeated.
-    async fn put_page(&self, kind: Kind, lines: &[String]) -> Result<()>;
-
-    /// Returns what an export or import says of this store.
-    async fn mark(&self) -> Result<Option<Mark>> {
-        let text = self.note(NOTE).await?;
-        if text.is_none()
-            && self
-                .note(MOVE)
-                .await?
-                .is_some_and(|text| is_move_open(&text))
-        {
-            return Ok(Some(Mark::Moving));
-        }
-        let read = |text: &str| serde_json::from_str(text);
-        let mark = text.as_deref().map(read).transpose();
-        mark.map_err(|why| Error::corrupt(format!("the note {NOTE}"), why))
-    }
-
-    /// Replaces the mark, if it is still the one that was read. Returns whether the new one is
-    /// current.
-    async fn swap_mark(&self, read: Option<&Mark>, mark: Option<&Mark>) -> Result<bool> {
-        let text = |mark: &Mark| {
-            serde_json::to_string(mark).map_err(|cause| Error::database("writing a note", cause))
-        };
-        let (read, mark) = (read.map(text).transpose()?, mark.map(text).transpose()?);
-        let swapped = self.swap_note(NOTE, read.as_deref(), mark.as_deref());
-        // A swap whose answer was lost has succeeded.
-        Ok(swapped.await? || self.note(NOTE).await? == mark)
-    }
-}
-
-/// Why only an export or import may open a store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mark {
-    /// The store was exported to be moved.
-    Closed {
-        /// The folder of the export.
-        folder: String,
-    },
-    /// An import has not ended.
-    Importing(Importing),
-    /// An earlier version moves the store with `tidings move`. Never written.
-    Moving,
-}
-
-/// How far an import has come.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Importing {
-    /// The folder of the export.
-    pub folder: String,
-    /// The SHA-256 of its manifest: an import continues only with the same export.
-    pub manifest: String,
-    /// Whether the store was still empty after it was marked.
-    pub checked: bool,
-    /// How many files were imported.
-    pub files: usize,
-    /// How many lines of the next file were imported.
-    pub lines: u64,
-}
-
-/// The name of the note that holds the mark.
-const NOTE: &str = "transfer";
-/// The name of the note that `tidings move` wrote to both stores.
-const MOVE: &str = "moving";
-
-/// Returns whether `tidings move` closed the store: the source, and the target until the end.
-fn is_move_open(text: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Move {
-        role: String,
-        done: bool,
-    }
-    let read = serde_json::from_str(text);
-    read.map_or(true, |Move { role, done }| role == "source" || !done)
-}
-
 impl Page {
     /// Adds a record, unless it is a note about the store itself.
     pub(super) fn push(&mut self, record: &AnyRecord) -> Result<()> {
         match record {
-            AnyRecord::Note(note) if [NOTE, MOVE, "schema"].contains(&note.name()) => {}
+            AnyRecord::Note(note) if [MARK, MOVE, "schema"].contains(&note.name()) => {}
             record => self.lines.push(record.line()?),
         }
         Ok(())
     }
 }
+
+/// The name of the note that holds the [`Mark`](super::Mark).
+pub(super) const MARK: &str = "transfer";
+/// The name of the note that `tidings move` wrote to both stores.
+pub(super) const MOVE: &str = "moving";

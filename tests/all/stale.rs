@@ -12,8 +12,8 @@ use futures::FutureExt;
 use tidings::clock::Clock;
 use tidings::domain::DeliveryState;
 use tidings::engine::Silent;
+use tidings::store::Store;
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{Store, WholeStore};
 
 use crate::support::replica_set::{Freeze, ReplicaSet};
 use crate::support::town::{Town, monday, request, to};
@@ -27,7 +27,7 @@ types.CommentAdded.route = "batch"
 types.CommentAdded.window = "5m"
 "#;
 
-async fn store(url: &str, options: MongoOptions) -> Arc<dyn WholeStore> {
+async fn store(url: &str, options: MongoOptions) -> Arc<dyn Store> {
     let store = Mongo::connect(url, options).await.unwrap();
     store.prepare().await.unwrap();
     Arc::new(store)

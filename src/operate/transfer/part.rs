@@ -8,7 +8,7 @@ use futures::{StreamExt, TryStreamExt};
 use crate::domain::Day;
 use crate::engine::archive::{lines, restore_lines};
 use crate::engine::{Error, Result};
-use crate::store::{self, AnyRecord, DaySum, Kind, Meeting, Page, Summing, WholeStore};
+use crate::store::{self, AnyRecord, DaySum, Kind, Meeting, Page, Store, Summing};
 use crate::wire::transfer::FileSum;
 
 /// The version of the format that this program writes and reads.
@@ -49,7 +49,7 @@ impl Part {
         kind.map(Self::Records).or_else(day)
     }
 
-    pub(super) fn pages(self, store: &dyn WholeStore) -> BoxStream<'_, store::Result<Page>> {
+    pub(super) fn pages(self, store: &dyn Store) -> BoxStream<'_, store::Result<Page>> {
         let page = |lines| Page {
             lines,
             ..Page::default()
@@ -64,7 +64,7 @@ impl Part {
     /// documents of days that the store rejected.
     pub(super) async fn put(
         self,
-        store: &dyn WholeStore,
+        store: &dyn Store,
         first: u64,
         lines: &[String],
     ) -> Result<Vec<store::Error>> {

@@ -17,8 +17,8 @@ use super::{ACCUMULATORS, BATCHES, Mongo};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
-use crate::store::batches::page;
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
+use crate::store::types::page;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
 #[async_trait]

@@ -13,7 +13,7 @@ use super::bulk::Verb;
 use super::decode::{self, Elements, Field};
 use super::encode::Writer;
 use crate::domain::{self, Day, Event, Marker};
-use crate::store::behind::{Append, Exported, entries_to_append};
+use crate::store::days::{Append, Exported, entries_to_append};
 use crate::store::{Error, Meeting, Result, extjson};
 
 /// How often to retry after a concurrent write.

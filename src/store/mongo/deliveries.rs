@@ -20,8 +20,8 @@ use super::{DELIVERIES, Mongo, at_once};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
-use crate::store::deliveries::{correcting, doing};
 use crate::store::record::delivery::DeliveryRecord;
+use crate::store::types::{correcting, doing};
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
 /// The number of rows that are corrected at the same time.

@@ -15,10 +15,10 @@ use super::bulk::Write;
 use super::values::{date, in_order};
 use super::{Mongo, SOFT_BOUNCES, SUPPRESSIONS};
 use crate::domain::{Address, DeliveryId, Reason, Suppression};
-use crate::store::feedback::graver;
 use crate::store::record::fields::As;
 use crate::store::record::suppression::SuppressionRecord;
 use crate::store::record::write_bson;
+use crate::store::types::graver;
 use crate::store::{Error, Result, Suppressions};
 
 #[async_trait]

@@ -22,10 +22,10 @@ use crate::store::record::suppression::SuppressionRecord;
 use crate::store::record::user::UserRecord;
 use crate::store::record::{read_bson, write_bson};
 use crate::store::transfer::NO_REVISION;
-use crate::store::{AnyRecord, Error, Kind, Page, Result, WholeStore, extjson};
+use crate::store::{AnyRecord, Error, Kind, Page, Result, Transfer, extjson};
 
 #[async_trait]
-impl WholeStore for Mongo {
+impl Transfer for Mongo {
     fn export_pages(&self, kind: Kind) -> BoxStream<'_, Result<Page>> {
         // An audience may be as large as a page of other records.
         let size = match kind {

@@ -15,8 +15,8 @@ use super::columns::{Met, Table, fields};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
 use crate::domain::{Batch, BatchState, Id, ObjectId};
-use crate::store::batches::page;
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
+use crate::store::types::page;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
 pub(super) const ACCUMULATORS: Table = Table {

@@ -13,7 +13,7 @@ use super::delivery_row::{open, rows, watermarks};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, Tag};
-use crate::store::deliveries::{correcting, doing};
+use crate::store::types::{correcting, doing};
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
 /// Selects claimable rows. Their lease or wait has expired at `?1`, or ends later than any valid

@@ -12,7 +12,7 @@ use rusqlite::types::ValueRef;
 use serde_json::Value;
 
 use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
-use crate::store::behind::{Append, Exported, entries_to_append};
+use crate::store::days::{Append, Exported, entries_to_append};
 
 /// Appends an event's line.
 pub(super) fn write_event(lines: &mut String, event: &Event) {

@@ -9,9 +9,9 @@ use super::answer::Answer;
 use super::codec::millis;
 use super::columns::{Met, Table, fields};
 use crate::domain::{Address, DeliveryId, Suppression};
-use crate::store::feedback::graver;
 use crate::store::record::fields::As;
 use crate::store::record::suppression::SuppressionRecord;
+use crate::store::types::graver;
 use crate::store::{Result, Suppressions};
 
 pub(super) const SUPPRESSIONS: Table = Table {

@@ -18,7 +18,7 @@ use crate::store::record::small::{Follow, Note, RetractionRecord, Sighting, Soft
 use crate::store::record::suppression::SuppressionRecord;
 use crate::store::record::user::UserRecord;
 use crate::store::transfer::NO_REVISION;
-use crate::store::{AnyRecord, Kind, Page, Result, WholeStore};
+use crate::store::{AnyRecord, Kind, Page, Result, Transfer};
 
 /// The largest number of records in a page.
 const RECORDS: usize = 1_000;
@@ -36,7 +36,7 @@ const fn table(name: &'static str, columns: &'static str) -> Table {
 }
 
 #[async_trait]
-impl WholeStore for Sqlite {
+impl Transfer for Sqlite {
     fn export_pages(&self, kind: Kind) -> BoxStream<'_, Result<Page>> {
         let next = move |after: Vec<Column>| async move {
             let read = move |transaction: &Transaction<'_>| page(transaction, kind, &after);

@@ -1,4 +1,4 @@
-//! The contract of `WholeStore`: exports are complete, and imports write what was exported.
+//! The contract of `Store`: exports are complete, and imports write what was exported.
 
 use tidings::domain::batch::Accumulator;
 use tidings::domain::{

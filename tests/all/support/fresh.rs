@@ -9,15 +9,15 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use tidings::domain::{Day, Entry, PersonStacks, Stack, StackId, UserId, Window};
-use tidings::store::{Kind, Page, People, Store, WholeStore};
+use tidings::store::{Kind, Page, People, Store};
 
 use super::window;
 
 /// The store of one test, with a second handle on the same data, like that of another process.
 #[derive(Clone)]
 pub struct Fresh {
-    store: Arc<dyn WholeStore>,
-    second: Arc<dyn WholeStore>,
+    store: Arc<dyn Store>,
+    second: Arc<dyn Store>,
     clear: Clear,
     url: String,
 }
@@ -36,12 +36,7 @@ impl Deref for Fresh {
 impl Fresh {
     /// The parameters are the store, a second handle on the same data, a function that empties it,
     /// and its connection string.
-    pub fn new(
-        store: Arc<dyn WholeStore>,
-        second: Arc<dyn WholeStore>,
-        clear: Clear,
-        url: String,
-    ) -> Self {
+    pub fn new(store: Arc<dyn Store>, second: Arc<dyn Store>, clear: Clear, url: String) -> Self {
         Self {
             store,
             second,
@@ -61,7 +56,7 @@ impl Fresh {
     }
 
     /// The store, for exports and imports.
-    pub fn whole(&self) -> Arc<dyn WholeStore> {
+    pub fn whole(&self) -> Arc<dyn Store> {
         self.store.clone()
     }
 

@@ -1,12 +1,70 @@
-//! Decides which entries of an exported stack to append to a stack that has other writers' entries.
+//! Whole days: their documents as lines, the checksum of a day, and how to restore a stack that
+//! other writers have written to meanwhile ([`entries_to_append`]).
 //!
-//! An identifiable entry is appended once. A marker that would also cover pending events of other
-//! writers becomes a note: a marker `{mailed, i}` that names the events it covered. Start with
-//! [`entries_to_append`].
+//! Days with equal sums hold the same documents, byte for byte and in the same order. An export is
+//! verified by its sum, and a day is dropped only if its sum matches.
 
 use std::collections::HashSet;
 
+use sha2::{Digest, Sha256};
+
 use crate::domain::{Entry, Id, Mailed, Marker, covered};
+
+/// A document of a day on one line, byte-exact: canonical MongoDB Extended JSON v2, or a
+/// store-specific form if that is not exact.
+pub type RawStack = String;
+
+/// How to restore a document whose `_id` is already in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meeting {
+    /// The stored document must be identical.
+    Same,
+    /// Append the entries to those of other writers, each once. Pending events of other writers
+    /// stay pending, unless the day has expired.
+    Append {
+        /// Whether all events of the day are too old to be emailed.
+        is_expired: bool,
+    },
+}
+
+/// The number of documents, and the SHA-256 of their lines, each with its line end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaySum {
+    /// Number of documents.
+    pub stacks: u64,
+    /// 64 lowercase hexadecimal digits. The sum of a day without documents is that of the empty
+    /// string.
+    pub sha256: String,
+}
+
+/// A sum in progress.
+#[derive(Debug, Default)]
+pub struct Summing {
+    stacks: u64,
+    hash: Sha256,
+}
+
+impl Summing {
+    /// Adds a document's line, given without its line end.
+    pub fn add(&mut self, line: &str) {
+        self.hash.update(line.as_bytes());
+        self.hash.update(b"\n");
+        self.stacks += 1;
+    }
+
+    /// Returns the number of lines added so far.
+    pub fn stacks(&self) -> u64 {
+        self.stacks
+    }
+
+    /// Returns the sum of all lines.
+    pub fn end(self) -> DaySum {
+        DaySum {
+            stacks: self.stacks,
+            sha256: hex::encode(self.hash.finalize()),
+        }
+    }
+}
 
 /// An entry of the exported stack.
 #[derive(Debug, Clone)]
@@ -27,8 +85,11 @@ pub(super) enum Append {
     Note(Mailed),
 }
 
-/// Returns the entries to append to `stored`, in order. Returns `None` if a marker would need a
-/// note, and an event or a marker has no id.
+/// Returns the entries of an exported stack to append to `stored`, in order. Returns `None` if a
+/// marker would need a note, and an event or a marker has no id.
+///
+/// An identifiable entry is appended once. A marker that would also cover pending events of other
+/// writers becomes a note: a marker `{mailed, i}` that names the events it covered.
 ///
 /// If `is_expired`, events of the day are no longer emailed, so none is pending.
 pub(super) fn entries_to_append(

@@ -1,0 +1,613 @@
+//! The storage contract: one trait for each kind of record.
+//!
+//! One list declares every method. From it come the traits, and the forwarding of each call in a
+//! store that wraps another one ([`Intercept`]). Long because the list is one macro call.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use futures::stream::BoxStream;
+
+use super::days::{DaySum, Meeting, RawStack};
+use super::error::Result;
+use super::transfer::{Kind, Page};
+use super::types::*;
+use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
+use crate::domain::delivery::{Corrected, Correction, Transition};
+use crate::domain::feedback::{Feedback, ReportCounts};
+use crate::domain::suppression::Suppression;
+use crate::domain::{
+    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Details, Event, Fanout,
+    FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Poke, Progress, Retraction, User,
+    UserId, Window,
+};
+
+/// A call of a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// The name of the method.
+    pub method: &'static str,
+    /// The kind of change, for methods that make several; otherwise the name of the method.
+    pub kind: &'static str,
+}
+
+/// A store that passes each call on to another one, and sees its outcome.
+pub trait Intercept: Send + Sync {
+    /// The store that does the work.
+    fn inner(&self) -> &dyn Store;
+
+    /// Makes a call.
+    fn call<T: Send + 'static>(
+        &self,
+        call: Call,
+        work: impl Future<Output = Result<T>> + Send,
+    ) -> impl Future<Output = Result<T>> + Send;
+
+    /// Makes a call whose answer is a stream.
+    fn stream<'a, T: Send + 'a>(
+        &'a self,
+        call: Call,
+        chunks: BoxStream<'a, Result<T>>,
+    ) -> BoxStream<'a, Result<T>>;
+
+    /// Sees the outcomes of accepting these fan-outs.
+    fn accepted(&self, _: &[Fanout], _: &[Accepted]) {}
+
+    /// Sees which progress was saved.
+    fn saved(&self, _: &[(Id, Progress)], _: &[bool]) {}
+
+    /// Sees which rows were opened.
+    fn opened(&self, _: &[Delivery], _: &[bool]) {}
+
+    /// Sees which transitions were applied.
+    fn advanced(&self, _: &[Transition], _: &[bool]) {}
+
+    /// Sees reports that were recorded.
+    fn reported(&self, _: &[(DeliveryId, Feedback)], _: &()) {}
+
+    /// Sees users that were read.
+    fn read_users(&self, _: &[Option<User>]) {}
+}
+
+/// Declares the traits, and implements each for all [`Intercept`].
+///
+/// `as` names the kind of change. `=>` names the method of [`Intercept`] that sees the arguments
+/// and the answer.
+macro_rules! contract {
+    ($(
+        $(#[$about:meta])*
+        trait $part:ident {$(
+            $(#[$doc:meta])*
+            fn $name:ident($($arg:ident: $form:ty),* $(,)?) -> $answer:ty
+                $(as $kind:ident($of:ident))? $(=> $then:ident($($seen:ident),*))?;
+        )*}
+        $(streams {$(
+            $(#[$stream_doc:meta])*
+            fn $stream:ident($($stream_arg:ident: $stream_form:ty),*) -> $item:ty;
+        )*})?
+    )*) => {
+        $(
+            $(#[$about])*
+            #[async_trait]
+            pub trait $part: Send + Sync {
+                $(
+                    $(#[$doc])*
+                    async fn $name(&self, $($arg: $form),*) -> Result<$answer>;
+                )*
+                $($(
+                    $(#[$stream_doc])*
+                    fn $stream(&self, $($stream_arg: $stream_form),*)
+                    -> BoxStream<'_, Result<$item>>;
+                )*)?
+            }
+
+            #[async_trait]
+            impl<I: Intercept> $part for I {
+                $(async fn $name(&self, $($arg: $form),*) -> Result<$answer> {
+                    let method = stringify!($name);
+                    let kinds = [method $(, $kind($of))?];
+                    let call = Call { method, kind: kinds[kinds.len() - 1] };
+                    let work = self.inner().$name($($arg),*);
+                    let answer = Intercept::call(self, call, work).await?;
+                    $(Intercept::$then(self, $($seen,)* &answer);)?
+                    Ok(answer)
+                })*
+                $($(fn $stream(&self, $($stream_arg: $stream_form),*)
+                -> BoxStream<'_, Result<$item>> {
+                    let method = stringify!($stream);
+                    let chunks = self.inner().$stream($($stream_arg),*);
+                    Intercept::stream(self, Call { method, kind: method }, chunks)
+                })*)?
+            }
+        )*
+
+        /// All storage traits together. Each backend implements all of them.
+        pub trait Store: $($part +)* {}
+        impl<T: $($part +)*> Store for T {}
+    };
+}
+
+contract! {
+    /// The day collections.
+    ///
+    /// A malformed document affects only its owner. It is reported in the result ([`Pushed::bad`],
+    /// [`BadStack`]) or on its stack ([`crate::domain::Stack::defect`]), and all other users are
+    /// processed. A document without a valid user id is skipped.
+    trait Stacks {
+        /// After this returns, all reads through this handle reflect every write that was
+        /// acknowledged to any client before the call. This applies to all records, not only to
+        /// stacks.
+        ///
+        /// Call it before you drop, skip or treat as missing a record that this handle did not just
+        /// write. Without it, reads reflect only the writes that this handle made or has already
+        /// seen.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Database`] if the store cannot confirm that it is up to date.
+        fn catch_up() -> ();
+
+        /// Appends to each user's stack of that day. Creates the day and the stack as needed.
+        ///
+        /// - Durable (P1): when it returns, every entry is stored; on a replica set, by a majority.
+        /// - Idempotent (P1, P2): an entry that is already stored (same `t`, `o` and `i`) is not
+        ///   added again. Any process may repeat any part of a push, even concurrently.
+        /// - Capped: a push never grows a stack beyond `cap` entries. The entries of a list are
+        ///   stored in list order as far as they fit. The rest is reported, each time that the push
+        ///   is repeated.
+        /// - Ordered: the entries of a list keep their order, and arrays only grow at their end.
+        fn push(day: Day, cap: usize, pushes: &Pushes) -> Pushed;
+
+        /// Returns the stacks of these users in the window, in the order of the request. A user
+        /// without stacks has an empty list.
+        fn windows(window: Window, people: People<'_>) -> Vec<PersonStacks>;
+
+        /// Appends each marker once to the stacks that exist, regardless of the cap. Returns the
+        /// stacks that could not take one.
+        fn write_markers(markers: &[NewMarker]) -> Vec<BadStack> as marker_kind(markers);
+    } streams {
+        /// Streams the stacks of all users in the window, ordered by user id, in chunks of about
+        /// `chunk` users.
+        ///
+        /// Starts after the user `after`, if given. All of a user's documents come in one item,
+        /// whether their `_id` is text or an ObjectId. Users without entries may be omitted. Memory
+        /// is bounded by the chunk.
+        fn scan(window: Window, after: Option<UserId>, chunk: usize) -> Vec<PersonStacks>;
+    }
+
+    /// Whole days: archiving and restoring them.
+    trait Days {
+        /// Returns the days that have a collection, oldest first. [`Counted::Stacks`] counts their
+        /// documents.
+        fn days() -> Vec<Day>;
+
+        /// Drops the day if `sum` matches its documents. Returns whether it did.
+        ///
+        /// A concurrent write is never lost: either the day stays, or a new collection for the day
+        /// holds the write. Only one caller at a time may drop a day. After a crash,
+        /// [`Days::fix_day`] finishes the work.
+        fn drop_day(day: Day, sum: &DaySum) -> bool;
+
+        /// Repairs a day after a crash in [`Days::drop_day`]. The caller must hold the day's lease.
+        fn fix_day(day: Day) -> ();
+
+        /// Restores exported documents. Skips a document that is already stored unchanged.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Conflict`] names a stored document that differs, unless its entries can be
+        /// appended ([`Meeting::Append`]). [`Error::Pending`] if a marker would cover pending
+        /// events and exported entries have no ids.
+        fn restore_day(day: Day, stacks: &[RawStack], meeting: Meeting) -> ();
+    } streams {
+        /// Streams all documents of the day, byte-exact, in chunks. They are ordered by `_id`, text
+        /// before ObjectIds.
+        fn export_day(day: Day) -> Vec<RawStack>;
+    }
+
+    /// Users and their follows.
+    trait Directory {
+        /// Writes each record if its revision is the stored one, or if it has none and no record is
+        /// stored. Each user occurs at most once. Returns which records were written, in the order
+        /// of the request.
+        ///
+        /// Of two callers that change the same version of a record, one gets `false` and has to
+        /// read it again. Thus no change is lost. May return `false` for a write that succeeded if
+        /// its reply was lost. A stored record of another program has no revision, and any record
+        /// without one replaces it.
+        fn put_users(users: &[User]) -> Vec<bool>;
+
+        /// Returns the records of these users, in the order of the request. Adjacent ids cost no
+        /// more than one range.
+        fn users(ids: &[UserId]) -> Vec<Option<User>> => read_users();
+
+        /// Removes a user's record, follows and inbox, and sends a change notice. Stacks and
+        /// deliveries stay until they are archived or removed. Returns whether there was a record.
+        fn delete_user(id: &UserId) -> bool;
+
+        /// Adds or removes follows. Adding an existing one or removing a missing one is no error.
+        fn change_follows(change: FollowChange, follows: &[(FollowKey, UserId)]) -> ();
+
+        /// Returns the selected users in ascending order, starting after `after`. Costs what it
+        /// returns.
+        fn find_people(
+            filter: &PeopleFilter<'_>,
+            after: Option<&UserId>,
+            limit: usize,
+        ) -> Vec<UserId>;
+
+        /// Returns the distinct time zones in user records. Costs what it returns.
+        fn zones() -> Vec<Tz>;
+
+        /// Returns the distinct locales in user records. Reads every record.
+        fn locales() -> Vec<String>;
+
+        /// Counts addresses that several records share, among the first `limit` records in the
+        /// order of their addresses.
+        fn shared_addresses(limit: usize) -> SharedAddresses;
+
+        /// Returns whether each follow is stored, in the order of the request. Costs one lookup for
+        /// each.
+        fn following(follows: &[(FollowKey, UserId)]) -> Vec<bool>;
+
+        /// Returns the keys that the user follows, in ascending order, starting after `after`.
+        fn follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
+    }
+
+    /// The objects that events refer to.
+    trait Objects {
+        /// Creates or replaces these records, and sends a change notice.
+        fn put_objects(objects: &[Object]) -> ();
+
+        /// Returns the objects with these keys, in the order of the request, notifiable or not.
+        ///
+        /// On MongoDB a mapped model is read from the application's own collection. An object that
+        /// does not match the model's filter is returned as not notifiable.
+        fn objects(keys: &[ObjectKey]) -> Vec<Option<Object>>;
+    }
+
+    /// The journal of accepted events.
+    trait Journal {
+        /// Adds new events, each with one durable insert, and returns the stored fan-out for a
+        /// known key. The outcomes are in the order of the request.
+        ///
+        /// A fan-out is stored together with all users that it names, or not at all. The cost does
+        /// not depend on the size of the audience, except for writing these users. If two events of
+        /// one call share a key, the first is new and the second known.
+        fn accept(fanouts: &[Fanout]) -> Vec<Accepted> => accepted(fanouts);
+
+        /// Leases pending fan-outs that have no lease, or whose lease has expired by `now`: the
+        /// oldest first, up to `most`.
+        ///
+        /// Unreadable fan-outs are leased and reported as well, so that they do not block others.
+        fn claim_fanouts(
+            owner: &str,
+            now: DateTime<Utc>,
+            until: DateTime<Utc>,
+            most: AtMost,
+        ) -> Claimed;
+
+        /// Saves progress and extends the lease of the fan-outs that `owner` still holds. Returns
+        /// which were saved, in the order of the request. Releases fan-outs that are done.
+        fn save_fanouts(
+            owner: &str,
+            until: DateTime<Utc>,
+            progress: &[(Id, Progress)],
+        ) -> Vec<bool> => saved(progress);
+
+        /// Releases all fan-outs of this owner.
+        fn release_fanouts(owner: &str) -> ();
+
+        /// Returns the fan-out with this id, if it exists.
+        fn fanout(id: Id) -> Option<Fanout>;
+
+        /// Returns the details of these events, in the order of the request; `None` if there are
+        /// none or they cannot be read.
+        fn details(ids: &[Id]) -> Vec<Option<Details>>;
+
+        /// Removes this actor, and the text and data of the actor's events, from the details of all
+        /// events. Reads every entry. Afterward a change notice invalidates cached feeds.
+        fn forget_actor(user: &UserId) -> ();
+
+        /// Returns the events of the newest `limit` fan-outs, newest first. Unreadable ones are
+        /// omitted.
+        fn newest(limit: usize) -> Vec<Vec<Event>>;
+
+        /// Returns the time of the oldest event whose fan-out is pending.
+        fn oldest_pending() -> Option<DateTime<Utc>>;
+
+        /// Returns the days that have pending fan-outs and must not be dropped. Ignores fan-outs
+        /// with an unreadable day.
+        fn busy_days() -> Vec<Day>;
+    }
+
+    /// Named leases, for work that only one process may do at a time.
+    trait Leases {
+        /// Acquires or extends the named lease, unless another owner holds it at `now`. Returns
+        /// whether it succeeded.
+        ///
+        /// A lease that ends later than any valid one can ([`crate::domain::lease`]) counts as
+        /// free. All other methods treat leases in the same way.
+        fn lease(name: &str, lease: &Lease, now: DateTime<Utc>) -> bool;
+
+        /// Releases the lease if this owner holds it.
+        fn unlease(name: &str, owner: &str) -> ();
+    }
+
+    /// Short texts by name that all processes share. Examples are pauses of email, the results of
+    /// the last runs, and the secret that signs links.
+    trait Notes {
+        /// Returns the note of this name. Majority read.
+        fn note(name: &str) -> Option<String>;
+
+        /// Returns the notes of these names, in the order of the request. Majority read.
+        fn notes_named(names: &[String]) -> Vec<Option<String>>;
+
+        /// Returns the notes whose names start with `prefix`, ordered by name. Majority read.
+        fn notes(prefix: &str) -> Vec<(String, String)>;
+
+        /// Replaces a note if `read` is its current text. `None` means no note, so this creates,
+        /// changes and deletes notes. Returns whether the note was changed.
+        ///
+        /// May return `false` for a change that succeeded if its reply was lost.
+        fn swap_note(name: &str, read: Option<&str>, text: Option<&str>) -> bool;
+    }
+
+    /// The seen, read and archived marks of feeds.
+    trait Inboxes {
+        /// Returns the records of these users, in the order of the request. An unreadable record is
+        /// logged and returned as an empty one, which the caller may replace.
+        fn inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
+
+        /// Reads all parts of this user's feed together.
+        fn feed(window: Window, user: &UserId) -> FeedParts;
+
+        /// Writes a record under this new revision if its own revision is the stored one, or if it
+        /// has none and none is stored. Returns whether it is stored under `revision`, so the call
+        /// may be repeated. Of two callers that change the same version, one gets `false`.
+        fn put_inbox(inbox: &Inbox, revision: Id) -> bool;
+    }
+
+    /// Change notices of all processes that share this store.
+    trait Pokes {
+        /// Subscribes. The first notice is [`Poke::All`]; from then on every notice arrives at
+        /// least once.
+        ///
+        /// After an error or the end of the stream, notices may be missing: subscribe again.
+        fn pokes() -> BoxStream<'static, Result<Poke>>;
+    }
+
+    /// Near-real-time batches.
+    trait Batches {
+        /// Returns these accumulators, in the order of the request. Each id occurs at most once.
+        fn accumulators(ids: &[AccumulatorId]) -> Vec<Option<Accumulator>>;
+
+        /// Replaces each accumulator if its revision is the stored one, or creates it if it has
+        /// none and none is stored. Removes an empty one. `revision` becomes the new revision and
+        /// must be unique.
+        ///
+        /// Returns which were written, in the order of the request; at most one for an accumulator
+        /// that occurs twice. Of two callers that read the same version, one gets `false` and must
+        /// read again. May return `false` for a write that succeeded if its reply was lost.
+        /// Durable.
+        fn put_accumulators(accumulators: &[Accumulator], revision: Id) -> Vec<bool>;
+
+        /// Adds events to the open batches of accumulators, each in one step, if all conditions of
+        /// the addition hold ([`Addition::fits`]). `accumulators` pairs each accumulator with the
+        /// index of its addition.
+        ///
+        /// Returns `true` if all of them are known to be updated. Otherwise the caller has to read
+        /// the accumulators; a store may always decline. It is safe to repeat, because a fan-out
+        /// joins only once. `revision` must be unique. Durable.
+        fn add_to_open(
+            accumulators: &[(AccumulatorId, usize)],
+            additions: &[Addition],
+            revision: Id,
+        ) -> bool;
+
+        /// Returns the selected accumulators, at most `limit`.
+        fn find_accumulators(filter: &AccumulatorFilter<'_>, limit: usize) -> Vec<Accumulator>;
+
+        /// Files batches that left their accumulators. A batch that is already filed is not
+        /// changed.
+        ///
+        /// Returns whether the stored batch has the same events ([`Batch::gathered_as`]), in the
+        /// order of the request. `false` is a conflict: a batch with other events has the id.
+        /// Durable.
+        fn file_batches(batches: &[Batch]) -> Vec<bool>;
+
+        /// Returns these filed batches, in the order of the request.
+        fn filed(ids: &[Id]) -> Vec<Option<Batch>>;
+
+        /// Settles filed batches that are closing, as `closed` or `canceled`. Does not change
+        /// settled ones.
+        fn settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
+
+        /// Returns open and filed batches, newest first; with `before`, only those with lower ids.
+        fn find_batches(filter: &BatchFilter, before: Option<Id>, limit: usize) -> Vec<Batch>;
+    }
+
+    /// The ledger of all emails.
+    trait Deliveries {
+        /// Inserts new `pending` rows, with the lease that they name, if any.
+        ///
+        /// A row is not inserted if its id exists or another open row has its slot. Returns which
+        /// rows were inserted, in the order of the request. Durable.
+        fn open(rows: &[Delivery]) -> Vec<bool> => opened(rows);
+
+        /// Leases open rows to the owner and returns them, ordered by slot.
+        fn claim(owner: &str, until: DateTime<Utc>, which: &Claim<'_>) -> Vec<Delivery>;
+
+        /// Applies these transitions to open rows that the owner has leased, at most one for each
+        /// row. Extended leases end at `until`. Returns which were applied, in the order of the
+        /// request. Durable (P4).
+        fn advance(
+            owner: &str,
+            now: DateTime<Utc>,
+            until: DateTime<Utc>,
+            transitions: &[Transition],
+        ) -> Vec<bool>
+            as transition_kind(transitions) => advanced(transitions);
+
+        /// Closes settled rows, leased or not, and frees their slots. The caller has written their
+        /// markers.
+        fn close(ids: &[DeliveryId]) -> ();
+
+        /// Makes these open rows claimable at once.
+        fn release(which: &Waits<'_>) -> ();
+
+        /// Corrects rows, each at most once. A correction applies to a closed row that is unknown
+        /// or failed, or to a pending row that is to be canceled. Returns the outcomes in the order
+        /// of the request. Durable.
+        fn correct(now: DateTime<Utc>, corrections: &[Correction]) -> Vec<Corrected>;
+
+        /// Returns these rows, in the order of the request; `None` if a row never existed or was
+        /// removed.
+        fn deliveries(ids: &[DeliveryId]) -> Vec<Option<Delivery>>;
+
+        /// Returns the selected rows, newest first.
+        fn find_deliveries(filter: &DeliveryFilter<'_>, limit: usize) -> Vec<Delivery>;
+    }
+
+    /// Addresses that must not be emailed.
+    ///
+    /// Addresses are compared in folded form ([`Address::folded`]). Lookups also find the spellings
+    /// that an older version may have stored ([`Address::spellings`]).
+    trait Suppressions {
+        /// Suppresses these addresses, durably. If an address is already suppressed, or occurs
+        /// twice in the call, the more severe reason wins under any race
+        /// ([`Suppression::outweighs`]).
+        fn suppress(suppressions: &[Suppression]) -> ();
+
+        /// Returns the active suppressions of these addresses, in the order of the request. Costs
+        /// one indexed read for a whole page of users.
+        fn suppressed(addresses: &[Address]) -> Vec<Option<Suppression>>;
+
+        /// Returns a page of active suppressions after this address, ordered by the stored address.
+        fn suppressions(after: Option<&Address>, limit: usize) -> Vec<Suppression>;
+
+        /// Allows emails to an address again and removes its soft bounces. Returns whether it was
+        /// suppressed.
+        ///
+        /// If so, the time `at` is stored: [`Self::suppress`] ignores older reports. Lifts from
+        /// before `expired` are removed.
+        fn lift(address: &Address, at: DateTime<Utc>, expired: DateTime<Utc>) -> bool;
+
+        /// Returns when these addresses were last lifted, in the order of the request. Costs one
+        /// indexed read.
+        fn lifts(addresses: &[Address]) -> Vec<Option<DateTime<Utc>>>;
+
+        /// Records a soft bounce of this delivery at `at`. Removes those from before `since`, and
+        /// returns how many deliveries to the address remain. A delivery counts once, at its
+        /// earliest recorded time.
+        fn soft_bounce(
+            address: &Address,
+            delivery: &DeliveryId,
+            at: DateTime<Utc>,
+            since: DateTime<Utc>,
+        ) -> u64;
+    }
+
+    /// Provider reports on accepted emails. They are stored in the ledger rows, in addition to the
+    /// state.
+    trait Feedbacks {
+        /// Records reports. If a row already has one, the worse wins under any race
+        /// ([`Feedback::outweighs`]). Ignores deliveries without a row.
+        fn note_feedback(feedback: &[(DeliveryId, Feedback)]) -> () => reported(feedback);
+
+        /// Counts exactly what became of the emails that were settled at `since` or later. This
+        /// includes sent emails, and unknown ones that have a report. Costs a read of an index over
+        /// these rows.
+        fn report_counts(since: DateTime<Utc>) -> ReportCounts;
+    }
+
+    /// Webhook ids and signature tokens that were seen recently, by which repeated and replayed
+    /// reports are recognized.
+    trait SeenReports {
+        /// Stores a mark under each key until `until`, durably, unless a mark is stored that has
+        /// not expired at `now`. Removes expired marks.
+        ///
+        /// Returns the mark that is now stored under each key, in the order of the request.
+        /// Concurrent callers with one key all get the same mark.
+        fn sight(
+            marks: &[(String, String)],
+            now: DateTime<Utc>,
+            until: DateTime<Utc>,
+        ) -> Vec<String>;
+
+        /// Returns the marks under these keys that have not expired at `now`, in the order of the
+        /// request.
+        fn sighted(keys: &[String], now: DateTime<Utc>) -> Vec<Option<String>>;
+    }
+
+    /// Retractions: small records that are read together with objects.
+    trait Retractions {
+        /// Stores these retractions, durably, and sends the change notice `about`. For each type
+        /// and object the latest one wins under any race. The cost does not depend on the number of
+        /// notified users.
+        fn retract(retractions: &[Retraction], about: &Poke) -> ();
+
+        /// Returns the moment up to which events of each (type, object) are retracted, in the order
+        /// of the request; `None` if there is no retraction. The fan-out of the event does not
+        /// matter.
+        fn retractions(events: &[Event]) -> Vec<Option<Id>>;
+    }
+
+    /// Removes old records.
+    trait Retention {
+        /// Removes records from before this moment, the oldest first, at most `limit`. Returns how
+        /// many were removed.
+        fn forget(what: Forgettable, before: DateTime<Utc>, limit: usize) -> u64;
+    }
+
+    /// Diagnostics for operators.
+    trait Diagnostics {
+        /// Returns the database engine and its clock.
+        fn server() -> Server;
+
+        /// Returns the schema version.
+        fn schema() -> Schema;
+
+        /// Counts these records exactly, in the order of the request. The cost is proportional to
+        /// each count.
+        fn count(what: &[Counted]) -> Vec<u64>;
+
+        /// Returns the work to be done at `now`, counting at most `most` items of each kind. Uses
+        /// indexes only, so the cost depends on the counts and not on the size of the history.
+        fn outstanding(now: DateTime<Utc>, most: u64) -> Outstanding;
+
+        /// Returns the missing indexes that methods rely on, by collection and fields; empty in a
+        /// healthy store.
+        fn missing_indexes() -> Vec<String>;
+    }
+
+    /// Exports and imports of all records, except days.
+    trait Transfer {
+        /// Writes these records over those with the same ids. Durable, and harmless if repeated.
+        fn put_page(kind: Kind, lines: &[String]) -> ();
+    } streams {
+        /// Streams the records of this kind in the order of their ids. A page has at most 1,000
+        /// records or about 16 MB. The notes about the store itself are left out.
+        fn export_pages(kind: Kind) -> Page;
+    }
+}
+
+/// The kind of these markers, by the first of them.
+fn marker_kind(markers: &[NewMarker]) -> &'static str {
+    match markers.first() {
+        Some(NewMarker::Mailed { .. }) => "mark_mailed",
+        Some(NewMarker::Flushed { .. }) | None => "mark",
+    }
+}
+
+/// The kind of these transitions, by the first of them.
+fn transition_kind(transitions: &[Transition]) -> &'static str {
+    match transitions.first() {
+        Some(Transition::HandOver(_)) => "hand_over",
+        Some(Transition::Recall(_)) => "recall",
+        Some(Transition::Hold(_)) => "hold",
+        Some(Transition::Defer(_)) => "defer",
+        Some(Transition::Settle(_) | Transition::Conclude(_)) => "settle",
+        None => "advance",
+    }
+}

@@ -1,0 +1,419 @@
+//! What the methods of the storage contract take and return.
+
+use chrono::{DateTime, Utc};
+
+use crate::domain::batch::AccumulatorId;
+use crate::domain::delivery::{Correction, Transition};
+use crate::domain::suppression::Suppression;
+use crate::domain::{
+    Address, Batch, BatchKey, BatchState, Day, Defect, DeliveryState, DueChoices, Event, EventType,
+    Fanout, FanoutState, FollowKey, Id, Inbox, Mailed, ObjectId, PersonStacks, Point, Reason,
+    ReportKind, Tag, User, UserId, Watermarks,
+};
+
+/// One push: entries to append to the stacks of users. Users may share a list of entries.
+#[derive(Debug, Default, Clone)]
+pub struct Pushes {
+    /// Distinct lists of entries. Every event has an `i`.
+    pub lists: Vec<Vec<Event>>,
+    /// Each user at most once, in ascending order, with the index of the user's list.
+    pub people: Vec<(UserId, usize)>,
+}
+
+/// The entries that a push did not store. Users are identified by their index in
+/// [`Pushes::people`].
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Pushed {
+    /// Users with entries that were not stored, and the indices of these entries in the user's
+    /// list.
+    pub capped: Vec<(usize, Vec<usize>)>,
+    /// The users among them whose documents cannot take entries, and why.
+    pub bad: Vec<(usize, Defect)>,
+}
+
+/// A marker to append to a user's stacks. One call names each stack at most once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewMarker {
+    /// Markers `{flushed, n}`, one for each stack.
+    Flushed {
+        /// Owner of the stacks.
+        user: UserId,
+        /// Id of the marker. A stored marker with the same id and `n` is not written again.
+        marker: Id,
+        /// The stacks, and how many entries of each are covered.
+        watermarks: Watermarks,
+    },
+    /// A marker `{mailed, i}` for events that were emailed in a batch. It goes to the stack with
+    /// the text `_id`, which tidings itself writes.
+    Mailed {
+        /// Owner of the stack.
+        user: UserId,
+        /// Day of the events.
+        day: Day,
+        /// The marker. It is not written again if it is already stored.
+        mailed: Mailed,
+    },
+}
+
+/// The users whose stacks to read, in ascending order.
+#[derive(Debug, Clone)]
+pub enum People<'a> {
+    /// Scattered users. Costs one lookup for each.
+    Each(&'a [UserId]),
+    /// Most of the users between the first and the last. Costs one sequential read of that range.
+    Between(&'a [UserId]),
+}
+
+/// A change of follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FollowChange {
+    /// Add them.
+    Follow,
+    /// Remove them.
+    Unfollow,
+}
+
+/// Selects users.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PeopleFilter<'a> {
+    /// All users that have a record.
+    All,
+    /// The followers of this key.
+    Follow(&'a FollowKey),
+    /// The users within `km` of the point.
+    Near {
+        /// Center of the circle.
+        point: Point,
+        /// Radius in kilometers.
+        km: f64,
+    },
+    /// The users whose record matches these choices.
+    Chose(&'a DueChoices),
+    /// The users with this address, ignoring case.
+    Address(&'a Address),
+}
+
+/// Statistics about addresses that occur in several user records, ignoring case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SharedAddresses {
+    /// Number of records read, only those with an address.
+    pub read: u64,
+    /// Number of addresses that several of these records share.
+    pub addresses: u64,
+    /// Number of records with a shared address.
+    pub users: u64,
+    /// The lowest user id among the records with a shared address.
+    pub first: Option<UserId>,
+}
+
+/// The outcome of accepting an event.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Accepted {
+    /// It was added to the journal.
+    New,
+    /// Its key already exists: this is the stored fan-out.
+    Known(Box<Fanout>),
+}
+
+/// Limits on the number of fan-outs to lease at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtMost {
+    /// Maximum number of fan-outs with audiences of any size.
+    pub any: usize,
+    /// Maximum number of further fan-outs, which must have small audiences
+    /// ([`Audience::is_small`]). The first large audience ends the list.
+    ///
+    /// [`Audience::is_small`]: crate::domain::Audience::is_small
+    pub small: usize,
+}
+
+impl From<usize> for AtMost {
+    fn from(any: usize) -> Self {
+        Self { any, small: 0 }
+    }
+}
+
+/// Leased fan-outs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Claimed {
+    /// Oldest first.
+    pub fanouts: Vec<Fanout>,
+    /// Leased as well, but unreadable. An operator has to fix them.
+    pub bad: Vec<BadFanout>,
+}
+
+/// A fan-out whose record or audience cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct BadFanout {
+    /// Its id, as stored.
+    pub id: String,
+    /// The unreadable part, and why.
+    pub reason: String,
+}
+
+impl std::fmt::Display for BadFanout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "fan-out {}: {}", self.id, self.reason)
+    }
+}
+
+/// The parts of a user's feed, except for objects and event details.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FeedParts {
+    /// Stacks in the window, possibly none.
+    pub person: PersonStacks,
+    /// Inbox, as [`Inboxes::inboxes`](super::Inboxes::inboxes) returns it.
+    pub inbox: Option<Inbox>,
+    /// User, as [`Directory::users`](super::Directory::users) returns it.
+    pub user: Option<User>,
+}
+
+/// Selects the batches that match all given fields.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BatchFilter {
+    /// User; `None` for all users.
+    pub user: Option<UserId>,
+    /// Key; `None` for any key.
+    pub key: Option<BatchKey>,
+    /// State; `None` for any state.
+    pub state: Option<BatchState>,
+}
+
+/// Returns a page of batches from accumulators and filed batches: each once, newest first.
+pub(super) fn page(mut found: Vec<Batch>, before: Option<Id>, limit: usize) -> Vec<Batch> {
+    found.retain(|batch| before.is_none_or(|before| batch.id < before));
+    found.sort_by_key(|batch| std::cmp::Reverse(batch.id));
+    found.dedup_by_key(|batch| batch.id);
+    found.truncate(limit);
+    found
+}
+
+/// Selects accumulators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccumulatorFilter<'a> {
+    /// Accumulators that are due at this moment and not leased, in the order of their due times.
+    /// Each is returned once, even if it changes meanwhile. The cost depends on those due or
+    /// leased, not on those open.
+    Due(DateTime<Utc>),
+    /// The accumulator whose open batch, or unfiled ended batch, has this id.
+    Of(Id),
+    /// Accumulators whose open batch keeps an event of this type about one of these objects,
+    /// ordered by id.
+    Holding {
+        /// Event type.
+        kind: &'a EventType,
+        /// Object ids.
+        objects: &'a [ObjectId],
+        /// Only accumulators after this one.
+        after: Option<&'a AccumulatorId>,
+    },
+}
+
+/// Which open rows to lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim<'a> {
+    /// Rows that no owner has leased and that are not deferred. A lease or a wait is ignored once
+    /// it has expired, or if it ends later than any valid one can.
+    Free {
+        /// Current time.
+        now: DateTime<Utc>,
+        /// Maximum number of rows.
+        limit: usize,
+    },
+    /// All rows of this provider call that are `sending`, including rows that are leased. The
+    /// caller must hold the lease named after the call: only then can it rebuild the whole call.
+    Call(&'a str),
+}
+
+/// Which rows to make claimable at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits<'a> {
+    /// Rows that this owner has leased.
+    Held(&'a str),
+    /// Unleased `pending` rows that are deferred beyond this moment.
+    PutOff(DateTime<Utc>),
+}
+
+/// A half-open time range. Rows are matched by the time at which they were opened or reopened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// First moment; `None` for no lower bound.
+    pub since: Option<DateTime<Utc>>,
+    /// First moment after the range; `None` for no upper bound.
+    pub until: Option<DateTime<Utc>>,
+}
+
+impl Span {
+    /// Returns whether the range contains this moment.
+    pub fn contains(&self, at: DateTime<Utc>) -> bool {
+        self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
+    }
+}
+
+/// Selects rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryFilter<'a> {
+    /// Rows in this state.
+    State(DeliveryState),
+    /// Rows in this state that were opened or reopened at this moment or later.
+    StateSince(DeliveryState, DateTime<Utc>),
+    /// Rows in this state and time range, with this feedback if one is given.
+    StateWithin(DeliveryState, Span, Option<ReportKind>),
+    /// Rows of this user.
+    User(&'a UserId),
+    /// Digests of this user that were opened or reopened at this moment or later.
+    Digests(&'a UserId, DateTime<Utc>),
+    /// Open digests of these users: not settled, or with markers still to be written.
+    OpenDigests(&'a [UserId]),
+    /// Rows with these tags.
+    Tags(&'a [Tag]),
+    /// Rows with these provider ids. Rows share an id if one call sent several emails.
+    ProviderIds(&'a [String]),
+}
+
+/// Describes these transitions in an error, by the first of them.
+pub(super) fn doing(transitions: &[Transition]) -> &'static str {
+    match transitions.first() {
+        Some(Transition::HandOver(_)) => "handing over deliveries",
+        Some(Transition::Recall(_)) => "recalling deliveries",
+        Some(Transition::Hold(_)) => "holding deliveries",
+        Some(Transition::Defer(_)) => "deferring deliveries",
+        Some(Transition::Settle(_) | Transition::Conclude(_)) | None => "settling deliveries",
+    }
+}
+
+/// Describes these corrections in an error, by the first of them.
+pub(super) fn correcting(corrections: &[Correction]) -> &'static str {
+    match corrections.first() {
+        Some(Correction::Judge { .. }) => "judging deliveries",
+        Some(Correction::Cancel { .. }) => "canceling deliveries",
+        Some(Correction::Reopen(_)) | None => "opening deliveries again",
+    }
+}
+
+/// Returns the more severe of two suppressions.
+pub(super) fn graver(one: Suppression, other: Suppression) -> Suppression {
+    match other.outweighs(&one) {
+        true => other,
+        false => one,
+    }
+}
+
+/// Records that expire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forgettable {
+    /// Closed ledger rows, by the time they were settled. Rows of unknown outcome stay, because an
+    /// operator has to decide about them.
+    Deliveries,
+    /// Filed batches, by the time they were settled.
+    Batches,
+    /// Parts of events that were never accepted because their writer crashed. Events of that time
+    /// are no longer accepted. The limit counts events, the result counts parts, and there is no
+    /// order.
+    Unaccepted,
+    /// Inboxes, by the time of the last mark.
+    Inboxes,
+    /// Journaled events whose fan-out is done, by the time of the event, with their details and
+    /// audiences. Their keys become free.
+    Events,
+    /// Retractions, by the moment up to which they apply.
+    Retractions,
+}
+
+/// The database engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Engine {
+    /// One or more MongoDB servers.
+    Mongo {
+        /// Version, such as 6.0.5.
+        version: String,
+        /// Deployment type.
+        topology: Topology,
+    },
+    /// A SQLite file.
+    Sqlite {
+        /// Version of the library that is compiled in, such as 3.45.0.
+        version: String,
+        /// Journal mode. `wal` lets readers and a writer work at the same time.
+        journal: String,
+    },
+}
+
+/// The deployment type of MongoDB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topology {
+    /// One server without replication.
+    Standalone,
+    /// A replica set.
+    ReplicaSet {
+        /// Number of members with data, which a server lists as `hosts`; 1 if it lists none.
+        members: usize,
+    },
+    /// A sharded cluster behind routers.
+    Sharded,
+}
+
+/// The version of the database schema. Each program version has one schema and upgrades older ones.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Schema {
+    /// Version of the store.
+    pub version: u32,
+    /// Version of this program.
+    pub known: u32,
+    /// Steps that an upgrade will take; empty if the store is up to date.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<String>,
+}
+
+/// The database server and its clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Engine.
+    pub engine: Engine,
+    /// Clock of the server; `None` if it has none or does not report it.
+    pub time: Option<DateTime<Utc>>,
+}
+
+/// Records that can be counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// Documents of this day. Reads all of them.
+    Stacks(Day),
+    /// Fan-outs in this state.
+    Fanouts(FanoutState),
+    /// Batches in this state. A batch that has ended in an accumulator counts as closing until it
+    /// is filed.
+    Batches(BatchState),
+    /// Ledger rows in this state.
+    Deliveries(DeliveryState),
+    /// Addresses that are suppressed for this reason.
+    Suppressions(Reason),
+}
+
+/// A number of waiting items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pile {
+    /// Number of items.
+    pub count: u64,
+    /// Time since which the first item has been waiting.
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// The work that is still to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outstanding {
+    /// Pending fan-outs, by the time of their events.
+    pub fanouts: Pile,
+    /// Open batches.
+    pub batches_open: u64,
+    /// Due accumulators, leased or not, by due time.
+    pub batches_due: Pile,
+    /// `pending` ledger rows, by the time at which they were opened.
+    pub pending: Pile,
+    /// `sending` ledger rows.
+    pub sending: Pile,
+    /// `unknown` ledger rows.
+    pub unknown: Pile,
+    /// Named leases in force.
+    pub leases: u64,
+}
