@@ -2,8 +2,8 @@
 //! the servers.
 //!
 //! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`, `day`,
-//! `digest`, `mailing`, `ticks`, `cache-large`, `cache-small`, `archive`, `feeds`, `ingest` or
-//! `batches`. `joins` and `burst` each run one part of `batches`.
+//! `digest`, `mailing`, `ticks`, `cache-large`, `cache-small`, `archive`, `feeds`, `ingest`,
+//! `batches` or `postgres`. `joins` and `burst` each run one part of `batches`.
 
 // Items of a binary are never reachable from outside.
 #![allow(unreachable_pub)]
@@ -17,6 +17,7 @@ mod feeds;
 mod ingest;
 mod mailing;
 mod measure;
+mod postgres;
 mod rivals;
 mod standing;
 mod ticks;
@@ -55,6 +56,7 @@ async fn main() {
             "ingest" => ingest::ingest().await,
             "feeds" => feeds::feeds().await,
             "archive" => archive::archive().await,
+            "postgres" => postgres::rows().await,
             other => panic!("there is no part {other:?}"),
         }
     }
