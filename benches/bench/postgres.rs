@@ -24,7 +24,7 @@ const EVENTS: usize = 10;
 /// Connections and tasks that read at the same time.
 const READERS: usize = 64;
 /// Items of a page.
-const PAGE: u32 = 20;
+const PAGE: usize = 20;
 
 const TABLES: &str = "
     DROP TABLE IF EXISTS follows, items;
@@ -167,7 +167,7 @@ async fn ours(ids: &[String]) -> [f64; 7] {
     let today = world
         .db
         .collection::<bson::Document>(&Day::of(now()).collection());
-    let (dropped, dropping) = timed(today.drop()).await;
+    let (dropped, dropping) = timed(today.drop().into_future()).await;
     dropped.expect("dropped");
     world.end().await;
     [
