@@ -163,7 +163,7 @@ impl App {
     pub fn end_with(&self, stop: &watch::Receiver<bool>) {
         let Identities { default, brands } = &*self.identities;
         for identity in brands.values().chain([default]) {
-            identity.pacer.end_with(stop.clone());
+            identity.account.end_with(stop.clone());
         }
     }
 }

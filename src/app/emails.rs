@@ -3,7 +3,6 @@
 use super::App;
 use crate::engine::batches::{BatchService, Closer};
 use crate::engine::delivery::deliveries::DeliveryService;
-use crate::engine::delivery::identity::Identity;
 use crate::engine::delivery::{Compose, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::digest::due::NextDigest;
@@ -15,21 +14,13 @@ use crate::operate::preview::OfPerson;
 impl App {
     /// Builds emails from deliveries, and only reads.
     pub fn compose(&self) -> Compose {
-        let Identity {
-            renderer,
-            links,
-            headers,
-            ..
-        } = self.identities.default.clone();
         Compose {
             context: self.context.clone(),
             catalog: self.catalog(),
             skip_seen: self.skip_seen(),
             brand: None,
+            identity: self.identities.default.clone(),
             identities: self.identities.clone(),
-            renderer,
-            links,
-            headers,
             caps: self.config.digest.caps,
             schedule: self.config.digest.schedule,
         }

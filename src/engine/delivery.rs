@@ -7,23 +7,21 @@
 
 pub mod deliveries;
 pub mod identity;
-pub mod mailer;
 pub(crate) mod mails;
 
 mod compose;
 mod gate;
 mod headers;
 mod ledger;
-mod mail;
 mod retry;
 mod sender;
 mod tally;
 
 pub(crate) use compose::Prospect;
 pub use compose::{Compose, Spread};
-pub use gate::{Account, Gate, GateState, Pacer, Turn, account_prefix};
+pub use gate::{Gate, GateState, ProviderAccount, account_prefix};
 pub use headers::Headers;
 pub use ledger::Ledger;
-pub use retry::{Retry, Undeliverable};
-pub use sender::{Sender, Step};
+pub use retry::Retry;
+pub use sender::Sender;
 pub use tally::RunTally;

@@ -12,7 +12,7 @@ pub mod owed;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
-use super::delivery::{GateState, Spread, Step};
+use super::delivery::Spread;
 use super::eligibility::stacks;
 use super::feedback::suppressions::Suppressed;
 use super::{Result, Watcher};
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
             request,
             progress,
             at,
-            sender: digests.sender.anew(),
+            sender: digests.sender.with_new_tally(),
             report: Report::default(),
             passed_over: false,
             is_looked_on: false,
@@ -127,11 +127,7 @@ impl<'a> Run<'a> {
         let (digests, at) = (self.digests, self.at);
         self.is_looked_on = onlooker.is_some();
         if self.sends() {
-            self.report.ended = match self.sender.drain().await? {
-                Step::Held(GateState::Paused(pause)) => Some(Ended::Paused(pause)),
-                Step::Held(GateState::Stopping) => Some(Ended::Stopped),
-                _ => None,
-            };
+            self.report.ended = self.sender.drain().await?.ended();
             self.report.left_over = self.sender.ledger.tally.begun();
             digests.context.store.catch_up().await?;
         }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::archive::clean::Cleaner;
 use super::batches::Closer;
-use super::delivery::{GateState, Step};
+use super::delivery::GateState;
 use super::digest::Digests;
 use super::fanout::Fanouts;
 use super::{Result, Watcher};
@@ -105,9 +105,9 @@ impl Worker {
     /// Ends due batches, sends pending emails, and removes some expired records.
     async fn mail(&self, progress: &dyn Watcher) -> Result<Round> {
         let batches = self.closer.drain(progress).await?;
-        let sender = self.digests.sender.anew();
+        let sender = self.digests.sender.with_new_tally();
         let paused = match sender.drain().await? {
-            Step::Held(GateState::Paused(pause)) => Some(pause),
+            GateState::Paused(pause) => Some(pause),
             _ => None,
         };
         Ok(Round {

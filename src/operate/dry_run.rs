@@ -124,7 +124,7 @@ impl DryRun {
         failures: Vec<String>,
         over: u64,
     ) -> Result<Vec<String>> {
-        let pause = Pause::standing(&*self.context.store).await?;
+        let pause = Pause::current(&*self.context.store).await?;
         let pending = Counted::Fanouts(FanoutState::Pending);
         let pending = self.context.store.count(&[pending]).await?.iter().sum();
         let mut warnings = lines::warnings(report, over, pause.as_ref(), pending);

@@ -115,7 +115,7 @@ impl Explain {
 
     fn locale(&self, user: &User) -> LocaleView {
         let own = self.compose.of_brand(user.brand.as_ref());
-        let renderer = &own.as_ref().unwrap_or(&self.compose).renderer;
+        let renderer = &own.as_ref().unwrap_or(&self.compose).identity.renderer;
         LocaleView::of(user.locale.as_deref(), renderer.locale_of(user))
     }
 

@@ -115,7 +115,7 @@ impl Scrape {
         let now = self.context.clock.now();
         let days = self.owed.days_read(now);
         let paused = async {
-            let pause = Pause::standing(&*self.context.store).await;
+            let pause = Pause::current(&*self.context.store).await;
             pause.map(|pause| pause.is_some())
         };
         let outstanding = async { Ok(self.context.store.outstanding(now, MOST).await?) };

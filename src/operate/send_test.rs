@@ -14,7 +14,7 @@ use crate::domain::{Address, BrandName, DeliveryId};
 use crate::email::{Content, Leave, Message, Outcome, Text};
 use crate::engine::Error;
 use crate::engine::delivery::Headers;
-use crate::engine::delivery::mailer::mailer;
+use crate::engine::delivery::identity::mailer;
 
 /// The prefix of the subject.
 pub const MARK: &str = "[Test] ";

@@ -102,8 +102,8 @@ const SERIALIZING: &[&str] = &[
     "src/engine/archive/file.rs",
     // Notes that all processes share.
     "src/engine/worker/activity.rs",
-    "src/engine/delivery/gate/lately.rs",
-    "src/engine/delivery/gate/shared.rs",
+    "src/engine/delivery/gate/account.rs",
+    "src/engine/delivery/gate/notes.rs",
     // Claims, as an application would sign them.
     "src/engine/access/tokens",
 ];

@@ -15,7 +15,7 @@ use super::screen::Screen;
 use crate::app::App;
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::demo::folder::{self, Foreign, Served};
-use crate::engine::delivery::mailer::outbox;
+use crate::engine::delivery::identity::outbox;
 pub(super) use story::Run;
 
 /// See the whole story in a minute: import, notify, feed, digest, batch

@@ -19,7 +19,7 @@ use crate::config::{Config, Sources};
 use crate::demo::folder;
 use crate::domain::Delivery;
 use crate::engine::delivery::deliveries::Only;
-use crate::engine::delivery::mailer::outbox;
+use crate::engine::delivery::identity::outbox;
 use crate::operate::open::open_store;
 
 /// Runs a command line of tidings with this app.

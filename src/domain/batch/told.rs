@@ -13,14 +13,14 @@ use crate::domain::stack::PersonStacks;
 impl Batch {
     /// Returns whether the kept events and the total suffice, given which events may be included.
     /// If not, call [`Batch::all_of`].
-    pub fn is_told_by_kept(&self, may_be_told: impl Fn(&Item) -> bool) -> bool {
+    pub fn is_complete(&self, may_be_included: impl Fn(&Item) -> bool) -> bool {
         let items = &self.contents.items;
         if self.contents.more() == 0 {
             return true;
         }
         // If an object is kept twice, the events that are only counted may repeat it too.
         let things: HashSet<_> = items.iter().map(|item| (&item.t, &item.o)).collect();
-        things.len() == items.len() && items.iter().all(may_be_told)
+        things.len() == items.len() && items.iter().all(may_be_included)
     }
 
     /// Returns all events that joined: those on the stacks that were not removed, and the kept

@@ -1,52 +1,63 @@
 //! Builds emails from delivery rows: reads their events again, checks them, and renders the rest.
 //!
 //! It only reads. An email includes the events that its row covers and no earlier email included
-//! (P3). They must still apply (P6), and the user must be allowed to get them (P7, [`allowed`]).
-//! All of that is checked just before sending. A repeated call is built as of its first time, so
-//! that it has the same content. Start with [`Compose::build`].
+//! (P3). They must still apply (P6), and the user must be allowed to get them (P7). All of that is
+//! checked just before sending. A repeated call is built as of its first time, so that it has the
+//! same content. Start with [`Compose::build`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use self::because::Reasons;
-use self::gathered::{Gathered, Tells};
-use super::Headers;
-pub(super) use super::mail::Mail;
+use self::contents::Contents;
+use self::reasons::Reasons;
+use super::identity::{Identities, Identity};
+use crate::context::Context;
+use crate::domain::batch::Item;
+use crate::domain::content::{Caps, gather};
 use crate::domain::delivery::{Cause, Settlement};
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::EventAt;
 use crate::domain::{
-    Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Stack, Stop, User, UserId,
-    Window,
+    BatchKey, BrandName, Cadence, Content, Delivery, DeliveryState, EmailScope, Event, Id,
+    Occasion, PersonStacks, Schedule, Stack, User, UserId, Window,
 };
-use crate::email::{self, Message, Place, Placeholders};
+use crate::email::Message;
 use crate::engine::Result;
-use crate::engine::access::links::Maker;
-use crate::engine::eligibility::catalog::{Catalog, StackEvents};
+use crate::engine::eligibility::catalog::{Catalog, CatalogSource, StackEvents};
+use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::eligibility::stacks;
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::render;
 use crate::store::People;
 
-mod ahead;
-mod allowed;
-mod because;
-mod brands;
-mod composer;
+mod batch_events;
 mod contents;
-mod gathered;
+mod message;
 mod preview;
+mod reasons;
 
-pub(crate) use ahead::Prospect;
-use allowed::Allowed;
-pub(super) use brands::Stray;
-pub use composer::Compose;
-use contents::Contents;
-use contents::Of;
-use gathered::newest_first;
-pub(super) use gathered::stacks_of;
+pub(crate) use batch_events::Prospect;
+pub(super) use batch_events::stacks_of;
+
+/// Builds emails from delivery rows.
+#[derive(Clone)]
+pub struct Compose {
+    pub(crate) context: Arc<Context>,
+    pub(crate) catalog: CatalogSource,
+    /// Excludes events that were seen in the feed, if `digest.skip_seen` is on.
+    pub skip_seen: SkipSeen,
+    /// The brand of the emails that it builds; `None` for the default.
+    pub brand: Option<BrandName>,
+    /// The theme, links and headers of this brand.
+    pub(crate) identity: Identity,
+    /// The identities of all brands.
+    pub identities: Arc<Identities>,
+    /// The most items in a section and in a digest.
+    pub caps: Caps,
+    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
+    pub schedule: Schedule,
+}
 
 /// How close together the users of some rows are in the stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,16 +77,72 @@ pub(super) enum Room {
     Whole,
 }
 
+/// An email that is ready to be sent.
+pub(super) struct Mail {
+    pub row: Delivery,
+    pub items: u32,
+    /// Whether its markers are written: the provider once accepted it.
+    pub has_markers: bool,
+    pub message: Message,
+}
+
+/// A row whose email belongs to another brand than the one that is being built.
+pub(super) struct Misrouted {
+    pub row: Delivery,
+    /// Its brand; `None` for the default.
+    pub brand: Option<BrandName>,
+    /// Whether its markers are written: the provider once accepted its email.
+    pub has_markers: bool,
+}
+
 /// The result of building some rows.
 #[derive(Default)]
 pub(super) struct Built {
     pub mails: Vec<Mail>,
     /// Rows that ended without an email.
     pub settlements: Vec<Settlement>,
-    /// Rows whose email belongs to another brand.
-    pub strays: Vec<Stray>,
+    /// Rows that are not built, so that no email appears under a wrong name.
+    pub misrouted: Vec<Misrouted>,
     /// The number of processed rows, counted from the first. At least one, if there were any.
     pub rows: usize,
+}
+
+/// The events that an email includes, of those that its row covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Selection {
+    /// Events of types that the user gets within this scope, unless muted.
+    Wanted(EmailScope),
+    /// The same, including muted ones.
+    WithMuted(EmailScope),
+    /// All events, regardless of the user's choices.
+    All,
+}
+
+/// The events of a batch that its email may include.
+#[derive(Debug)]
+struct BatchEvents {
+    key: BatchKey,
+    /// In the order in which they joined.
+    items: Vec<Item>,
+    /// The number of further events, which were counted but not kept.
+    not_kept: u64,
+    /// Whether its markers are written: the provider once accepted its email.
+    has_markers: bool,
+}
+
+/// The events that the emails of some rows may include.
+struct Chosen<'a> {
+    /// The events of digests, in the order of the rows.
+    digests: Vec<Vec<EventAt<'a>>>,
+    batches: HashMap<Id, BatchEvents>,
+    reasons: Reasons,
+}
+
+/// A user who may get a row's email.
+struct Allowed<'a> {
+    user: &'a User,
+    /// The reason why they get mandatory types only, if they do.
+    barred: Option<String>,
 }
 
 /// Checks that the stacks of the row accept markers. Otherwise each later email would repeat the
@@ -86,6 +153,14 @@ fn takes_markers(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(
     match covered.find_map(|stack| Some((stack.id.day, stack.defect?))) {
         Some((day, defect)) => Err(format!("the stack of {day} takes no marker: {defect}")),
         None => Ok(()),
+    }
+}
+
+/// Returns the batch of a row; `None` for a digest.
+fn batch_of(row: &Delivery) -> Option<Id> {
+    match row.occasion {
+        Occasion::Digest { .. } => None,
+        Occasion::Batch { batch, .. } => Some(batch),
     }
 }
 
@@ -110,47 +185,30 @@ impl Compose {
         let which = StackEvents::All;
         stacks::exclude(&mut stacks, &people, &inboxes, which, &mut catalog).await?;
         let suppressed = Suppressed::among(&*self.context.store, people.iter().flatten()).await?;
-        let allowed: Vec<_> = rows
-            .iter()
-            .zip(&people)
+        let with_people = rows.iter().zip(&people);
+        let allowed: Vec<_> = with_people
             .map(|(row, person)| self.allowed(row, person.as_ref(), &suppressed))
             .collect();
-        let tells = allowed.iter().map(allowed::scope).map(Tells::Wanted);
-        let tells: Vec<Tells> = tells.collect();
-        let wanted: Vec<_> = rows
-            .iter()
-            .zip(&people)
-            .zip(stacks.iter().zip(&tells))
-            .map(|((row, person), (stacks, tells))| {
-                let wanted = |user| self.wanted(row, stacks, user, *tells);
-                person.as_ref().map_or(Vec::new(), wanted)
-            })
-            .collect();
-        catalog
-            .load(wanted.iter().flatten().map(|pending| pending.event))
-            .await?;
-
-        let gathered = self.gathered(rows, &people, &tells, &mut catalog).await?;
-        let batched = newest_first(&gathered);
-        let shown: Vec<(&UserId, Vec<&Event>)> = rows
-            .iter()
-            .zip(&wanted)
-            .map(|(row, wanted)| (&row.user, self.shown(row, wanted, &batched, &catalog)))
-            .collect();
-        let reasons = self.reasons(&shown, &mut catalog).await?;
-        let maker = self.links.maker().await?;
+        let selection = |allowed: &std::result::Result<Allowed<'_>, String>| match allowed {
+            Ok(allowed) if allowed.barred.is_some() => EmailScope::MandatoryOnly,
+            _ => EmailScope::All,
+        };
+        let selections = allowed.iter().map(selection).map(Selection::Wanted);
+        let selections: Vec<Selection> = selections.collect();
+        let chosen = self.choose(rows, &people, &stacks, &selections, &mut catalog);
+        let chosen = chosen.await?;
+        let maker = self.identity.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
-        for (((row, allowed), stacks), wanted) in rows.iter().zip(allowed).zip(&stacks).zip(&wanted)
-        {
+        for (place, ((row, allowed), stacks)) in rows.iter().zip(allowed).zip(&stacks).enumerate() {
             if room == Room::Bounded && contents.is_full() {
                 break;
             }
             built.rows += 1;
-            let has_markers = match &row.occasion {
-                Occasion::Digest { .. } => stacks.hold_marker(row.marker),
-                Occasion::Batch { batch, .. } => {
-                    gathered.get(batch).is_some_and(|of| of.has_markers)
-                }
+            let batch = batch_of(row);
+            let events = batch.and_then(|batch| chosen.batches.get(&batch));
+            let has_markers = match batch {
+                None => stacks.hold_marker(row.marker),
+                Some(_) => events.is_some_and(|of| of.has_markers),
             };
             let takes = |allowed| takes_markers(row, stacks).map(|()| allowed);
             let Allowed { user, barred } = match allowed.and_then(takes) {
@@ -161,45 +219,40 @@ impl Compose {
                     continue;
                 }
             };
-            let Some(mut told) = self.told(row, wanted, &gathered, &catalog) else {
+            let Some(content) = self.content(row, &chosen, place, &catalog) else {
                 let why = barred.as_deref().unwrap_or("nothing is left that applies");
-                let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(why));
                 let cause = match barred {
                     Some(_) => Cause::Barred,
                     None => Cause::NothingLeft,
                 };
                 built.settlements.push(Settlement {
                     cause: Some(cause),
-                    ..canceled
+                    ..Settlement::of(row, DeliveryState::Canceled, 0, Some(why))
                 });
                 continue;
             };
-            told.because = reasons.because(&row.user, &told);
-            let brand = Self::brand_of_row(row, user, &gathered);
+            // Only a repeated call keeps the brand that it had.
+            let brand = Self::brand_of(Some(user), events.map(|of| &of.key));
+            let row = row.clone();
             if room == Room::Bounded && brand != self.brand {
-                let row = row.clone();
-                built.strays.push(Stray {
+                built.misrouted.push(Misrouted {
                     row,
                     brand,
                     has_markers,
                 });
                 continue;
             }
-            let items = u32::try_from(told.total).unwrap_or(u32::MAX);
-            match self.render(row, user, told, maker.as_ref(), at, &mut contents) {
+            let items = u32::try_from(content.total).unwrap_or(u32::MAX);
+            match self.message(&row, user, content, maker.as_ref(), at, &mut contents) {
                 Ok(message) => built.mails.push(Mail {
-                    row: row.clone(),
+                    row,
                     items,
                     has_markers,
                     message,
                 }),
                 Err(reason) => {
-                    let ended = Settlement::of(
-                        row,
-                        DeliveryState::not_taken(has_markers),
-                        0,
-                        Some(&reason),
-                    );
+                    let state = DeliveryState::not_taken(has_markers);
+                    let ended = Settlement::of(&row, state, 0, Some(&reason));
                     built.settlements.push(ended);
                 }
             }
@@ -207,19 +260,45 @@ impl Compose {
         Ok(built)
     }
 
-    /// Returns the events that the row's email may show, the newest of each type first.
-    fn shown<'a>(
+    /// Chooses the events of these rows, which are in the order of `people`, `stacks` and
+    /// `selections`, and loads their details.
+    async fn choose<'a>(
         &self,
-        row: &Delivery,
-        wanted: &[EventAt<'a>],
-        batched: &'a HashMap<Id, Vec<Event>>,
-        catalog: &Catalog,
-    ) -> Vec<&'a Event> {
+        rows: &[Delivery],
+        people: &[Option<User>],
+        stacks: &'a [PersonStacks],
+        selections: &[Selection],
+        catalog: &mut Catalog,
+    ) -> Result<Chosen<'a>> {
+        let with_people = rows.iter().zip(people).zip(stacks.iter().zip(selections));
+        let digests: Vec<Vec<EventAt<'a>>> = with_people
+            .map(|((row, person), (stacks, selection))| match person {
+                Some(user) => self.wanted(row, stacks, user, *selection),
+                None => Vec::new(),
+            })
+            .collect();
+        let wanted = digests.iter().flatten().map(|pending| pending.event);
+        catalog.load(wanted).await?;
+        let batches = self.batch_events(rows, people, selections, catalog).await?;
+        let newest = newest_first(&batches);
         let applies = |event: &Event| catalog.applies(event).is_some();
-        match &row.occasion {
-            Occasion::Digest { .. } => showable(wanted, self.caps, applies),
-            Occasion::Batch { batch, .. } => batched.get(batch).into_iter().flatten().collect(),
-        }
+        let shown = rows
+            .iter()
+            .zip(&digests)
+            .map(|(row, wanted)| match batch_of(row) {
+                None => (&row.user, showable(wanted, self.caps, applies)),
+                Some(batch) => {
+                    let events = newest.get(&batch).into_iter().flatten();
+                    (&row.user, events.collect())
+                }
+            });
+        let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
+        let reasons = self.reasons(&shown, catalog).await?;
+        Ok(Chosen {
+            digests,
+            batches,
+            reasons,
+        })
     }
 
     /// Loads the details of these events, and finds out why they concern their users.
@@ -230,8 +309,7 @@ impl Compose {
     ) -> Result<Reasons> {
         let events = shown.iter().flat_map(|(_, events)| events);
         let events: Vec<&Event> = events.copied().collect();
-        let events = events.into_iter();
-        catalog.load_details(events).await?;
+        catalog.load_details(events.into_iter()).await?;
         Reasons::of(shown, catalog, &self.catalog).await
     }
 
@@ -240,55 +318,60 @@ impl Compose {
     async fn read(&self, rows: &[Delivery], spread: Spread) -> Result<Vec<PersonStacks>> {
         let of_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
         let covered = of_stacks().flat_map(|row| &row.watermarks);
-        let window = Window::of(covered.map(|(stack, _)| stack.day));
         let users: Vec<UserId> = of_stacks().map(|row| row.user.clone()).collect();
-        let mut found = match window {
-            Some(window) => {
-                let people = match spread {
-                    // The store can read a range only for users in the order of their ids.
-                    Spread::Dense if users.is_sorted() => People::Between(&users),
-                    Spread::Dense | Spread::Sparse => People::Each(&users),
-                };
-                self.context
-                    .store
-                    .windows(window, people)
-                    .await?
-                    .into_iter()
-            }
-            None => Vec::new().into_iter(),
-        };
-        let none = |row: &Delivery| PersonStacks {
-            user: row.user.clone(),
-            stacks: Vec::new(),
-        };
-        let stacks = rows.iter().map(|row| {
-            let read = if row.watermarks.is_empty() {
-                None
-            } else {
-                found.next()
+        let mut found = Vec::new().into_iter();
+        if let Some(window) = Window::of(covered.map(|(stack, _)| stack.day)) {
+            let people = match spread {
+                // The store can read a range only for users in the order of their ids.
+                Spread::Dense if users.is_sorted() => People::Between(&users),
+                Spread::Dense | Spread::Sparse => People::Each(&users),
             };
-            read.unwrap_or_else(|| none(row))
+            let stacks = self.context.store.windows(window, people).await?;
+            found = stacks.into_iter();
+        }
+        let stacks = rows.iter().map(|row| {
+            let covers_some = !row.watermarks.is_empty();
+            let read = covers_some.then(|| found.next()).flatten();
+            read.unwrap_or_else(|| PersonStacks {
+                user: row.user.clone(),
+                stacks: Vec::new(),
+            })
         });
         Ok(stacks.collect())
     }
 
-    /// Returns the content of the row's email; `None` if no event applies any more.
-    fn told(
+    /// Returns the content of an email: of the row at this place. `None` if no event applies any
+    /// more.
+    fn content(
         &self,
         row: &Delivery,
-        wanted: &[EventAt<'_>],
-        gathered: &HashMap<Id, Gathered>,
+        chosen: &Chosen<'_>,
+        place: usize,
         catalog: &Catalog,
     ) -> Option<Content> {
-        match &row.occasion {
-            Occasion::Digest { .. } => {
+        let content = match batch_of(row) {
+            None => {
                 let applies = |event: &Event| catalog.told(event);
+                let wanted = &chosen.digests[place];
                 assemble(wanted, &self.context.policies, self.caps, applies)
             }
-            Occasion::Batch { batch, .. } => gathered
-                .get(batch)?
-                .content(&self.context.policies, catalog),
-        }
+            Some(batch) => self.batch_content(chosen.batches.get(&batch)?, catalog),
+        };
+        let mut content = content?;
+        content.because = chosen.reasons.because(&row.user, &content);
+        Some(content)
+    }
+
+    /// Returns the content of a batch's email; `None` if no event applies.
+    fn batch_content(&self, events: &BatchEvents, catalog: &Catalog) -> Option<Content> {
+        let BatchEvents {
+            key,
+            items,
+            not_kept,
+            ..
+        } = events;
+        let applies = |event: &Event| catalog.told(event);
+        gather(key, items, *not_kept, &self.context.policies, applies)
     }
 
     /// Returns the events that a digest's row may include.
@@ -297,114 +380,91 @@ impl Compose {
         row: &Delivery,
         stacks: &'a PersonStacks,
         user: &User,
-        tells: Tells,
+        selection: Selection,
     ) -> Vec<EventAt<'a>> {
-        match tells {
-            Tells::Wanted(scope) | Tells::Chosen(scope) => {
+        match selection {
+            Selection::Wanted(scope) | Selection::WithMuted(scope) => {
                 wanted_by(row, stacks, user, scope, &self.context.policies)
             }
-            Tells::All => stacks.pending_within(&row.watermarks, row.marker, |_, _| true),
+            Selection::All => stacks.pending_within(&row.watermarks, row.marker, |_, _| true),
         }
     }
 
-    /// Renders an email, with placeholders for its links if there are public pages. So users with
-    /// the same content can share it.
-    pub fn rendered(
+    /// Checks whether this user may still get the row's email. The error is the reason why not.
+    ///
+    /// Users who unsubscribed here or at the provider, or want no digests, get mandatory types only
+    /// (P7). An email of those alone has no unsubscribe link, which would not stop the next one.
+    /// Its link to the preferences page remains, which explains this.
+    fn allowed<'a>(
         &self,
-        user: &User,
-        content: &Content,
-        occasion: &Occasion,
-        at: DateTime<Utc>,
-    ) -> std::result::Result<Written, String> {
-        let placeholders = Placeholders::new()?;
-        let placeholder = |place| {
-            let has_pages = self.links.public_url.is_some();
-            has_pages.then(|| placeholders.of(place).to_owned())
+        row: &Delivery,
+        person: Option<&'a User>,
+        suppressed: &Suppressed,
+    ) -> std::result::Result<Allowed<'a>, String> {
+        let user = person.ok_or("the person's record is gone")?;
+        if user.start.is_some_and(|start| start.is_after(row.marker)) {
+            return Err("the user of this id was deleted since".into());
+        }
+        let barred = suppressed.mailable(user).err();
+        let mut barred = barred.map(|why| format!("the person is {}", why.as_str()));
+        if let (Err(_), Some(why)) = (suppressed.scope(user), &barred) {
+            return Err(why.clone());
+        }
+        if matches!(row.occasion, Occasion::Digest { .. }) {
+            let (schedule, scope) = user.digests(&self.schedule);
+            if scope == EmailScope::MandatoryOnly {
+                barred.get_or_insert_with(|| "the person wants no digest any more".into());
+            }
+            match (schedule.cadence, &barred) {
+                (Cadence::Never, Some(why)) => return Err(why.clone()),
+                _ if row.watermarks.is_empty() => return Err("the row covers nothing".into()),
+                _ => {}
+            }
+        }
+        Ok(Allowed { user, barred })
+    }
+
+    /// Returns a composer for emails of this brand; `None` if the brand is not configured.
+    pub fn of_brand(&self, brand: Option<&BrandName>) -> Option<Self> {
+        let Some(brand) = brand.filter(|brand| self.brand.as_ref() != Some(*brand)) else {
+            return Some(self.clone());
         };
-        let stop = Stop::of_mail(content, occasion, &self.context.policies);
-        let mutes = Stop::of_subject(content, occasion, &self.context.policies);
-        let rendered = self.renderer.render(&render::Mail {
-            user,
-            content,
-            occasion,
-            at,
-            tz: user.schedule(&self.schedule).tz,
-            links: render::Links {
-                unsubscribe: stop.as_ref().and_then(|_| placeholder(Place::Unsubscribe)),
-                preferences: placeholder(Place::Preferences),
-                mute: mutes.and_then(|_| placeholder(Place::Mute)),
-            },
-            stop: stop.as_ref(),
-        });
-        let rendered = rendered.map_err(|error| format!("{error:#}"))?;
-        Ok(Written {
-            content: email::Content {
-                subject: rendered.subject,
-                html: placeholders.cut(&rendered.html),
-                text: placeholders.cut(&rendered.text),
-            },
-            shown: rendered.shown,
-            is_personal: rendered.is_personal,
+        Some(Self {
+            brand: Some(brand.clone()),
+            identity: self.identities.brands.get(brand)?.clone(),
+            ..self.clone()
         })
     }
 
-    fn render(
-        &self,
-        row: &Delivery,
-        user: &User,
-        told: Content,
-        maker: Option<&Maker<'_>>,
-        at: DateTime<Utc>,
-        contents: &mut Contents,
-    ) -> std::result::Result<Message, String> {
-        let to = user
-            .reachable()
-            .map_err(|why| why.as_str().to_owned())?
-            .clone();
-        // Links are dated by the row, so that every build of it makes the same ones.
-        let stop = Stop::of_mail(&told, &row.occasion, &self.context.policies);
-        let mute = Stop::of_subject(&told, &row.occasion, &self.context.policies);
-        let (stop, mute) = (stop.as_ref(), mute.as_ref());
-        let issued = user
-            .start
-            .map_or(row.created, |start| start.valid_from(row.created));
-        let personal = maker.map(|maker| {
-            let maker = maker.to(&to);
-            maker.personal(&row.user, stop, mute, issued)
-        });
-        let further = self.headers.of(row, &told, &self.context.policies);
-        let locale = self.renderer.locale_of(user);
-        let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz, locale);
-        let content = match contents.rendered(&of, &told) {
-            Some(content) => content,
-            None => {
-                let written = self.rendered(user, &told, &row.occasion, at);
-                let written =
-                    written.map_err(|error| format!("the mail cannot be rendered: {error}"))?;
-                let content = contents.share(written.content);
-                if !written.is_personal {
-                    contents.remember(of, told, Arc::clone(&content));
-                }
-                content
-            }
+    /// Returns the brand of an email to this user: of a batch with this key, or of a digest without
+    /// one. The brand of a batch takes precedence over that of its user.
+    pub(crate) fn brand_of(user: Option<&User>, key: Option<&BatchKey>) -> Option<BrandName> {
+        let of_batch = key.and_then(BatchKey::brand);
+        let brand = of_batch.or_else(|| user.and_then(|user| user.brand.as_ref()));
+        brand.cloned()
+    }
+
+    /// Returns the brands of these rows' emails, in the same order.
+    pub(super) async fn brands_of(&self, rows: &[Delivery]) -> Result<Vec<Option<BrandName>>> {
+        let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
+        let people = self.context.store.users(&users).await?;
+        let ids: Vec<Id> = rows.iter().filter_map(batch_of).collect();
+        let filed = match ids.is_empty() {
+            true => Vec::new(),
+            false => self.context.store.filed(&ids).await?,
         };
-        Ok(Message {
-            delivery: row.id.clone(),
-            to,
-            to_name: user.name.clone(),
-            content,
-            personal,
-            further,
-            at,
-        })
+        let filed = filed.into_iter().flatten();
+        let keys: HashMap<Id, BatchKey> = filed.map(|batch| (batch.id, batch.key)).collect();
+        let of = |(row, user): (&Delivery, Option<User>)| {
+            let key = batch_of(row).and_then(|id| keys.get(&id));
+            Self::brand_of(user.as_ref(), key)
+        };
+        Ok(rows.iter().zip(people).map(of).collect())
     }
 }
 
-/// A rendered email, without its recipient.
-pub struct Written {
-    pub content: email::Content,
-    /// The number of items that it shows.
-    pub shown: usize,
-    /// Whether it mentions its recipient.
-    pub is_personal: bool,
+/// Returns the events of each batch, newest first.
+fn newest_first(batches: &HashMap<Id, BatchEvents>) -> HashMap<Id, Vec<Event>> {
+    let newest = |of: &BatchEvents| of.items.iter().rev().cloned().map(Event::from).collect();
+    batches.iter().map(|(id, of)| (*id, newest(of))).collect()
 }

@@ -3,6 +3,7 @@
 //! Only an operator settles an unknown delivery, and the row records that (P5). Start with
 //! [`DeliveryService`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -11,12 +12,8 @@ use crate::context::Context;
 use crate::domain::delivery::{Corrected, Correction, Reopening, Verdict};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, ReportKind, UserId};
 use crate::engine::{Error, Result};
-use crate::store::{DeliveryFilter, Span, Waits};
-use crate::wire::delivery::Retried;
-
-mod waiting;
-
-pub(crate) use waiting::Wait;
+use crate::store::{Counted, DeliveryFilter, Span, Waits};
+use crate::wire::delivery::{Retried, WaitReason, Waiting};
 
 /// Operations on the ledger for operators.
 pub struct DeliveryService {
@@ -83,6 +80,9 @@ pub struct Settled {
 const A_PERSONS: usize = 10_000;
 /// The most unknown deliveries that are read.
 const ALL: usize = 10_000_000;
+/// The most waiting deliveries in each state that are read. If there are more, the reasons cover
+/// the newest.
+const MOST_WAITING: usize = 10_000;
 
 fn judge(id: &DeliveryId, verdict: Verdict) -> Correction {
     let reason = match verdict {
@@ -181,9 +181,9 @@ impl DeliveryService {
     /// Reopens these failed deliveries as if they were new. The next run or a worker sends them.
     pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
         let reopening = |id: &DeliveryId| Correction::Reopen(Reopening::of(id.clone()));
-        let asked: Vec<Correction> = ids.iter().map(reopening).collect();
+        let reopenings: Vec<Correction> = ids.iter().map(reopening).collect();
         let store = &self.context.store;
-        let answers = store.correct(self.context.clock.now(), &asked).await?;
+        let answers = store.correct(self.context.clock.now(), &reopenings).await?;
         let mut retried = Retried::default();
         for (id, answer) in ids.iter().zip(answers) {
             match answer {
@@ -219,7 +219,7 @@ impl DeliveryService {
 
     /// Returns the pause, if sending is paused.
     pub async fn pause(&self) -> Result<Option<Pause>> {
-        Pause::standing(self.context.store.as_ref()).await
+        Pause::current(self.context.store.as_ref()).await
     }
 
     /// Resumes sending, also of deferred emails. Returns the pause that ended.
@@ -228,5 +228,150 @@ impl DeliveryService {
         let pause = Pause::lift(self.context.store.as_ref(), now).await?;
         self.context.store.release(&Waits::PutOff(now)).await?;
         Ok(pause)
+    }
+
+    /// Returns the number of waiting emails and their reasons, for these users or for all.
+    pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<Waiting> {
+        let now = self.context.clock.now();
+        let states = [DeliveryState::Pending, DeliveryState::Sending];
+        let counted = states.map(Counted::Deliveries);
+        let all: u64 = self.context.store.count(&counted).await?.iter().sum();
+        if all == 0 {
+            return Ok(Waiting::default());
+        }
+        let mut rows = Vec::new();
+        for state in states {
+            let of = DeliveryFilter::State(state);
+            rows.extend(
+                self.context
+                    .store
+                    .find_deliveries(&of, MOST_WAITING)
+                    .await?,
+            );
+        }
+        rows.retain(|row| row.open);
+        if let Some(users) = users {
+            rows.retain(|row| users.contains(&row.user));
+        }
+        let mails = match users {
+            Some(_) => rows.len() as u64,
+            None => all,
+        };
+        Ok(Waiting {
+            mails,
+            reasons: reasons(&rows, now),
+        })
+    }
+}
+
+/// Why a delivery that is not settled waits.
+pub(crate) struct Wait {
+    /// The recorded reason, such as the provider's answer; otherwise the state in words.
+    pub why: String,
+    /// When it can be claimed again; `None` if it can be claimed now.
+    pub until: Option<DateTime<Utc>>,
+    /// The worker that holds it until then.
+    pub held_by: Option<String>,
+}
+
+impl Wait {
+    pub(crate) fn of(row: &Delivery, now: DateTime<Utc>) -> Self {
+        let lease = row.lease.as_ref().filter(|lease| lease.until > now);
+        let held_by = lease.map(|lease| lease.owner.clone());
+        let why = match (&row.outcome.reason, row.state) {
+            (Some(reason), _) => reason.clone(),
+            (None, DeliveryState::Sending) => {
+                "handed to the provider, and no answer recorded yet".into()
+            }
+            (None, _) if held_by.is_some() => "being built and sent".into(),
+            (None, _) => "no worker has claimed it yet".into(),
+        };
+        let until = [lease.map(|lease| lease.until), row.attempts.not_before];
+        let until = until.into_iter().flatten().filter(|until| *until > now);
+        Self {
+            why,
+            until: until.max(),
+            held_by,
+        }
+    }
+}
+
+fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<WaitReason> {
+    let mut of: BTreeMap<(String, Option<String>), WaitReason> = BTreeMap::new();
+    for row in rows {
+        let Wait {
+            why,
+            until,
+            held_by,
+        } = Wait::of(row, now);
+        let reason = of
+            .entry((why, held_by))
+            .or_insert_with_key(|(why, held_by)| WaitReason {
+                why: why.clone(),
+                mails: 0,
+                until,
+                held_by: held_by.clone(),
+            });
+        reason.mails += 1;
+        reason.until = reason.until.min(until);
+    }
+    let mut reasons: Vec<WaitReason> = of.into_values().collect();
+    reasons.sort_by(|a, b| (b.mails, &a.why).cmp(&(a.mails, &b.why)));
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Cadence, Id, Lease, Occasion};
+
+    #[test]
+    fn waiting_emails_are_counted_by_reason_with_the_next_time_and_the_owner() {
+        let now = DateTime::from_timestamp(1_398_072_600, 0).unwrap();
+        let later = |minutes| now + chrono::TimeDelta::minutes(minutes);
+        let row = |user: &str| {
+            let user = UserId::stored(user);
+            let occasion = Occasion::Digest {
+                cadence: Cadence::Daily,
+                period: "2014-04-21".into(),
+            };
+            let id = DeliveryId::stored("digest:x");
+            Delivery::new(id, user, occasion, Id::at(now, [0; 8]), now)
+        };
+        let refused = |user, minutes| {
+            let mut row = row(user);
+            row.outcome.reason = Some("connection refused".into());
+            row.attempts.not_before = Some(later(minutes));
+            row
+        };
+        let held = Delivery {
+            lease: Some(Lease {
+                owner: "w1".into(),
+                until: later(5),
+            }),
+            ..row("d")
+        };
+
+        let counted = reasons(&[refused("a", 3), refused("b", 2), held, row("e")], now);
+
+        let counted: Vec<_> = counted
+            .iter()
+            .map(|one| {
+                (
+                    one.mails,
+                    one.why.as_str(),
+                    one.until,
+                    one.held_by.as_deref(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            counted,
+            [
+                (2, "connection refused", Some(later(2)), None),
+                (1, "being built and sent", Some(later(5)), Some("w1")),
+                (1, "no worker has claimed it yet", None, None),
+            ]
+        );
     }
 }

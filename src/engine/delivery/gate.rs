@@ -1,42 +1,37 @@
 //! Decides whether a provider call may start now.
 //!
-//! No process sends while the provider asks for a wait ([`shared`]) or while sending is paused
-//! ([`pause`]). Each call waits for its turn and for the rate limit ([`pacer`]), then reads the
-//! shared state again just before it starts. `delivery.mails_per_hour` applies to all processes:
-//! only the holder of the lease `pace` may send, for as long as its emails take at that rate.
+//! No process sends while the provider asks for a wait or while sending is paused ([`notes`]). Each
+//! call waits for its turn and for the rate limit ([`account`]), then reads the shared state again
+//! just before it starts. `delivery.mails_per_hour` applies to all processes: only the holder of
+//! the lease `pace` may send, for as long as its emails take at that rate.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sha2::{Digest as _, Sha256};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::domain::{BrandName, Lease, Pause, Sending};
-use crate::email::{Leave, Mailer, Standing};
+use crate::domain::{Lease, Pause, Sending};
+use crate::email::{Leave, Standing};
 use crate::engine::Result;
+use crate::wire::digest::Ended;
 
-mod lately;
-mod pacer;
-mod pause;
-mod shared;
+mod account;
+mod notes;
 
-pub use pacer::{Pacer, Turn};
+pub(super) use account::{CallSummary, digest_prefix};
+pub use account::{ProviderAccount, account_prefix};
 
 /// Decides whether calls may start at one provider account, for one brand.
 #[derive(Clone)]
 pub struct Gate {
     pub(crate) context: Arc<Context>,
-    /// Owner of the leases that this process takes for this account.
-    pub owner: String,
     /// Limits, lease durations and the shares of failures that pause sending.
     pub settings: Sending,
     /// Prefix of the references of all calls for this brand at the mailer's account.
     pub account_prefix: String,
     /// The provider account, which several brands may share.
-    pub account: Account,
-    /// Limits known to this process, shared by all its senders at the account.
-    pub(crate) pacer: Arc<Pacer>,
+    pub(crate) account: Arc<ProviderAccount>,
 }
 
 /// Whether calls may start.
@@ -52,116 +47,59 @@ pub enum GateState {
     Stopping,
 }
 
-/// Why an email is deferred, and until when if that is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Held {
-    pub until: Option<DateTime<Utc>>,
-    pub reason: String,
-}
-
-impl From<String> for Held {
-    fn from(reason: String) -> Self {
-        let until = None;
-        Self { until, reason }
-    }
-}
-
 impl GateState {
-    /// Returns the reason and the time to store for an email that this state defers.
-    pub(super) fn holds(&self) -> Held {
+    /// Returns why a run ends in this state; `None` if it can wait or go on.
+    pub fn ended(&self) -> Option<Ended> {
         match self {
-            Self::Open => "it waits".to_owned().into(),
-            Self::ClosedUntil(until) => Held {
-                until: Some(*until),
-                reason: "it waits for its turn".to_owned(),
-            },
-            Self::Paused(pause) => format!("sending is paused: {}", pause.reason).into(),
-            Self::Stopping => "the process that held it ended".to_owned().into(),
+            Self::Open | Self::ClosedUntil(_) => None,
+            Self::Paused(pause) => Some(Ended::Paused(pause.clone())),
+            Self::Stopping => Some(Ended::Stopped),
+        }
+    }
+
+    /// Returns why an email is deferred in this state, and until when if that is known.
+    pub(super) fn deferral(&self) -> (String, Option<DateTime<Utc>>) {
+        match self {
+            Self::Open => ("it waits".into(), None),
+            Self::ClosedUntil(until) => ("it waits for its turn".into(), Some(*until)),
+            Self::Paused(pause) => (format!("sending is paused: {}", pause.reason), None),
+            Self::Stopping => ("the process that held it ended".into(), None),
         }
     }
 }
 
-/// How soon to ask again for the lease `pace` while another process holds it.
-const ASK_AGAIN: TimeDelta = TimeDelta::seconds(5);
+/// How soon to request the lease `pace` again while another process holds it.
+const REQUEST_AGAIN: TimeDelta = TimeDelta::seconds(5);
 
 /// The longest time between the checks of an email and the start of its call (P6, P7).
 pub(super) const FRESH: TimeDelta = TimeDelta::seconds(2);
 
-/// Returns the prefix of the references of all calls for this brand at the mailer's account. It
-/// identifies the brand of a call later.
-pub fn account_prefix(mailer: &dyn Mailer, brand: Option<&BrandName>) -> String {
-    match brand {
-        Some(brand) => prefix(&format!("{}\0{brand}", mailer.account())),
-        None => prefix(&mailer.account()),
-    }
-}
-
-fn prefix(text: &str) -> String {
-    hex::encode(&Sha256::digest(text)[..4]) + "-"
-}
-
-/// A provider account, as named in notes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Account {
-    /// A short hash that identifies the account.
-    pub name: String,
-    /// Whether it is the default account, which belongs to no brand.
-    pub is_default: bool,
-}
-
-impl Account {
-    /// Returns the default account at this mailer.
-    pub fn of_default(mailer: &dyn Mailer) -> Self {
-        Self {
-            name: account_prefix(mailer, None),
-            is_default: true,
-        }
-    }
-
-    /// Returns the account that `told_apart` identifies, for a brand with its own provider account.
-    pub fn of_brand(told_apart: &str) -> Self {
-        Self {
-            name: prefix(told_apart),
-            is_default: false,
-        }
-    }
-}
-
 impl Gate {
-    /// Waits for the exclusive right to make calls at this account. Tasks get it in the order in
-    /// which they asked. It ends when the [`Turn`] is dropped.
-    pub async fn turn(&self) -> Turn {
-        self.pacer.turn().await
-    }
-
     /// Returns whether work on new rows may start. Also checks `delivery.mails_per_hour`.
     pub async fn before_chunk(&self) -> Result<GateState> {
-        match self.before_call().await? {
-            GateState::Open => {
-                let paced = self.pacer.paced(self.context.clock.now());
-                Ok(paced.map_or(GateState::Open, GateState::ClosedUntil))
-            }
-            held => Ok(held),
-        }
+        let state = self.before_call().await?;
+        let paced = self.account.state().paced_until;
+        let paced = paced.filter(|until| *until > self.context.clock.now());
+        Ok(match (state, paced) {
+            (GateState::Open, Some(until)) => GateState::ClosedUntil(until),
+            (state, _) => state,
+        })
     }
 
-    /// Waits until the rate limit permits one more call.
-    pub(super) async fn permit(&self) {
-        while let Some(wait) = self.pacer.too_soon() {
-            sleep(wait).await;
-        }
-    }
-
-    /// Checks that a call may start now. Returns the reason if it may not.
-    pub(super) async fn before_send(&self, leave: &Leave) -> std::result::Result<(), Held> {
-        if let Some(reason) = leave.withheld() {
-            return Err(reason.into());
+    /// Checks that a call may start now. Returns the reason and the wait if it may not.
+    pub(super) async fn before_send(
+        &self,
+        permit: &Leave,
+    ) -> std::result::Result<(), (String, Option<DateTime<Utc>>)> {
+        if let Some(reason) = permit.withheld() {
+            return Err((reason, None));
         }
         match self.before_call().await {
             Ok(GateState::Open) => Ok(()),
-            Ok(held) => Err(held.holds()),
+            Ok(state) => Err(state.deferral()),
             Err(error) => {
-                Err(format!("the store does not say whether it may leave: {error}").into())
+                let reason = format!("the store does not say whether it may leave: {error}");
+                Err((reason, None))
             }
         }
     }
@@ -183,21 +121,23 @@ impl Gate {
         if limit == 0 {
             return Ok(None);
         }
-        let now = self.context.clock.now();
+        let Context {
+            store,
+            clock,
+            ids,
+            owner,
+            ..
+        } = &*self.context;
+        let now = clock.now();
         let until = now + TimeDelta::milliseconds(3_600_000 * mails as i64 / limit);
-        let asked = self.pacer.asks();
         // Each request has its own owner, because the holder of a lease could extend it.
-        let lease = Lease {
-            owner: format!("{}-{asked}", self.owner),
-            until,
+        let owner = format!("{owner}-{}", ids.next(now));
+        let granted = store.lease("pace", &Lease { owner, until }, now).await?;
+        let next = match granted {
+            true => until,
+            false => until.min(now + REQUEST_AGAIN),
         };
-        let granted = self.context.store.lease("pace", &lease, now).await?;
-        let next = if granted {
-            until
-        } else {
-            until.min(now + ASK_AGAIN)
-        };
-        self.pacer.pace_until(next);
+        self.account.state().paced_until = Some(next);
         Ok((!granted).then_some(next))
     }
 
@@ -207,15 +147,15 @@ impl Gate {
     /// The permit ends half a lease from now, so the clocks of several machines may differ. It also
     /// ends one lease after `tried`, because [`super::retry`] relies on that. It checks the wall
     /// clock and the monotonic clock, so a process that was suspended notices it.
-    pub(super) fn leave(&self, tried: DateTime<Utc>) -> Leave {
+    pub(super) fn send_permit(&self, tried: DateTime<Utc>) -> Leave {
         let (now, lease) = (self.context.clock.now(), self.settings.lease);
         let until = (now + lease / 2).min(tried + lease);
         let (begun, span) = (Instant::now(), (until - now).to_std().unwrap_or_default());
-        let (clock, pacer) = (self.context.clock.clone(), self.pacer.clone());
+        let (clock, account) = (self.context.clock.clone(), self.account.clone());
         Leave::new(move || {
             if clock.now() >= until || begun.elapsed() >= span {
                 Standing::Over
-            } else if pacer.ending() {
+            } else if account.is_ending() {
                 Standing::Ending
             } else {
                 Standing::Given
@@ -224,11 +164,11 @@ impl Gate {
     }
 
     /// Returns the same permit, which also becomes stale [`FRESH`] after the checks.
-    pub(super) fn fresh(&self, leave: Leave, checked: DateTime<Utc>) -> Leave {
+    pub(super) fn fresh_permit(&self, permit: Leave, checked: DateTime<Utc>) -> Leave {
         let clock = self.context.clock.clone();
-        Leave::new(move || match leave.standing() {
+        Leave::new(move || match permit.standing() {
             Standing::Given if clock.now() - checked > FRESH => Standing::Stale,
-            standing => standing,
+            state => state,
         })
     }
 }

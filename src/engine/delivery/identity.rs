@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::mailer::mailer;
-use super::{Account, Headers, Pacer, account_prefix};
-use crate::config::{Config, Transport};
+use super::gate::{ProviderAccount, account_prefix, digest_prefix};
+use super::headers::Headers;
+use crate::clock::{Clock as _, SystemClock};
+use crate::config::{self, Config, Login, SmtpServer, SmtpTls, Transport};
 use crate::domain::BrandName;
-use crate::email::Mailer;
+use crate::email::{Account, Dkim, Mailer, Outbox, Relay, Security, Sender, Smtp};
 use crate::engine::access::links::Links;
 use crate::render::{self, Pages, Renderer, Site};
 use crate::store::Store;
@@ -161,9 +163,7 @@ pub struct Identity {
     /// The prefix of the references of the brand's calls.
     pub account_prefix: String,
     /// The provider account, which brands may share.
-    pub account: Account,
-    /// Limits the rate of the account's calls.
-    pub pacer: Arc<Pacer>,
+    pub account: Arc<ProviderAccount>,
 }
 
 impl Identities {
@@ -174,18 +174,20 @@ impl Identities {
         themes: Themes,
         mut mailers: Mailers,
     ) -> Self {
-        let mut accounts = BTreeMap::new();
+        let mut accounts: BTreeMap<String, Arc<ProviderAccount>> = BTreeMap::new();
         let mut identity =
             |config: &Config, brand: Option<&BrandName>, theme: Theme, mailer: Arc<dyn Mailer>| {
                 let key = account_key(config, &*mailer);
-                let shared = accounts.entry(key).or_insert_with_key(|key| {
-                    let account = match brand {
-                        Some(_) => Account::of_brand(key),
-                        None => Account::of_default(&*mailer),
+                let account = accounts.entry(key).or_insert_with_key(|key| {
+                    let name = match brand {
+                        Some(_) => digest_prefix(key),
+                        None => account_prefix(&*mailer, None),
                     };
-                    (account, pacer(config))
+                    // Writing files to a folder is not limited.
+                    let is_limited = !matches!(config.mail.transport, Transport::Outbox);
+                    let rate = is_limited.then_some(config.mail.calls_per_second);
+                    Arc::new(ProviderAccount::new(name, brand.is_none(), rate))
                 });
-                let (account, pacer) = shared.clone();
                 Identity {
                     renderer: theme.renderer,
                     pages: theme.pages,
@@ -193,8 +195,7 @@ impl Identities {
                     headers: Headers::new(config, brand),
                     account_prefix: account_prefix(&*mailer, brand),
                     mailer,
-                    account,
-                    pacer,
+                    account: account.clone(),
                 }
             };
         let default = identity(config, None, themes.default, mailers.default);
@@ -249,11 +250,75 @@ fn account_key(config: &Config, mailer: &dyn Mailer) -> String {
     }
 }
 
-/// Limits the calls per second; writing files to a folder is not limited.
-fn pacer(config: &Config) -> Arc<Pacer> {
+/// Returns the mailer that writes `.eml` files.
+pub fn outbox(config: &Config) -> Outbox {
+    Outbox::new(&config.mail.outbox, sender(&config.mail)).with_pages(config.mail.outbox_pages)
+}
+
+/// Builds the configured mailer.
+///
+/// # Errors
+///
+/// Names the option that cannot be used, such as the key that signs emails.
+pub fn mailer(config: &Config) -> anyhow::Result<Arc<dyn Mailer>> {
     let mail = &config.mail;
-    let is_limited = !matches!(mail.transport, Transport::Outbox);
-    Arc::new(Pacer::new(is_limited.then_some(mail.calls_per_second)))
+    let timeout = mail.timeout.to_std()?;
+    let made = match &mail.transport {
+        Transport::Outbox => return Ok(Arc::new(outbox(config))),
+        Transport::Smtp(server) => smtp(mail, server, timeout),
+        Transport::Api(api) => (api.provider.mailer)(Account {
+            url: api.url.clone(),
+            key: api.key.clone(),
+            session: api.session.clone(),
+            options: api.options.clone(),
+            now: || SystemClock.now(),
+            timeout,
+            per_call: mail.per_call,
+            tags: mail.tags.clone(),
+            sender: sender(mail),
+        }),
+    };
+    made.map_err(anyhow::Error::msg)
+}
+
+fn smtp(
+    mail: &config::Mail,
+    server: &SmtpServer,
+    timeout: Duration,
+) -> Result<Arc<dyn Mailer>, String> {
+    let login = |login: &Login| (login.user.clone(), login.password.clone());
+    let smtp = Smtp::new(Relay {
+        host: server.host.clone(),
+        port: server.port,
+        security: match server.tls {
+            SmtpTls::None => Security::Plain,
+            SmtpTls::StartTls => Security::StartTls,
+            SmtpTls::Tls => Security::Tls,
+        },
+        login: server.login.as_ref().map(login),
+        timeout,
+        sender: sender(mail),
+    })?;
+    Ok(Arc::new(smtp.with_dkim(dkim(mail)?)))
+}
+
+/// Returns the key that signs emails sent by SMTP. Providers with an API sign emails themselves.
+pub(crate) fn dkim(mail: &config::Mail) -> Result<Option<Arc<Dkim>>, String> {
+    let signing = match (&mail.transport, &mail.dkim) {
+        (Transport::Smtp(_), Some(signing)) => signing,
+        _ => return Ok(None),
+    };
+    let dkim = Dkim::new(&signing.domain, &signing.selector, &signing.key);
+    let dkim = dkim.map_err(|why| format!("mail.dkim_key_file cannot be used: {why}"))?;
+    Ok(Some(Arc::new(dkim)))
+}
+
+fn sender(mail: &config::Mail) -> Sender {
+    Sender {
+        from: mail.from.clone(),
+        from_name: mail.from_name.clone(),
+        reply_to: mail.reply_to.clone(),
+    }
 }
 
 #[cfg(test)]

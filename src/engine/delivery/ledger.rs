@@ -2,10 +2,10 @@
 //!
 //! A row is closed after its markers are written (P2, P4). Accepted digests get their markers
 //! first, so one update settles and closes them. All other rows are settled first, because outcomes
-//! must be recorded soon. Each change is counted in the run's [`RunTally`]. Rows without a lease
-//! are opened, corrected and released elsewhere. Start with [`Ledger::conclude`].
+//! must be recorded soon. Rows without a lease are opened, corrected and released elsewhere. Start
+//! with [`Ledger::conclude`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,23 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::{Either, select};
 use tokio::time::{sleep, timeout};
 
-use super::retry::Verdicts;
+use super::compose::stacks_of;
+use super::retry::Decisions;
 use super::tally::{Concluded, RunTally};
 use crate::context::Context;
 use crate::domain::delivery::{Handover, Settlement, Transition};
-use crate::domain::{Delivery, DeliveryId, DeliveryState};
+use crate::domain::{
+    BadStack, Batch, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed,
+    Occasion, PersonStacks, UserId,
+};
 use crate::engine::{Result, crash};
-use crate::store::Claim;
-
-mod close;
-mod suppress;
+use crate::store::{Claim, NewMarker};
 
 /// The longest time to write markers before outcomes are recorded. If the process dies first, the
 /// outcomes are unknown.
 const PROMPTLY: Duration = Duration::from_secs(5);
+/// The most fan-outs that a marker lists without a check whether they are stored.
+const MANY: usize = 500;
 
 /// Writes the state of rows that this process has leased.
 #[derive(Clone)]
@@ -38,17 +41,13 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Creates a ledger with an empty tally.
-    pub fn new(context: Arc<Context>) -> Self {
-        Self {
-            context,
-            tally: RunTally::default(),
-        }
-    }
-
     /// Returns how long a row stays leased after its lease was extended.
     pub(crate) fn lease(&self) -> TimeDelta {
         self.context.config.delivery.lease
+    }
+
+    pub(super) fn third_of_lease(&self) -> Duration {
+        (self.lease() / 3).to_std().unwrap_or_default()
     }
 
     /// Leases open rows to this process and returns them.
@@ -57,14 +56,8 @@ impl Ledger {
         which: &Claim<'_>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Delivery>> {
-        let store = &self.context.store;
-        let claimed = store.claim(&self.context.owner, now + self.lease(), which);
-        Ok(claimed.await?)
-    }
-
-    /// Returns the current rows, whether leased or not, in the order of `ids`.
-    pub(super) async fn rows(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
-        Ok(self.context.store.deliveries(ids).await?)
+        let Context { store, owner, .. } = &*self.context;
+        Ok(store.claim(owner, now + self.lease(), which).await?)
     }
 
     /// Marks leased rows as `sending`, before the provider receives the call. `tried` is when the
@@ -74,26 +67,29 @@ impl Ledger {
         handovers: impl Iterator<Item = Handover>,
         tried: DateTime<Utc>,
     ) -> Result<Vec<bool>> {
-        let until = self.context.clock.now() + self.lease();
-        let transitions: Vec<Transition> = handovers.map(Transition::HandOver).collect();
-        let store = &self.context.store;
-        let noted = store.advance(&self.context.owner, tried, until, &transitions);
-        Ok(noted.await?)
+        let handovers = handovers.map(Transition::HandOver).collect();
+        self.advance_at(handovers, tried).await
     }
 
-    /// Renews the leases of rows. Returns which are still leased to this process.
-    pub(super) async fn hold(&self, ids: &[DeliveryId]) -> Result<Vec<bool>> {
-        self.advance(ids.iter().cloned().map(Transition::Hold).collect())
-            .await
+    /// Renews the leases of rows.
+    pub(super) async fn renew(&self, ids: &[DeliveryId]) -> Result<()> {
+        let holds = ids.iter().cloned().map(Transition::Hold).collect();
+        self.advance(holds).await.map(drop)
     }
 
     /// Applies transitions to leased rows. Returns which were applied.
     pub(super) async fn advance(&self, transitions: Vec<Transition>) -> Result<Vec<bool>> {
-        let now = self.context.clock.now();
-        let until = now + self.lease();
-        let store = &self.context.store;
-        let made = store.advance(&self.context.owner, now, until, &transitions);
-        Ok(made.await?)
+        self.advance_at(transitions, self.context.clock.now()).await
+    }
+
+    async fn advance_at(
+        &self,
+        transitions: Vec<Transition>,
+        at: DateTime<Utc>,
+    ) -> Result<Vec<bool>> {
+        let Context { store, owner, .. } = &*self.context;
+        let until = self.context.clock.now() + self.lease();
+        Ok(store.advance(owner, at, until, &transitions).await?)
     }
 
     /// Runs `work` and renews the leases of these rows meanwhile. Neither waits for the other.
@@ -105,34 +101,14 @@ impl Ledger {
                 Either::Right(_) => {}
             }
             // The provider's answer matters even if the leases cannot be renewed now.
-            match select(work.as_mut(), pin!(self.hold(ids))).await {
-                Either::Left((done, held)) => {
-                    drop(held.await);
+            match select(work.as_mut(), pin!(self.renew(ids))).await {
+                Either::Left((done, renewed)) => {
+                    drop(renewed.await);
                     return done;
                 }
-                Either::Right((held, _)) => drop(held),
+                Either::Right((renewed, _)) => drop(renewed),
             }
         }
-    }
-
-    pub(super) fn third_of_lease(&self) -> Duration {
-        (self.lease() / 3).to_std().unwrap_or_default()
-    }
-
-    /// Returns how long writing markers may take before outcomes are recorded.
-    fn promptly(&self) -> Duration {
-        self.third_of_lease().min(PROMPTLY)
-    }
-
-    /// Renews the leases of these rows. Returns the rows that are still leased to this process.
-    pub(super) async fn still_ours(&self, rows: Vec<Delivery>) -> Result<Vec<Delivery>> {
-        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
-        let held = self.hold(&ids).await?;
-        Ok(rows
-            .into_iter()
-            .zip(held)
-            .filter_map(|(row, held)| held.then_some(row))
-            .collect())
     }
 
     /// Defers rows, or marks, settles and closes them. Counts and returns what was done.
@@ -143,31 +119,35 @@ impl Ledger {
     pub(super) async fn conclude(
         &self,
         rows: &[&Delivery],
-        verdicts: Verdicts,
+        decisions: Decisions,
     ) -> Result<Concluded> {
-        let deferred = verdicts.deferrals;
-        if !deferred.is_empty() {
-            let deferrals = deferred.iter().cloned();
+        let mut concluded = Concluded {
+            deferred: decisions.deferrals,
+            answered: decisions.answered,
+            lost: decisions.lost,
+            alone: decisions.alone,
+            ..Concluded::default()
+        };
+        if !concluded.deferred.is_empty() {
+            let deferrals = concluded.deferred.iter().cloned();
             self.advance(deferrals.map(Transition::Defer).collect())
                 .await?;
-            self.tally.conclude(&[], &deferred);
+            self.tally.conclude(&[], &concluded.deferred);
         }
-        if verdicts.settlements.is_empty() {
-            return Ok(Concluded {
-                deferred,
-                ..Concluded::default()
-            });
+        if decisions.settlements.is_empty() {
+            return Ok(concluded);
         }
         let of: HashMap<&DeliveryId, &Delivery> = rows.iter().map(|row| (&row.id, *row)).collect();
-        let (rows, settlements): (Vec<&Delivery>, Vec<Settlement>) = verdicts
+        let (rows, settlements): (Vec<&Delivery>, Vec<Settlement>) = decisions
             .settlements
             .into_iter()
             .filter_map(|end| Some((*of.get(&end.id)?, end)))
             .unzip();
         crash::point("before-settle");
-        let ends = rows.iter().copied().zip(&settlements);
         // Outcomes are recorded even if the markers cannot be written.
-        let (marked, unmarked) = match timeout(self.promptly(), self.mark_taken(ends)).await {
+        let promptly = self.third_of_lease().min(PROMPTLY);
+        let marking = self.mark_accepted(rows.iter().copied().zip(&settlements));
+        let (marked, unmarked) = match timeout(promptly, marking).await {
             Ok(Ok(marked)) => (marked, None),
             Ok(Err(error)) => (HashSet::new(), Some(error)),
             // Timed out: the markers are written after the outcomes are recorded.
@@ -179,32 +159,162 @@ impl Ledger {
         };
         let done = self.advance(settlements.iter().map(end).collect()).await?;
         crash::point("after-settle");
-        let settled: Vec<(&Delivery, Settlement)> = rows
+        let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = rows
             .into_iter()
             .zip(settlements)
             .zip(done)
             .filter_map(|(end, done)| done.then_some(end))
-            .collect();
-        let undeliverable = verdicts.undeliverable;
-        let excused = |(row, end): &&(&Delivery, Settlement)| {
-            let of_address = || undeliverable.iter().any(|lost| lost.delivery == end.id);
-            end.state == DeliveryState::Failed && (row.attempts.reopened > 0 || of_address())
+            .unzip();
+        let undeliverable = |end: &Settlement| {
+            let mut rejected = decisions.undeliverable.iter();
+            rejected.any(|(delivery, _)| *delivery == end.id)
         };
-        let excused = settled.iter().filter(excused).count() as u64;
-        let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = settled.into_iter().unzip();
+        let excused = |(row, end): &(&&Delivery, &Settlement)| {
+            end.state == DeliveryState::Failed && (row.attempts.reopened > 0 || undeliverable(end))
+        };
+        concluded.excused = rows.iter().zip(&settled).filter(excused).count() as u64;
         self.tally.conclude(&settled, &[]);
-        let states = settled.iter().map(|end| end.state);
-        let open = rows.into_iter().zip(states);
-        let open = open.filter(|(row, _)| !marked.contains(&row.id));
-        match unmarked {
-            Some(error) => return Err(error),
-            None => self.close(open).await?,
+        if let Some(error) = unmarked {
+            return Err(error);
         }
-        Ok(Concluded {
-            excused,
-            settled,
-            deferred,
-            ..Concluded::default()
-        })
+        let open = rows.into_iter().zip(settled.iter().map(|end| end.state));
+        self.close(open.filter(|(row, _)| !marked.contains(&row.id)))
+            .await?;
+        concluded.settled = settled;
+        Ok(concluded)
     }
+
+    /// Writes the markers of accepted digests. Returns the rows that can be closed when they are
+    /// settled. Markers that a stack cannot take are retried when the row is closed.
+    async fn mark_accepted<'a>(
+        &self,
+        ends: impl Iterator<Item = (&'a Delivery, &'a Settlement)>,
+    ) -> Result<HashSet<DeliveryId>> {
+        let accepted = ends.filter(|(row, end)| {
+            end.state == DeliveryState::Sent && matches!(row.occasion, Occasion::Digest { .. })
+        });
+        let rows: Vec<&Delivery> = accepted.map(|(row, _)| row).collect();
+        let bad = self.mark(&rows).await?;
+        let bad: HashSet<&UserId> = bad.iter().map(|bad| &bad.user).collect();
+        let marked = rows.into_iter().filter(|row| !bad.contains(&row.user));
+        Ok(marked.map(|row| row.id.clone()).collect())
+    }
+
+    /// Writes the markers of these digests, which cover the entries that were read. Returns the
+    /// stacks that could not take one.
+    async fn mark(&self, rows: &[&Delivery]) -> Result<Vec<BadStack>> {
+        let marker = |row: &&Delivery| NewMarker::Flushed {
+            user: row.user.clone(),
+            marker: row.marker,
+            watermarks: row.watermarks.clone(),
+        };
+        self.write_markers(rows.iter().map(marker).collect()).await
+    }
+
+    async fn write_markers(&self, markers: Vec<NewMarker>) -> Result<Vec<BadStack>> {
+        if markers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bad = self.context.store.write_markers(&markers).await?;
+        crash::point("after-mark");
+        Ok(bad)
+    }
+
+    /// Writes the markers of emails that were or may have been sent, and closes the rows. Counts
+    /// the stacks that could not take a marker.
+    ///
+    /// The order is markers, batches, rows (P2, P4). Each step can be repeated, so another worker
+    /// finishes after a crash. If a document cannot take a marker, its row stays open: its events
+    /// are not emailed again, and the marker is retried while the document exists.
+    pub(super) async fn close<'a>(
+        &self,
+        settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
+    ) -> Result<()> {
+        let (mut digests, mut batches, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, state) in settled {
+            rows.push(row);
+            match row.occasion {
+                Occasion::Batch { batch, .. } => batches.push((batch, row, state)),
+                Occasion::Digest { .. } if state.flushes() => digests.push(row),
+                Occasion::Digest { .. } => {}
+            }
+        }
+        let mut bad = self.mark(&digests).await?;
+        if !batches.is_empty() {
+            bad.extend(self.close_batches(&batches).await?);
+        }
+        // A document without an event list has no events to repeat, so its row may be closed.
+        let unmarked: HashSet<&UserId> = bad
+            .iter()
+            .filter(|bad| bad.reason != Defect::NoList)
+            .map(|bad| &bad.user)
+            .collect();
+        rows.retain(|row| !unmarked.contains(&row.user));
+        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
+        if !ids.is_empty() {
+            self.context.store.close(&ids).await?;
+            crash::point("after-close");
+        }
+        self.tally.passed_over(bad);
+        Ok(())
+    }
+
+    /// Writes the markers of batches, which list the events that joined, and settles the batches.
+    async fn close_batches(
+        &self,
+        settled: &[(Id, &Delivery, DeliveryState)],
+    ) -> Result<Vec<BadStack>> {
+        let store = &self.context.store;
+        let flushed = settled.iter().filter(|(.., state)| state.flushes());
+        let (ids, rows): (Vec<Id>, Vec<&Delivery>) =
+            flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
+        let batches = store.filed(&ids).await?;
+        let large = batches.iter().flatten().filter(|batch| is_large(batch));
+        let large: Vec<Batch> = large.cloned().collect();
+        let stacks = stacks_of(&**store, &large).await?;
+        let mut markers = Vec::new();
+        for (row, batch) in rows.iter().zip(batches) {
+            let Some(batch) = batch else { continue };
+            let stacks = stacks.get(&batch.user).filter(|_| is_large(&batch));
+            let mut days: BTreeMap<Day, Vec<Id>> = BTreeMap::new();
+            for fanout in listed(&batch, stacks) {
+                days.entry(Day::of(fanout.time())).or_default().push(fanout);
+            }
+            markers.extend(days.into_iter().map(|(day, fanouts)| NewMarker::Mailed {
+                user: row.user.clone(),
+                day,
+                mailed: Mailed {
+                    id: row.marker,
+                    fanouts,
+                },
+            }));
+        }
+        let bad = self.write_markers(markers).await?;
+        let end = |(batch, _, state): &(Id, &Delivery, DeliveryState)| match state {
+            DeliveryState::Canceled => (*batch, BatchState::Canceled),
+            _ => (*batch, BatchState::Closed),
+        };
+        let ends: Vec<(Id, BatchState)> = settled.iter().map(end).collect();
+        store
+            .settle_batches(&ends, self.context.clock.now())
+            .await?;
+        Ok(bad)
+    }
+}
+
+/// Returns whether it pays to read the stacks so that the marker can be shorter.
+fn is_large(batch: &Batch) -> bool {
+    batch.joined.len() > MANY
+}
+
+/// Returns the fan-outs that the markers list: all of the batch's own or, if `stacks` is given,
+/// those that are stored there. Entries beyond the cap of a day are not stored.
+fn listed(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
+    let Some(stacks) = stacks else {
+        return batch.own_fanouts().collect();
+    };
+    let events = stacks.stacks.iter().flat_map(|stack| stack.events());
+    let stored: HashSet<Id> = events.filter_map(|(_, event)| event.i).collect();
+    let own = batch.own_fanouts();
+    own.filter(|fanout| stored.contains(fanout)).collect()
 }

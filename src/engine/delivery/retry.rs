@@ -3,16 +3,17 @@
 //! Nothing is read or written here (P5). An email that was certainly not accepted is retried with
 //! growing delays, up to a number of attempts and an age. One that may have been accepted stays
 //! `sending` while [`Certainty`] allows to resolve it. Then it is `unknown`, or sent again if the
-//! [`Guarantee`] demands that. Start with [`Retry::weigh`].
+//! [`Guarantee`] demands that. Start with [`Retry::decide`].
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::mail::Mail;
+use super::compose::Mail;
+use super::gate::CallSummary;
 use crate::domain::delivery::{Deferral, Guarantee, Settlement};
 use crate::domain::lease::LONGEST_WAIT;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Sending, UserId};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Reason, Sending, Suppression};
 use crate::email::{Certainty, Outcome};
 
 /// Decides what follows from outcomes.
@@ -32,35 +33,43 @@ pub(super) enum Attempt {
     Repeated,
 }
 
-/// A recipient whose address the provider permanently rejects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undeliverable {
-    /// The rejected email.
-    pub delivery: DeliveryId,
-    /// The recipient.
-    pub user: UserId,
-    /// The provider's words.
-    pub reason: String,
-}
-
 /// The consequences of a call.
 #[derive(Debug, Default)]
-pub(super) struct Verdicts {
+pub(super) struct Decisions {
     pub settlements: Vec<Settlement>,
     pub deferrals: Vec<Deferral>,
     /// Indices of the emails to send alone, because the call was rejected as a whole.
     pub alone: Vec<usize>,
-    /// Recipients whose addresses to suppress: see [`super::ledger`].
-    pub undeliverable: Vec<Undeliverable>,
+    /// The addresses to suppress, because the provider permanently rejects them.
+    pub undeliverable: Vec<(DeliveryId, Suppression)>,
     /// Why no other email will be accepted until an operator acts.
     pub stop: Option<String>,
-    /// The longest wait the provider asked for.
-    pub after: Option<Duration>,
-    /// Whether no email is known to be accepted, and none is known to be at fault.
-    pub none_taken: bool,
-    /// Whether every email of the call was deferred for its recipient or its content. That is no
-    /// sign of how much the provider accepts.
-    pub all_deferred: bool,
+    /// Whether the provider saw the call.
+    pub begun: bool,
+    /// Whether the provider gave a definite answer.
+    pub answered: bool,
+    /// Why the outcome of the call is unknown, if it cannot be resolved.
+    pub lost: Option<String>,
+    /// What the call means for the limits of the account.
+    pub summary: CallSummary,
+}
+
+impl Decisions {
+    /// Only defers rows.
+    pub(super) fn defer(deferrals: Vec<Deferral>) -> Self {
+        Self {
+            deferrals,
+            ..Self::default()
+        }
+    }
+
+    /// Only settles rows.
+    pub(super) fn settle(settlements: Vec<Settlement>) -> Self {
+        Self {
+            settlements,
+            ..Self::default()
+        }
+    }
 }
 
 /// No email waits longer than this between two attempts, on top of the provider's wait.
@@ -71,19 +80,17 @@ const SOONEST: TimeDelta = TimeDelta::seconds(1);
 const REPEAT_AFTER: TimeDelta = TimeDelta::seconds(2);
 
 impl Retry {
-    /// Decides what the outcomes of a call mean. `now` is when they arrived.
-    pub(super) fn weigh(
+    /// Decides what the outcomes of a call mean. `now` is when they arrived. `provider` is stored
+    /// as the source of suppressions.
+    pub(super) fn decide(
         &self,
         mails: &[Mail],
         outcomes: Vec<Outcome>,
         attempt: Attempt,
+        provider: &str,
         now: DateTime<Utc>,
-    ) -> Verdicts {
-        let mut verdicts = Verdicts::default();
-        let mut none_taken = !mails.is_empty();
-        let is_deferred = |outcome: &Outcome| matches!(outcome, Outcome::Deferred { .. });
-        let all_deferred = !outcomes.is_empty() && outcomes.iter().all(is_deferred);
-        let mut longest: Option<Duration> = None;
+    ) -> Decisions {
+        let mut decisions = self.summarize(mails, &outcomes);
         // A missing outcome is an unknown one.
         let unanswered = std::iter::repeat_with(|| Outcome::Unknown {
             reason: "the mailer did not answer for it".into(),
@@ -93,108 +100,109 @@ impl Retry {
             let row = &mail.row;
             let ended =
                 |state, reason: Option<&str>| Settlement::of(row, state, mail.items, reason);
-            let not_taken = DeliveryState::not_taken(mail.has_markers);
-            match &outcome {
-                Outcome::TryLater { after, .. } => longest = longest.max(*after),
-                // An unsendable email was not part of the call.
-                Outcome::Unknown { .. }
-                | Outcome::Unreachable { .. }
-                | Outcome::Unsendable { .. } => {}
-                _ => none_taken = false,
-            }
-            match outcome {
-                Outcome::Accepted { provider_id } => verdicts.settlements.push(Settlement {
+            let rejected =
+                |reason: &str| ended(DeliveryState::not_taken(mail.has_markers), Some(reason));
+            match (outcome, attempt) {
+                (Outcome::Accepted { provider_id }, _) => decisions.settlements.push(Settlement {
                     provider_id: Some(provider_id).filter(|id| !id.is_empty()),
                     ..ended(DeliveryState::Sent, None)
                 }),
-                // The earlier call may have contained it.
-                Outcome::Unsendable { reason } if attempt == Attempt::Repeated => {
-                    verdicts.doubt(self, mail, &reason, None, now);
+                (Outcome::RefusedTogether { .. }, Attempt::First) if mails.len() > 1 => {
+                    decisions.alone.push(place);
                 }
-                Outcome::Refused { reason } | Outcome::Unsendable { reason } => {
-                    verdicts.settlements.push(ended(not_taken, Some(&reason)))
-                }
-                Outcome::RefusedTogether { reason } if mails.len() == 1 => {
-                    verdicts.settlements.push(ended(not_taken, Some(&reason)))
-                }
-                Outcome::RefusedTogether { reason } => match attempt {
-                    Attempt::First => verdicts.alone.push(place),
+                (Outcome::RefusedTogether { reason }, Attempt::Repeated) if mails.len() > 1 => {
                     // The earlier call was certainly not accepted either, so the email gets a new
                     // attempt.
-                    Attempt::Repeated => {
-                        verdicts.deferrals.push(deferral(
-                            row,
-                            DeliveryState::Pending,
-                            now,
-                            &reason,
-                        ));
-                    }
-                },
-                Outcome::Undeliverable { reason } => {
-                    verdicts.settlements.push(ended(not_taken, Some(&reason)));
-                    verdicts.undeliverable.push(Undeliverable {
-                        delivery: row.id.clone(),
-                        user: row.user.clone(),
-                        reason,
-                    });
+                    let again = deferral(row, DeliveryState::Pending, now, &reason);
+                    decisions.deferrals.push(again);
                 }
-                Outcome::Unreachable { reason } => match attempt {
-                    Attempt::First => {
-                        verdicts.wait_or_fail(self, mail, &reason, Wait::Unreachable, now);
-                    }
-                    Attempt::Repeated => verdicts.doubt(self, mail, &reason, None, now),
-                },
-                Outcome::TryLater { reason, after } => match attempt {
-                    Attempt::First => {
-                        verdicts.wait_or_fail(self, mail, &reason, Wait::NotNow(after), now);
-                    }
-                    Attempt::Repeated => verdicts.doubt(self, mail, &reason, after, now),
-                },
-                Outcome::Deferred { reason } => match attempt {
-                    Attempt::First => {
-                        verdicts.wait_or_fail(self, mail, &reason, Wait::Deferred, now);
-                    }
-                    Attempt::Repeated => verdicts.doubt(self, mail, &reason, None, now),
-                },
-                Outcome::Withheld { reason } => {
-                    let (state, reason) = match attempt {
-                        Attempt::First => (DeliveryState::Pending, reason),
-                        // The reason for the unknown outcome still applies.
-                        Attempt::Repeated => {
-                            let why = row.outcome.reason.clone().unwrap_or(reason);
-                            (DeliveryState::Sending, why)
-                        }
-                    };
-                    verdicts.deferrals.push(deferral(row, state, now, &reason));
+                (Outcome::Refused { reason } | Outcome::RefusedTogether { reason }, _)
+                | (Outcome::Unsendable { reason }, Attempt::First) => {
+                    decisions.settlements.push(rejected(&reason));
                 }
-                Outcome::Stop { reason } => {
+                (Outcome::Undeliverable { reason }, _) => {
+                    decisions.settlements.push(rejected(&reason));
+                    let to = &mail.message.to;
+                    let hard = Suppression::new(to, Reason::HardBounce, now, provider);
+                    let hard = hard.detailed(Some(&reason));
+                    decisions.undeliverable.push((row.id.clone(), hard));
+                }
+                (Outcome::Unreachable { reason } | Outcome::Deferred { reason }, Attempt::First) => {
+                    decisions.wait_or_fail(self, mail, &reason, Wait::Late, now);
+                }
+                (Outcome::TryLater { reason, after }, Attempt::First) => {
+                    let wait = after.map_or(Wait::Counted, Wait::For);
+                    decisions.wait_or_fail(self, mail, &reason, wait, now);
+                }
+                (Outcome::TryLater { reason, after }, Attempt::Repeated) => {
+                    decisions.doubt(self, mail, &reason, after, now);
+                }
+                (Outcome::Withheld { reason }, Attempt::First) => {
+                    let again = deferral(row, DeliveryState::Pending, now, &reason);
+                    decisions.deferrals.push(again);
+                }
+                (Outcome::Withheld { reason }, Attempt::Repeated) => {
+                    // The reason for the unknown outcome still applies.
+                    let why = row.outcome.reason.as_ref().unwrap_or(&reason);
+                    let again = deferral(row, DeliveryState::Sending, now, why);
+                    decisions.deferrals.push(again);
+                }
+                (Outcome::Stop { reason }, _) => {
                     let state = match attempt {
                         Attempt::First => DeliveryState::Pending,
                         Attempt::Repeated => DeliveryState::Sending,
                     };
-                    verdicts.deferrals.push(deferral(row, state, now, &reason));
-                    verdicts.stop = Some(reason);
+                    decisions.deferrals.push(deferral(row, state, now, &reason));
+                    decisions.stop = Some(reason);
                 }
-                Outcome::Unknown { reason } => verdicts.doubt(self, mail, &reason, None, now),
+                (Outcome::Unknown { reason }, _)
+                // The earlier call may have contained it.
+                | (
+                    Outcome::Unsendable { reason }
+                    | Outcome::Unreachable { reason }
+                    | Outcome::Deferred { reason },
+                    Attempt::Repeated,
+                ) => decisions.doubt(self, mail, &reason, None, now),
             }
         }
-        verdicts.after = longest;
-        verdicts.none_taken = none_taken;
-        verdicts.all_deferred = all_deferred;
-        verdicts
+        decisions
     }
 
-    /// Returns why the outcome of a call is unknown, if there was no answer from the provider and
-    /// no way to resolve the outcome.
-    pub(super) fn astray(&self, outcomes: &[Outcome]) -> Option<String> {
-        let shown = outcomes.iter().filter(|outcome| outcome.is_shown());
-        let mut reasons = shown.map(|outcome| match outcome {
-            Outcome::Unknown { reason } => Some(reason),
+    /// Returns what the outcomes of a call mean for the calls after it, without any decisions.
+    fn summarize(&self, mails: &[Mail], outcomes: &[Outcome]) -> Decisions {
+        let wait = |outcome: &Outcome| match outcome {
+            Outcome::TryLater { after, .. } => *after,
             _ => None,
-        });
-        let first = reasons.next()??;
-        let all = reasons.all(|reason| reason.is_some());
-        (all && self.certainty == Certainty::Never).then(|| first.clone())
+        };
+        let is_no_answer = |outcome: &Outcome| {
+            matches!(
+                outcome,
+                Outcome::Unknown { .. } | Outcome::TryLater { .. } | Outcome::Unreachable { .. }
+            )
+        };
+        // An unsendable email was not part of the call.
+        let accepts_none = |outcome: &Outcome| {
+            is_no_answer(outcome) || matches!(outcome, Outcome::Unsendable { .. })
+        };
+        let is_deferred = |outcome: &Outcome| matches!(outcome, Outcome::Deferred { .. });
+        let unknown = |outcome: &Outcome| match outcome {
+            Outcome::Unknown { reason } => Some(reason.clone()),
+            _ => None,
+        };
+        let shown: Vec<&Outcome> = outcomes.iter().filter(|one| one.is_shown()).collect();
+        let reasons: Option<Vec<String>> = shown.iter().map(|one| unknown(one)).collect();
+        let reason = reasons.and_then(|reasons| reasons.into_iter().next());
+        Decisions {
+            begun: !shown.is_empty(),
+            answered: shown.iter().any(|outcome| !is_no_answer(outcome)),
+            lost: reason.filter(|_| self.certainty == Certainty::Never),
+            summary: CallSummary {
+                after: outcomes.iter().filter_map(wait).max(),
+                none_accepted: !mails.is_empty() && outcomes.iter().all(accepts_none),
+                all_deferred: !outcomes.is_empty() && outcomes.iter().all(is_deferred),
+            },
+            ..Decisions::default()
+        }
     }
 
     /// Decides the end of a row whose outcome cannot be found out: `unknown`, or another attempt
@@ -244,14 +252,14 @@ impl Retry {
         tried + self.settings.lease + self.settings.ask_until
     }
 
-    /// Returns when to look for an unknown outcome next. The delay doubles each time.
-    pub(super) fn next_look(&self, tried: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
+    /// Returns when to check an unknown outcome next. The delay doubles each time.
+    pub(super) fn next_check(&self, tried: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
         let least = match self.certainty {
             Certainty::Ask => self.settings.ask_after,
             Certainty::Repeat { .. } | Certainty::Never => REPEAT_AFTER,
         };
         let next = (now + (now - tried).clamp(least, LONGEST)).min(self.hope(tried));
-        // Look as soon as "not accepted" counts, because that answer is definite.
+        // Check as soon as "not accepted" counts, because that answer is definite.
         let counts = self.believed(tried);
         if now < counts { next.min(counts) } else { next }
     }
@@ -289,18 +297,18 @@ impl Retry {
     }
 }
 
-/// Why an email was certainly not accepted.
+/// How an email waits that was certainly not accepted.
 enum Wait {
-    /// No connection. Retries end at the age limit, not after a number of attempts.
-    Unreachable,
-    /// The recipient's server asks for a retry later, which RFC 5321 (4.5.4.1) expects for days.
-    /// Retries end at the age limit.
-    Deferred,
-    /// The provider answered, and may have named a time to wait.
-    NotNow(Option<Duration>),
+    /// Retries end at the age limit, not after a number of attempts. There was no connection, or
+    /// the recipient's server asks for a retry later, which RFC 5321 (4.5.4.1) expects for days.
+    Late,
+    /// The provider names a wait. It will accept the email later, so attempts do not count.
+    For(Duration),
+    /// The provider names no wait, so the attempt counts.
+    Counted,
 }
 
-impl Verdicts {
+impl Decisions {
     /// Defers an email that was certainly not accepted, or fails it at a limit.
     fn wait_or_fail(
         &mut self,
@@ -312,10 +320,9 @@ impl Verdicts {
     ) {
         let row = &mail.row;
         let (enough, after, has_failed) = match wait {
-            Wait::Unreachable | Wait::Deferred => (retry.too_late(row, now), None, false),
-            // A provider that names a wait will accept the email later, so attempts do not count.
-            Wait::NotNow(Some(after)) => (retry.too_late(row, now), Some(after), false),
-            Wait::NotNow(None) => (retry.too_often(row, now), None, true),
+            Wait::Late => (retry.too_late(row, now), None, false),
+            Wait::For(after) => (retry.too_late(row, now), Some(after), false),
+            Wait::Counted => (retry.too_often(row, now), None, true),
         };
         if enough {
             let reason = format!("given up after {} attempts: {reason}", row.attempts.made);
@@ -354,7 +361,7 @@ impl Verdicts {
             return;
         }
         let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
-        let next = retry.next_look(tried, now);
+        let next = retry.next_check(tried, now);
         let not_before = theirs.map_or(next, |theirs| next.max(now + theirs));
         self.deferrals
             .push(deferral(row, DeliveryState::Sending, not_before, reason));

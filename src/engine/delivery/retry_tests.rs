@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::{Address, Cadence, Id, Occasion, Share};
+use crate::domain::{Address, Cadence, Id, Occasion, Share, UserId};
 use crate::email::{Content, Message, Text};
 
 fn now() -> DateTime<Utc> {
@@ -79,16 +79,16 @@ fn deferred() -> Outcome {
     }
 }
 
-fn weigh(attempts: u32, outcome: Outcome) -> Verdicts {
-    retry().weigh(&[email(attempts)], vec![outcome], Attempt::First, now())
+fn decide(mails: &[Mail], outcomes: Vec<Outcome>) -> Decisions {
+    retry().decide(mails, outcomes, Attempt::First, "resend", now())
 }
 
 #[test]
 fn a_rate_limited_email_waits_longer_after_each_attempt() {
     let seconds = |attempts, after| {
-        let mut verdicts = weigh(attempts, later(after));
-        assert_eq!(verdicts.after, after.map(Duration::from_secs));
-        let deferral = verdicts.deferrals.remove(0);
+        let mut decisions = decide(&[email(attempts)], vec![later(after)]);
+        assert_eq!(decisions.summary.after, after.map(Duration::from_secs));
+        let deferral = decisions.deferrals.remove(0);
         assert_eq!(deferral.has_failed, after.is_none());
         (deferral.not_before - now()).num_seconds()
     };
@@ -115,18 +115,20 @@ fn a_call_of_deferred_emails_counts_as_neither_accepted_nor_failed() {
     let accepted = Outcome::Accepted {
         provider_id: "1".into(),
     };
-    for (outcome, all_deferred, none_taken) in [
-        (deferred(), true, false),
-        (accepted, false, false),
-        (later(None), false, true),
+    for (outcome, expected) in [
+        (deferred(), (true, false)),
+        (accepted, (false, false)),
+        (later(None), (false, true)),
     ] {
-        let verdicts = weigh(1, outcome);
-
-        let found = (verdicts.all_deferred, verdicts.none_taken);
-        assert_eq!(found, (all_deferred, none_taken));
+        let CallSummary {
+            all_deferred,
+            none_accepted,
+            ..
+        } = decide(&[email(1)], vec![outcome]).summary;
+        assert_eq!((all_deferred, none_accepted), expected);
     }
     let emails = [email(1), email(1)];
     let outcomes = vec![deferred(), later(None)];
-    let mixed = retry().weigh(&emails, outcomes, Attempt::First, now());
-    assert!(!mixed.all_deferred);
+    let mixed = decide(&emails, outcomes);
+    assert!(!mixed.summary.all_deferred);
 }

@@ -1,28 +1,39 @@
 //! Takes each delivery through its steps: claim, build, send, record the outcome.
 //!
 //! A row is leased, and durably `sending` with the call's reference, before the provider receives
-//! the email. It stays open until its markers are written (P2 to P5). The steps are `finish` →
-//! [`Compose`] → `make_calls` → [`Retry`] → [`Ledger`]; `resolve` handles calls without an answer.
+//! the email. It stays open until its markers are written (P2 to P5). Each brand has a sender with
+//! its theme, provider and limits; rows of an unconfigured brand wait. Start with
+//! [`Sender::finish`]; [`resolve`] handles calls without an answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
+use futures::future::join_all;
 
-use super::compose::{Compose, Spread};
-use super::gate::{Gate, GateState, Turn};
+use super::compose::{Compose, Misrouted, Spread};
+use super::gate::{Gate, GateState};
 use super::ledger::Ledger;
-use super::retry::Retry;
+use super::retry::{Decisions, Retry, deferral};
 use super::tally::RunTally;
 use crate::context::Context;
-use crate::domain::{Delivery, DeliveryState};
+use crate::domain::delivery::{Channel, Settlement};
+use crate::domain::{BrandName, Delivery, DeliveryState};
 use crate::email::Mailer;
-use crate::engine::Result;
+use crate::engine::{Result, Watcher};
 use crate::store::Claim;
+use crate::wire::digest::Ended;
 
-mod brands;
 mod calls;
 mod resolve;
-mod wait;
+
+/// How often to look for deliveries that other workers settled, and for a request to stop.
+const CHECK: TimeDelta = TimeDelta::seconds(1);
+/// How soon rows of an unconfigured brand are tried again.
+const CHECK_BRAND: TimeDelta = TimeDelta::minutes(10);
+/// The most rows that are read at once.
+const AT_ONCE: usize = 1_000;
 
 /// Sends the emails of deliveries and closes the rows.
 #[derive(Clone)]
@@ -39,38 +50,33 @@ pub struct Sender {
     pub(crate) context: Arc<Context>,
 }
 
-/// The result of a step.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// Some rows were claimed and processed.
-    Worked,
-    /// No row can be claimed.
-    Idle,
-    /// No row was claimed, because no email may be sent.
-    Held(GateState),
-}
-
 impl Sender {
     /// Sends what `compose` builds, with the default's identity unless a brand has its own. All
     /// senders of a process share the limits of their accounts.
     pub fn new(compose: Compose) -> Self {
-        let context = compose.context.clone();
-        let (settings, identity) = (context.config.delivery, &compose.identities.default);
+        let ledger = Ledger {
+            context: compose.context.clone(),
+            tally: RunTally::default(),
+        };
+        Self::with_ledger(compose, ledger)
+    }
+
+    fn with_ledger(compose: Compose, ledger: Ledger) -> Self {
+        let (context, identity) = (compose.context.clone(), &compose.identity);
+        let settings = context.config.delivery;
         Self {
             gate: Gate {
                 context: context.clone(),
-                owner: context.owner.clone(),
                 settings,
                 account_prefix: identity.account_prefix.clone(),
                 account: identity.account.clone(),
-                pacer: identity.pacer.clone(),
             },
-            ledger: Ledger::new(context.clone()),
             retry: Retry {
                 settings,
                 certainty: identity.mailer.certainty(),
             },
             mailer: identity.mailer.clone(),
+            ledger,
             context,
             compose,
         }
@@ -78,52 +84,59 @@ impl Sender {
 
     /// Returns this sender with an empty tally, for a new run.
     #[must_use]
-    pub fn anew(&self) -> Self {
-        let mut anew = self.clone();
-        anew.ledger.tally = RunTally::default();
-        anew
+    pub fn with_new_tally(&self) -> Self {
+        let mut new = self.clone();
+        new.ledger.tally = RunTally::default();
+        new
     }
 
-    /// Claims open rows without a lease and processes them.
-    pub async fn step(&self) -> Result<Step> {
-        let turn = self.gate.turn().await;
-        match self.ready().await? {
-            GateState::Open => {}
-            held => return Ok(Step::Held(held)),
+    /// Returns the sender for this channel and brand; `None` if the brand is not configured.
+    fn sender_for(&self, channel: Channel, brand: Option<&BrandName>) -> Option<Self> {
+        let Channel::Email = channel;
+        if brand == self.compose.brand.as_ref() {
+            return Some(self.clone());
         }
-        let now = self.context.clock.now();
-        let limit = self.gate.chunk();
-        let rows = self.ledger.claim(&Claim::Free { now, limit }, now).await?;
-        if rows.is_empty() {
-            return Ok(Step::Idle);
-        }
-        self.finish(rows, Spread::Sparse, Some(turn))
-            .boxed()
-            .await?;
-        Ok(Step::Worked)
+        let compose = self.compose.of_brand(brand)?;
+        Some(Self::with_ledger(compose, self.ledger.clone()))
     }
 
-    /// Steps until no row can be claimed or no email may be sent. Returns the last result.
-    pub async fn drain(&self) -> Result<Step> {
+    /// Returns whether work on new rows of any brand may start.
+    pub async fn ready(&self) -> Result<GateState> {
+        let mut state = self.gate.before_chunk().await?;
+        for brand in self.compose.identities.brands.keys() {
+            let (GateState::ClosedUntil(until), Some(sender)) =
+                (&state, self.sender_for(Channel::Email, Some(brand)))
+            else {
+                break;
+            };
+            state = match sender.gate.before_chunk().await? {
+                GateState::ClosedUntil(theirs) => GateState::ClosedUntil(theirs.min(*until)),
+                state => state,
+            };
+        }
+        Ok(state)
+    }
+
+    /// Claims open rows without a lease and processes them, until none can be claimed (`Open`) or
+    /// no email may be sent.
+    pub async fn drain(&self) -> Result<GateState> {
         loop {
-            match self.step().await? {
-                Step::Worked => {}
-                ended => return Ok(ended),
+            let state = self.ready().await?;
+            if state != GateState::Open {
+                return Ok(state);
             }
+            let (now, limit) = (self.context.clock.now(), self.gate.chunk());
+            let rows = self.ledger.claim(&Claim::Free { now, limit }, now).await?;
+            if rows.is_empty() {
+                return Ok(state);
+            }
+            self.finish(rows, Spread::Sparse).boxed().await?;
         }
     }
 
     /// Processes rows that this worker has leased, as far as is possible now. `spread` is how close
     /// together their users are.
-    ///
-    /// `turn` may be `None` only if all rows are `pending` or settled. Then the sender waits for a
-    /// turn before it makes calls, and builds and cancels emails without one.
-    pub async fn finish(
-        &self,
-        rows: Vec<Delivery>,
-        spread: Spread,
-        turn: Option<Turn>,
-    ) -> Result<()> {
+    pub async fn finish(&self, rows: Vec<Delivery>, spread: Spread) -> Result<()> {
         self.ledger.tally.take_up(&rows);
         let (settled, rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state.settled());
@@ -136,6 +149,182 @@ impl Sender {
             .await?;
         self.resolve_each(sending).boxed().await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        self.send_each(pending, spread, turn).boxed().await
+        self.send_each(pending, spread).boxed().await
+    }
+
+    /// Builds and sends pending rows, each through its brand's sender. Brands work concurrently, so
+    /// none waits for the provider of another.
+    async fn send_each(&self, rows: Vec<Delivery>, spread: Spread) -> Result<()> {
+        let all = rows.len();
+        if all == 0 {
+            return self.gate.share_all().await;
+        }
+        let brands = match self.compose.identities.brands.is_empty() {
+            true => vec![None; all],
+            false => self.compose.brands_of(&rows).await?,
+        };
+        let mut groups: BTreeMap<(Channel, Option<BrandName>), Vec<Delivery>> = BTreeMap::new();
+        for (row, brand) in rows.into_iter().zip(brands) {
+            groups.entry((row.channel, brand)).or_default().push(row);
+        }
+        let is_alone = groups.len() == 1;
+        let sending = groups
+            .into_iter()
+            .map(|((channel, brand), rows)| async move {
+                // For an unknown brand, this sender finds the rows misrouted and defers them.
+                let sender = self.sender_for(channel, brand.as_ref());
+                let sender = sender.unwrap_or_else(|| self.clone());
+                // The users of a small brand are scattered.
+                let spread = if 2 * rows.len() > all {
+                    spread
+                } else {
+                    Spread::Sparse
+                };
+                sender.send(rows, spread, is_alone).boxed().await
+            });
+        // Let all brands finish, even if one fails.
+        let sent: Vec<Result<()>> = join_all(sending).await;
+        sent.into_iter().collect()
+    }
+
+    /// Resolves calls with unknown outcomes, each through the sender that made it.
+    async fn resolve_each(&self, rows: Vec<Delivery>) -> Result<()> {
+        let mut groups: BTreeMap<(Channel, Option<&BrandName>), Vec<Delivery>> = BTreeMap::new();
+        for row in rows {
+            let call = row.attempts.call.as_deref().unwrap_or_default();
+            let brand = self.compose.identities.brand_of_call(call);
+            groups.entry((row.channel, brand)).or_default().push(row);
+        }
+        for ((channel, brand), rows) in groups {
+            if let Some(sender) = self.sender_for(channel, brand) {
+                sender.resolve(rows).boxed().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Defers rows that belong to another brand than they were built for. If that brand is
+    /// configured, they can be claimed at once. Otherwise they are retried until it is, or until
+    /// they expire.
+    async fn defer_misrouted(&self, misrouted: Vec<Misrouted>) -> Result<()> {
+        let (now, mut decisions) = (self.context.clock.now(), Decisions::default());
+        let mut defer = |row, at, reason: &str| {
+            let again = deferral(row, DeliveryState::Pending, at, reason);
+            decisions.deferrals.push(again);
+        };
+        for Misrouted {
+            row,
+            brand,
+            has_markers,
+        } in &misrouted
+        {
+            let brands = &self.compose.identities.brands;
+            let unknown = brand.as_ref().filter(|brand| !brands.contains_key(*brand));
+            let Some(brand) = unknown else {
+                defer(row, now, "its brand has changed");
+                continue;
+            };
+            if now - row.created < self.retry.settings.give_up_after {
+                defer(row, now + CHECK_BRAND, &brand.absent());
+            } else {
+                let state = DeliveryState::not_taken(*has_markers);
+                let reason = format!("given up: {}", brand.absent());
+                let ended = Settlement::of(row, state, 0, Some(&reason));
+                decisions.settlements.push(ended.given_up());
+            }
+        }
+        let rows: Vec<&Delivery> = misrouted.iter().map(|misrouted| &misrouted.row).collect();
+        self.ledger.conclude(&rows, decisions).await.map(drop)
+    }
+
+    /// Processes claimable rows until no delivery of the tally is unsettled. Gives up if nothing
+    /// was settled for `patience`.
+    ///
+    /// Deliveries that other workers settle count with their outcome. Those that remain at the end
+    /// stay in the ledger for the next run and count as deferred.
+    pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Watcher) -> Result<Ended> {
+        let tally = &self.ledger.tally;
+        let (mut settled, mut moved) = (tally.settled(), self.context.clock.now());
+        loop {
+            let state = self.drain().await?;
+            let next = self.count_settled().await?;
+            if let Some(ended) = state.ended() {
+                return Ok(ended);
+            }
+            let now = self.context.clock.now();
+            if tally.settled() > settled {
+                (settled, moved) = (tally.settled(), now);
+            }
+            let Some(mut next) = next else {
+                return Ok(Ended::Settled);
+            };
+            if let GateState::ClosedUntil(until) = state {
+                next = next.max(until);
+            }
+            if now >= moved + patience {
+                return Ok(Ended::Patience);
+            }
+            if !self.rest(next.min(moved + patience), progress).await {
+                return Ok(Ended::Stopped);
+            }
+        }
+    }
+
+    /// Waits until emails may be sent. Returns `None` as soon as they may, otherwise why it gave
+    /// up.
+    pub async fn wait_for_gate(
+        &self,
+        patience: TimeDelta,
+        progress: &dyn Watcher,
+    ) -> Result<Option<Ended>> {
+        let end = self.context.clock.now() + patience;
+        loop {
+            let state = self.ready().await?;
+            let GateState::ClosedUntil(until) = state else {
+                return Ok(state.ended());
+            };
+            if self.context.clock.now() >= end {
+                return Ok(Some(Ended::Patience));
+            }
+            if !self.rest(until.min(end), progress).await {
+                return Ok(Some(Ended::Stopped));
+            }
+        }
+    }
+
+    /// Counts the deliveries that others have settled. Returns when the first unsettled one may be
+    /// claimable; `None` if there are none.
+    async fn count_settled(&self) -> Result<Option<DateTime<Utc>>> {
+        let (now, tally) = (self.context.clock.now(), &self.ledger.tally);
+        for ids in tally.due(now).chunks(AT_ONCE) {
+            let rows = self.context.store.deliveries(ids).await?;
+            for row in rows.iter().flatten() {
+                if row.state.settled() {
+                    tally.take_up(std::slice::from_ref(row));
+                    continue;
+                }
+                let held = row.lease.as_ref().map(|lease| lease.until);
+                let free = row.attempts.not_before.or(held).unwrap_or(now);
+                // Its holder may finish at any moment.
+                let check = held.map_or(free, |_| free.min(now + CHECK));
+                tally.postpone(&row.id, check);
+            }
+        }
+        let next = tally.next(now);
+        Ok(next.map(|next| next.max(now + TimeDelta::milliseconds(50))))
+    }
+
+    /// Sleeps until `until`. Returns `false` as soon as the watcher asks to stop.
+    async fn rest(&self, until: DateTime<Utc>, progress: &dyn Watcher) -> bool {
+        loop {
+            if progress.stopping() {
+                return false;
+            }
+            let left = until - self.context.clock.now();
+            if left <= TimeDelta::zero() {
+                return true;
+            }
+            self.context.clock.sleep(left.min(CHECK)).await;
+        }
     }
 }

@@ -25,6 +25,7 @@ impl Tally {
     }
 
     fn note(&mut self, reason: &str, times: u64) {
+        /// The most reasons that a tally lists.
         const KINDS: usize = 5;
         if let Some((_, count)) = self.reasons.iter_mut().find(|(known, _)| known == reason) {
             *count += times;
@@ -76,7 +77,9 @@ pub(super) struct Concluded {
     /// Whether the provider gave a definite answer to the call.
     pub answered: bool,
     /// Why the outcome of the call is unknown, if it cannot be resolved.
-    pub astray: Option<String>,
+    pub lost: Option<String>,
+    /// Indices of the emails to send alone, because the call was rejected as a whole.
+    pub alone: Vec<usize>,
     pub settled: Vec<Settlement>,
     pub deferred: Vec<Deferral>,
 }

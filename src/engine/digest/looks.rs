@@ -20,7 +20,7 @@ pub(crate) fn count(
     brand: Option<&BrandName>,
     content: &Content,
 ) {
-    let catalogs = compose.renderer.catalogs();
+    let catalogs = compose.identity.renderer.catalogs();
     ask(&mut report.locales, catalogs, user);
     note_untranslated(&mut report.untranslated, catalogs, user, content);
     if let Some(brand) = brand {

@@ -2,8 +2,7 @@
 //!
 //! No user is in two chunks, so chunks do not depend on each other. A chunk that was begun is
 //! finished, even if the scan fails. Two chunks are processed at a time: one is built while the
-//! outcome of the other is stored. Their provider calls are made in turn
-//! ([`Turn`](crate::engine::delivery::Turn)). Start with [`UnderWay::begin`].
+//! other is sent. Start with [`UnderWay::begin`].
 
 use std::pin::pin;
 
@@ -14,7 +13,7 @@ use futures::{FutureExt, StreamExt};
 use super::rows::Opening;
 use super::{Digests, Request};
 use crate::domain::Lease;
-use crate::engine::delivery::{GateState, Sender, Spread};
+use crate::engine::delivery::{Sender, Spread};
 use crate::engine::{Result, Watcher, came_to, crash};
 use crate::wire::digest::Ended;
 
@@ -126,12 +125,8 @@ impl Mailing<'_> {
         others.ended = match (ended, self.request.patience) {
             (Some(ended), _) => Some(ended),
             (None, Some(patience)) => sender.wait_for_gate(patience, self.progress).await?,
-            (None, None) => match sender.ready().await? {
-                GateState::Paused(pause) => Some(Ended::Paused(pause)),
-                GateState::Stopping => Some(Ended::Stopped),
-                // The rows are opened now and sent when the gate permits it.
-                GateState::Open | GateState::ClosedUntil(_) => None,
-            },
+            // Without an end, the rows are opened now and sent when the gate permits it.
+            (None, None) => sender.ready().await?.ended(),
         };
         if others.ended.is_some() {
             others.held = rows.len() as u64;
@@ -149,7 +144,7 @@ impl Mailing<'_> {
         crash::point("after-open");
         others.busy = (all - ours.len()) as u64;
         // A task of its own lets two chunks be built on two cores.
-        let finishing = async move { sender.finish(ours, spread, None).await };
+        let finishing = async move { sender.finish(ours, spread).await };
         came_to(tokio::spawn(finishing.boxed()).await)?;
         Ok(others)
     }

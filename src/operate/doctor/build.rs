@@ -14,7 +14,7 @@ use crate::config::{Config, StoreUrl};
 use crate::domain::BrandName;
 use crate::engine::access::links::Links;
 use crate::engine::delivery::identity::Theme;
-use crate::engine::delivery::mailer::mailer;
+use crate::engine::delivery::identity::mailer;
 use crate::operate::open::{Access, Closed, NoStore, missing_folder, open_with, upgrade_ahead};
 use crate::operate::probe::{Names, Web};
 use crate::store::mongo::MongoOptions;

@@ -242,7 +242,7 @@ async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
 }
 
 async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
-    let pause = match Pause::standing(store.as_ref()).await {
+    let pause = match Pause::current(store.as_ref()).await {
         Ok(pause) => pause,
         Err(crate::engine::Error::Store(error)) => return Err(error),
         Err(error) => return Ok(Some(Finding::unchecked(SENDING, chain(&error)))),

@@ -7,7 +7,7 @@ use super::dmarc::{self, DMARC};
 use super::spf::{self, Bounces, Cost, MOST_LOOKUPS, SPF};
 use super::{Doctor, Finding, LEFT, Outside};
 use crate::config::Transport;
-use crate::engine::delivery::mailer;
+use crate::engine::delivery::identity;
 use crate::operate::probe::Names;
 
 impl Doctor {
@@ -23,7 +23,7 @@ impl Doctor {
     /// named, or else the configured one.
     pub(super) async fn dkim(&self, named: &[String]) -> Vec<Finding> {
         // A key that cannot be used is reported with the mailer.
-        if let Ok(Some(key)) = mailer::dkim(&self.config.mail) {
+        if let Ok(Some(key)) = identity::dkim(&self.config.mail) {
             let (place, record) = (key.name(), key.record());
             let look = |names| self.look_at_own_key(names, &place, &record);
             let found = self.asking(DKIM, look).await;

@@ -129,7 +129,7 @@ impl DryRun {
                 let has_brand =
                     brand.is_none_or(|of| self.compose.identities.brands.contains_key(of));
                 count(report, leaves, &prospect, has_brand);
-                let (Prospect::Told(content), Some(user)) = (&prospect, user) else {
+                let (Prospect::Email(content), Some(user)) = (&prospect, user) else {
                     continue;
                 };
                 looks::count(&mut report.dry_run, &self.compose, user, brand, content);
@@ -153,11 +153,11 @@ impl DryRun {
 fn count(report: &mut Report, leaves: Leaves, prospect: &Prospect, has_brand: bool) {
     let ahead = report.dry_run.batches.get_or_insert_default();
     let content = match prospect {
-        Prospect::Told(_) if !has_brand => {
+        Prospect::Email(_) if !has_brand => {
             ahead.no_brand += 1;
             return;
         }
-        Prospect::Told(content) => content,
+        Prospect::Email(content) => content,
         Prospect::NothingLeft => {
             ahead.withdrawn += 1;
             return;

@@ -153,7 +153,10 @@ impl<'a> Emails<'a> {
         let policies = &compose.context.policies;
         let stop = Stop::of_mail(content, occasion, policies);
         let mute = Stop::of_subject(content, occasion, policies);
-        let links = compose.links.stand_in(user, stop.as_ref(), mute.as_ref());
+        let links = compose
+            .identity
+            .links
+            .stand_in(user, stop.as_ref(), mute.as_ref());
         let rendered = compose.rendered(user, content, occasion, self.at)?;
         let to = user.reachable().map_err(|why| why.as_str().to_owned())?;
         let bytes = rendered.content.filled(links.as_ref()).html.len() as u64;

@@ -105,7 +105,7 @@ impl OfPerson {
             let prospects = self.compose.prospects(&batches, &people, not_known);
             let prospects = prospects.await?;
             for (batch, prospect) in batches.into_iter().zip(prospects) {
-                if let Prospect::Told(content) = prospect {
+                if let Prospect::Email(content) = prospect {
                     drafts.push(Draft {
                         name: format!("{} {}{what}", batch.key, batch.id),
                         user: people[id].clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidings::config::Config;
 use tidings::email::{Checked, Leave, Outcome, tag};
-use tidings::engine::delivery::mailer::mailer as configured;
+use tidings::engine::delivery::identity::mailer as configured;
 use tokio::net::TcpListener;
 
 use super::provider::ses;

@@ -15,7 +15,7 @@ use mail_auth::{
 use tidings::config::Config;
 use tidings::domain::Secret;
 use tidings::email::{Content, Dkim, Leave, Message};
-use tidings::engine::delivery::mailer::mailer;
+use tidings::engine::delivery::identity::mailer;
 
 use super::server::Server;
 use super::{kinds, mail};

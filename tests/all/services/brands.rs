@@ -449,7 +449,7 @@ async fn a_lost_call_is_not_repeated_while_its_account_is_in_use(fresh: Fresh) {
     town.meanwhile(move || {
         async move {
             clock.advance(TimeDelta::minutes(1));
-            let mut step = tokio::spawn(async move { other.sender().step().await });
+            let mut step = tokio::spawn(async move { other.sender().drain().await });
             let waits = timeout(Duration::from_millis(500), &mut step)
                 .await
                 .is_err();

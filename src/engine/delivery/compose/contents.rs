@@ -20,32 +20,25 @@ const REMEMBERED: usize = 256;
 
 /// The distinct contents of a build.
 #[derive(Default)]
-pub(crate) struct Contents {
+pub(super) struct Contents {
     known: HashSet<Arc<email::Content>>,
     bytes: usize,
-    rendered: HashMap<u64, Vec<Rendered>>,
+    rendered: HashMap<u64, Vec<(Rendering, Arc<email::Content>)>>,
     remembered: usize,
 }
 
-/// A rendering, with its input.
-struct Rendered {
-    of: Of,
-    told: Content,
-    content: Arc<email::Content>,
-}
-
-/// The input of a rendering besides its events.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Of {
+/// The input of a rendering.
+#[derive(PartialEq)]
+pub(super) struct Rendering {
     /// The cadence and the period of a digest; `None` for a batch.
     digest: Option<(Cadence, String)>,
     tz: Tz,
-    /// The locale of the text.
     locale: String,
+    pub(super) content: Content,
 }
 
-impl Of {
-    pub(super) fn new(occasion: &Occasion, tz: Tz, locale: &str) -> Self {
+impl Rendering {
+    pub(super) fn new(occasion: &Occasion, tz: Tz, locale: &str, content: Content) -> Self {
         let digest = match occasion {
             Occasion::Digest { cadence, period } => Some((*cadence, period.clone())),
             Occasion::Batch { .. } => None,
@@ -54,15 +47,16 @@ impl Of {
             digest,
             tz,
             locale: locale.to_owned(),
+            content,
         }
     }
 
     /// Hashes the parts that usually differ between different contents.
-    fn hash(&self, told: &Content) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        Hash::hash(self, &mut hasher);
-        (told.total, told.oldest, told.newest).hash(&mut hasher);
-        for (kind, item) in told.items() {
+    fn hash(&self) -> u64 {
+        let (mut hasher, content) = (DefaultHasher::new(), &self.content);
+        (&self.digest, self.tz, &self.locale).hash(&mut hasher);
+        (content.total, content.oldest, content.newest).hash(&mut hasher);
+        for (kind, item) in content.items() {
             (kind, &item.id, item.at).hash(&mut hasher);
         }
         hasher.finish()
@@ -70,7 +64,7 @@ impl Of {
 }
 
 impl Contents {
-    pub(crate) fn share(&mut self, content: email::Content) -> Arc<email::Content> {
+    pub(super) fn share(&mut self, content: email::Content) -> Arc<email::Content> {
         if let Some(known) = self.known.get(&content) {
             return Arc::clone(known);
         }
@@ -81,23 +75,23 @@ impl Contents {
     }
 
     /// Returns whether the build has reached its limit in bytes.
-    pub(crate) fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.bytes >= BYTES
     }
 
-    /// Returns the rendering for another user with the same content.
-    pub(super) fn rendered(&self, of: &Of, told: &Content) -> Option<Arc<email::Content>> {
-        let alike = self.rendered.get(&of.hash(told))?;
-        let same = alike.iter().find(|one| one.of == *of && one.told == *told);
-        same.map(|one| Arc::clone(&one.content))
+    /// Returns the content for another user with the same input.
+    pub(super) fn rendered(&self, rendering: &Rendering) -> Option<Arc<email::Content>> {
+        let mut known = self.rendered.get(&rendering.hash())?.iter();
+        let same = known.find(|(known, _)| known == rendering)?;
+        Some(Arc::clone(&same.1))
     }
 
-    /// Keeps a rendering that does not mention its recipient.
-    pub(super) fn remember(&mut self, of: Of, told: Content, content: Arc<email::Content>) {
+    /// Keeps a content that does not mention its recipient.
+    pub(super) fn remember(&mut self, rendering: Rendering, content: Arc<email::Content>) {
         if self.remembered < REMEMBERED {
             self.remembered += 1;
-            let alike = self.rendered.entry(of.hash(&told)).or_default();
-            alike.push(Rendered { of, told, content });
+            let same_hash = self.rendered.entry(rendering.hash()).or_default();
+            same_hash.push((rendering, content));
         }
     }
 }

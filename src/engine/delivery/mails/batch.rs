@@ -164,7 +164,7 @@ fn told(
     let may_be_told = |item: &Item| {
         wanted.admits(item, policies) && applies(&Event::from(item.clone())).is_some()
     };
-    let by_kept = batch.is_told_by_kept(may_be_told);
+    let by_kept = batch.is_complete(may_be_told);
     let mut items = match by_kept {
         true => batch.contents.items.clone(),
         false => batch.all_of(Some(person)),

@@ -10,16 +10,17 @@ use std::collections::{HashSet, VecDeque};
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::MutexGuard;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::compose::{Mail, Room, Spread};
-use super::super::gate::{FRESH, GateState, Held, Turn};
-use super::super::retry::{Attempt, Verdicts, deferral};
+use super::super::gate::{FRESH, GateState};
+use super::super::retry::{Attempt, Decisions, deferral};
 use super::super::tally::Concluded;
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
-use crate::domain::{Delivery, DeliveryId, DeliveryState};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Suppression};
 use crate::email::{Certainty, Leave, Message, Outcome};
 use crate::engine::{Result, came_to, crash};
 
@@ -33,31 +34,33 @@ struct Portion {
 }
 
 /// The state that a sender keeps from one portion to the next.
-struct InHand {
-    turn: Option<Turn>,
+struct Progress {
     /// When the leases of all rows were last renewed.
-    held: Instant,
+    renewed: Instant,
     /// Whether the rate limit has permitted a call that is not made yet.
-    permitted: bool,
+    has_permit: bool,
 }
 
 impl Sender {
     /// Builds and sends pending rows. Rows that may not be sent now are deferred.
+    ///
+    /// While another task makes calls at the account, this builds the first portion, if its rows
+    /// are alone. Later ones are built in their turn, so that their checks stay fresh.
     pub(super) async fn send(
         &self,
         mut rest: Vec<Delivery>,
         spread: Spread,
-        turn: Option<Turn>,
+        is_alone: bool,
     ) -> Result<()> {
-        let mut hand = InHand {
-            turn,
-            held: Instant::now(),
-            permitted: false,
+        let mut progress = Progress {
+            renewed: Instant::now(),
+            has_permit: false,
         };
+        let (mut turn, mut takes_turn) = (None, !is_alone);
         // The number of emails that `delivery.mails_per_hour` still allows.
-        let (mut allowed, mut is_further) = (0, false);
+        let mut allowed = 0;
         while !rest.is_empty() {
-            self.gate.heed_reports().await?;
+            self.gate.check_reports().await?;
             // Emails within that limit are only blocked by the shared state.
             let state = match allowed {
                 0 => self.gate.before_chunk().await?,
@@ -66,53 +69,37 @@ impl Sender {
             if state != GateState::Open {
                 return self.put_back(rest.iter(), &state).await;
             }
-            if is_further {
+            if takes_turn {
                 // Waiting tasks go first, so that a long list of rows does not delay them.
-                hand.turn = None;
-                hand.turn = Some(self.turn_of(&rest).await);
+                drop(turn.take());
+                turn = Some(self.wait_for_turn(&rest).await);
+                self.wait_for_rate(&mut progress).await;
             }
-            is_further = true;
-            if hand.turn.is_some() {
-                // Wait before the emails are built, so that their checks stay fresh.
-                self.permit(&mut hand).await;
-            }
+            takes_turn = true;
             let at = self.context.clock.now();
-            let reach = self.gate.pacer.reach();
-            let most = if allowed > 0 {
-                reach.min(allowed)
-            } else {
-                reach
-            };
-            let portion = &rest[..rest.len().min(most)];
-            let built = self
-                .compose
-                .build(portion, spread, at, Room::Bounded)
-                .boxed()
-                .await?;
+            let portion = self.gate.account.state().portion.unwrap_or(usize::MAX);
+            let most = if allowed > 0 { allowed } else { usize::MAX };
+            let portion = &rest[..rest.len().min(portion).min(most)];
+            let built = self.compose.build(portion, spread, at, Room::Bounded);
+            let built = built.boxed().await?;
             // A single email is sent right after its checks, so their duration does not matter.
             let checked = match portion.len() {
                 1 => self.context.clock.now(),
                 _ => at,
             };
             let rows: Vec<&Delivery> = portion.iter().collect();
-            let ended = Verdicts {
-                settlements: built.settlements,
-                ..Verdicts::default()
-            };
+            let ended = Decisions::settle(built.settlements);
             let concluded = self.ledger.conclude(&rows, ended).await?;
             self.gate.watch(&concluded).await?;
-            self.put_aside(built.strays).await?;
-            let mails = built.mails;
-            let mut unbuilt = rest.split_off(built.rows);
-            if hand.turn.is_none() && !mails.is_empty() {
-                let ours: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
-                hand.turn = Some(self.turn_of(ours.into_iter().chain(&unbuilt)).await);
+            self.defer_misrouted(built.misrouted).await?;
+            let (mails, mut unbuilt) = (built.mails, rest.split_off(built.rows));
+            if turn.is_none() && !mails.is_empty() {
+                let rows = mails.iter().map(|mail| &mail.row).chain(&unbuilt);
+                turn = Some(self.wait_for_turn(rows).await);
                 if self.is_stale(checked) {
                     // The wait was long. Only emails that are built again reflect later changes.
                     rest = mails.into_iter().map(|mail| mail.row).collect();
                     rest.append(&mut unbuilt);
-                    rest = self.ledger.still_ours(rest).await?;
-                    is_further = false;
                     continue;
                 }
             }
@@ -128,46 +115,40 @@ impl Sender {
             }
             let all = mails.len();
             let portion = Portion { mails, at, checked };
-            rest = self
-                .make_calls(portion, &unbuilt, &mut hand)
-                .boxed()
-                .await?;
-            let left = all - rest.len();
-            match rest.is_empty() {
-                true => self.gate.pacer.reached(all),
-                false => self.gate.pacer.fell_short(left, all),
-            }
-            allowed = allowed.saturating_sub(left);
+            let calls = self.make_calls(portion, &unbuilt, &mut progress);
+            rest = calls.boxed().await?;
+            let sent = all - rest.len();
+            self.gate.account.state().record_portion(sent, all);
+            allowed = allowed.saturating_sub(sent);
             rest.append(&mut unbuilt);
         }
-        self.gate.tell_all().await
+        drop(turn);
+        self.gate.share_all().await
     }
 
     /// Makes the calls for these emails. Returns the rows whose checks became stale before their
     /// call. The leases of `further` rows are renewed meanwhile.
     ///
     /// Each call runs in its own task. A future that is not polled would keep its place in the
-    /// queue for a lock or a connection, and block others. The turn ends when the last call is
-    /// answered, if all emails were accepted and no earlier outcome is unknown. Otherwise it ends
-    /// when all outcomes are written.
+    /// queue for a lock or a connection, and block others.
     async fn make_calls(
         &self,
         portion: Portion,
         further: &[Delivery],
-        hand: &mut InHand,
+        progress: &mut Progress,
     ) -> Result<Vec<Delivery>> {
         let Portion { mails, at, checked } = portion;
-        let mut calls = self.cut(mails);
-        let mut flying = JoinSet::new();
+        let mut calls = self.group(mails);
+        let mut running = JoinSet::new();
         let (mut state, mut stale, mut failure) = (GateState::Open, false, None);
         loop {
             while let Some(next) = calls.front()
-                && flying.len() < self.width(next)
+                && running.len() < self.width(next)
                 && !stale
                 && failure.is_none()
                 && state == GateState::Open
             {
-                self.permit(hand).await;
+                self.wait_for_rate(progress).await;
                 match self.gate.before_call().await {
                     Ok(found) => state = found,
                     Err(error) => failure = Some(error),
@@ -178,40 +159,34 @@ impl Sender {
                     && !stale
                     && let Some(mut call) = calls.pop_front()
                 {
-                    if call.len() > 1 && (self.gate.pacer.probes() || self.is_careful()) {
+                    let is_risky = self.is_careful() || self.gate.account.state().last_is_lost;
+                    if call.len() > 1 && is_risky {
                         // The last outcome is unknown, or another server may be answering. Risk
                         // only one email.
                         let others = call.split_off(1);
                         calls.push_front(others);
                     }
-                    hand.permitted = false;
-                    let (sender, turn) = (self.clone(), hand.turn.clone());
-                    let call = async move { sender.call(call, (at, checked), turn).await };
-                    flying.spawn(call.boxed());
+                    progress.has_permit = false;
+                    let sender = self.clone();
+                    running.spawn(async move { sender.call(call, at, checked).await }.boxed());
                 }
             }
-            if calls.is_empty() && further.is_empty() {
-                // Each call holds a clone of the turn.
-                hand.turn = None;
-            }
-            if hand.held.elapsed() >= self.ledger.third_of_lease() {
+            if progress.renewed.elapsed() >= self.ledger.third_of_lease() {
                 let waiting = calls.iter().flatten().map(|mail| &mail.row).chain(further);
                 let waiting: Vec<DeliveryId> = waiting.map(|row| row.id.clone()).collect();
-                if let Err(error) = self.ledger.hold(&waiting).await {
+                if let Err(error) = self.ledger.renew(&waiting).await {
                     failure = failure.or(Some(error));
                 }
-                hand.held = Instant::now();
+                progress.renewed = Instant::now();
             }
             // Let running calls finish, even if one fails.
-            let next = timeout_at(hand.held + self.ledger.third_of_lease(), flying.join_next());
-            match next.await.map(|next| next.map(came_to)) {
+            let until = progress.renewed + self.ledger.third_of_lease();
+            let next = timeout_at(until, running.join_next()).await;
+            match next.map(|next| next.map(came_to)) {
                 Err(_) => {}
                 Ok(None) => break,
                 Ok(Some(Err(error))) => failure = failure.or(Some(error)),
-                Ok(Some(Ok((concluded, alone, kept)))) => {
-                    if !alone.is_empty() {
-                        hand.turn = hand.turn.take().or(kept);
-                    }
+                Ok(Some(Ok((concluded, alone)))) => {
                     calls.extend(alone.into_iter().map(|mail| vec![mail]));
                     if let Err(error) = self.gate.watch(&concluded).await {
                         failure = failure.or(Some(error));
@@ -231,11 +206,23 @@ impl Sender {
     }
 
     /// Waits until the rate limit permits a call, unless it already has.
-    async fn permit(&self, hand: &mut InHand) {
-        if !hand.permitted {
-            self.gate.permit().await;
-            hand.permitted = true;
+    async fn wait_for_rate(&self, progress: &mut Progress) {
+        if !progress.has_permit {
+            self.gate.account.wait_for_rate().await;
+            progress.has_permit = true;
         }
+    }
+
+    /// Waits for the right to make calls at the account, and renews the leases of these rows
+    /// meanwhile. The right ends when the guard is dropped.
+    pub(super) async fn wait_for_turn<'a>(
+        &self,
+        rows: impl IntoIterator<Item = &'a Delivery>,
+    ) -> MutexGuard<'_, ()> {
+        let ids: Vec<DeliveryId> = rows.into_iter().map(|row| row.id.clone()).collect();
+        self.ledger
+            .holding(&ids, self.gate.account.turn.lock())
+            .await
     }
 
     /// Returns whether emails with checks of that time must be built again. The other half of
@@ -248,46 +235,44 @@ impl Sender {
     /// a lost outcome would stay unknown.
     fn is_careful(&self) -> bool {
         let now = self.context.clock.now();
-        self.retry.certainty == Certainty::Never && self.gate.pacer.is_unproven(now)
+        self.retry.certainty == Certainty::Never && self.gate.account.state().is_unproven(now)
     }
 
     /// Returns how many calls may run at a time, including this one.
     fn width(&self, next: &[Mail]) -> usize {
         match next.len() > 1 && self.is_careful() {
             true => 1,
-            false => self.gate.pacer.width(self.gate.settings.in_flight),
+            false => self
+                .gate
+                .account
+                .state()
+                .width(self.gate.settings.in_flight),
         }
     }
 
     /// Groups the emails into calls as the mailer requires.
-    fn cut(&self, mails: Vec<Mail>) -> VecDeque<Vec<Mail>> {
+    fn group(&self, mails: Vec<Mail>) -> VecDeque<Vec<Mail>> {
         let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
         let mut mails: Vec<Option<Mail>> = mails.into_iter().map(Some).collect();
-        self.mailer
-            .calls(&messages)
-            .into_iter()
-            .map(|places| {
-                places
-                    .into_iter()
-                    .filter_map(|place| mails[place].take())
-                    .collect()
-            })
-            .collect()
+        let mut call = |places: Vec<usize>| -> Vec<Mail> {
+            let mails = places.into_iter().filter_map(|place| mails[place].take());
+            mails.collect()
+        };
+        let calls = self.mailer.calls(&messages).into_iter();
+        calls.map(&mut call).collect()
     }
 
-    /// Makes a call for the first time. Also returns the emails that must be sent alone, and the
-    /// turn if it has not ended.
+    /// Makes a call for the first time. Also returns the emails that must be sent alone.
     async fn call(
         &self,
         mails: Vec<Mail>,
-        (at, checked): (DateTime<Utc>, DateTime<Utc>),
-        turn: Option<Turn>,
-    ) -> Result<(Concluded, Vec<Mail>, Option<Turn>)> {
-        let mut turn = turn;
-        let leave = self.gate.fresh(self.gate.leave(at), checked);
-        if leave.withheld().is_some() {
+        at: DateTime<Utc>,
+        checked: DateTime<Utc>,
+    ) -> Result<(Concluded, Vec<Mail>)> {
+        let permit = self.gate.fresh_permit(self.gate.send_permit(at), checked);
+        if permit.withheld().is_some() {
             // Marking the rows as `sending` would count an attempt. Stale emails are built again.
-            return Ok((Concluded::default(), mails, turn));
+            return Ok((Concluded::default(), mails));
         }
         let reference = self.reference(&mails);
         let handover = |mail: &Mail| Handover {
@@ -301,142 +286,100 @@ impl Sender {
             .hand_over(mails.iter().map(handover), at)
             .await?;
         crash::point("after-sending");
-        let noted = |mut mail: Mail| {
+        let sending = |mut mail: Mail| {
             mail.row.state = DeliveryState::Sending;
             mail.row.attempts.made += 1;
             mail.row.attempts.call = Some(reference.clone());
             mail.row.attempts.called_at = Some(at);
             mail
         };
-        let mails: Vec<Mail> = mails
-            .into_iter()
-            .zip(ours)
-            .filter_map(|(mail, ours)| ours.then(|| noted(mail)))
-            .collect();
-        let (concluded, alone) = self
-            .make(&reference, &mails, Attempt::First, &leave, &mut turn)
+        let ours = mails.into_iter().zip(ours).filter(|(_, ours)| *ours);
+        let mails: Vec<Mail> = ours.map(|(mail, _)| sending(mail)).collect();
+        let concluded = self
+            .make(&reference, &mails, Attempt::First, &permit)
             .boxed()
             .await?;
-        if alone.is_empty() {
-            return Ok((concluded, Vec::new(), turn));
+        if concluded.alone.is_empty() {
+            return Ok((concluded, Vec::new()));
         }
         // Their call was rejected. Record that, or a later worker would treat the outcome as
         // unknown.
         crash::point("before-recall");
-        let alone: HashSet<usize> = alone.into_iter().collect();
-        let mut alone: Vec<Mail> = mails
+        let alone: HashSet<usize> = concluded.alone.iter().copied().collect();
+        let alone = mails
             .into_iter()
             .enumerate()
-            .filter_map(|(place, mail)| alone.contains(&place).then_some(mail))
-            .collect();
+            .filter(|(place, _)| alone.contains(place));
+        let mut alone: Vec<Mail> = alone.map(|(_, mail)| mail).collect();
         let recall = |mail: &Mail| Transition::Recall(mail.row.id.clone());
         let recalls = alone.iter().map(recall).collect();
         let mut recalled = self.ledger.advance(recalls).await?.into_iter();
         crash::point("after-recall");
         alone.retain(|_| recalled.next().unwrap_or(false));
-        Ok((concluded, alone, turn))
+        Ok((concluded, alone))
     }
 
-    /// Makes a call whose rows are `sending`, and writes the outcomes. Also returns the indices of
-    /// the emails that must be sent alone.
+    /// Makes a call whose rows are `sending`, and writes the outcomes.
     pub(super) async fn make(
         &self,
         reference: &str,
         mails: &[Mail],
         attempt: Attempt,
-        leave: &Leave,
-        turn: &mut Option<Turn>,
-    ) -> Result<(Concluded, Vec<usize>)> {
+        permit: &Leave,
+    ) -> Result<Concluded> {
         if mails.is_empty() {
-            return Ok(<_>::default());
+            return Ok(Concluded::default());
         }
         let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
         let ids: Vec<DeliveryId> = mails.iter().map(|mail| mail.row.id.clone()).collect();
         let call = async {
             if attempt == Attempt::Repeated {
-                self.gate.permit().await;
+                self.gate.account.wait_for_rate().await;
             }
-            match self.gate.before_send(leave).await {
-                Ok(()) => (self.mailer.send(reference, &messages, leave).await, None),
-                Err(Held { until, reason }) => {
-                    (vec![Outcome::Withheld { reason }; messages.len()], until)
-                }
+            match self.gate.before_send(permit).await {
+                Ok(()) => (self.mailer.send(reference, &messages, permit).await, None),
+                Err((reason, until)) => (vec![Outcome::Withheld { reason }; messages.len()], until),
             }
         };
         let (outcomes, until) = self.ledger.holding(&ids, call).await;
         crash::point("after-send");
-        let now = self.context.clock.now();
-        let begun = outcomes.iter().any(Outcome::is_shown);
-        let taken = |outcome: &Outcome| matches!(outcome, Outcome::Accepted { .. });
-        let all_taken = outcomes.iter().all(taken);
-        let astray = self.retry.astray(&outcomes);
-        let silent = |outcome: &Outcome| {
-            matches!(
-                outcome,
-                Outcome::Unknown { .. } | Outcome::TryLater { .. } | Outcome::Unreachable { .. }
-            )
-        };
-        let mut shown = outcomes.iter().filter(|outcome| outcome.is_shown());
-        let answered = shown.any(|outcome| !silent(outcome));
-        let mut verdicts = self.retry.weigh(mails, outcomes, attempt, now);
-        for deferral in &mut verdicts.deferrals {
+        let (now, provider) = (self.context.clock.now(), self.mailer.name());
+        let mut decisions = self.retry.decide(mails, outcomes, attempt, provider, now);
+        for deferral in &mut decisions.deferrals {
             deferral.not_before = until.unwrap_or(deferral.not_before);
         }
-        if begun {
-            self.gate
-                .pacer
-                .heard(&verdicts, self.gate.settings.retry_after, now);
+        if decisions.begun {
+            let retry_after = self.gate.settings.retry_after;
+            let mut account = self.gate.account.state();
+            account.record_call(&decisions.summary, retry_after, now);
         }
-        // Only writing the outcomes is left, so the next task may make calls.
-        let ends_turn = turn.is_some() && all_taken && !self.gate.pacer.probes();
-        if ends_turn {
-            *turn = None;
-        }
-        let (stop, alone) = (verdicts.stop.take(), std::mem::take(&mut verdicts.alone));
+        let stop = decisions.stop.take();
+        let undeliverable = decisions.undeliverable.iter();
+        let suppressions: Vec<Suppression> = undeliverable.map(|(_, one)| one.clone()).collect();
         let rows: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
-        let undeliverable = verdicts.undeliverable.clone();
-        let concluded = self.ledger.conclude(&rows, verdicts).await;
+        let concluded = self.ledger.conclude(&rows, decisions).await;
         if let Some(reason) = stop {
-            self.gate.pause(&reason).await?;
+            self.gate.pause(reason).await?;
         }
         self.gate.share_wait().await?;
-        self.ledger
-            .suppress(mails, &undeliverable, self.mailer.name(), now)
-            .await?;
-        let mut concluded = concluded?;
-        // Another task's call may have ended meanwhile, and its unknown outcome is newer than this
-        // answer.
-        concluded.answered = answered && !ends_turn;
-        concluded.astray = astray;
-        Ok((concluded, alone))
+        if !suppressions.is_empty() {
+            // If the process dies before this, the next email to the address is rejected again (P7).
+            self.context.store.suppress(&suppressions).await?;
+        }
+        concluded
     }
 
     /// Defers rows that may not be sent now.
     async fn put_back<'a>(
         &self,
         rows: impl Iterator<Item = &'a Delivery>,
-        why: &GateState,
+        state: &GateState,
     ) -> Result<()> {
-        let now = self.context.clock.now();
-        let Held { until, reason } = why.holds();
-        let not_before = until.unwrap_or(now);
-        let deferrals = rows
-            .map(|row| deferral(row, DeliveryState::Pending, not_before, &reason))
-            .collect();
-        let waiting = Verdicts {
-            deferrals,
-            ..Verdicts::default()
-        };
-        self.ledger.conclude(&[], waiting).await?;
-        Ok(())
-    }
-}
-
-impl Sender {
-    /// Waits for the right to make calls, and renews the leases of these rows meanwhile.
-    pub(super) async fn turn_of<'a>(&self, rows: impl IntoIterator<Item = &'a Delivery>) -> Turn {
-        let ids: Vec<DeliveryId> = rows.into_iter().map(|row| row.id.clone()).collect();
-        self.ledger.holding(&ids, self.gate.turn()).await
+        let (reason, until) = state.deferral();
+        let not_before = until.unwrap_or(self.context.clock.now());
+        let wait = |row| deferral(row, DeliveryState::Pending, not_before, &reason);
+        let waiting = Decisions::defer(rows.map(wait).collect());
+        self.ledger.conclude(&[], waiting).await.map(drop)
     }
 
     /// Returns the reference of a call: the account's prefix and a hash of its deliveries and their

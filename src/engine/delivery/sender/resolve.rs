@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::compose::{Room, Spread};
-use super::super::gate::{GateState, Held};
-use super::super::retry::{Attempt, Verdicts, deferral};
+use super::super::gate::GateState;
+use super::super::retry::{Attempt, Decisions, deferral};
 use super::super::tally::Concluded;
 use super::Sender;
 use crate::domain::delivery::Settlement;
@@ -23,9 +23,15 @@ use crate::store::Claim;
 /// The reason for a `sending` row that has none.
 const DIED: &str = "the worker that sent it died before it saw the answer";
 
+fn reason(row: &Delivery) -> &str {
+    row.outcome.reason.as_deref().unwrap_or(DIED)
+}
+
 impl Sender {
-    /// Resolves `sending` rows that this worker has claimed, as far as is possible now.
+    /// Resolves `sending` rows that this worker has claimed, as far as is possible now. Another
+    /// task of this process may still make their calls, so this waits for its turn first.
     pub(super) async fn resolve(&self, rows: Vec<Delivery>) -> Result<()> {
+        let _turn = self.wait_for_turn(&rows).await;
         let mut calls: BTreeMap<Option<String>, Vec<Delivery>> = BTreeMap::new();
         for row in rows {
             let call = row.attempts.call.clone();
@@ -35,7 +41,7 @@ impl Sender {
             let concluded = match call {
                 Some(call) => self.resolve_call(&call, rows).await?,
                 // The row does not name its call.
-                None => self.doubtful(&rows).await?,
+                None => self.give_up(&rows).await?,
             };
             self.gate.watch(&concluded).await?;
         }
@@ -43,25 +49,22 @@ impl Sender {
     }
 
     async fn resolve_call(&self, call: &str, claimed: Vec<Delivery>) -> Result<Concluded> {
-        let now = self.context.clock.now();
+        let (store, now) = (&self.context.store, self.context.clock.now());
         let name = format!("call:{call}");
         let lease = Lease {
             owner: self.context.owner.clone(),
             until: now + self.ledger.lease(),
         };
-        let leave = self.gate.leave(now);
-        if !self.context.store.lease(&name, &lease, now).await? {
+        let permit = self.gate.send_permit(now);
+        if !store.lease(&name, &lease, now).await? {
             // Another worker resolves the call and takes over these rows.
             let later = now + self.retry.settings.ask_after;
-            return self.look_again_at(&claimed, later).await;
+            return self.check_again_at(&claimed, later).await;
         }
         let rows = self.ledger.claim(&Claim::Call(call), now).await?;
         self.ledger.tally.take_up(&rows);
-        let resolved = self.resolve_rows(call, rows, now, leave).await;
-        self.context
-            .store
-            .unlease(&name, &self.context.owner)
-            .await?;
+        let resolved = self.resolve_rows(call, rows, now, permit).await;
+        store.unlease(&name, &self.context.owner).await?;
         resolved
     }
 
@@ -70,25 +73,25 @@ impl Sender {
         call: &str,
         rows: Vec<Delivery>,
         now: DateTime<Utc>,
-        leave: Leave,
+        permit: Leave,
     ) -> Result<Concluded> {
-        let Some(tried) = rows.iter().filter_map(|row| row.attempts.called_at).max() else {
-            return self.doubtful(&rows).await;
-        };
+        let certainty = self.retry.certainty;
         // Another account does not know the call.
-        if now >= self.retry.hope(tried) || !call.starts_with(&self.gate.account_prefix) {
-            return self.doubtful(&rows).await;
-        }
-        if self.retry.certainty == Certainty::Never {
-            return self.doubtful(&rows).await;
-        }
+        let is_known = call.starts_with(&self.gate.account_prefix);
+        let tried = rows.iter().filter_map(|row| row.attempts.called_at).max();
+        let can_resolve = |tried: &DateTime<Utc>| {
+            is_known && certainty != Certainty::Never && now < self.retry.hope(*tried)
+        };
+        let Some(tried) = tried.filter(can_resolve) else {
+            return self.give_up(&rows).await;
+        };
         match self.gate.before_call().await? {
-            GateState::Open if self.retry.certainty == Certainty::Ask => {
+            GateState::Open if certainty == Certainty::Ask => {
                 self.ask(call, &rows, tried, now).await
             }
-            GateState::Open => self.repeat(call, rows, (tried, now), leave).await,
-            GateState::ClosedUntil(until) => self.look_again_at(&rows, until).await,
-            GateState::Paused(_) | GateState::Stopping => self.look_again_at(&rows, now).await,
+            GateState::Open => self.repeat(call, rows, (tried, now), permit).await,
+            GateState::ClosedUntil(until) => self.check_again_at(&rows, until).await,
+            GateState::Paused(_) | GateState::Stopping => self.check_again_at(&rows, now).await,
         }
     }
 
@@ -101,50 +104,45 @@ impl Sender {
         call: &str,
         mut rows: Vec<Delivery>,
         (tried, now): (DateTime<Utc>, DateTime<Utc>),
-        leave: Leave,
+        permit: Leave,
     ) -> Result<Concluded> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         let built = self
             .compose
             .build(&rows, Spread::Sparse, tried, Room::Whole)
             .await?;
-        let (mails, left_out) = (built.mails, built.settlements);
-        let leave = self.gate.fresh(leave, self.context.clock.now());
-        let (mut concluded, _) = self
-            .make(call, &mails, Attempt::Repeated, &leave, &mut None)
-            .await?;
-        let waits = |id: &DeliveryId| concluded.deferred.iter().any(|d| d.id == *id);
+        let (mails, excluded) = (built.mails, built.settlements);
+        let permit = self.gate.fresh_permit(permit, self.context.clock.now());
+        let mut concluded = self.make(call, &mails, Attempt::Repeated, &permit).await?;
+        let waits = |id: &DeliveryId| concluded.deferred.iter().any(|wait| wait.id == *id);
         let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));
         // The id is the call's reference: the provider accepted the original call, which included
         // the excluded users.
-        let taken_whole = concluded
-            .settled
-            .iter()
-            .any(|end| end.provider_id.as_deref() == Some(call));
-        let mut verdicts = Verdicts::default();
-        for (end, row) in left_out.iter().filter_map(|end| {
-            let row = rows.iter().find(|row| row.id == end.id)?;
-            Some((end, row))
-        }) {
+        let mut settled = concluded.settled.iter();
+        let accepted_whole = settled.any(|end| end.provider_id.as_deref() == Some(call));
+        let mut decisions = Decisions::default();
+        for end in &excluded {
+            let Some(row) = rows.iter().find(|row| row.id == end.id) else {
+                continue;
+            };
             let items = row.outcome.items;
             let why = end.reason.as_deref().unwrap_or_default();
             let reason = format!("it may have been mailed before it was found that {why}");
-            if taken_whole {
+            if accepted_whole {
                 let mut sent = Settlement::of(row, DeliveryState::Sent, items, None);
                 sent.provider_id = Some(call.to_owned());
-                verdicts.settlements.push(sent);
+                decisions.settlements.push(sent);
             } else if still_unknown {
-                let next = self.retry.next_look(tried, now);
-                verdicts
-                    .deferrals
-                    .push(deferral(row, DeliveryState::Sending, next, &reason));
+                let next = self.retry.next_check(tried, now);
+                let again = deferral(row, DeliveryState::Sending, next, &reason);
+                decisions.deferrals.push(again);
             } else {
                 let unknown = Settlement::of(row, DeliveryState::Unknown, items, Some(&reason));
-                verdicts.settlements.push(unknown);
+                decisions.settlements.push(unknown);
             }
         }
         let rows: Vec<&Delivery> = rows.iter().collect();
-        let others = self.ledger.conclude(&rows, verdicts).await?;
+        let others = self.ledger.conclude(&rows, decisions).await?;
         concluded.settled.extend(others.settled);
         concluded.deferred.extend(others.deferred);
         Ok(concluded)
@@ -158,91 +156,78 @@ impl Sender {
         tried: DateTime<Utc>,
         now: DateTime<Utc>,
     ) -> Result<Concluded> {
-        if now < tried + self.retry.settings.ask_after {
-            return self
-                .look_again_at(rows, tried + self.retry.settings.ask_after)
-                .await;
+        let soonest = tried + self.retry.settings.ask_after;
+        if now < soonest {
+            return self.check_again_at(rows, soonest).await;
         }
+        let next = self.retry.next_check(tried, now);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         let asking = async {
             self.gate.before_send(&Leave::always()).await?;
-            Ok::<_, Held>(self.mailer.ask(call, &ids).await)
+            Ok::<_, (String, Option<DateTime<Utc>>)>(self.mailer.ask(call, &ids).await)
         };
         let answers = match self.ledger.holding(&ids, asking).await {
             Ok(answers) => answers,
-            Err(held) => {
-                let next = held.until.unwrap_or(self.retry.next_look(tried, now));
-                return self.look_again_at(rows, next).await;
-            }
+            Err((_, until)) => return self.check_again_at(rows, until.unwrap_or(next)).await,
         };
         // The provider's wait starts when its answer arrives.
-        let heard = self.context.clock.now();
+        let answered = self.context.clock.now();
         crash::point("after-ask");
-        let (mut verdicts, mut asked_for_rest) = (Verdicts::default(), false);
+        let (mut decisions, mut asks_for_wait) = (Decisions::default(), false);
         let silence =
             std::iter::repeat_with(|| Answer::Silent("the provider said nothing of it".into()));
         for (row, answer) in rows.iter().zip(answers.into_iter().chain(silence)) {
-            let next = self.retry.next_look(tried, now);
             let wait = |reason: &str| deferral(row, DeliveryState::Sending, next, reason);
-            match answer {
+            let wait = match answer {
                 Answer::Taken { provider_id } => {
                     let items = row.outcome.items;
                     let mut sent = Settlement::of(row, DeliveryState::Sent, items, None);
                     sent.provider_id = Some(provider_id);
-                    verdicts.settlements.push(sent);
+                    decisions.settlements.push(sent);
+                    continue;
                 }
                 Answer::NotTaken if now >= self.retry.believed(tried) => {
                     let reason = "the provider never heard of it";
-                    verdicts
-                        .deferrals
-                        .push(deferral(row, DeliveryState::Pending, now, reason));
+                    deferral(row, DeliveryState::Pending, now, reason)
                 }
-                Answer::NotTaken => verdicts
-                    .deferrals
-                    .push(wait("the provider has not heard of it yet")),
+                Answer::NotTaken => wait("the provider has not heard of it yet"),
                 Answer::Silent(Silence { reason, after }) => {
-                    let mut waits = wait(&reason);
+                    let mut wait = wait(&reason);
                     if let Some(after) = after.and_then(|after| TimeDelta::from_std(after).ok()) {
-                        self.gate.pacer.close(heard + after);
-                        asked_for_rest = true;
-                        waits.not_before = waits.not_before.max(heard + after);
+                        self.gate.account.state().close(answered + after);
+                        asks_for_wait = true;
+                        wait.not_before = wait.not_before.max(answered + after);
                     }
-                    verdicts.deferrals.push(waits);
+                    wait
                 }
-            }
+            };
+            decisions.deferrals.push(wait);
         }
-        if asked_for_rest {
+        if asks_for_wait {
             self.gate.share_wait().await?;
         }
         let rows: Vec<&Delivery> = rows.iter().collect();
-        self.ledger.conclude(&rows, verdicts).await
+        self.ledger.conclude(&rows, decisions).await
     }
 
     /// Ends rows whose outcome cannot be found out, as `delivery.guarantee` requires.
-    async fn doubtful(&self, rows: &[Delivery]) -> Result<Concluded> {
+    async fn give_up(&self, rows: &[Delivery]) -> Result<Concluded> {
         let now = self.context.clock.now();
-        let mut verdicts = Verdicts::default();
+        let mut decisions = Decisions::default();
         for row in rows {
-            let reason = row.outcome.reason.as_deref().unwrap_or(DIED);
-            match self.retry.give_up(row, row.outcome.items, reason, now) {
-                Ok(unknown) => verdicts.settlements.push(unknown),
-                Err(again) => verdicts.deferrals.push(again),
+            match self.retry.give_up(row, row.outcome.items, reason(row), now) {
+                Ok(unknown) => decisions.settlements.push(unknown),
+                Err(again) => decisions.deferrals.push(again),
             }
         }
         let rows: Vec<&Delivery> = rows.iter().collect();
-        self.ledger.conclude(&rows, verdicts).await
+        self.ledger.conclude(&rows, decisions).await
     }
 
     /// Defers rows until `at`, without other changes.
-    async fn look_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Concluded> {
-        let wait = |row: &Delivery| {
-            let reason = row.outcome.reason.as_deref().unwrap_or(DIED);
-            deferral(row, DeliveryState::Sending, at, reason)
-        };
-        let verdicts = Verdicts {
-            deferrals: rows.iter().map(wait).collect(),
-            ..Verdicts::default()
-        };
-        self.ledger.conclude(&[], verdicts).await
+    async fn check_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Concluded> {
+        let wait = |row: &Delivery| deferral(row, DeliveryState::Sending, at, reason(row));
+        let waiting = Decisions::defer(rows.iter().map(wait).collect());
+        self.ledger.conclude(&[], waiting).await
     }
 }

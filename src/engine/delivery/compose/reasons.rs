@@ -10,8 +10,8 @@ use crate::domain::{Content, Details, Event, FollowKey, Object, ObjectKey, UserI
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 
-/// The number of events per user to look at, newest first. It is more than an email shows.
-const LOOKED_AT: usize = 200;
+/// The number of events per user to read, newest first. It is more than an email shows.
+const READ: usize = 200;
 /// The most followed things that an email names.
 const NAMED: usize = 3;
 
@@ -27,40 +27,36 @@ impl Reasons {
     /// Loads the follows of these users that concern their events. The details of the events must
     /// be in the catalog.
     pub(super) async fn of(
-        told: &[(&UserId, Vec<&Event>)],
+        shown: &[(&UserId, Vec<&Event>)],
         catalog: &Catalog,
         source: &CatalogSource,
     ) -> Result<Self> {
         let mut pairs: BTreeSet<(FollowKey, &UserId)> = BTreeSet::new();
-        for (user, events) in told {
-            let events = events.iter().take(LOOKED_AT);
+        for (user, events) in shown {
+            let events = events.iter().take(READ);
             let details = events.filter_map(|event| catalog.details(event));
             let keys = details.flat_map(|details| details.follow_keys());
             pairs.extend(keys.map(|key| (key, *user)));
         }
         let keys: BTreeSet<&FollowKey> = pairs.iter().map(|(key, _)| key).collect();
-        let keys: Vec<FollowKey> = keys.into_iter().cloned().collect();
-        let objects: Vec<ObjectKey> = keys
-            .iter()
-            .map(|key| ObjectKey::stored(key.as_str()))
-            .collect();
+        let objects = keys.iter().map(|key| ObjectKey::stored(key.as_str()));
+        let objects: Vec<ObjectKey> = objects.collect();
         let found = source.records(&objects).await?;
         let named = keys.into_iter().zip(found);
         let named = named.filter_map(|(key, object)| Some((key.clone(), named_by(key, object?)?)));
         let named: HashMap<FollowKey, Followed> = named.collect();
         let pairs = pairs.into_iter().filter(|(key, _)| named.contains_key(key));
-        let pairs: Vec<(FollowKey, UserId)> =
-            pairs.map(|(key, user)| (key, user.clone())).collect();
-        let standing = match pairs.is_empty() {
+        let pairs = pairs.map(|(key, user)| (key, user.clone()));
+        let pairs: Vec<(FollowKey, UserId)> = pairs.collect();
+        let follows = match pairs.is_empty() {
             true => Vec::new(),
             false => source.context.store.following(&pairs).await?,
         };
-        let following = pairs.into_iter().zip(standing);
+        let following = pairs.into_iter().zip(follows);
+        let following = following.filter_map(|(pair, follows)| follows.then_some(pair));
         Ok(Self {
+            following: following.collect(),
             named,
-            following: following
-                .filter_map(|(pair, stands)| stands.then_some(pair))
-                .collect(),
         })
     }
 
@@ -91,10 +87,10 @@ impl Reasons {
 }
 
 /// Returns the name and link of a followed object, if it is notifiable and has a title.
-fn named_by(key: FollowKey, object: Object) -> Option<Followed> {
+fn named_by(key: &FollowKey, object: Object) -> Option<Followed> {
     let title = object.title.filter(|title| !title.trim().is_empty());
     Some(Followed {
-        key,
+        key: key.clone(),
         name: title.filter(|_| object.notifiable)?,
         url: object.url,
     })

@@ -1,0 +1,255 @@
+//! Finds the events of batches that may still be included, also for batches that are still open.
+//!
+//! An event is included if its object applies (P6), and its user gets its type outside the digest
+//! and has not muted it (P7). If all kept events are included and have different objects, events
+//! that were only counted are assumed to be like them. Otherwise the stacks show which events had
+//! joined. Start with [`Compose::batch_events`].
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{BatchEvents, Compose, Selection, batch_of, newest_first};
+use crate::domain::batch::Item;
+use crate::domain::user::Unmailable;
+use crate::domain::{
+    Batch, BatchState, Content, Day, Delivery, EmailScope, Event, Facts, Id, Mutes, PersonStacks,
+    Purpose, User, UserId, Window, classify,
+};
+use crate::engine::Result;
+use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::mutes;
+use crate::engine::feedback::suppressions::Suppressed;
+use crate::store::{People, Stacks};
+use crate::wire::event::Unknown;
+
+/// The outcome of a batch if it closed now.
+#[derive(Debug)]
+pub(crate) enum Prospect {
+    /// An email with this content.
+    Email(Content),
+    /// No email, because no event applies and is wanted.
+    NothingLeft,
+    /// No email, because the user may get none, or only mandatory types and the batch has none.
+    Unmailable(Unmailable),
+}
+
+/// The user of each batch, and the events that they get.
+type Recipients<'a> = HashMap<Id, (&'a User, Selection)>;
+
+impl Compose {
+    /// Returns the events that these rows' batches may include, by batch id, and loads them into
+    /// the catalog. Batches without a record are omitted.
+    pub(super) async fn batch_events(
+        &self,
+        rows: &[Delivery],
+        people: &[Option<User>],
+        selections: &[Selection],
+        catalog: &mut Catalog,
+    ) -> Result<HashMap<Id, BatchEvents>> {
+        let (mut recipients, mut markers) = (Recipients::new(), HashMap::new());
+        for ((row, person), selection) in rows.iter().zip(people).zip(selections) {
+            if let (Some(batch), Some(user)) = (batch_of(row), person) {
+                recipients.insert(batch, (user, *selection));
+                markers.insert(batch, row.marker);
+            }
+        }
+        if recipients.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let ids: Vec<Id> = recipients.keys().copied().collect();
+        let store = &self.context.store;
+        let batches: Vec<Batch> = store.filed(&ids).await?.into_iter().flatten().collect();
+        catalog.load(kept(&batches).iter()).await?;
+        // A settled batch comes here again if its email failed, or was once recorded as accepted.
+        let settled = batches.iter().filter(|of| of.state != BatchState::Closing);
+        let settled: Vec<Batch> = settled.cloned().collect();
+        let stacks = stacks_of(&**store, &settled).await?;
+        let mut events = self.select(batches, &recipients, catalog).await?;
+        for batch in settled {
+            let stacks = stacks.get(&batch.user);
+            let is_marked = stacks.is_some_and(|of| of.are_mailed_by(markers[&batch.id]));
+            if let Some(events) = events.get_mut(&batch.id) {
+                events.has_markers = is_marked;
+            }
+        }
+        Ok(events)
+    }
+
+    /// Returns the events that these batches may include, by batch id, and loads them into the
+    /// catalog. The kept events must have been loaded.
+    async fn select(
+        &self,
+        batches: Vec<Batch>,
+        recipients: &Recipients<'_>,
+        catalog: &mut Catalog,
+    ) -> Result<HashMap<Id, BatchEvents>> {
+        let (mut events, mut incomplete) = (HashMap::with_capacity(batches.len()), Vec::new());
+        let kept = batches.iter().map(|of| (of.id, &of.contents.items[..]));
+        self.load_mutes(kept, recipients, catalog).await?;
+        for batch in batches {
+            let (user, selection) = recipients[&batch.id];
+            let is_included = |item: &Item| {
+                wants(user, selection, item, catalog)
+                    && catalog.applies(&Event::from(item.clone())).is_some()
+            };
+            // Events that were only counted may be muted too.
+            let may_mute = batch.contents.more() > 0 && has_mutes(user, selection);
+            if may_mute || !batch.is_complete(is_included) {
+                incomplete.push(batch);
+                continue;
+            }
+            let not_kept = batch.contents.more();
+            let found = new(batch.key, batch.contents.items, not_kept);
+            events.insert(batch.id, found);
+        }
+        let stacks = stacks_of(&*self.context.store, &incomplete).await?;
+        for batch in incomplete {
+            let items = batch.all_of(stacks.get(&batch.user));
+            let all: Vec<Event> = items.iter().cloned().map(Event::from).collect();
+            catalog.load(all.iter()).await?;
+            events.insert(batch.id, new(batch.key, items, 0));
+        }
+        let all = events.iter().map(|(id, of)| (*id, &of.items[..]));
+        self.load_mutes(all, recipients, catalog).await?;
+        for (id, events) in &mut events {
+            let (user, selection) = recipients[id];
+            let is_wanted = |item: &Item| wants(user, selection, item, catalog);
+            events.items.retain(is_wanted);
+        }
+        Ok(events)
+    }
+
+    /// Loads what the catalog needs to know which of these events are muted.
+    async fn load_mutes<'a>(
+        &self,
+        items: impl Iterator<Item = (Id, &'a [Item])>,
+        recipients: &Recipients<'_>,
+        catalog: &mut Catalog,
+    ) -> Result<()> {
+        let mut events: Vec<(&Mutes, Event)> = Vec::new();
+        for (batch, items) in items {
+            let (user, selection) = recipients[&batch];
+            if has_mutes(user, selection) {
+                let items = items.iter().cloned();
+                events.extend(items.map(|item| (&user.mutes, item.into())));
+            }
+        }
+        let events = events.iter().filter_map(|(mutes, event)| {
+            let at = event.i?.time();
+            Some((*mutes, event, at))
+        });
+        let muted = mutes::possible(events, &self.context.policies);
+        Ok(mutes::look_up(muted, catalog).await?)
+    }
+
+    /// Returns the outcome of each batch if it closed now, in the same order. Ids must be distinct.
+    /// `people` has the records of the batches' users. Adds unknown types and objects to `unknown`.
+    pub(crate) async fn prospects(
+        &self,
+        batches: &[Batch],
+        people: &HashMap<UserId, User>,
+        unknown: &mut Unknown,
+    ) -> Result<Vec<Prospect>> {
+        if batches.is_empty() {
+            return Ok(Vec::new());
+        }
+        let suppressed = Suppressed::among(&*self.context.store, people.values()).await?;
+        let recipient = |batch: &Batch| {
+            let user = people.get(&batch.user).ok_or(Unmailable::Unknown)?;
+            Ok((user, Selection::Wanted(suppressed.scope(user)?)))
+        };
+        let (mut recipients, mut open) = (Recipients::new(), Vec::new());
+        for batch in batches {
+            let recipient: std::result::Result<_, Unmailable> = recipient(batch);
+            if let Ok(recipient) = recipient {
+                recipients.insert(batch.id, recipient);
+                open.push(batch.clone());
+            }
+        }
+        let mut catalog = self.catalog.of_mails();
+        let kept = kept(&open);
+        catalog.load(kept.iter()).await?;
+        for event in &kept {
+            unknown.note(event, &catalog, &self.context.policies);
+        }
+        let events = self.select(open, &recipients, &mut catalog).await?;
+        let newest = newest_first(&events);
+        let shown = newest.iter().map(|(batch, events)| {
+            let (user, _) = recipients[batch];
+            (&user.id, events.iter().collect())
+        });
+        let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
+        let reasons = self.reasons(&shown, &mut catalog).await?;
+        let prospect = |batch: &Batch| {
+            let (user, selection) = match recipient(batch) {
+                Ok(recipient) => recipient,
+                Err(why) => return Prospect::Unmailable(why),
+            };
+            let events = events.get(&batch.id);
+            match events.and_then(|of| self.batch_content(of, &catalog)) {
+                Some(mut content) => {
+                    content.because = reasons.because(&user.id, &content);
+                    Prospect::Email(content)
+                }
+                None if selection == Selection::Wanted(EmailScope::All) => Prospect::NothingLeft,
+                None => {
+                    let why = suppressed.mailable(user).err();
+                    why.map_or(Prospect::NothingLeft, Prospect::Unmailable)
+                }
+            }
+        };
+        Ok(batches.iter().map(prospect).collect())
+    }
+}
+
+fn new(key: crate::domain::BatchKey, items: Vec<Item>, not_kept: u64) -> BatchEvents {
+    BatchEvents {
+        key,
+        items,
+        not_kept,
+        has_markers: false,
+    }
+}
+
+/// Returns the events that these batches keep.
+fn kept(batches: &[Batch]) -> Vec<Event> {
+    let items = batches.iter().flat_map(|batch| &batch.contents.items);
+    items.cloned().map(Event::from).collect()
+}
+
+/// Returns the stacks of these batches' users, for the days on which events joined.
+pub(in crate::engine::delivery) async fn stacks_of(
+    stacks: &dyn Stacks,
+    batches: &[Batch],
+) -> Result<HashMap<UserId, PersonStacks>> {
+    let fanouts = batches.iter().flat_map(Batch::own_fanouts);
+    let days: BTreeSet<Day> = fanouts.map(|fanout| Day::of(fanout.time())).collect();
+    let (Some(first), Some(last)) = (days.first(), days.last()) else {
+        return Ok(HashMap::new());
+    };
+    let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
+    let users: Vec<UserId> = users.into_iter().cloned().collect();
+    let window = Window::between(*first, *last);
+    let stacks = stacks.windows(window, People::Each(&users)).await?;
+    Ok(users.into_iter().zip(stacks).collect())
+}
+
+/// Returns whether a batch has to exclude events that its user has muted.
+fn has_mutes(user: &User, selection: Selection) -> bool {
+    matches!(selection, Selection::Wanted(_)) && !user.mutes.is_empty()
+}
+
+/// Returns whether a batch may include this event for this user, regardless of its object.
+fn wants(user: &User, selection: Selection, item: &Item, catalog: &Catalog) -> bool {
+    let (Selection::Wanted(scope) | Selection::WithMuted(scope)) = selection else {
+        return true;
+    };
+    let (at, policies) = (item.i.time(), catalog.policies());
+    let is_muted = || mutes::is_muted(&user.mutes, &item.clone().into(), at, catalog);
+    let facts = Facts {
+        before_start: user.start.is_some_and(|start| start.is_after(item.i)),
+        muted: has_mutes(user, selection) && is_muted(),
+        ..Facts::default()
+    };
+    let purpose = Purpose::Batch(scope);
+    classify(&item.t, || at, facts, Some(user), policies, purpose).is_none()
+}

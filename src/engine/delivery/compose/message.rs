@@ -1,0 +1,118 @@
+//! Renders emails, each distinct content once, and adds the links and headers of their recipients.
+//!
+//! Start with [`Compose::rendered`].
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::Compose;
+use super::contents::{Contents, Rendering};
+use crate::domain::{Content, Delivery, Occasion, Stop, User};
+use crate::email::{self, Message, Place, Placeholders};
+use crate::engine::access::links::Maker;
+use crate::render;
+
+/// A rendered email, without its recipient.
+pub struct Written {
+    pub content: email::Content,
+    /// The number of items that it shows.
+    pub shown: usize,
+    /// Whether it mentions its recipient.
+    pub is_personal: bool,
+}
+
+impl Compose {
+    /// Renders an email, with placeholders for its links if there are public pages. So users with
+    /// the same content can share it.
+    pub fn rendered(
+        &self,
+        user: &User,
+        content: &Content,
+        occasion: &Occasion,
+        at: DateTime<Utc>,
+    ) -> Result<Written, String> {
+        let placeholders = Placeholders::new()?;
+        let placeholder = |place| {
+            let has_pages = self.identity.links.public_url.is_some();
+            has_pages.then(|| placeholders.of(place).to_owned())
+        };
+        let stop = Stop::of_mail(content, occasion, &self.context.policies);
+        let mutes = Stop::of_subject(content, occasion, &self.context.policies);
+        let rendered = self.identity.renderer.render(&render::Mail {
+            user,
+            content,
+            occasion,
+            at,
+            tz: user.schedule(&self.schedule).tz,
+            links: render::Links {
+                unsubscribe: stop.as_ref().and_then(|_| placeholder(Place::Unsubscribe)),
+                preferences: placeholder(Place::Preferences),
+                mute: mutes.and_then(|_| placeholder(Place::Mute)),
+            },
+            stop: stop.as_ref(),
+        });
+        let rendered = rendered.map_err(|error| format!("{error:#}"))?;
+        Ok(Written {
+            content: email::Content {
+                subject: rendered.subject,
+                html: placeholders.cut(&rendered.html),
+                text: placeholders.cut(&rendered.text),
+            },
+            shown: rendered.shown,
+            is_personal: rendered.is_personal,
+        })
+    }
+
+    /// Returns the email of a row with this content.
+    pub(super) fn message(
+        &self,
+        row: &Delivery,
+        user: &User,
+        content: Content,
+        maker: Option<&Maker<'_>>,
+        at: DateTime<Utc>,
+        contents: &mut Contents,
+    ) -> Result<Message, String> {
+        let to = user
+            .reachable()
+            .map_err(|why| why.as_str().to_owned())?
+            .clone();
+        let (occasion, policies) = (&row.occasion, &self.context.policies);
+        // Links are dated by the row, so that every build of it makes the same ones.
+        let stop = Stop::of_mail(&content, occasion, policies);
+        let mute = Stop::of_subject(&content, occasion, policies);
+        let issued = user
+            .start
+            .map_or(row.created, |start| start.valid_from(row.created));
+        let personal = maker.map(|maker| {
+            let maker = maker.to(&to);
+            maker.personal(&row.user, stop.as_ref(), mute.as_ref(), issued)
+        });
+        let further = self.identity.headers.of(row, &content, policies);
+        let locale = self.identity.renderer.locale_of(user);
+        let rendering = Rendering::new(occasion, user.schedule(&self.schedule).tz, locale, content);
+        let content = match contents.rendered(&rendering) {
+            Some(content) => content,
+            None => {
+                let written = self.rendered(user, &rendering.content, occasion, at);
+                let written =
+                    written.map_err(|error| format!("the mail cannot be rendered: {error}"))?;
+                let content = contents.share(written.content);
+                if !written.is_personal {
+                    contents.remember(rendering, Arc::clone(&content));
+                }
+                content
+            }
+        };
+        Ok(Message {
+            delivery: row.id.clone(),
+            to,
+            to_name: user.name.clone(),
+            content,
+            personal,
+            further,
+            at,
+        })
+    }
+}

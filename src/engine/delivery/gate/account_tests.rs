@@ -1,0 +1,98 @@
+//! Tests of call rates, concurrency and waits.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+#[tokio::test]
+async fn calls_start_evenly_and_within_the_rate() {
+    let account = ProviderAccount::new("a-".into(), true, NonZeroU32::new(50));
+    let start = Instant::now();
+
+    for n in 0..6 {
+        account.wait_for_rate().await;
+        let due = Duration::from_millis(20) * n;
+        assert!(start.elapsed() >= due, "call {n}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn a_read_that_started_before_a_pause_was_stored_does_not_end_it() {
+    let (mut account, now) = (AccountState::default(), DateTime::UNIX_EPOCH);
+    let until = now + TimeDelta::hours(1);
+
+    let early = account.before_read();
+    account.close(until);
+    account.shared_wait = Some(until);
+    account.apply_notes(early, true, false);
+    assert_eq!(account.closed(now), Some(until));
+
+    let later = account.before_read();
+    account.apply_notes(later, true, false);
+    assert_eq!(account.closed(now), None, "an operator deleted the wait");
+}
+
+#[test]
+fn a_read_that_started_before_an_unknown_outcome_does_not_reset_it() {
+    let mut account = AccountState::default();
+    let unknown = RecentOutcomes {
+        lost: 1,
+        ..RecentOutcomes::default()
+    };
+
+    let early = account.before_read();
+    account.count(unknown, false, 50);
+    account.apply_notes(early, true, false);
+    assert!(account.last_is_lost);
+
+    let later = account.before_read();
+    account.apply_notes(later, true, false);
+    assert!(!account.last_is_lost);
+}
+
+#[test]
+fn calls_run_one_at_a_time_until_the_provider_accepts_enough() {
+    let mut account = AccountState::default();
+    let now = DateTime::UNIX_EPOCH;
+    let mut record = |times: u32, none_accepted: bool| {
+        for _ in 0..times {
+            let call = CallSummary {
+                none_accepted,
+                ..CallSummary::default()
+            };
+            account.record_call(&call, TimeDelta::seconds(1), now);
+        }
+        account.width(3)
+    };
+
+    assert_eq!(record(0, false), 1);
+    assert_eq!(record(9, false), 1);
+    assert_eq!(record(1, false), 2);
+    assert_eq!(record(10, false), 3);
+    assert_eq!(record(30, false), 3, "and never more than are allowed");
+    assert_eq!(record(1, true), 1);
+    assert_eq!(record(10, false), 2);
+}
+
+#[test]
+fn a_call_of_deferred_emails_does_not_change_the_concurrency() {
+    let mut account = AccountState::default();
+    let now = DateTime::UNIX_EPOCH;
+    let mut record = |times: u32, all_deferred: bool| {
+        for _ in 0..times {
+            let call = CallSummary {
+                all_deferred,
+                ..CallSummary::default()
+            };
+            account.record_call(&call, TimeDelta::seconds(1), now);
+        }
+        account.width(3)
+    };
+
+    assert_eq!(record(30, true), 1);
+    assert_eq!(record(9, false), 1);
+    assert_eq!(record(30, true), 1);
+    assert_eq!(record(1, false), 2);
+    assert_eq!(record(30, true), 2);
+    assert_eq!(account.closed(now), None);
+}

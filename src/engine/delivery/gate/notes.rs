@@ -1,0 +1,406 @@
+//! Shares pauses, waits and recent outcomes between all processes, in notes.
+//!
+//! A wait that one process receives applies to all, also to later ones such as hourly cron jobs.
+//! The notes share a prefix, so one read before each call returns them all. Changes are
+//! compare-and-set, so no count is lost. Notes from a fast clock are ignored. Start with
+//! [`Gate::before_call`].
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::super::tally::Concluded;
+use super::account::RecentOutcomes;
+use super::{Gate, GateState};
+use crate::domain::{DeliveryState, Pause, ReportCounts, Share};
+use crate::engine::Result;
+use crate::engine::feedback::suppressions::unreported;
+use crate::store::Notes;
+
+/// Name of the note with the pause, and the prefix of all these notes but [`RESUMED`].
+const PAUSE: &str = "pause";
+/// Name of the note with the wait. For a brand's own account, the account's name follows.
+const CLOSED: &str = "pause-until";
+/// Name of the note with recent outcomes. For a brand's own account, the account's name follows,
+/// and the note counts only unknown calls.
+const ENDED: &str = "pause-ended";
+/// Name of the note with the time of the last resume.
+const RESUMED: &str = "resumed";
+
+/// Sending pauses after this number of consecutive calls whose outcomes are unknown and cannot be
+/// resolved.
+const LOST_CALLS: u32 = 3;
+/// At this multiple of `delivery.stop_after`, the counts are halved, so that recent outcomes weigh
+/// more.
+const REMEMBERED: u64 = 4;
+/// Counts are discarded if no outcome was added for this time: a week for weekly digests, plus a
+/// day for late runs.
+const RECENT: TimeDelta = TimeDelta::days(8);
+/// The tolerated difference between clocks.
+const SKEW: TimeDelta = TimeDelta::minutes(2);
+/// The age of the emails whose bounces and spam reports count.
+const REPORTED: TimeDelta = TimeDelta::days(1);
+/// Fewer bounces or spam reports than this never pause sending.
+const FEW: u64 = 5;
+/// The interval between checks of the provider's reports.
+const CHECK_REPORTS: TimeDelta = TimeDelta::seconds(30);
+/// The interval between warnings about absent reports.
+const WARN: TimeDelta = TimeDelta::hours(1);
+
+/// A wait: no process calls the account before `until`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Closed {
+    at: DateTime<Utc>,
+    until: DateTime<Utc>,
+    /// The name of the account. A note about another account is ignored.
+    account: String,
+}
+
+impl RecentOutcomes {
+    fn read(note: Option<&str>) -> Self {
+        note.and_then(|note| serde_json::from_str(note).ok())
+            .unwrap_or_default()
+    }
+
+    /// Returns what remains after a pause: only whether the outcome of the last call is unknown.
+    fn after_pause(&self) -> Self {
+        Self {
+            lost: self.lost.min(1),
+            at: self.at,
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, more: &Self, now: DateTime<Utc>) {
+        let is_old = |at: DateTime<Utc>| now - at > RECENT || at - now > SKEW;
+        if self.at.is_some_and(is_old) {
+            *self = Self::default();
+        }
+        self.sent += more.sent;
+        self.failed += more.failed;
+        self.lost += more.lost;
+        self.at = Some(now);
+    }
+}
+
+impl Pause {
+    /// Returns the current pause, if there is one.
+    pub async fn current(notes: &dyn Notes) -> Result<Option<Self>> {
+        Ok(notes.note(PAUSE).await?.map(Self::read))
+    }
+
+    /// Parses a note. An unreadable note pauses sending as well.
+    fn read(note: String) -> Self {
+        serde_json::from_str(&note).unwrap_or_else(|_| Self {
+            at: DateTime::UNIX_EPOCH,
+            reason: note,
+            by: "unknown".into(),
+        })
+    }
+
+    /// Ends the pause and returns it. Outcomes before a resume do not count after it. All waits
+    /// end, because an operator may have settled the cause with the provider, which otherwise asks
+    /// for a wait again.
+    pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
+        let pause = Self::current(notes).await?;
+        change_note(notes, RESUMED, |_| Some(now.to_rfc3339())).await?;
+        for (name, _) in notes.notes(ENDED).await? {
+            // If the outcome of the last call is unknown, the next call still contains one email.
+            let rest = |note: Option<&str>| json(&RecentOutcomes::read(note).after_pause());
+            change_note(notes, &name, rest).await?;
+        }
+        for (name, _) in notes.notes(CLOSED).await? {
+            change_note(notes, &name, |_| None).await?;
+        }
+        change_note(notes, PAUSE, |_| None).await?;
+        Ok(pause)
+    }
+}
+
+fn json(value: &impl Serialize) -> Option<String> {
+    serde_json::to_string(value).ok()
+}
+
+/// Replaces a note by what `change` makes of it; `None` stands for no note. If another process
+/// changes the note first, this reads it again.
+async fn change_note(
+    notes: &dyn Notes,
+    name: &str,
+    mut change: impl FnMut(Option<&str>) -> Option<String> + Send,
+) -> Result<()> {
+    loop {
+        let read = notes.note(name).await?;
+        let new = change(read.as_deref());
+        if new == read
+            || notes
+                .swap_note(name, read.as_deref(), new.as_deref())
+                .await?
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns whether `interval` has passed since `last`, and starts a new interval if so.
+fn is_due(last: &mut Option<DateTime<Utc>>, interval: TimeDelta, now: DateTime<Utc>) -> bool {
+    let due = last.is_none_or(|last| now - last >= interval);
+    if due {
+        *last = Some(now);
+    }
+    due
+}
+
+impl Gate {
+    /// Returns whether a call may start now, by the notes and the limits of this process.
+    pub(in crate::engine::delivery) async fn before_call(&self) -> Result<GateState> {
+        if self.account.is_ending() {
+            return Ok(GateState::Stopping);
+        }
+        let now = self.context.clock.now();
+        let before = self.account.state().before_read();
+        let notes = self.context.store.notes(PAUSE).await?;
+        let mut notes: BTreeMap<String, String> = notes.into_iter().collect();
+        let mut state = self.account.state();
+        if let Some(pause) = notes.remove(PAUSE) {
+            // Outcomes before a pause do not count after it.
+            state.unshared = RecentOutcomes::default();
+            return Ok(GateState::Paused(Pause::read(pause)));
+        }
+        let wait = notes.get(&self.name_of(CLOSED));
+        let recent = notes.get(&self.name_of(ENDED)).map(String::as_str);
+        let last_is_lost = RecentOutcomes::read(recent).lost > 0;
+        state.apply_notes(before, wait.is_none(), last_is_lost);
+        let until = wait.and_then(|note| self.closed_by(note, now));
+        let closed = state.closed(now).max(until);
+        Ok(closed.map_or(GateState::Open, GateState::ClosedUntil))
+    }
+
+    /// Returns the name of this account's note.
+    fn name_of(&self, note: &str) -> String {
+        match self.account.is_default {
+            true => note.to_owned(),
+            false => format!("{note}:{}", self.account.name),
+        }
+    }
+
+    fn closed_by(&self, note: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let Closed { at, until, account } = serde_json::from_str(note).ok()?;
+        (account == self.account.name && at <= now + SKEW && until > now).then_some(until)
+    }
+
+    /// Shares the current wait with all processes, if there is one.
+    pub(in crate::engine::delivery) async fn share_wait(&self) -> Result<()> {
+        let now = self.context.clock.now();
+        let Some(until) = self.account.state().closed(now) else {
+            return Ok(());
+        };
+        let closed = json(&Closed {
+            at: now,
+            until,
+            account: self.account.name.clone(),
+        });
+        let longest = |note: Option<&str>| {
+            let known = note.and_then(|note| self.closed_by(note, now));
+            match known.is_some_and(|known| known >= until) {
+                true => note.map(str::to_owned),
+                false => closed.clone(),
+            }
+        };
+        change_note(&*self.context.store, &self.name_of(CLOSED), longest).await?;
+        self.account.state().shared_wait = Some(until);
+        Ok(())
+    }
+
+    /// Counts the outcomes of a call. Pauses sending after too many failures, or after too many
+    /// consecutive calls with unknown outcomes.
+    pub(in crate::engine::delivery) async fn watch(&self, concluded: &Concluded) -> Result<()> {
+        let count = |state| {
+            let ended = concluded.settled.iter();
+            ended.filter(|end| end.state == state).count() as u64
+        };
+        let outcomes = RecentOutcomes {
+            sent: count(DeliveryState::Sent),
+            failed: count(DeliveryState::Failed).saturating_sub(concluded.excused),
+            lost: concluded.lost.is_some().into(),
+            at: None,
+        };
+        // A definite answer ends the sequence of unknown calls.
+        let answered = concluded.answered && outcomes.lost == 0;
+        let often = self.settings.stop_after;
+        let shared = self.account.state().count(outcomes, answered, often);
+        match shared {
+            Some(outcomes) => {
+                let why = concluded.lost.as_deref();
+                self.share(outcomes, answered, why).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Shares the outcomes that this process has counted and not shared yet.
+    pub(in crate::engine::delivery) async fn share_all(&self) -> Result<()> {
+        let outcomes = std::mem::take(&mut self.account.state().unshared);
+        match outcomes == RecentOutcomes::default() {
+            true => Ok(()),
+            false => self.share(outcomes, false, None).await,
+        }
+    }
+
+    /// Adds outcomes to the notes. Sent and failed emails count for all accounts together, unknown
+    /// calls for each account alone. `lost` is why the last call's outcome is unknown.
+    async fn share(
+        &self,
+        outcomes: RecentOutcomes,
+        answered: bool,
+        lost: Option<&str>,
+    ) -> Result<()> {
+        if self.account.is_default {
+            return self.count_in(ENDED, outcomes, answered, lost).await;
+        }
+        let emails = RecentOutcomes {
+            lost: 0,
+            ..outcomes
+        };
+        if emails.sent + emails.failed > 0 {
+            self.count_in(ENDED, emails, false, None).await?;
+        }
+        if outcomes.lost > 0 || answered {
+            let calls = RecentOutcomes {
+                lost: outcomes.lost,
+                ..RecentOutcomes::default()
+            };
+            let own = self.name_of(ENDED);
+            self.count_in(&own, calls, answered, lost).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds outcomes to this note, and pauses sending if they are too many.
+    async fn count_in(
+        &self,
+        name: &str,
+        outcomes: RecentOutcomes,
+        answered: bool,
+        lost: Option<&str>,
+    ) -> Result<()> {
+        let (now, mut stop) = (self.context.clock.now(), None);
+        let most = u64::from(self.settings.stop_after).saturating_mul(REMEMBERED);
+        let add = |note: Option<&str>| {
+            let mut recent = RecentOutcomes::read(note);
+            recent.add(&outcomes, now);
+            if answered {
+                recent.lost = 0;
+            }
+            stop = self.too_much(&recent, lost);
+            if stop.is_some() {
+                recent = recent.after_pause();
+            } else if recent.sent + recent.failed >= most {
+                recent.sent /= 2;
+                recent.failed /= 2;
+            }
+            json(&recent)
+        };
+        change_note(&*self.context.store, name, add).await?;
+        match stop {
+            Some(reason) => self.pause(reason).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the reason to pause sending, if there is one.
+    fn too_much(&self, recent: &RecentOutcomes, lost: Option<&str>) -> Option<String> {
+        let settings = &self.settings;
+        if let Some(why) = lost.filter(|_| recent.lost >= LOST_CALLS) {
+            let calls = recent.lost;
+            return Some(format!(
+                "nobody can tell what became of the last {calls} calls in a row ({why})"
+            ));
+        }
+        let (failed, all) = (recent.failed, recent.sent + recent.failed);
+        let share = settings.stop_share;
+        let enough = all >= u64::from(settings.stop_after);
+        (enough && share.is_passed_by(failed, all)).then(|| {
+            format!(
+                "{failed} of the last {all} mails failed, more than delivery.stop_share of {share}"
+            )
+        })
+    }
+
+    /// Pauses all processes. If they are paused already, the first reason stays.
+    pub(in crate::engine::delivery) async fn pause(&self, reason: String) -> Result<()> {
+        let pause = Pause {
+            at: self.context.clock.now(),
+            reason,
+            by: self.context.owner.clone(),
+        };
+        let note = json(&pause).unwrap_or(pause.reason);
+        let store = &self.context.store;
+        store.swap_note(PAUSE, None, Some(&note)).await?;
+        Ok(())
+    }
+
+    /// Pauses all processes if too many of the last day's emails bounced or were reported as spam.
+    /// Checks this at most every 30 seconds.
+    pub(in crate::engine::delivery) async fn check_reports(&self) -> Result<()> {
+        let (now, store) = (self.context.clock.now(), &self.context.store);
+        let is_due = is_due(
+            &mut self.account.state().reports_checked,
+            CHECK_REPORTS,
+            now,
+        );
+        if !is_due {
+            return Ok(());
+        }
+        let resumed = store.note(RESUMED).await?;
+        let resumed = resumed.and_then(|at| at.parse::<DateTime<Utc>>().ok());
+        // A future time comes from a fast clock. No report before it would count.
+        let resumed = resumed.filter(|at| *at <= now);
+        let since = (now - REPORTED).max(resumed.unwrap_or(DateTime::UNIX_EPOCH));
+        match self.alarm(&store.report_counts(since).await?) {
+            Some(reason) => self.pause(reason).await,
+            None => self.warn_of_silence(now).await,
+        }
+    }
+
+    /// Logs a warning, once an hour, while the provider reports nothing about the emails it
+    /// accepts.
+    async fn warn_of_silence(&self, now: DateTime<Utc>) -> Result<()> {
+        let Some(reporter) = self.context.config.reporter() else {
+            return Ok(());
+        };
+        if !is_due(&mut self.account.state().silence_checked, WARN, now) {
+            return Ok(());
+        }
+        let emails = unreported(self.context.store.as_ref(), now).await?;
+        if emails > 0 {
+            tracing::warn!(
+                emails,
+                "emails left more than a day ago, and {} has reported nothing since; see `tidings doctor`",
+                reporter.title
+            );
+        }
+        Ok(())
+    }
+
+    /// Returns the reason to pause sending, if there is one.
+    fn alarm(&self, counts: &ReportCounts) -> Option<String> {
+        let (settings, all) = (&self.settings, counts.sent);
+        let passed = |part: u64, share: Share, what: &str, option: &str| {
+            let enough = all >= settings.stop_after.into() && part >= FEW;
+            (enough && share.is_passed_by(part, all)).then(|| {
+                format!("{part} of the last {all} mails {what}, more than {option} of {share}")
+            })
+        };
+        let (complained, share) = (counts.complained, settings.stop_complaints);
+        let what = "were complained of";
+        passed(complained, share, what, "delivery.stop_complaints").or_else(|| {
+            let what = match counts.refused {
+                0 => "bounced",
+                _ => "bounced or were refused",
+            };
+            let (bounced, share) = (counts.bounced + counts.refused, settings.stop_bounces);
+            passed(bounced, share, what, "delivery.stop_bounces")
+        })
+    }
+}
