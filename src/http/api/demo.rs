@@ -1,26 +1,41 @@
 //! The page of `serve --demo` and its requests: the scene, new works, and sent emails.
 //!
-//! Only this machine may use it. [`mod@local`] requires a loopback name in every request, so no
-//! other site can reach it through a name of its own. Requests that change something must come from
-//! this page ([`Home`]). The routes exist only with `--demo`; [`Gallery`] does the work.
+//! Only this machine may use it. [`local`] requires a loopback name in every request, so no other
+//! site can reach it: a foreign page can make its own name resolve to this machine (DNS rebinding),
+//! but cannot make it a loopback name. Requests that change something must come from this page
+//! ([`Home`]). The routes exist only with `--demo`; [`Gallery`] does the work.
 
-use actix_web::http::header;
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use std::future::{Ready, ready};
+
+use actix_web::body::{BoxBody, EitherBody, MessageBody};
+use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
+use actix_web::http::header::{self, HeaderMap, HeaderName};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, HttpResponseBuilder};
 use chrono::TimeDelta;
 use serde::Deserialize;
 
-use super::body;
 use super::problem::{Code, Problem};
-use super::uri::{NoQuery, segment};
-use crate::app::App;
+use super::request::Call;
+use super::route::routes;
 use crate::demo::{self, Gallery};
 use crate::domain::{ObjectId, Stop, UserId};
 use crate::wire::local::Visit;
 
-mod local;
-
-pub(super) use local::{Home, local};
+routes! {ROUTES under "":
+    "/demo" => {get open: page}
+    "/demo/page.js" => {get open: script}
+    "/demo/page.css" => {get open: style}
+    "/demo/scene" => {get open: scene}
+    "/demo/people/{id}" => {post open: play}
+    "/demo/works" => {post open: publish}
+    "/demo/comments" => {post open: comment}
+    "/demo/digests" => {post open: send_digests}
+    "/demo/mails" => {get open: mails}
+    "/demo/mails/{number}" => {get open: mail}
+    "/demo/pictures/{name}" => {get open: picture}
+}
 
 const PAGE: &str = include_str!("demo/page.html");
 const SCRIPT: &str = include_str!("demo/page.js");
@@ -28,8 +43,6 @@ const STYLE: &str = include_str!("demo/page.css");
 
 /// The lifetime of a user's token. The page requests a new one before it ends.
 const TOKEN: TimeDelta = TimeDelta::minutes(10);
-/// The largest body, more than any form of the page sends.
-const LIMIT: usize = 16 << 10;
 
 /// Shows an email as email programs do: pictures and links, but no scripts.
 const OF_MAIL: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
@@ -56,47 +69,37 @@ fn shown(kind: &str, policy: &str, body: impl Into<String>) -> HttpResponse {
 }
 
 /// `GET /demo`
-pub(super) async fn page(_: NoQuery, gallery: Data<Gallery>) -> HttpResponse {
+async fn page(_: Call, gallery: Data<Gallery>) -> HttpResponse {
     shown("text/html; charset=utf-8", &policy(&gallery), PAGE)
 }
 
 /// `GET /demo/page.js`
-pub(super) async fn script(_: NoQuery, gallery: Data<Gallery>) -> HttpResponse {
+async fn script(_: Call, gallery: Data<Gallery>) -> HttpResponse {
     shown("text/javascript; charset=utf-8", &policy(&gallery), SCRIPT)
 }
 
 /// `GET /demo/page.css`
-pub(super) async fn style(_: NoQuery, gallery: Data<Gallery>) -> HttpResponse {
+async fn style(_: Call, gallery: Data<Gallery>) -> HttpResponse {
     shown("text/css; charset=utf-8", &policy(&gallery), STYLE)
 }
 
 /// `GET /demo/scene`
-pub(super) async fn scene(
-    _: NoQuery,
-    app: Data<App>,
-    gallery: Data<Gallery>,
-) -> Result<HttpResponse, Problem> {
-    Ok(fresh().json(gallery.scene(&app).await?))
+async fn scene(call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+    Ok(fresh().json(gallery.scene(&call.app).await?))
 }
 
 /// `POST /demo/people/{id}`: a token of this user, and their links. An application would know its
 /// signed-in user.
-pub(super) async fn play(
-    _: NoQuery,
-    _: Home,
-    req: HttpRequest,
-    app: Data<App>,
-    gallery: Data<Gallery>,
-) -> Result<HttpResponse, Problem> {
-    let id: UserId = segment(&req, "id")?;
+async fn play(_: Home, call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+    let id: UserId = call.segment("id")?;
     let unknown = || {
         let detail = format!("{id:?} is no user of the demo; /demo/scene lists them");
         Problem::new(Code::UnknownUser, detail)
     };
     let id = gallery.person(id.as_str()).ok_or_else(unknown)?;
-    let now = app.context.clock.now();
-    let token = app.tokens().make(&id, now, TOKEN)?;
-    let maker = app.identities.default.links.maker().await?;
+    let now = call.app.context.clock.now();
+    let token = call.app.tokens().make(&id, now, TOKEN)?;
+    let maker = call.app.identities.default.links.maker().await?;
     // A demo's configuration has both.
     let (Some(token), Some(maker)) = (token, maker) else {
         let detail = "the demo's tidings.toml has lost its address or its secret; start it again";
@@ -118,16 +121,9 @@ struct NewWork {
 }
 
 /// `POST /demo/works`
-pub(super) async fn publish(
-    _: NoQuery,
-    _: Home,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-    gallery: Data<Gallery>,
-) -> Result<HttpResponse, Problem> {
-    let NewWork { artist, title } = body::one(&body::read(&req, payload, LIMIT).await?)?;
-    Ok(fresh().json(gallery.publish(&app, &artist, &title).await?))
+async fn publish(_: Home, mut call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+    let NewWork { artist, title } = call.one().await?;
+    Ok(fresh().json(gallery.publish(&call.app, &artist, &title).await?))
 }
 
 #[derive(Deserialize)]
@@ -139,48 +135,31 @@ struct NewComment {
 }
 
 /// `POST /demo/comments`
-pub(super) async fn comment(
-    _: NoQuery,
-    _: Home,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-    gallery: Data<Gallery>,
-) -> Result<HttpResponse, Problem> {
-    let NewComment { who, work, text } = body::one(&body::read(&req, payload, LIMIT).await?)?;
-    let published = gallery.comment(&app, &who, &work, &text).await?;
+async fn comment(_: Home, mut call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+    let NewComment { who, work, text } = call.one().await?;
+    let published = gallery.comment(&call.app, &who, &work, &text).await?;
     Ok(fresh().json(published))
 }
 
 /// `POST /demo/digests`
-pub(super) async fn send_digests(
-    _: NoQuery,
+async fn send_digests(
     _: Home,
-    app: Data<App>,
+    call: Call,
     gallery: Data<Gallery>,
 ) -> Result<HttpResponse, Problem> {
-    Ok(fresh().json(gallery.send_digests(&app).await?))
+    Ok(fresh().json(gallery.send_digests(&call.app).await?))
 }
 
 /// `GET /demo/mails`
-pub(super) async fn mails(
-    _: NoQuery,
-    app: Data<App>,
-    gallery: Data<Gallery>,
-) -> Result<HttpResponse, Problem> {
-    Ok(fresh().json(gallery.mails(&app).await?))
+async fn mails(call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+    Ok(fresh().json(gallery.mails(&call.app).await?))
 }
 
 /// `GET /demo/mails/{number}`
-pub(super) async fn mail(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-    gallery: Data<Gallery>,
-) -> Result<HttpResponse, Problem> {
-    let number: ObjectId = segment(&req, "number")?;
+async fn mail(call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+    let number: ObjectId = call.segment("number")?;
     let html = match number.as_str().parse() {
-        Ok(number) => gallery.mail(&app, number).await?,
+        Ok(number) => gallery.mail(&call.app, number).await?,
         Err(_) => None,
     };
     let Some(html) = html else {
@@ -191,15 +170,124 @@ pub(super) async fn mail(
 }
 
 /// `GET /demo/pictures/{name}`
-pub(super) async fn picture(_: NoQuery, req: HttpRequest) -> Result<HttpResponse, Problem> {
-    let name: ObjectId = segment(&req, "name")?;
+async fn picture(call: Call) -> Result<HttpResponse, Problem> {
+    let name: ObjectId = call.segment("name")?;
     let drawn = demo::picture(name.as_str());
     Ok(shown("image/svg+xml", OF_PICTURE, drawn))
 }
 
 /// Starts an answer that no cache keeps.
-fn fresh() -> actix_web::HttpResponseBuilder {
+fn fresh() -> HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     response.insert_header((header::CACHE_CONTROL, "no-store"));
     response
+}
+
+/// Passes requests whose host is a loopback name.
+pub(super) async fn local<B: MessageBody>(
+    req: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
+    let named = only(req.headers(), &header::HOST).is_some_and(is_local);
+    // A target in absolute form overrides the header (RFC 9112, 3.2.2).
+    let asked = req.uri().authority();
+    if named && asked.is_none_or(|asked| is_local(asked.as_str())) {
+        return Ok(next.call(req).await?.map_into_left_body());
+    }
+    let detail =
+        "the demo answers to the names of this machine alone, such as 127.0.0.1 and localhost";
+    let problem = Problem::new(Code::Forbidden, detail).at("header Host");
+    Ok(req.error_response(problem).map_into_right_body())
+}
+
+/// An extractor for requests that only the demo's own page may send.
+pub(super) struct Home;
+
+impl FromRequest for Home {
+    type Error = Problem;
+    type Future = Ready<Result<Self, Problem>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let headers = req.headers();
+        let site = HeaderName::from_static("sec-fetch-site");
+        let site = headers.get(site);
+        let is_same = site.is_none_or(|site| site == "same-origin");
+        let host = only(headers, &header::HOST).unwrap_or_default();
+        let origin =
+            only(headers, &header::ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
+        let is_own = origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host));
+        ready(if is_same && is_own {
+            Ok(Self)
+        } else {
+            let detail = "only the demo's own page may ask this; open /demo in a browser";
+            Err(Problem::new(Code::Forbidden, detail).at("header Origin"))
+        })
+    }
+}
+
+/// Returns a header that occurs once.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name);
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// Whether a host is this machine's own, with or without a port.
+fn is_local(host: &str) -> bool {
+    let url = url::Url::parse(&format!("http://{host}/"));
+    let is_loopback = url.is_ok_and(|url| match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    });
+    is_loopback && !host.contains(['@', '/', '\\', '?', '#'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loopback_host_is_local_with_or_without_a_port() {
+        for host in [
+            "127.0.0.1:8080",
+            "127.0.0.1",
+            "localhost",
+            "LocalHost:80",
+            "127.1.2.3:1",
+            "[::1]",
+            "[::1]:8080",
+        ] {
+            assert!(is_local(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn other_hosts_are_not_local() {
+        for host in [
+            "",
+            ":8080",
+            "demo.example",
+            "demo.example:8080",
+            "localhost.example",
+            "127.0.0.1.example",
+            "127.0.0.1:80:80",
+            "127.0.0.1:x",
+            "127.0.0.1:+80",
+            "127.0.0.1/x",
+            "demo.example#@127.0.0.1",
+            ":x@localhost",
+            "0.0.0.0:8080",
+            "192.168.0.1",
+            "[::1",
+            "[::1]x",
+            "[::2]:8080",
+            "::1",
+            "user@localhost",
+            "localhost, demo.example",
+        ] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
 }

@@ -6,20 +6,24 @@
 use std::time::Duration;
 
 use actix_web::http::header;
-use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use futures::FutureExt;
 use futures::future::{Either, select};
 use serde::Deserialize;
 
-use super::body;
 use super::problem::{Code, Problem};
-use super::uri::{NoQuery, segment};
+use super::request::{Call, is_many, many, of_record, one};
+use super::route::routes;
 use crate::app::App;
-use crate::domain::{EventType, Id, ObjectId};
+use crate::domain::{EventType, Id, Invalid, ObjectId};
 use crate::engine::directory::unknown::Named;
 use crate::engine::ingest::notify::{EventInput, Notify, Request, ids};
 use crate::wire::event::{Accepted, AllAccepted, Progress};
+
+routes! {ROUTES under "/v1":
+    "/events" => {post write bulk: post, delete write: retract}
+    "/events/{id}" => {get read: get}
+}
 
 const FIELD: &str = "events";
 
@@ -34,20 +38,20 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Prob
     let (notify, known) = (app.notify(), app.known());
     let accepting = notify.accept(requests).boxed();
     // Runs concurrently, because each costs a round trip to the store.
-    let asking = known.of(&named).boxed();
-    let (accepted, asked) = match select(accepting, asking).await {
-        Either::Left((accepted, asking)) => (accepted, Either::Left(asking)),
-        Either::Right((asked, accepting)) => (accepting.await, Either::Right(asked)),
+    let looking_up = known.of(&named).boxed();
+    let (accepted, looked_up) = match select(accepting, looking_up).await {
+        Either::Left((accepted, looking_up)) => (accepted, Either::Left(looking_up)),
+        Either::Right((found, accepting)) => (accepting.await, Either::Right(found)),
     };
     let receipts = accepted.map_err(|error| match keyed {
         true => Problem::from(error),
         false => Problem::from(error).without_keys(),
     })?;
-    let asked = match asked {
-        Either::Left(asking) => tokio::time::timeout(MOMENT, asking).await.ok(),
-        Either::Right(asked) => Some(asked),
+    let unknown = match looked_up {
+        Either::Left(looking_up) => tokio::time::timeout(MOMENT, looking_up).await.ok(),
+        Either::Right(found) => Some(found),
     };
-    let unknown = asked.and_then(Result::ok).unwrap_or_else(|| {
+    let unknown = unknown.and_then(Result::ok).unwrap_or_else(|| {
         tracing::warn!("could not look up whether the objects and users of accepted events exist");
         Vec::new()
     });
@@ -62,33 +66,24 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Prob
 }
 
 /// `POST /v1/events`
-pub(super) async fn post(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let key = idempotency_key(&req)?;
-    let body = body::read(&req, payload, body::BULK_LIMIT).await?;
-    let notify = app.notify();
-    let sent = body::aside(body, move |body| Sent::read(&notify, body, key)).await?;
+async fn post(mut call: Call) -> Result<HttpResponse, Problem> {
+    let key = idempotency_key(&call.req)?;
+    let notify = call.app.notify();
+    let sent = call
+        .parse(move |body| Sent::read(&notify, body, key))
+        .await?;
     match sent {
         Sent::Many(requests) => {
-            let events = accept(&app, requests).await?;
+            let events = accept(&call.app, requests).await?;
             Ok(HttpResponse::Accepted().json(AllAccepted { events }))
         }
         Sent::One(request) => {
-            let mut answers = accept(&app, vec![*request]).await?;
+            let mut answers = accept(&call.app, vec![*request]).await?;
             let answer = answers.remove(0);
+            let base = call.app.config.server.public_path();
+            let location = format!("{base}/v1/events/{}", answer.receipt.id);
             Ok(HttpResponse::Accepted()
-                .insert_header((
-                    header::LOCATION,
-                    format!(
-                        "{}/v1/events/{}",
-                        app.config.server.public_path(),
-                        answer.receipt.id
-                    ),
-                ))
+                .insert_header((header::LOCATION, location))
                 .json(answer))
         }
     }
@@ -103,18 +98,18 @@ enum Sent {
 impl Sent {
     /// Parses and checks a body. `key` is the request's `Idempotency-Key`.
     fn read(notify: &Notify, body: &[u8], key: Option<String>) -> Result<Self, Problem> {
-        if body::is_many(body, FIELD) {
+        if is_many(body, FIELD) {
             if key.is_some() {
                 let why = "is for one event; give the events of a list a field `key` each";
                 return Err(Problem::parameter(KEY_LOCATION, why));
             }
-            let events: Vec<EventInput> = body::many(body, FIELD)?;
+            let events: Vec<EventInput> = many(body, FIELD)?;
             let requests = events.into_iter().enumerate().map(|(index, event)| {
-                checked(notify, event).map_err(|invalid| body::of_record(FIELD, index, invalid))
+                checked(notify, event).map_err(|invalid| of_record(FIELD, index, invalid))
             });
             return Ok(Self::Many(requests.collect::<Result<_, _>>()?));
         }
-        let mut event: EventInput = body::one(body)?;
+        let mut event: EventInput = one(body)?;
         if let Some(key) = key {
             if event.key.as_ref().is_some_and(|other| *other != key) {
                 let why = "differs from the field `key`; give one of them";
@@ -126,20 +121,16 @@ impl Sent {
     }
 }
 
-fn checked(notify: &Notify, event: EventInput) -> Result<Request, crate::domain::Invalid> {
+fn checked(notify: &Notify, event: EventInput) -> Result<Request, Invalid> {
     let request = event.into_request()?;
     notify.check(&request)?;
     Ok(request)
 }
 
 /// `GET /v1/events/{id}`
-pub(super) async fn get(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let id: Id = segment(&req, "id")?;
-    let Some(fanout) = app.notify().find(id).await? else {
+async fn get(call: Call) -> Result<HttpResponse, Problem> {
+    let id: Id = call.segment("id")?;
+    let Some(fanout) = call.app.notify().find(id).await? else {
         let detail = format!("there is no event {id}; ids are those that accepting gave");
         return Err(Problem::new(Code::UnknownEvent, detail));
     };
@@ -157,16 +148,10 @@ struct Retraction {
 }
 
 /// `DELETE /v1/events`
-pub(super) async fn retract(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let body = body::read(&req, payload, body::LIMIT).await?;
-    let Retraction { kind, objects } = body::aside(body, body::one).await?;
-    let out = app.retract().events(&kind, &objects).await?;
-    Ok(HttpResponse::Ok().json(out))
+async fn retract(mut call: Call) -> Result<HttpResponse, Problem> {
+    let Retraction { kind, objects } = call.one().await?;
+    let retracted = call.app.retract().events(&kind, &objects).await?;
+    Ok(HttpResponse::Ok().json(retracted))
 }
 
 const KEY_LOCATION: &str = "header Idempotency-Key";

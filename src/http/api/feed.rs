@@ -7,16 +7,14 @@
 use std::str::FromStr;
 use std::time::Instant;
 
-use actix_web::http::header::{self, ContentEncoding, EntityTag, Header, IfNoneMatch};
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpMessage, HttpRequest, HttpResponse, HttpResponseBuilder};
-use sha2::{Digest, Sha256};
+use actix_web::http::header::{self, ContentEncoding};
+use actix_web::{HttpMessage, HttpResponse, HttpResponseBuilder};
 
-use super::body;
-use super::caller::Caller;
-use super::gzip;
+use super::access::Caller;
 use super::problem::Problem;
-use super::uri::{NoQuery, Query, refuse, segment};
+use super::request::{Call, refuse};
+use super::response::{Compression, KnownTags, accepts_gzip, entity_tag, gzipped, hash};
+use super::route::routes;
 use crate::app::App;
 use crate::domain::feed::Kinds;
 use crate::domain::group::PageEnd;
@@ -26,16 +24,25 @@ use crate::engine::feed::polls::Tag;
 use crate::engine::feed::{Answer, MarksInput, Request};
 use crate::metrics::FeedAnswer;
 
+routes! {ROUTES under "/v1":
+    "/users/{id}/feed" => {get read own [
+        "after", "before", "limit", "type", "category", "state", "days", "day", "about", "group"
+    ]: page}
+    "/users/{id}/feed/count" => {get read own: count}
+    "/users/{id}/feed/marks" => {post write own: mark}
+}
+
 /// The default number of items on a page.
 const LIMIT: u32 = 20;
+/// The smallest body that is compressed, in bytes. Smaller ones fit into one packet anyway.
+const WORTH_COMPRESSING: usize = 1_200;
 
 /// `GET /v1/users/{id}/feed`
-pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
-    let user: UserId = segment(&req, "id")?;
-    let query = Query::of(&req, &PARAMETERS)?;
-    polled(&req, &app, &user, async {
-        let (grouped, request) = (query.get("group")?, asked(&req, &user, &query, &app)?);
-        let feeds = app.feeds();
+async fn page(call: Call) -> Result<HttpResponse, Problem> {
+    let user: UserId = call.segment("id")?;
+    polled(&call, &user, async {
+        let (grouped, request) = (call.parameter("group")?, request(&call, &user)?);
+        let feeds = call.app.feeds();
         let page = match grouped {
             None => feeds
                 .page(&request)
@@ -44,7 +51,7 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
             Some(GroupBy::About) => feeds.groups(&request).await.map(|page| {
                 page.map(|mut page| {
                     for group in &mut page.groups {
-                        let base = app.config.server.public_path();
+                        let base = call.app.config.server.public_path();
                         group.items_url.insert_str(0, base);
                     }
                     serde_json::to_vec(&page)
@@ -59,27 +66,23 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
     .await
 }
 
-const PARAMETERS: [&str; 10] = [
-    "after", "before", "limit", "type", "category", "state", "days", "day", "about", "group",
-];
-
-fn asked(req: &HttpRequest, user: &UserId, query: &Query, app: &App) -> Result<Request, Problem> {
-    let end: Option<PageEnd> = query.get("before")?;
-    let category = query.get("category")?;
+fn request(call: &Call, user: &UserId) -> Result<Request, Problem> {
+    let end: Option<PageEnd> = call.parameter("before")?;
+    let (category, policies) = (call.parameter("category")?, &call.app.config.policies);
     Ok(Request {
         user: user.clone(),
         query: feed::Query {
-            after: query.get("after")?,
+            after: call.parameter("after")?,
             before: end.as_ref().map(|end| end.place),
             stood: end.and_then(|end| end.cursor),
-            kinds: Kinds::of(query.get("type")?, category.as_ref(), &app.config.policies),
-            day: query.get("day")?,
-            about: query.text("about").map(str::to_owned),
-            state: query.get("state")?.unwrap_or_default(),
+            kinds: Kinds::of(call.parameter("type")?, category.as_ref(), policies),
+            day: call.parameter("day")?,
+            about: call.text("about").map(str::to_owned),
+            state: call.parameter("state")?.unwrap_or_default(),
         },
-        limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
-        days: query.number("days")?,
-        lately: lately(req),
+        limit: call.number("limit")?.unwrap_or(LIMIT) as usize,
+        days: call.number("days")?,
+        lately: may_use_cache(call),
     })
 }
 
@@ -87,10 +90,9 @@ fn asked(req: &HttpRequest, user: &UserId, query: &Query, app: &App) -> Result<R
 ///
 /// The application expects to see its own writes, which may have bypassed this process. An entity
 /// tag may come from another process with newer data.
-fn lately(req: &HttpRequest) -> bool {
-    let loads = !req.headers().contains_key(header::IF_NONE_MATCH);
-    let extensions = req.extensions();
-    loads && matches!(extensions.get::<Caller>(), Some(Caller::Person { .. }))
+fn may_use_cache(call: &Call) -> bool {
+    let loads = !call.req.headers().contains_key(header::IF_NONE_MATCH);
+    loads && matches!(call.req.extensions().get(), Some(Caller::User(_)))
 }
 
 enum GroupBy {
@@ -101,63 +103,47 @@ impl FromStr for GroupBy {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
+        let why = "is unknown; the feed is grouped by about only";
         match text {
             "about" => Ok(Self::About),
-            _ => Err(Invalid::new(
-                "group",
-                text,
-                "is unknown; the feed is grouped by about only",
-            )),
+            _ => Err(Invalid::new("group", text, why)),
         }
     }
 }
 
 /// `GET /v1/users/{id}/feed/count`
-pub(super) async fn count(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let user: UserId = segment(&req, "id")?;
-    polled(&req, &app, &user, async {
-        let counts = app.feeds().counts(&user, lately(&req)).await?;
+async fn count(call: Call) -> Result<HttpResponse, Problem> {
+    let user: UserId = call.segment("id")?;
+    polled(&call, &user, async {
+        let counts = call.app.feeds().counts(&user, may_use_cache(&call)).await?;
         Ok(counts.map(|counts| serde_json::to_vec(&counts)))
     })
     .await
 }
 
 /// `POST /v1/users/{id}/feed/marks`
-pub(super) async fn mark(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let user: UserId = segment(&req, "id")?;
-    let body = body::read(&req, payload, body::LIMIT).await?;
-    let marks: MarksInput = body::aside(body, body::one).await?;
-    let counts = app.feeds().mark(&user, marks).await?;
+async fn mark(mut call: Call) -> Result<HttpResponse, Problem> {
+    let user: UserId = call.segment("id")?;
+    let marks: MarksInput = call.one().await?;
+    let counts = call.app.feeds().mark(&user, marks).await?;
     Ok(HttpResponse::Ok().json(counts))
 }
 
 /// Answers a poll with 304 if the client's entity tag is current. Skips `make`, which builds the
 /// answer, if the feed cache knows that.
 async fn polled(
-    req: &HttpRequest,
-    app: &App,
+    call: &Call,
     user: &UserId,
     make: impl Future<Output = Result<Answer<serde_json::Result<Vec<u8>>>, Problem>>,
 ) -> Result<HttpResponse, Problem> {
-    let polls = &app.polls;
-    let question = req
-        .uri()
-        .path_and_query()
-        .map_or("", |asked| asked.as_str());
-    let known = Known::of(req);
-    let unchanged = || polls.is_unchanged(user, question, |tag| known.has(&entity(tag)));
+    let (app, polls) = (&call.app, &call.app.polls);
+    let question = call.req.uri().path_and_query();
+    let question = question.map_or("", |question| question.as_str());
+    let known = KnownTags::of(&call.req);
+    let unchanged = || polls.is_unchanged(user, question, |tag| known.contain(tag));
     if let Some(tag) = (!known.is_empty()).then(unchanged).flatten() {
         app.metrics.fed(FeedAnswer::Known);
-        return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
+        return Ok(with_headers(HttpResponse::NotModified(), app, user, &tag).finish());
     }
     let (before, began) = (polls.glance(user), Instant::now());
     let Answer {
@@ -167,61 +153,33 @@ async fn polled(
     } = make.await?;
     polls.took(began.elapsed());
     let body = answer.expect("what is on the wire is always JSON");
-    let mut tag: Tag = [0; 16];
-    tag.copy_from_slice(&Sha256::digest(&body)[..16]);
+    let tag = hash(&body);
     polls.keep(user, question, tag, before.as_of(as_of), &about);
-    if known.has(&entity(&tag)) {
+    if known.contain(&tag) {
         app.metrics.fed(FeedAnswer::Unchanged);
-        return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
+        return Ok(with_headers(HttpResponse::NotModified(), app, user, &tag).finish());
     }
     app.metrics.fed(FeedAnswer::Made);
-    let mut response = answered(HttpResponse::Ok(), app, user, &tag);
+    let mut response = with_headers(HttpResponse::Ok(), app, user, &tag);
     response.content_type("application/json");
-    if body.len() < gzip::WORTHWHILE || !gzip::is_taken(req) {
+    if body.len() < WORTH_COMPRESSING || !accepts_gzip(&call.req) {
         return Ok(response.body(body));
     }
-    let body = gzip::gzipped(&body, gzip::Compression::fast());
+    let body = gzipped(&body, Compression::fast());
     Ok(response.insert_header(ContentEncoding::Gzip).body(body))
 }
 
 /// Adds the headers that all answers to polls have.
-fn answered(
+fn with_headers(
     mut response: HttpResponseBuilder,
     app: &App,
     user: &UserId,
     tag: &Tag,
 ) -> HttpResponseBuilder {
     response
-        .insert_header(header::ETag(entity(tag)))
+        .insert_header(header::ETag(entity_tag(tag)))
         .insert_header((header::CACHE_CONTROL, "private, no-cache"))
         .append_header((header::VARY, "Accept-Encoding"))
         .insert_header(("X-Poll-Interval", app.polls.interval(user)));
     response
-}
-
-/// Returns a weak tag, because it covers both content encodings (RFC 9110, 8.8.3).
-fn entity(tag: &Tag) -> EntityTag {
-    EntityTag::new_weak(hex::encode(tag))
-}
-
-/// The tags in `If-None-Match` (RFC 9110, 13.1.2). An unreadable header has none.
-pub(super) struct Known(Option<IfNoneMatch>);
-
-impl Known {
-    pub(super) fn of(req: &HttpRequest) -> Self {
-        let is_there = req.headers().contains_key(header::IF_NONE_MATCH);
-        Self(is_there.then(|| IfNoneMatch::parse(req).ok()).flatten())
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    pub(super) fn has(&self, tag: &EntityTag) -> bool {
-        match &self.0 {
-            Some(IfNoneMatch::Any) => true,
-            Some(IfNoneMatch::Items(tags)) => tags.iter().any(|known| known.weak_eq(tag)),
-            None => false,
-        }
-    }
 }

@@ -3,19 +3,22 @@
 //! `DELETE` stores that the object is withdrawn, so it disappears from feeds and emails at once and
 //! stays away until it is put again (P6).
 
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::body;
 use super::problem::{Code, Problem};
-use super::shared::taken;
-use super::uri::{NoQuery, segment};
-use crate::app::App;
+use super::request::{Call, of_record};
+use super::route::routes;
 use crate::domain::{Json, ModelName, Object, ObjectId, ObjectKey, Point, moment};
 use crate::engine::ingest::objects::key_of;
+use crate::wire::Taken;
 use crate::wire::feed::ObjectView;
+
+routes! {ROUTES under "/v1":
+    "/objects" => {post write bulk: post}
+    "/objects/{model}/{id}" => {put write: put, get read: get, delete write: delete}
+}
 
 /// The body that replaces the object in the path.
 #[derive(Deserialize)]
@@ -56,58 +59,41 @@ impl ObjectInput {
     }
 }
 
-fn key(req: &HttpRequest) -> Result<ObjectKey, Problem> {
-    let (model, id): (ModelName, ObjectId) = (segment(req, "model")?, segment(req, "id")?);
+fn key(call: &Call) -> Result<ObjectKey, Problem> {
+    let (model, id): (ModelName, ObjectId) = (call.segment("model")?, call.segment("id")?);
     key_of(&model, &id).map_err(|why| Problem::parameter("path", why.to_string()))
 }
 
 /// `PUT /v1/objects/{model}/{id}`
-pub(super) async fn put(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let key = key(&req)?;
-    let body = body::read(&req, payload, body::LIMIT).await?;
-    let object: ObjectInput = body::aside(body, body::one).await?;
+async fn put(mut call: Call) -> Result<HttpResponse, Problem> {
+    let key = key(&call)?;
+    let object: ObjectInput = call.one().await?;
     if let Some(other) = object.key.as_ref().filter(|other| **other != key) {
         return Err(Problem::body(format!(
             "id {other:?} is not the object of the path, {key:?}; leave it out"
         )));
     }
-    app.objects().put(vec![object.with_key(key)]).await?;
+    call.app.objects().put(vec![object.with_key(key)]).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /v1/objects`
-pub(super) async fn post(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let body = body::read(&req, payload, body::BULK_LIMIT).await?;
-    let many = |body: &[u8]| body::many(body, "objects");
-    let objects: Vec<Object> = body::aside(body, many).await?;
-    let book = app.objects();
+async fn post(mut call: Call) -> Result<HttpResponse, Problem> {
+    let objects: Vec<Object> = call.many("objects").await?;
+    let service = call.app.objects();
     for (index, object) in objects.iter().enumerate() {
-        book.check(object)
-            .map_err(|why| body::of_record("objects", index, why))?;
+        let checked = service.check(object);
+        checked.map_err(|why| of_record("objects", index, why))?;
     }
-    let count = objects.len();
-    book.put(objects).await?;
-    Ok(taken(count))
+    let taken = objects.len();
+    service.put(objects).await?;
+    Ok(HttpResponse::Ok().json(Taken { taken }))
 }
 
 /// `GET /v1/objects/{model}/{id}`
-pub(super) async fn get(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let key = key(&req)?;
-    let Some(object) = app.objects().get(&key).await? else {
+async fn get(call: Call) -> Result<HttpResponse, Problem> {
+    let key = key(&call)?;
+    let Some(object) = call.app.objects().get(&key).await? else {
         let detail = format!("there is no record of object {key:?}");
         return Err(Problem::new(Code::UnknownObject, detail));
     };
@@ -115,11 +101,7 @@ pub(super) async fn get(
 }
 
 /// `DELETE /v1/objects/{model}/{id}`
-pub(super) async fn delete(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    app.objects().withdraw(key(&req)?).await?;
+async fn delete(call: Call) -> Result<HttpResponse, Problem> {
+    call.app.objects().withdraw(key(&call)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -19,8 +19,8 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::{Mutex, watch};
 
-use super::Listening;
 use super::demo;
+use super::socket::{Listening, stopped};
 use crate::clock::Clock;
 use crate::demo::picture;
 use crate::domain::{BrandName, UserId};
@@ -250,11 +250,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
 
 impl Listening {
     /// Serves the preview until `stop` becomes true. Fails unless the address is loopback.
-    pub async fn show(
-        self,
-        showing: Showing,
-        mut stop: watch::Receiver<bool>,
-    ) -> anyhow::Result<()> {
+    pub async fn show(self, showing: Showing, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.addr.ip().is_loopback(),
             "a preview is for this machine alone, and {} is not a loopback address",
@@ -279,10 +275,7 @@ impl Listening {
         .workers(1)
         .disable_signals()
         .shutdown_timeout(1)
-        .shutdown_signal(async move {
-            // An error means that the sender is gone, which stops the server as well.
-            let _told = stop.wait_for(|stop| *stop).await;
-        })
+        .shutdown_signal(stopped(stop))
         .listen(self.listener)
         .context("listening")?;
         server.run().await.context("serving the preview")

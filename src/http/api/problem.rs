@@ -7,9 +7,11 @@ use std::fmt;
 use std::time::Duration;
 
 use actix_web::http::{StatusCode, header};
+use actix_web::web::Data;
 use actix_web::{HttpResponse, ResponseError};
 
-use crate::domain::{Invalid, Kind};
+use crate::app::App;
+use crate::domain::{Invalid, Kind, UserId};
 use crate::engine;
 use crate::wire::ProblemDetails;
 
@@ -102,6 +104,9 @@ const REPEATABLE: &str =
 const NOT_REPEATABLE: &str = "whether something was accepted is not known, \
     and an event without a key that is sent again is another event";
 
+/// The detail of internal errors.
+const INTERNAL: &str = "something went wrong inside; the log says what";
+
 /// A failed request, and why it failed.
 #[derive(Debug)]
 pub struct Problem {
@@ -138,6 +143,12 @@ impl Problem {
             location: Some(location.into()),
             ..self
         }
+    }
+
+    /// Creates the problem for a user without a record.
+    pub(super) fn unknown_user(id: &UserId) -> Self {
+        let detail = format!("there is no record of user {id:?}");
+        Self::new(Code::UnknownUser, detail)
     }
 
     /// Creates a problem with the body.
@@ -186,11 +197,7 @@ impl Problem {
 
     /// Creates the problem for a request whose work on another thread was stopped.
     pub fn stopped(cause: &(dyn std::error::Error + 'static)) -> Self {
-        Self::inside(
-            Code::Internal,
-            "something went wrong inside; the log says what",
-            cause,
-        )
+        Self::inside(Code::Internal, INTERNAL, cause)
     }
 
     fn inside(code: Code, detail: &str, cause: &(dyn std::error::Error + 'static)) -> Self {
@@ -230,11 +237,7 @@ impl From<engine::Error> for Problem {
                 &format!("the store does not answer; {REPEATABLE}"),
                 &error,
             ),
-            error => Self::inside(
-                Code::Internal,
-                "something went wrong inside; the log says what",
-                &error,
-            ),
+            error => Self::inside(Code::Internal, INTERNAL, &error),
         }
     }
 }
@@ -287,4 +290,11 @@ impl ResponseError for Problem {
         }
         response.body(serde_json::to_vec(&details).expect("text and numbers are always JSON"))
     }
+}
+
+/// Answers a request for an unknown path.
+pub(super) async fn not_found(app: Data<App>) -> Result<HttpResponse, Problem> {
+    let path = app.config.server.public_path();
+    let detail = format!("there is nothing here; {path}/openapi.json lists what there is");
+    Err(Problem::new(Code::NotFound, detail))
 }

@@ -1,9 +1,13 @@
-//! Listens for connections, and limits how long clients may take.
+//! Listens for connections, and limits their number and how long clients may take.
+//!
+//! The store, the log and outgoing emails always get file descriptors. Further connections wait to
+//! be accepted until others end or time out.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::Context;
+use tokio::sync::watch;
 
 /// How long the head of a request may take to arrive.
 pub(super) const HEAD_PATIENCE: Duration = Duration::from_secs(10);
@@ -15,6 +19,12 @@ pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
 const UNREAD_PATIENCE: Duration = Duration::from_secs(30);
 /// The number of connections that can wait to be accepted.
 const BACKLOG: u32 = 1_024;
+/// The minimum number of descriptors for other uses: the store, the log and outgoing emails.
+const OTHER_DESCRIPTORS: usize = 64;
+/// The maximum number of connections, for any number of descriptors.
+const MAX_CONNECTIONS: usize = 25_000;
+/// The minimum number of connections.
+const MIN_CONNECTIONS: usize = 16;
 
 /// A bound address. Connections wait until a server accepts them.
 pub struct Listening {
@@ -47,10 +57,66 @@ fn socket(wanted: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-#[cfg(all(test, target_os = "linux"))]
+/// Waits until `stop` becomes true or its sender is dropped.
+pub(super) async fn stopped(mut stop: watch::Receiver<bool>) {
+    // An error means that the sender is gone, which stops the server as well.
+    let _closed = stop.wait_for(|stop| *stop).await;
+}
+
+/// Returns the number of connections for a process with this many descriptors.
+fn connections(descriptors: Option<usize>) -> usize {
+    let left = descriptors.map(|all| (all - all / 4).saturating_sub(OTHER_DESCRIPTORS));
+    left.unwrap_or(MAX_CONNECTIONS)
+        .clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
+}
+
+/// Returns the number of connections for each of these threads.
+pub(super) fn connections_per_thread(threads: usize) -> usize {
+    (connections(descriptors()) / threads.max(1)).max(1)
+}
+
+/// Returns the limit of open files. `None` on systems other than Linux, or if there is none.
+fn descriptors() -> Option<usize> {
+    limit_in(&std::fs::read_to_string("/proc/self/limits").ok()?)
+}
+
+/// Parses the soft limit in `/proc/self/limits`; `None` if it is unlimited.
+fn limit_in(limits: &str) -> Option<usize> {
+    let mut lines = limits.lines();
+    let line = lines.find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_connection_limit_leaves_file_descriptors_for_the_rest() {
+        assert_eq!(
+            [Some(256), Some(1_024), Some(64)].map(connections),
+            [128, 704, 16]
+        );
+        assert_eq!(
+            [Some(1 << 20), None].map(connections),
+            [MAX_CONNECTIONS, MAX_CONNECTIONS]
+        );
+    }
+
+    #[test]
+    fn the_limit_is_read_from_the_linux_limits_file() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                      Max processes             63431                63431                processes \n\
+                      Max open files            256                  524288               files     \n";
+        assert_eq!(limit_in(limits), Some(256));
+        assert_eq!(
+            limit_in("Max open files            unlimited            unlimited            files"),
+            None
+        );
+        assert_eq!(limit_in(""), None);
+    }
+
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_connection_is_closed_if_its_client_does_not_read() {
         let listener = socket("127.0.0.1:0".parse().unwrap()).unwrap();

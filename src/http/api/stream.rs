@@ -12,17 +12,22 @@ use std::time::Duration;
 
 use actix_web::http::{Method, header};
 use actix_web::web::{Bytes, Data};
-use actix_web::{HttpMessage, HttpRequest, HttpResponse};
+use actix_web::{HttpMessage, HttpResponse};
 use futures::stream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-use super::caller::Caller;
+use super::access::Caller;
 use super::problem::{Code, Problem};
-use super::uri::{NoQuery, segment};
+use super::request::Call;
+use super::route::routes;
 use crate::app::App;
 use crate::domain::{PokeKey, UserId};
 use crate::engine::feed::polls::Waiting;
+
+routes! {ROUTES under "/v1":
+    "/users/{id}/feed/stream" => {get read own: stream}
+}
 
 /// The maximum number of streams per user and process. One more ends the oldest.
 const OF_ONE: usize = 5;
@@ -140,20 +145,15 @@ struct Live {
 }
 
 /// `GET /v1/users/{id}/feed/stream`
-pub(super) async fn stream(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-    streams: Data<Streams>,
-) -> Result<HttpResponse, Problem> {
-    let user: UserId = segment(&req, "id")?;
+async fn stream(call: Call, streams: Data<Streams>) -> Result<HttpResponse, Problem> {
+    let (user, app): (UserId, _) = (call.segment("id")?, call.app.clone());
     let mut response = HttpResponse::Ok();
     response
         .content_type("text/event-stream")
         .insert_header((header::CACHE_CONTROL, "no-store"))
         // nginx would buffer the events.
         .insert_header(("X-Accel-Buffering", "no"));
-    if req.method() == Method::HEAD {
+    if call.req.method() == Method::HEAD {
         return Ok(response.finish());
     }
     let now = Instant::now();
@@ -162,8 +162,8 @@ pub(super) async fn stream(
         next: moment(&user),
         news: app.polls.wait_for(&user),
         stop: streams.stop.clone(),
-        end: now + lasts(&req, &app),
-        caller: req.extensions().get::<Caller>().cloned(),
+        end: now + lasts(&call),
+        caller: call.req.extensions().get::<Caller>().cloned(),
         place: Place::take(streams, user)?,
         app,
         told: Vec::new(),
@@ -185,12 +185,13 @@ fn moment(user: &UserId) -> Duration {
 
 /// Returns the longest lifetime: until the token expires. A key may be revoked, so its streams end
 /// earlier.
-fn lasts(req: &HttpRequest, app: &App) -> Duration {
-    match req.extensions().get::<Caller>() {
-        Some(Caller::Person { until, .. }) => (*until - app.context.clock.now())
-            .to_std()
-            .unwrap_or_default(),
-        Some(Caller::Key { .. }) | None => OF_A_KEY,
+fn lasts(call: &Call) -> Duration {
+    match call.req.extensions().get() {
+        Some(Caller::User(token)) => {
+            let left = token.until - call.app.context.clock.now();
+            left.to_std().unwrap_or_default()
+        }
+        Some(Caller::Key(_)) | None => OF_A_KEY,
     }
 }
 

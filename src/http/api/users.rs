@@ -1,182 +1,176 @@
-//! Users' records, preferences and follows.
+//! Users' records, preferences, follows and mutes.
 //!
 //! Responses mask addresses (P8). [`crate::engine::directory::people`] decides what a change does.
+//! A muted subject may be any name: its object may be unknown, because the application can create
+//! it later. [`crate::domain::Mutes`] documents the effect of a mute.
 
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 
-use super::body;
 use super::problem::Problem;
-use super::shared::{taken, unknown};
-use super::uri::{NoQuery, Query, segment};
-use crate::app::App;
-use crate::domain::{FollowKey, UserId};
-use crate::engine::directory::input::{FollowInput, PreferencesChange, UserInput, UserPatch};
-use crate::wire::user::{FollowPage, PreferencesView, UserPage, UserView};
+use super::request::{Call, of_record};
+use super::route::routes;
+use crate::domain::{FollowKey, Subject, User, UserId};
+use crate::engine::directory::input::{
+    FollowInput, MuteInput, PreferencesChange, UserInput, UserPatch,
+};
+use crate::wire::Taken;
+use crate::wire::user::{FollowPage, MutesView, PreferencesView, UserPage, UserView};
+
+routes! {ROUTES under "/v1":
+    "/users" => {post write bulk: post, get read ["after", "limit"]: page}
+    "/users/{id}" => {put write: put, patch write: patch, get read: get, delete write: delete}
+    "/users/{id}/preferences" => {put write own: prefer, get read own: preferences}
+    "/users/{id}/follows" => {get read ["after", "limit"]: follows}
+    "/users/{id}/follows/{key}" => {put write: follow, delete write: unfollow}
+    "/users/{id}/mutes" => {get read own: mutes}
+    "/users/{id}/mutes/{subject}" => {put write own: mute, delete write own: unmute}
+    "/follows" => {post write bulk: follow_many}
+}
+
+/// Returns the user of the path, or the problem that there is none.
+fn existing(user: Option<User>, id: &UserId) -> Result<User, Problem> {
+    user.ok_or_else(|| Problem::unknown_user(id))
+}
+
+fn view(call: &Call, user: User) -> HttpResponse {
+    HttpResponse::Ok().json(UserView::of(user, &call.app.config.policies))
+}
 
 /// `PUT /v1/users/{id}`
-pub(super) async fn put(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let id: UserId = segment(&req, "id")?;
-    let body = body::read(&req, payload, body::LIMIT).await?;
-    let mut user: UserInput = body::aside(body, body::one).await?;
+async fn put(mut call: Call) -> Result<HttpResponse, Problem> {
+    let id: UserId = call.segment("id")?;
+    let mut user: UserInput = call.one().await?;
     if let Some(other) = user.id.replace(id.clone()).filter(|other| *other != id) {
         return Err(Problem::body(format!(
             "id {other:?} is not the user of the path, {id:?}; leave it out"
         )));
     }
-    app.people().put(vec![user]).await?;
+    call.app.people().put(vec![user]).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /v1/users`
-pub(super) async fn post(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let body = body::read(&req, payload, body::BULK_LIMIT).await?;
-    let many = |body: &[u8]| body::many(body, "users");
-    let users: Vec<UserInput> = body::aside(body, many).await?;
+async fn post(mut call: Call) -> Result<HttpResponse, Problem> {
+    let users: Vec<UserInput> = call.many("users").await?;
     for (index, user) in users.iter().enumerate() {
-        user.check()
-            .map_err(|why| body::of_record("users", index, why))?;
+        user.check().map_err(|why| of_record("users", index, why))?;
     }
-    let count = users.len();
-    app.people().put(users).await?;
-    Ok(taken(count))
+    let taken = users.len();
+    call.app.people().put(users).await?;
+    Ok(HttpResponse::Ok().json(Taken { taken }))
 }
 
 /// `GET /v1/users/{id}`
-pub(super) async fn get(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let id: UserId = segment(&req, "id")?;
-    let user = app.people().get(&id).await?;
-    let user = user.ok_or_else(|| unknown(&id))?;
-    Ok(HttpResponse::Ok().json(UserView::of(user, &app.config.policies)))
+async fn get(call: Call) -> Result<HttpResponse, Problem> {
+    let id: UserId = call.segment("id")?;
+    let user = call.app.people().get(&id).await?;
+    Ok(view(&call, existing(user, &id)?))
 }
 
 /// `PATCH /v1/users/{id}`
-pub(super) async fn patch(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let id: UserId = segment(&req, "id")?;
-    let body = body::read(&req, payload, body::LIMIT).await?;
-    let patch: UserPatch = body::aside(body, body::one).await?;
-    let user = app.people().patch(&id, patch).await?;
-    let user = user.ok_or_else(|| unknown(&id))?;
-    Ok(HttpResponse::Ok().json(UserView::of(user, &app.config.policies)))
+async fn patch(mut call: Call) -> Result<HttpResponse, Problem> {
+    let id: UserId = call.segment("id")?;
+    let patch: UserPatch = call.one().await?;
+    let user = call.app.people().patch(&id, patch).await?;
+    Ok(view(&call, existing(user, &id)?))
 }
 
 /// `GET /v1/users`
-pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
-    let query = Query::of(&req, &["after", "limit"])?;
-    let (after, limit) = (query.get::<UserId>("after")?, query.page_limit()?);
-    let (users, next) = app.people().page(after.as_ref(), limit).await?;
+async fn page(call: Call) -> Result<HttpResponse, Problem> {
+    let after: Option<UserId> = call.parameter("after")?;
+    let limit = call.page_limit(100, 1_000)?;
+    let (users, next) = call.app.people().page(after.as_ref(), limit).await?;
     let users = users.into_iter();
-    let view = |user| UserView::of(user, &app.config.policies);
+    let view = |user| UserView::of(user, &call.app.config.policies);
     let users = users.map(view).collect();
     Ok(HttpResponse::Ok().json(UserPage { users, next }))
 }
 
-/// `GET /v1/users/{id}/follows`
-pub(super) async fn follows(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
-    let id: UserId = segment(&req, "id")?;
-    let query = Query::of(&req, &["after", "limit"])?;
-    let (after, limit) = (query.get::<FollowKey>("after")?, query.page_limit()?);
-    let follows = app.people().follows(&id, after.as_ref(), limit).await?;
-    let next = follows.last().filter(|_| follows.len() == limit).cloned();
-    Ok(HttpResponse::Ok().json(FollowPage { follows, next }))
-}
-
 /// `DELETE /v1/users/{id}`
-pub(super) async fn delete(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let id: UserId = segment(&req, "id")?;
-    match app.people().delete(&id).await? {
+async fn delete(call: Call) -> Result<HttpResponse, Problem> {
+    let id: UserId = call.segment("id")?;
+    match call.app.people().delete(&id).await? {
         true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(unknown(&id)),
+        false => Err(Problem::unknown_user(&id)),
     }
 }
 
 /// `PUT /v1/users/{id}/preferences`
-pub(super) async fn prefer(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let id: UserId = segment(&req, "id")?;
-    let body = body::read(&req, payload, body::LIMIT).await?;
-    let change: PreferencesChange = body::aside(body, body::one).await?;
-    let user = app.people().prefer(&id, change).await?;
-    let user = user.ok_or_else(|| unknown(&id))?;
-    Ok(HttpResponse::Ok().json(UserView::of(user, &app.config.policies)))
+async fn prefer(mut call: Call) -> Result<HttpResponse, Problem> {
+    let id: UserId = call.segment("id")?;
+    let change: PreferencesChange = call.one().await?;
+    let user = call.app.people().prefer(&id, change).await?;
+    Ok(view(&call, existing(user, &id)?))
 }
 
 /// `GET /v1/users/{id}/preferences`
-pub(super) async fn preferences(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let id: UserId = segment(&req, "id")?;
-    let user = app.people().get(&id).await?;
-    let user = user.ok_or_else(|| unknown(&id))?;
-    let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
+async fn preferences(call: Call) -> Result<HttpResponse, Problem> {
+    let id: UserId = call.segment("id")?;
+    let user = existing(call.app.people().get(&id).await?, &id)?;
+    let (default, policies) = (&call.app.config.digest.schedule, &call.app.config.policies);
     Ok(HttpResponse::Ok().json(PreferencesView::of(&user, default, policies)))
 }
 
-fn follow_of(req: &HttpRequest) -> Result<Vec<FollowInput>, Problem> {
-    let (user, key) = (segment(req, "id")?, segment(req, "key")?);
+/// `GET /v1/users/{id}/follows`
+async fn follows(call: Call) -> Result<HttpResponse, Problem> {
+    let id: UserId = call.segment("id")?;
+    let after: Option<FollowKey> = call.parameter("after")?;
+    let limit = call.page_limit(100, 1_000)?;
+    let follows = call
+        .app
+        .people()
+        .follows(&id, after.as_ref(), limit)
+        .await?;
+    let next = follows.last().filter(|_| follows.len() == limit).cloned();
+    Ok(HttpResponse::Ok().json(FollowPage { follows, next }))
+}
+
+fn follow_of(call: &Call) -> Result<Vec<FollowInput>, Problem> {
+    let (user, key) = (call.segment("id")?, call.segment("key")?);
     Ok(vec![FollowInput { user, key }])
 }
 
 /// `PUT /v1/users/{id}/follows/{key}`
-pub(super) async fn follow(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    app.people().follow(follow_of(&req)?).await?;
+async fn follow(call: Call) -> Result<HttpResponse, Problem> {
+    call.app.people().follow(follow_of(&call)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `DELETE /v1/users/{id}/follows/{key}`
-pub(super) async fn unfollow(
-    _: NoQuery,
-    req: HttpRequest,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    app.people().unfollow(follow_of(&req)?).await?;
+async fn unfollow(call: Call) -> Result<HttpResponse, Problem> {
+    call.app.people().unfollow(follow_of(&call)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /v1/follows`
-pub(super) async fn follow_many(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let body = body::read(&req, payload, body::BULK_LIMIT).await?;
-    let many = |body: &[u8]| body::many(body, "follows");
-    let follows: Vec<FollowInput> = body::aside(body, many).await?;
-    let count = follows.len();
-    app.people().follow(follows).await?;
-    Ok(taken(count))
+async fn follow_many(mut call: Call) -> Result<HttpResponse, Problem> {
+    let follows: Vec<FollowInput> = call.many("follows").await?;
+    let taken = follows.len();
+    call.app.people().follow(follows).await?;
+    Ok(HttpResponse::Ok().json(Taken { taken }))
+}
+
+/// `GET /v1/users/{id}/mutes`
+async fn mutes(call: Call) -> Result<HttpResponse, Problem> {
+    let id: UserId = call.segment("id")?;
+    let user = existing(call.app.people().get(&id).await?, &id)?;
+    let now = call.app.context.clock.now();
+    Ok(HttpResponse::Ok().json(MutesView::of(&user.mutes, now)))
+}
+
+/// `PUT /v1/users/{id}/mutes/{subject}`
+async fn mute(mut call: Call) -> Result<HttpResponse, Problem> {
+    let (id, subject): (UserId, Subject) = (call.segment("id")?, call.segment("subject")?);
+    let mute: MuteInput = call.one_if_any().await?;
+    let user = call.app.people().mute(&id, &subject, mute).await?;
+    existing(user, &id)?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// `DELETE /v1/users/{id}/mutes/{subject}`
+async fn unmute(call: Call) -> Result<HttpResponse, Problem> {
+    let (id, subject): (UserId, Subject) = (call.segment("id")?, call.segment("subject")?);
+    let user = call.app.people().unmute(&id, &subject).await?;
+    existing(user, &id)?;
+    Ok(HttpResponse::NoContent().finish())
 }

@@ -90,7 +90,8 @@ async fn head_of(request: reqwest::RequestBuilder) -> Answer {
 
 /// Returns every route that needs a key or token.
 fn guarded_routes() -> impl Iterator<Item = &'static api::Route> {
-    api::V1_ROUTES.iter().chain(api::SCRAPED_ROUTES)
+    let tables = api::V1.iter().chain(api::METRICS);
+    tables.flat_map(|table| table.routes)
 }
 
 fn filled(path: &str) -> String {
@@ -160,7 +161,7 @@ async fn every_route_opens_only_to_the_callers_in_the_route_table(fresh: Fresh) 
 
     for route in guarded_routes() {
         let path = filled(route.path);
-        let needed = route.guard.scope.expect("none of these is open");
+        let needed = route.scope.expect("none of these is open");
         for method in with_head(route) {
             let case = |who: &str| format!("{method} {path} by {who}");
             let anonymous = answer(api.anonymous(method, &path)).await;
@@ -181,7 +182,7 @@ async fn every_route_opens_only_to_the_callers_in_the_route_table(fresh: Fresh) 
             }
             let another = ask(&api, method, &path, &ben).await;
             assert_eq!(another.status, 403, "{}", case("another person"));
-            if !route.guard.own {
+            if !route.own {
                 let own = ask(&api, method, &path, &ada).await;
                 assert_eq!(own.status, 403, "{}", case("the person"));
             }
@@ -195,8 +196,8 @@ async fn every_route_opens_only_to_the_callers_in_the_route_table(fresh: Fresh) 
 
     for route in guarded_routes() {
         let path = filled(route.path);
-        let needed = route.guard.scope.unwrap();
-        if route.guard.own {
+        let needed = route.scope.unwrap();
+        if route.own {
             assert!(
                 route.path.starts_with("/v1/users/{id}/"),
                 "whose is {}?",
@@ -209,7 +210,7 @@ async fn every_route_opens_only_to_the_callers_in_the_route_table(fresh: Fresh) 
             let ada = token(&api, "ada");
             let fitting = keys.iter().filter(|(scope, _)| *scope >= needed);
             let mut fitting: Vec<&String> = fitting.map(|(_, key)| key).collect();
-            fitting.extend(route.guard.own.then_some(&ada));
+            fitting.extend(route.own.then_some(&ada));
             for bearer in fitting {
                 let status = ask(&api, method, &path, bearer).await.status;
                 assert!(![401, 403].contains(&status), "{method} {path}: {status}");

@@ -1,7 +1,7 @@
 //! A server that shows no demo has nothing of one. What is there with `--demo` is tried as the
 //! program runs it (`tests/all/cli/serve_demo.rs`).
 
-use tidings::http::api::DEMO_ROUTES;
+use tidings::http::api::DEMO;
 
 use super::Api;
 use crate::support::Fresh;
@@ -13,9 +13,10 @@ on_sqlite! {
 
 async fn without_a_demo_none_of_its_routes_is_there(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    assert!(DEMO_ROUTES.len() > 8);
+    let routes: Vec<_> = DEMO.iter().flat_map(|table| table.routes).collect();
+    assert!(routes.len() > 8);
 
-    for route in DEMO_ROUTES {
+    for route in routes {
         let asked = api
             .ask(route.method, route.path)
             .json(&serde_json::json!({}));

@@ -22,9 +22,10 @@ fn described() -> Value {
 }
 
 fn routes() -> BTreeSet<(String, String)> {
-    let kept = api::V1_ROUTES.iter().chain(api::SCRAPED_ROUTES);
-    let routes = kept.chain(api::OPEN_ROUTES);
-    let routes = routes.map(|route| (route.method, route.path));
+    let tables = api::V1.iter().chain(api::METRICS).chain(api::OPEN);
+    let routes = tables
+        .flat_map(|table| table.routes)
+        .map(|route| (route.method, route.path));
     let routes = routes.chain(pages::ROUTES.iter().copied());
     routes
         .map(|(method, path)| (method.to_owned(), path.to_owned()))
@@ -66,15 +67,12 @@ fn every_route_is_described_and_every_description_has_a_route() {
 fn every_route_is_described_with_its_permissions() {
     let description = described();
 
-    for api::Route {
-        method,
-        path,
-        guard,
-    } in api::V1_ROUTES.iter().chain(api::SCRAPED_ROUTES)
-    {
+    let tables = api::V1.iter().chain(api::METRICS);
+    for route in tables.flat_map(|table| table.routes) {
+        let api::Route { method, path, .. } = route;
         let operation = &description["paths"][path][method];
-        let key = json!({"serverKey": [guard.scope.unwrap().as_str()]});
-        let security = match guard.own {
+        let key = json!({"serverKey": [route.scope.unwrap().as_str()]});
+        let security = match route.own {
             true => json!([key, {"userToken": []}]),
             false => json!([key]),
         };
@@ -83,6 +81,22 @@ fn every_route_is_described_with_its_permissions() {
             let response = &operation["responses"][status];
             assert!(response.is_object(), "{method} {path} has no {status}");
         }
+    }
+}
+
+#[test]
+fn every_route_is_described_with_its_query_parameters() {
+    let description = described();
+
+    for route in api::V1.iter().flat_map(|table| table.routes) {
+        let operation = &description["paths"][route.path][route.method];
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let described: BTreeSet<&str> = parameters
+            .filter(|parameter| parameter["in"] == "query")
+            .map(|parameter| parameter["name"].as_str().unwrap())
+            .collect();
+        let accepted: BTreeSet<&str> = route.parameters.unwrap().iter().copied().collect();
+        assert_eq!(described, accepted, "{} {}", route.method, route.path);
     }
 }
 

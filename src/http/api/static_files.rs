@@ -1,16 +1,23 @@
-//! `GET /widget.js`: the element that shows a feed on a page, as one ES module.
+//! `GET /widget.js`, the element that shows a feed on a page, and `GET /openapi.json`.
 //!
-//! It contains no user data, so any page of any origin may load it. Browsers revalidate it by its
-//! entity tag, so it is never stale. `docs/widget.md` documents the element.
+//! They contain no user data, so any page of any origin may load the widget. Browsers revalidate it
+//! by its entity tag, so it is never stale. `docs/widget.md` documents the element.
 
 use std::sync::LazyLock;
 
-use actix_web::http::header::{self, ContentEncoding, EntityTag};
+use actix_web::http::header::{self, ContentEncoding};
+use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use sha2::{Digest, Sha256};
 
-use super::feed::Known;
-use super::gzip::{Compression, gzipped, is_taken};
+use super::response::{Compression, KnownTags, accepts_gzip, entity_tag, gzipped, hash};
+use super::route::routes;
+use crate::app::App;
+use crate::wire::OPENAPI;
+
+routes! {ROUTES under "":
+    "/widget.js" => {get open any: widget}
+    "/openapi.json" => {get open any: openapi}
+}
 
 static WIDGET: LazyLock<String> =
     LazyLock::new(|| small(include_str!("../../../widget/widget.js")));
@@ -45,34 +52,45 @@ fn small(source: &str) -> String {
 static GZIPPED: LazyLock<Vec<u8>> =
     LazyLock::new(|| gzipped(WIDGET.as_bytes(), Compression::best()));
 
-/// A weak tag, because it covers both content encodings (RFC 9110, 8.8.3).
-static TAG: LazyLock<EntityTag> =
-    LazyLock::new(|| EntityTag::new_weak(hex::encode(&Sha256::digest(WIDGET.as_bytes())[..16])));
+static WIDGET_HASH: LazyLock<[u8; 16]> = LazyLock::new(|| hash(WIDGET.as_bytes()));
 
 /// `GET /widget.js`
-pub(super) async fn get(req: HttpRequest) -> HttpResponse {
-    let known = Known::of(&req).has(&TAG);
-    let mut response = if known {
-        HttpResponse::NotModified()
-    } else {
-        HttpResponse::Ok()
+async fn widget(req: HttpRequest) -> HttpResponse {
+    let is_known = KnownTags::of(&req).contain(&WIDGET_HASH);
+    let mut response = match is_known {
+        true => HttpResponse::NotModified(),
+        false => HttpResponse::Ok(),
     };
     response
-        .insert_header(header::ETag(TAG.clone()))
+        .insert_header(header::ETag(entity_tag(&WIDGET_HASH)))
         .insert_header((header::CACHE_CONTROL, "no-cache"))
         .insert_header((header::VARY, "Accept-Encoding"))
         // Browsers fetch modules by the rules of CORS.
         .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
         .insert_header(("Cross-Origin-Resource-Policy", "cross-origin"));
-    if known {
+    if is_known {
         return response.finish();
     }
     response.content_type("text/javascript; charset=utf-8");
-    if is_taken(&req) {
+    if accepts_gzip(&req) {
         response.insert_header(ContentEncoding::Gzip);
         response.body(GZIPPED.as_slice())
     } else {
         response.body(WIDGET.as_str())
+    }
+}
+
+/// `GET /openapi.json`
+async fn openapi(app: Data<App>) -> HttpResponse {
+    let path = app.config.server.public_path();
+    let servers = |path: &str| format!(r#""servers": [{{"url": "{path}"}}]"#);
+    let mut response = HttpResponse::Ok();
+    response
+        .content_type("application/json")
+        .insert_header((header::CACHE_CONTROL, "no-cache"));
+    match path {
+        "" => response.body(OPENAPI),
+        path => response.body(OPENAPI.replacen(&servers("/"), &servers(path), 1)),
     }
 }
 

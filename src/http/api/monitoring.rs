@@ -1,10 +1,11 @@
-//! Serves the metrics for Prometheus: at `/metrics` of the API, and at `metrics.listen`.
+//! Health checks, and the metrics for Prometheus at `/metrics` of the API and at `metrics.listen`.
 //!
-//! The API's route needs a server key. The other address needs none, and is all that a worker
+//! The API's `/metrics` needs a server key. The other address needs none, and is all that a worker
 //! serves. Metrics identify no user ([`crate::metrics`]). A slow store delays the answer by at most
 //! a second ([`crate::operate::scrape`]).
 
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
 use actix_web::http::header;
 use actix_web::web::{self, Data};
@@ -12,19 +13,57 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::watch;
 
-use super::health;
-use super::problem::{Code, Problem};
-use super::shared::not_found;
-use super::socket::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, listen};
-use super::uri::NoQuery;
+use super::problem::{Code, Problem, not_found};
+use super::request::Call;
+use super::route::routes;
+use super::socket::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, listen, stopped};
 use crate::app::App;
 use crate::metrics::CONTENT_TYPE;
+use crate::operate::health;
+use crate::wire::Health;
 
+routes! {METRICS under "/metrics":
+    "" => {get read: api_metrics}
+}
+
+routes! {HEALTH under "":
+    "/healthz" => {get open any: alive}
+    "/readyz" => {get open any: ready}
+}
+
+/// The longest time to wait for the store.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum number of connections. Few scrapers are expected.
 const CONNECTIONS: usize = 64;
 
+/// `GET /healthz`
+async fn alive() -> HttpResponse {
+    HttpResponse::Ok()
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .json(Health { status: "ok" })
+}
+
+/// `GET /readyz`
+async fn ready(app: Data<App>) -> Result<HttpResponse, Problem> {
+    match tokio::time::timeout(PATIENCE, health::ready(&app.context)).await {
+        Ok(Ok(())) => Ok(alive().await),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => {
+            let detail = format!("the store did not answer within {PATIENCE:?}");
+            let mut problem = Problem::new(Code::StoreUnavailable, &detail);
+            problem.cause = Some(detail);
+            Err(problem)
+        }
+    }
+}
+
+/// `GET /metrics` of the API.
+async fn api_metrics(call: Call) -> Result<HttpResponse, Problem> {
+    metrics(call.app).await
+}
+
 /// `GET /metrics`
-pub(super) async fn get(_: NoQuery, app: Data<App>) -> Result<HttpResponse, Problem> {
+async fn metrics(app: Data<App>) -> Result<HttpResponse, Problem> {
     let text = app.scrape().text().await.map_err(|error| {
         let mut problem = Problem::new(Code::Internal, "the metrics cannot be written");
         problem.cause = Some(error.to_string());
@@ -74,13 +113,13 @@ impl Watched {
     }
 
     /// Serves metrics until `stop` becomes true or its sender is dropped.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+    pub async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let app = Data::new(self.app);
         let server = HttpServer::new(move || {
             actix_web::App::new()
                 .app_data(app.clone())
-                .route("/metrics", web::get().to(get))
-                .route("/healthz", web::get().to(health::alive))
+                .route("/metrics", web::get().to(metrics))
+                .route("/healthz", web::get().to(alive))
                 .default_service(web::to(not_found))
         });
         let server = server
@@ -90,11 +129,8 @@ impl Watched {
             .client_disconnect_timeout(LEAVE_PATIENCE)
             .keep_alive(KEEP_ALIVE)
             .shutdown_timeout(1)
-            .shutdown_signal(async move {
-                // An error means that the sender is gone, which stops the server as well.
-                let _told = stop.wait_for(|stop| *stop).await;
-            });
+            .shutdown_signal(stopped(stop));
         let server = server.listen(self.listener).context("listening")?.run();
-        server.await.context("telling metrics")
+        server.await.context("serving metrics")
     }
 }

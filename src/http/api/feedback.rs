@@ -1,0 +1,119 @@
+//! Suppressed addresses, and the reports of email providers that suppress them.
+//!
+//! Answers mask addresses (P8). Requests for a single address contain it in full. A report is
+//! authenticated by the provider's signature, not by a server key (P8). A verified report gets a
+//! success only after it is recorded; until then, the provider retries. An unverified report gets
+//! 401, which is retried as well, because our key or clock may be wrong.
+
+use actix_web::HttpResponse;
+
+use super::problem::{Code, Problem};
+use super::request::{Call, is_many, many, one};
+use super::route::routes;
+use crate::app::App;
+use crate::domain::Address;
+use crate::domain::address::Cursor;
+use crate::engine::feedback::suppressions::SuppressionInput;
+use crate::engine::feedback::{Error, gives_up_on_4xx, posts_text};
+use crate::wire::Taken;
+use crate::wire::delivery::{SuppressionPage, SuppressionView};
+
+routes! {SUPPRESSIONS under "/v1":
+    "/suppressions" => {get read ["after", "limit"]: page, post admin bulk: post}
+    "/suppressions/{address}" => {get read: get, delete admin: delete}
+}
+
+routes! {HOOKS under "":
+    "/hooks/{provider}" => {post open: report}
+}
+
+fn not_suppressed(address: &Address) -> Problem {
+    Problem::new(Code::NotSuppressed, format!("{address} is not suppressed"))
+}
+
+/// `GET /v1/suppressions`
+async fn page(call: Call) -> Result<HttpResponse, Problem> {
+    let after: Option<Cursor> = call.parameter("after")?;
+    let limit = call.page_limit(100, 1_000)?;
+    let after = after.map(|Cursor(address)| address);
+    let page = call.app.suppressions().page(after.as_ref(), limit).await?;
+    let next = page.last().filter(|_| page.len() == limit);
+    let next = next.map(|last| Cursor(last.address.clone()).to_string());
+    let suppressions = page.into_iter().map(SuppressionView::from).collect();
+    Ok(HttpResponse::Ok().json(SuppressionPage { suppressions, next }))
+}
+
+/// `POST /v1/suppressions`
+async fn post(mut call: Call) -> Result<HttpResponse, Problem> {
+    let parser = |body: &[u8]| match is_many(body, "suppressions") {
+        true => many(body, "suppressions"),
+        false => Ok(vec![one(body)?]),
+    };
+    let inputs: Vec<SuppressionInput> = call.parse(parser).await?;
+    let taken = inputs.len();
+    call.app.suppressions().add(inputs).await?;
+    Ok(HttpResponse::Ok().json(Taken { taken }))
+}
+
+/// `GET /v1/suppressions/{address}`
+async fn get(call: Call) -> Result<HttpResponse, Problem> {
+    let address: Address = call.segment("address")?;
+    let found = call.app.suppressions().get(&address).await?;
+    let found = found.ok_or_else(|| not_suppressed(&address))?;
+    Ok(HttpResponse::Ok().json(SuppressionView::from(found)))
+}
+
+/// `DELETE /v1/suppressions/{address}`
+async fn delete(call: Call) -> Result<HttpResponse, Problem> {
+    let address: Address = call.segment("address")?;
+    match call.app.suppressions().lift(&address).await? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(not_suppressed(&address)),
+    }
+}
+
+/// `POST /hooks/{provider}`
+async fn report(mut call: Call) -> Result<HttpResponse, Problem> {
+    let provider = call.req.match_info().get("provider");
+    let provider = provider.unwrap_or_default().to_owned();
+    let service = call.app.feedback();
+    service.expects(&provider).map_err(problem)?;
+    let body = match posts_text(&provider) && call.has_content_type("text/plain") {
+        true => call.bytes().await?,
+        false => call.json().await?,
+    };
+    let header = |name: &str| call.req.headers().get(name)?.to_str().ok();
+    let reports = service.verify(&provider, &header, &body).await;
+    let reports = reports.map_err(|error| match error {
+        Error::Unreadable(why) => unreadable(&provider, why, &call.app),
+        error => problem(error),
+    })?;
+    let outcome = service.take(reports).await.map_err(problem)?;
+    call.app.metrics.unreadable_reports(outcome.unreadable);
+    Ok(HttpResponse::Ok().json(outcome))
+}
+
+/// Answers a verified report without a readable item, so that the provider retries it.
+fn unreadable(provider: &str, why: String, app: &App) -> Problem {
+    app.metrics.unreadable_reports(1);
+    tracing::warn!(provider, "a verified report cannot be read: {why}");
+    match gives_up_on_4xx(provider) {
+        true => Problem::new(Code::Internal, why),
+        false => problem(Error::Unreadable(why)),
+    }
+}
+
+fn problem(error: Error) -> Problem {
+    let code = match &error {
+        Error::UnknownProvider => Code::UnknownProvider,
+        Error::Unconfigured(_) => Code::HookNotConfigured,
+        Error::Unverified(_) => Code::Unverified,
+        Error::Unreadable(_) => Code::InvalidBody,
+        Error::Unreached(_) => Code::ProviderUnavailable,
+        Error::Service(_) => Code::Internal,
+    };
+    match error {
+        Error::Service(error) => error.into(),
+        error => Problem::new(code, error.to_string()),
+    }
+}

@@ -1,0 +1,388 @@
+//! The server: it binds an address, registers all routes, and watches over each request.
+//!
+//! [`observe`] limits the time of a request, and logs and counts its outcome. [`BodyGuard`] closes
+//! connections with an unread body, and [`strip_base`] serves requests that keep the path of
+//! `server.public_url`. Start with [`Bound::run`].
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{self, Poll};
+use std::time::{Duration, Instant};
+
+use actix_web::body::{BodySize, MessageBody};
+use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
+use actix_web::error::{InternalError, PayloadError};
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{Method, Uri};
+use actix_web::middleware::{Condition, Next, from_fn};
+use actix_web::web::{self, Bytes, Data, ServiceConfig};
+use actix_web::{Error, HttpMessage, HttpServer};
+use anyhow::Context;
+use futures::Stream;
+use tokio::sync::watch;
+use tracing::Instrument;
+
+use super::access::{self, Gate};
+use super::problem::{Problem, not_found};
+use super::route::{MatchedRoute, RouteTable};
+use super::socket::{
+    HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, Listening, connections_per_thread, listen, stopped,
+};
+use super::stream::Streams;
+use super::{DEMO, METRICS, OPEN, V1, cors, demo};
+use crate::app::App;
+use crate::demo::Gallery;
+use crate::domain::Id;
+use crate::http::pages;
+
+/// The longest time from a request to the start of its response.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
+/// How long running requests may take to finish during a shutdown.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// More threads than this do not help, because the store does most of the work.
+const MAX_THREADS: usize = 16;
+/// The header with the id of a request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest accepted id of a request, in bytes.
+const MAX_REQUEST_ID: usize = 64;
+
+/// A server that is bound to its address and does not serve yet.
+pub struct Bound {
+    /// The bound address, with the actual port if port 0 was configured.
+    pub addr: SocketAddr,
+    listener: TcpListener,
+    app: App,
+    gate: Gate,
+    demo: Option<Gallery>,
+}
+
+/// Binds the configured address. Connections wait until [`Bound::run`] accepts them. Needs a Tokio
+/// runtime.
+///
+/// # Errors
+///
+/// Fails if the server key is empty or the address cannot be bound.
+pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<Bound> {
+    let gate = gate(&app, key.as_ref())?;
+    Ok(listen(app.config.server.listen)?.bound(app, gate, None))
+}
+
+fn gate(app: &App, key: &str) -> anyhow::Result<Gate> {
+    let key = key.trim();
+    anyhow::ensure!(
+        !key.is_empty(),
+        "the server key is empty, and would let everybody in"
+    );
+    Ok(Gate::new(app, key))
+}
+
+impl Listening {
+    fn bound(self, app: App, gate: Gate, demo: Option<Gallery>) -> Bound {
+        Bound {
+            addr: self.addr,
+            listener: self.listener,
+            app,
+            gate,
+            demo,
+        }
+    }
+
+    /// Creates a server that also serves the demo. Fails unless the address is a loopback address.
+    pub fn demo(self, app: App, key: impl AsRef<str>, gallery: Gallery) -> anyhow::Result<Bound> {
+        anyhow::ensure!(
+            self.addr.ip().is_loopback(),
+            "a demo is for this machine alone, and {} is not a loopback address",
+            self.addr
+        );
+        let gate = gate(&app, key.as_ref())?;
+        Ok(self.bound(app, gate, Some(gallery)))
+    }
+}
+
+/// Registers the routes of all these tables.
+fn register(tables: &[RouteTable], config: &mut ServiceConfig) {
+    for table in tables {
+        (table.configure)(config);
+    }
+}
+
+impl Bound {
+    /// Serves until `stop` becomes true or its sender is dropped. Then it accepts no new
+    /// connections, finishes running requests, and returns.
+    pub async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+        let (app, gate) = (Data::new(self.app), Data::new(self.gate));
+        let streams = Streams::new(app.config.feed.streams, stop.clone());
+        let streams = Data::new(streams);
+        let demo = self.demo.map(Data::new);
+        let refused = Data::new(cors::Refused::default());
+        let listening = {
+            let (app, stop) = (app.clone(), stop.clone());
+            tokio::spawn(async move { app.polls.listen(&*app.context.store, stop).await })
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.min(MAX_THREADS);
+        let server = HttpServer::new(move || {
+            let origins = &app.config.server.cors_origins;
+            let has_path = !app.config.server.public_path().is_empty();
+            let with_demo = |config: &mut ServiceConfig| {
+                if let Some(gallery) = &demo {
+                    config.app_data(gallery.clone());
+                    register(DEMO, config);
+                }
+            };
+            actix_web::App::new()
+                .app_data(app.clone())
+                .app_data(gate.clone())
+                .app_data(streams.clone())
+                .app_data(refused.clone())
+                .wrap(Condition::new(demo.is_some(), from_fn(demo::local)))
+                .wrap(from_fn(observe))
+                .wrap(Condition::new(has_path, from_fn(strip_base)))
+                .service(
+                    web::scope("/v1")
+                        .wrap(from_fn(access::require))
+                        // Wraps authentication, so that pages can read its errors.
+                        .wrap(Condition::new(!origins.is_empty(), cors::of(origins)))
+                        .wrap(from_fn(cors::refuse))
+                        .configure(|config| register(V1, config))
+                        .default_service(web::to(not_found)),
+                )
+                .service(
+                    web::scope("/metrics")
+                        .wrap(from_fn(access::require))
+                        .configure(|config| register(METRICS, config))
+                        .default_service(web::to(not_found)),
+                )
+                .configure(|config| register(OPEN, config))
+                .configure(with_demo)
+                .configure(pages::configure)
+                .default_service(web::to(not_found))
+        })
+        .workers(threads)
+        .max_connections(connections_per_thread(threads))
+        .client_request_timeout(HEAD_PATIENCE)
+        .client_disconnect_timeout(LEAVE_PATIENCE)
+        .keep_alive(KEEP_ALIVE)
+        .shutdown_timeout(STOP_PATIENCE.as_secs())
+        .shutdown_signal(stopped(stop))
+        .listen(self.listener)
+        .context("listening")?
+        .run();
+        let served = server.await.context("serving HTTP");
+        listening.abort();
+        served
+    }
+}
+
+/// Binds the configured address and serves until `stop` becomes true.
+pub async fn serve(
+    app: App,
+    key: impl AsRef<str>,
+    stop: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    bind(app, key)?.run(stop).await
+}
+
+/// Limits the time of a request, and logs and counts its outcome. The log contains the route but
+/// no path or query, because these contain user ids. Disables content sniffing.
+async fn observe(
+    mut req: ServiceRequest,
+    next: Next<impl MessageBody + Unpin + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let (payload, began) = (SharedPayload::share(&mut req), Instant::now());
+    let method = req.method().clone();
+    let app = req.app_data::<Data<App>>().cloned();
+    let id = request_id(&req, || {
+        let context = &app.as_ref()?.context;
+        Some(context.ids.next(context.clock.now()))
+    });
+    let matched = MatchedRoute::attach(&req);
+    let span = tracing::error_span!("request", request = %id.to_str().unwrap_or_default());
+    let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req));
+    let answer = answer.instrument(span.clone()).await;
+    let _entered = span.enter();
+    let answer = answer.unwrap_or_else(|_| {
+        let problem = Problem::timed_out(REQUEST_PATIENCE);
+        // At this point it is unknown whether the events have keys.
+        let path = matched.get().map(|route| route.path);
+        Err(match method == Method::POST && path == Some("/v1/events") {
+            true => problem.without_keys().into(),
+            false => problem.into(),
+        })
+    });
+    let (status, error) = match &answer {
+        Ok(response) => (response.status(), response.response().error()),
+        Err(error) => (error.as_response_error().status_code(), Some(error)),
+    };
+    let status = status.as_u16();
+    let route: Cow<'static, str> = match matched.get() {
+        Some(route) => route.path.into(),
+        // Pages are in no table.
+        None => {
+            let pattern = answer
+                .as_ref()
+                .ok()
+                .and_then(|it| it.request().match_pattern());
+            pattern.map_or("(none)".into(), Into::into)
+        }
+    };
+    let problem = error.and_then(|error| error.as_error::<Problem>());
+    let code = problem.map_or("", |problem| problem.code.as_str());
+    if status >= 500 {
+        let of_page = |response: &ServiceResponse<_>| {
+            let extensions = response.response().extensions();
+            extensions
+                .get::<pages::Cause>()
+                .map(|cause| cause.0.clone())
+        };
+        let cause = problem.and_then(|problem| problem.cause.clone());
+        let cause = cause.or_else(|| answer.as_ref().ok().and_then(of_page));
+        // Without a cause, log the problem itself.
+        let cause = cause.or_else(|| problem.map(ToString::to_string));
+        let cause = cause.unwrap_or_default();
+        tracing::error!(%method, route = &*route, status, code, cause, "a request failed");
+    } else {
+        tracing::debug!(%method, route = &*route, status, code, "a request was answered");
+    }
+    if let Some(app) = app {
+        let metrics = &app.metrics;
+        metrics.answered(route, method.as_str(), status, began.elapsed());
+    }
+    let add_headers = |headers: &mut HeaderMap| {
+        let nosniff = HeaderValue::from_static("nosniff");
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+        headers.insert(REQUEST_ID, id);
+    };
+    match answer {
+        Ok(answer) => Ok(answer.map_body(|head, body| {
+            add_headers(head.headers_mut());
+            BodyGuard { body, payload }
+        })),
+        Err(error) => {
+            let response = error.as_response_error().error_response();
+            let response = response.map_body(|head, body| {
+                add_headers(head.headers_mut());
+                BodyGuard { body, payload }.boxed()
+            });
+            Err(InternalError::from_response(error, response).into())
+        }
+    }
+}
+
+/// Returns the id of a request for the log and the header `X-Request-Id`: that of the client, or
+/// else `made`. Any id with other characters is replaced, so that no email address gets into the
+/// log (P8).
+fn request_id(req: &ServiceRequest, made: impl FnOnce() -> Option<Id>) -> HeaderValue {
+    let given = req.headers().get(REQUEST_ID);
+    let given = given.filter(|id| is_request_id(id.as_bytes())).cloned();
+    let made = || HeaderValue::try_from(made()?.to_string()).ok();
+    let id = given.or_else(made);
+    id.unwrap_or_else(|| HeaderValue::from_static("none"))
+}
+
+fn is_request_id(id: &[u8]) -> bool {
+    let fits = |c: &u8| c.is_ascii_alphanumeric() || b"-_.:/+=".contains(c);
+    (1..=MAX_REQUEST_ID).contains(&id.len()) && id.iter().all(fits)
+}
+
+/// Routes a request by its path without that of `server.public_url`.
+///
+/// A proxy strips that path or keeps it. Addresses in answers start with it, so callers that reach
+/// the server directly send it as well. Paths that are routes by themselves stay unchanged.
+async fn strip_base<B: MessageBody>(
+    mut req: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    if let Some(uri) = stripped(&req) {
+        req.match_info_mut().get_mut().update(&uri);
+        req.head_mut().uri = uri;
+    }
+    next.call(req).await
+}
+
+fn stripped(req: &ServiceRequest) -> Option<Uri> {
+    let app = req.app_data::<Data<App>>()?;
+    let uri = req.uri();
+    let rest = uri.path_and_query()?.as_str();
+    let rest = rest.strip_prefix(app.config.server.public_path())?;
+    if !rest.starts_with('/') || req.resource_map().has_resource(uri.path()) {
+        return None;
+    }
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(rest.parse().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+/// The payload of a request, shared by its reader and the response body.
+#[derive(Clone)]
+struct SharedPayload(Rc<RefCell<Payload>>);
+
+impl SharedPayload {
+    /// Takes the payload of a request, and leaves a stream that reads from it. Returns `None` if
+    /// there is no body.
+    fn share(req: &mut ServiceRequest) -> Option<Self> {
+        let payload = match req.take_payload() {
+            Payload::None => return None,
+            payload => Self(Rc::new(RefCell::new(payload))),
+        };
+        req.set_payload(Payload::Stream {
+            payload: Box::pin(payload.clone()),
+        });
+        Some(payload)
+    }
+}
+
+impl Stream for SharedPayload {
+    type Item = Result<Bytes, PayloadError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<Self::Item>> {
+        Pin::new(&mut *self.0.borrow_mut()).poll_next(cx)
+    }
+}
+
+/// A response body that keeps the payload of its request alive, so that the connection is closed if
+/// the request was not read to the end.
+///
+/// If the payload is dropped before the response is sent, actix-web reads the rest of a chunked
+/// body, which can be endless. Handlers drop it when they return. After a payload that was read to
+/// its end, the connection stays open.
+struct BodyGuard<B> {
+    body: B,
+    #[expect(dead_code, reason = "it is held and not read")]
+    payload: Option<SharedPayload>,
+}
+
+impl<B: MessageBody + Unpin> MessageBody for BodyGuard<B> {
+    type Error = B::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.body).poll_next(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_well_formed_request_ids_are_accepted() {
+        let longest = "x".repeat(MAX_REQUEST_ID);
+        for id in ["7", "b7ad6b71-4c1f.3:Root=1-67/+", &longest] {
+            assert!(is_request_id(id.as_bytes()), "{id}");
+        }
+        let longer = "x".repeat(MAX_REQUEST_ID + 1);
+        for other in ["", "a b", "ada@example.org", "a\"b", "ä", &longer] {
+            assert!(!is_request_id(other.as_bytes()), "{other}");
+        }
+    }
+}
