@@ -25,11 +25,8 @@ use crate::render;
 use crate::store::{Accepted, Store};
 use crate::wire::event::Unknown;
 
-mod emails;
-mod events;
 mod measured;
-mod operations;
-mod users;
+mod services;
 
 use measured::{MeasuredMailer, MeasuredStore};
 

@@ -101,14 +101,14 @@ pub(super) async fn showing(
                 let why = format!("there is no record of {user:?}");
                 return Err(Usage::new(why).instead("leaving --user out").into());
             };
-            of.brand = brand.or(reader.user.brand.as_ref()).cloned();
+            of.brand = brand.or(reader.brand.as_ref()).cloned();
             if brand.is_none() {
                 preview = Preview {
-                    config: app.config.of(reader.user.brand.as_ref())?,
+                    config: app.config.of(reader.brand.as_ref())?,
                 };
             }
             if let (None, Ok(catalogs)) = (locale, preview.catalogs()) {
-                let asked = reader.user.locale.as_deref();
+                let asked = reader.locale.as_deref();
                 spoken = Some(LocaleView::of(asked, catalogs.spoken(asked)));
             }
             Of::Somebody(Box::new(of), user.clone())

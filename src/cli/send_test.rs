@@ -10,8 +10,7 @@ use super::screen::Screen;
 use crate::config::Transport;
 use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
-use crate::operate::preview::{Kind, Sheet};
-use crate::operate::send_test::send_test;
+use crate::operate::preview::{Kind, Sheet, send_test};
 
 /// Send a test email to your own address
 ///

@@ -11,7 +11,7 @@ use super::screen::Screen;
 use super::table::{Column, Table};
 use super::words;
 use crate::config::Candidates;
-use crate::operate::simulate::{Trial, read, simulate};
+use crate::operate::simulate::{Trial, read_events, simulate};
 use crate::wire::batch::{Comparison, PolicyFigures};
 
 /// Compare batch policies on recorded events: how many emails, how late, how large
@@ -55,7 +55,7 @@ impl Args {
             policy: candidate.policy,
             key: candidate.key,
         });
-        let events = read::events(&self.events)?;
+        let events = read_events(&self.events)?;
         let bar = screen.bar("events");
         let comparison = simulate(&events, trials.collect(), &bar);
         drop(bar);

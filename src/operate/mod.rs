@@ -3,12 +3,10 @@
 pub mod doctor;
 pub mod dry_run;
 pub mod explain;
-pub mod health;
 pub mod open;
 pub mod preview;
 pub mod probe;
 pub mod scrape;
-pub mod send_test;
 pub mod simulate;
 pub mod status;
 pub mod transfer;

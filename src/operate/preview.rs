@@ -1,35 +1,39 @@
-//! Previews emails and pages, with invented content ([`invented`]) or a user's real content
-//! ([`real`]).
+//! Previews emails and pages, with invented content ([`samples`]) or the content that a user would
+//! get now ([`OfPerson`]), and sends one of them to the operator ([`send_test`]).
 //!
-//! Nothing is written or sent. Templates are read again for every preview, so it shows the latest
-//! saved version. Links that stop emails lead nowhere, as in a dry run. Start with
-//! [`Preview::sheets`].
+//! A preview writes nothing. Templates are read again for each, so it shows the latest saved
+//! version. Links that stop emails lead nowhere, as in a dry run. Start with [`Preview::sheets`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::open::{Access, NoStore, open_store};
+use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
+use crate::context::Context;
 use crate::domain::mute::Title;
-use crate::domain::{FollowKey, Stop, Subject, User};
-use crate::email::Place;
-pub use crate::render::Catalogs;
+use crate::domain::{
+    Address, BatchState, BrandName, DeliveryId, FollowKey, Occasion, Stop, Subject, User, UserId,
+};
+use crate::email::{Content, Leave, Message, Outcome, Place, Text};
+use crate::engine::batches::{BatchFilter, BatchService, leads};
+use crate::engine::delivery::identity::mailer;
+use crate::engine::delivery::{Compose, Headers, Prospect};
+use crate::engine::digest::{Digests, Found, Onlooker, Request, Timing};
+use crate::engine::{self, Silent};
 use crate::render::pages::{Notice, Others, Stopping, Tokens};
 use crate::render::{self, Links, Page, Pages, Renderer, Site};
+use crate::wire::event::Unknown;
+use crate::wire::local::Trouble;
 
-mod draft;
-mod invented;
-mod real;
-mod trouble;
+pub use crate::render::Catalogs;
 
-pub use draft::{Draft, Kind};
-pub use real::OfPerson;
-pub(crate) use trouble::trouble;
+mod samples;
 
-/// The user whose pages are shown.
-#[derive(Debug, Clone)]
-pub struct Reader {
-    /// The user's record.
-    pub user: User,
-}
+use samples::Samples;
+pub use samples::{Draft, Kind};
 
 /// A rendered email or page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,52 +61,39 @@ impl Preview {
     /// Returns emails with invented content, of the configured types. `pictures` is the base URL of
     /// pictures; without it there are none.
     pub fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
-        invented::drafts(
-            &self.config.policies,
-            self.config.digest.caps,
-            pictures,
-            now,
-        )
+        let (policies, samples) = (&self.config.policies, Samples { pictures, now });
+        let mut drafts = samples.digests(policies, self.config.digest.caps);
+        drafts.extend(samples.batches(policies));
+        drafts
     }
 
-    /// Returns an invented reader.
-    pub fn nobody(&self) -> Reader {
-        Reader {
-            user: invented::reader(),
-        }
+    /// Returns an invented user.
+    pub fn nobody(&self) -> User {
+        samples::reader()
     }
 
-    /// Renders these emails and the pages of this reader with the latest templates. `locale`
-    /// replaces each user's own.
+    /// Renders these emails and the pages of this user with the latest templates. `locale` replaces
+    /// each user's own.
     pub fn sheets(
         &self,
         drafts: &[Draft],
-        reader: Option<&Reader>,
+        reader: Option<&User>,
         locale: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
         let (site, templates) = (Site::from(&self.config), &self.config.mail.templates);
         let renderer = Renderer::new(site.clone(), templates.clone())?;
-        let asks = |user: &User| User {
+        let in_locale = |user: &User| User {
             locale: locale.map(str::to_owned).or_else(|| user.locale.clone()),
             ..user.clone()
         };
-        let mails = drafts.iter().map(|draft| {
-            let user = asks(&draft.user);
-            self.mail(
-                &renderer,
-                &Draft {
-                    user,
-                    ..draft.clone()
-                },
-                now,
-            )
-        });
+        let mails = drafts
+            .iter()
+            .map(|draft| self.mail(&renderer, draft, &in_locale(&draft.user), now));
         let mut sheets = mails.collect::<Result<Vec<_>, _>>()?;
         if let Some(reader) = reader {
             let pages = Pages::new(&site, templates.clone())?;
-            let user = asks(&reader.user);
-            sheets.extend(self.pages(&pages, &Reader { user }, now)?);
+            sheets.extend(self.pages(&pages, &in_locale(reader), now)?);
         }
         Ok(sheets)
     }
@@ -116,17 +107,18 @@ impl Preview {
         &self,
         renderer: &Renderer,
         draft: &Draft,
+        user: &User,
         now: DateTime<Utc>,
     ) -> Result<Sheet, render::Error> {
         let place = |place: Place| Some(place.nowhere().to_owned());
         let stop = Stop::of_mail(&draft.content, &draft.occasion, &self.config.policies);
         let mute = Stop::of_subject(&draft.content, &draft.occasion, &self.config.policies);
         let rendered = renderer.render(&render::Mail {
-            user: &draft.user,
+            user,
             content: &draft.content,
             occasion: &draft.occasion,
             at: now,
-            tz: draft.user.schedule(&self.config.digest.schedule).tz,
+            tz: user.schedule(&self.config.digest.schedule).tz,
             links: Links {
                 preferences: place(Place::Preferences),
                 mute: mute.and_then(|_| place(Place::Mute)),
@@ -146,10 +138,10 @@ impl Preview {
     fn pages(
         &self,
         made: &Pages,
-        reader: &Reader,
+        user: &User,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
-        let (user, policies) = (&reader.user, &self.config.policies);
+        let policies = &self.config.policies;
         let locale = user.locale.as_deref();
         let tokens = &Tokens {
             own: "preview".to_owned(),
@@ -186,7 +178,7 @@ impl Preview {
                 tokens,
                 default: &self.config.digest.schedule,
                 policies,
-                name: matches!(stop, Stop::Follow(_)).then_some(invented::FOLLOWED),
+                name: matches!(stop, Stop::Follow(_)).then_some(samples::FOLLOWED),
                 again: false,
             };
             let ask = Page::Stop(stopping(user));
@@ -211,6 +203,183 @@ impl Preview {
     }
 }
 
+/// The most open batches of a user that are shown, and the most closing ones.
+const BATCHES: usize = 20;
+
+/// Finds the emails that one user would get.
+pub struct OfPerson {
+    /// Finds the user's digest.
+    pub digests: Digests,
+    /// Finds the user's batches.
+    pub batches: BatchService,
+    /// Builds the emails of batches.
+    pub compose: Compose,
+    pub(crate) context: Arc<Context>,
+    /// The brand of the preview. Batches of other brands are excluded.
+    pub brand: Option<BrandName>,
+}
+
+/// Collects the drafts of a dry run.
+impl Onlooker for Vec<Draft> {
+    fn mail(&mut self, mail: &Found<'_>) {
+        self.push(Draft {
+            name: format!("{} {}", mail.cadence, mail.period),
+            user: mail.user.clone(),
+            content: mail.content.clone(),
+            occasion: Occasion::Digest {
+                cadence: mail.cadence,
+                period: mail.period.to_string(),
+            },
+        });
+    }
+}
+
+impl OfPerson {
+    /// Returns the user's record, if there is one.
+    pub async fn reader(&self, user: &UserId) -> engine::Result<Option<User>> {
+        let found = self.context.store.users(std::slice::from_ref(user)).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    /// Returns the emails that the user would get now: the digest of their period, and one per
+    /// unsent batch. There are none for a user who may not be emailed.
+    pub async fn drafts(&self, user: &UserId) -> engine::Result<Vec<Draft>> {
+        let request = Request {
+            users: Some(vec![user.clone()]),
+            timing: Timing::Now,
+            ..Request::default()
+        };
+        let mut drafts = Vec::new();
+        let run = self.digests.rehearse(&request, &mut drafts, &Silent);
+        run.await?;
+        if let Some(user) = self.reader(user).await? {
+            drafts.extend(self.of_batches(user).await?);
+        }
+        Ok(drafts)
+    }
+
+    async fn of_batches(&self, user: User) -> engine::Result<Vec<Draft>> {
+        let id = &user.id.clone();
+        let mut batches = Vec::new();
+        for state in [BatchState::Closing, BatchState::Open] {
+            let theirs = BatchFilter {
+                user: Some(id.clone()),
+                state: Some(state),
+                ..BatchFilter::default()
+            };
+            batches.extend(self.batches.list(&theirs, None, BATCHES).await?);
+        }
+        batches.retain(|batch| {
+            let brand = batch.key.brand().or(user.brand.as_ref());
+            brand == self.brand.as_ref()
+        });
+        // A batch that closed between the two reads is in both.
+        batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
+        batches.dedup_by_key(|batch| batch.id);
+        let leads = leads(&mut batches, self.digests.context.clock.now());
+        let people = HashMap::from([(id.clone(), user)]);
+        let mut drafts = Vec::new();
+        for (batches, what) in [(leads, " lead"), (batches, "")] {
+            let not_known = &mut Unknown::default();
+            let prospects = self.compose.prospects(&batches, &people, not_known);
+            let prospects = prospects.await?;
+            for (batch, prospect) in batches.into_iter().zip(prospects) {
+                if let Prospect::Email(content) = prospect {
+                    drafts.push(Draft {
+                        name: format!("{} {}{what}", batch.key, batch.id),
+                        user: people[id].clone(),
+                        content,
+                        occasion: Occasion::Batch {
+                            batch: batch.id,
+                            turn: batch.opened_at,
+                        },
+                    });
+                }
+            }
+        }
+        Ok(drafts)
+    }
+}
+
+/// The number of lines shown before and after the wrong one.
+const AROUND: usize = 2;
+
+/// Describes an error. Includes the lines around it if it is in a template file.
+pub(crate) fn trouble(error: &anyhow::Error) -> Trouble {
+    let at = match error.downcast_ref::<render::Error>() {
+        Some(render::Error::Template { file, line, .. }) => line.0.map(|line| (file, line)),
+        _ => None,
+    };
+    let lines = at.and_then(|(file, line)| {
+        // A built-in template is not a file, and its lines cannot be edited.
+        let text = std::fs::read_to_string(file).ok()?;
+        let first = line.saturating_sub(AROUND);
+        let numbered = (1..).zip(text.lines());
+        let around = numbered.filter(|(n, _)| (first..=line + AROUND).contains(n));
+        Some(around.map(|(n, line)| (n, line.to_owned())).collect())
+    });
+    Trouble {
+        what: format!("{error:#}"),
+        lines: lines.unwrap_or_default(),
+        line: at.map(|(_, line)| line),
+    }
+}
+
+/// The prefix of the subject.
+const MARK: &str = "[Test] ";
+
+/// Sends this email to an address.
+///
+/// # Errors
+///
+/// A suppressed address is a conflict, and nothing is sent. Before the store exists, no address is
+/// suppressed.
+pub async fn send_test(
+    config: &Config,
+    brand: Option<&BrandName>,
+    to: Address,
+    sheet: &Sheet,
+) -> anyhow::Result<Outcome> {
+    let mailer = mailer(config)?;
+    let suppressed = match open_store(config, Access::Read).await {
+        Ok(store) => store
+            .suppressed(&[to.folded()])
+            .await
+            .map_err(engine::Error::from)?,
+        Err(error) if error.is::<NoStore>() => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    if let Some(suppression) = suppressed.into_iter().next().flatten() {
+        let why = suppression.reason.as_str();
+        return Err(engine::Error::Conflict(format!(
+            "no mail goes to this address: {why} (tidings suppressions lift ends it)"
+        ))
+        .into());
+    }
+    let now = SystemClock.now();
+    let id = Ids::random().next(now);
+    let subject = sheet.subject.as_deref().unwrap_or_default();
+    let content = Content {
+        subject: format!("{MARK}{subject}"),
+        html: Text::from(sheet.html.as_str()),
+        text: Text::from(sheet.text.as_deref().unwrap_or_default()),
+    };
+    let message = Message {
+        delivery: DeliveryId::stored(format!("test:{id}")),
+        to,
+        to_name: None,
+        content: Arc::new(content),
+        personal: None,
+        further: Headers::new(config, brand).of_test(sheet.kind == Kind::Digest),
+        at: now,
+    };
+    let (reference, permit) = (format!("test-{id}"), Leave::always());
+    let mut sent = mailer.send(&reference, &[message], &permit).await;
+    Ok(sent.pop().unwrap_or_else(|| Outcome::Unknown {
+        reason: "the mailer gave no answer".into(),
+    }))
+}
+
 #[cfg(test)]
-#[path = "preview/tests.rs"]
+#[path = "preview_tests.rs"]
 mod tests;

@@ -7,15 +7,14 @@
 use std::sync::{self, Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use tokio::sync::Mutex;
 
 use crate::context::Context;
 use crate::domain::Pause;
 use crate::engine::Result;
 use crate::engine::digest::owed::OwedDays;
-use crate::metrics::{Gauges, Known, Metrics, Pile};
-use crate::store::{self, Outstanding};
+use crate::metrics::{Gauges, Metrics, StoreState};
 
 /// How long values from the store are reused.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
@@ -32,27 +31,15 @@ const MOST: u64 = 10_000;
 #[derive(Default)]
 pub struct ScrapeCache {
     /// Locked during the query, so that concurrent scrapes send one.
-    asking: Arc<Mutex<()>>,
+    querying: Arc<Mutex<()>>,
     last: sync::Mutex<LastAnswer>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct LastAnswer {
-    backlog: Option<ScrapedBacklog>,
-    /// Whether the store answered the last question.
+    state: Option<StoreState>,
+    /// Whether the last query succeeded.
     answered: bool,
-}
-
-#[derive(Clone, Copy)]
-struct ScrapedBacklog {
-    at: DateTime<Utc>,
-    outstanding: Outstanding,
-    /// The start of the oldest day before the window that may have a backlog.
-    owed: Option<DateTime<Utc>>,
-    owed_events: u64,
-    blocked_events: u64,
-    expired_events: (u64, u64),
-    paused: bool,
 }
 
 /// Serves metrics.
@@ -72,15 +59,15 @@ impl Scrape {
     }
 
     async fn gauges(&self) -> Gauges {
-        let asking = &self.cache.asking;
+        let querying = &self.cache.querying;
         if !self.is_fresh()
-            && let Ok(turn) = asking.clone().try_lock_owned()
+            && let Ok(guard) = querying.clone().try_lock_owned()
         {
             let scrape = self.clone();
             tokio::spawn(async move {
-                let _turn = turn;
-                let asked = tokio::time::timeout(TIMEOUT, scrape.ask()).await;
-                let failed = match asked {
+                let _guard = guard;
+                let answer = tokio::time::timeout(TIMEOUT, scrape.query()).await;
+                let failed = match answer {
                     Ok(Ok(())) => return,
                     Ok(Err(error)) => error.to_string(),
                     Err(_) => format!("the store took more than {TIMEOUT:?}"),
@@ -89,13 +76,14 @@ impl Scrape {
                 tracing::warn!(error = failed, "metrics report the last known backlog");
             });
         }
-        let in_time = tokio::time::timeout(PATIENCE, asking.lock()).await.is_ok();
-        let LastAnswer { backlog, answered } = *self.last();
+        let in_time = tokio::time::timeout(PATIENCE, querying.lock())
+            .await
+            .is_ok();
+        let LastAnswer { state, answered } = *self.last();
         let now = self.context.clock.now();
-        let is_recent = |backlog: ScrapedBacklog| (now - backlog.at).abs() < STALE;
-        let up = answered && (in_time || backlog.is_some_and(is_recent));
-        let known = backlog.map(|backlog| backlog.known(now));
-        Gauges { up, known }
+        let is_recent = |state: StoreState| (now - state.at).abs() < STALE;
+        let up = answered && (in_time || state.is_some_and(is_recent));
+        Gauges { up, now, state }
     }
 
     fn last(&self) -> MutexGuard<'_, LastAnswer> {
@@ -107,11 +95,11 @@ impl Scrape {
     /// are not.
     fn is_fresh(&self) -> bool {
         let now = self.context.clock.now();
-        let backlog = self.last().backlog;
-        backlog.is_some_and(|backlog| (now - backlog.at).abs() < FRESH)
+        let state = self.last().state;
+        state.is_some_and(|state| (now - state.at).abs() < FRESH)
     }
 
-    async fn ask(&self) -> Result<()> {
+    async fn query(&self) -> Result<()> {
         let now = self.context.clock.now();
         let days = self.owed.days_read(now);
         let paused = async {
@@ -119,52 +107,27 @@ impl Scrape {
             pause.map(|pause| pause.is_some())
         };
         let outstanding = async { Ok(self.context.store.outstanding(now, MOST).await?) };
-        let owed = async { Ok(self.owed.look(&days).await?) };
-        let told = async { Ok(self.owed.told().await?) };
-        let (outstanding, owed, told, paused) =
-            futures::try_join!(outstanding, owed, told, paused)?;
-        let expired = told.given_up.values().map(|owed| owed.events).sum::<u64>();
-        let expired_blocked = told.given_up_blocked.events;
-        let backlog = ScrapedBacklog {
+        let backlog = async { Ok(self.owed.look(&days).await?) };
+        let last_run = async { Ok(self.owed.told().await?) };
+        let (outstanding, backlog, last_run, paused) =
+            futures::try_join!(outstanding, backlog, last_run, paused)?;
+        let expired = last_run.given_up.values().map(|owed| owed.events);
+        let expired = expired.sum::<u64>();
+        let expired_blocked = last_run.given_up_blocked.events;
+        let state = StoreState {
             at: self.context.clock.now(),
+            most: MOST,
             outstanding,
-            owed: owed.older.first().map(|old| old.day.start()),
-            owed_events: told.owed.map_or(0, |look| look.owed.events),
-            blocked_events: told.owed.map_or(0, |look| look.blocked.events),
+            oldest_backlog: backlog.older.first().map(|old| old.day.start()),
+            backlog_events: last_run.owed.map_or(0, |look| look.owed.events),
+            blocked_events: last_run.owed.map_or(0, |look| look.blocked.events),
             expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
             paused,
         };
         *self.last() = LastAnswer {
-            backlog: Some(backlog),
+            state: Some(state),
             answered: true,
         };
         Ok(())
-    }
-}
-
-impl ScrapedBacklog {
-    fn known(self, now: DateTime<Utc>) -> Known {
-        let age = |since: DateTime<Utc>| (now - since).as_seconds_f64().max(0.0);
-        let pile = |pile: store::Pile| Pile {
-            count: pile.count,
-            age: pile.since.map_or(0.0, age),
-        };
-        let outstanding = self.outstanding;
-        Known {
-            age: age(self.at),
-            most: MOST,
-            fanouts: pile(outstanding.fanouts),
-            batches_open: outstanding.batches_open,
-            batches_due: pile(outstanding.batches_due),
-            pending: pile(outstanding.pending),
-            sending: pile(outstanding.sending),
-            unknown: outstanding.unknown.count,
-            leases: outstanding.leases,
-            owed: self.owed.map_or(0.0, age),
-            owed_events: self.owed_events,
-            blocked_events: self.blocked_events,
-            expired_events: self.expired_events,
-            paused: self.paused,
-        }
     }
 }

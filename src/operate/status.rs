@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::context::Context;
 use crate::domain::{
-    BatchState, Day, Delivery, DeliveryState, FanoutState, Occasion, Reason, Window,
+    BatchState, Day, Delivery, DeliveryState, FanoutState, Id, Occasion, Reason, Window,
 };
 use crate::engine::Result;
 use crate::engine::delivery::deliveries::{DeliveryService, Only};
@@ -32,6 +32,12 @@ const FAILED: usize = 10_000;
 const SHOWN: usize = 10;
 /// The maximum age and number of the emails from which the provider's latency is computed.
 const RECENT: (TimeDelta, usize) = (TimeDelta::days(1), 200);
+
+/// Succeeds if the store answers: looks up an event by a key that does not exist.
+pub async fn ready(context: &Context) -> Result<()> {
+    context.store.fanout(Id::from_bytes([0; 12])).await?;
+    Ok(())
+}
 
 /// Reports the state of an installation.
 pub struct StatusService {

@@ -21,11 +21,10 @@ use crate::private;
 use crate::store::{DaySum, Importing, Kind, Mark, Store, Summing};
 use crate::wire::transfer::{BadRecords, FileSum, ImportedFile, ImportedStore, Manifest};
 
-mod part;
-mod verified;
+mod files;
 
-use part::{FORMAT, MANIFEST, Part, failed};
-pub use verified::Verified;
+pub use files::Verified;
+use files::{FORMAT, MANIFEST, Part, failed};
 
 /// How long a day is leased while it is repaired.
 const LEASE: TimeDelta = TimeDelta::minutes(5);
@@ -216,7 +215,7 @@ impl Transfer {
         fs::rename(&partial, &path).map_err(failed())?;
         sync(&self.folder).map_err(failed())?;
         let mark = self.folder.join(UNFINISHED);
-        fs::remove_file(&mark).map_err(part::failed("removing", &mark))
+        fs::remove_file(&mark).map_err(files::failed("removing", &mark))
     }
 
     /// Writes all records of the export to the store, which must be empty or hold an unfinished

@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("context", &["domain", "clock", "config", "store"]),
     ("email", &["domain", "private"]),
     ("render", &["domain"]),
-    ("metrics", &[]),
+    ("metrics", &["store"]),
     ("wire", &["domain", "store"]),
     (
         "engine",

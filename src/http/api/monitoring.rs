@@ -19,7 +19,7 @@ use super::route::routes;
 use super::socket::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, listen, stopped};
 use crate::app::App;
 use crate::metrics::CONTENT_TYPE;
-use crate::operate::health;
+use crate::operate::status;
 use crate::wire::Health;
 
 routes! {METRICS under "/metrics":
@@ -45,7 +45,7 @@ async fn alive() -> HttpResponse {
 
 /// `GET /readyz`
 async fn ready(app: Data<App>) -> Result<HttpResponse, Problem> {
-    match tokio::time::timeout(PATIENCE, health::ready(&app.context)).await {
+    match tokio::time::timeout(PATIENCE, status::ready(&app.context)).await {
         Ok(Ok(())) => Ok(alive().await),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => {

@@ -105,7 +105,7 @@ impl Showing {
             Of::Nobody => Ok(None),
             Of::Somebody(of, user) => {
                 let reader = of.reader(user).await?;
-                Ok(reader.and_then(|reader| reader.user.brand))
+                Ok(reader.and_then(|reader| reader.brand))
             }
         }
     }

@@ -1,6 +1,6 @@
-//! Creates sample emails of the configured types, with invented content.
+//! Emails before rendering, and sample emails of the configured types with invented content.
 //!
-//! They are built like real emails, by [`assemble`] and [`gather`], so they look the same. If no
+//! Samples are built like real emails, by [`assemble`] and [`gather`], so they look the same. If no
 //! type of a route is configured, a sample type is used.
 
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
 
-use super::Draft;
 use crate::domain::batch::{BatchKey, Item as Kept};
 use crate::domain::content::{Caps, Followed, Told, gather};
 use crate::domain::details::Actor;
@@ -19,6 +18,54 @@ use crate::domain::{
     Cadence, Content, Day, Details, Event, EventType, FollowKey, Id, Json, Mutes, Object, ObjectId,
     ObjectKey, Occasion, Policies, Policy, Position, Route, StackId, Subject, User, UserId,
 };
+
+/// The kinds of previews.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Digest emails.
+    Digest,
+    /// Batch emails.
+    Batch,
+    /// The public pages that emails link to.
+    Page,
+}
+
+impl Kind {
+    /// All kinds, in the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Digest, Self::Batch, Self::Page];
+
+    /// Returns the name on the command line, in file names and on the page.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Digest => "digest",
+            Self::Batch => "batch",
+            Self::Page => "page",
+        }
+    }
+}
+
+/// An email before rendering.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// A short description.
+    pub name: String,
+    /// The recipient.
+    pub user: User,
+    /// The content.
+    pub content: Content,
+    /// The digest or batch of the email.
+    pub occasion: Occasion,
+}
+
+impl Draft {
+    /// Returns the kind of the preview.
+    pub fn kind(&self) -> Kind {
+        match self.occasion {
+            Occasion::Digest { .. } => Kind::Digest,
+            Occasion::Batch { .. } => Kind::Batch,
+        }
+    }
+}
 
 /// Titles, authors and texts.
 const THINGS: [(&str, &str, &str); 6] = [
@@ -71,29 +118,18 @@ pub(super) fn reader() -> User {
     }
 }
 
-pub(super) fn drafts(
-    policies: &Policies,
-    caps: Caps,
-    pictures: Option<&str>,
-    now: DateTime<Utc>,
-) -> Vec<Draft> {
-    let world = World { pictures, now };
-    let mut drafts = world.digests(policies, caps);
-    drafts.extend(world.batches(policies));
-    drafts
-}
-
-/// The base URL of pictures, and the current time.
-struct World<'a> {
-    pictures: Option<&'a str>,
-    now: DateTime<Utc>,
+/// What samples are made of.
+pub(super) struct Samples<'a> {
+    /// The base URL of pictures; without it there are none.
+    pub pictures: Option<&'a str>,
+    pub now: DateTime<Utc>,
 }
 
 /// Returns the first configured types whose route matches, or else a sample type.
 fn kinds(
     policies: &Policies,
     goes: impl Fn(Route) -> bool,
-    made_up: (&str, Policy),
+    sample: (&str, Policy),
 ) -> (Vec<EventType>, Policies) {
     let kinds = policies.kinds();
     let kinds = kinds.filter(|kind| goes(policies.of(kind).route));
@@ -101,18 +137,18 @@ fn kinds(
     if !kinds.is_empty() {
         return (kinds, policies.clone());
     }
-    let (kind, policy) = (EventType::stored(made_up.0), made_up.1);
+    let (kind, policy) = (EventType::stored(sample.0), sample.1);
     (vec![kind.clone()], Policies::new([(kind, policy)]))
 }
 
-impl World<'_> {
-    fn digests(&self, policies: &Policies, caps: Caps) -> Vec<Draft> {
-        let made_up = Policy {
+impl Samples<'_> {
+    pub(super) fn digests(&self, policies: &Policies, caps: Caps) -> Vec<Draft> {
+        let sample = Policy {
             heading: Some("New works".into()),
             ..Policy::default()
         };
         let is_digest = |route| route == Route::Digest;
-        let (kinds, policies) = kinds(policies, is_digest, ("ArtworkPublished", made_up));
+        let (kinds, policies) = kinds(policies, is_digest, ("ArtworkPublished", sample));
         let many = 3 * caps.section / 2;
         let of = |(n, kind): (usize, EventType)| {
             let count = if n == 0 { 3 } else { 2 };
@@ -146,7 +182,7 @@ impl World<'_> {
                 content: Content {
                     because: followed(),
                     ..assemble(&pending, &policies, caps, |event| {
-                        Some(self.told(event, Some(self.now + TAKES_PLACE)))
+                        Some(self.subject(event, Some(self.now + TAKES_PLACE)))
                     })?
                 },
                 occasion: Occasion::Digest {
@@ -160,14 +196,14 @@ impl World<'_> {
 
     /// Returns drafts for each type that is emailed outside the digest: of one event, several and
     /// many.
-    fn batches(&self, policies: &Policies) -> Vec<Draft> {
-        let made_up = Policy {
+    pub(super) fn batches(&self, policies: &Policies) -> Vec<Draft> {
+        let sample = Policy {
             heading: Some("New comments".into()),
             phrase: "commented on".parse().ok(),
             route: Route::Batch,
             ..Policy::default()
         };
-        let (kinds, policies) = kinds(policies, Route::is_mailed_alone, ("Comment", made_up));
+        let (kinds, policies) = kinds(policies, Route::is_mailed_alone, ("Comment", sample));
         let mut drafts = Vec::new();
         for kind in &kinds {
             for (name, kept, not_kept) in [("one event", 1, 0), ("several", 4, 0), ("many", 6, 17)]
@@ -179,8 +215,8 @@ impl World<'_> {
                 });
                 let items: Vec<Kept> = items.collect();
                 let key = BatchKey::Type(kind.clone());
-                let told = |event: &Event| Some(self.told(event, None));
-                let Some(content) = gather(&key, &items, not_kept, &policies, told) else {
+                let subject = |event: &Event| Some(self.subject(event, None));
+                let Some(content) = gather(&key, &items, not_kept, &policies, subject) else {
                     continue;
                 };
                 drafts.push(Draft {
@@ -207,7 +243,7 @@ impl World<'_> {
     }
 
     /// Returns the invented object of an event, with the date `at`, and its details.
-    fn told(&self, event: &Event, at: Option<DateTime<Utc>>) -> Told {
+    fn subject(&self, event: &Event, at: Option<DateTime<Utc>>) -> Told {
         let n: usize = event.o.as_str().parse().unwrap_or_default();
         let (title, by, text) = THINGS[n % THINGS.len()];
         let url = |path: &str| Some(format!("https://example.org/{path}"));

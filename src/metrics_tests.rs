@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::*;
+use chrono::TimeDelta;
 
-const ALERTS: &str = include_str!("../../ops/tidings.rules.yml");
-const DASHBOARD: &str = include_str!("../../ops/tidings.dashboard.json");
-const OPERATIONS: &str = include_str!("../../docs/operations.md");
+use super::*;
+use crate::store::Pile;
+
+const ALERTS: &str = include_str!("../ops/tidings.rules.yml");
+const DASHBOARD: &str = include_str!("../ops/tidings.dashboard.json");
+const OPERATIONS: &str = include_str!("../docs/operations.md");
 
 fn metrics() -> Metrics {
     Metrics::new(Build {
@@ -67,24 +70,32 @@ fn unknown_methods_share_one_label() {
 #[test]
 fn store_gauges_appear_after_the_first_reading_and_keep_the_last_value() {
     let metrics = metrics();
-    let known = Known {
-        fanouts: Pile { count: 3, age: 4.5 },
-        ..Known::default()
+    let fanouts = Pile {
+        count: 3,
+        since: Some(DateTime::UNIX_EPOCH),
     };
-    let scrape = |up, known| {
-        let text = metrics.text(&Gauges { up, known }).unwrap();
+    let state = StoreState {
+        outstanding: Outstanding {
+            fanouts,
+            ..Outstanding::default()
+        },
+        ..StoreState::default()
+    };
+    let now = DateTime::UNIX_EPOCH + TimeDelta::milliseconds(4_500);
+    let scrape = |up, state| {
+        let text = metrics.text(&Gauges { up, now, state }).unwrap();
         // A series without labels may be written without braces or with empty ones.
         text.replace("{} ", " ")
     };
 
     let never = scrape(false, None);
-    let now = scrape(true, Some(known.clone()));
-    let away = scrape(false, Some(known));
+    let first = scrape(true, Some(state));
+    let away = scrape(false, Some(state));
 
     assert!(never.contains("tidings_store_up 0\n"), "{never}");
     assert!(!never.contains("\ntidings_fanouts_pending"), "{never}");
     for (text, up) in [
-        (now, "tidings_store_up 1\n"),
+        (first, "tidings_store_up 1\n"),
         (away, "tidings_store_up 0\n"),
     ] {
         let age = "tidings_fanouts_oldest_pending_age_seconds 4.5\n";
@@ -111,8 +122,12 @@ fn everything() -> String {
     metrics.reported("bounced");
     metrics.unreadable_reports(1);
     metrics.worked("mail", true, DateTime::UNIX_EPOCH);
-    let known = Some(Known::default());
-    metrics.text(&Gauges { up: true, known }).unwrap()
+    let gauges = Gauges {
+        up: true,
+        state: Some(StoreState::default()),
+        ..Gauges::default()
+    };
+    metrics.text(&gauges).unwrap()
 }
 
 /// Returns the names of all series, without labels.

@@ -152,9 +152,9 @@ fn pages_that_stop_emails_name_the_stopped_subject() {
         page.html.contains(what)
     };
 
-    assert!(names("stop a follow", invented::FOLLOWED));
+    assert!(names("stop a follow", samples::FOLLOWED));
     for page in ["stop a type", "stop the digest", "stop all e-mail"] {
-        assert!(!names(page, invented::FOLLOWED), "{page}");
+        assert!(!names(page, samples::FOLLOWED), "{page}");
     }
     assert!(names("stop a type", "Comments") && names("stop a thread", "Budget"));
 }

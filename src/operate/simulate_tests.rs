@@ -6,7 +6,6 @@ use std::path::Path;
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
-use super::read::events;
 use super::*;
 use crate::engine::Silent;
 
@@ -225,7 +224,7 @@ fn read(text: &[u8]) -> crate::engine::Result<Vec<RecordedEvent>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("events");
     std::fs::write(&file, text).unwrap();
-    events(&file)
+    read_events(&file)
 }
 
 const LINES: &str = r#"{"at": "2026-03-02T09:00:00+01:00", "user": "ada", "type": "Comment", "object": "budget", "batch_key": "0", "ip": 7}
@@ -272,5 +271,5 @@ fn an_unreadable_line_is_an_error_with_its_number_and_the_reason() {
         let error = read(format!("\n{line}\n").as_bytes()).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
-    assert!(events(Path::new("/nowhere/to/be/found")).is_err());
+    assert!(read_events(Path::new("/nowhere/to/be/found")).is_err());
 }

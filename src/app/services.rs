@@ -1,0 +1,336 @@
+//! Builds the use cases from the parts of the process.
+
+use super::App;
+use crate::engine::access::keys::ServerKeys;
+use crate::engine::access::tokens::Tokens;
+use crate::engine::archive::Archive;
+use crate::engine::archive::clean::Cleaner;
+use crate::engine::batches::{BatchService, Closer, Joiner};
+use crate::engine::delivery::deliveries::DeliveryService;
+use crate::engine::delivery::{Compose, Sender};
+use crate::engine::digest::Digests;
+use crate::engine::digest::due::NextDigest;
+use crate::engine::digest::flush::Flush;
+use crate::engine::digest::owed::OwedDays;
+use crate::engine::directory::erasure::Eraser;
+use crate::engine::directory::export::Exporter;
+use crate::engine::directory::import::Import;
+use crate::engine::directory::people::PeopleService;
+use crate::engine::directory::unknown::Known;
+use crate::engine::eligibility::catalog::CatalogSource;
+use crate::engine::eligibility::skip_seen::SkipSeen;
+use crate::engine::fanout::{Fanouts, Lingering};
+use crate::engine::feed::Feeds;
+use crate::engine::feedback::FeedbackService;
+use crate::engine::feedback::suppressions::SuppressionService;
+use crate::engine::ingest::notify::Notify;
+use crate::engine::ingest::objects::ObjectService;
+use crate::engine::ingest::retract::Retract;
+use crate::engine::worker::Worker;
+use crate::engine::worker::activity::Activity;
+use crate::operate::dry_run::{DryRun, MAX_RENDERED};
+use crate::operate::explain::Explain;
+use crate::operate::preview::OfPerson;
+use crate::operate::scrape::Scrape;
+use crate::operate::status::StatusService;
+
+impl App {
+    /// Accepts events.
+    pub fn notify(&self) -> Notify {
+        Notify {
+            context: self.context.clone(),
+            joint: self.accepting.clone(),
+        }
+    }
+
+    /// Finds unknown types, objects and users of events.
+    pub fn known(&self) -> Known {
+        Known {
+            catalog: self.catalog(),
+            context: self.context.clone(),
+            joint: self.looking_up.clone(),
+        }
+    }
+
+    /// Fans out accepted events.
+    pub fn fanouts(&self) -> Fanouts {
+        Fanouts {
+            context: self.context.clone(),
+            joiner: Joiner::new(self.closer()),
+            owed: self.owed(),
+            polls: self.polls.clone(),
+            lingering: Lingering::default(),
+        }
+    }
+
+    /// Retracts events.
+    pub fn retract(&self) -> Retract {
+        Retract {
+            context: self.context.clone(),
+            batches: self.batches(),
+            catalog: self.catalog(),
+            polls: self.polls.clone(),
+        }
+    }
+
+    /// Reads and writes objects, except those of mapped models.
+    pub fn objects(&self) -> ObjectService {
+        ObjectService {
+            context: self.context.clone(),
+            polls: self.polls.clone(),
+        }
+    }
+
+    /// Imports files.
+    pub fn import(&self) -> Import {
+        Import {
+            people: self.people(),
+            notify: self.notify(),
+            objects: self.objects(),
+            suppressions: self.suppressions(),
+        }
+    }
+
+    /// Reads feeds, and marks their items.
+    pub fn feeds(&self) -> Feeds {
+        Feeds {
+            context: self.context.clone(),
+            catalog: self.catalog(),
+            window_back: self.config.window_back,
+            remembered_back: self.config.remembered_back(),
+            since: self.config.feed.since,
+            skip_seen: self.skip_seen(),
+            caps: self.config.digest.caps,
+            polls: self.polls.clone(),
+            shelf: self.shelf.clone(),
+        }
+    }
+
+    /// Looks up whether events still apply.
+    fn catalog(&self) -> CatalogSource {
+        CatalogSource {
+            context: self.context.clone(),
+            shelf: Some(self.shelf.clone()),
+        }
+    }
+
+    /// Excludes events from digests that were seen in the feed.
+    fn skip_seen(&self) -> SkipSeen {
+        SkipSeen::new(self.config.digest.skip_seen, self.context.clone())
+    }
+
+    /// Builds emails from deliveries, and only reads.
+    pub fn compose(&self) -> Compose {
+        Compose {
+            context: self.context.clone(),
+            catalog: self.catalog(),
+            skip_seen: self.skip_seen(),
+            brand: None,
+            identities: self.identities.clone(),
+            identity: self.identities.default.clone(),
+            caps: self.config.digest.caps,
+            schedule: self.config.digest.schedule,
+        }
+    }
+
+    /// Sends deliveries.
+    pub fn sender(&self) -> Sender {
+        Sender::new(self.compose())
+    }
+
+    /// Lists, settles and retries deliveries.
+    pub fn deliveries(&self) -> DeliveryService {
+        DeliveryService {
+            context: self.context.clone(),
+        }
+    }
+
+    /// Finds and sends the digests that are due.
+    pub fn digests(&self) -> Digests {
+        Digests {
+            sender: self.sender(),
+            context: self.context.clone(),
+            catalog: self.catalog(),
+            skip_seen: self.skip_seen(),
+            owed: self.owed(),
+            full_look: self.config.digest.full_look,
+            schedule: self.config.digest.schedule,
+            caps: self.config.digest.caps,
+        }
+    }
+
+    /// Computes when a user's next digest is due.
+    pub fn next_digest(&self) -> NextDigest {
+        NextDigest {
+            context: self.context.clone(),
+            schedule: self.config.digest.schedule,
+        }
+    }
+
+    /// Finds the backlog of days that have left the window.
+    pub fn owed(&self) -> OwedDays {
+        OwedDays {
+            context: self.context.clone(),
+            catalog: self.catalog(),
+            schedule: self.config.digest.schedule,
+            window_back: self.config.window_back,
+            skip_seen: self.skip_seen(),
+            max_age: self.config.digest.max_age,
+        }
+    }
+
+    /// Marks pending events as done.
+    pub fn flush(&self) -> Flush {
+        Flush {
+            context: self.context.clone(),
+            catalog: self.catalog(),
+            skip_seen: self.skip_seen(),
+            owed: self.owed(),
+        }
+    }
+
+    /// Closes batches that are due.
+    pub fn closer(&self) -> Closer {
+        Closer::new(self.context.clone())
+    }
+
+    /// Lists, closes and cancels batches.
+    pub fn batches(&self) -> BatchService {
+        BatchService::new(self.context.clone(), self.catalog())
+    }
+
+    /// Shows the emails that a run would send, and writes nothing.
+    pub fn dry_run(&self) -> DryRun {
+        DryRun {
+            digests: self.digests(),
+            batches: self.batches(),
+            compose: self.compose(),
+            context: self.context.clone(),
+            max_rendered: MAX_RENDERED,
+        }
+    }
+
+    /// Finds the emails that one user would get now.
+    pub fn of_person(&self) -> OfPerson {
+        OfPerson {
+            digests: self.digests(),
+            batches: self.batches(),
+            compose: self.compose(),
+            context: self.context.clone(),
+            brand: None,
+        }
+    }
+
+    /// Creates, changes and erases users, and changes their follows.
+    pub fn people(&self) -> PeopleService {
+        PeopleService {
+            context: self.context.clone(),
+            brands: self.config.brand_names(),
+            schedule: self.config.digest.schedule,
+            remembered: self.config.remembered(),
+            polls: self.polls.clone(),
+            eraser: Eraser {
+                context: self.context.clone(),
+                batches: self.batches(),
+                polls: self.polls.clone(),
+            },
+        }
+    }
+
+    /// Exports all data about a user.
+    pub fn exporter(&self) -> Exporter {
+        Exporter {
+            people: self.people(),
+            context: self.context.clone(),
+            batches: self.batches(),
+        }
+    }
+
+    /// Lists and changes the suppressed addresses.
+    pub fn suppressions(&self) -> SuppressionService {
+        SuppressionService {
+            context: self.context.clone(),
+        }
+    }
+
+    /// Verifies and records the reports of providers.
+    pub fn feedback(&self) -> FeedbackService {
+        FeedbackService::new(self.people(), self.pinned.clone())
+    }
+
+    /// Creates, lists and revokes server keys.
+    pub fn keys(&self) -> ServerKeys {
+        ServerKeys {
+            context: self.context.clone(),
+        }
+    }
+
+    /// Verifies user tokens.
+    pub fn tokens(&self) -> Tokens {
+        let tokens = &self.config.tokens;
+        Tokens::new(&tokens.audience, tokens.keys.clone())
+    }
+
+    /// Runs fan-outs, batches, deliveries and digests.
+    pub fn worker(&self) -> Worker {
+        Worker {
+            fanouts: self.fanouts(),
+            closer: self.closer(),
+            cleaner: Cleaner::new(self.context.clone()),
+            digests: self.digests(),
+            context: self.context.clone(),
+        }
+    }
+
+    /// Records that a worker runs, and when digests last ran.
+    pub fn activity(&self) -> Activity {
+        Activity {
+            context: self.context.clone(),
+        }
+    }
+
+    /// Exports, drops and restores old days.
+    pub fn archive(&self) -> Archive {
+        Archive {
+            context: self.context.clone(),
+            owed: self.owed(),
+        }
+    }
+
+    /// Explains why a user gets an event or not.
+    pub fn explain(&self) -> Explain {
+        Explain {
+            context: self.context.clone(),
+            catalog: self.catalog(),
+            batches: self.batches(),
+            compose: self.compose(),
+            brands: self.config.brand_names(),
+            schedule: self.config.digest.schedule,
+            skip_seen: self.skip_seen(),
+            owed: self.owed(),
+            day_cap: self.config.fanout.day_cap,
+            caps: self.config.digest.caps,
+        }
+    }
+
+    /// Reports the state of the whole installation.
+    pub fn status(&self) -> StatusService {
+        StatusService {
+            activity: self.activity(),
+            context: self.context.clone(),
+            deliveries: self.deliveries(),
+            owed: self.owed(),
+            known: self.known(),
+        }
+    }
+
+    /// Answers scrapes of metrics.
+    pub fn scrape(&self) -> Scrape {
+        Scrape {
+            metrics: self.metrics.clone(),
+            context: self.context.clone(),
+            owed: self.owed(),
+            cache: self.scraped.clone(),
+        }
+    }
+}
