@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc, Weekday};
 use chrono_tz::Tz;
-use tidings::domain::due_choices::Common;
+use tidings::domain::schedule::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, Day, Id, StackId, User, UserId};
 use tidings::engine::Silent;

@@ -16,7 +16,7 @@ use super::table::wrapped;
 use super::words;
 use crate::clock::SystemClock;
 use crate::config::Problems;
-use crate::domain::duration;
+use crate::domain::time;
 use crate::operate::doctor::{Look, Outside, doctor};
 use crate::operate::open::is_missing;
 use crate::wire::status::{Diagnosis, Finding, Verdict};
@@ -52,7 +52,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
     let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
     let text = if is_bare { &format!("{text}s") } else { text };
     let range = TimeDelta::seconds(1)..=TimeDelta::seconds(60);
-    let timeout = duration::within(text, &range)?;
+    let timeout = time::duration_within(text, &range)?;
     timeout.to_std().map_err(|error| error.to_string())
 }
 

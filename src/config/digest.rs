@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 
 use super::reader::Reader;
 use crate::domain::content::Caps;
-use crate::domain::lease::TICK;
+use crate::domain::schedule::TICK;
 use crate::domain::{Cadence, Schedule};
 
 /// The section `[digest]`, validated.

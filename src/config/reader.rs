@@ -12,9 +12,9 @@ use toml::{Table, Value};
 use super::hidden;
 use super::problem::{Problem, Problems, Warning};
 use super::store_url::StoreUrl;
-use crate::domain::address::is_unseen;
-use crate::domain::link;
-use crate::domain::{Address, Invalid, duration, nearest};
+use crate::domain::text;
+use crate::domain::text::is_unseen;
+use crate::domain::{Address, Invalid, nearest, time};
 
 /// Replaces a dot inside a name, because dots separate the parts of a path.
 const DOT: &str = "\u{2}";
@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
     pub fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
         let given = self.take(option);
         let text = given.and_then(Value::as_str).unwrap_or_default();
-        duration::within(text, &range).unwrap_or_else(|why| {
+        time::duration_within(text, &range).unwrap_or_else(|why| {
             // A number has no unit, so the problem shows it unquoted.
             let shown = given.map_or("\"\"".to_owned(), ToString::to_string);
             self.problem(option, format!("{shown} {why}"));
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
         self.optional_parse(
             option,
             "a web address: https:// or http://, a host, no user or password",
-            |text| link::check(text).is_ok().then(|| text.to_owned()),
+            |text| text::check_link(text).is_ok().then(|| text.to_owned()),
         )
     }
 

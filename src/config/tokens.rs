@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use super::hidden::HIDDEN;
 use super::reader::Reader;
-use crate::domain::user_token::Material;
+use crate::domain::keys::Material;
 use crate::domain::{Secret, TokenKey};
 
 /// The section `[tokens]`, validated.

@@ -9,16 +9,14 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use super::batch::{BatchKey, Item as Kept};
 use super::details::{Details, show_newest_names};
+use super::event::Event;
 use super::name::{EventType, FollowKey, ObjectId, UserId};
+pub use super::object::About;
 use super::object::Object;
-use super::policy::{Mandate, Phrase, Policies};
-
-mod gather;
-mod thread;
-
-pub use super::about::About;
-pub use gather::gather;
+use super::policy::Policies;
+use super::text::{Mandate, Phrase};
 
 /// The most items that a group shows.
 const GROUP: usize = 5;
@@ -350,3 +348,101 @@ impl People {
         }
     }
 }
+
+/// The most sections that an email shows.
+const SECTIONS: usize = 20;
+
+/// Groups the kept events of a batch, given in the order of joining. `not_kept` more are only
+/// counted.
+///
+/// `applies` returns the data to show for an event, or `None` if its object no longer applies. The
+/// result is `None` if no kept event applies.
+pub fn gather<T: Into<Told>>(
+    key: &BatchKey,
+    kept: &[Kept],
+    not_kept: u64,
+    policies: &Policies,
+    applies: impl Fn(&Event) -> Option<T>,
+) -> Option<Content> {
+    let told = newest_first(kept, applies);
+    let mut content = Content::of(told, policies, Grouping::ByAbout)?;
+    content.total += not_kept;
+    content.not_kept = not_kept;
+    if let (Some(kind), Some(section)) = (key.kind(), content.sections.first_mut())
+        && *kind == section.kind
+    {
+        section.not_kept = not_kept;
+        section.total += not_kept;
+    }
+    content.sections.truncate(SECTIONS);
+    // Every section shows at least one item before another gets more than its share.
+    content.cut(Caps::default(), 1);
+    Some(content)
+}
+
+/// Returns the events that apply, newest first. Each object of a type appears once, at the time of
+/// its last event.
+fn newest_first<T: Into<Told>>(
+    kept: &[Kept],
+    applies: impl Fn(&Event) -> Option<T>,
+) -> Vec<(&EventType, Item)> {
+    let mut items: Vec<(usize, &EventType, Item)> = Vec::new();
+    for (index, kept) in kept.iter().enumerate() {
+        let Some(told) = applies(&Event::from(kept.clone())) else {
+            continue;
+        };
+        let Told { object, details } = told.into();
+        let (id, at) = (kept.o.clone(), kept.i.time());
+        let item = Item {
+            id,
+            at,
+            object,
+            details,
+        };
+        let same = |(_, kind, known): &&mut (usize, &EventType, Item)| {
+            **kind == kept.t && known.id == item.id
+        };
+        match items.iter_mut().find(same) {
+            Some(known) if known.2.at <= item.at => (known.0, known.2) = (index, item),
+            Some(_) => {}
+            None => items.push((index, &kept.t, item)),
+        }
+    }
+    items.sort_by_key(|(index, _, item)| std::cmp::Reverse((item.at, *index)));
+    let told = items.into_iter().map(|(_, kind, item)| (kind, item));
+    told.collect()
+}
+
+impl Content {
+    /// Returns the topic of all events: its URL, its title, or the key of an object that is its own
+    /// topic.
+    ///
+    /// `None` if there are several topics, or if events are counted without being shown in a
+    /// section.
+    pub fn thread(&self) -> Option<&str> {
+        let counted: u64 = self.sections.iter().map(|section| section.total).sum();
+        if self.not_kept > 0 || counted != self.total {
+            return None;
+        }
+        let mut sections = self.sections.iter();
+        let only = |section: &'_ Section| section.abouts == 1;
+        let first = sections.next().filter(|section| only(section))?;
+        let name = first.groups.first()?.known_as()?;
+        let is_same = |section: &Section| {
+            let group = section.groups.first().filter(|_| only(section));
+            group.and_then(Group::known_as) == Some(name)
+        };
+        sections.all(is_same).then_some(name)
+    }
+}
+
+impl Group {
+    fn known_as(&self) -> Option<&str> {
+        let itself = || Some(self.items.first()?.object.key.as_str());
+        self.about.name().or_else(itself)
+    }
+}
+
+#[cfg(test)]
+#[path = "content_tests.rs"]
+mod tests;

@@ -1,16 +1,12 @@
-//! UTC days, their collections, and windows of days.
-//!
-//! A day is written `20140422` in names and cursors. By default the window is today and the 7 days
-//! before it. Feeds show the days in the window. Digests also include the backlog of earlier days,
-//! up to `digest.max_age` ([`super::owed`]).
+//! Days in UTC, windows of days, and the times that events may have.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use chrono::{DateTime, Datelike, Days, NaiveDate, Utc};
+use chrono::{DateTime, Datelike, Days, NaiveDate, SecondsFormat, TimeDelta, Utc};
 
-use super::name::Invalid;
+use super::name::{Invalid, Kind, serde_as_text};
 
 /// A UTC day. Parsed days are in the years 1 to 9999.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +80,8 @@ impl fmt::Debug for Day {
     }
 }
 
+serde_as_text!(Day);
+
 impl FromStr for Day {
     type Err = Invalid;
 
@@ -95,19 +93,6 @@ impl FromStr for Day {
         let number =
             |range: std::ops::Range<usize>| text[range].parse::<u32>().map_err(|_| refuse());
         Self::from_ymd(number(0..4)? as i32, number(4..6)?, number(6..8)?).ok_or_else(refuse)
-    }
-}
-
-impl serde::Serialize for Day {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Day {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -166,50 +151,68 @@ impl Window {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The tolerance for a writer's clock that is ahead of ours.
+pub const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
-    #[test]
-    fn the_window_is_a_day_and_the_seven_days_before_it() {
-        let window = Window::ending(Day::from_ymd(2014, 3, 3).unwrap(), Window::DEFAULT_BACK);
-        let days: Vec<_> = window.days().map(|day| day.to_string()).collect();
-        assert_eq!(days.len(), 8);
-        assert_eq!(days.first().unwrap(), "20140224");
-        assert_eq!(days.last().unwrap(), "20140303");
-        assert!(!window.contains(Day::from_ymd(2014, 2, 23).unwrap()));
-    }
+/// The range of times that events may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acceptance {
+    from: DateTime<Utc>,
+    until: DateTime<Utc>,
+}
 
-    #[test]
-    fn midnight_belongs_to_the_following_day() {
-        let midnight = Day::from_ymd(2014, 4, 22).unwrap().start();
-        assert_eq!(Day::of(midnight).to_string(), "20140422");
-        assert_eq!(
-            Day::of(midnight - chrono::TimeDelta::nanoseconds(1)).to_string(),
-            "20140421"
-        );
-    }
-
-    #[test]
-    fn only_day_collections_have_a_day() {
-        assert!(Day::of_collection("notifications_20140422").is_some());
-        for name in [
-            "notifications_20140432",
-            "notifications_2014042",
-            "notifications_+2014042",
-            "users",
-            "x_20140422",
-        ] {
-            assert_eq!(Day::of_collection(name), None, "{name}");
+impl Acceptance {
+    /// Returns the range for events that arrive at `now`. `window_back` is in days before today.
+    pub fn of(now: DateTime<Utc>, window_back: u32) -> Self {
+        Self {
+            from: Window::ending(Day::of(now), window_back).first().start(),
+            until: now + AHEAD,
         }
     }
 
-    proptest::proptest! {
-        #[test]
-        fn a_day_round_trips(n in 0u32..2_000_000) {
-            let day = Day::from_ymd(1, 1, 1).unwrap().ahead(n);
-            proptest::prop_assert_eq!(day.to_string().parse::<Day>().unwrap(), day);
-            proptest::prop_assert_eq!(Day::of_collection(&day.collection()), Some(day));
+    /// Checks that an event may have this time.
+    ///
+    /// # Errors
+    ///
+    /// Names the accepted range, and suggests a unit if seconds and milliseconds were swapped.
+    pub fn check(&self, at: DateTime<Utc>) -> Result<(), Invalid> {
+        if (self.from..=self.until).contains(&at) {
+            return Ok(());
+        }
+        let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+        let bound = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let outside = if at < self.from {
+            "lies before the window, where nobody would be shown or mailed it"
+        } else {
+            "lies in the future"
+        };
+        let why = format!(
+            "{outside}; events can be of {} to {}: give the time in UTC or with its offset, or leave the time out where it happens now{}",
+            bound(self.from),
+            bound(self.until),
+            self.hint(at)
+        );
+        Err(Invalid::new("time", text(at), why).of_kind(Kind::Time))
+    }
+
+    /// Returns a hint if the time would be in range with seconds read as milliseconds, or vice
+    /// versa.
+    fn hint(&self, at: DateTime<Utc>) -> &'static str {
+        let fits = |millis: Option<i64>| {
+            let meant = millis.and_then(DateTime::from_timestamp_millis);
+            meant.is_some_and(|meant| (self.from..=self.until).contains(&meant))
+        };
+        let millis = at.timestamp_millis();
+        if fits(millis.checked_mul(1_000)) {
+            " (were seconds taken for milliseconds?)"
+        } else if fits(Some(millis / 1_000)) {
+            " (were milliseconds taken for seconds?)"
+        } else {
+            ""
         }
     }
 }
+
+#[cfg(test)]
+#[path = "day_tests.rs"]
+mod tests;

@@ -6,25 +6,17 @@
 //! Start with [`Delivery`]; [`crate::engine::delivery`] performs the transitions.
 
 use std::fmt;
-use std::str::FromStr;
 
 use chrono::{DateTime, NaiveDate, Utc};
-
 use sha2::{Digest as _, Sha256};
 
-use super::cadence::{Cadence, Period};
-pub use super::delivery_state::DeliveryState;
+use super::coordination::Lease;
+pub use super::feedback::DeliveryState;
 use super::feedback::Feedback;
 use super::id::Id;
-use super::lease::Lease;
-use super::name::{Invalid, UserId};
+use super::name::{Invalid, UserId, checked_texts, named_enum};
+use super::schedule::{Cadence, Period};
 use super::stack::Watermarks;
-
-mod change;
-
-pub use change::{
-    Cause, Corrected, Correction, Deferral, Handover, Reopening, Settlement, Transition, Verdict,
-};
 
 /// The id of a delivery: `digest:<user>:<cadence>:<period>` or `batch:<batch>`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,7 +45,7 @@ impl DeliveryId {
 
     /// Returns the tag, for use where the id must not appear.
     pub fn tag(&self) -> Tag {
-        Tag(hex::encode(&Sha256::digest(self.0.as_bytes())[..20]))
+        Tag::stored(hex::encode(&Sha256::digest(self.0.as_bytes())[..20]))
     }
 }
 
@@ -63,38 +55,19 @@ impl serde::Serialize for DeliveryId {
     }
 }
 
-/// Forty hexadecimal digits that identify a delivery in its `Message-ID` and in provider events.
-/// They do not reveal the user.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Tag(String);
-
-impl Tag {
-    /// Returns the digits in lower case.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+checked_texts! {
+    /// Forty hexadecimal digits that identify a delivery in its `Message-ID` and in provider
+    /// events. They do not reveal the user.
+    Tag: check_tag;
 }
 
-impl fmt::Display for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+fn check_tag(text: &str) -> Result<&str, Invalid> {
+    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() == 40 && text.bytes().all(is_digit) {
+        return Ok(text);
     }
-}
-
-impl FromStr for Tag {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let digits = text
-            .bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        if digits && text.len() == 40 {
-            Ok(Self(text.to_owned()))
-        } else {
-            let why = "is not forty hexadecimal digits in lower case";
-            Err(Invalid::new("delivery tag", text.escape_debug(), why))
-        }
-    }
+    let why = "is not forty hexadecimal digits in lower case";
+    Err(Invalid::new("delivery tag", text.escape_debug(), why))
 }
 
 impl fmt::Display for DeliveryId {
@@ -264,14 +237,224 @@ pub fn digest_slot(user: &UserId) -> String {
     format!("digest:{user}")
 }
 
-/// The policy for emails whose outcome cannot be determined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Guarantee {
-    /// Do not send them again.
-    #[default]
-    AtMostOnce,
-    /// Send them again.
-    AtLeastOnce,
+named_enum! {
+    /// The policy for emails whose outcome cannot be determined.
+    #[derive(Default)]
+    Guarantee("guarantee") {
+        /// Do not send them again.
+        #[default]
+        AtMostOnce = "at-most-once",
+        /// Send them again.
+        AtLeastOnce = "at-least-once",
+    }
+}
+
+/// A change of an open delivery by the worker that leases it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transition {
+    /// Sets the state to `sending`, keeps the lease and counts an attempt.
+    HandOver(Handover),
+    /// Returns from `sending` to `pending` without a call and keeps the lease. The email was
+    /// certainly not accepted.
+    Recall(DeliveryId),
+    /// Renews the lease, also of a settled delivery.
+    Hold(DeliveryId),
+    /// Releases the lease. No worker can claim the delivery before its time.
+    Defer(Deferral),
+    /// Settles the delivery. It stays open, because its markers are not written yet.
+    Settle(Settlement),
+    /// Settles and closes the delivery at once, because its markers are written.
+    Conclude(Settlement),
+}
+
+impl Transition {
+    /// Returns the id of the delivery.
+    pub fn id(&self) -> &DeliveryId {
+        match self {
+            Self::HandOver(Handover { id, .. })
+            | Self::Recall(id)
+            | Self::Hold(id)
+            | Self::Defer(Deferral { id, .. })
+            | Self::Settle(Settlement { id, .. })
+            | Self::Conclude(Settlement { id, .. }) => id,
+        }
+    }
+}
+
+/// A delivery that is about to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    /// The id of the delivery.
+    pub id: DeliveryId,
+    /// The reference of the provider call that contains it.
+    pub call: String,
+    /// The number of events in the email.
+    pub items: u32,
+}
+
+/// A delivery that waits for its next attempt or for its outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deferral {
+    /// The id of the delivery.
+    pub id: DeliveryId,
+    /// `pending` before another attempt, `sending` while the outcome of the last one is unknown.
+    pub state: DeliveryState,
+    /// The earliest time at which a worker may claim it.
+    pub not_before: DateTime<Utc>,
+    /// Why it waits, without an address.
+    pub reason: Option<String>,
+    /// Whether the last attempt counts toward `delivery.attempts`.
+    ///
+    /// It counts if the provider rejected the email without naming a time to wait. It also counts
+    /// if the outcome is unknown and the email is sent again (`delivery.guarantee`). An attempt
+    /// that did not reach the provider does not count.
+    pub has_failed: bool,
+}
+
+/// The end of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// The id of the delivery.
+    pub id: DeliveryId,
+    /// One of the settled states.
+    pub state: DeliveryState,
+    /// The number of events in the email; 0 if none was built.
+    pub items: u32,
+    /// The provider's id of the email; `None` if it was not accepted or the provider gave none.
+    pub provider_id: Option<String>,
+    /// The reason, without an address; `None` if the email was sent.
+    pub reason: Option<String>,
+    /// The kind of reason for metrics; `None` if the email was sent.
+    pub cause: Option<Cause>,
+}
+
+named_enum! {
+    /// Why an email was not sent, or may not have been.
+    Cause("cause") {
+        /// No event applies any more.
+        NothingLeft = "nothing_left",
+        /// The user may not be emailed.
+        Barred = "barred",
+        /// All attempts failed, up to the limit of their number or time.
+        GivenUp = "given_up",
+        /// The provider rejected the email, or it cannot be rendered.
+        Refused = "refused",
+        /// The outcome is unknown.
+        NoAnswer = "no_answer",
+    }
+}
+
+impl Settlement {
+    /// Returns the settlement of this row, with the usual cause of the state and without a
+    /// provider's id.
+    pub fn of(row: &Delivery, state: DeliveryState, items: u32, reason: Option<&str>) -> Self {
+        let cause = match state {
+            DeliveryState::Canceled => Some(Cause::Barred),
+            DeliveryState::Failed => Some(Cause::Refused),
+            DeliveryState::Unknown => Some(Cause::NoAnswer),
+            DeliveryState::Pending | DeliveryState::Sending | DeliveryState::Sent => None,
+        };
+        Self {
+            id: row.id.clone(),
+            state,
+            items,
+            provider_id: None,
+            reason: reason.map(str::to_owned),
+            cause,
+        }
+    }
+
+    /// Changes the cause of a failure to [`Cause::GivenUp`]. The cause of an unknown outcome stays.
+    #[must_use]
+    pub fn given_up(self) -> Self {
+        let has_failed = self.state == DeliveryState::Failed;
+        let cause = if has_failed {
+            Some(Cause::GivenUp)
+        } else {
+            self.cause
+        };
+        Self { cause, ..self }
+    }
+}
+
+/// A failed delivery that is to be tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reopening {
+    /// The id of the delivery.
+    pub id: DeliveryId,
+    /// The new watermarks; `None` keeps the old ones.
+    pub watermarks: Option<Watermarks>,
+    /// The lease of the worker that tries it; `None` if no worker does yet.
+    pub lease: Option<Lease>,
+    /// The number of automatic retries including this one; 0 if an operator asked for it.
+    pub reopened: u32,
+}
+
+impl Reopening {
+    /// Creates a reopening without new watermarks or a lease.
+    pub fn of(id: DeliveryId) -> Self {
+        Self {
+            id,
+            watermarks: None,
+            lease: None,
+            reopened: 0,
+        }
+    }
+}
+
+/// An operator's statement about a delivery with an unknown outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The email was sent.
+    Sent,
+    /// The email was not sent, so its events are still to be emailed.
+    NotSent,
+}
+
+/// A change of a delivery by a caller without its lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Correction {
+    /// Resolves an unknown outcome. A sent email becomes `sent`. One that was not sent becomes
+    /// `pending` and open again, without a lease.
+    Judge {
+        /// The id of the delivery.
+        id: DeliveryId,
+        /// The operator's statement.
+        verdict: Verdict,
+        /// The reason, which is stored.
+        reason: String,
+    },
+    /// Retries a failed delivery as if it were new: without attempts, call or outcome.
+    Reopen(Reopening),
+    /// Cancels and closes a pending delivery, leased or not, so that no worker can send it.
+    Cancel {
+        /// The id of the delivery.
+        id: DeliveryId,
+        /// Why it is not sent, without an address.
+        reason: String,
+    },
+}
+
+impl Correction {
+    /// Returns the id of the delivery.
+    pub fn id(&self) -> &DeliveryId {
+        match self {
+            Self::Judge { id, .. }
+            | Self::Reopen(Reopening { id, .. })
+            | Self::Cancel { id, .. } => id,
+        }
+    }
+}
+
+/// The result of a correction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Corrected {
+    /// The row is as requested.
+    Done,
+    /// The row does not exist, is in another state, or is not closed yet.
+    OtherState,
+    /// Another delivery of the user is open. Try again when it is closed.
+    Busy,
 }
 
 #[cfg(test)]

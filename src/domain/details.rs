@@ -10,10 +10,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::audience::{Audience, Selector};
-use super::brand::BrandName;
 use super::json::Json;
-use super::link;
-use super::name::{FollowKey, Invalid, UserId};
+use super::name::{BrandName, FollowKey, Invalid, UserId};
+use super::text::check_link;
 
 /// The longest text, in characters.
 pub const MAX_TEXT: usize = 500;
@@ -71,7 +70,7 @@ impl Actor {
                 let why = format!("is longer than {MAX_LINK} bytes");
                 return Err(Invalid::new(what, link, why));
             }
-            link::check(link).map_err(|why| Invalid::new(what, link, why))?;
+            check_link(link).map_err(|why| Invalid::new(what, link, why))?;
         }
         Ok(())
     }

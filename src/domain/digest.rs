@@ -7,13 +7,18 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use chrono::{DateTime, Datelike, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
 use super::content::{Caps, Content, Grouping, Item, Told};
-use super::day::Day;
-use super::delivery::Delivery;
+use super::day::{Day, Window};
+use super::delivery::{Delivery, DeliveryId, DeliveryState};
 use super::eligibility::{Facts, Purpose, classify};
 use super::event::Event;
-use super::name::EventType;
+use super::id::Id;
+use super::name::{EventType, UserId};
 use super::policy::{EmailScope, Policies};
+use super::schedule::{Cadence, Due, Period};
 use super::stack::{EventAt, PersonStacks};
 use super::user::User;
 
@@ -87,6 +92,247 @@ pub fn showable<'a>(
         shows
     });
     newest.into_iter().map(|pending| pending.event).collect()
+}
+
+/// The delivery ids that a due digest can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rows {
+    /// The id for the period.
+    period: DeliveryId,
+    /// The id for the weekday, used if the week had a digest on an earlier day.
+    weekday: Option<DeliveryId>,
+}
+
+/// The delivery of a due digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place<T> {
+    /// It does not exist yet and gets this id.
+    Free(DeliveryId),
+    /// It exists, in any state.
+    Taken(T),
+}
+
+impl Rows {
+    /// Returns the possible ids for this user and period. A weekly digest has two.
+    pub fn of(user: &UserId, cadence: Cadence, due: &Due) -> Self {
+        let period = DeliveryId::digest(user, cadence, due.period);
+        let weekday = match due.period {
+            Period::Day(_) => None,
+            Period::Week { .. } => {
+                let number = due.date.weekday().number_from_monday();
+                Some(DeliveryId::stored(format!("{period}-{number}")))
+            }
+        };
+        Self { period, weekday }
+    }
+
+    /// Returns the ids to load before calling [`Self::place`].
+    pub fn ids(&self) -> impl Iterator<Item = &DeliveryId> {
+        [&self.period].into_iter().chain(&self.weekday)
+    }
+
+    /// Decides which id the digest has. `standing` looks up existing deliveries by id.
+    pub fn place<'a>(
+        &self,
+        due: &Due,
+        standing: impl Fn(&DeliveryId) -> Option<&'a Delivery>,
+    ) -> Place<&'a Delivery> {
+        let of_weekday = self.weekday.as_ref();
+        if let Some(row) = of_weekday.and_then(&standing) {
+            return Place::Taken(row);
+        }
+        let Some(row) = standing(&self.period) else {
+            return Place::Free(self.period.clone());
+        };
+        match of_weekday {
+            Some(weekday) if row.due_on.is_some_and(|date| date < due.date) => {
+                Place::Free(weekday.clone())
+            }
+            _ => Place::Taken(row),
+        }
+    }
+}
+
+/// The delay before a failed digest is first retried within its period.
+const AGAIN: TimeDelta = TimeDelta::hours(1);
+/// The longest delay between two retries.
+const AT_LEAST: TimeDelta = TimeDelta::days(1);
+
+/// Returns when a failed digest is retried automatically. The delay starts at one hour and doubles
+/// up to one day, because the cause of the failure may have passed.
+pub fn tried_again(row: &Delivery) -> Option<DateTime<Utc>> {
+    let failed = row
+        .outcome
+        .settled
+        .filter(|_| row.state == DeliveryState::Failed && !row.open)?;
+    let doubled = AGAIN * (1 << row.attempts.reopened.min(5));
+    Some(failed + doubled.min(AT_LEAST))
+}
+
+/// The size of a backlog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Owed {
+    /// Users with at least one event in the backlog.
+    pub people: u64,
+    /// Events in the backlogs of all these users.
+    pub events: u64,
+}
+
+impl Owed {
+    /// An empty backlog.
+    pub const NOTHING: Self = Self {
+        people: 0,
+        events: 0,
+    };
+
+    /// Adds a user with this number of events. A user without events does not count.
+    pub fn add(&mut self, events: u64) {
+        self.people += u64::from(events > 0);
+        self.events += events;
+    }
+
+    /// Returns whether there are no events.
+    pub fn is_nothing(&self) -> bool {
+        self.events == 0
+    }
+
+    /// Returns the sum of both.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            people: self.people + other.people,
+            events: self.events + other.events,
+        }
+    }
+
+    /// Returns the difference, with zero as the least.
+    pub fn without(self, other: Self) -> Self {
+        Self {
+            people: self.people.saturating_sub(other.people),
+            events: self.events.saturating_sub(other.events),
+        }
+    }
+}
+
+impl std::ops::AddAssign for Owed {
+    fn add_assign(&mut self, other: Self) {
+        *self = self.plus(other);
+    }
+}
+
+/// The wanted events of a day that no digest has included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// Events of users who may be emailed: their next digest includes them.
+    pub owed: Owed,
+    /// Events of users who may not be emailed at the moment, such as suppressed or unconfirmed
+    /// users. They are included once the user may be emailed again.
+    pub blocked: Owed,
+}
+
+impl Backlog {
+    /// Returns the sum of both parts. A user with events in both counts twice.
+    pub fn all(self) -> Owed {
+        self.owed.plus(self.blocked)
+    }
+}
+
+/// The note about a day that has left the window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DayNote {
+    /// Distinguishes notes with equal content.
+    pub id: Id,
+    /// When the note was written.
+    pub at: DateTime<Utc>,
+    /// The backlog at the last full scan of the day. `None` if the day has changed since or was not
+    /// scanned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owed: Option<Owed>,
+    /// The same for users who may not be emailed; `None` in notes of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<Owed>,
+    /// The events that expired, because they were older than `digest.max_age`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<Owed>,
+    /// The part of `given_up` whose users could not be emailed when it expired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up_blocked: Option<Owed>,
+}
+
+impl DayNote {
+    /// The prefix of the names of notes. The day follows.
+    pub const PREFIX: &str = "day:";
+
+    /// Returns the name of the day's note, such as `day:20140422`.
+    pub fn name(day: Day) -> String {
+        format!("{}{day}", Self::PREFIX)
+    }
+
+    /// Returns the day of a note; `None` if the name is not that of a day's note.
+    pub fn day(name: &str) -> Option<Day> {
+        name.strip_prefix(Self::PREFIX)?.parse().ok()
+    }
+
+    /// Parses a stored note. `None` if it is unreadable, so that the day is scanned again.
+    pub fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// Returns whether the last full scan found no backlog that can be emailed.
+    pub fn is_clear(&self) -> bool {
+        self.owed.is_some_and(|owed| owed.is_nothing())
+    }
+
+    /// Returns whether the day is clear but may contain events of users who cannot be emailed.
+    /// Older versions did not count those.
+    pub fn is_blocked(&self) -> bool {
+        self.is_clear() && self.blocked.is_none_or(|blocked| !blocked.is_nothing())
+    }
+
+    /// Returns whether nothing is left that could expire.
+    pub fn is_settled(&self) -> bool {
+        self.is_clear() && self.blocked.is_none_or(|blocked| blocked.is_nothing())
+    }
+}
+
+/// The backlog of all days outside the window, as the last full scan found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastLook {
+    /// When a scan first found this backlog. Later scans that find the same do not change it.
+    pub at: DateTime<Utc>,
+    /// The backlog of all these days.
+    #[serde(flatten)]
+    pub owed: Owed,
+    /// The same for users who may not be emailed at the moment.
+    #[serde(default)]
+    pub blocked: Owed,
+}
+
+/// The days from which digests include events: the window and the backlog before it.
+#[derive(Debug, Clone)]
+pub struct DaysRead {
+    /// The days that feeds show.
+    pub window: Window,
+    /// The first day whose events are still emailed.
+    pub first: Day,
+}
+
+impl DaysRead {
+    /// Returns the days at `now`. `window_back` is in days before today.
+    pub fn of(now: DateTime<Utc>, window_back: u32, max_age: TimeDelta) -> Self {
+        let window = Window::ending(Day::of(now), window_back);
+        let first = Day::of(now - max_age).min(window.first());
+        Self { window, first }
+    }
+
+    /// Returns whether the day has left the window but is not too old to be emailed.
+    pub fn is_older(&self, day: Day) -> bool {
+        self.first <= day && day < self.window.first()
+    }
+
+    /// Returns whether the backlog of the day has expired.
+    pub fn is_too_old(&self, day: Day) -> bool {
+        day < self.first
+    }
 }
 
 #[cfg(test)]

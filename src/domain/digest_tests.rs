@@ -1,167 +1,385 @@
-//! Tests of the sections, order, limits and totals of a digest.
+//! Tests of the module `digest`.
 
-use std::sync::Arc;
+mod assembling {
+    //! Tests of the sections, order, limits and totals of a digest.
 
-use chrono::TimeDelta;
-use proptest::prelude::*;
-
-use super::*;
-use crate::domain::{
-    Day, Entry, EventType, Id, Object, ObjectId, ObjectKey, Policy, Stack, StackId, UserId,
-};
-
-fn day() -> Day {
-    Day::from_ymd(2014, 4, 22).unwrap()
-}
-
-fn stacks(events: &[(&str, String)]) -> PersonStacks {
-    let entry = |(index, (t, o)): (usize, &(&str, String))| {
-        let at = day().start() + TimeDelta::seconds(index as i64);
-        Entry::Event(Event {
-            t: EventType::stored(t),
-            o: ObjectId::stored(o),
-            i: Some(Id::at(at, [0; 8])),
-        })
+    use super::super::*;
+    use crate::domain::{
+        Day, Entry, EventType, Id, Object, ObjectId, ObjectKey, Policy, Stack, StackId, UserId,
     };
-    let entries = events.iter().enumerate().map(entry).collect();
-    PersonStacks {
-        user: UserId::stored("ada"),
-        stacks: vec![Stack::new(StackId::of(day()), entries)],
+    use chrono::TimeDelta;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    fn day() -> Day {
+        Day::from_ymd(2014, 4, 22).unwrap()
+    }
+
+    fn stacks(events: &[(&str, String)]) -> PersonStacks {
+        let entry = |(index, (t, o)): (usize, &(&str, String))| {
+            let at = day().start() + TimeDelta::seconds(index as i64);
+            Entry::Event(Event {
+                t: EventType::stored(t),
+                o: ObjectId::stored(o),
+                i: Some(Id::at(at, [0; 8])),
+            })
+        };
+        let entries = events.iter().enumerate().map(entry).collect();
+        PersonStacks {
+            user: UserId::stored("ada"),
+            stacks: vec![Stack::new(StackId::of(day()), entries)],
+        }
+    }
+
+    fn works(count: usize) -> Vec<(&'static str, String)> {
+        (0..count).map(|n| ("Work", n.to_string())).collect()
+    }
+
+    fn policies() -> Policies {
+        let policy = |heading: &str| Policy {
+            heading: Some(heading.into()),
+            ..Policy::default()
+        };
+        Policies::new([
+            (EventType::stored("Show"), policy("Shows near you")),
+            (EventType::stored("Work"), policy("New works")),
+        ])
+    }
+
+    fn all(event: &Event) -> Option<Arc<Object>> {
+        Some(Arc::new(Object::bare(ObjectKey::stored(event.o.as_str()))))
+    }
+
+    #[test]
+    fn the_preselected_events_contain_all_events_that_a_digest_shows() {
+        let many: Vec<(&str, String)> = (0..60)
+            .map(|n| (["A", "B", "C"][n % 3], format!("o{n}")))
+            .collect();
+        let (stacks, policies, caps) = (stacks(&many), Policies::default(), Caps::default());
+        let wanted = stacks.pending_that(|_, _| true);
+        let applies = |event: &Event| !event.o.as_str().ends_with('7');
+
+        let showable = showable(&wanted, caps, applies);
+
+        let object = |event: &Event| {
+            let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
+            applies(event).then(|| Arc::new(bare))
+        };
+        let content = assemble(&wanted, &policies, caps, object).unwrap();
+        let can = |id: &ObjectId| showable.iter().any(|event| event.o == *id);
+        assert!(content.items().all(|(_, item)| can(&item.id)));
+        assert_eq!(showable.len(), 3 * caps.section);
+    }
+
+    #[test]
+    fn sections_follow_the_configured_order_and_then_their_names() {
+        let person = stacks(&[
+            ("Zebra", "1".into()),
+            ("Work", "2".into()),
+            ("Ant", "3".into()),
+            ("Show", "4".into()),
+        ]);
+        let digest = assemble(&person.pending(), &policies(), Caps::default(), all).unwrap();
+        let headings: Vec<_> = digest
+            .sections
+            .iter()
+            .map(|section| section.heading.as_str())
+            .collect();
+        assert_eq!(headings, ["Shows near you", "New works", "Ant", "Zebra"]);
+    }
+
+    #[test]
+    fn a_capped_section_shows_the_newest_and_counts_the_rest() {
+        let person = stacks(&works(30));
+        let digest = assemble(
+            &person.pending(),
+            &policies(),
+            Caps {
+                section: 12,
+                total: 40,
+            },
+            all,
+        )
+        .unwrap();
+        let [section] = &digest.sections[..] else {
+            panic!("{digest:?}")
+        };
+        assert_eq!((section.shown(), digest.more(), digest.total), (12, 18, 30));
+        assert_eq!(section.groups[0].items[0].id.as_str(), "29");
+    }
+
+    #[test]
+    fn events_that_no_longer_apply_are_excluded_from_items_and_totals() {
+        let person = stacks(&works(5));
+        let applies = |event: &Event| {
+            if event.o.as_str() == "3" {
+                None
+            } else {
+                all(event)
+            }
+        };
+        let digest = assemble(&person.pending(), &policies(), Caps::default(), applies).unwrap();
+        assert_eq!(digest.total, 4);
+    }
+
+    #[test]
+    fn without_applicable_events_there_is_no_digest() {
+        assert_eq!(
+            assemble(
+                &stacks(&works(5)).pending(),
+                &policies(),
+                Caps::default(),
+                |_| None::<Told>
+            ),
+            None
+        );
+        assert_eq!(assemble(&[], &policies(), Caps::default(), all), None);
+    }
+
+    #[test]
+    fn a_digest_has_the_time_of_its_oldest_event() {
+        let digest = assemble(
+            &stacks(&works(3)).pending(),
+            &policies(),
+            Caps::default(),
+            all,
+        )
+        .unwrap();
+        assert_eq!(digest.oldest, day().start());
+    }
+
+    proptest! {
+        #[test]
+        fn totals_are_exact_under_any_limits(kinds in prop::collection::vec(0usize..4, 1..120), section in 1usize..20, total in 1usize..40) {
+            let names = ["Work", "Show", "Ant", "Zebra"];
+            let events: Vec<_> = kinds.iter().enumerate().map(|(n, kind)| (names[*kind], n.to_string())).collect();
+            let person = stacks(&events);
+            let digest = assemble(&person.pending(), &policies(), Caps { section, total }, all).unwrap();
+            prop_assert_eq!(digest.total, events.len() as u64);
+            prop_assert_eq!(digest.sections.iter().map(|s| s.total).sum::<u64>(), digest.total);
+            prop_assert!(digest.shown() <= total as u64);
+            prop_assert!(digest.sections.iter().all(|s| s.shown() <= section));
+            for s in &digest.sections {
+                let of_kind = events.iter().filter(|(kind, _)| *kind == s.kind.as_str()).count();
+                prop_assert_eq!(s.total, of_kind as u64);
+                prop_assert!(s.items().is_sorted_by_key(|item| Reverse(item.at)));
+            }
+        }
     }
 }
 
-fn works(count: usize) -> Vec<(&'static str, String)> {
-    (0..count).map(|n| ("Work", n.to_string())).collect()
-}
+mod digest_row {
+    //! Tests of the id of a due digest when users change their schedule between digests.
 
-fn policies() -> Policies {
-    let policy = |heading: &str| Policy {
-        heading: Some(heading.into()),
-        ..Policy::default()
-    };
-    Policies::new([
-        (EventType::stored("Show"), policy("Shows near you")),
-        (EventType::stored("Work"), policy("New works")),
-    ])
-}
+    use super::super::*;
+    use crate::domain::{Id, Occasion, Schedule};
+    use chrono::Weekday;
+    use chrono_tz::Tz;
 
-fn all(event: &Event) -> Option<Arc<Object>> {
-    Some(Arc::new(Object::bare(ObjectKey::stored(event.o.as_str()))))
-}
+    fn user() -> UserId {
+        UserId::stored("ada")
+    }
 
-#[test]
-fn the_preselected_events_contain_all_events_that_a_digest_shows() {
-    let many: Vec<(&str, String)> = (0..60)
-        .map(|n| (["A", "B", "C"][n % 3], format!("o{n}")))
-        .collect();
-    let (stacks, policies, caps) = (stacks(&many), Policies::default(), Caps::default());
-    let wanted = stacks.pending_that(|_, _| true);
-    let applies = |event: &Event| !event.o.as_str().ends_with('7');
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().unwrap()
+    }
 
-    let showable = showable(&wanted, caps, applies);
-
-    let object = |event: &Event| {
-        let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
-        applies(event).then(|| Arc::new(bare))
-    };
-    let content = assemble(&wanted, &policies, caps, object).unwrap();
-    let can = |id: &ObjectId| showable.iter().any(|event| event.o == *id);
-    assert!(content.items().all(|(_, item)| can(&item.id)));
-    assert_eq!(showable.len(), 3 * caps.section);
-}
-
-#[test]
-fn sections_follow_the_configured_order_and_then_their_names() {
-    let person = stacks(&[
-        ("Zebra", "1".into()),
-        ("Work", "2".into()),
-        ("Ant", "3".into()),
-        ("Show", "4".into()),
-    ]);
-    let digest = assemble(&person.pending(), &policies(), Caps::default(), all).unwrap();
-    let headings: Vec<_> = digest
-        .sections
-        .iter()
-        .map(|section| section.heading.as_str())
-        .collect();
-    assert_eq!(headings, ["Shows near you", "New works", "Ant", "Zebra"]);
-}
-
-#[test]
-fn a_capped_section_shows_the_newest_and_counts_the_rest() {
-    let person = stacks(&works(30));
-    let digest = assemble(
-        &person.pending(),
-        &policies(),
-        Caps {
-            section: 12,
-            total: 40,
-        },
-        all,
-    )
-    .unwrap();
-    let [section] = &digest.sections[..] else {
-        panic!("{digest:?}")
-    };
-    assert_eq!((section.shown(), digest.more(), digest.total), (12, 18, 30));
-    assert_eq!(section.groups[0].items[0].id.as_str(), "29");
-}
-
-#[test]
-fn events_that_no_longer_apply_are_excluded_from_items_and_totals() {
-    let person = stacks(&works(5));
-    let applies = |event: &Event| {
-        if event.o.as_str() == "3" {
-            None
-        } else {
-            all(event)
+    fn weekly(weekday: Weekday, tz: Tz) -> Schedule {
+        Schedule {
+            cadence: Cadence::Weekly,
+            weekday,
+            hour: 9,
+            tz,
         }
-    };
-    let digest = assemble(&person.pending(), &policies(), Caps::default(), applies).unwrap();
-    assert_eq!(digest.total, 4);
-}
+    }
 
-#[test]
-fn without_applicable_events_there_is_no_digest() {
-    assert_eq!(
-        assemble(
-            &stacks(&works(5)).pending(),
-            &policies(),
-            Caps::default(),
-            |_| None::<Told>
-        ),
-        None
-    );
-    assert_eq!(assemble(&[], &policies(), Caps::default(), all), None);
-}
+    /// Returns the delivery of a digest that was due at that time.
+    fn delivery_of(id: &DeliveryId, due: &Due) -> Delivery {
+        let occasion = Occasion::Digest {
+            cadence: Cadence::Weekly,
+            period: due.period.to_string(),
+        };
+        let marker = Id::from_bytes([1; 12]);
+        Delivery {
+            due_on: Some(due.date),
+            ..Delivery::new(id.clone(), user(), occasion, marker, due.at)
+        }
+    }
 
-#[test]
-fn a_digest_has_the_time_of_its_oldest_event() {
-    let digest = assemble(
-        &stacks(&works(3)).pending(),
-        &policies(),
-        Caps::default(),
-        all,
-    )
-    .unwrap();
-    assert_eq!(digest.oldest, day().start());
-}
+    /// Returns the due digest and its delivery.
+    fn place<'a>(
+        schedule: &Schedule,
+        now: &str,
+        ledger: &'a [Delivery],
+    ) -> (Due, Place<&'a Delivery>) {
+        let due = schedule.last_due(at(now)).unwrap();
+        let rows = Rows::of(&user(), schedule.cadence, &due);
+        let place = rows.place(&due, |id| ledger.iter().find(|row| row.id == *id));
+        (due, place)
+    }
 
-proptest! {
+    /// Returns the id if the delivery does not exist yet.
+    fn free_id(place: &Place<&Delivery>) -> Option<String> {
+        match place {
+            Place::Free(id) => Some(id.to_string()),
+            Place::Taken(_) => None,
+        }
+    }
+
     #[test]
-    fn totals_are_exact_under_any_limits(kinds in prop::collection::vec(0usize..4, 1..120), section in 1usize..20, total in 1usize..40) {
-        let names = ["Work", "Show", "Ant", "Zebra"];
-        let events: Vec<_> = kinds.iter().enumerate().map(|(n, kind)| (names[*kind], n.to_string())).collect();
-        let person = stacks(&events);
-        let digest = assemble(&person.pending(), &policies(), Caps { section, total }, all).unwrap();
-        prop_assert_eq!(digest.total, events.len() as u64);
-        prop_assert_eq!(digest.sections.iter().map(|s| s.total).sum::<u64>(), digest.total);
-        prop_assert!(digest.shown() <= total as u64);
-        prop_assert!(digest.sections.iter().all(|s| s.shown() <= section));
-        for s in &digest.sections {
-            let of_kind = events.iter().filter(|(kind, _)| *kind == s.kind.as_str()).count();
-            prop_assert_eq!(s.total, of_kind as u64);
-            prop_assert!(s.items().is_sorted_by_key(|item| Reverse(item.at)));
+    fn a_week_has_one_email_for_one_weekday() {
+        let monday = weekly(Weekday::Mon, Tz::UTC);
+
+        let (due, first) = place(&monday, "2026-11-16T09:00:00Z", &[]);
+        let id = free_id(&first).unwrap();
+        let ledger = [delivery_of(&DeliveryId::stored(id.clone()), &due)];
+        let (_, again) = place(&monday, "2026-11-22T23:00:00Z", &ledger);
+
+        assert_eq!(id, "digest:ada:weekly:2026-W47");
+        assert_eq!(free_id(&again), None);
+    }
+
+    #[test]
+    fn a_later_weekday_chosen_after_the_email_takes_effect_that_week() {
+        let (due, first) = place(&weekly(Weekday::Mon, Tz::UTC), "2026-11-16T09:00:00Z", &[]);
+        let mut ledger = vec![delivery_of(
+            &DeliveryId::stored(free_id(&first).unwrap()),
+            &due,
+        )];
+        let sunday = weekly(Weekday::Sun, Tz::UTC);
+
+        let (due, second) = place(&sunday, "2026-11-22T09:00:00Z", &ledger);
+        let id = free_id(&second).unwrap();
+        ledger.push(delivery_of(&DeliveryId::stored(id.clone()), &due));
+        let (_, again) = place(&sunday, "2026-11-22T10:00:00Z", &ledger);
+
+        assert_eq!(id, "digest:ada:weekly:2026-W47-7");
+        assert_eq!(free_id(&again), None);
+    }
+
+    #[test]
+    fn an_earlier_weekday_chosen_after_the_email_causes_no_second_one() {
+        let (due, first) = place(&weekly(Weekday::Fri, Tz::UTC), "2026-11-20T09:00:00Z", &[]);
+        let ledger = [delivery_of(
+            &DeliveryId::stored(free_id(&first).unwrap()),
+            &due,
+        )];
+
+        let monday = weekly(Weekday::Mon, Tz::UTC);
+        let (_, after) = place(&monday, "2026-11-21T09:00:00Z", &ledger);
+
+        assert_eq!(free_id(&after), None);
+    }
+
+    #[test]
+    fn the_same_weekday_in_another_zone_causes_no_second_email() {
+        let tokyo = weekly(Weekday::Mon, Tz::Asia__Tokyo);
+        let (due, first) = place(&tokyo, "2026-11-16T00:00:00Z", &[]);
+        let ledger = [delivery_of(
+            &DeliveryId::stored(free_id(&first).unwrap()),
+            &due,
+        )];
+
+        for tz in [Tz::America__Los_Angeles, Tz::Pacific__Kiritimati, Tz::UTC] {
+            let moved = weekly(Weekday::Mon, tz);
+            let (_, after) = place(&moved, "2026-11-17T12:00:00Z", &ledger);
+            assert_eq!(free_id(&after), None, "{tz}");
         }
+    }
+
+    #[test]
+    fn a_delivery_without_a_due_date_occupies_its_week() {
+        let (due, first) = place(&weekly(Weekday::Mon, Tz::UTC), "2026-11-16T09:00:00Z", &[]);
+        let old = Delivery {
+            due_on: None,
+            ..delivery_of(&DeliveryId::stored(free_id(&first).unwrap()), &due)
+        };
+
+        let sunday = weekly(Weekday::Sun, Tz::UTC);
+        let (_, after) = place(&sunday, "2026-11-22T09:00:00Z", std::slice::from_ref(&old));
+
+        assert_eq!(free_id(&after), None);
+    }
+
+    #[test]
+    fn the_retry_interval_of_a_failed_digest_doubles_each_time() {
+        let due = weekly(Weekday::Mon, Tz::UTC)
+            .last_due(at("2026-11-16T09:00:00Z"))
+            .unwrap();
+        let failed = |reopened| {
+            let mut row = delivery_of(&DeliveryId::stored("x"), &due);
+            (row.state, row.open) = (DeliveryState::Failed, false);
+            (row.outcome.settled, row.attempts.reopened) = (Some(due.at), reopened);
+            row
+        };
+        let hours = |row: &Delivery| tried_again(row).map(|again| (again - due.at).num_hours());
+
+        let waits: Vec<_> = [0, 1, 2, 4, 5, 99].map(|n| hours(&failed(n))).to_vec();
+
+        assert_eq!(waits, [1, 2, 4, 16, 24, 24].map(Some));
+        let closing = Delivery {
+            open: true,
+            ..failed(1)
+        };
+        let sent = Delivery {
+            state: DeliveryState::Sent,
+            ..failed(1)
+        };
+        assert_eq!((hours(&closing), hours(&sent)), (None, None));
+    }
+}
+
+mod owed {
+    use super::super::*;
+
+    #[test]
+    fn a_day_is_in_the_window_in_the_backlog_or_too_old() {
+        let now = "2014-04-22T12:00:00Z".parse().unwrap();
+        let days = DaysRead::of(now, 7, TimeDelta::days(30));
+        let day = |text: &str| text.parse::<Day>().unwrap();
+
+        for (text, older, too_old) in [
+            ("20140422", false, false),
+            ("20140415", false, false),
+            ("20140414", true, false),
+            ("20140323", true, false),
+            ("20140322", false, true),
+            ("20140101", false, true),
+        ] {
+            let found = (days.is_older(day(text)), days.is_too_old(day(text)));
+            assert_eq!(found, (older, too_old), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_window_longer_than_the_maximum_age_leaves_no_older_days() {
+        let now = "2014-04-22T12:00:00Z".parse().unwrap();
+        let days = DaysRead::of(now, 60, TimeDelta::days(30));
+
+        assert_eq!(days.first, days.window.first());
+    }
+
+    #[test]
+    fn a_note_round_trips_and_other_text_is_ignored() {
+        let note = DayNote {
+            id: Id::from_bytes([7; 12]),
+            at: DateTime::UNIX_EPOCH,
+            owed: Some(Owed::NOTHING),
+            blocked: None,
+            given_up: None,
+            given_up_blocked: None,
+        };
+
+        let read = DayNote::read(&serde_json::to_string(&note).unwrap());
+
+        assert_eq!(read.as_ref(), Some(&note));
+        assert!(
+            note.is_clear() && note.is_blocked(),
+            "older versions counted no blocked users"
+        );
+        assert_eq!(DayNote::read("changed"), None);
+        let name = DayNote::name("20140422".parse().unwrap());
+        assert_eq!(DayNote::day(&name), "20140422".parse().ok());
+        assert_eq!(DayNote::day("day:x"), None);
     }
 }

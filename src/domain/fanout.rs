@@ -7,11 +7,11 @@ use chrono::{DateTime, Utc};
 
 use super::audience::Audience;
 use super::batch::{BatchKey, ChosenKey};
+use super::coordination::Lease;
 use super::day::Day;
 use super::details::Details;
 use super::event::Event;
 use super::id::Id;
-use super::lease::Lease;
 use super::name::{EventType, Invalid, ObjectId, UserId};
 use super::policy::Policies;
 

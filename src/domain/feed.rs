@@ -4,16 +4,16 @@
 //! records the length of every stack, so `after` selects exactly the later pushes, even onto
 //! yesterday's stack.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::about;
 use super::day::Day;
-use super::item_state::StateFilter;
-use super::name::{EventType, Invalid};
-use super::object::Object;
-use super::policy::{Category, Policies};
+use super::name::{EventType, Invalid, named_enum, serde_as_text};
+use super::object::{Object, topic_key};
+use super::policy::Policies;
 use super::stack::{EventAt, PersonStacks, Position, StackId};
+use super::text::Category;
 
 /// The length of every stack when the feed was read, such as `c20140421.3-20140422.18`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -71,15 +71,11 @@ impl fmt::Display for Cursor {
     }
 }
 
-impl serde::Serialize for Cursor {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// The longest text of a cursor or page end, in bytes. A window has at most 61 days with two stacks
 /// each, and its cursor is shorter.
 pub(super) const MAX_TEXT: usize = 4_000;
+
+serde_as_text!(Cursor);
 
 impl FromStr for Cursor {
     type Err = Invalid;
@@ -116,7 +112,7 @@ pub struct Query {
     pub kinds: Kinds,
     /// Only items on this day.
     pub day: Option<Day>,
-    /// Only items whose objects have this topic ([`super::about::key`]).
+    /// Only items whose objects have this topic ([`super::object::key`]).
     pub about: Option<String>,
     /// Only items in these states.
     pub state: StateFilter,
@@ -150,7 +146,7 @@ impl Query {
     /// Returns whether the query selects events about this object.
     pub fn is_about(&self, object: &Object) -> bool {
         let asked = self.about.as_deref();
-        asked.is_none_or(|asked| about::key(object) == *asked)
+        asked.is_none_or(|asked| topic_key(object) == *asked)
     }
 
     /// Returns whether these stacks contain everything up to the cursors of the query.
@@ -175,6 +171,128 @@ pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<EventAt<'a>> {
     });
     events.sort_by_key(|item| std::cmp::Reverse(item.position));
     events
+}
+
+/// The identity of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GroupKey {
+    /// The day of the items.
+    pub day: Day,
+    /// The event type.
+    pub kind: EventType,
+    /// The topic of the objects ([`super::object::key`]).
+    pub about: String,
+}
+
+/// The end of a page: `20140422.17`, or `20140422.17~c20140421.3-20140422.18` if it lists groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageEnd {
+    /// The position of the last item, or of the newest item in the last group.
+    pub place: Position,
+    /// For groups, the cursor of the first page.
+    pub cursor: Option<Cursor>,
+}
+
+impl fmt::Display for PageEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.place)?;
+        match &self.cursor {
+            Some(cursor) => write!(f, "~{cursor}"),
+            None => Ok(()),
+        }
+    }
+}
+
+serde_as_text!(PageEnd);
+
+impl FromStr for PageEnd {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let Some((place, cursor)) = text.split_once('~') else {
+            let (place, cursor) = (text.parse()?, None);
+            return Ok(Self { place, cursor });
+        };
+        let refuse = || Invalid::new("before", text, "is no `next` that a page gave");
+        if text.len() > MAX_TEXT {
+            return Err(refuse());
+        }
+        Ok(Self {
+            place: place.parse().map_err(|_| refuse())?,
+            cursor: Some(cursor.parse().map_err(|_| refuse())?),
+        })
+    }
+}
+
+/// Groups items that are ordered newest first. Groups and their items keep that order.
+pub fn grouped<T>(items: impl IntoIterator<Item = (GroupKey, T)>) -> Vec<(GroupKey, Vec<T>)> {
+    let mut places: HashMap<GroupKey, usize> = HashMap::new();
+    let mut groups: Vec<(GroupKey, Vec<T>)> = Vec::new();
+    for (key, item) in items {
+        match places.get(&key) {
+            Some(&place) => groups[place].1.push(item),
+            None => {
+                places.insert(key.clone(), groups.len());
+                groups.push((key, vec![item]));
+            }
+        }
+    }
+    groups
+}
+
+named_enum! {
+    /// The state of an item for its reader, in the order of progress.
+    ItemState("state") {
+        /// Not shown yet.
+        Unseen = "unseen",
+        /// Shown.
+        Seen = "seen",
+        /// Opened, or marked as read.
+        Read = "read",
+        /// Archived. Feeds omit it unless the request asks for archived items.
+        Archived = "archived",
+    }
+}
+
+impl ItemState {
+    /// Returns whether the item is neither read nor archived.
+    pub fn is_unread(self) -> bool {
+        self < Self::Read
+    }
+}
+
+named_enum! {
+    /// A filter for items by state.
+    #[derive(Default)]
+    StateFilter("state") {
+        /// Items that are not archived: the default of feeds.
+        #[default]
+        Current = "current",
+        /// Items that were not shown yet.
+        Unseen = "unseen",
+        /// Items that are neither read nor archived.
+        Unread = "unread",
+        /// Items that are read and not archived.
+        Read = "read",
+        /// Archived items.
+        Archived = "archived",
+        /// All items.
+        All = "all",
+    }
+}
+
+impl StateFilter {
+    /// Returns whether an item in this state passes the filter.
+    pub fn admits(self, state: ItemState) -> bool {
+        match self {
+            Self::Current => state != ItemState::Archived,
+            Self::Unseen => state == ItemState::Unseen,
+            Self::Unread => state.is_unread(),
+            Self::Read => state == ItemState::Read,
+            Self::Archived => state == ItemState::Archived,
+            Self::All => true,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,110 +1,127 @@
-//! Tests that pages are stable and cursors miss no event.
+//! Tests of the module `feed`.
 
-use proptest::prelude::*;
+mod cursors {
+    //! Tests that pages are stable and cursors miss no event.
 
-use super::*;
-use crate::domain::{Day, Entry, Event, ObjectId, Stack, UserId};
+    use super::super::*;
+    use crate::domain::{Day, Entry, Event, ObjectId, Stack, UserId};
+    use proptest::prelude::*;
 
-fn event(o: &str) -> Entry {
-    Entry::Event(Event {
-        t: EventType::stored("T"),
-        o: ObjectId::stored(o),
-        i: None,
-    })
-}
-
-fn person(days: &[&[&str]]) -> PersonStacks {
-    let first = Day::from_ymd(2014, 4, 20).unwrap();
-    let stack = |(n, objects): (usize, &&[&str])| {
-        let entries = objects.iter().map(|o| event(o)).collect();
-        Stack::new(StackId::of(first.ahead(n as u32)), entries)
-    };
-    PersonStacks {
-        user: UserId::stored("ada"),
-        stacks: days.iter().enumerate().map(stack).collect(),
+    fn event(o: &str) -> Entry {
+        Entry::Event(Event {
+            t: EventType::stored("T"),
+            o: ObjectId::stored(o),
+            i: None,
+        })
     }
-}
 
-fn shown(person: &PersonStacks, query: &Query) -> Vec<String> {
-    select(person, query)
-        .iter()
-        .map(|item| item.event.o.to_string())
-        .collect()
-}
-
-#[test]
-fn the_feed_is_newest_first() {
-    assert_eq!(
-        shown(&person(&[&["a", "b"], &["c"]]), &Query::default()),
-        ["c", "b", "a"]
-    );
-}
-
-#[test]
-fn flushed_events_stay_in_the_feed() {
-    let mut flushed = person(&[&["a"]]);
-    flushed.stacks[0]
-        .entries
-        .push(Entry::Marker(crate::domain::Marker {
-            id: None,
-            n: Some(1),
-        }));
-    assert_eq!(shown(&flushed, &Query::default()), ["a"]);
-}
-
-#[test]
-fn the_next_page_does_not_move_when_events_arrive() {
-    let before = person(&[&["a", "b"], &["c", "d"]]);
-    let third = select(&before, &Query::default())[1].position;
-    let query = Query {
-        before: Some(third),
-        ..Query::default()
-    };
-    let after = person(&[&["a", "b"], &["c", "d", "e", "f"]]);
-    assert_eq!(shown(&before, &query), shown(&after, &query));
-}
-
-#[test]
-fn a_cursor_finds_later_events_even_on_the_previous_day() {
-    let cursor = Cursor::at_end_of(&person(&[&["a"], &["b"]]));
-    let query = Query {
-        after: Some(cursor),
-        ..Query::default()
-    };
-    assert_eq!(
-        shown(&person(&[&["a", "late"], &["b"], &["new"]]), &query),
-        ["new", "late"]
-    );
-}
-
-#[test]
-fn cursors_round_trip_and_malformed_ones_are_rejected() {
-    let cursor = Cursor::at_end_of(&person(&[&["a"], &["b", "c"]]));
-    assert_eq!(cursor.to_string(), "c20140420.1-20140421.2");
-    assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
-    assert_eq!("c".parse::<Cursor>().unwrap(), Cursor::default());
-    for text in ["", "20140420.1", "cx", "c20140420", "c20140420.1-$ne"] {
-        assert!(text.parse::<Cursor>().is_err(), "{text}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn the_pages_together_are_the_whole_feed(counts in prop::collection::vec(0usize..20, 1..8), size in 1usize..7) {
-        let names: Vec<Vec<String>> =
-            counts.iter().enumerate().map(|(day, count)| (0..*count).map(|n| format!("{day}-{n}")).collect()).collect();
-        let borrowed: Vec<Vec<&str>> = names.iter().map(|day| day.iter().map(String::as_str).collect()).collect();
-        let days: Vec<&[&str]> = borrowed.iter().map(Vec::as_slice).collect();
-        let person = person(&days);
-        let mut query = Query::default();
-        let mut paged = Vec::new();
-        loop {
-            let rest = select(&person, &query);
-            let page = &rest[..rest.len().min(size)];
-            let Some(last) = page.last() else { break };
-            paged.extend(page.iter().map(|item| item.event.o.to_string()));
-            query.before = Some(last.position);
+    fn person(days: &[&[&str]]) -> PersonStacks {
+        let first = Day::from_ymd(2014, 4, 20).unwrap();
+        let stack = |(n, objects): (usize, &&[&str])| {
+            let entries = objects.iter().map(|o| event(o)).collect();
+            Stack::new(StackId::of(first.ahead(n as u32)), entries)
+        };
+        PersonStacks {
+            user: UserId::stored("ada"),
+            stacks: days.iter().enumerate().map(stack).collect(),
         }
-        prop_assert_eq!(paged, shown(&person, &Query::default()));
+    }
+
+    fn shown(person: &PersonStacks, query: &Query) -> Vec<String> {
+        select(person, query)
+            .iter()
+            .map(|item| item.event.o.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn the_feed_is_newest_first() {
+        assert_eq!(
+            shown(&person(&[&["a", "b"], &["c"]]), &Query::default()),
+            ["c", "b", "a"]
+        );
+    }
+
+    #[test]
+    fn flushed_events_stay_in_the_feed() {
+        let mut flushed = person(&[&["a"]]);
+        flushed.stacks[0]
+            .entries
+            .push(Entry::Marker(crate::domain::Marker {
+                id: None,
+                n: Some(1),
+            }));
+        assert_eq!(shown(&flushed, &Query::default()), ["a"]);
+    }
+
+    #[test]
+    fn the_next_page_does_not_move_when_events_arrive() {
+        let before = person(&[&["a", "b"], &["c", "d"]]);
+        let third = select(&before, &Query::default())[1].position;
+        let query = Query {
+            before: Some(third),
+            ..Query::default()
+        };
+        let after = person(&[&["a", "b"], &["c", "d", "e", "f"]]);
+        assert_eq!(shown(&before, &query), shown(&after, &query));
+    }
+
+    #[test]
+    fn a_cursor_finds_later_events_even_on_the_previous_day() {
+        let cursor = Cursor::at_end_of(&person(&[&["a"], &["b"]]));
+        let query = Query {
+            after: Some(cursor),
+            ..Query::default()
+        };
+        assert_eq!(
+            shown(&person(&[&["a", "late"], &["b"], &["new"]]), &query),
+            ["new", "late"]
+        );
+    }
+
+    #[test]
+    fn cursors_round_trip_and_malformed_ones_are_rejected() {
+        let cursor = Cursor::at_end_of(&person(&[&["a"], &["b", "c"]]));
+        assert_eq!(cursor.to_string(), "c20140420.1-20140421.2");
+        assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
+        assert_eq!("c".parse::<Cursor>().unwrap(), Cursor::default());
+        for text in ["", "20140420.1", "cx", "c20140420", "c20140420.1-$ne"] {
+            assert!(text.parse::<Cursor>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_pages_together_are_the_whole_feed(counts in prop::collection::vec(0usize..20, 1..8), size in 1usize..7) {
+            let names: Vec<Vec<String>> =
+                counts.iter().enumerate().map(|(day, count)| (0..*count).map(|n| format!("{day}-{n}")).collect()).collect();
+            let borrowed: Vec<Vec<&str>> = names.iter().map(|day| day.iter().map(String::as_str).collect()).collect();
+            let days: Vec<&[&str]> = borrowed.iter().map(Vec::as_slice).collect();
+            let person = person(&days);
+            let mut query = Query::default();
+            let mut paged = Vec::new();
+            loop {
+                let rest = select(&person, &query);
+                let page = &rest[..rest.len().min(size)];
+                let Some(last) = page.last() else { break };
+                paged.extend(page.iter().map(|item| item.event.o.to_string()));
+                query.before = Some(last.position);
+            }
+            prop_assert_eq!(paged, shown(&person, &Query::default()));
+        }
+    }
+}
+
+mod group {
+    use super::super::*;
+
+    #[test]
+    fn the_end_of_a_page_round_trips() {
+        for text in ["20140422.17~c20140421.3-20140422.18", "20140422.17"] {
+            assert_eq!(text.parse::<PageEnd>().unwrap().to_string(), text);
+        }
+        for garbled in ["", "20140422.17~", "~c", "x~c", "20140422.17~c~c"] {
+            assert!(garbled.parse::<PageEnd>().is_err(), "{garbled}");
+        }
     }
 }

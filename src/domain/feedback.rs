@@ -1,59 +1,79 @@
-//! Provider reports about emails after their acceptance.
+//! States of deliveries, provider reports about them, and suppressed addresses.
 //!
 //! The worst report wins, in any order of arrival, and the earlier of two equal ones. A delay is
-//! only provisional: an email that was delayed and then delivered counts as delivered.
+//! only provisional: an email that was delayed and then delivered counts as delivered. Reports from
+//! before a suppression was lifted have no effect. Addresses are compared in folded form
+//! ([`Address::folded`]).
 
 use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
-use super::delivery_state::DeliveryState;
-use super::name::Invalid;
+use super::address::Address;
+use super::name::named_enum;
 
-/// The kind of a report, ordered from good to bad.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum ReportKind {
-    /// The recipient's server deferred the email; the provider may try again.
-    Delayed,
-    /// The recipient's server accepted the email.
-    Delivered,
-    /// The recipient's server rejected the sender or the content. The mailbox may be fine.
-    Refused,
-    /// The recipient unsubscribed at the provider.
-    Unsubscribed,
-    /// The email will never be delivered.
-    Bounced,
-    /// The recipient reported the email as spam.
-    Complained,
+named_enum! {
+    /// The state of a delivery.
+    DeliveryState("delivery state") {
+        /// Waiting to be built and sent.
+        Pending = "pending",
+        /// About to be sent, or sent without an answer. It stays so if the process dies, until a
+        /// worker determines the outcome of the call.
+        Sending = "sending",
+        /// Accepted by the provider.
+        Sent = "sent",
+        /// Rejected, or all attempts failed. The events of a digest go into the next digest; those
+        /// of a batch stay in the feed.
+        Failed = "failed",
+        /// No event was left to email, or the user may not be emailed any more.
+        Canceled = "canceled",
+        /// The outcome is unknown. Neither the email nor its events are sent again.
+        Unknown = "unknown",
+    }
 }
 
-impl ReportKind {
-    /// All kinds, from the best to the worst.
-    pub const ALL: [Self; 6] = [
-        Self::Delayed,
-        Self::Delivered,
-        Self::Refused,
-        Self::Unsubscribed,
-        Self::Bounced,
-        Self::Complained,
-    ];
-
-    /// Returns the name in the store and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Delayed => "delayed",
-            Self::Delivered => "delivered",
-            Self::Refused => "refused",
-            Self::Unsubscribed => "unsubscribed",
-            Self::Bounced => "bounced",
-            Self::Complained => "complained",
+impl DeliveryState {
+    /// Returns the final state of an email that was not accepted. If markers exist, no later email
+    /// would include its events, so the delivery stays unknown until an operator decides.
+    pub fn not_taken(has_markers: bool) -> Self {
+        if has_markers {
+            Self::Unknown
+        } else {
+            Self::Failed
         }
     }
 
+    /// Returns whether the delivery has ended, with a known or unknown outcome.
+    pub fn settled(self) -> bool {
+        !matches!(self, Self::Pending | Self::Sending)
+    }
+
+    /// Returns whether markers must cover the events, because the email was sent or may have been.
+    pub fn flushes(self) -> bool {
+        matches!(self, Self::Sent | Self::Unknown)
+    }
+}
+
+named_enum! {
+    /// The kind of a report, ordered from good to bad.
+    ReportKind("feedback") {
+        /// The recipient's server deferred the email; the provider may try again.
+        Delayed = "delayed",
+        /// The recipient's server accepted the email.
+        Delivered = "delivered",
+        /// The recipient's server rejected the sender or the content. The mailbox may be fine.
+        Refused = "refused",
+        /// The recipient unsubscribed at the provider.
+        Unsubscribed = "unsubscribed",
+        /// The email will never be delivered.
+        Bounced = "bounced",
+        /// The recipient reported the email as spam.
+        Complained = "complained",
+    }
+}
+
+impl ReportKind {
     /// Returns whether a report of this kind can suppress the address.
     pub fn concerns_address(self) -> bool {
         !matches!(self, Self::Delivered | Self::Refused)
@@ -62,29 +82,6 @@ impl ReportKind {
     /// Returns the kinds that are better than this one.
     pub fn better(self) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |other| *other < self)
-    }
-}
-
-impl fmt::Display for ReportKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for ReportKind {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        Self::ALL
-            .into_iter()
-            .find(|news| news.as_str() == text)
-            .ok_or_else(|| {
-                Invalid::new(
-                    "feedback",
-                    text,
-                    "is none of delayed, delivered, refused, unsubscribed, bounced, complained",
-                )
-            })
     }
 }
 
@@ -176,51 +173,224 @@ fn share(part: u64, whole: u64) -> f64 {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The code of a failure. Its class is 4 (transient) or 5 (permanent).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EnhancedStatus {
+    class: u16,
+    subject: u16,
+    detail: u16,
+}
 
-    #[test]
-    fn worse_feedback_outweighs_and_on_a_tie_the_earlier_one() {
-        let feedback = |news, second| Feedback {
-            news,
-            at: DateTime::from_timestamp(second, 0).unwrap(),
+/// The meaning of a failure for the recipient's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// The address accepts no email, so later emails would fail too.
+    BadAddress,
+    /// The mailbox is full or the fault is temporary, so a later email may be delivered.
+    Soft,
+    /// The receiver rejected the sender or the content. The mailbox may be fine.
+    Refused,
+}
+
+impl EnhancedStatus {
+    /// Returns the code of a server's reply, such as `550 5.1.1 no such user`. Delivery status
+    /// notifications write `smtp;` before the reply (RFC 3464).
+    ///
+    /// The code comes first or directly after the reply code (RFC 2034). Later digits are free
+    /// text.
+    pub fn in_reply(text: &str) -> Option<Self> {
+        let text = text.trim_start();
+        let text = match text.split_once(';') {
+            Some((kind, reply)) if kind.trim().eq_ignore_ascii_case("smtp") => reply,
+            _ => text,
         };
-        for (better, worse) in ReportKind::ALL
-            .into_iter()
-            .zip(ReportKind::ALL.into_iter().skip(1))
-        {
-            assert!(feedback(worse, 9).outweighs(feedback(better, 1)), "{worse}");
-            assert!(
-                !feedback(better, 1).outweighs(feedback(worse, 9)),
-                "{worse}"
-            );
-            assert!(feedback(worse, 1).outweighs(feedback(worse, 2)));
-            assert!(!feedback(worse, 1).outweighs(feedback(worse, 1)));
-        }
-        assert_eq!(
-            ReportKind::Delivered.better().collect::<Vec<_>>(),
-            [ReportKind::Delayed]
-        );
+        let mut words = text
+            .split(|c: char| c.is_whitespace() || c == '-')
+            .filter(|word| !word.is_empty());
+        let first = words.next()?;
+        let is_reply_code = first.len() == 3 && first.bytes().all(|b| b.is_ascii_digit());
+        let code = if is_reply_code { words.next()? } else { first };
+        code.trim_matches(['#', '(', ')', '[', ']', ':', ','])
+            .parse()
+            .ok()
     }
 
-    #[test]
-    fn shares_are_relative_to_sent_emails() {
-        let mut report_counts = ReportCounts::default();
-        assert_eq!(report_counts.bounce_share(), 0.0);
-        for (state, news, mails) in [
-            (DeliveryState::Sent, None, 50),
-            (DeliveryState::Sent, Some(ReportKind::Delivered), 40),
-            (DeliveryState::Unknown, Some(ReportKind::Delivered), 5),
-            (DeliveryState::Unknown, None, 7),
-            (DeliveryState::Canceled, None, 9),
-            (DeliveryState::Sent, Some(ReportKind::Bounced), 4),
-            (DeliveryState::Sent, Some(ReportKind::Complained), 1),
-        ] {
-            report_counts.settled(state, news, mails);
-        }
-        assert_eq!((report_counts.sent, report_counts.bounced), (100, 4));
-        assert_eq!(report_counts.bounce_share(), 0.04);
-        assert_eq!(report_counts.complaint_share(), 0.01);
+    /// Returns the first number: 4 or 5.
+    pub fn class(self) -> u16 {
+        self.class
+    }
+
+    /// Returns the second and third numbers.
+    pub fn subject_and_detail(self) -> (u16, u16) {
+        (self.subject, self.detail)
+    }
+
+    /// Interprets the failure by class, subject and detail; `None` if the code names no cause.
+    ///
+    /// `reply` is the server's text. It matters in one case: Google also uses 5.2.1 for a user who
+    /// receives email at too high a rate.
+    pub fn judge(self, reply: &str) -> Option<FailureKind> {
+        let kind = match (self.class, self.subject, self.detail) {
+            // Full mailboxes are emptied eventually, though servers call them permanent failures.
+            // Exchange Online uses the other two for a mailbox that receives too much in an hour.
+            (4, ..) | (_, 2, 2 | 121 | 122) => FailureKind::Soft,
+            (_, 2, 1) if reply.contains(" rate") => FailureKind::Soft,
+            // Subject 1 is addressing, but these blame the sender's address or sending limit.
+            (_, 1, 7 | 8 | 90) => FailureKind::Refused,
+            (_, 1, _) | (_, 2, 1) => FailureKind::BadAddress,
+            // Servers use these for unknown users and missing domains, and also for rejections.
+            // Microsoft answers 5.4.1 and 5.5.0 for an unknown user.
+            (_, 0 | 3 | 5, 0) | (_, 4, 1 | 4) => return None,
+            _ => FailureKind::Refused,
+        };
+        Some(kind)
     }
 }
+
+impl fmt::Display for EnhancedStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.class, self.subject, self.detail)
+    }
+}
+
+impl FromStr for EnhancedStatus {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let number = |part: Option<&str>| {
+            let part = part.filter(|part| {
+                (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
+            });
+            part.and_then(|part| part.parse().ok()).ok_or(())
+        };
+        let mut parts = text.trim().split('.');
+        let class = parts.next();
+        let (subject, detail) = (number(parts.next())?, number(parts.next())?);
+        match (class, parts.next()) {
+            (Some("4"), None) => Ok(Self {
+                class: 4,
+                subject,
+                detail,
+            }),
+            (Some("5"), None) => Ok(Self {
+                class: 5,
+                subject,
+                detail,
+            }),
+            _ => Err(()),
+        }
+    }
+}
+
+named_enum! {
+    /// Why an address is suppressed, in order of severity.
+    Reason("reason") {
+        /// Several emails in a row bounced softly (`delivery.soft_bounces`).
+        SoftBounces = "soft_bounces",
+        /// The recipient unsubscribed at the provider.
+        Unsubscribe = "unsubscribe",
+        /// An operator suppressed the address.
+        Manual = "manual",
+        /// The mailbox does not exist, or rejects all email permanently.
+        HardBounce = "hard_bounce",
+        /// The recipient reported an email as spam.
+        Complaint = "complaint",
+    }
+}
+
+impl Reason {
+    /// Returns a text for people that follows "they are".
+    pub fn suppressed(self) -> &'static str {
+        match self {
+            Self::SoftBounces => "suppressed after soft bounces",
+            Self::Manual => "suppressed by an operator",
+            Self::Unsubscribe => "suppressed after unsubscribing at the provider",
+            Self::HardBounce => "suppressed after a hard bounce",
+            Self::Complaint => "suppressed after a complaint",
+        }
+    }
+}
+
+/// A suppressed address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suppression {
+    /// The address in folded form.
+    pub address: Address,
+    /// The most severe reason so far.
+    pub reason: Reason,
+    /// When it was reported.
+    pub at: DateTime<Utc>,
+    /// The provider that reported it, or [`OPERATOR`].
+    pub source: String,
+    /// The provider's code, such as `550 5.1.1`, without the address.
+    pub detail: Option<String>,
+    /// When it was last lifted. Reports up to then have no effect.
+    pub lifted: Option<DateTime<Utc>>,
+}
+
+/// The source of suppressions that people enter by hand, by file or with the API.
+pub const OPERATOR: &str = "operator";
+
+impl Suppression {
+    /// Creates a suppression. The address is folded and the time cut to whole milliseconds.
+    pub fn new(
+        address: &Address,
+        reason: Reason,
+        at: DateTime<Utc>,
+        source: impl Into<String>,
+    ) -> Self {
+        let at = DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at);
+        Self {
+            address: address.folded(),
+            reason,
+            at,
+            source: source.into(),
+            detail: None,
+            lifted: None,
+        }
+    }
+
+    /// Adds the provider's code: at most 80 letters, digits, spaces and `._-`. Words with an `@`
+    /// are dropped, so no address is stored.
+    pub fn detailed(mut self, detail: Option<&str>) -> Self {
+        self.detail = detail.map(discreet).filter(|detail| !detail.is_empty());
+        self
+    }
+
+    /// Returns whether it was lifted and there is no later report.
+    pub fn is_lifted(&self) -> bool {
+        self.lifted.is_some_and(|lifted| self.at <= lifted)
+    }
+
+    /// Returns whether this replaces the stored suppression. Reports from before a lift never do.
+    pub fn outweighs(&self, stored: &Self) -> bool {
+        if stored.lifted.is_some_and(|lifted| self.at <= lifted) {
+            return false;
+        }
+        stored.is_lifted()
+            || self.reason > stored.reason
+            || (self.reason == stored.reason && self.at < stored.at)
+    }
+}
+
+fn discreet(text: &str) -> String {
+    let words = text
+        .split_whitespace()
+        .filter(|word| !word.contains('@'))
+        .map(|word| {
+            word.chars()
+                .filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c))
+                .collect::<String>()
+        })
+        .filter(|word| !word.is_empty());
+    words
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .take(80)
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "feedback_tests.rs"]
+mod tests;

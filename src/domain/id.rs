@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
-use super::name::{Invalid, UserId};
+use super::name::{Invalid, UserId, serde_as_text};
 
 /// A twelve-byte id, ordered by time first. The five bytes after the time identify the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,6 +136,8 @@ impl fmt::Debug for Id {
     }
 }
 
+serde_as_text!(Id);
+
 impl FromStr for Id {
     type Err = Invalid;
 
@@ -149,19 +151,6 @@ impl UserId {
     /// consists of 24 lower-case hexadecimal digits.
     pub fn legacy(&self) -> Option<Id> {
         Id::from_hex(self.as_str()).filter(|id| id.hex() == self.as_str().as_bytes())
-    }
-}
-
-impl serde::Serialize for Id {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Id {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -11,37 +11,24 @@ use chrono::{DateTime, Utc};
 
 use super::day::Window;
 use super::feed::{Cursor, Kinds};
+pub use super::feed::{ItemState, StateFilter};
 use super::id::Id;
-pub use super::item_state::{ItemState, StateFilter};
-use super::name::{EventType, ObjectId, UserId};
+use super::name::{EventType, ObjectId, UserId, named_enum};
 use super::stack::{PersonStacks, Position, Stack, StackId};
 
-/// A change of the state of items.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mark {
-    /// They were shown.
-    Seen,
-    /// They were opened.
-    Read,
-    /// They are no longer read, but stay seen.
-    Unread,
-    /// They are archived.
-    Archive,
-    /// They are no longer archived. Their seen and read states are as before.
-    Restore,
-}
-
-impl Mark {
-    /// Returns the name in requests.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Seen => "seen",
-            Self::Read => "read",
-            Self::Unread => "unread",
-            Self::Archive => "archive",
-            Self::Restore => "restore",
-        }
+named_enum! {
+    /// A change of the state of items.
+    Mark("mark") {
+        /// They were shown.
+        Seen = "seen",
+        /// They were opened.
+        Read = "read",
+        /// They are no longer read, but stay seen.
+        Unread = "unread",
+        /// They are archived.
+        Archive = "archive",
+        /// They are no longer archived. Their seen and read states are as before.
+        Restore = "restore",
     }
 }
 

@@ -1,12 +1,10 @@
-//! Names from outside: users, event types, objects, models and follow keys.
+//! Names from outside: users, event types, objects, models, follow keys and brands.
 //!
 //! A name is checked once, when it enters. Names in the store may come from older writers and are
 //! not checked (`stored`). `0` and `false` are names like any other.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::str::FromStr;
-
-use compact_str::CompactString;
 
 /// The error about an invalid value from outside. It names the kind of value, the value and the
 /// reason.
@@ -73,154 +71,265 @@ impl Invalid {
 
     /// Creates the error for a size above a limit, in bytes or in number.
     pub fn limit(what: &'static str, size: usize, why: impl Into<String>) -> Self {
-        Self {
-            kind: Kind::Limit,
-            ..Self::new(what, size, why)
-        }
-    }
-
-    /// Changes the kind to [`Kind::Time`].
-    pub fn out_of_time(self) -> Self {
-        Self {
-            kind: Kind::Time,
-            ..self
-        }
+        Self::new(what, size, why).of_kind(Kind::Limit)
     }
 }
 
 /// The longest accepted name in bytes, well below the limits of keys in MongoDB and SQLite.
 pub const MAX_NAME_BYTES: usize = 256;
 
-fn check(what: &'static str, text: &str) -> Result<(), Invalid> {
+/// Checks a name: 1 to 256 bytes without control characters or surrounding white space.
+pub(super) fn check_name<'a>(what: &'static str, text: &'a str) -> Result<&'a str, Invalid> {
     if text.is_empty() {
         return Err(Invalid::new(what, text, "is empty"));
     }
     if text.len() > MAX_NAME_BYTES {
-        return Err(Invalid::new(
-            what,
-            text,
-            format!("is longer than {MAX_NAME_BYTES} bytes"),
-        ));
+        let why = format!("is longer than {MAX_NAME_BYTES} bytes");
+        return Err(Invalid::new(what, text, why));
     }
     if text.chars().any(char::is_control) {
-        return Err(Invalid::new(
-            what,
-            text.escape_debug(),
-            "holds a control character",
-        ));
+        let text = text.escape_debug();
+        return Err(Invalid::new(what, text, "holds a control character"));
     }
     if text.trim() != text {
         return Err(Invalid::new(what, text, "begins or ends with white space"));
     }
-    Ok(())
+    Ok(text)
 }
 
-macro_rules! names {
-    ($($(#[$doc:meta])* $name:ident: $what:literal;)*) => {$(
+/// Defines types that hold a checked text. The function returns the text to keep, or the error.
+macro_rules! checked_texts {
+    ($($(#[$doc:meta])* $name:ident: $check:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
         #[serde(transparent)]
-        pub struct $name(CompactString);
+        pub struct $name(compact_str::CompactString);
 
         impl $name {
-            /// Checks a name: 1 to 256 bytes without control characters or surrounding white space.
-            pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
-                check($what, text.as_ref())?;
-                Ok(Self(CompactString::new(text)))
+            /// Checks a text from outside.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, $crate::domain::name::Invalid> {
+                let check: fn(&str) -> Result<&str, $crate::domain::name::Invalid> = $check;
+                check(text.as_ref()).map(Self::stored)
             }
 
-            /// Wraps a name from the store without checking it.
+            /// Wraps a text from the store without checking it.
             pub fn stored(text: impl AsRef<str>) -> Self {
-                Self(CompactString::new(text))
+                Self(text.as_ref().into())
             }
 
-            /// Returns the name as it was given or stored.
+            /// Returns the text as it is stored.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
         }
 
-        impl FromStr for $name {
-            type Err = Invalid;
+        impl std::str::FromStr for $name {
+            type Err = $crate::domain::name::Invalid;
 
-            fn from_str(text: &str) -> Result<Self, Invalid> {
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
                 Self::new(text)
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(self.0.as_str(), f)
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(self.0.as_str(), f)
             }
         }
 
         impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = CompactString::deserialize(deserializer)?;
-                Self::new(&text).map_err(serde::de::Error::custom)
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = compact_str::CompactString::deserialize(from)?;
+                Self::new(text).map_err(serde::de::Error::custom)
             }
         }
     )*};
 }
+pub(super) use checked_texts;
 
-names! {
+/// Defines an enum whose variants have names in the store, in JSON, in files and for readers.
+macro_rules! named_enum {
+    ($(#[$meta:meta])* $name:ident($what:literal) {
+        $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash,
+            serde::Serialize, serde::Deserialize,
+        )]
+        pub enum $name {
+            $($(#[$variant_meta])* #[serde(rename = $text)] $variant,)*
+        }
+
+        impl $name {
+            /// All values, in their order.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
+
+            /// Returns the name.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::domain::name::Invalid;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let known = Self::ALL.into_iter().find(|value| value.as_str() == text);
+                let why = || $crate::domain::name::is_not(&Self::ALL.map(Self::as_str));
+                known.ok_or_else(|| $crate::domain::name::Invalid::new($what, text, why()))
+            }
+        }
+    };
+}
+pub(crate) use named_enum;
+
+/// Returns a clause such as `is not never, daily or weekly`.
+pub(crate) fn is_not(names: &[&str]) -> String {
+    match names {
+        [others @ .., last] if !others.is_empty() => {
+            format!("is not {} or {last}", others.join(", "))
+        }
+        names => format!("is not {}", names.concat()),
+    }
+}
+
+/// Serializes and deserializes types as their text, by `Display` and `FromStr`.
+macro_rules! serde_as_text {
+    ($($name:ty),*) => {$(
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+pub(super) use serde_as_text;
+
+checked_texts! {
     /// The id of a user, the `_id` of the user's stacks.
-    UserId: "user id";
+    UserId: |text| check_name("user id", text);
     /// The type of an event, `t` of an entry, such as `ArtworkPublished`.
-    EventType: "event type";
+    EventType: |text| check_name("event type", text);
     /// The id of an object, `o` of an entry.
-    ObjectId: "object id";
+    ObjectId: |text| check_name("object id", text);
     /// The model of an object, which is the part of its key before the colon.
-    ModelName: "model";
+    ModelName: |text| check_name("model", text);
     /// The key of something that users follow, such as `artist:558`.
-    FollowKey: "follow key";
+    FollowKey: |text| check_name("follow key", text);
     /// The subject of a mute: an object's key, a topic, or a follow key.
-    Subject: "subject";
+    Subject: |text| check_name("subject", text);
     /// The name that operators give a server key, such as `web-app`.
-    KeyName: "key name";
+    KeyName: |text| check_name("key name", text);
+    /// The name of a brand in `[brands.NAME]`, such as `acme`.
+    BrandName: check_brand;
+}
+
+/// The least similarity of a suggestion, from 0 to 1.
+const NEAR: f64 = 0.75;
+
+/// Returns the name that is most similar to `given`; `None` if none is similar enough.
+pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let given = given.to_lowercase();
+    names
+        .into_iter()
+        .filter(|name| may_be_near(given.chars().count(), name.chars().count()))
+        .map(|name| {
+            let likeness = strsim::normalized_damerau_levenshtein(&given, &name.to_lowercase());
+            (likeness, name)
+        })
+        .filter(|(likeness, _)| *likeness >= NEAR)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, name)| name)
+}
+
+/// Returns whether two names of these lengths can be similar enough. This avoids slow comparisons,
+/// because one answer may look up ten thousand names.
+fn may_be_near(a: usize, b: usize) -> bool {
+    a.min(b) as f64 >= NEAR * a.max(b) as f64
+}
+
+/// The longest name of a brand, in bytes. Links contain it.
+pub const MAX_BRAND: usize = 40;
+
+fn check_brand(text: &str) -> Result<&str, Invalid> {
+    let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_".contains(&b);
+    if (1..=MAX_BRAND).contains(&text.len()) && text.bytes().all(known) {
+        return Ok(text);
+    }
+    let why = format!("is not 1 to {MAX_BRAND} lower-case letters, digits, - and _");
+    Err(Invalid::new("brand", text.escape_debug(), why))
+}
+
+impl BrandName {
+    /// Returns the reason why an email of this unconfigured brand waits, as its delivery stores it.
+    pub fn absent(&self) -> String {
+        format!("the brand {self} is not configured")
+    }
+
+    /// Returns the brand that an email waits for, if the reason is one from [`Self::absent`].
+    pub fn awaited(reason: &str) -> Option<Self> {
+        let name = reason.strip_prefix("the brand ")?;
+        name.strip_suffix(" is not configured").map(Self::stored)
+    }
+}
+
+/// The configured brands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Brands(BTreeSet<BrandName>);
+
+impl FromIterator<BrandName> for Brands {
+    fn from_iter<T: IntoIterator<Item = BrandName>>(names: T) -> Self {
+        Self(names.into_iter().collect())
+    }
+}
+
+impl Brands {
+    /// Returns whether this brand is configured. The default (`None`) always is.
+    pub fn knows(&self, name: Option<&BrandName>) -> bool {
+        name.is_none_or(|name| self.0.contains(name))
+    }
+
+    /// Rejects a brand that is not configured. The error lists the configured ones.
+    pub fn check(&self, name: Option<&BrandName>) -> Result<(), Invalid> {
+        let unknown = name.filter(|name| !self.0.contains(*name));
+        unknown.map_or(Ok(()), |name| {
+            let why = format!("is not configured; {}", self.summary());
+            Err(Invalid::new("brand", name, why))
+        })
+    }
+
+    fn summary(&self) -> String {
+        let names: Vec<&str> = self.0.iter().map(BrandName::as_str).collect();
+        match names.split_last() {
+            None => "there are no brands, which are tables [brands.NAME]".to_owned(),
+            Some((only, [])) => format!("there is {only}"),
+            Some((last, others)) => format!("there are {} and {last}", others.join(", ")),
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_look_falsy_are_valid() {
-        for text in ["0", "false", "null", "$ne", "a.b", "NaN"] {
-            assert_eq!(UserId::new(text).unwrap().as_str(), text);
-        }
-    }
-
-    #[test]
-    fn an_invalid_name_is_rejected_with_its_value_and_the_reason() {
-        let error = UserId::new("").unwrap_err().to_string();
-        assert_eq!(error, "user id \"\" is empty");
-        assert!(UserId::new("a\0b").is_err());
-        assert!(UserId::new(" a").is_err());
-        assert!(UserId::new("x".repeat(257)).is_err());
-        assert!(UserId::new("x".repeat(256)).is_ok());
-    }
-
-    #[test]
-    fn only_lowercase_hex_has_a_legacy_form() {
-        assert!(
-            UserId::new("533998b1c9dc24c371000041")
-                .unwrap()
-                .legacy()
-                .is_some()
-        );
-        assert!(
-            UserId::new("533998B1C9DC24C371000041")
-                .unwrap()
-                .legacy()
-                .is_none()
-        );
-        assert!(UserId::new("alice").unwrap().legacy().is_none());
-    }
-}
+#[path = "name_tests.rs"]
+mod tests;

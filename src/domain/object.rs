@@ -1,30 +1,33 @@
-//! Objects of events: an artwork, a show, a document.
+//! Objects that events refer to, and their topics, such as the document that a comment was posted
+//! on.
 //!
-//! An event names its object by id, and the type's policy names the model. The object's key is
-//! `Model:id`. Whether an object still applies is checked whenever it is shown or emailed (P6).
-//! Stacks do not store it.
+//! An object states its topic in `data.about`, as a title or as `{"title", "url"}`. A topic is
+//! identified by its URL, or by its title if it has none. Emails group objects without a topic by
+//! page if their type has a phrase: all comments on the page `Budget` share a topic
+//! ([`About::of`]). Feeds group them by the object's author ([`topic_key`]).
 
-use std::fmt;
-use std::str::FromStr;
+use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
 use compact_str::{CompactString, format_compact};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::audience::Point;
-use super::json::Json;
-use super::link;
-use super::moment;
-use super::name::{Invalid, ModelName, ObjectId};
+use super::json::{Json, fields};
+use super::name::{Invalid, ModelName, ObjectId, check_name, checked_texts};
+use super::text::Phrase;
+use super::text::check_link;
+use super::time;
 
-/// The key of an object: `Model:id`, or the id alone if the object has no model.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct ObjectKey(CompactString);
+checked_texts! {
+    /// The key of an object: `Model:id`, or the id alone if the object has no model.
+    ObjectKey: |text| check_name("object id", text);
+}
 
 impl ObjectKey {
     /// Returns the key of an id. The id may already include the model.
-    pub fn new(model: Option<&ModelName>, id: &ObjectId) -> Self {
+    pub fn of(model: Option<&ModelName>, id: &ObjectId) -> Self {
         match model {
             Some(model) => {
                 let id = without_model(model, id.as_str()).unwrap_or(id.as_str());
@@ -32,16 +35,6 @@ impl ObjectKey {
             }
             None => Self(CompactString::new(id.as_str())),
         }
-    }
-
-    /// Wraps a key from the store.
-    pub fn stored(text: impl AsRef<str>) -> Self {
-        Self(CompactString::new(text))
-    }
-
-    /// Returns the key as it is stored.
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 
     /// Returns the model and the id, if the key has a colon.
@@ -62,34 +55,6 @@ impl ObjectId {
     pub fn of_model(self, model: Option<&ModelName>) -> Self {
         let bare = model.and_then(|model| without_model(model, self.as_str()));
         bare.map(Self::stored).unwrap_or(self)
-    }
-}
-
-impl FromStr for ObjectKey {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        Ok(Self(CompactString::new(ObjectId::new(text)?.as_str())))
-    }
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.0.as_str(), f)
-    }
-}
-
-impl<'de> Deserialize<'de> for ObjectKey {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        CompactString::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -126,7 +91,7 @@ pub struct Object {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "moment::read_if_any"
+        deserialize_with = "time::read_time_if_any"
     )]
     pub at: Option<DateTime<Utc>>,
     /// The location of the object. Audiences near a point use the users' places, not this.
@@ -163,7 +128,7 @@ impl Object {
         self.check_size()?;
         for (what, link) in [("object url", &self.url), ("object image", &self.image)] {
             if let Some(link) = link {
-                link::check(link).map_err(|why| Invalid::new(what, link, why))?;
+                check_link(link).map_err(|why| Invalid::new(what, link, why))?;
             }
         }
         Ok(())
@@ -201,51 +166,155 @@ impl Object {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The topic that all items of a group share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum About {
+    /// A topic that the objects state.
+    Other {
+        /// The title; it identifies the topic if there is no URL.
+        title: String,
+        /// The URL, or `None` if the object states none.
+        url: Option<String>,
+    },
+    /// The page that all objects are on.
+    Page {
+        /// The title that the objects share.
+        title: String,
+        /// The objects' URL without its fragment.
+        url: Option<String>,
+    },
+    /// The only object of the group.
+    Itself,
+}
 
-    #[test]
-    fn a_key_is_the_model_and_the_id() {
-        let key = ObjectKey::new(
-            Some(&ModelName::new("Artwork").unwrap()),
-            &ObjectId::new("A:1").unwrap(),
-        );
-        assert_eq!(key.as_str(), "Artwork:A:1");
-        assert_eq!(key.parts(), Some(("Artwork", "A:1")));
-        assert_eq!(
-            ObjectKey::new(None, &ObjectId::new("0").unwrap()).as_str(),
-            "0"
-        );
+/// The topic in an object's `data.about`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Said<'a> {
+    title: Cow<'a, str>,
+    url: Option<Cow<'a, str>>,
+}
+
+/// The field of `data` that states the topic. All other fields are ignored.
+#[derive(Deserialize)]
+struct AboutField<'a> {
+    #[serde(borrow)]
+    about: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct TitleAndUrl<'a> {
+    #[serde(borrow, default)]
+    title: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    url: Option<&'a RawValue>,
+}
+
+/// A JSON string, borrowed if it contains no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Said<'a> {
+    fn of(object: &'a Object) -> Option<Self> {
+        let about = object.data.fields::<AboutField<'_>>()?.about;
+        if let Some(title) = json_text(about) {
+            return Some(Self { title, url: None });
+        }
+        let TitleAndUrl { title, url } = fields(about.get())?;
+        Some(Self {
+            title: json_text(title?)?,
+            url: url.and_then(json_text),
+        })
     }
 
-    #[test]
-    fn an_id_means_the_same_with_and_without_its_model() {
-        let model = ModelName::new("Artwork").unwrap();
-        let id = |text: &str| ObjectId::new(text).unwrap();
-        for text in ["A1", "Artwork:A1"] {
-            assert_eq!(
-                ObjectKey::new(Some(&model), &id(text)).as_str(),
-                "Artwork:A1"
-            );
-            assert_eq!(id(text).of_model(Some(&model)), id("A1"));
-        }
-        for text in ["Artwork:", "Show:A1", "ArtworkA1"] {
-            assert_eq!(id(text).of_model(Some(&model)), id(text));
-        }
-        assert_eq!(id("Artwork:A1").of_model(None), id("Artwork:A1"));
-    }
-
-    #[test]
-    fn a_link_that_is_not_a_web_address_is_rejected() {
-        let mut object = Object::bare("Artwork:1".parse().unwrap());
-        object.url = Some("javascript:alert(1)".into());
-        assert!(
-            object
-                .check()
-                .unwrap_err()
-                .to_string()
-                .contains("object url")
-        );
+    /// Returns the text that identifies the topic.
+    fn key(self) -> Cow<'a, str> {
+        self.url.unwrap_or(self.title)
     }
 }
+
+/// Returns a JSON string without surrounding white space; `None` if it is empty or not a string.
+pub fn json_text(value: &RawValue) -> Option<Cow<'_, str>> {
+    let Text(text) = serde_json::from_str(value.get()).ok()?;
+    let text = match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
+        Cow::Owned(text) => Cow::Owned(text.trim().to_owned()),
+    };
+    (!text.is_empty()).then_some(text)
+}
+
+/// Returns the object's title, or its topic's title if it has none.
+fn title(object: &Object) -> Option<Cow<'_, str>> {
+    let own = object.title.as_deref().map(Cow::Borrowed);
+    own.or_else(|| Said::of(object).map(|said| said.title))
+}
+
+impl Object {
+    /// Returns the text to show for the object: its title, its topic's title, or its key.
+    pub fn label(&self) -> Cow<'_, str> {
+        title(self).unwrap_or(Cow::Borrowed(self.key.as_str()))
+    }
+}
+
+/// Returns the topic by which feeds group an object: the stated topic, the author, or the object's
+/// key. Requests name a group by this text.
+pub fn topic_key(object: &Object) -> Cow<'_, str> {
+    let said = Said::of(object).map(Said::key);
+    let by = || object.by.as_deref().filter(|by| !by.is_empty());
+    let own = || Cow::Borrowed(by().unwrap_or(object.key.as_str()));
+    said.unwrap_or_else(own)
+}
+
+impl About {
+    /// Returns the topic of an object in an email. `phrase` is the phrase of the event's type.
+    pub(super) fn of(object: &Object, phrase: Option<&Phrase>) -> Self {
+        if let Some(Said { title, url }) = Said::of(object) {
+            return Self::Other {
+                title: title.into_owned(),
+                url: url.map(Cow::into_owned),
+            };
+        }
+        let title = object.title.as_deref().map(str::trim);
+        match title.filter(|title| phrase.is_some() && !title.is_empty()) {
+            Some(title) => Self::Page {
+                title: title.to_owned(),
+                url: object.url.as_deref().map(|url| page(url).to_owned()),
+            },
+            None => Self::Itself,
+        }
+    }
+
+    /// Returns the text that identifies the topic: its URL or title. `None` if the topic is the
+    /// object itself.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Other { title, url } | Self::Page { title, url } => {
+                Some(url.as_deref().unwrap_or(title))
+            }
+            Self::Itself => None,
+        }
+    }
+
+    /// Returns whether both are the same topic. Two objects that are their own topics never are.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Other { title, url }, Self::Other { title: t, url: u }) => {
+                url.as_ref().unwrap_or(title) == u.as_ref().unwrap_or(t)
+            }
+            (Self::Page { .. }, Self::Page { .. }) => self == other,
+            _ => false,
+        }
+    }
+}
+
+/// Returns a URL without its fragment. Fragments that start with `#/` or `#!` stay, because
+/// single-page applications route by them.
+fn page(url: &str) -> &str {
+    match url.split_once('#') {
+        Some((page, place)) if !place.starts_with(['/', '!']) => page,
+        _ => url,
+    }
+}
+
+#[cfg(test)]
+#[path = "object_tests.rs"]
+mod tests;

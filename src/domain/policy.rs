@@ -4,167 +4,41 @@
 //! emailed (P6). A mandatory type follows its configured route, and users cannot change that.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
 
 use super::batch::{BatchPolicy, ChosenKey};
 use super::event::Event;
-use super::name::{EventType, Invalid, Kind, ModelName, ObjectId};
-use super::nearest::nearest;
+use super::name::{EventType, Invalid, Kind, ModelName, ObjectId, named_enum, nearest};
 use super::object::ObjectKey;
+use super::text::{Category, Mandate, Phrase};
 
-/// How an event is emailed. Feeds do not depend on it: see [`Policy::feed`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Route {
-    /// Not emailed.
-    Never,
-    /// Emailed at once, alone.
-    Immediate,
-    /// Emailed together with other events within the batch's window.
-    Batch,
-    /// Included in the user's next digest.
-    Digest,
+named_enum! {
+    /// How an event is emailed. Feeds do not depend on it: see [`Policy::feed`].
+    Route("route") {
+        /// Not emailed.
+        Never = "never",
+        /// Emailed at once, alone.
+        Immediate = "immediate",
+        /// Emailed together with other events within the batch's window.
+        Batch = "batch",
+        /// Included in the user's next digest.
+        Digest = "digest",
+    }
 }
 
 impl Route {
-    /// All routes, from no email to the digest.
-    pub const ALL: [Self; 4] = [Self::Never, Self::Immediate, Self::Batch, Self::Digest];
-
-    /// Returns the name in the configuration, in the store and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Never => "never",
-            Self::Immediate => "immediate",
-            Self::Batch => "batch",
-            Self::Digest => "digest",
-        }
-    }
-
     /// Returns whether the route sends emails outside the digest.
     pub fn is_mailed_alone(self) -> bool {
         matches!(self, Self::Immediate | Self::Batch)
     }
 }
 
-impl FromStr for Route {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let named = Self::ALL.into_iter().find(|route| route.as_str() == text);
-        named.ok_or_else(|| Invalid::new("route", text, "is not never, immediate, batch or digest"))
-    }
-}
-
-/// A phrase such as `commented on`, placed between the actors and the topic. One line of 1 to 60
-/// characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Phrase(String);
-
-impl Phrase {
-    /// The longest phrase, in characters, without surrounding spaces.
-    pub const MAX_CHARS: usize = 60;
-
-    /// Returns the phrase without surrounding spaces.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for Phrase {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        one_line("phrase", text, Self::MAX_CHARS).map(Self)
-    }
-}
-
-/// A category such as `Community`. It groups types on the preferences page, and feeds can filter by
-/// it. One line of 1 to 60 characters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Category(String);
-
-impl Category {
-    /// The longest category, in characters, without surrounding spaces.
-    pub const MAX_CHARS: usize = 60;
-
-    /// Returns the category without surrounding spaces.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for Category {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        one_line("category", text, Self::MAX_CHARS).map(Self)
-    }
-}
-
-/// The reason why users cannot turn a type off, such as `Security notices cannot be turned off`.
-/// One line of 1 to 120 characters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Mandate(String);
-
-impl Mandate {
-    /// The longest reason, in characters, without surrounding spaces.
-    pub const MAX_CHARS: usize = 120;
-
-    /// Returns the reason without surrounding spaces.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Default for Mandate {
-    fn default() -> Self {
-        Self("This cannot be turned off".to_owned())
-    }
-}
-
-impl FromStr for Mandate {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        one_line("reason", text, Self::MAX_CHARS).map(Self)
-    }
-}
-
-/// Checks that a text is one line of 1 to `max_chars` characters, and trims spaces.
-fn one_line(what: &'static str, text: &str, max_chars: usize) -> Result<String, Invalid> {
-    let refuse = |why: String| Err(Invalid::new(what, text.escape_debug(), why));
-    let trimmed = text.trim_matches(' ');
-    if trimmed.is_empty() {
-        refuse("says nothing".to_owned())
-    } else if trimmed.chars().any(char::is_control) {
-        refuse("holds a line break or another control character".to_owned())
-    } else if trimmed.chars().count() > max_chars {
-        refuse(format!("is longer than {max_chars} characters"))
-    } else {
-        Ok(trimmed.to_owned())
-    }
-}
-
-/// How emails treat events about objects without a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnknownObjects {
-    /// Exclude the events, because they may no longer apply (P6).
-    Skip,
-    /// Include the events and show the objects' ids.
-    Mail,
-}
-
-impl FromStr for UnknownObjects {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        match text {
-            "skip" => Ok(Self::Skip),
-            "mail" => Ok(Self::Mail),
-            _ => Err(Invalid::new("unknown_objects", text, "is not skip or mail")),
-        }
+named_enum! {
+    /// How emails treat events about objects without a record.
+    UnknownObjects("unknown_objects") {
+        /// Exclude the events, because they may no longer apply (P6).
+        Skip = "skip",
+        /// Include the events and show the objects' ids.
+        Mail = "mail",
     }
 }
 
@@ -336,7 +210,7 @@ impl Policies {
 
     /// Returns the key of an event's object.
     pub fn object_of(&self, event: &Event) -> ObjectKey {
-        ObjectKey::new(self.of(&event.t).model.as_ref(), &event.o)
+        ObjectKey::of(self.of(&event.t).model.as_ref(), &event.o)
     }
 
     /// Returns the sort key of a type's section.
@@ -375,36 +249,6 @@ impl EmailScope {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_phrase_is_one_line_of_bounded_length() {
-        let phrase = |text: &str| Phrase::from_str(text).map(|phrase| phrase.as_str().to_owned());
-
-        assert_eq!(phrase(" commented on ").unwrap(), "commented on");
-        assert!(phrase(&"é".repeat(60)).is_ok());
-        for (text, why) in [
-            ("", "says nothing"),
-            ("  ", "says nothing"),
-            ("commented\non", "holds a line break"),
-            ("\tcommented on", "holds a line break"),
-        ] {
-            let error = phrase(text).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
-        }
-        let error = phrase(&"é".repeat(61)).unwrap_err().to_string();
-        assert!(error.contains("longer than 60 characters"), "{error}");
-    }
-
-    #[test]
-    fn categories_and_reasons_are_one_line_of_bounded_length() {
-        assert_eq!(" Community ".parse(), Ok(Category("Community".into())));
-        let error = "é".repeat(61).parse::<Category>().unwrap_err().to_string();
-        assert!(error.contains("longer than 60 characters"), "{error}");
-        assert!("Commu\nnity".parse::<Category>().is_err());
-        assert!("é".repeat(120).parse::<Mandate>().is_ok());
-        let error = "é".repeat(121).parse::<Mandate>().unwrap_err().to_string();
-        assert!(error.contains("longer than 120 characters"), "{error}");
-    }
 
     #[test]
     fn types_are_grouped_by_category_in_configuration_order() {

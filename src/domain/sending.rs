@@ -2,10 +2,13 @@
 //!
 //! `config.default.toml` documents their meaning, ranges and defaults under `[delivery]`.
 
+use std::fmt;
+use std::str::FromStr;
+
 use chrono::TimeDelta;
 
-use super::Share;
 use super::delivery::Guarantee;
+use super::name::{Invalid, UserId};
 
 /// The valid settings of the section `[delivery]`, except `soft_bounces`.
 #[derive(Debug, Clone, Copy)]
@@ -46,4 +49,121 @@ pub struct Sending {
     pub patience: TimeDelta,
     /// How long settled deliveries and batches are kept.
     pub keep: TimeDelta,
+}
+
+/// A share from 0% to 100%, with two decimal places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share {
+    of_ten_thousand: u32,
+}
+
+const WHOLE: u32 = 10_000;
+
+impl Share {
+    /// 0%: a sample without users, and a limit that any part above zero exceeds.
+    pub const NONE: Self = Self { of_ten_thousand: 0 };
+
+    /// Returns whether the user is in a sample of this size.
+    pub fn includes(self, user: &UserId) -> bool {
+        spread(user.as_str()) % u64::from(WHOLE) < u64::from(self.of_ten_thousand)
+    }
+
+    /// Returns whether `part` of `whole` exceeds this share.
+    pub fn is_passed_by(self, part: u64, whole: u64) -> bool {
+        part * u64::from(WHOLE) > whole * u64::from(self.of_ten_thousand)
+    }
+}
+
+/// Returns a hash that spreads similar ids widely: FNV-1a with a final mixing step.
+fn spread(text: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in text.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ (hash >> 33)
+}
+
+impl FromStr for Share {
+    type Err = Invalid;
+
+    /// Parses a percentage such as `1%`, `0.5%` or `12.25%`.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refuse = || Invalid::new("share", text, "is not a percentage such as 1% or 0.5%");
+        let number = text.strip_suffix('%').ok_or_else(refuse)?;
+        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !digits(whole) || !digits(part) || whole.len() > 3 || part.len() > 2 {
+            return Err(refuse());
+        }
+        let read = |text: &str| text.parse::<u32>().map_err(|_| refuse());
+        let tenth = if part.len() == 1 { 10 } else { 1 };
+        let of_ten_thousand = read(whole)? * 100 + read(part)? * tenth;
+        if of_ten_thousand > WHOLE {
+            return Err(refuse());
+        }
+        Ok(Self { of_ten_thousand })
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, part) = (self.of_ten_thousand / 100, self.of_ten_thousand % 100);
+        match (part, part % 10) {
+            (0, _) => write!(f, "{whole}%"),
+            (_, 0) => write!(f, "{whole}.{}%", part / 10),
+            _ => write!(f, "{whole}.{part:02}%"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(text: &str) -> Share {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_percentage_round_trips() {
+        for text in ["0%", "1%", "0.5%", "0.05%", "12.25%", "100%"] {
+            assert_eq!(share(text).to_string(), text);
+        }
+        for text in [
+            "", "1", "%", "-1%", "101%", "100.01%", "1.%", "0.001%", "one%",
+        ] {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sample_has_about_the_requested_size_and_contains_smaller_samples() {
+        let people: Vec<UserId> = (0..20_000)
+            .map(|n| UserId::stored(format!("u{n:05}")))
+            .collect();
+        let in_sample = |text| {
+            let share = share(text);
+            let mut inside: Vec<&UserId> = people.iter().collect();
+            inside.retain(|user| share.includes(user));
+            inside
+        };
+
+        let (one, ten) = (in_sample("1%"), in_sample("10%"));
+
+        assert!((150..250).contains(&one.len()), "{}", one.len());
+        assert!((1_800..2_200).contains(&ten.len()), "{}", ten.len());
+        assert!(one.iter().all(|user| ten.contains(user)));
+        assert_eq!(
+            (in_sample("0%").len(), in_sample("100%").len()),
+            (0, 20_000)
+        );
+    }
+
+    #[test]
+    fn a_share_is_exceeded_only_by_a_greater_one() {
+        assert!(!share("20%").is_passed_by(10, 50));
+        assert!(share("20%").is_passed_by(11, 50));
+        assert!(share("0%").is_passed_by(1, 1_000_000));
+    }
 }

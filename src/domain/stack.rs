@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::day::{Day, Window};
 use super::event::{Entry, Event, Marker};
 use super::id::Id;
-use super::name::{EventType, Invalid, ObjectId, UserId};
+use super::name::{EventType, Invalid, ObjectId, UserId, serde_as_text};
 
 /// The type of a document's `_id`. tidings writes text; some older writers used an ObjectId.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,11 +86,7 @@ impl fmt::Display for Position {
     }
 }
 
-impl Serialize for Position {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+serde_as_text!(Position);
 
 impl FromStr for Position {
     type Err = Invalid;

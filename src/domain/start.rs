@@ -8,12 +8,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::day::Day;
 use super::event::Event;
 use super::id::Id;
-use super::name::{Invalid, UserId};
+use super::name::{Invalid, UserId, serde_as_text};
 use super::stack::{Form, PersonStacks, Position};
 
 /// The moment and the stack positions at which a record starts.
@@ -144,6 +143,8 @@ impl fmt::Display for Start {
     }
 }
 
+serde_as_text!(Start);
+
 impl FromStr for Start {
     type Err = Invalid;
 
@@ -162,19 +163,6 @@ impl FromStr for Start {
             })
         };
         read().ok_or_else(|| Invalid::new("start of a user", text, "is not one"))
-    }
-}
-
-impl Serialize for Start {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Start {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

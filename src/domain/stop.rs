@@ -6,12 +6,12 @@
 
 use chrono::{DateTime, Utc};
 
-use super::cadence::{Cadence, Schedule};
 use super::content::Content;
 use super::delivery::Occasion;
-use super::mute::Title;
 use super::name::{EventType, FollowKey, Subject};
 use super::policy::{Policies, Route};
+use super::preferences::Title;
+use super::schedule::{Cadence, Schedule};
 use super::user::{TypePreference, User};
 
 /// The effect of a link in an email.

@@ -12,15 +12,13 @@ use chrono_tz::Tz;
 use super::address::Address;
 use super::audience::Point;
 use super::batch::BatchPolicy;
-use super::brand::BrandName;
-use super::cadence::{Cadence, Schedule};
-use super::duration;
-use super::mute::Mutes;
-use super::name::{EventType, Invalid, UserId};
+use super::feedback::Reason;
+use super::name::{BrandName, EventType, Invalid, UserId};
 use super::policy::{EmailScope, Policies, Route};
-use super::quiet::Quiet;
+use super::preferences::{Mutes, Quiet};
+use super::schedule::{Cadence, Schedule};
 use super::start::Start;
-use super::suppression::Reason;
+use super::time;
 
 /// A user's choice for one event type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +48,7 @@ impl TypePreference {
 /// zero window; users who want no batches choose another route.
 pub fn window(text: &str) -> Result<TimeDelta, Invalid> {
     let range = TimeDelta::seconds(1)..=TimeDelta::days(30);
-    duration::within(text, &range).map_err(|why| Invalid::new("window", text, why))
+    time::duration_within(text, &range).map_err(|why| Invalid::new("window", text, why))
 }
 
 /// When a user gets digests. The configuration decides each open choice.

@@ -19,7 +19,7 @@ use super::feed::polls::Polls;
 use crate::config;
 use crate::context::Context;
 use crate::domain::batch::{AccumulatorId, Item};
-use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Progress, Route, User, UserId};
+use crate::domain::{BatchPolicy, ChangeNotice, Day, Fanout, Id, Progress, Route, User, UserId};
 use crate::store::{AtMost, Claimed, Pushed, Result};
 use crate::wire::digest::FannedOut;
 
@@ -278,7 +278,7 @@ impl Fanouts {
         crash::point("after-push");
         // Polls of this process see the events before the store sends a change notice.
         self.polls
-            .hear(&Poke::people(people.iter().map(UserId::as_str)));
+            .hear(&ChangeNotice::people(people.iter().map(UserId::as_str)));
         // The note of a day outside the window may say that nothing is left to email.
         let now = self.context.clock.now();
         if *day < self.owed.days_read(now).window.first() {

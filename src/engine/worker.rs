@@ -21,7 +21,8 @@ use super::fanout::Fanouts;
 use super::{Result, Watcher};
 use crate::context::Context;
 use crate::domain::Lease;
-use crate::domain::lease::{DIGEST_SCAN, TICK};
+use crate::domain::coordination::DIGEST_SCAN;
+use crate::domain::schedule::TICK;
 use crate::store::Waits;
 use crate::wire::digest::{Ended, Report, Round};
 

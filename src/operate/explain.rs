@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 
 use crate::context::Context;
 use crate::domain::content::Caps;
-use crate::domain::digest_row::tried_again;
+use crate::domain::digest::tried_again;
 use crate::domain::{
     Batch, Brands, Cadence, DaysRead, Delivery, DeliveryId, DeliveryState, EmailScope, Event,
     EventType, Exclusion, Facts, Id, Inbox, Mutes, ObjectKey, ObjectState, Occasion, PersonStacks,
@@ -239,7 +239,7 @@ impl Explain {
     /// Returns whether `only` names the event's object or position.
     fn is_about(&self, fate: &Fate, only: &str) -> bool {
         let policy = self.context.policies.of(&EventType::stored(&fate.kind));
-        let key = ObjectKey::new(policy.model.as_ref(), &fate.object);
+        let key = ObjectKey::of(policy.model.as_ref(), &fate.object);
         let names = [fate.object.as_str(), key.as_str()];
         names.contains(&only) || fate.position.to_string() == only
     }

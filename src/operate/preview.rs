@@ -13,7 +13,7 @@ use super::open::{Access, NoStore, open_store};
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
 use crate::context::Context;
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::{
     Address, BatchState, BrandName, DeliveryId, FollowKey, Occasion, Stop, Subject, User, UserId,
 };

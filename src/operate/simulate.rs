@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::domain::batch::{
     Accumulator, AccumulatorId, Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Item,
 };
-use crate::domain::{EventType, Id, ObjectId, UserId, moment};
+use crate::domain::{EventType, Id, ObjectId, UserId, time};
 use crate::engine::directory::import::line::{self, Mistake};
 use crate::engine::directory::import::open;
 use crate::engine::{Error, Result, Watcher};
@@ -213,7 +213,7 @@ fn spread(histogram: &BTreeMap<u64, u64>) -> Spread {
 /// A line of the recording. Other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
-    #[serde(deserialize_with = "moment::read")]
+    #[serde(deserialize_with = "time::read_time")]
     at: DateTime<Utc>,
     #[serde(default)]
     user: Option<UserId>,

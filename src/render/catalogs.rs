@@ -13,7 +13,7 @@ use super::bundle::{Bundle, ENGLISH, OURS, bundle, truncated};
 use super::error::Error;
 use super::voice::{Medium, Voice};
 use crate::domain::EventType;
-use crate::domain::locale::tag;
+use crate::domain::text::language_tag;
 
 mod file;
 mod gaps;
@@ -116,7 +116,7 @@ impl Catalogs {
     }
 
     fn near(&self, locale: &str) -> Option<&Arc<Voice>> {
-        let asked = tag(locale)?;
+        let asked = language_tag(locale)?;
         truncated(&asked).find_map(|tag| self.voices.get(&tag))
     }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::domain::Json;
-use crate::domain::about::text;
+use crate::domain::object::json_text;
 
 /// The most values in one object's `data`.
 pub(super) const MAX_VALUES: usize = 10_000;
@@ -26,7 +26,7 @@ struct PlaceField<'a> {
 
 /// Returns the name of the place in `data`.
 pub(super) fn place_in(json: &Json) -> Option<Cow<'_, str>> {
-    text(json.fields::<PlaceField<'_>>()?.place)
+    json_text(json.fields::<PlaceField<'_>>()?.place)
 }
 
 /// Returns `data` as a template value.

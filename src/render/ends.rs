@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::naming::{NAME, words};
 use super::voice::Voice;
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::{EventType, Policies, Stop};
 
 /// `ends` in templates.

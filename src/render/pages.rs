@@ -15,7 +15,7 @@ use super::parts::{Template, template};
 use super::templates::Templates;
 use super::voice::Voice;
 use super::{Error, Site};
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::{
     Cadence, EventType, FollowKey, Mandate, Policies, Policy, Schedule, Stop, Subject, User, UserId,
 };

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::domain::link;
+use crate::domain::text;
 
 /// Returns the text as one line. White space and control characters become single spaces; marks
 /// that change the text direction are removed.
@@ -91,8 +91,9 @@ pub(super) fn clamp(text: &str, max: usize) -> Cow<'_, str> {
 /// bytes, and contain nothing that ends an attribute or a line.
 pub(super) fn link(url: &str) -> Option<&str> {
     const MAX_BYTES: usize = 2_048;
-    let fits =
-        url.len() <= MAX_BYTES && link::check(url).is_ok() && !url.chars().any(char::is_whitespace);
+    let fits = url.len() <= MAX_BYTES
+        && text::check_link(url).is_ok()
+        && !url.chars().any(char::is_whitespace);
     fits.then_some(url)
 }
 

@@ -14,12 +14,12 @@ use super::transfer::{Kind, Page};
 use super::types::*;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::delivery::{Corrected, Correction, Transition};
+use crate::domain::feedback::Suppression;
 use crate::domain::feedback::{Feedback, ReportCounts};
-use crate::domain::suppression::Suppression;
 use crate::domain::{
-    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Details, Event, Fanout,
-    FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Poke, Progress, Retraction, User,
-    UserId, Window,
+    Address, BadStack, Batch, BatchState, ChangeNotice, Day, Delivery, DeliveryId, Details, Event,
+    Fanout, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Progress, Retraction,
+    User, UserId, Window,
 };
 
 /// A call of a method.
@@ -370,11 +370,11 @@ contract! {
 
     /// Change notices of all processes that share this store.
     trait Pokes {
-        /// Subscribes. The first notice is [`Poke::All`]; from then on every notice arrives at
+        /// Subscribes. The first notice is [`ChangeNotice::All`]; from then on every notice arrives at
         /// least once.
         ///
         /// After an error or the end of the stream, notices may be missing: subscribe again.
-        fn pokes() -> BoxStream<'static, Result<Poke>>;
+        fn pokes() -> BoxStream<'static, Result<ChangeNotice>>;
     }
 
     /// Near-real-time batches.
@@ -545,7 +545,7 @@ contract! {
         /// Stores these retractions, durably, and sends the change notice `about`. For each type
         /// and object the latest one wins under any race. The cost does not depend on the number of
         /// notified users.
-        fn retract(retractions: &[Retraction], about: &Poke) -> ();
+        fn retract(retractions: &[Retraction], about: &ChangeNotice) -> ();
 
         /// Returns the moment up to which events of each (type, object) are retracted, in the order
         /// of the request; `None` if there is no retraction. The fan-out of the event does not

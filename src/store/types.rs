@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::batch::AccumulatorId;
 use crate::domain::delivery::{Correction, Transition};
-use crate::domain::suppression::Suppression;
+use crate::domain::feedback::Suppression;
 use crate::domain::{
     Address, Batch, BatchKey, BatchState, Day, Defect, DeliveryState, DueChoices, Event, EventType,
     Fanout, FanoutState, FollowKey, Id, Inbox, Mailed, ObjectId, PersonStacks, Point, Reason,

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
 use crate::domain::feed::{Cursor, Query};
-use crate::domain::group::{GroupKey, PageEnd};
+use crate::domain::feed::{GroupKey, PageEnd};
 use crate::domain::inbox::{ItemState, StateFilter};
 use crate::domain::{
     Day, Details, EventType, Json, Object, ObjectId, ObjectKey, Point, Position, UserId,
@@ -46,7 +46,7 @@ pub struct Group {
     /// The type of the events; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
-    /// The topic of the objects: see [`crate::domain::about::key`].
+    /// The topic of the objects: see [`crate::domain::object::topic_key`].
     pub about: String,
     /// The number of items.
     pub count: u64,

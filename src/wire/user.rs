@@ -12,11 +12,11 @@ use serde::Serialize;
 use super::batch::BatchView;
 use super::delivery::{DeliveryRow, SuppressionView};
 use crate::domain::inbox::ItemState;
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::{
     BrandName, Cadence, Category, EventType, FollowKey, Id, KeyName, Mandate, Mute, Mutes,
     ObjectId, Point, Policies, Position, Quiet, Route, Schedule, Scope, Subject, User, UserId,
-    duration,
+    time,
 };
 
 /// A user's record.
@@ -77,7 +77,7 @@ impl UserView {
             types: types
                 .map(|(kind, chosen)| {
                     let route = policies.mailed_by(&kind, chosen.route);
-                    let window = chosen.window.map(duration::show);
+                    let window = chosen.window.map(time::show_duration);
                     (kind, TypeView { route, window })
                 })
                 .collect(),
@@ -230,7 +230,9 @@ impl ChoiceView {
             heading: policies.heading(kind).to_owned(),
             category: policy.category.clone(),
             route: chosen.map_or(policy.route, |chosen| chosen.route),
-            window: chosen.and_then(|chosen| chosen.window).map(duration::show),
+            window: chosen
+                .and_then(|chosen| chosen.window)
+                .map(time::show_duration),
             chosen: chosen.is_some(),
             mandatory: policy.mandatory.clone(),
             feed: policy.feed,

@@ -6,7 +6,7 @@ use chrono_tz::Tz;
 use futures::TryStreamExt;
 use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
 use tidings::domain::delivery::{Handover, Settlement};
-use tidings::domain::due_choices::Common;
+use tidings::domain::schedule::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{
     Address, Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId,

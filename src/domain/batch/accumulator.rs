@@ -8,8 +8,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Batch, BatchKey, BatchPolicy, BatchState, Contents, Item, Joined, TakenOut};
+use crate::domain::coordination::Lease;
 use crate::domain::id::Id;
-use crate::domain::lease::Lease;
 use crate::domain::name::{EventType, ObjectId, UserId};
 
 /// How long an accumulator remembers the fan-outs of filed batches. A fan-out is repeated within

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use compact_str::CompactString;
 
-use crate::domain::brand::BrandName;
+use crate::domain::name::BrandName;
 use crate::domain::name::{EventType, Invalid};
 
 /// The longest key in bytes.

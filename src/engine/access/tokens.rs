@@ -16,7 +16,7 @@ use ring::{hmac, signature as asymmetric};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::domain::user_token::Material;
+use crate::domain::keys::Material;
 use crate::domain::{Invalid, Secret, TokenKey, UserId};
 
 /// The longest validity of a token.

@@ -11,8 +11,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::compose::Mail;
 use super::gate::CallSummary;
+use crate::domain::coordination::LONGEST_WAIT;
 use crate::domain::delivery::{Deferral, Guarantee, Settlement};
-use crate::domain::lease::LONGEST_WAIT;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Reason, Sending, Suppression};
 use crate::email::{Certainty, Outcome};
 

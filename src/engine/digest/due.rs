@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::context::Context;
-use crate::domain::digest_row::{Place, Rows, tried_again};
+use crate::domain::digest::{Place, Rows, tried_again};
 use crate::domain::{Delivery, DeliveryId, Due, Schedule, User, UserId};
 use crate::engine::Result;
 use crate::store::Deliveries;

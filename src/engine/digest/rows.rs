@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use super::run::Row;
 use super::{Digests, DuePerson, Effect, Run, Timing};
 use crate::domain::delivery::{Corrected, Correction, DeliveryAttempts, Reopening};
-use crate::domain::digest_row::{Place, Rows, tried_again};
+use crate::domain::digest::{Place, Rows, tried_again};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Id, Occasion};
 use crate::engine::Result;
 

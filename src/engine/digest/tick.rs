@@ -8,9 +8,9 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Digests, Request, Run};
-use crate::domain::digest_row::tried_again;
-use crate::domain::due_choices::{Common, DueChoices, Ticks};
-use crate::domain::lease::TICK;
+use crate::domain::digest::tried_again;
+use crate::domain::schedule::TICK;
+use crate::domain::schedule::{Common, DueChoices, Ticks};
 use crate::domain::{DeliveryState, Occasion, UserId};
 use crate::engine::{Result, Watcher};
 use crate::store::{DeliveryFilter, PeopleFilter};

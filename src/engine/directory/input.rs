@@ -14,11 +14,11 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use super::fields;
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
     Address, BrandName, Brands, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet,
-    Route, Schedule, User, UserId, locale, moment,
+    Route, Schedule, User, UserId, text, time,
 };
 
 type Result<T, E = Invalid> = std::result::Result<T, E>;
@@ -270,7 +270,7 @@ preferences_body! {
 #[serde(deny_unknown_fields, expecting = "an object with until and title")]
 pub struct MuteInput {
     /// When the mute ends; without it, the user ends it. A past moment ends it now.
-    #[serde(default, deserialize_with = "moment::read_if_any")]
+    #[serde(default, deserialize_with = "time::read_time_if_any")]
     pub until: Option<DateTime<Utc>>,
     /// The name on the preferences page: one line of at most 120 bytes. An omitted title stays.
     #[serde(default)]
@@ -358,7 +358,7 @@ fn check_texts(name: Option<&str>, locale: Option<&str>) -> Result<()> {
         let why = format!("bytes is more than the {limit} that can be kept; shorten it");
         return Err(Invalid::limit("name of", bytes, why));
     }
-    locale.map_or(Ok(()), locale::check)
+    locale.map_or(Ok(()), text::check_locale)
 }
 
 preferences_body! {

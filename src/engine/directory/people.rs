@@ -14,7 +14,7 @@ use super::input::{FollowInput, MuteInput, PreferencesChange, UserInput, UserPat
 use crate::context::Context;
 use crate::domain::user::check_choices;
 use crate::domain::{
-    Address, Brands, FollowKey, Invalid, Poke, Schedule, Start, Stop, Subject, User, UserId,
+    Address, Brands, ChangeNotice, FollowKey, Invalid, Schedule, Start, Stop, Subject, User, UserId,
 };
 use crate::engine::Result;
 use crate::engine::feed::polls::Polls;
@@ -133,7 +133,7 @@ impl PeopleService {
             ids = missed.map(|(user, _)| user.id).collect();
             // The next poll of this process sees it before the store's change notice arrives.
             let begun: Vec<&str> = starts.keys().map(UserId::as_str).collect();
-            self.polls.hear(&Poke::people(begun));
+            self.polls.hear(&ChangeNotice::people(begun));
             if ids.is_empty() {
                 return Ok(());
             }
@@ -415,7 +415,7 @@ impl PeopleService {
         };
         let edited = self.edit(id, edit, check, Bound::Choices).await;
         // The next poll of this process sees it before the store's change notice arrives.
-        self.polls.hear(&Poke::people([id.as_str()]));
+        self.polls.hear(&ChangeNotice::people([id.as_str()]));
         edited
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::context::Context;
 use crate::domain::start::{self, Erasure};
-use crate::domain::{PokeKey, Start, User, UserId};
+use crate::domain::{NoticeKey, Start, User, UserId};
 use crate::engine::Result;
 use crate::engine::feed::polls::{GlanceOf, Polls, Whom};
 use crate::store::{self, Error, Notes};
@@ -37,7 +37,7 @@ impl Starts {
 
     /// Returns the user's start; `None` if no earlier user had the id.
     pub async fn of(&self, user: &UserId) -> Result<Option<Start>> {
-        let whom = Whom::Person(PokeKey::of(user.as_str()));
+        let whom = Whom::Person(NoticeKey::of(user.as_str()));
         let now = self.polls.now();
         if let Some((start, glance)) = self.kept().get(user)
             && self.polls.holds(glance, whom, now)

@@ -13,10 +13,10 @@ use foldhash::fast::RandomState;
 
 use crate::context::Context;
 use crate::domain::content::Told;
-use crate::domain::retraction::reaches;
+use crate::domain::event::reaches;
 use crate::domain::{
-    Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, PersonStacks,
-    PokeKey, Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify,
+    Details, Event, EventType, Facts, Id, NoticeKey, Object, ObjectId, ObjectKey, ObjectState,
+    PersonStacks, Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify,
 };
 use crate::engine::feed::polls::GlanceOf;
 use crate::engine::feed::shelf::{Looked, Shelf};
@@ -222,13 +222,13 @@ impl Catalog {
     }
 
     /// Returns the versions of these events' objects. Must be called before they are read.
-    fn glances(&self, events: &[Event]) -> Vec<(PokeKey, Option<GlanceOf>)> {
+    fn glances(&self, events: &[Event]) -> Vec<(NoticeKey, Option<GlanceOf>)> {
         let Some(shelf) = &self.source.shelf else {
             return Vec::new();
         };
         let now = shelf.now();
         let glance = |key: ObjectKey| {
-            let key = PokeKey::of(key.as_str());
+            let key = NoticeKey::of(key.as_str());
             (key, shelf.glance_of_object(key, now))
         };
         self.keys(events).into_iter().map(glance).collect()
@@ -236,7 +236,7 @@ impl Catalog {
 
     /// Stores the objects of these events in the feed cache, with their versions from before the
     /// read.
-    fn shelve(&self, events: &[Event], glances: Vec<(PokeKey, Option<GlanceOf>)>) {
+    fn shelve(&self, events: &[Event], glances: Vec<(NoticeKey, Option<GlanceOf>)>) {
         let Some(shelf) = &self.source.shelf else {
             return;
         };

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use super::{Answer, Feeds, Request, counts, earlier, fitting, item, state_of};
-use crate::domain::about;
 use crate::domain::details::show_newest_names;
+use crate::domain::feed::{GroupKey, PageEnd, grouped};
 use crate::domain::feed::{Query, select};
-use crate::domain::group::{GroupKey, PageEnd, grouped};
 use crate::domain::inbox::ItemState;
+use crate::domain::object::topic_key;
 use crate::domain::stack::EventAt;
 use crate::domain::{Object, PersonStacks, Window};
 use crate::engine::Result;
@@ -56,7 +56,7 @@ impl Feeds {
             let key = GroupKey {
                 day: entry.position.stack.day,
                 kind: entry.event.t.clone(),
-                about: about::key(&object).into_owned(),
+                about: topic_key(&object).into_owned(),
             };
             Some((key, (entry, object)))
         });

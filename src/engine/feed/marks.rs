@@ -10,7 +10,8 @@ use super::{Feeds, Standing};
 use crate::domain::feed::{Cursor, Kinds, Query, select};
 use crate::domain::inbox::{Mark, Marked};
 use crate::domain::{
-    Category, Day, EventType, Invalid, PersonStacks, Poke, Policies, Position, UserId, Window,
+    Category, ChangeNotice, Day, EventType, Invalid, PersonStacks, Policies, Position, UserId,
+    Window,
 };
 use crate::engine::Result;
 use crate::engine::directory::fields;
@@ -144,7 +145,7 @@ impl Feeds {
             if done {
                 // Polls of this process see the change at once, before the store's change notice
                 // arrives.
-                self.polls.hear(&Poke::people([user.as_str()]));
+                self.polls.hear(&ChangeNotice::people([user.as_str()]));
                 return Ok(self.counts_of(&standing).answer);
             }
             standing.inbox = self.inbox(user).await?;

@@ -16,7 +16,7 @@ use futures::StreamExt;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::Clock;
-use crate::domain::{Day, ObjectKey, Poke, PokeKey, UserId};
+use crate::domain::{ChangeNotice, Day, NoticeKey, ObjectKey, UserId};
 use crate::engine::byte_cache::ByteCache;
 use crate::store::Pokes;
 
@@ -46,7 +46,7 @@ pub struct Polls {
     slowness: AtomicU64,
     hasher: RandomState,
     answers: ByteCache<Known>,
-    waiting: Mutex<HashMap<PokeKey, Vec<Arc<Notify>>>>,
+    waiting: Mutex<HashMap<NoticeKey, Vec<Arc<Notify>>>>,
 }
 
 /// A cached tag, with the versions before its response was computed.
@@ -77,9 +77,9 @@ pub struct Glance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whom {
     /// A user.
-    Person(PokeKey),
+    Person(NoticeKey),
     /// An object.
-    Object(PokeKey),
+    Object(NoticeKey),
 }
 
 /// The version of one user or object, to record before it is read.
@@ -93,7 +93,7 @@ pub struct GlanceOf {
 /// A subscription to changes of one user's feed.
 pub struct Waiting {
     polls: Arc<Polls>,
-    key: PokeKey,
+    key: NoticeKey,
     news: Arc<Notify>,
 }
 
@@ -162,9 +162,9 @@ impl Polls {
     }
 
     /// Applies a change notice.
-    pub fn hear(&self, poke: &Poke) {
+    pub fn hear(&self, poke: &ChangeNotice) {
         match poke {
-            Poke::All => {
+            ChangeNotice::All => {
                 self.all.fetch_add(1, Ordering::AcqRel);
                 self.hears.store(true, Ordering::Release);
                 self.waiting()
@@ -172,7 +172,7 @@ impl Polls {
                     .flatten()
                     .for_each(|news| news.notify_one());
             }
-            Poke::People(keys) => {
+            ChangeNotice::People(keys) => {
                 for key in keys {
                     self.people[place(*key, PEOPLE)].fetch_add(1, Ordering::AcqRel);
                 }
@@ -182,7 +182,7 @@ impl Polls {
                     here.flatten().for_each(|news| news.notify_one());
                 }
             }
-            Poke::Objects(keys) => {
+            ChangeNotice::Objects(keys) => {
                 // Incremented before the objects, because `keep` reads it last.
                 self.any_object.fetch_add(1, Ordering::AcqRel);
                 for key in keys {
@@ -206,7 +206,7 @@ impl Polls {
 
     /// Returns the versions for this user. Must be called before the response is computed.
     pub fn glance(&self, user: &UserId) -> Glance {
-        let person = place(PokeKey::of(user.as_str()), PEOPLE);
+        let person = place(NoticeKey::of(user.as_str()), PEOPLE);
         Glance {
             at: self.clock.now(),
             all: self.all.load(Ordering::Acquire),
@@ -258,7 +258,7 @@ impl Polls {
     ) {
         let mut places: Vec<u16> = objects
             .iter()
-            .map(|key| place(PokeKey::of(key.as_str()), OBJECTS) as u16)
+            .map(|key| place(NoticeKey::of(key.as_str()), OBJECTS) as u16)
             .collect();
         places.sort_unstable();
         places.dedup();
@@ -306,7 +306,7 @@ impl Polls {
             _ => 270,
         };
         let tenth = base / 10;
-        base - tenth + PokeKey::of(user.as_str()).0 % (2 * tenth + 1)
+        base - tenth + NoticeKey::of(user.as_str()).0 % (2 * tenth + 1)
     }
 
     /// Returns the cached tag of this response, if it is still valid and `has` accepts it.
@@ -336,7 +336,7 @@ impl Polls {
 
     /// Subscribes to changes of this user's feed.
     pub fn wait_for(self: &Arc<Self>, user: &UserId) -> Waiting {
-        let (key, news) = (PokeKey::of(user.as_str()), Arc::new(Notify::new()));
+        let (key, news) = (NoticeKey::of(user.as_str()), Arc::new(Notify::new()));
         self.waiting()
             .entry(key)
             .or_default()
@@ -360,12 +360,12 @@ impl Polls {
         self.hasher.hash_one((user.as_str(), question))
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<PokeKey, Vec<Arc<Notify>>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<NoticeKey, Vec<Arc<Notify>>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn place(key: PokeKey, count: usize) -> usize {
+fn place(key: NoticeKey, count: usize) -> usize {
     key.0 as usize % count
 }
 

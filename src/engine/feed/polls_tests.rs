@@ -17,7 +17,7 @@ impl Case {
         let clock = Arc::new(ManualClock::at("2014-04-22T12:00:00Z".parse().unwrap()));
         let polls = Arc::new(Polls::new(clock.clone(), TimeDelta::seconds(30)));
         let ada = UserId::stored("ada");
-        polls.hear(&Poke::All);
+        polls.hear(&ChangeNotice::All);
         let before = polls.glance(&ada);
         polls.keep(&ada, "limit=20", TAG, before, &[ObjectKey::stored(object)]);
         Self { clock, polls, ada }
@@ -46,11 +46,11 @@ fn a_cached_tag_is_valid_for_its_user_and_query_only() {
 #[test]
 fn a_change_notice_invalidates_the_tags_of_its_users_and_objects() {
     let notices = [
-        (Poke::people(["ada"]), false),
-        (Poke::people(["ben"]), true),
-        (Poke::objects(["Artwork:1"]), false),
-        (Poke::objects(["Artwork:2"]), true),
-        (Poke::All, false),
+        (ChangeNotice::people(["ada"]), false),
+        (ChangeNotice::people(["ben"]), true),
+        (ChangeNotice::objects(["Artwork:1"]), false),
+        (ChangeNotice::objects(["Artwork:2"]), true),
+        (ChangeNotice::All, false),
     ];
     for (notice, known) in notices {
         let case = Case::with("Artwork:1");
@@ -82,9 +82,9 @@ fn a_cached_tag_expires_after_feed_fresh_and_at_the_end_of_its_day() {
 #[test]
 fn a_notice_that_arrives_during_the_read_prevents_caching() {
     for notice in [
-        Poke::people(["ada"]),
-        Poke::objects(["Artwork:1"]),
-        Poke::All,
+        ChangeNotice::people(["ada"]),
+        ChangeNotice::objects(["Artwork:1"]),
+        ChangeNotice::All,
     ] {
         let case = Case::with("Artwork:9");
         let before = case.polls.glance(&case.ada);
@@ -119,7 +119,7 @@ fn a_tag_that_depends_on_many_objects_is_invalidated_by_any_notice() {
     case.polls.keep(&case.ada, "many", TAG, before, &many);
     assert!(case.is_cached("many"));
 
-    case.polls.hear(&Poke::objects(["Nothing:1"]));
+    case.polls.hear(&ChangeNotice::objects(["Nothing:1"]));
 
     assert!(!case.is_cached("many"));
 }
@@ -155,12 +155,12 @@ async fn a_waiting_request_is_notified_and_then_removed() {
     let waiting = case.polls.wait_for(&case.ada);
     let another = case.polls.wait_for(&UserId::stored("ben"));
 
-    case.polls.hear(&Poke::people(["ada"]));
+    case.polls.hear(&ChangeNotice::people(["ada"]));
     waiting.news().await;
 
     let late = tokio::time::timeout(Duration::from_millis(20), another.news()).await;
     assert!(late.is_err());
-    case.polls.hear(&Poke::All);
+    case.polls.hear(&ChangeNotice::All);
     another.news().await;
     drop((waiting, another));
     assert!(case.polls.waiting().is_empty());

@@ -13,8 +13,8 @@ use tokio::sync::OnceCell;
 
 use super::polls::{GlanceOf, Polls, Whom};
 use crate::domain::{
-    Delivery, Details, Entry, Event, Id, Inbox, Mutes, Object, PersonStacks, PokeKey, User, UserId,
-    Window,
+    Delivery, Details, Entry, Event, Id, Inbox, Mutes, NoticeKey, Object, PersonStacks, User,
+    UserId, Window,
 };
 use crate::engine::byte_cache::ByteCache;
 
@@ -61,7 +61,7 @@ pub(crate) struct Digests {
 pub struct Shelf {
     polls: Arc<Polls>,
     hasher: RandomState,
-    objects: ByteCache<(Event, PokeKey, Looked, GlanceOf)>,
+    objects: ByteCache<(Event, NoticeKey, Looked, GlanceOf)>,
     details: ByteCache<(Id, Option<Arc<Details>>, u64)>,
     people: ByteCache<(Arc<Reading>, GlanceOf)>,
 }
@@ -84,7 +84,7 @@ impl Shelf {
 
     /// Returns the version of an object. Must be called before the object is read. `None` if
     /// nothing may be cached now.
-    pub(crate) fn glance_of_object(&self, key: PokeKey, now: DateTime<Utc>) -> Option<GlanceOf> {
+    pub(crate) fn glance_of_object(&self, key: NoticeKey, now: DateTime<Utc>) -> Option<GlanceOf> {
         self.polls.glance_of(Whom::Object(key), now)
     }
 
@@ -110,7 +110,7 @@ impl Shelf {
     pub(crate) fn keep_object(
         &self,
         event: &Event,
-        key: PokeKey,
+        key: NoticeKey,
         looked: Looked,
         glance: GlanceOf,
     ) {
@@ -149,7 +149,7 @@ impl Shelf {
 
     /// Returns the version of a user. Must be called before their window is read.
     pub(crate) fn glance_of_person(&self, user: &UserId) -> Option<GlanceOf> {
-        let key = PokeKey::of(user.as_str());
+        let key = NoticeKey::of(user.as_str());
         self.polls.glance_of(Whom::Person(key), self.now())
     }
 
@@ -162,7 +162,7 @@ impl Shelf {
         let name = self.hasher.hash_one(user.as_str());
         self.people.read(name, |(reading, glance)| {
             let is_it = reading.person.user == *user && reading.window == *window;
-            let whom = Whom::Person(PokeKey::of(user.as_str()));
+            let whom = Whom::Person(NoticeKey::of(user.as_str()));
             let holds = is_it && self.polls.holds(glance, whom, self.now());
             holds.then(|| (Arc::clone(reading), glance.at()))
         })

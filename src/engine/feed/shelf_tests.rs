@@ -4,7 +4,9 @@ use chrono::TimeDelta;
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::domain::{Day, EventType, Mailed, ObjectId, ObjectKey, Poke, Stack, StackId, Subject};
+use crate::domain::{
+    ChangeNotice, Day, EventType, Mailed, ObjectId, ObjectKey, Stack, StackId, Subject,
+};
 
 struct Case {
     clock: Arc<ManualClock>,
@@ -20,15 +22,15 @@ fn event(o: &str) -> Event {
     }
 }
 
-fn key(o: &str) -> PokeKey {
-    PokeKey::of(&format!("Artwork:{o}"))
+fn key(o: &str) -> NoticeKey {
+    NoticeKey::of(&format!("Artwork:{o}"))
 }
 
 impl Case {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::at("2014-04-22T12:00:00Z".parse().unwrap()));
         let polls = Arc::new(Polls::new(clock.clone(), TimeDelta::seconds(30)));
-        polls.hear(&Poke::All);
+        polls.hear(&ChangeNotice::All);
         let cache = Shelf::new(polls.clone());
         Self {
             clock,
@@ -92,11 +94,11 @@ impl Case {
 #[test]
 fn a_change_notice_invalidates_the_entries_of_its_users_and_objects() {
     let notices = [
-        (Poke::objects(["Artwork:1"]), (false, true)),
-        (Poke::objects(["Artwork:2"]), (true, true)),
-        (Poke::people(["ada"]), (true, false)),
-        (Poke::people(["ben"]), (true, true)),
-        (Poke::All, (false, false)),
+        (ChangeNotice::objects(["Artwork:1"]), (false, true)),
+        (ChangeNotice::objects(["Artwork:2"]), (true, true)),
+        (ChangeNotice::people(["ada"]), (true, false)),
+        (ChangeNotice::people(["ben"]), (true, true)),
+        (ChangeNotice::All, (false, false)),
     ];
     for (notice, known) in notices {
         let case = Case::new();
@@ -120,7 +122,7 @@ fn a_notice_that_arrives_during_the_read_prevents_caching() {
         .cache
         .glance_of_object(key("1"), case.clock.now())
         .unwrap();
-    case.polls.hear(&Poke::objects(["Artwork:1"]));
+    case.polls.hear(&ChangeNotice::objects(["Artwork:1"]));
     let loaded = Looked {
         object: None,
         retracted: None,

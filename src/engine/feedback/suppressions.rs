@@ -11,9 +11,9 @@ use serde::Deserialize;
 
 use crate::context::Context;
 use crate::domain::EmailScope;
-use crate::domain::suppression::OPERATOR;
+use crate::domain::feedback::OPERATOR;
 use crate::domain::user::Unmailable;
-use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, moment};
+use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, time};
 use crate::engine::Result;
 use crate::store::{self, Feedbacks, Suppressions};
 
@@ -97,7 +97,7 @@ pub struct SuppressionInput {
     #[serde(default = "by_hand")]
     pub reason: Reason,
     /// The start of the suppression. It is now by default, and never later.
-    #[serde(default, deserialize_with = "moment::read_if_any")]
+    #[serde(default, deserialize_with = "time::read_time_if_any")]
     pub at: Option<DateTime<Utc>>,
     /// The origin, such as the name of the provider whose list is imported. The default is the
     /// operator.

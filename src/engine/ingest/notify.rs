@@ -14,7 +14,7 @@ use crate::domain::audience::check_except;
 use crate::domain::details::Actor;
 use crate::domain::{
     Acceptance, Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id,
-    Invalid, Json, ObjectId, Point, Selector, UserId, moment,
+    Invalid, Json, ObjectId, Point, Selector, UserId, time,
 };
 use crate::engine::directory::fields;
 use crate::engine::joint::Joint;
@@ -282,7 +282,7 @@ pub struct EventInput {
     #[serde(default)]
     pub data: Json,
     /// When the event happened, now by default. It determines the day.
-    #[serde(default, deserialize_with = "moment::read_if_any")]
+    #[serde(default, deserialize_with = "time::read_time_if_any")]
     pub at: Option<DateTime<Utc>>,
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::domain::{Invalid, ModelName, Object, ObjectId, ObjectKey, Poke};
+use crate::domain::{ChangeNotice, Invalid, ModelName, Object, ObjectId, ObjectKey};
 use crate::engine::Result;
 use crate::engine::feed::polls::Polls;
 
@@ -28,7 +28,7 @@ pub fn key_of(model: &ModelName, id: &ObjectId) -> std::result::Result<ObjectKey
         let why = "holds a colon, which ends the model in an object's key";
         return Err(Invalid::new("model", model, why));
     }
-    ObjectKey::new(Some(model), id).as_str().parse()
+    ObjectKey::of(Some(model), id).as_str().parse()
 }
 
 impl ObjectService {
@@ -46,7 +46,7 @@ impl ObjectService {
         self.context.store.put_objects(&objects).await?;
         // Polls of this process see the change at once, before the store's change notice arrives.
         let names = objects.iter().map(|object| object.key.as_str());
-        self.polls.hear(&Poke::objects(names));
+        self.polls.hear(&ChangeNotice::objects(names));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::domain::fanout::check_objects;
-use crate::domain::{Event, EventType, ObjectId, Poke, Retraction};
+use crate::domain::{ChangeNotice, Event, EventType, ObjectId, Retraction};
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
 use crate::engine::eligibility::catalog::CatalogSource;
@@ -55,7 +55,7 @@ impl Retract {
         };
         let retractions: Vec<Retraction> = objects.iter().map(retraction).collect();
         let keys: Vec<_> = events.iter().map(|event| catalog.key(event)).collect();
-        let about = Poke::objects(keys.iter().map(|key| key.as_str()));
+        let about = ChangeNotice::objects(keys.iter().map(|key| key.as_str()));
         self.context.store.retract(&retractions, &about).await?;
         // Polls of this process see the change at once, before the store's change notice arrives.
         self.polls.hear(&about);

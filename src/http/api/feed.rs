@@ -17,7 +17,7 @@ use super::response::{Compression, KnownTags, accepts_gzip, entity_tag, gzipped,
 use super::route::routes;
 use crate::app::App;
 use crate::domain::feed::Kinds;
-use crate::domain::group::PageEnd;
+use crate::domain::feed::PageEnd;
 use crate::domain::{Invalid, UserId, feed};
 use crate::engine::Error;
 use crate::engine::feed::polls::Tag;

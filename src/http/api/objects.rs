@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::problem::{Code, Problem};
 use super::request::{Call, of_record};
 use super::route::routes;
-use crate::domain::{Json, ModelName, Object, ObjectId, ObjectKey, Point, moment};
+use crate::domain::{Json, ModelName, Object, ObjectId, ObjectKey, Point, time};
 use crate::engine::ingest::objects::key_of;
 use crate::wire::Taken;
 use crate::wire::feed::ObjectView;
@@ -32,7 +32,7 @@ struct ObjectInput {
     url: Option<String>,
     image: Option<String>,
     by: Option<String>,
-    #[serde(default, deserialize_with = "moment::read_if_any")]
+    #[serde(default, deserialize_with = "time::read_time_if_any")]
     at: Option<DateTime<Utc>>,
     place: Option<Point>,
     #[serde(default)]

@@ -22,7 +22,7 @@ use super::problem::{Code, Problem};
 use super::request::Call;
 use super::route::routes;
 use crate::app::App;
-use crate::domain::{PokeKey, UserId};
+use crate::domain::{NoticeKey, UserId};
 use crate::engine::feed::polls::Waiting;
 
 routes! {ROUTES under "/v1":
@@ -180,7 +180,7 @@ async fn stream(call: Call, streams: Data<Streams>) -> Result<HttpResponse, Prob
 /// Returns this user's offset within [`LATEST`], so that streams do not all read at once.
 fn moment(user: &UserId) -> Duration {
     let among = LATEST.as_millis() as u32;
-    Duration::from_millis(u64::from(PokeKey::of(user.as_str()).0 % among))
+    Duration::from_millis(u64::from(NoticeKey::of(user.as_str()).0 % among))
 }
 
 /// Returns the longest lifetime: until the token expires. A key may be revoked, so its streams end

@@ -19,7 +19,7 @@ use super::form::{Form, Unreadable, short};
 use super::link_path::LinkPath;
 use super::unsubscribe::{holder, opened};
 use crate::app::App;
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Opened;
 use crate::engine::directory::input::{Change, PreferencesChange, TypeChange};

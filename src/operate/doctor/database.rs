@@ -11,7 +11,7 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use super::reports::REPORTS;
 use super::templates::LANGUAGES;
 use super::{Doctor, Finding, chain};
-use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, duration};
+use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, time};
 use crate::engine::directory::find_unreadable;
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
@@ -153,7 +153,7 @@ impl Doctor {
             days => format!("{days} days are"),
         };
         let (keep, oldest) = (
-            duration::show(self.config.archive_keep),
+            time::show_duration(self.config.archive_keep),
             oldest.start().date_naive(),
         );
         Ok(Some(Finding::warning(

@@ -12,7 +12,7 @@ use crate::domain::batch::{BatchKey, Item as Kept};
 use crate::domain::content::{Caps, Followed, Told, gather};
 use crate::domain::details::Actor;
 use crate::domain::digest::assemble;
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::stack::EventAt;
 use crate::domain::{
     Cadence, Content, Day, Details, Event, EventType, FollowKey, Id, Json, Mutes, Object, ObjectId,

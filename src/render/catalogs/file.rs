@@ -17,7 +17,7 @@ use fluent_syntax::ast::{
 
 use super::super::bundle::{BUILT_IN, ENGLISH};
 use super::super::error::{Error, Line};
-use crate::domain::locale::tag;
+use crate::domain::text::language_tag;
 
 /// The variables of each message and each attribute (`message.attribute`).
 pub(in crate::render) type Messages = BTreeMap<String, BTreeSet<String>>;
@@ -67,7 +67,7 @@ pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Own>, Error> {
         let Some(stem) = stem.filter(|stem| !stem.starts_with('.')) else {
             continue;
         };
-        let Some(tag) = tag(stem) else {
+        let Some(tag) = language_tag(stem) else {
             let why = format!("{stem:?} is no locale; a catalog is called such as pt-BR.ftl");
             return Err(wrong(&path, None, why));
         };

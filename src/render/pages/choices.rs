@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::super::view::iso;
 use super::super::voice::Voice;
 use super::stopping::{PersonView, ScheduleView, TYPE_FIELD, name};
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::{Cadence, Category, EventType, Policies, Quiet, Route, Schedule, User};
 
 /// The variables of the preferences page.

@@ -15,7 +15,7 @@ use super::bulk::{Delete, Verb, Write};
 use super::values::{date, in_order, oid, put};
 use super::{ACCUMULATORS, BATCHES, Mongo};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
-use crate::domain::lease::furthest;
+use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::types::page;
@@ -80,7 +80,7 @@ impl Batches for Mongo {
             AccumulatorFilter::Due(now) => {
                 let free = vec![
                     doc! {"lease.until": {"$lte": date(now)}},
-                    doc! {"lease.until": {"$gt": date(furthest(now))}},
+                    doc! {"lease.until": {"$gt": date(furthest_lease(now))}},
                 ];
                 let due = doc! {"due": {"$lte": date(now)}, "$or": free};
                 (due, doc! {"due": 1})

@@ -17,8 +17,8 @@ use super::bulk::{DUPLICATE, Verb};
 use super::patience::Failure;
 use super::values::{date, in_order, lease, put};
 use super::{DELIVERIES, Mongo, at_once};
+use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
-use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::types::{correcting, doing};
@@ -69,7 +69,7 @@ impl Deliveries for Mongo {
                 // Every open row has a lease, even if it has expired. No closed row has one.
                 let over = doc! {"lease.until": {"$lte": date(now)}};
                 // No lease and no wait can end this late, so these rows are free.
-                let unbelieved = doc! {"lease.until": {"$gt": date(furthest(now))}, "$or": [
+                let unbelieved = doc! {"lease.until": {"$gt": date(furthest_lease(now))}, "$or": [
                     {"lease.owner": {"$exists": true}},
                     {"lease.until": {"$gt": date(furthest_wait(now))}},
                 ]};

@@ -22,7 +22,7 @@ use super::values::{ids_in_order, put};
 use super::{FOLLOWS, INBOXES, Mongo, USERS};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::{Revision, UnreadableField};
-use crate::domain::{Address, Cadence, DueChoices, FollowKey, Point, Poke, User, UserId};
+use crate::domain::{Address, Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
@@ -72,7 +72,7 @@ impl Directory for Mongo {
         let changed = users.iter().filter(changes_feed);
         let changed: Vec<&str> = changed.map(|user| user.id.as_str()).collect();
         if !changed.is_empty() {
-            self.poke(Poke::people(changed)).await;
+            self.poke(ChangeNotice::people(changed)).await;
         }
         if n == users.len() as u64 && refused.is_empty() {
             return Ok(vec![true; users.len()]);
@@ -108,7 +108,7 @@ impl Directory for Mongo {
             }
         })
         .await?;
-        self.poke(Poke::people([id.as_str()])).await;
+        self.poke(ChangeNotice::people([id.as_str()])).await;
         Ok(stood)
     }
 

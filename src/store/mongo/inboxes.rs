@@ -13,7 +13,7 @@ use mongodb::options::FindOptions;
 use super::bulk::{Verb, Write};
 use super::values::oid;
 use super::{INBOXES, Mongo, document};
-use crate::domain::{Id, Inbox, Poke, UserId, Window};
+use crate::domain::{ChangeNotice, Id, Inbox, UserId, Window};
 use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
 use crate::store::record::{read_bson, write_bson};
@@ -71,7 +71,7 @@ impl Inboxes for Mongo {
             };
             let are_put = refused.is_empty() && n == puts.len() as u64;
             if are_put {
-                self.poke(Poke::people(people.iter().map(String::as_str)))
+                self.poke(ChangeNotice::people(people.iter().map(String::as_str)))
                     .await;
             }
             Ok(are_put)

@@ -19,8 +19,8 @@ use super::bulk::{Verb, encode};
 use super::values::{date, in_order, oid, put};
 use super::{FANOUTS, Mongo};
 use crate::domain::audience::SMALL;
-use crate::domain::lease::furthest;
-use crate::domain::{Counts, Day, Details, Event, Fanout, Id, Poke, Progress, UserId};
+use crate::domain::coordination::furthest_lease;
+use crate::domain::{ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsOf, EventsRecord, FanoutRecord};
 use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};
@@ -97,7 +97,7 @@ impl Journal for Mongo {
             "$or": [
                 {"lease.until": Bson::Null},
                 {"lease.until": {"$lte": date(now)}},
-                {"lease.until": {"$gt": date(furthest(now))}},
+                {"lease.until": {"$gt": date(furthest_lease(now))}},
             ],
         };
         let lease = doc! {"owner": owner, "until": date(until)};
@@ -185,7 +185,7 @@ impl Journal for Mongo {
             async move { Ok(fanouts.update_many(theirs, change).await.map(drop)?) }
         })
         .await?;
-        self.poke(Poke::All).await;
+        self.poke(ChangeNotice::All).await;
         Ok(())
     }
 

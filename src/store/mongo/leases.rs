@@ -14,7 +14,7 @@ use super::patience::Failure;
 use super::values::{date, in_order};
 use super::{LEASES, Mongo, records};
 use crate::domain::Lease;
-use crate::domain::lease::furthest_of;
+use crate::domain::coordination::furthest_lease_of;
 use crate::store::record::Record;
 use crate::store::{Leases, Result};
 
@@ -28,7 +28,7 @@ impl Leases for Mongo {
                 "$or": [
                     {"owner": &lease.owner},
                     {"until": {"$lte": date(now)}},
-                    {"until": {"$gt": date(furthest_of(name, now))}},
+                    {"until": {"$gt": date(furthest_lease_of(name, now))}},
                 ],
             };
             let take = doc! {"$set": {"owner": &lease.owner, "until": date(lease.until)}};

@@ -13,7 +13,7 @@ use mongodb::options::{FindOptions, ReadConcern};
 
 use super::mapping::Mapping;
 use super::{Mongo, readable};
-use crate::domain::link;
+use crate::domain::text;
 use crate::domain::{Id, Object, ObjectKey};
 use crate::store::record::fields::place;
 use crate::store::{Error, Result};
@@ -56,7 +56,7 @@ impl Mapping {
                 false => text_of(at_path(record, link)?)?,
             };
             // The link ends up in emails, so an unsafe one is dropped.
-            link::check(&link).is_ok().then_some(link)
+            text::check_link(&link).is_ok().then_some(link)
         };
         Object {
             notifiable,

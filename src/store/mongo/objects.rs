@@ -15,7 +15,7 @@ use mongodb::options::FindOptions;
 use super::bulk::Write;
 use super::encode::Writer;
 use super::{Mongo, OBJECTS, data};
-use crate::domain::{ModelName, Object, ObjectKey, Poke};
+use crate::domain::{ChangeNotice, ModelName, Object, ObjectKey};
 use crate::store::record::fields::place;
 use crate::store::{Error, Objects, Result};
 
@@ -30,7 +30,7 @@ impl Objects for Mongo {
         let statements = objects.iter().map(put);
         self.upsert("putting objects", OBJECTS, statements).await?;
         let names = objects.iter().map(|object| object.key.as_str());
-        self.poke(Poke::objects(names)).await;
+        self.poke(ChangeNotice::objects(names)).await;
         Ok(())
     }
 

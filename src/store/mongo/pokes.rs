@@ -16,7 +16,7 @@ use mongodb::options::{Acknowledgment, CollectionOptions, CursorType, ReadConcer
 
 use super::patience::Failure;
 use super::{Mongo, POKES};
-use crate::domain::Poke;
+use crate::domain::ChangeNotice;
 use crate::store::{Error, Pokes, Result};
 
 /// The size of the collection in bytes: room for the notices of some thousand pages of fan-outs.
@@ -67,7 +67,7 @@ impl Mongo {
     }
 
     /// Sends a change notice to all processes. A failure is only logged.
-    pub(super) async fn poke(&self, poke: Poke) {
+    pub(super) async fn poke(&self, poke: ChangeNotice) {
         let (about, keys) = poke.kept();
         let at_once = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
         let pokes = self.collection(POKES);
@@ -89,7 +89,7 @@ impl Mongo {
 
 #[async_trait]
 impl Pokes for Mongo {
-    async fn pokes(&self) -> Result<BoxStream<'static, Result<Poke>>> {
+    async fn pokes(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
         let doing = "listening for what changes in feeds";
         self.prepare_pokes().await;
         let latest = CollectionOptions::builder()
@@ -112,15 +112,17 @@ impl Pokes for Mongo {
         let followed = self.followed(cursor).await;
         let followed = followed.map_err(|failure| Error::database(doing, failure))?;
         let told = followed.map(move |poke| poke.map(|poke| read(&poke)).map_err(failed));
-        Ok(stream::once(async { Ok(Poke::All) }).chain(told).boxed())
+        Ok(stream::once(async { Ok(ChangeNotice::All) })
+            .chain(told)
+            .boxed())
     }
 }
 
-fn read(poke: &RawDocument) -> Poke {
+fn read(poke: &RawDocument) -> ChangeNotice {
     match (poke.get_str("k"), poke.get_binary("u")) {
-        (Ok("first"), _) => Poke::People(Vec::new()),
-        (Ok(about), Ok(keys)) => Poke::stored(about, keys.bytes),
-        _ => Poke::All,
+        (Ok("first"), _) => ChangeNotice::People(Vec::new()),
+        (Ok(about), Ok(keys)) => ChangeNotice::stored(about, keys.bytes),
+        _ => ChangeNotice::All,
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::bulk::Write;
 use super::values::oid;
 use super::{Mongo, RETRACTIONS};
-use crate::domain::{Event, EventType, Id, ObjectId, Poke, Retraction};
+use crate::domain::{ChangeNotice, Event, EventType, Id, ObjectId, Retraction};
 use crate::store::record::fields::Oid;
 use crate::store::record::read_fields;
 use crate::store::{Error, Result, Retractions};
@@ -46,7 +46,7 @@ pub(super) fn document(Retraction { t, o, at }: &Retraction) -> Kept {
 
 #[async_trait]
 impl Retractions for Mongo {
-    async fn retract(&self, retractions: &[Retraction], about: &Poke) -> Result<()> {
+    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
         let statement = |retraction: &Retraction| Write {
             q: doc! {"_id": name(&retraction.t, &retraction.o)},
             u: doc! {"$max": {"at": oid(retraction.at)}},

@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use super::patience::Failure;
 use super::push::Push;
 use super::{Known, Layout, Mongo};
-use crate::domain::{BadStack, Day, PersonStacks, Poke, UserId, Window};
+use crate::domain::{BadStack, ChangeNotice, Day, PersonStacks, UserId, Window};
 use crate::store::{NewMarker, People, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
@@ -25,7 +25,7 @@ impl Stacks for Mongo {
         }
         let pushed = Push::new(self, day, cap, pushes).await?.run().await?;
         let people = pushes.people.iter().map(|(user, _)| user.as_str());
-        self.poke(Poke::people(people)).await;
+        self.poke(ChangeNotice::people(people)).await;
         Ok(pushed)
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::{As, Time};
 use super::keyed::{ByName, Keyed};
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::{Mute, Mutes, Subject};
 
 /// See [`Mute`].

@@ -18,7 +18,7 @@ use super::keyed::{ByName, Keyed};
 use super::mutes::MuteRecord;
 use super::of;
 use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
-use crate::domain::{Address, Cadence, EventType, Quiet, Route, Start, User, duration};
+use crate::domain::{Address, Cadence, EventType, Quiet, Route, Start, User, time};
 
 record! {
     /// See [`User`].
@@ -151,7 +151,7 @@ struct Window(TimeDelta);
 
 impl Serialize for Window {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        duration::show(self.0).serialize(to)
+        time::show_duration(self.0).serialize(to)
     }
 }
 

@@ -4,7 +4,7 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::TimeDelta;
 
 use super::*;
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::{Mute, Mutes, Point, Route, Subject, UserId};
 use crate::store::Error;
 use crate::store::record::{Record, read_bson, read_bson_with_defaults, write_bson};

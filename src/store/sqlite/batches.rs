@@ -13,7 +13,7 @@ use super::answer::Answer;
 use super::codec::millis;
 use super::columns::{Met, Table, fields};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
-use crate::domain::lease::furthest;
+use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchState, Id, ObjectId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::types::page;
@@ -70,7 +70,7 @@ impl Batches for Sqlite {
         let (which, mut values): (_, Vec<Value>) = match *filter {
             AccumulatorFilter::Due(now) => (
                 "due <= ?2 AND (coalesce(until, 0) <= ?2 OR until > ?3) ORDER BY due LIMIT ?1",
-                vec![millis(now).into(), millis(furthest(now)).into()],
+                vec![millis(now).into(), millis(furthest_lease(now)).into()],
             ),
             AccumulatorFilter::Of(batch) => (
                 "(user, key) IN (SELECT user, key FROM seat_batches WHERE batch = ?2) LIMIT ?1",

@@ -10,8 +10,8 @@ use super::Sqlite;
 use super::answer::Answer;
 use super::codec::millis;
 use super::delivery_row::{open, rows, watermarks};
+use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
-use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, Tag};
 use crate::store::types::{correcting, doing};
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
@@ -48,7 +48,7 @@ impl Deliveries for Sqlite {
     ) -> Result<Vec<Delivery>> {
         let (sql, values): (_, Vec<Value>) = match *which {
             Claim::Free { now, limit } => {
-                let ahead = [millis(furthest(now)), millis(furthest_wait(now))];
+                let ahead = [millis(furthest_lease(now)), millis(furthest_wait(now))];
                 let values = [millis(now), limit as i64].into_iter().chain(ahead);
                 (FREE, values.map(Value::from).collect())
             }

@@ -9,7 +9,7 @@ use super::columns::{Met, Table, fields};
 use super::pokes::poke;
 use super::{Sqlite, near};
 use crate::domain::user::UnreadableField;
-use crate::domain::{Cadence, DueChoices, FollowKey, Poke, User, UserId};
+use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result, SharedAddresses};
@@ -40,7 +40,7 @@ impl Directory for Sqlite {
             transaction
                 .prepare_cached("DELETE FROM inboxes WHERE user = ?1")?
                 .execute([&id])?;
-            poke(transaction, &Poke::people([id.as_str()]))?;
+            poke(transaction, &ChangeNotice::people([id.as_str()]))?;
             Ok(transaction
                 .prepare_cached("DELETE FROM users WHERE id = ?1")?
                 .execute([&id])?
@@ -300,7 +300,7 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
     write(transaction, user, read + 1)?;
     if !user.mutes.is_empty() || user.start.is_some() {
         // Feeds count muted items as read, and show nothing from before a start.
-        poke(transaction, &Poke::people([user.id.as_str()]))?;
+        poke(transaction, &ChangeNotice::people([user.id.as_str()]))?;
     }
     Ok(true)
 }

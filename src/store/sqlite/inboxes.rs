@@ -7,7 +7,7 @@ use super::answer::Answer;
 use super::columns::{Met, Table, fields};
 use super::pokes::poke;
 use super::{Sqlite, directory, stacks};
-use crate::domain::{Id, Inbox, Poke, UserId, Window};
+use crate::domain::{ChangeNotice, Id, Inbox, UserId, Window};
 use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
 use crate::store::{FeedParts, Inboxes, Result};
@@ -77,6 +77,6 @@ fn put(transaction: &Transaction<'_>, inbox: Inbox, revision: Id) -> Answer<bool
     }
     let (user, revision) = (inbox.user.clone(), Some(revision));
     let fields = fields(&InboxRecord::keep(&Inbox { revision, ..inbox }))?;
-    poke(transaction, &Poke::people([user.as_str()]))?;
+    poke(transaction, &ChangeNotice::people([user.as_str()]))?;
     Ok(INBOXES.insert(transaction, Met::Replaced, &fields)? == 1)
 }

@@ -14,8 +14,8 @@ use super::answer::{Answer, readable};
 use super::codec::{Record, millis, to_json};
 use super::columns::{Fields, Met, Table, fields};
 use super::pokes::poke;
-use crate::domain::lease::furthest;
-use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Poke, Progress, UserId};
+use crate::domain::coordination::furthest_lease;
+use crate::domain::{Audience, ChangeNotice, Day, Details, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
 use crate::store::record::fields::As;
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};
@@ -123,7 +123,7 @@ impl Journal for Sqlite {
                 "UPDATE details SET details = json_remove(details, '$.actor', '$.text', '$.data')
                        WHERE json_valid(details) AND details ->> '$.actor.id' = ?1";
             transaction.prepare_cached(sql)?.execute([user])?;
-            poke(transaction, &Poke::All)
+            poke(transaction, &ChangeNotice::All)
         };
         self.connections.write("erasing an actor", forget).await
     }
@@ -267,7 +267,7 @@ fn free_fanouts(
          FROM fanouts LEFT JOIN audiences ON fanout = id
          WHERE state = 'pending' AND (until IS NULL OR until <= ?1 OR until > ?2)
          ORDER BY at, id LIMIT ?3";
-    let (at, ahead) = (millis(now), millis(furthest(now)));
+    let (at, ahead) = (millis(now), millis(furthest_lease(now)));
     let limit = (most.any + most.small) as i64;
     let mut free = transaction.prepare_cached(sql)?;
     let mut free = free.query((at, ahead, limit, SMALL_BYTES))?;

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use super::Sqlite;
 use super::codec::millis;
 use crate::domain::Lease;
-use crate::domain::lease::furthest_of;
+use crate::domain::coordination::furthest_lease_of;
 use crate::store::{Leases, Result};
 
 #[async_trait]
@@ -20,7 +20,7 @@ impl Leases for Sqlite {
             lease.owner.clone(),
             millis(lease.until),
             millis(now),
-            millis(furthest_of(name, now)),
+            millis(furthest_lease_of(name, now)),
         );
         let take = move |transaction: &rusqlite::Transaction<'_>| {
             Ok(transaction.prepare_cached(sql)?.execute(row)? == 1)

@@ -7,7 +7,7 @@ use super::Sqlite;
 use super::answer::Answer;
 use super::codec::{Record, millis};
 use super::pokes::poke;
-use crate::domain::{Json, Object, ObjectKey, Poke};
+use crate::domain::{ChangeNotice, Json, Object, ObjectKey};
 use crate::store::{Objects, Result};
 
 #[async_trait]
@@ -22,7 +22,7 @@ impl Objects for Sqlite {
                 .iter()
                 .try_for_each(|object| put(transaction, object))?;
             let names = objects.iter().map(|object| object.key.as_str());
-            poke(transaction, &Poke::objects(names))
+            poke(transaction, &ChangeNotice::objects(names))
         };
         self.connections.write("putting objects", put).await
     }

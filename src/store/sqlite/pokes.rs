@@ -14,7 +14,7 @@ use rusqlite::Transaction;
 
 use super::Sqlite;
 use super::answer::Answer;
-use crate::domain::Poke;
+use crate::domain::ChangeNotice;
 use crate::store::{Pokes, Result};
 
 /// Number of notices to keep. The oldest are removed.
@@ -26,12 +26,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 struct Listener {
     store: Sqlite,
     last: i64,
-    heard: VecDeque<Poke>,
+    heard: VecDeque<ChangeNotice>,
 }
 
 #[async_trait]
 impl Pokes for Sqlite {
-    async fn pokes(&self) -> Result<BoxStream<'static, Result<Poke>>> {
+    async fn pokes(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
         let newest = |transaction: &Transaction<'_>| {
             let sql = "SELECT coalesce(max(id), 0) FROM pokes";
             Ok(transaction.query_row(sql, [], |row| row.get(0))?)
@@ -40,7 +40,7 @@ impl Pokes for Sqlite {
         let listener = Listener {
             store: self.clone(),
             last: self.connections.read(doing, newest).await?,
-            heard: VecDeque::from([Poke::All]),
+            heard: VecDeque::from([ChangeNotice::All]),
         };
         let next = move |mut listener: Listener| async move {
             while listener.heard.is_empty() {
@@ -59,7 +59,7 @@ impl Pokes for Sqlite {
 }
 
 /// Returns the notices after `last` in order, and the id of the newest.
-fn since(transaction: &Transaction<'_>, last: i64) -> Answer<(i64, Vec<Poke>)> {
+fn since(transaction: &Transaction<'_>, last: i64) -> Answer<(i64, Vec<ChangeNotice>)> {
     let sql = "SELECT id, about, keys FROM pokes WHERE id > ?1 ORDER BY id";
     let mut statement = transaction.prepare_cached(sql)?;
     let (mut rows, mut heard, mut newest) = (statement.query([last])?, Vec::new(), last);
@@ -67,16 +67,16 @@ fn since(transaction: &Transaction<'_>, last: i64) -> Answer<(i64, Vec<Poke>)> {
         let (id, about, keys): (i64, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if newest == last && id > last + 1 {
             // The notices in between have already been removed.
-            heard.push(Poke::All);
+            heard.push(ChangeNotice::All);
         }
         newest = id;
-        heard.push(Poke::stored(&about, &keys));
+        heard.push(ChangeNotice::stored(&about, &keys));
     }
     Ok((newest, heard))
 }
 
 /// Adds a notice, which subscribers see once the transaction commits.
-pub(super) fn poke(transaction: &Transaction<'_>, poke: &Poke) -> Answer<()> {
+pub(super) fn poke(transaction: &Transaction<'_>, poke: &ChangeNotice) -> Answer<()> {
     let (about, keys) = poke.kept();
     let sql = "INSERT INTO pokes (about, keys) VALUES (?1, ?2)";
     transaction.prepare_cached(sql)?.execute((about, keys))?;

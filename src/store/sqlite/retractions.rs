@@ -6,12 +6,12 @@ use rusqlite::{OptionalExtension, Transaction};
 use super::Sqlite;
 use super::answer::Answer;
 use super::pokes::poke;
-use crate::domain::{Event, Id, Poke, Retraction};
+use crate::domain::{ChangeNotice, Event, Id, Retraction};
 use crate::store::{Result, Retractions};
 
 #[async_trait]
 impl Retractions for Sqlite {
-    async fn retract(&self, retractions: &[Retraction], about: &Poke) -> Result<()> {
+    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
         if retractions.is_empty() {
             return Ok(());
         }

@@ -19,8 +19,8 @@ use super::merge::{self, Range};
 use super::pokes::poke;
 use super::{Sqlite, days, entries};
 use crate::domain::{
-    BadStack, Day, Entry, Event, Form, Id, Marker, PersonStacks, Poke, Stack, StackId, UserId,
-    Window,
+    BadStack, ChangeNotice, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId,
+    UserId, Window,
 };
 use crate::store::{NewMarker, People, Pushed, Pushes, Result, Stacks};
 
@@ -276,7 +276,7 @@ fn push(
         }
     }
     let names = people.iter().map(|(user, _)| user.as_str());
-    poke(transaction, &Poke::people(names))?;
+    poke(transaction, &ChangeNotice::people(names))?;
     Ok(capped)
 }
 

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::TimeDelta;
 use serde_json::json;
 use tidings::clock::Clock;
-use tidings::domain::user_token::Material;
+use tidings::domain::keys::Material;
 use tidings::domain::{Scope, Secret, TokenKey};
 use tidings::engine::access::tokens::Tokens;
 use tidings::http::api;

@@ -4,7 +4,7 @@
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::domain::mute::Title;
+use tidings::domain::preferences::Title;
 use tidings::domain::{Audience, Day, DeliveryState, FollowKey, Object, ObjectKey, Subject, User};
 use tidings::engine::Silent;
 use tidings::engine::directory::input::MuteInput;

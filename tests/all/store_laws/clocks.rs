@@ -3,8 +3,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::DeliveryState;
+use tidings::domain::coordination::DIGEST_SCAN;
 use tidings::domain::delivery::Deferral;
-use tidings::domain::lease::{DIGEST_SCAN, TICK};
+use tidings::domain::schedule::TICK;
 
 use super::batches::{opened, put};
 use crate::support::*;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::json;
 use tidings::domain::details::Actor;
-use tidings::domain::{Details, Fanout, Poke};
+use tidings::domain::{ChangeNotice, Details, Fanout};
 use tidings::store::Accepted;
 
 use crate::support::*;
@@ -81,10 +81,10 @@ pub async fn forgetting_an_actor_changes_only_that_actors_details(store: Fresh) 
     store.accept(&all).await.unwrap();
     let ids = all.each_ref().map(|one| one.id);
     let mut notices = store.pokes().await.unwrap();
-    assert_eq!(notices.next().await.unwrap().unwrap(), Poke::All);
+    assert_eq!(notices.next().await.unwrap().unwrap(), ChangeNotice::All);
 
     store.second().forget_actor(&user("ben")).await.unwrap();
-    let notice = async { while notices.next().await.unwrap().unwrap() != Poke::All {} };
+    let notice = async { while notices.next().await.unwrap().unwrap() != ChangeNotice::All {} };
     let notice = tokio::time::timeout(Duration::from_secs(30), notice);
     notice.await.expect("no change notice");
     let details = store.details(&ids).await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use tidings::domain::{Inbox, Object, ObjectKey, Poke, PokeKey, Subject, User};
+use tidings::domain::{ChangeNotice, Inbox, NoticeKey, Object, ObjectKey, Subject, User};
 use tidings::store::Result;
 
 use crate::support::*;
@@ -12,9 +12,9 @@ use crate::support::*;
 /// Timeout for a notice, which normally arrives at once.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-type Notices = BoxStream<'static, Result<Poke>>;
+type Notices = BoxStream<'static, Result<ChangeNotice>>;
 
-async fn next(notices: &mut Notices) -> Poke {
+async fn next(notices: &mut Notices) -> ChangeNotice {
     let notice = tokio::time::timeout(TIMEOUT, notices.next());
     let notice = notice.await.expect("nothing was heard");
     notice.expect("it ended").unwrap()
@@ -24,8 +24,12 @@ async fn next(notices: &mut Notices) -> Poke {
 async fn until(notices: &mut Notices, name: &str, of_people: bool) {
     loop {
         match next(notices).await {
-            Poke::People(keys) if of_people && keys.contains(&PokeKey::of(name)) => return,
-            Poke::Objects(keys) if !of_people && keys.contains(&PokeKey::of(name)) => return,
+            ChangeNotice::People(keys) if of_people && keys.contains(&NoticeKey::of(name)) => {
+                return;
+            }
+            ChangeNotice::Objects(keys) if !of_people && keys.contains(&NoticeKey::of(name)) => {
+                return;
+            }
             _ => {}
         }
     }
@@ -33,7 +37,7 @@ async fn until(notices: &mut Notices, name: &str, of_people: bool) {
 
 pub async fn a_subscriber_receives_notices_of_pushes_marks_and_objects(store: Fresh) {
     let mut notices = store.pokes().await.unwrap();
-    assert_eq!(next(&mut notices).await, Poke::All);
+    assert_eq!(next(&mut notices).await, ChangeNotice::All);
 
     let both = [user("ada"), user("ben")];
     let pushes = push_to_all(&both, vec![event("a1", 1)]);
@@ -61,7 +65,7 @@ pub async fn a_late_subscriber_receives_later_notices(store: Fresh) {
     };
     push(1).await;
     let mut notices = store.pokes().await.unwrap();
-    assert_eq!(next(&mut notices).await, Poke::All);
+    assert_eq!(next(&mut notices).await, ChangeNotice::All);
 
     push(2).await;
 

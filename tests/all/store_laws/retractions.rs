@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use futures::StreamExt;
-use tidings::domain::{Audience, Event, Fanout, Id, ObjectId, Poke, Progress, Retraction};
+use tidings::domain::{Audience, ChangeNotice, Event, Fanout, Id, ObjectId, Progress, Retraction};
 use tidings::store::Forgettable;
 
 use crate::support::{Fresh, fanout, id, kind, lease, minutes, noon, user};
@@ -20,8 +20,8 @@ fn retraction(t: &str, o: &str, at: Id) -> Retraction {
     Retraction { t, o, at }
 }
 
-fn no_objects() -> Poke {
-    Poke::objects([])
+fn no_objects() -> ChangeNotice {
+    ChangeNotice::objects([])
 }
 
 pub async fn retractions_are_returned_in_the_order_of_the_request(store: Fresh) {
@@ -77,8 +77,8 @@ pub async fn the_latest_of_concurrent_retractions_wins(store: Fresh) {
 
 pub async fn a_retraction_sends_its_change_notice(store: Fresh) {
     let mut notices = store.pokes().await.unwrap();
-    assert_eq!(notices.next().await.unwrap().unwrap(), Poke::All);
-    let about = Poke::objects(["Artwork:1"]);
+    assert_eq!(notices.next().await.unwrap().unwrap(), ChangeNotice::All);
+    let about = ChangeNotice::objects(["Artwork:1"]);
 
     let one = retraction("Loan", "1", id(1));
     store.retract(&[one], &about).await.unwrap();

@@ -2,8 +2,8 @@
 
 use tidings::domain::batch::Accumulator;
 use tidings::domain::{
-    Audience, DeliveryId, DeliveryState, Feedback, Lease, ObjectId, Poke, Reason, ReportKind,
-    Retraction, Suppression, User,
+    Audience, ChangeNotice, DeliveryId, DeliveryState, Feedback, Lease, ObjectId, Reason,
+    ReportKind, Retraction, Suppression, User,
 };
 use tidings::store::{AnyRecord, FollowChange, Importing, Kind, Mark};
 
@@ -32,7 +32,7 @@ async fn filled(store: &Fresh) {
     }
     let at = id(3);
     let (t, o) = (kind("ArtworkPublished"), ObjectId::stored("0"));
-    let nobody = Poke::people([""; 0]);
+    let nobody = ChangeNotice::people([""; 0]);
     store
         .retract(&[Retraction { t, o, at }], &nobody)
         .await

@@ -14,7 +14,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use crate::domain::mute::Title;
+use crate::domain::preferences::Title;
 use crate::domain::{Address, BrandName, EventType, FollowKey, Stop, Subject, UserId};
 
 /// How long a link is valid after its email was begun.

@@ -126,7 +126,7 @@ const FIELDS: [&str; 7] = ["notifiable", "title", "url", "image", "by", "at", "p
 
 /// Returns the key of an object of this model. An id that starts with the model is unchanged.
 fn key_of(model: &ModelName, id: String) -> String {
-    ObjectKey::new(Some(model), &ObjectId::stored(id)).to_string()
+    ObjectKey::of(Some(model), &ObjectId::stored(id)).to_string()
 }
 
 /// Merges the line's own `data` with the fields that are not ours. A name in both is an error.

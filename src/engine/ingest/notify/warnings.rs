@@ -19,7 +19,7 @@ impl Known {
         let keys: Vec<ObjectKey> = request
             .objects
             .iter()
-            .map(|object| ObjectKey::new(model, object))
+            .map(|object| ObjectKey::of(model, object))
             .collect();
         let store = &self.context.store;
         let withdrawn = store.objects(&keys).await?.into_iter().flatten();

@@ -1,14 +1,17 @@
-//! Parses and formats durations in the configuration, the API and the store: `500ms`, `90s`, `5m`,
-//! `2h`, `30d`.
+//! Parses and formats durations and times in the configuration, the API and the store.
 //!
-//! A duration is one whole number and one unit, so every reader understands it alike.
+//! A duration is one whole number and one unit, so every reader understands it alike: `500ms`,
+//! `90s`, `5m`, `2h`, `30d`. A time is in RFC 3339: `2014-04-22T09:00:00Z`, or with another offset.
 
 use std::ops::RangeInclusive;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Deserializer};
+
+use super::name::Invalid;
 
 /// Parses a duration such as `500ms`, `90s`, `5m`, `2h` or `30d`.
-pub fn parse(text: &str) -> Option<TimeDelta> {
+pub fn parse_duration(text: &str) -> Option<TimeDelta> {
     let split = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(split);
     let number: i64 = number.parse().ok()?;
@@ -23,9 +26,9 @@ pub fn parse(text: &str) -> Option<TimeDelta> {
 }
 
 /// Parses a duration and checks its range. The error continues a sentence about the value.
-pub fn within(text: &str, range: &RangeInclusive<TimeDelta>) -> Result<TimeDelta, String> {
-    let (from, to) = (show(*range.start()), show(*range.end()));
-    match parse(text) {
+pub fn duration_within(text: &str, range: &RangeInclusive<TimeDelta>) -> Result<TimeDelta, String> {
+    let (from, to) = (show_duration(*range.start()), show_duration(*range.end()));
+    match parse_duration(text) {
         Some(duration) if range.contains(&duration) => Ok(duration),
         Some(duration) if duration > *range.end() => Err(format!("is longer than {to}")),
         Some(_) => Err(format!("is shorter than {from}")),
@@ -36,7 +39,7 @@ pub fn within(text: &str, range: &RangeInclusive<TimeDelta>) -> Result<TimeDelta
 }
 
 /// Formats a duration in whole milliseconds, with the largest unit that divides it.
-pub fn show(duration: TimeDelta) -> String {
+pub fn show_duration(duration: TimeDelta) -> String {
     let ms = duration.num_milliseconds();
     let units = [
         (86_400_000, "d"),
@@ -53,6 +56,25 @@ pub fn show(duration: TimeDelta) -> String {
     )
 }
 
+/// Deserializes a time.
+pub fn read_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DateTime<Utc>, D::Error> {
+    parse_time(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+/// Deserializes a time or `null`.
+pub fn read_time_if_any<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<DateTime<Utc>>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    let moment = text.as_deref().map(parse_time).transpose();
+    moment.map_err(serde::de::Error::custom)
+}
+
+fn parse_time(text: &str) -> Result<DateTime<Utc>, Invalid> {
+    let why = "is not a moment such as 2014-04-22T09:00:00Z";
+    text.parse().map_err(|_| Invalid::new("time", text, why))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,10 +82,16 @@ mod tests {
     #[test]
     fn a_duration_round_trips() {
         for text in ["0ms", "1500ms", "90s", "5m", "25h", "30d"] {
-            assert_eq!(parse(text).map(show).as_deref(), Some(text));
+            assert_eq!(
+                parse_duration(text).map(show_duration).as_deref(),
+                Some(text)
+            );
         }
-        assert_eq!(parse("60m"), parse("1h"));
-        assert_eq!(parse("24h").map(show).as_deref(), Some("1d"));
+        assert_eq!(parse_duration("60m"), parse_duration("1h"));
+        assert_eq!(
+            parse_duration("24h").map(show_duration).as_deref(),
+            Some("1d")
+        );
     }
 
     #[test]
@@ -72,7 +100,7 @@ mod tests {
         for text in [
             "", "5", "m", "1.5h", "-1h", "1 h", "1h30m", "1H", "٣h", &most,
         ] {
-            assert_eq!(parse(text), None, "{text}");
+            assert_eq!(parse_duration(text), None, "{text}");
         }
     }
 }

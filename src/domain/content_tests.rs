@@ -7,7 +7,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::People;
 use super::*;
 use crate::domain::details::Actor;
 use crate::domain::{Details, Id, Object, ObjectId, ObjectKey, Policy, UserId};

@@ -1,45 +1,27 @@
-//! Mutes: the threads, documents or artists about which a user wants no emails (P7).
-//!
-//! Events from before the end of a mute are never emailed, and feeds show them as read. To ensure
-//! this, an ended mute is kept while any event that it covers may still be emailed. Mandatory types
-//! ignore mutes. [`Mutes::cover`] decides whether a mute covers an event.
+//! Preferences of users that defer or exclude emails: muted subjects and quiet hours.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, LocalResult, NaiveDateTime, NaiveTime, TimeDelta, TimeZone, Timelike, Utc};
+use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
 
-use super::about::About;
 use super::details::Details;
-use super::name::{Invalid, Subject};
-use super::object::{Object, ObjectKey};
-use super::policy::Phrase;
+use super::name::{Invalid, Subject, checked_texts, serde_as_text};
+use super::object::{About, Object, ObjectKey};
+use super::text::Phrase;
 
-/// The name of a subject for users, such as the title of a document. One line of 1 to
-/// [`Title::MAX_BYTES`] bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
-pub struct Title(String);
-
-impl<'de> serde::Deserialize<'de> for Title {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
+checked_texts! {
+    /// The name of a subject for users, such as the title of a document. One line of 1 to
+    /// [`Title::MAX_BYTES`] bytes.
+    Title: check_title;
 }
 
 impl Title {
     /// The longest title, in bytes. Titles are part of unsubscribe links.
     pub const MAX_BYTES: usize = 120;
-
-    /// Creates a title from the store or from a verified link, without checks.
-    pub fn stored(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// Returns the title.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 
     /// Shortens a text to a title on one line. Returns `None` for blank text.
     pub fn cut(text: &str) -> Option<Self> {
@@ -47,30 +29,26 @@ impl Title {
         let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
         let line = words.join(" ");
         if line.len() <= Self::MAX_BYTES {
-            return (!line.is_empty()).then_some(Self(line));
+            return (!line.is_empty()).then(|| Self::stored(line));
         }
         let room = Self::MAX_BYTES - '…'.len_utf8();
         let ends = line.char_indices().map(|(at, c)| at + c.len_utf8());
         let end = ends.take_while(|end| *end <= room).last()?;
-        Some(Self(format!("{}…", line[..end].trim_end())))
+        Some(Self::stored(format!("{}…", line[..end].trim_end())))
     }
 }
 
-impl FromStr for Title {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let (trimmed, most) = (text.trim(), Self::MAX_BYTES);
-        if trimmed.is_empty() || trimmed.chars().any(char::is_control) {
-            let why = "is not one line of text; leave it out if there is none";
-            return Err(Invalid::new("title", text.escape_debug(), why));
-        }
-        if trimmed.len() > most {
-            let why = format!("bytes is more than the {most} that can be kept; shorten it");
-            return Err(Invalid::limit("title of", trimmed.len(), why));
-        }
-        Ok(Self(trimmed.to_owned()))
+fn check_title(text: &str) -> Result<&str, Invalid> {
+    let (trimmed, most) = (text.trim(), Title::MAX_BYTES);
+    if trimmed.is_empty() || trimmed.chars().any(char::is_control) {
+        let why = "is not one line of text; leave it out if there is none";
+        return Err(Invalid::new("title", text.escape_debug(), why));
     }
+    if trimmed.len() > most {
+        let why = format!("bytes is more than the {most} that can be kept; shorten it");
+        return Err(Invalid::limit("title of", trimmed.len(), why));
+    }
+    Ok(trimmed)
 }
 
 /// A mute of one subject, current or ended.
@@ -222,6 +200,117 @@ impl Mutes {
     }
 }
 
+/// A time of day with minute precision, such as `22:00`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimeOfDay(NaiveTime);
+
+impl FromStr for TimeOfDay {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refuse = || Invalid::new("time of day", text, "is not 00:00 to 23:59");
+        let digit = |(place, byte): (usize, u8)| match place {
+            2 => byte == b':',
+            _ => byte.is_ascii_digit(),
+        };
+        let is_plain = text.len() == 5 && text.bytes().enumerate().all(digit);
+        let time = NaiveTime::parse_from_str(text, "%H:%M").ok();
+        time.filter(|_| is_plain).map(Self).ok_or_else(refuse)
+    }
+}
+
+serde_as_text!(TimeOfDay);
+
+impl fmt::Display for TimeOfDay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02}:{:02}", self.0.hour(), self.0.minute())
+    }
+}
+
+/// Quiet hours, the same every day. If `to` is not later than `from`, they end on the next day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Told")]
+pub struct Quiet {
+    from: TimeOfDay,
+    to: TimeOfDay,
+}
+
+/// The JSON form, before validation.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with from and to")]
+struct Told {
+    from: TimeOfDay,
+    to: TimeOfDay,
+}
+
+impl TryFrom<Told> for Quiet {
+    type Error = Invalid;
+
+    fn try_from(told: Told) -> Result<Self, Invalid> {
+        Self::new(told.from, told.to)
+    }
+}
+
+impl Quiet {
+    /// Rejects equal times, which could mean both no quiet hours and the whole day.
+    pub fn new(from: TimeOfDay, to: TimeOfDay) -> Result<Self, Invalid> {
+        if from == to {
+            let why = "is where they begin as well; for no quiet hours, set null";
+            return Err(Invalid::new("the end of quiet hours", to, why));
+        }
+        Ok(Self { from, to })
+    }
+
+    /// The local time at which they start.
+    pub fn from(self) -> TimeOfDay {
+        self.from
+    }
+
+    /// The local time at which they end.
+    pub fn to(self) -> TimeOfDay {
+        self.to
+    }
+
+    /// Returns the end of the quiet hours in progress at `at`, or `None` outside quiet hours.
+    pub fn ends(self, at: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
+        let mut ends = self.night_ends(at, tz)?;
+        // Where the clock skips a day, the next quiet hours may start at that very moment.
+        while let Some(later) = self.night_ends(ends, tz) {
+            ends = later;
+        }
+        Some(ends)
+    }
+
+    fn night_ends(self, at: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
+        let today = at.with_timezone(&tz).date_naive();
+        // They may have started the evening before, and a clock change may move midnight.
+        let days = [-1, 0, 1].into_iter();
+        let nights = days.filter_map(|days| {
+            let begins = today.checked_add_signed(TimeDelta::days(days))?;
+            let ends = match self.to > self.from {
+                true => begins,
+                false => begins.succ_opt()?,
+            };
+            let (begins, _) = moments(begins.and_time(self.from.0), tz)?;
+            let (_, ends) = moments(ends.and_time(self.to.0), tz)?;
+            (begins <= at && at < ends).then_some(ends)
+        });
+        nights.max()
+    }
+}
+
+/// Returns the first and last moment of a local time, or of the next one if it is skipped.
+fn moments(local: NaiveDateTime, tz: Tz) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
+    // Time zones have skipped up to a whole day (Samoa, 30 December 2011).
+    let minutes = (0..=25 * 60).map(TimeDelta::minutes);
+    let mut later = minutes.filter_map(|minutes| local.checked_add_signed(minutes));
+    later.find_map(|local| match tz.from_local_datetime(&local) {
+        LocalResult::Single(time) => Some((time.to_utc(), time.to_utc())),
+        LocalResult::Ambiguous(first, last) => Some((first.to_utc(), last.to_utc())),
+        LocalResult::None => None,
+    })
+}
+
 #[cfg(test)]
-#[path = "mute_tests.rs"]
+#[path = "preferences_tests.rs"]
 mod tests;

@@ -1,0 +1,135 @@
+//! Records by which processes coordinate: leases, the pause of sending, and change notices.
+//!
+//! Clocks can be wrong. An expiry more than [`LONGEST_LEASE`] ahead, or a retry time more than
+//! [`LONGEST_WAIT`] ahead, came from a fast clock and is ignored. A process with a slow clock may
+//! therefore take a valid lease. That costs work but sends no email twice: sending requires a
+//! compare-and-set by the holder, and an interrupted call is resolved as after a crash.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::schedule::TICK;
+
+/// The longest that a lease can last: an hour by configuration, and another for differing clocks.
+pub const LONGEST_LEASE: TimeDelta = TimeDelta::hours(2);
+/// The longest time for which a record without a lease can be deferred, such as until a retry.
+pub const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
+
+/// The lease for finding due digests, which one worker does every [`TICK`].
+pub const DIGEST_SCAN: &str = "digest-scan";
+
+/// A process's claim on something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The process, by a name that it chose when it started.
+    pub owner: String,
+    /// When the lease expires.
+    pub until: DateTime<Utc>,
+}
+
+/// Returns the latest time to which a lease can be valid at `now`.
+pub fn furthest_lease(now: DateTime<Utc>) -> DateTime<Utc> {
+    now + LONGEST_LEASE
+}
+
+/// Returns the latest time to which a record without a lease can be deferred at `now`.
+pub fn furthest_wait(now: DateTime<Utc>) -> DateTime<Utc> {
+    now + LONGEST_WAIT
+}
+
+/// Returns the latest time to which the lease of this name can be valid at `now`.
+pub fn furthest_lease_of(name: &str, now: DateTime<Utc>) -> DateTime<Utc> {
+    // A wrong decision about this lease only costs work, so a shorter limit is safe.
+    now + if name == DIGEST_SCAN {
+        TICK * 2
+    } else {
+        LONGEST_LEASE
+    }
+}
+
+impl Lease {
+    /// Returns whether the lease is valid at `now`.
+    pub fn holds(&self, now: DateTime<Utc>) -> bool {
+        now < self.until && self.until <= furthest_lease(now)
+    }
+}
+
+/// The reason for a pause, stored as a note.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// When sending was paused; 1970 if the note cannot be read.
+    pub at: DateTime<Utc>,
+    /// The reason, in words; the whole note if it cannot be read.
+    pub reason: String,
+    /// The name of the process that paused sending, as in its leases.
+    pub by: String,
+}
+
+/// A user or an object, by a hash of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NoticeKey(pub u32);
+
+impl NoticeKey {
+    /// Returns the hash of a user id or object key: 64-bit FNV-1a, folded to 32 bits. Notices are
+    /// stored for minutes, so all versions must compute the same hash.
+    pub fn of(name: &str) -> Self {
+        const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+        const PRIME: u64 = 0x0100_0000_01b3;
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
+        let hash = name.bytes().fold(BASIS, mix);
+        Self((hash >> 32) as u32 ^ hash as u32)
+    }
+}
+
+/// A change notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeNotice {
+    /// Anything may have changed, because notices were missed.
+    All,
+    /// The feeds of these users may have changed.
+    People(Vec<NoticeKey>),
+    /// The feeds that show or count these objects may have changed.
+    Objects(Vec<NoticeKey>),
+}
+
+impl ChangeNotice {
+    /// Creates a notice about these users.
+    pub fn people<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::People(names.into_iter().map(NoticeKey::of).collect())
+    }
+
+    /// Creates a notice about these objects.
+    pub fn objects<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::Objects(names.into_iter().map(NoticeKey::of).collect())
+    }
+
+    /// Returns the stored form: the kind of the notice, and its hashes as little-endian bytes.
+    pub fn kept(&self) -> (&'static str, Vec<u8>) {
+        let bytes = |keys: &[NoticeKey]| keys.iter().flat_map(|key| key.0.to_le_bytes()).collect();
+        match self {
+            Self::All => (ALL, Vec::new()),
+            Self::People(keys) => (PEOPLE, bytes(keys)),
+            Self::Objects(keys) => (OBJECTS, bytes(keys)),
+        }
+    }
+
+    /// Parses the stored form. An unknown kind may concern anything.
+    pub fn stored(about: &str, keys: &[u8]) -> Self {
+        let (keys, rest) = keys.as_chunks::<4>();
+        let keys = keys.iter().map(|key| NoticeKey(u32::from_le_bytes(*key)));
+        match about {
+            PEOPLE if rest.is_empty() => Self::People(keys.collect()),
+            OBJECTS if rest.is_empty() => Self::Objects(keys.collect()),
+            _ => Self::All,
+        }
+    }
+}
+
+/// Every version reads an unknown kind as [`ChangeNotice::All`].
+const ALL: &str = "all";
+const PEOPLE: &str = "people";
+const OBJECTS: &str = "objects";
+
+#[cfg(test)]
+#[path = "coordination_tests.rs"]
+mod tests;

@@ -1,0 +1,94 @@
+//! Tests of the module `day`.
+
+mod days {
+    use super::super::*;
+
+    #[test]
+    fn the_window_is_a_day_and_the_seven_days_before_it() {
+        let window = Window::ending(Day::from_ymd(2014, 3, 3).unwrap(), Window::DEFAULT_BACK);
+        let days: Vec<_> = window.days().map(|day| day.to_string()).collect();
+        assert_eq!(days.len(), 8);
+        assert_eq!(days.first().unwrap(), "20140224");
+        assert_eq!(days.last().unwrap(), "20140303");
+        assert!(!window.contains(Day::from_ymd(2014, 2, 23).unwrap()));
+    }
+
+    #[test]
+    fn midnight_belongs_to_the_following_day() {
+        let midnight = Day::from_ymd(2014, 4, 22).unwrap().start();
+        assert_eq!(Day::of(midnight).to_string(), "20140422");
+        assert_eq!(
+            Day::of(midnight - chrono::TimeDelta::nanoseconds(1)).to_string(),
+            "20140421"
+        );
+    }
+
+    #[test]
+    fn only_day_collections_have_a_day() {
+        assert!(Day::of_collection("notifications_20140422").is_some());
+        for name in [
+            "notifications_20140432",
+            "notifications_2014042",
+            "notifications_+2014042",
+            "users",
+            "x_20140422",
+        ] {
+            assert_eq!(Day::of_collection(name), None, "{name}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_day_round_trips(n in 0u32..2_000_000) {
+            let day = Day::from_ymd(1, 1, 1).unwrap().ahead(n);
+            proptest::prop_assert_eq!(day.to_string().parse::<Day>().unwrap(), day);
+            proptest::prop_assert_eq!(Day::of_collection(&day.collection()), Some(day));
+        }
+    }
+}
+
+mod acceptance {
+    use super::super::*;
+
+    fn check_at(at: &str) -> Result<(), String> {
+        let now = "2014-04-19T10:00:00Z".parse().unwrap();
+        let checked = Acceptance::of(now, 7).check(at.parse().unwrap());
+        checked.map_err(|invalid| invalid.to_string())
+    }
+
+    #[test]
+    fn an_event_time_may_lie_in_the_window_or_slightly_ahead() {
+        for at in [
+            "2014-04-12T00:00:00Z",
+            "2014-04-19T10:00:00Z",
+            "2014-04-19T10:05:00Z",
+        ] {
+            assert_eq!(check_at(at), Ok(()), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_time_outside_the_range_is_an_error_with_the_range_and_a_hint() {
+        assert_eq!(
+            check_at("2014-04-11T23:59:59.5Z").unwrap_err(),
+            "time \"2014-04-11T23:59:59.500Z\" lies before the window, where nobody would be shown or mailed it; events can be of \
+             2014-04-12T00:00:00Z to 2014-04-19T10:05:00Z: give the time in UTC or with its offset, or leave the time out where it happens now"
+        );
+        let future = check_at("2014-04-19T12:00:00Z").unwrap_err();
+        assert!(future.contains("lies in the future"), "{future}");
+    }
+
+    #[test]
+    fn mistaken_seconds_and_milliseconds_are_recognized() {
+        let seconds = check_at("1970-01-17T04:18:00Z").unwrap_err();
+        assert!(
+            seconds.ends_with("(were seconds taken for milliseconds?)"),
+            "{seconds}"
+        );
+        let millis = check_at("+46267-01-20T00:00:00Z").unwrap_err();
+        assert!(
+            millis.ends_with("(were milliseconds taken for seconds?)"),
+            "{millis}"
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! Checks texts from outside: web addresses and locales.
+
+use url::Url;
+
+use super::name::{Invalid, checked_texts};
+
+/// Checks that a text is a web address that an email can contain.
+///
+/// # Errors
+///
+/// Says what is wrong with it, as the end of a sentence.
+pub fn check_link(text: &str) -> Result<(), String> {
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    let is_web = scheme.is_some_and(|scheme| {
+        scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http")
+    });
+    if !is_web {
+        return Err("does not begin with https:// or http://".into());
+    }
+    if text.chars().any(|c| c.is_control() || is_unseen(c)) || text.trim() != text {
+        return Err("holds a character that cannot be seen".into());
+    }
+    let url = Url::parse(text).map_err(|error| format!("is not a web address: {error}"))?;
+    let after = &text[url.scheme().len() + "://".len()..];
+    let authority = after.split(['/', '?', '#', '\\']).next();
+    if authority.is_none_or(|authority| authority.contains('@')) {
+        return Err("holds a user or a password".into());
+    }
+    match url.port() {
+        Some(0) => Err("has port 0".into()),
+        _ => Ok(()),
+    }
+}
+
+/// The longest locale in bytes. RFC 5646, 4.4.1 (BCP 47) asks for at least 35.
+pub const MAX_LOCALE: usize = 100;
+
+/// Checks a locale. The empty text is valid and means English.
+pub fn check_locale(locale: &str) -> Result<(), Invalid> {
+    if locale.len() > MAX_LOCALE {
+        let why = format!("bytes is more than the {MAX_LOCALE} that can be kept; shorten it");
+        return Err(Invalid::limit("locale of", locale.len(), why));
+    }
+    let is_plain = locale.bytes().all(|byte| byte.is_ascii_graphic());
+    if locale.is_empty() || is_plain && language_tag(locale).is_some() {
+        return Ok(());
+    }
+    let why = "is no language tag; write one such as de or pt-BR, or leave it out for English";
+    Err(Invalid::new("locale", locale, why))
+}
+
+/// Returns a locale in the notation of catalogs, such as `pt-BR` for `pt_br`; `None` if it is
+/// invalid.
+pub fn language_tag(locale: &str) -> Option<String> {
+    let (locale, _) = locale.split_once(['.', '@']).unwrap_or((locale, ""));
+    let mut parts = locale.trim().split(['-', '_']);
+    let language = parts.next()?.to_ascii_lowercase();
+    let is_language = |part: &str| {
+        (2..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphabetic())
+    };
+    let mut tag = Some(language).filter(|language| is_language(language))?;
+    for part in parts {
+        if !(1..=8).contains(&part.len()) || !part.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            return None;
+        }
+        tag.push('-');
+        let lower = part.to_ascii_lowercase();
+        match lower.len() {
+            2 => tag.push_str(&lower.to_ascii_uppercase()),
+            4 if lower.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                tag.push_str(&lower[..1].to_ascii_uppercase());
+                tag.push_str(&lower[1..]);
+            }
+            _ => tag.push_str(&lower),
+        }
+    }
+    Some(tag)
+}
+
+/// Returns whether a character is invisible or changes the direction or shape of text: Unicode's
+/// `Cf` and `Default_Ignorable_Code_Point`.
+pub(crate) fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+        | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+checked_texts! {
+    /// A phrase such as `commented on`, placed between the actors and the topic. One line of 1 to
+    /// 60 characters.
+    Phrase: |text| one_line("phrase", text, 60);
+    /// A category such as `Community`. It groups types on the preferences page, and feeds can
+    /// filter by it. One line of 1 to 60 characters.
+    Category: |text| one_line("category", text, 60);
+    /// The reason why users cannot turn a type off, such as `Security notices cannot be turned
+    /// off`. One line of 1 to 120 characters.
+    Mandate: |text| one_line("reason", text, 120);
+}
+
+impl Default for Mandate {
+    fn default() -> Self {
+        Self::stored("This cannot be turned off")
+    }
+}
+
+/// Checks that a text is one line of 1 to `max_chars` characters, and trims spaces.
+fn one_line<'a>(what: &'static str, text: &'a str, max_chars: usize) -> Result<&'a str, Invalid> {
+    let refuse = |why: String| Err(Invalid::new(what, text.escape_debug(), why));
+    let trimmed = text.trim_matches(' ');
+    if trimmed.is_empty() {
+        refuse("says nothing".to_owned())
+    } else if trimmed.chars().any(char::is_control) {
+        refuse("holds a line break or another control character".to_owned())
+    } else if trimmed.chars().count() > max_chars {
+        refuse(format!("is longer than {max_chars} characters"))
+    } else {
+        Ok(trimmed)
+    }
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;
