@@ -187,149 +187,22 @@ async fn object_ids_are_looked_up_only_on_days_that_contain_some() {
     .await;
 }
 
-/// A shared statement reads all documents in its range of ids. So users far apart get separate
-/// ones.
-#[tokio::test(flavor = "multi_thread")]
-async fn only_adjacent_users_share_a_marker_statement() {
-    mongo::run(async |store: Fresh| {
-        let all_users = people(2_000);
-        let pushes = push_to_all(&all_users, events(2, 1));
-        store.push(today(), 1_000, &pushes).await.unwrap();
-
-        for (step, statements) in [(2, 1), (20, 50)] {
-            let marked = all_users.iter().step_by(step).take(50);
-            let markers: Vec<NewMarker> = marked
-                .map(|person| new_marker(person, today(), id(step as u32), 2))
-                .collect();
-            let day = today().collection();
-            let profile = all_profiled(&store, &day, async {
-                assert_eq!(store.write_markers(&markers).await.unwrap(), []);
-            });
-            assert_eq!(updates(&profile.await), statements, "one in {step}");
-        }
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn only_adjacent_users_with_stacks_share_a_push_statement() {
-    mongo::run(async |store: Fresh| {
-        let all_users = people(2_000);
-        let push = async |crowd: &[UserId], n: u32| {
-            let pushes = push_to_all(crowd, events(1, n));
-            store.push(today(), 1_000, &pushes).await.unwrap();
-        };
-        for n in 1..=3 {
-            push(&all_users, n).await;
-        }
-        let every = |nth: usize| -> Vec<UserId> {
-            let some = all_users.iter().step_by(nth).take(50);
-            some.cloned().collect()
-        };
-        // Two users without a stack: the shared statement misses them, and each gets another one.
-        let mut new = every(2);
-        new.extend(["p00004b", "p00008b"].map(user));
-        new.sort();
-
-        let day = today().collection();
-        let crowds = [(every(2), 1), (every(20), 50), (new, 1 + 2), (every(3), 1)];
-        for ((crowd, statements), n) in crowds.into_iter().zip(10..) {
-            let profile = all_profiled(&store, &day, push(&crowd, n)).await;
-            assert_eq!(updates(&profile), statements, "the {n}th");
-        }
-    })
-    .await;
-}
-
-/// Users without room or without a stack get separate statements. All others share one, however
-/// long the list is.
-#[tokio::test(flavor = "multi_thread")]
-async fn users_without_room_or_a_stack_get_separate_push_statements() {
-    mongo::run(async |store: Fresh| {
-        let all_users = people(60);
-        let filled = push_to_all(&all_users[7..8], events(35, 1));
-        store.push(today(), 40, &filled).await.unwrap();
-        let with_stacks = people(59);
-        for n in 2..=4 {
-            let pushes = push_to_all(&with_stacks, events(1, n));
-            store.push(today(), 40, &pushes).await.unwrap();
-        }
-
-        let day = today().collection();
-        // `p00007` has room for two entries of the first list, and is tried once more, because its
-        // stack might have just been created. The last user has a stack after the first push.
-        for (n, alone, capped) in [(5, 2 + 1 + 1, 3), (6, 1 + 1, 5)] {
-            let profile = all_profiled(&store, &day, async {
-                let pushes = push_to_all(&all_users, events(5, n));
-                let pushed = store.push(today(), 40, &pushes).await.unwrap();
-                assert_eq!(pushed.capped.len(), 1);
-                assert_eq!((pushed.capped[0].0, pushed.capped[0].1.len()), (7, capped));
-            });
-            assert_eq!(updates(&profile.await), 1 + alone, "the {n}th");
-        }
-
-        let lengths = async |n: usize| store.entries_of(&all_users[n], today()).await.len();
-        assert_eq!((lengths(7).await, lengths(59).await), (40, 10));
-        assert_eq!(lengths(8).await, 3 + 10);
-    })
-    .await;
-}
-
-/// Older writers create ordinary collections for days, in which the server looks up each id.
-#[tokio::test(flavor = "multi_thread")]
-async fn distant_users_of_an_ordinary_collection_share_a_push_statement() {
-    mongo::run(async |store: Fresh| {
-        let client = mongodb::Client::with_uri_str(store.url()).await.unwrap();
-        let database = client.default_database().unwrap();
-        let day = today().collection();
-        database.create_collection(&day).await.unwrap();
-        let all_users = people(2_000);
-        for n in 1..=3 {
-            let pushes = push_to_all(&all_users, events(1, n));
-            store.push(today(), 1_000, &pushes).await.unwrap();
-        }
-        let some: Vec<UserId> = all_users.iter().step_by(20).take(50).cloned().collect();
-
-        let profile = all_profiled(&store, &day, async {
-            let pushes = push_to_all(&some, events(1, 4));
-            store.push(today(), 1_000, &pushes).await.unwrap();
-        });
-
-        let profile = profile.await;
-        assert_eq!(updates(&profile), 1);
-        let is_lookup = |one: &&Document| one.get_i32("docsExamined").is_ok_and(|n| n <= 50);
-        assert_eq!(profile.iter().filter(is_lookup).count(), profile.len());
-        assert_eq!(store.entries_of(&some[49], today()).await.len(), 4);
-        assert_eq!(store.entries_of(&all_users[1], today()).await.len(), 3);
-    })
-    .await;
-}
-
 /// Planning a statement costs more than adding an event.
 #[tokio::test(flavor = "multi_thread")]
-async fn additions_to_many_open_batches_need_few_statements() {
+async fn an_addition_to_many_open_batches_needs_one_statement() {
     mongo::run(async |store: Fresh| {
         let opened = |n: usize| joined_by(&format!("p{n:03}"), &WINDOW, &[1]);
         let accumulators: Vec<Accumulator> = (0..120).map(opened).collect();
         store.put_accumulators(&accumulators, id(5)).await.unwrap();
-        let add = |n: u32| {
-            let items = vec![item("b", 50 + n)];
-            Addition::new(items, noon() + minutes(1), &WINDOW).unwrap()
-        };
-        let ids = || accumulators.iter().map(|of| of.id.clone());
-        let same: Vec<(AccumulatorId, usize)> = ids().map(|id| (id, 0)).collect();
-        let own: Vec<(AccumulatorId, usize)> = ids().zip(0..).collect();
-        let each: Vec<Addition> = (0..120).map(add).collect();
+        let addition = Addition::new(vec![item("b", 50)], noon() + minutes(1), &WINDOW).unwrap();
+        let requested = accumulators.iter().map(|of| (of.id.clone(), 0));
+        let requested: Vec<(AccumulatorId, usize)> = requested.collect();
 
-        // Up to 200 equal additions share a statement. Of different ones, 50 share a statement with
-        // a table.
-        for (requested, additions, statements) in [(same, vec![add(200)], 1), (own, each, 3)] {
-            let profile = all_profiled(&store, "seats", async {
-                let added = store.add_to_open(&requested, &additions, id(6)).await;
-                assert!(added.unwrap());
-            });
-            assert_eq!(updates(&profile.await), statements);
-        }
+        let profile = all_profiled(&store, "seats", async {
+            let added = store.add_to_open(&requested, &[addition], id(6)).await;
+            assert!(added.unwrap());
+        });
+        assert_eq!(updates(&profile.await), 1);
     })
     .await;
 }

@@ -6,14 +6,13 @@
 
 use std::collections::HashMap;
 
-use bson::{Bson, RawDocumentBuf, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 use compact_str::CompactString;
 use serde::Deserialize;
 
-use super::bulk::{Verb, encode};
-use super::values::{in_order, oid};
-use super::{AUDIENCES, FANOUTS, Mongo};
+use super::bulk::Verb;
+use super::{AUDIENCES, FANOUTS, Mongo, in_order, oid};
 use crate::domain::{Fanout, Id, Selector, UserId};
 use crate::store::record::fields::Oid;
 use crate::store::record::read_fields;
@@ -45,8 +44,8 @@ pub(super) fn parts(fanout: &Fanout) -> Vec<&[UserId]> {
     parts
 }
 
-fn part_id(fanout: Bson, n: usize) -> Bson {
-    Bson::Document(doc! {"f": fanout, "n": n as i32})
+fn part_id(fanout: &Bson, n: i32) -> Bson {
+    Bson::Document(doc! {"f": fanout, "n": n})
 }
 
 /// Some of the users of a fan-out.
@@ -73,40 +72,27 @@ impl Mongo {
             let parts = parts(fanout).into_iter().enumerate();
             parts.map(|(n, users)| {
                 let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
-                doc! {"_id": part_id(oid(fanout.id), n), "users": users}
+                doc! {"_id": part_id(&oid(fanout.id), n as i32), "users": users}
             })
         });
-        let encoded = encode(doing, records)?;
-        let all = (0..encoded.len()).collect();
-        let written = self.write_some(doing, Verb::Insert, AUDIENCES, &encoded, all);
+        let records: Vec<Document> = records.collect();
+        let written = self.write(doing, Verb::Insert, AUDIENCES, records);
         // A duplicate is the same part, sent again.
         written.await?.duplicates(doing)?;
         Ok(())
     }
 
     /// Removes the parts of fan-outs that were not accepted.
-    pub(super) async fn drop_audiences(&self, doing: &str, fanouts: &[Id]) -> Result<()> {
+    pub(super) async fn remove_audiences(&self, doing: &str, fanouts: &[Bson]) -> Result<u64> {
         if fanouts.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
-        let ids: Vec<Bson> = fanouts.iter().map(|id| oid(*id)).collect();
-        self.remove_audiences(doing, &ids).await.map(drop)
-    }
-
-    async fn remove_audiences(&self, doing: &str, fanouts: &[Bson]) -> Result<u64> {
         let one = |fanout: &Bson| {
-            let (from, to) = (
-                doc! {"f": fanout, "n": 0},
-                doc! {"f": fanout, "n": i32::MAX},
-            );
+            let (from, to) = (part_id(fanout, 0), part_id(fanout, i32::MAX));
             doc! {"_id": {"$gte": from, "$lte": to}}
         };
         let filter = doc! {"$or": fanouts.iter().map(one).collect::<Vec<_>>()};
-        self.patiently(doing, || {
-            let (parts, filter) = (self.collection(AUDIENCES), filter.clone());
-            async move { Ok(parts.delete_many(filter).await?.deleted_count) }
-        })
-        .await
+        self.delete_matching(doing, AUDIENCES, &filter).await
     }
 
     /// Adds the users to these fan-outs. `counted` has the number of parts of each. Returns the
@@ -122,7 +108,7 @@ impl Mongo {
         }
         let ids: Vec<Bson> = counted
             .iter()
-            .flat_map(|(id, parts)| (0..*parts).map(|n| part_id(oid(*id), n)))
+            .flat_map(|(id, parts)| (0..*parts).map(|n| part_id(&oid(*id), n as i32)))
             .collect();
         let (filter, order) = (doc! {"_id": {"$in": ids}}, doc! {"_id": 1});
         let all = in_order(order, usize::MAX);
@@ -166,22 +152,21 @@ impl Mongo {
         limit: usize,
     ) -> Result<u64> {
         let doing = "looking for audiences that were never accepted";
-        let end = doc! {"f": oid(Id::at(before, [0; 8])), "n": 0};
+        let end = part_id(&oid(Id::at(before, [0; 8])), 0);
         // Parts are deleted if their fan-out is missing, so reads must be current.
         self.caught_up().await?;
-        let pipeline = vec![
+        let pipeline = [
             doc! {"$match": {"_id": {"$lt": end}}},
             doc! {"$group": {"_id": "$_id.f"}},
             doc! {"$lookup": {"from": FANOUTS, "localField": "_id", "foreignField": "_id", "as": "accepted"}},
             doc! {"$match": {"accepted": []}},
             doc! {"$limit": i64::try_from(limit).unwrap_or(i64::MAX)},
         ];
-        let found = self.aggregate(doing, AUDIENCES, pipeline).await?;
+        let found = self
+            .aggregate(doing, Some(AUDIENCES), &pipeline, None)
+            .await?;
         let id = |group: &RawDocumentBuf| Bson::try_from(group.get("_id").ok()??).ok();
         let ids: Vec<Bson> = found.iter().filter_map(id).collect();
-        match ids.is_empty() {
-            true => Ok(0),
-            false => self.remove_audiences("forgetting audiences", &ids).await,
-        }
+        self.remove_audiences("forgetting audiences", &ids).await
     }
 }

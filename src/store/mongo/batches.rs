@@ -2,19 +2,20 @@
 //!
 //! An accumulator is replaced only if it still has the revision that was read, and gets a new one.
 //! A repeated statement recognizes its own revision. So no change is lost, and none happens twice.
+//! Events are added to open batches without reading them if all conditions hold.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use async_trait::async_trait;
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
-use super::additions::{self, accumulator_id};
 use super::bulk::{Delete, Verb, Write};
-use super::values::{date, in_order, oid, put};
-use super::{ACCUMULATORS, BATCHES, Mongo};
-use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
+use super::grouped::{TOGETHER, update_of};
+use super::reads::in_order_of;
+use super::{ACCUMULATORS, BATCHES, Mongo, date, in_order, oid, put, read_or_written};
+use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, Keep};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
@@ -24,20 +25,12 @@ use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 #[async_trait]
 impl Batches for Mongo {
     async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let names: Vec<Document> = ids.iter().map(accumulator_id).collect();
-        let filter = doc! {"_id": {"$in": names}};
-        let options = FindOptions::default();
-        let mut found: HashMap<AccumulatorId, Accumulator> = HashMap::new();
-        for accumulator in self
-            .accumulators_of("reading accumulators", &filter, options)
-            .await?
-        {
-            found.insert(accumulator.id.clone(), accumulator);
-        }
-        Ok(ids.iter().map(|id| found.remove(id)).collect())
+        let doing = "reading accumulators";
+        let names = ids.iter().map(accumulator_id);
+        let found = self.records_by_id::<AccumulatorRecord>(doing, ACCUMULATORS, names);
+        Ok(in_order_of(ids, found.await?, |accumulator| {
+            &accumulator.id
+        }))
     }
 
     async fn put_accumulators(
@@ -65,8 +58,21 @@ impl Batches for Mongo {
         revision: Id,
     ) -> Result<bool> {
         let doing = "adding to open batches";
-        let is_routed = self.is_routed().await?;
-        let statements = additions::statements(accumulators, additions, revision, is_routed);
+        // A router's counts are reliable only for statements that name one document.
+        let together = match self.is_routed().await? {
+            true => 1,
+            false => TOGETHER,
+        };
+        let mut groups = vec![Vec::new(); additions.len()];
+        for (accumulator, addition) in accumulators {
+            groups[*addition].push(Bson::from(accumulator_id(accumulator)));
+        }
+        let mut statements = Vec::new();
+        for (ids, addition) in groups.iter().zip(additions) {
+            let (when, update) = (fits(addition), Bson::from(adding(addition, revision)));
+            let parts = ids.chunks(together);
+            statements.extend(parts.map(|ids| update_of(ids, when.clone(), update.clone())));
+        }
         let outcome = self.write(doing, Verb::Update, ACCUMULATORS, statements);
         Ok(outcome.await?.complete(doing)?.n == accumulators.len() as u64)
     }
@@ -123,23 +129,18 @@ impl Batches for Mongo {
             return Ok(done);
         }
         let ids: Vec<Id> = refused.iter().map(|r| batches[r.item].id).collect();
-        let standing = self.filed(&ids).await?;
-        for (refused, standing) in refused.iter().zip(standing) {
-            let same = |standing: Batch| standing.gathered_as(&batches[refused.item]);
-            done[refused.item] = standing.is_some_and(same);
+        let stored = self.filed(&ids).await?;
+        for (refused, stored) in refused.iter().zip(stored) {
+            let same = |stored: Batch| stored.gathered_as(&batches[refused.item]);
+            done[refused.item] = stored.is_some_and(same);
         }
         Ok(done)
     }
 
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let filter = doc! {"_id": {"$in": oids(ids)}};
-        let found = self.find_filed(&filter, FindOptions::default()).await?;
-        let mut found: HashMap<Id, Batch> =
-            found.into_iter().map(|batch| (batch.id, batch)).collect();
-        Ok(ids.iter().map(|id| found.remove(id)).collect())
+        let doing = "reading batches";
+        let found = self.records_by_id::<BatchRecord>(doing, BATCHES, oids(ids));
+        Ok(in_order_of(ids, found.await?, |batch| &batch.id))
     }
 
     async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()> {
@@ -163,12 +164,12 @@ impl Batches for Mongo {
         let (wanted, open) = (filter.state, BatchState::Open);
         let mut found = Vec::new();
         // Searches in the order in which batches move, so that none is missed.
-        for (field, asked) in [
+        for (field, is_searched) in [
             ("open.id", wanted.is_none_or(|state| state == open)),
             // A batch that has ended is here for a moment, until it is filed.
             ("ended.id", wanted != Some(open)),
         ] {
-            if asked {
+            if is_searched {
                 let there = self.accumulators_with(field, filter, before, limit);
                 for accumulator in there.await? {
                     found.extend(accumulator.open.into_iter().chain(accumulator.ended));
@@ -268,13 +269,11 @@ impl Mongo {
         let doing = "putting accumulators";
         let replace = |place: &usize| {
             let accumulator = &accumulators[*place];
-            // With the new revision, it was written by an attempt whose reply was lost.
-            let revisions = match accumulator.revision {
-                Some(read) => Bson::from(doc! {"$in": [oid(read), oid(revision)]}),
-                None => oid(revision),
-            };
             Write {
-                q: doc! {"_id": accumulator_id(&accumulator.id), "stamp": revisions},
+                q: doc! {
+                    "_id": accumulator_id(&accumulator.id),
+                    "stamp": read_or_written(accumulator.revision, revision),
+                },
                 u: AccumulatorRecord::document(accumulator, revision),
                 // If none was read, none may exist. A duplicate shows that one does.
                 upsert: accumulator.revision.is_none(),
@@ -289,14 +288,10 @@ impl Mongo {
             places.iter().for_each(|place| put[*place] = true);
             return Ok(());
         }
-        let ids: Vec<Document> = places
-            .iter()
-            .map(|place| accumulator_id(&accumulators[*place].id))
-            .collect();
-        let filter = doc! {"_id": {"$in": ids}, "stamp": oid(revision)};
-        let done = self.names(doing, &filter).await?;
+        let stamp = doc! {"stamp": oid(revision)};
+        let done = self.names(doing, accumulators, places, stamp).await?;
         for place in places {
-            put[*place] = done.contains(&accumulator_id(&accumulators[*place].id).to_string());
+            put[*place] = done.contains(&name_of(&accumulators[*place]));
         }
         Ok(())
     }
@@ -319,27 +314,83 @@ impl Mongo {
         let statements = places.iter().map(remove);
         let removed = self.write(doing, Verb::Delete, ACCUMULATORS, statements);
         removed.await?.complete(doing)?;
-        let ids: Vec<Document> = places
-            .iter()
-            .map(|place| accumulator_id(&accumulators[*place].id))
-            .collect();
-        let left = self.names(doing, &doc! {"_id": {"$in": ids}}).await?;
+        let left = self.names(doing, accumulators, places, doc! {}).await?;
         for place in places {
-            put[*place] = !left.contains(&accumulator_id(&accumulators[*place].id).to_string());
+            put[*place] = !left.contains(&name_of(&accumulators[*place]));
         }
         Ok(())
     }
 
-    /// Returns the `_id`s of the matching accumulators.
-    async fn names(&self, doing: &str, filter: &Document) -> Result<HashSet<String>> {
+    /// Returns the `_id`s of those of these accumulators that are stored and match a filter.
+    async fn names(
+        &self,
+        doing: &str,
+        accumulators: &[Accumulator],
+        places: &[usize],
+        mut filter: Document,
+    ) -> Result<HashSet<String>> {
+        let ids = places
+            .iter()
+            .map(|place| accumulator_id(&accumulators[*place].id));
+        filter.insert("_id", doc! {"$in": ids.collect::<Vec<_>>()});
         let (order, all) = (Document::new(), usize::MAX);
-        let ids = self
-            .find_ids(doing, ACCUMULATORS, filter, order, all)
-            .await?;
-        Ok(ids.iter().map(Bson::to_string).collect())
+        let ids = self.find_ids(doing, ACCUMULATORS, &filter, order, all);
+        Ok(ids.await?.iter().map(Bson::to_string).collect())
     }
+}
+
+/// Returns an accumulator's `_id` as text.
+fn name_of(accumulator: &Accumulator) -> String {
+    accumulator_id(&accumulator.id).to_string()
 }
 
 fn oids(ids: &[Id]) -> Vec<Bson> {
     ids.iter().map(|id| oid(*id)).collect()
+}
+
+/// An accumulator's `_id`.
+pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
+    doc! {"u": id.user.as_str(), "k": id.key.to_string()}
+}
+
+/// Returns a filter with the conditions of `Addition::fits`. None of its fan-outs may have joined.
+fn fits(addition: &Addition) -> Document {
+    let fanouts = oids(&addition.fanouts);
+    let mut query = doc! {
+        "open.policy": &addition.policy,
+        "open.joined": {"$nin": &fanouts},
+        "open.lead": {"$exists": false},
+        "open.deferred": {"$exists": false},
+        "ended": {"$exists": false},
+        "memories.joined": {"$nin": fanouts},
+        format!("open.joined.{}", addition.joined_to): {"$exists": false},
+    };
+    let most = addition.count_to.map(|most| doc! {"$lte": most as i64});
+    put(&mut query, "open.count", most);
+    let from = addition.opened_from.map(|from| doc! {"$gte": date(from)});
+    put(&mut query, "open.opened", from);
+    query
+}
+
+/// Returns the update that adds the items to an open batch.
+fn adding(addition: &Addition, revision: Id) -> Document {
+    let item = |item: &Item| doc! {"t": item.t.as_str(), "o": item.o.as_str(), "i": oid(item.i)};
+    let items: Vec<Document> = addition.items.iter().map(item).collect();
+    let kept = match addition.keep {
+        Keep::First(most) => most as i64,
+        Keep::Last(most) => -(most as i64),
+    };
+    doc! {
+        "$push": {
+            "open.items": {"$each": items, "$slice": kept},
+            "open.joined": {"$each": oids(&addition.fanouts)},
+        },
+        "$inc": {"open.count": addition.items.len() as i64},
+        "$max": {
+            "open.last": date(addition.at),
+            "open.closes": date(addition.closes_from),
+            "due": date(addition.closes_from),
+        },
+        "$set": {"stamp": oid(revision)},
+    }
 }

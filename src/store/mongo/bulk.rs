@@ -13,14 +13,14 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use serde::Serialize;
 
-use super::super::record::write_bson;
-use super::super::{Error, Result};
 use super::encode::{STATEMENTS, Writer};
-use super::patience::{Failure, if_soon, limit};
+use super::patience::{DUPLICATE, Failure, TOO_SLOW};
 use super::{MAJORITY, Mongo};
 use crate::domain::Defect;
+use crate::store::record::write_bson;
+use crate::store::{Error, Result};
 
-/// The maximum total weight of a command with several statements: see [`Mongo::bulk_weighed`].
+/// The maximum total weight of a command with several statements: see [`Mongo::bulk`].
 pub(super) const WEIGHT: u64 = 2_000_000;
 /// The size at which a command ends, unless a single statement is larger.
 const BYTES: usize = 8 << 20;
@@ -28,9 +28,6 @@ const BYTES: usize = 8 << 20;
 const LIMIT: usize = 16 << 20;
 /// Commands in flight: one is encoded and sent while the server executes the other.
 const IN_FLIGHT: usize = 2;
-
-/// Server error code: a unique key already exists.
-pub(super) const DUPLICATE: i32 = 11000;
 
 /// The kind of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,9 +80,6 @@ pub(super) fn encode(
     let statements = statements.into_iter();
     statements.map(|one| write_bson(doing, &one)).collect()
 }
-
-/// The statements for each collection, by their index.
-pub(super) type Targets = Vec<(String, Vec<usize>)>;
 
 /// The combined result of all statements.
 #[derive(Debug, Default)]
@@ -175,9 +169,9 @@ impl Mongo {
         encoded: &[RawDocumentBuf],
         items: Vec<usize>,
     ) -> Result<Outcome> {
-        let targets = vec![(collection.to_owned(), items)];
-        let write = |writer: &mut Writer, item: usize| writer.fields(encoded[item].as_bytes());
-        self.bulk(doing, verb, targets, write).await
+        let encode = |writer: &mut Writer, item: usize| writer.fields(encoded[item].as_bytes());
+        self.bulk(doing, verb, collection, items, |_| 1, encode)
+            .await
     }
 
     /// Sends updates by `_id` that create missing documents.
@@ -190,52 +184,47 @@ impl Mongo {
         let (verb, encoded) = (Verb::Update, encode(doing, statements)?);
         let all = (0..encoded.len()).collect();
         let written = self.write_some(doing, verb, collection, &encoded, all);
-        let met = written.await?.duplicates(doing)?.into_iter();
-        let met: Vec<usize> = met.map(|refused| refused.item).collect();
-        if met.is_empty() {
-            return Ok(());
-        }
+        let refused = written.await?.duplicates(doing)?.into_iter();
+        let existing: Vec<usize> = refused.map(|refused| refused.item).collect();
         // Other processes created these documents at the same moment. Now the updates match.
-        let written = self.write_some(doing, verb, collection, &encoded, met);
+        let written = self.write_some(doing, verb, collection, &encoded, existing);
         written.await?.complete(doing).map(drop)
     }
 
-    /// Sends statements. `encode` writes each one into a document that is open already.
+    /// Sends statements. `encode` writes each one into a document that is open already. A weight is
+    /// the approximate number of list entries that the server has to move or compare. It can
+    /// process [`WEIGHT`] in about a second.
     pub(super) async fn bulk(
         &self,
         doing: &str,
         verb: Verb,
-        targets: Targets,
-        encode: impl Fn(&mut Writer, usize) + Send,
-    ) -> Result<Outcome> {
-        self.bulk_weighed(doing, verb, targets, |_| 1, encode).await
-    }
-
-    /// Like [`Mongo::bulk`], for statements of different cost. A weight is the approximate number
-    /// of list entries that the server has to move or compare. It can process [`WEIGHT`] in about a
-    /// second.
-    pub(super) async fn bulk_weighed(
-        &self,
-        doing: &str,
-        verb: Verb,
-        targets: Targets,
+        collection: &str,
+        items: Vec<usize>,
         weigh: impl Fn(usize) -> u64 + Send,
         encode: impl Fn(&mut Writer, usize) + Send,
     ) -> Result<Outcome> {
-        let mut commands = Commands::new(verb, targets, weigh, encode);
-        commands.limit = limit(self.0.options.attempt);
+        let parts = items.chunks(STATEMENTS);
+        let mut commands = Commands {
+            verb,
+            collection,
+            queue: parts.map(|items| (items.to_vec(), false)).collect(),
+            statements: STATEMENTS,
+            limit: self.time_limit(),
+            weigh,
+            encode,
+        };
         let mut outcome = Outcome::default();
-        let mut flying = FuturesUnordered::new();
+        let mut in_flight = FuturesUnordered::new();
         loop {
-            while flying.len() < IN_FLIGHT
+            while in_flight.len() < IN_FLIGHT
                 && let Some(command) = commands.next().transpose()?
             {
-                flying.push(self.send(doing, command));
+                in_flight.push(self.send(doing, command));
             }
-            match flying.next().await {
+            match in_flight.next().await {
                 None => return Ok(outcome),
                 Some(Err(Unsent::Failed(error))) => return Err(error),
-                Some(Err(Unsent::TooSlow(command))) => commands.halve(command),
+                Some(Err(Unsent::TooSlow(command))) => commands.halve(&command.items),
                 Some(Ok(part)) => {
                     outcome.n += part.n;
                     outcome.created += part.created;
@@ -253,15 +242,15 @@ impl Mongo {
             attempts += 1;
             let run = self.0.db.run_raw_command(command.body.clone());
             async move {
-                let answer = run.await.map_err(Failure::from);
-                let answer = answer.and_then(|reply| {
+                let answer = run.await.map_err(Failure::from).and_then(|reply| {
                     let answer = Answer::read(&reply)?;
-                    self.heard(&reply);
+                    self.note_write(&reply);
                     Ok(answer)
                 });
-                match many {
-                    true => if_soon(answer),
-                    false => answer.map(Some),
+                match answer {
+                    // A repetition would reach the server's time limit again.
+                    Err(failure) if many && failure.code == Some(TOO_SLOW) => Ok(None),
+                    answer => answer.map(Some),
                 }
             }
         });
@@ -280,6 +269,58 @@ impl Mongo {
             resent,
             refused: refused.collect(),
         })
+    }
+
+    /// Deletes all matching documents. Returns their number.
+    pub(super) async fn delete_matching(
+        &self,
+        doing: &str,
+        collection: &str,
+        filter: &Document,
+    ) -> Result<u64> {
+        let collection = self.collection(collection);
+        self.patiently(doing, || async {
+            let deleted = collection.delete_many(filter.clone()).await?;
+            Ok(deleted.deleted_count)
+        })
+        .await
+    }
+
+    /// Updates all matching documents.
+    pub(super) async fn update_matching(
+        &self,
+        doing: &str,
+        collection: &str,
+        filter: &Document,
+        update: &Document,
+    ) -> Result<()> {
+        let collection = self.collection(collection);
+        self.patiently(doing, || async {
+            let updated = collection.update_many(filter.clone(), update.clone());
+            Ok(updated.await.map(drop)?)
+        })
+        .await
+    }
+
+    /// Updates one document, or creates it. Returns the number of matching documents; `None` if
+    /// another document has the same key.
+    pub(super) async fn update_one(
+        &self,
+        doing: &str,
+        collection: &str,
+        filter: &Document,
+        update: &Document,
+        upsert: bool,
+    ) -> Result<Option<u64>> {
+        let collection = self.collection(collection);
+        self.patiently(doing, || async {
+            let updated = collection.update_one(filter.clone(), update.clone());
+            match updated.upsert(upsert).await.map_err(Failure::from) {
+                Err(failure) if failure.code == Some(DUPLICATE) => Ok(None),
+                updated => Ok(Some(updated?.matched_count)),
+            }
+        })
+        .await
     }
 }
 
@@ -321,7 +362,6 @@ impl Answer {
 }
 
 struct Command {
-    collection: String,
     body: RawDocumentBuf,
     /// The item of each statement.
     items: Vec<usize>,
@@ -336,108 +376,72 @@ enum Unsent {
     TooSlow(Command),
 }
 
-/// The statements for one collection.
-struct Target {
-    collection: String,
-    items: Vec<usize>,
-    /// The number of items that are in commands already.
-    done: usize,
-    resent: bool,
-}
-
 /// Encodes commands one at a time, when they are needed.
-struct Commands<W, F> {
+struct Commands<'a, W, F> {
     verb: Verb,
-    targets: VecDeque<Target>,
+    collection: &'a str,
+    /// The items that are not in commands yet, in parts, and whether they were sent before.
+    queue: VecDeque<(Vec<usize>, bool)>,
     /// The maximum number of statements per command.
     statements: usize,
-    /// The server's time limit for a command; 0 for none.
+    /// The server's time limit for a command.
     limit: Duration,
     weigh: W,
     encode: F,
 }
 
-impl<W: Fn(usize) -> u64, F: Fn(&mut Writer, usize)> Commands<W, F> {
-    fn new(verb: Verb, targets: Targets, weigh: W, encode: F) -> Self {
-        let target = |(collection, items)| Target {
-            collection,
-            items,
-            done: 0,
-            resent: false,
-        };
-        Self {
-            verb,
-            targets: targets.into_iter().map(target).collect(),
-            statements: STATEMENTS,
-            limit: Duration::ZERO,
-            weigh,
-            encode,
-        }
-    }
-
-    /// Queues a command again in two halves, and makes no later command larger than a half.
-    fn halve(&mut self, command: Command) {
-        let half = command.items.len().div_ceil(2);
+impl<W: Fn(usize) -> u64, F: Fn(&mut Writer, usize)> Commands<'_, W, F> {
+    /// Queues items again in two halves, and makes no later command larger than a half.
+    fn halve(&mut self, items: &[usize]) {
+        let half = items.len().div_ceil(2);
         self.statements = self.statements.min(half).max(1);
-        for items in command.items.chunks(half).rev() {
-            self.targets.push_front(Target {
-                collection: command.collection.clone(),
-                items: items.to_vec(),
-                done: 0,
-                resent: true,
-            });
+        for items in items.chunks(half).rev() {
+            self.queue.push_front((items.to_vec(), true));
         }
     }
 
     fn next(&mut self) -> Option<Result<Command>> {
-        while self
-            .targets
-            .front()
-            .is_some_and(|target| target.done == target.items.len())
-        {
-            self.targets.pop_front();
-        }
-        let target = self.targets.front_mut()?;
+        let (mut items, resent) = self.queue.pop_front()?;
         let (name, array) = self.verb.names();
         let mut writer = Writer::new();
-        writer.text(name, &target.collection);
+        writer.text(name, self.collection);
         writer.flag("ordered", false);
-        if !self.limit.is_zero() {
-            writer.long("maxTimeMS", self.limit.as_millis() as i64);
-        }
+        writer.long("maxTimeMS", self.limit.as_millis() as i64);
         writer.document("writeConcern");
         writer.text("w", "majority");
         writer.flag("j", true);
         writer.int("wtimeout", MAJORITY.as_millis() as i32);
         writer.close();
         writer.array(array);
-        let (mut items, mut weight) = (Vec::new(), 0);
-        let left = target.items[target.done..].iter().copied();
-        for item in left.take(self.statements) {
-            weight += (self.weigh)(item);
+        let (mut count, mut weight) = (0, 0);
+        for item in items.iter().take(self.statements) {
+            weight += (self.weigh)(*item);
             let before = writer.len();
-            writer.document(items.len());
-            (self.encode)(&mut writer, item);
+            writer.document(count);
+            (self.encode)(&mut writer, *item);
             writer.close();
-            if (writer.len() > BYTES || weight > WEIGHT) && !items.is_empty() {
-                writer.take_back_to(before);
+            if (writer.len() > BYTES || weight > WEIGHT) && count > 0 {
+                writer.truncate(before);
                 break;
             }
-            items.push(item);
+            count += 1;
         }
-        target.done += items.len();
+        let left = items.split_off(count);
+        if !left.is_empty() {
+            self.queue.push_front((left, resent));
+        }
         if writer.len() > LIMIT {
             let what = format!(
                 "a document for {} is larger than MongoDB's 16 MB",
-                target.collection
+                self.collection
             );
             return Some(Err(Error::Unsupported(what)));
         }
+        let body = writer.finish();
         Some(Ok(Command {
-            collection: target.collection.clone(),
-            body: writer.finish(),
+            body,
             items,
-            resent: target.resent,
+            resent,
         }))
     }
 }

@@ -6,23 +6,26 @@ use super::*;
 
 /// Returns inserts of numbers, each with a text of `bytes` bytes.
 fn numbered<W: Fn(usize) -> u64>(
-    targets: Targets,
+    items: std::ops::Range<usize>,
     weigh: W,
     bytes: usize,
-) -> Commands<W, impl Fn(&mut Writer, usize)> {
-    Commands::new(
-        Verb::Insert,
-        targets,
+) -> Commands<'static, W, impl Fn(&mut Writer, usize)> {
+    Commands {
+        verb: Verb::Insert,
+        collection: "numbers",
+        queue: VecDeque::from([(items.collect(), false)]),
+        statements: STATEMENTS,
+        limit: Duration::from_secs(18),
         weigh,
-        move |writer: &mut Writer, item| {
+        encode: move |writer: &mut Writer, item| {
             writer.int("_id", item as i32);
             writer.text("x", &"x".repeat(bytes));
         },
-    )
+    }
 }
 
-fn commands(targets: Targets, statement: usize) -> Vec<(Document, Vec<usize>)> {
-    let mut commands = numbered(targets, |_| 1, statement);
+fn commands(items: std::ops::Range<usize>, bytes: usize) -> Vec<(Document, Vec<usize>)> {
+    let mut commands = numbered(items, |_| 1, bytes);
     std::iter::from_fn(|| commands.next())
         .map(|command| command.unwrap())
         .map(|command| (Document::try_from(command.body).unwrap(), command.items))
@@ -30,33 +33,23 @@ fn commands(targets: Targets, statement: usize) -> Vec<(Document, Vec<usize>)> {
 }
 
 #[test]
-fn statements_are_split_by_collection_and_by_number() {
-    let targets = vec![
-        ("a".to_owned(), (0..2_500).collect()),
-        ("none".to_owned(), vec![]),
-        ("b".to_owned(), vec![7]),
-    ];
-    let commands = commands(targets, 1);
+fn statements_are_split_by_number_and_each_command_has_its_options() {
+    let commands = commands(0..2_500, 1);
     let sizes: Vec<_> = commands.iter().map(|(_, items)| items.len()).collect();
-    assert_eq!(sizes, [1_000, 1_000, 500, 1]);
+    assert_eq!(sizes, [1_000, 1_000, 500]);
     let (last, items) = commands.last().unwrap();
-    assert_eq!(items, &[7]);
-    assert_eq!(last.get_str("insert").unwrap(), "b");
-    assert_eq!(last.get_array("documents").unwrap().len(), 1);
+    assert_eq!(items[0], 2_000);
+    assert_eq!(last.get_str("insert").unwrap(), "numbers");
+    assert_eq!(last.get_array("documents").unwrap().len(), 500);
     assert!(!last.get_bool("ordered").unwrap());
-    assert_eq!(
-        last.get_document("writeConcern")
-            .unwrap()
-            .get_str("w")
-            .unwrap(),
-        "majority"
-    );
+    assert_eq!(last.get_i64("maxTimeMS").unwrap(), 18_000);
+    let concern = last.get_document("writeConcern").unwrap();
+    assert_eq!(concern.get_str("w").unwrap(), "majority");
 }
 
 #[test]
 fn statements_are_split_by_size_and_none_is_lost() {
-    let targets = vec![("a".to_owned(), (0..20).collect())];
-    let commands = commands(targets, 1 << 20);
+    let commands = commands(0..20, 1 << 20);
     let items: Vec<_> = commands
         .iter()
         .flat_map(|(_, items)| items.clone())
@@ -67,20 +60,18 @@ fn statements_are_split_by_size_and_none_is_lost() {
 
 #[test]
 fn expensive_statements_limit_the_size_of_a_command() {
-    let targets = vec![("a".to_owned(), (0..7).collect())];
     let weigh = |item| if item == 6 { 3 * WEIGHT } else { WEIGHT / 2 };
-    let mut commands = numbered(targets, weigh, 1);
+    let mut commands = numbered(0..7, weigh, 1);
     let sizes = std::iter::from_fn(|| commands.next()).map(|command| command.unwrap().items.len());
     assert_eq!(sizes.collect::<Vec<_>>(), [2, 2, 2, 1]);
 }
 
 #[test]
 fn a_command_that_timed_out_is_split_and_later_ones_are_no_larger() {
-    let targets = vec![("a".to_owned(), (0..8).collect())];
-    let mut commands = numbered(targets, |item| if item < 5 { 1 } else { WEIGHT / 2 }, 1);
+    let mut commands = numbered(0..8, |item| if item < 5 { 1 } else { WEIGHT / 2 }, 1);
     let first = commands.next().unwrap().unwrap();
     assert_eq!((first.items.len(), first.resent), (6, false));
-    commands.halve(first);
+    commands.halve(&first.items);
     let rest: Vec<_> = std::iter::from_fn(|| commands.next())
         .map(|command| command.unwrap())
         .map(|command| (command.items, command.resent))
@@ -91,15 +82,6 @@ fn a_command_that_timed_out_is_split_and_later_ones_are_no_larger() {
         (vec![6, 7], false),
     ];
     assert_eq!(rest, expected);
-}
-
-#[test]
-fn every_command_has_a_server_time_limit() {
-    let mut commands = numbered(vec![("a".to_owned(), vec![1])], |_| 1, 1);
-    commands.limit = limit(Duration::from_secs(20));
-    let command = commands.next().unwrap().unwrap();
-    let command = Document::try_from(command.body).unwrap();
-    assert_eq!(command.get_i64("maxTimeMS").unwrap(), 18_000);
 }
 
 #[test]

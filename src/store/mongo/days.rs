@@ -1,19 +1,21 @@
 //! Lists, drops, exports and restores whole days.
 //!
-//! A day is exported and restored exactly as it is, including documents of other writers.
-//! [`super::aside`] drops a day. [`super::behind`] merges a restored document with a stored one.
+//! A day is exported and restored exactly as it is, including documents of other writers. To drop a
+//! day, its collection is renamed, compared, and dropped or renamed back. Writers cannot reach the
+//! renamed collection; new entries for the day create a new one. After a crash, `fix_day` renames
+//! it back. Each attempt has its own name, so a slow one cannot drop another's.
 
 use async_trait::async_trait;
-use bson::{Bson, Document, RawDocumentBuf, doc};
-use futures::stream::{self, BoxStream};
-use futures::{StreamExt, TryStreamExt};
+use bson::oid::ObjectId;
+use bson::{Bson, Document, RawArrayBuf, RawBson, RawDocumentBuf, doc, rawdoc};
+use futures::TryStreamExt;
+use futures::stream::{self, BoxStream, StreamExt};
 use mongodb::raw_batch_cursor::RawBatch;
 
-use super::aside::{ASIDE, asides_of};
-use super::bulk::{DUPLICATE, Verb};
-use super::patience::Failure;
-use super::scan::{Batches, REOPENED};
-use super::{Mongo, at_once};
+use super::Mongo;
+use super::bulk::Verb;
+use super::patience::{DUPLICATE, Failure, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
+use super::reads::{Resuming, at_once};
 use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::store::{DaySum, Days, Error, Meeting, RawStack, Result, Summing, extjson};
@@ -21,19 +23,36 @@ use crate::store::{DaySum, Days, Error, Meeting, RawStack, Result, Summing, extj
 /// Documents per chunk of an export.
 const CHUNK: u32 = 1_000;
 /// The number of documents that are compared at the same time.
-const CHECKED: usize = 8;
+const COMPARED: usize = 8;
 /// MongoDB 6.0 reports a duplicate with this error code if the `_id` is a number with a fraction in
 /// a clustered collection.
-const UNSPEAKABLE: i32 = 50810;
+const DUPLICATE_FRACTION: i32 = 50810;
+/// The name prefix of a day that is being dropped. A suffix identifies the attempt.
+const LEAVING: &str = "leaving_";
+
+/// Returns a pattern for the names of this day's renamed collections.
+fn leaving(day: Day) -> String {
+    format!("^{LEAVING}{}_[0-9a-f]{{24}}$", day.collection())
+}
+
+/// The result of a rename.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Renamed {
+    Yes,
+    /// There is no collection with the old name.
+    Missing,
+    /// There already is a collection with the new name.
+    NameInUse,
+}
 
 #[async_trait]
 impl Days for Mongo {
     async fn days(&self) -> Result<Vec<Day>> {
         // Includes days whose drop was interrupted.
-        let pattern = format!("^({ASIDE})?{COLLECTION_PREFIX}[0-9]{{8}}(_[0-9a-f]{{24}})?$");
+        let pattern = format!("^({LEAVING})?{COLLECTION_PREFIX}[0-9]{{8}}(_[0-9a-f]{{24}})?$");
         let names = self.collections(&pattern).await?;
         let day = |name: &String| {
-            let name = name.strip_prefix(ASIDE).unwrap_or(name);
+            let name = name.strip_prefix(LEAVING).unwrap_or(name);
             Day::of_collection(name.get(..COLLECTION_PREFIX.len() + 8)?)
         };
         let mut days: Vec<Day> = names.iter().filter_map(day).collect();
@@ -43,12 +62,32 @@ impl Days for Mongo {
     }
 
     async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
-        self.drop_if(day, sum).await
+        let name = day.collection();
+        let renamed = format!("{LEAVING}{name}_{}", ObjectId::new());
+        self.known_days().remove(&day);
+        // If the name is in use or the source is missing, an earlier attempt may have succeeded.
+        if self.rename(&name, &renamed).await? == Renamed::Missing
+            && self.collections(&format!("^{renamed}$")).await?.is_empty()
+        {
+            return Ok(sum.stacks == 0);
+        }
+        let mut summing = Summing::default();
+        let mut chunks = self.lines(format!("comparing {day}"), renamed.clone());
+        while let Some(chunk) = chunks.try_next().await? {
+            chunk.iter().for_each(|line| summing.add(line));
+        }
+        drop(chunks);
+        if summing.end() != *sum {
+            self.rename_back(day, &renamed).await?;
+            return Ok(false);
+        }
+        self.drop_collection(&renamed).await?;
+        Ok(true)
     }
 
     async fn fix_day(&self, day: Day) -> Result<()> {
-        for aside in self.collections(&asides_of(day)).await? {
-            self.put_back(day, &aside).await?;
+        for renamed in self.collections(&leaving(day)).await? {
+            self.rename_back(day, &renamed).await?;
         }
         Ok(())
     }
@@ -65,9 +104,9 @@ impl Days for Mongo {
             documents.push(extjson::id_first(document).map_err(unreadable)?);
         }
         self.create_day(day).await?;
-        let taken = self.insert_into(day, &documents).await?;
-        let meet = |item: usize| self.meet(day, &documents[item], meeting);
-        at_once(CHECKED, taken, meet, drop).await
+        let stored = self.insert_into(day, &documents).await?;
+        let merge = |item: usize| self.merge_stored(day, &documents[item], meeting);
+        at_once(COMPARED, stored, merge, drop).await
     }
 }
 
@@ -75,11 +114,11 @@ impl Mongo {
     /// Counts by reading the documents: the server's metadata may be wrong after a crash.
     pub(super) async fn count_stacks(&self, day: Day) -> Result<u64> {
         let doing = format!("counting the stacks of {day}");
-        let mut names = self.collections(&asides_of(day)).await?;
+        let mut names = self.collections(&leaving(day)).await?;
         names.push(day.collection());
         let mut stacks = 0;
         for name in names {
-            stacks += self.matching(&doing, &name, &doc! {}).await?;
+            stacks += self.count_matching(&doing, &name, &doc! {}, None).await?;
         }
         Ok(stacks)
     }
@@ -90,17 +129,79 @@ impl Mongo {
         day: Day,
         documents: &[RawDocumentBuf],
     ) -> Result<Vec<usize>> {
-        let doing = format!("restoring {day}");
-        let targets = vec![(day.collection(), (0..documents.len()).collect())];
-        let inserted = self.bulk(&doing, Verb::Insert, targets, |writer, item| {
-            writer.fields(documents[item].as_bytes());
-        });
+        let (doing, name) = (format!("restoring {day}"), day.collection());
+        let all = (0..documents.len()).collect();
+        let inserted = self.write_some(&doing, Verb::Insert, &name, documents, all);
         let refused = inserted.await?.refused.into_iter();
-        let taken = refused.map(|refused| match refused.failure.code {
-            Some(DUPLICATE | UNSPEAKABLE) => Ok(refused.item),
+        let stored = refused.map(|refused| match refused.failure.code {
+            Some(DUPLICATE | DUPLICATE_FRACTION) => Ok(refused.item),
             _ => Err(Error::database(&doing, refused.failure)),
         });
-        taken.collect()
+        stored.collect()
+    }
+
+    /// Renames a collection back. If the day has a new collection by now, the old entries go before
+    /// the new ones, document by document. It can be repeated after a crash: each entry is added
+    /// only once.
+    async fn rename_back(&self, day: Day, renamed: &str) -> Result<()> {
+        self.known_days().remove(&day);
+        if self.rename(renamed, &day.collection()).await? != Renamed::NameInUse {
+            return Ok(());
+        }
+        let doing = format!("putting {day} together again");
+        let mut chunks = self.lines(format!("restoring {day}"), renamed.to_owned());
+        while let Some(lines) = chunks.try_next().await? {
+            let unreadable = |error| Error::corrupt(format!("a stack of {day}"), error);
+            let documents = lines.iter().map(|line| extjson::from_line(line));
+            let documents: Vec<RawDocumentBuf> = documents
+                .collect::<std::result::Result<_, _>>()
+                .map_err(unreadable)?;
+            let stored = self.insert_into(day, &documents).await?;
+            let statements = stored.iter().map(|item| put_before(&documents[*item]));
+            let statements: Vec<RawDocumentBuf> = statements.collect();
+            let (name, all) = (day.collection(), (0..statements.len()).collect());
+            let updated = self.write_some(&doing, Verb::Update, &name, &statements, all);
+            updated.await?.complete(&doing)?;
+        }
+        drop(chunks);
+        self.drop_collection(renamed).await
+    }
+
+    async fn rename(&self, from: &str, to: &str) -> Result<Renamed> {
+        let db = self.0.db.name();
+        let command = doc! {
+            "renameCollection": format!("{db}.{from}"),
+            "to": format!("{db}.{to}"),
+            "writeConcern": {"w": "majority"},
+        };
+        let admin = self.0.client.database("admin");
+        self.patiently(&format!("renaming {from}"), || async {
+            match admin.run_command(command.clone()).await.map(drop) {
+                Ok(()) => Ok(Renamed::Yes),
+                Err(error) => match Failure::from(error) {
+                    failure if failure.code == Some(NAMESPACE_NOT_FOUND) => Ok(Renamed::Missing),
+                    failure if failure.code == Some(NAMESPACE_EXISTS) => Ok(Renamed::NameInUse),
+                    failure => Err(failure),
+                },
+            }
+        })
+        .await
+    }
+
+    /// Returns the names of the collections that match a pattern, without views.
+    async fn collections(&self, pattern: &str) -> Result<Vec<String>> {
+        let filter = doc! {"name": {"$regex": pattern}, "type": {"$ne": "view"}};
+        let listed = self.list_collections(filter).await?;
+        let name = |listed: &Document| listed.get_str("name").ok().map(str::to_owned);
+        Ok(listed.iter().filter_map(name).collect())
+    }
+
+    async fn drop_collection(&self, name: &str) -> Result<()> {
+        let collection = self.collection(name);
+        self.patiently(&format!("dropping {name}"), || async {
+            Ok(collection.drop().await?)
+        })
+        .await
     }
 
     /// Streams the documents of a collection as lines, in the order of their `_id`s.
@@ -109,100 +210,66 @@ impl Mongo {
         doing: String,
         name: String,
     ) -> BoxStream<'_, Result<Vec<RawStack>>> {
-        let reader = LineReader {
-            store: self,
-            doing,
-            name,
-            cursor: None,
-            rest: Some(doc! {}),
-            reopened: 0,
-        };
-        stream::try_unfold(reader, LineReader::next).boxed()
-    }
-
-    async fn open_lines(&self, doing: &str, name: &str, rest: Document) -> Result<Batches> {
-        let open = self.patiently(doing, || {
-            let (documents, rest) = (self.collection(name), rest.clone());
-            async move {
-                let find = documents.find(rest).sort(doc! {"_id": 1});
-                self.batches_of(find.batch_size(CHUNK)).await
-            }
-        });
-        open.await
-    }
-
-    pub(super) async fn sum_of(&self, day: Day, name: &str) -> Result<DaySum> {
-        let mut summing = Summing::default();
-        let mut chunks = self.lines(format!("comparing {day}"), name.to_owned());
-        while let Some(chunk) = chunks.try_next().await? {
-            chunk.iter().for_each(|line| summing.add(line));
-        }
-        Ok(summing.end())
+        let cursor = Resuming::new(self.clone(), doing, name, CHUNK, doc! {});
+        stream::try_unfold(cursor, next_lines).boxed()
     }
 }
 
-/// Reads a day's documents as lines. Reopens a lost cursor after the last document.
-struct LineReader<'a> {
-    store: &'a Mongo,
-    doing: String,
-    name: String,
-    cursor: Option<Batches>,
-    /// A filter for the documents that were not read yet; `None` if the last `_id` cannot be
-    /// compared.
-    rest: Option<Document>,
-    /// The number of times the cursor was reopened since it last returned a document.
-    reopened: u32,
-}
-
-impl LineReader<'_> {
-    async fn next(mut self) -> Result<Option<(Vec<RawStack>, Self)>> {
-        loop {
-            let mut cursor = match self.cursor.take() {
-                Some(cursor) => cursor,
-                None => {
-                    let rest = self.rest.clone().unwrap_or_default();
-                    self.store.open_lines(&self.doing, &self.name, rest).await?
-                }
-            };
-            let failure = match self.store.next_batch(&mut cursor).await {
-                Ok(None) => return Ok(None),
-                Ok(Some(batch)) => {
-                    let lines = self.read(&batch)?;
-                    self.cursor = Some(cursor);
-                    if lines.is_empty() {
-                        continue;
-                    }
-                    self.reopened = 0;
-                    return Ok(Some((lines, self)));
-                }
-                Err(failure) => failure,
-            };
-            self.reopened += 1;
-            if !failure.passing || self.rest.is_none() || self.reopened > REOPENED {
-                return Err(Error::database(&self.doing, failure));
-            }
+/// Reads the next batch as lines.
+async fn next_lines(mut cursor: Resuming) -> Result<Option<(Vec<RawStack>, Resuming)>> {
+    while let Some(batch) = cursor.next().await? {
+        if let Some((lines, rest)) = read_lines(&cursor.collection, &batch)? {
+            cursor.resume_at(rest);
+            return Ok(Some((lines, cursor)));
         }
     }
+    Ok(None)
+}
 
-    fn read(&mut self, batch: &RawBatch) -> Result<Vec<RawStack>> {
-        let corrupt = || Error::corrupt(format!("a batch of {}", self.name), "it is no BSON");
-        let documents = batch
-            .doc_slices()
-            .map_err(|error| Error::database(&self.doing, Failure::from(error)))?;
-        let (mut lines, mut last) = (Vec::new(), None);
-        for document in documents {
-            let document = document.map_err(|_| corrupt())?;
-            let document = document.as_document().ok_or_else(corrupt)?;
-            lines.push(extjson::to_line(document));
-            last = Some(document);
-        }
-        if let Some(last) = last {
-            let id = last.get("_id").ok().flatten();
-            let id = id.and_then(|id| Bson::try_from(id).ok());
-            // `$gt` alone compares values of one type only.
-            let behind = |id| doc! {"$expr": {"$gt": ["$_id", {"$literal": id}]}};
-            self.rest = id.map(behind);
-        }
-        Ok(lines)
+/// Returns the documents as lines, and a filter for those after them; `None` if there are no
+/// documents. The filter is `None` if the last `_id` cannot be compared.
+fn read_lines(name: &str, batch: &RawBatch) -> Result<Option<(Vec<RawStack>, Option<Document>)>> {
+    let corrupt = || Error::corrupt(format!("a batch of {name}"), "it is no BSON");
+    let documents = batch.doc_slices().map_err(|_| corrupt())?;
+    let (mut lines, mut rest) = (Vec::new(), None);
+    for document in documents {
+        let document = document.map_err(|_| corrupt())?;
+        let document = document.as_document().ok_or_else(corrupt)?;
+        lines.push(extjson::to_line(document));
+        let id = document.get("_id").ok().flatten();
+        rest = Some(id.and_then(|id| Bson::try_from(id).ok()));
+    }
+    // `$gt` alone compares values of one type only.
+    let after = |id: Bson| doc! {"$expr": {"$gt": ["$_id", {"$literal": id}]}};
+    Ok(rest.map(|id| (lines, id.map(after))))
+}
+
+/// Returns a statement that puts the entries of this document before the stored ones, unless the
+/// stored ones already start with them.
+fn put_before(document: &RawDocumentBuf) -> RawDocumentBuf {
+    let id = document.get("_id").ok().flatten().map(RawBson::from);
+    let mut merged = vec![
+        RawBson::from(rawdoc! {"$literal": document.clone()}),
+        RawBson::from("$$ROOT"),
+    ];
+    let ours = document.get_array("events");
+    if let Some((ours, count)) = ours
+        .ok()
+        .map(|ours| (ours.to_owned(), ours.into_iter().count()))
+        && count > 0
+    {
+        let ours = rawdoc! {"$literal": ours};
+        let stored = rawdoc! {"$ifNull": ["$events", []]};
+        let events = rawdoc! {"$cond": {
+            "if": {"$eq": [{"$slice": [stored.clone(), count as i32]}, ours.clone()]},
+            "then": "$events",
+            "else": {"$concatArrays": [ours, stored]},
+        }};
+        merged.push(RawBson::from(rawdoc! {"events": events}));
+    }
+    let merged = RawArrayBuf::from_iter(merged);
+    rawdoc! {
+        "q": {"_id": {"$eq": id.unwrap_or(RawBson::Null)}},
+        "u": [{"$replaceWith": {"$mergeObjects": merged}}],
     }
 }

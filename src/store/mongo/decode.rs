@@ -3,6 +3,8 @@
 //! Every element of `events` becomes exactly one [`Entry`], because positions count all elements.
 //! Only the fields of events and markers are copied. [`super::encode`] writes entries.
 
+use bson::spec::ElementType as Kind;
+
 use crate::domain::{
     Defect, Entry, Event, EventType, Form, Id, Mailed, Marker, ObjectId, Stack, StackId, UserId,
 };
@@ -14,54 +16,14 @@ pub(super) struct Malformed;
 
 type Result<T> = std::result::Result<T, Malformed>;
 
-// Element types of the BSON specification, version 1.1.
-const DOUBLE: u8 = 0x01;
-const STRING: u8 = 0x02;
-const DOCUMENT: u8 = 0x03;
-const ARRAY: u8 = 0x04;
-const BINARY: u8 = 0x05;
-const UNDEFINED: u8 = 0x06;
-const OBJECT_ID: u8 = 0x07;
-const BOOLEAN: u8 = 0x08;
-const DATE: u8 = 0x09;
-const NULL: u8 = 0x0A;
-const REGEX: u8 = 0x0B;
-const DB_POINTER: u8 = 0x0C;
-const CODE: u8 = 0x0D;
-const SYMBOL: u8 = 0x0E;
-const CODE_WITH_SCOPE: u8 = 0x0F;
-const INT: u8 = 0x10;
-const TIMESTAMP: u8 = 0x11;
-const LONG: u8 = 0x12;
-const DECIMAL: u8 = 0x13;
-const MIN_KEY: u8 = 0xFF;
-const MAX_KEY: u8 = 0x7F;
-
 /// The fields of a document or array, each with its type and the bytes of its value.
 struct Fields<'a>(&'a [u8]);
 
 #[derive(Clone, Copy)]
-pub(super) struct Field<'a> {
-    pub kind: u8,
-    pub name: &'a [u8],
-    pub value: &'a [u8],
-}
-
-/// The fields of a document or array, up to the first one that cannot be read.
-pub(super) struct Elements<'a>(Fields<'a>);
-
-impl<'a> Elements<'a> {
-    pub(super) fn of(document: &'a [u8]) -> Self {
-        Self(Fields::of(document).unwrap_or(Fields(&[])))
-    }
-}
-
-impl<'a> Iterator for Elements<'a> {
-    type Item = Field<'a>;
-
-    fn next(&mut self) -> Option<Field<'a>> {
-        self.0.next().ok().flatten()
-    }
+struct Field<'a> {
+    kind: Kind,
+    name: &'a [u8],
+    value: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
@@ -79,31 +41,40 @@ impl<'a> Fields<'a> {
         };
         let end = cstring(rest)?;
         let (name, rest) = (&rest[..end], &rest[end + 1..]);
-        let length = match *kind {
-            UNDEFINED | NULL | MIN_KEY | MAX_KEY => 0,
-            BOOLEAN => 1,
-            INT => 4,
-            DOUBLE | DATE | TIMESTAMP | LONG => 8,
-            OBJECT_ID => 12,
-            DECIMAL => 16,
-            STRING | CODE | SYMBOL => counted(rest, 4)?,
-            DOCUMENT | ARRAY | CODE_WITH_SCOPE => counted(rest, 0)?,
-            BINARY => counted(rest, 5)?,
-            DB_POINTER => counted(rest, 4 + 12)?,
-            REGEX => {
+        let kind = Kind::from(*kind).ok_or(Malformed)?;
+        let length = match kind {
+            Kind::Undefined | Kind::Null | Kind::MinKey | Kind::MaxKey => 0,
+            Kind::Boolean => 1,
+            Kind::Int32 => 4,
+            Kind::Double | Kind::DateTime | Kind::Timestamp | Kind::Int64 => 8,
+            Kind::ObjectId => 12,
+            Kind::Decimal128 => 16,
+            Kind::String | Kind::JavaScriptCode | Kind::Symbol => counted(rest, 4)?,
+            Kind::EmbeddedDocument | Kind::Array | Kind::JavaScriptCodeWithScope => {
+                counted(rest, 0)?
+            }
+            Kind::Binary => counted(rest, 5)?,
+            Kind::DbPointer => counted(rest, 4 + 12)?,
+            Kind::RegularExpression => {
                 let pattern = cstring(rest)? + 1;
                 pattern + cstring(&rest[pattern..])? + 1
             }
-            _ => return Err(Malformed),
         };
         let value = rest.get(..length).ok_or(Malformed)?;
         self.0 = &rest[length..];
-        Ok(Some(Field {
-            kind: *kind,
-            name,
-            value,
-        }))
+        Ok(Some(Field { kind, name, value }))
     }
+}
+
+/// Returns the first field of this name.
+fn field<'a>(document: &'a [u8], name: &str) -> Result<Option<Field<'a>>> {
+    let mut fields = Fields::of(document)?;
+    while let Some(field) = fields.next()? {
+        if field.name == name.as_bytes() {
+            return Ok(Some(field));
+        }
+    }
+    Ok(None)
 }
 
 fn int(bytes: &[u8]) -> Result<i32> {
@@ -127,38 +98,32 @@ impl<'a> Field<'a> {
     /// break the digests of other users.
     fn text(self) -> Option<&'a str> {
         match self.value {
-            [_, _, _, _, text @ .., 0] if self.kind == STRING => std::str::from_utf8(text).ok(),
+            [_, _, _, _, text @ .., 0] if self.kind == Kind::String => {
+                std::str::from_utf8(text).ok()
+            }
             _ => None,
         }
     }
 
     fn id(self) -> Option<Id> {
         let bytes = <[u8; 12]>::try_from(self.value).ok()?;
-        (self.kind == OBJECT_ID).then(|| Id::from_bytes(bytes))
-    }
-
-    pub(super) fn is_array(self) -> bool {
-        self.kind == ARRAY
-    }
-
-    pub(super) fn is_document(self) -> bool {
-        self.kind == DOCUMENT
+        (self.kind == Kind::ObjectId).then(|| Id::from_bytes(bytes))
     }
 
     /// Reads a count from any number type. Negative numbers become 0.
-    pub(super) fn count(self) -> Option<u32> {
+    fn count(self) -> Option<u32> {
         let clamp = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
         match self.kind {
-            INT => int(self.value).ok().map(|n| clamp(n.into())),
-            LONG => self
-                .value
-                .first_chunk()
-                .map(|n| clamp(i64::from_le_bytes(*n))),
+            Kind::Int32 => int(self.value).ok().map(|n| clamp(n.into())),
+            Kind::Int64 => {
+                let n = self.value.first_chunk();
+                n.map(|n| clamp(i64::from_le_bytes(*n)))
+            }
             // `as` saturates, and converts NaN to 0.
-            DOUBLE => self
-                .value
-                .first_chunk()
-                .map(|n| f64::from_le_bytes(*n) as u32),
+            Kind::Double => {
+                let n = self.value.first_chunk();
+                n.map(|n| f64::from_le_bytes(*n) as u32)
+            }
             _ => None,
         }
     }
@@ -202,15 +167,11 @@ impl Owner<'_> {
 impl<'a> RawStack<'a> {
     /// Returns `None` if the `_id` is neither text nor an ObjectId. The stack has no owner then.
     pub(super) fn read(document: &'a [u8]) -> Result<Option<Self>> {
-        let mut fields = Fields::of(document)?;
-        while let Some(field) = fields.next()? {
-            if field.name == b"_id" {
-                let text = field.text().map(Owner::Text);
-                let user = text.or_else(|| field.id().map(Owner::Id));
-                return Ok(user.map(|user| Self { user, document }));
-            }
-        }
-        Ok(None)
+        let owner = field(document, "_id")?.and_then(|field| {
+            let text = field.text().map(Owner::Text);
+            text.or_else(|| field.id().map(Owner::Id))
+        });
+        Ok(owner.map(|user| Self { user, document }))
     }
 
     /// Returns all elements of `events` in order, and the document's defect if it has one.
@@ -232,39 +193,25 @@ impl<'a> RawStack<'a> {
 
     /// Returns `None` if `events` is not a list. A missing `events` is an empty list.
     fn entries(&self) -> Result<Option<Vec<Entry>>> {
-        let mut fields = Fields::of(self.document)?;
-        while let Some(field) = fields.next()? {
-            if field.name == b"events" {
-                return match field.kind {
-                    ARRAY => entries(field.value).map(Some),
-                    _ => Ok(None),
-                };
-            }
+        match field(self.document, "events")? {
+            Some(field) if field.kind == Kind::Array => entries(field.value).map(Some),
+            Some(_) => Ok(None),
+            None => Ok(Some(Vec::new())),
         }
-        Ok(Some(Vec::new()))
     }
 
     /// Returns a number from a field that a query added.
     pub(super) fn number(&self, name: &str) -> Result<Option<u32>> {
-        let mut fields = Fields::of(self.document)?;
-        while let Some(field) = fields.next()? {
-            if field.name == name.as_bytes() {
-                return Ok(field.count());
-            }
-        }
-        Ok(None)
+        Ok(field(self.document, name)?.and_then(Field::count))
     }
 }
 
 /// The approximate size of an event, to guess the number of entries.
 const EVENT_BYTES: usize = 70;
 
-/// Decodes one element of `events`. An unreadable one still takes up its position.
-pub(super) fn element(kind: u8, value: &[u8]) -> Entry {
-    match kind {
-        DOCUMENT => entry(value).unwrap_or(Entry::Other),
-        _ => Entry::Other,
-    }
+/// Decodes one document of `events`. An unreadable one still takes up its position.
+pub(super) fn element(document: &[u8]) -> Entry {
+    entry(document).unwrap_or(Entry::Other)
 }
 
 fn entries(array: &[u8]) -> Result<Vec<Entry>> {
@@ -272,7 +219,7 @@ fn entries(array: &[u8]) -> Result<Vec<Entry>> {
     let mut elements = Fields::of(array)?;
     while let Some(element) = elements.next()? {
         entries.push(match element.kind {
-            DOCUMENT => entry(element.value)?,
+            Kind::EmbeddedDocument => entry(element.value)?,
             _ => Entry::Other,
         });
     }
@@ -291,7 +238,7 @@ fn entry(document: &[u8]) -> Result<Entry> {
                 let text = field.text().map(ObjectId::stored);
                 o = text.or_else(|| field.id().map(|id| ObjectId::stored(id.to_string())));
             }
-            b"i" if field.kind == ARRAY => fanouts = ids(field.value)?,
+            b"i" if field.kind == Kind::Array => fanouts = ids(field.value)?,
             b"i" => i = field.id(),
             b"mailed" => mailed = field.id(),
             b"flushed" => flushed = Some(field.id()),

@@ -4,21 +4,19 @@
 //! change is a conditional write that leaves its revision ([`super::leases`]). So a repeated change
 //! is neither made twice nor reported as failed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
-use mongodb::options::FindOptions;
 
-use super::alike::{self, Change};
-use super::bulk::{DUPLICATE, Verb};
-use super::patience::Failure;
-use super::values::{date, in_order, lease, put};
-use super::{DELIVERIES, Mongo, at_once};
-use crate::domain::coordination::{furthest_lease, furthest_wait};
+use super::bulk::Verb;
+use super::grouped::{self, Change};
+use super::reads::{at_once, in_order_of, records};
+use super::{DELIVERIES, Mongo, date, in_order, lease, put};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
+use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::types::{correcting, doing};
@@ -35,25 +33,21 @@ impl Deliveries for Mongo {
         let inserted = self.write(doing, Verb::Insert, DELIVERIES, records);
         let refused = inserted.await?.duplicates(doing)?;
         let mut opened = vec![true; rows.len()];
-        for refused in &refused {
+        let mut doubtful = Vec::new();
+        for refused in refused {
             opened[refused.item] = false;
-        }
-        // If the insert was sent twice, it may have conflicted with its own row.
-        let doubtful: Vec<usize> = refused
-            .iter()
-            .filter(|refused| refused.resent)
-            .map(|refused| refused.item)
-            .collect();
-        if !doubtful.is_empty() {
-            let ids = doubtful.iter().map(|item| &rows[*item].id);
-            let standing = self.rows(doing, ids).await?;
-            for item in doubtful {
-                let row = &rows[item];
-                let ours = |standing: &Delivery| {
-                    standing.marker == row.marker && standing.lease == row.lease
-                };
-                opened[item] = standing.get(&row.id).is_some_and(ours);
+            // If the insert was sent twice, it may have conflicted with its own row.
+            if refused.resent {
+                doubtful.push(refused.item);
             }
+        }
+        let ids: Vec<DeliveryId> = doubtful.iter().map(|item| rows[*item].id.clone()).collect();
+        let stored = self.deliveries(&ids).await?;
+        for (item, stored) in doubtful.into_iter().zip(stored) {
+            let row = &rows[item];
+            let is_ours =
+                |stored: Delivery| stored.marker == row.marker && stored.lease == row.lease;
+            opened[item] = stored.is_some_and(is_ours);
         }
         Ok(opened)
     }
@@ -83,10 +77,11 @@ impl Deliveries for Mongo {
             }
         };
         let lease = doc! {"owner": owner, "until": date(until)};
-        let order = doc! {"slot": 1};
-        let doing = "claiming deliveries";
-        self.claim_records::<DeliveryRecord>(doing, DELIVERIES, &rows, order, lease, limit)
-            .await
+        let (doing, order) = ("claiming deliveries", doc! {"slot": 1});
+        let claimed = self.claim_raw(doing, DELIVERIES, &rows, order.clone(), lease, || {
+            self.find_ids(doing, DELIVERIES, &rows, order.clone(), limit)
+        });
+        records::<DeliveryRecord>(doing, &claimed.await?).collect()
     }
 
     async fn advance(
@@ -179,7 +174,7 @@ impl Deliveries for Mongo {
             (Bson::from(id.as_str()), change)
         };
         let closings: Vec<_> = ids.iter().map(close).collect();
-        let closings = alike::statements(doing, &closings)?;
+        let closings = grouped::statements(doing, &closings)?;
         let closed = self.write(doing, Verb::Update, DELIVERIES, closings);
         closed.await?.complete(doing).map(drop)
     }
@@ -196,12 +191,9 @@ impl Deliveries for Mongo {
                 "state": DeliveryState::Pending.as_str(),
             },
         };
-        self.patiently("releasing deliveries", || {
-            let (deliveries, rows) = (self.collection(DELIVERIES), rows.clone());
-            let release = doc! {"$set": {"lease": lease(None)}};
-            async move { Ok(deliveries.update_many(rows, release).await.map(drop)?) }
-        })
-        .await
+        let release = doc! {"$set": {"lease": lease(None)}};
+        self.update_matching("releasing deliveries", DELIVERIES, &rows, &release)
+            .await
     }
 
     async fn correct(
@@ -210,12 +202,12 @@ impl Deliveries for Mongo {
         corrections: &[Correction],
     ) -> Result<Vec<Corrected>> {
         let ids: Vec<DeliveryId> = corrections.iter().map(|one| one.id().clone()).collect();
-        let standing = self.deliveries(&ids).await?;
+        let stored = self.deliveries(&ids).await?;
         let mut answers = vec![Corrected::OtherState; corrections.len()];
         let correct = |place: usize| {
-            let (correction, standing) = (&corrections[place], standing[place].as_ref());
+            let (correction, stored) = (&corrections[place], stored[place].as_ref());
             async move {
-                let answer = match standing.map(Delivery::slot) {
+                let answer = match stored.map(Delivery::slot) {
                     Some(slot) => self.correct_one(now, correction, slot).await?,
                     None => Corrected::OtherState,
                 };
@@ -232,8 +224,9 @@ impl Deliveries for Mongo {
     }
 
     async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
-        let rows = self.rows("reading deliveries", ids.iter()).await?;
-        Ok(ids.iter().map(|id| rows.get(id).cloned()).collect())
+        let names = ids.iter().map(DeliveryId::as_str);
+        let found = self.records_by_id::<DeliveryRecord>("reading deliveries", DELIVERIES, names);
+        Ok(in_order_of(ids, found.await?, |row| &row.id))
     }
 
     async fn find_deliveries(
@@ -323,27 +316,19 @@ impl Mongo {
             }
         };
         set.insert("stamp", revision);
-        let update = alike::operators([("$set", set), ("$unset", unset)]);
+        let update = grouped::operators([("$set", set), ("$unset", unset)]);
         // With its own revision, it was corrected by an attempt whose reply was lost.
         let is_open = from == pending;
         let before = doc! {"state": from.as_str(), "slot": {"$exists": is_open}};
         let which = [before, doc! {"stamp": revision}];
         let which = doc! {"_id": correction.id().as_str(), "$or": which.as_slice()};
-        self.patiently(correcting(std::slice::from_ref(correction)), || {
-            let deliveries = self.collection(DELIVERIES);
-            let (which, update) = (which.clone(), update.clone());
-            async move {
-                match deliveries.update_one(which, update).await {
-                    Ok(done) if done.matched_count == 1 => Ok(Corrected::Done),
-                    Ok(_) => Ok(Corrected::OtherState),
-                    Err(error) => match Failure::from(error) {
-                        failure if failure.code == Some(DUPLICATE) => Ok(Corrected::Busy),
-                        failure => Err(failure),
-                    },
-                }
-            }
+        let doing = correcting(std::slice::from_ref(correction));
+        let updated = self.update_one(doing, DELIVERIES, &which, &update, false);
+        Ok(match updated.await? {
+            Some(1) => Corrected::Done,
+            Some(_) => Corrected::OtherState,
+            None => Corrected::Busy,
         })
-        .await
     }
 
     async fn newest(&self, filter: &DeliveryFilter<'_>, limit: usize) -> Result<Vec<Delivery>> {
@@ -379,28 +364,8 @@ impl Mongo {
             DeliveryFilter::ProviderIds(ids) => doc! {"provider_id": {"$in": ids}},
         };
         let options = in_order(doc! {"created": -1, "_id": -1}, limit);
-        self.found("looking for deliveries", &rows, options).await
-    }
-
-    async fn rows(
-        &self,
-        doing: &str,
-        ids: impl Iterator<Item = &DeliveryId>,
-    ) -> Result<HashMap<DeliveryId, Delivery>> {
-        let names: Vec<&str> = ids.map(DeliveryId::as_str).collect();
-        let filter = doc! {"_id": {"$in": names}};
-        let found = self.found(doing, &filter, FindOptions::default()).await?;
-        let keyed = |row: Delivery| (row.id.clone(), row);
-        Ok(found.into_iter().map(keyed).collect())
-    }
-
-    async fn found(
-        &self,
-        doing: &str,
-        filter: &Document,
-        options: FindOptions,
-    ) -> Result<Vec<Delivery>> {
-        self.find_records::<DeliveryRecord>(doing, DELIVERIES, filter, options)
+        let doing = "looking for deliveries";
+        self.find_records::<DeliveryRecord>(doing, DELIVERIES, &rows, options)
             .await
     }
 }

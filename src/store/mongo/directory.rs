@@ -11,18 +11,16 @@ use bson::raw::cstr;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use chrono::Weekday;
 use chrono_tz::Tz;
-use mongodb::options::FindOptions;
-use serde::Serialize;
+use mongodb::options::{Collation, FindOptions};
 use sha2::{Digest, Sha256};
 
 use super::bulk::{Delete, Verb, Write};
-use super::indexes::any_case;
-use super::patience::limit;
-use super::values::{ids_in_order, put};
-use super::{FOLLOWS, INBOXES, Mongo, USERS};
+use super::reads::{document, in_order_of};
+use super::schema::any_case;
+use super::{FOLLOWS, INBOXES, Mongo, USERS, ids_in_order, put};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::{Revision, UnreadableField};
-use crate::domain::{Address, Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
+use crate::domain::{Address, Cadence, DueChoices, FollowKey, Point, ChangeNotice, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
@@ -30,21 +28,6 @@ use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, SharedA
 
 /// Follows per lookup request.
 const FOLLOWS_AT_ONCE: usize = 1_000;
-
-impl Mongo {
-    /// Returns the distinct values of a field in user records.
-    async fn distinct_of_users(&self, field: &str, doing: &'static str) -> Result<Vec<Bson>> {
-        let limit = limit(self.0.options.attempt);
-        self.patiently(doing, || {
-            let users = self.collection(USERS);
-            async move {
-                let found = users.distinct(field, doc! {}).max_time(limit);
-                self.values_of(found).await
-            }
-        })
-        .await
-    }
-}
 
 #[async_trait]
 impl Directory for Mongo {
@@ -72,44 +55,34 @@ impl Directory for Mongo {
         let changed = users.iter().filter(changes_feed);
         let changed: Vec<&str> = changed.map(|user| user.id.as_str()).collect();
         if !changed.is_empty() {
-            self.poke(ChangeNotice::people(changed)).await;
+            self.notify(ChangeNotice::people(changed)).await;
         }
         if n == users.len() as u64 && refused.is_empty() {
             return Ok(vec![true; users.len()]);
         }
-        let standing = self.revisions(users).await?;
-        let stands = |(user, (_, rev)): (&User, &(_, i64))| standing.get(&user.id) == Some(rev);
-        Ok(users.iter().zip(&records).map(stands).collect())
+        let stored = self.revisions(users).await?;
+        let is_stored = |(user, (_, rev)): (&User, &(_, i64))| stored.get(&user.id) == Some(rev);
+        Ok(users.iter().zip(&records).map(is_stored).collect())
     }
 
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {
-        let names: Vec<&str> = ids.iter().map(UserId::as_str).collect();
-        let filter = doc! {"_id": {"$in": names}};
-        let options = FindOptions::default();
-        let doing = "reading users";
-        let found = self.find_raw(doing, USERS, &filter, options).await?;
+        let names = ids.iter().map(UserId::as_str);
+        let found = self.find_by_id("reading users", USERS, names).await?;
         let found = found.iter().filter_map(|raw| known(raw));
-        let users: HashMap<UserId, User> = found.map(|user| (user.id.clone(), user)).collect();
-        Ok(ids.iter().map(|id| users.get(id).cloned()).collect())
+        Ok(in_order_of(ids, found, |user| &user.id))
     }
 
     async fn delete_user(&self, id: &UserId) -> Result<bool> {
+        let (user, theirs) = (doc! {"_id": id.as_str()}, doc! {"_id.u": id.as_str()});
         // Checked first: a deletion that is repeated after a lost reply finds nothing.
-        let stood = self.users_known(id).await?;
-        self.patiently("deleting a user", || {
-            let (users, follows) = (self.collection(USERS), self.collection(FOLLOWS));
-            let inboxes = self.collection(INBOXES);
-            let (user, theirs) = (doc! {"_id": id.as_str()}, doc! {"_id.u": id.as_str()});
-            async move {
-                follows.delete_many(theirs).await?;
-                inboxes.delete_one(user.clone()).await?;
-                users.delete_one(user).await?;
-                Ok(())
-            }
-        })
-        .await?;
-        self.poke(ChangeNotice::people([id.as_str()])).await;
-        Ok(stood)
+        let found = self.page("reading a user", USERS, user.clone(), None, 1);
+        let existed = !found.await?.is_empty();
+        let doing = "deleting a user";
+        self.delete_matching(doing, FOLLOWS, &theirs).await?;
+        self.delete_matching(doing, INBOXES, &user).await?;
+        self.delete_matching(doing, USERS, &user).await?;
+        self.notify(ChangeNotice::people([id.as_str()])).await;
+        Ok(existed)
     }
 
     async fn change_follows(
@@ -117,7 +90,7 @@ impl Directory for Mongo {
         change: FollowChange,
         follows: &[(FollowKey, UserId)],
     ) -> Result<()> {
-        let records = follows.iter().map(|(key, user)| Follow::of(key, user));
+        let records = follows.iter().map(|follow| doc! {"_id": follow_id(follow)});
         match change {
             FollowChange::Follow => {
                 let doing = "recording follows";
@@ -138,66 +111,49 @@ impl Directory for Mongo {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>> {
-        match *filter {
-            PeopleFilter::All => {
-                // Numbers, which other programs may have written, are not user ids.
-                let from = after.map_or(doc! {"$gte": ""}, |after| doc! {"$gt": after.as_str()});
-                let filter = doc! {"_id": from};
-                let found = self.page("listing users", USERS, &filter, limit).await?;
-                Ok(found
-                    .iter()
-                    .filter_map(|user| user.get_str("_id").ok())
-                    .map(UserId::stored)
-                    .collect())
+        let (doing, mut matching, collation) = match *filter {
+            PeopleFilter::Follow(key) => return self.followers(key, after, limit).await,
+            // Other programs may have written numbers, which are not user ids.
+            PeopleFilter::All => ("listing users", doc! {"_id": {"$gte": ""}}, None),
+            PeopleFilter::Near { point, km } => {
+                ("looking for people near a point", near(point, km), None)
             }
-            PeopleFilter::Follow(key) => self.followers(key, after, limit).await,
-            PeopleFilter::Near { point, km } => self.near(point, km, after, limit).await,
             PeopleFilter::Address(address) => {
                 let spellings = address.spellings();
                 let spellings: Vec<&str> = spellings.iter().map(Address::reveal).collect();
-                let mut filter = doc! {"email": {"$in": spellings}};
-                let after = after.map(|after| doc! {"$gt": after.as_str()});
-                put(&mut filter, "_id", after);
-                let mut ids = ids_in_order(doc! {"_id": 1}, limit);
-                ids.collation = Some(any_case());
-                let doing = "looking for users by their address";
-                let found = self.find_raw(doing, USERS, &filter, ids).await?;
-                let id = |user: &RawDocumentBuf| Some(UserId::stored(user.get_str("_id").ok()?));
-                Ok(found.iter().filter_map(id).collect())
+                let same = doc! {"email": {"$in": spellings}};
+                ("looking for users by their address", same, Some(any_case()))
             }
             PeopleFilter::Chose(choices) => {
-                let mut filter = chose(choices);
-                put(
-                    &mut filter,
-                    "_id",
-                    after.map(|after| doc! {"$gt": after.as_str()}),
-                );
-                let found = self
-                    .page("looking for people by their choices", USERS, &filter, limit)
-                    .await?;
-                let id = |user: &RawDocumentBuf| Some(UserId::stored(user.get_str("_id").ok()?));
-                Ok(found.iter().filter_map(id).collect())
+                ("looking for people by their choices", chose(choices), None)
             }
-        }
+        };
+        put(
+            &mut matching,
+            "_id",
+            after.map(|after| doc! {"$gt": after.as_str()}),
+        );
+        let found = self.page(doing, USERS, matching, collation, limit);
+        let id = |user: &RawDocumentBuf| Some(UserId::stored(user.get_str("_id").ok()?));
+        Ok(found.await?.iter().filter_map(id).collect())
     }
 
     async fn zones(&self) -> Result<Vec<Tz>> {
-        let found = self.distinct_of_users("tz", "reading the time zones of users");
+        let doing = "reading the time zones of users";
+        let found = self.distinct_texts(doing, USERS, "tz").await?;
         // Names that this version does not know are omitted.
-        let zone = |name: &Bson| name.as_str()?.parse().ok();
-        Ok(found.await?.iter().filter_map(zone).collect())
+        Ok(found.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
     async fn locales(&self) -> Result<Vec<String>> {
-        let found = self.distinct_of_users("locale", "reading the locales of users");
-        let locale = |name: &Bson| Some(name.as_str()?.to_owned());
-        Ok(found.await?.iter().filter_map(locale).collect())
+        self.distinct_texts("reading the locales of users", USERS, "locale")
+            .await
     }
 
     async fn shared_addresses(&self, limit: usize) -> Result<SharedAddresses> {
         let shared = |value: Bson| doc! {"$cond": [{"$gt": ["$users", 1]}, value, 0]};
         let first = doc! {"$cond": [{"$gt": ["$users", 1]}, "$first", null]};
-        let pipeline = vec![
+        let pipeline = [
             // The range matches text only, which excludes absent addresses, so the index suffices.
             doc! {"$match": {"email": {"$gte": ""}}},
             doc! {"$sort": {"email": 1}},
@@ -212,16 +168,9 @@ impl Directory for Mongo {
             }},
         ];
         let doing = "counting the addresses that users share";
-        let found: Vec<Document> = self
-            .patiently(doing, || {
-                let (users, pipeline) = (self.collection(USERS), pipeline.clone());
-                async move {
-                    let counted = users.aggregate(pipeline).collation(any_case());
-                    self.all_that(counted).await
-                }
-            })
-            .await?;
-        let Some(counted) = found.first() else {
+        let found = self.aggregate(doing, Some(USERS), &pipeline, Some(any_case()));
+        let found = found.await?;
+        let Some(counted) = found.first().and_then(|raw| document(doing, raw)) else {
             return Ok(SharedAddresses::default());
         };
         let number = |name: &str| match counted.get(name) {
@@ -238,22 +187,19 @@ impl Directory for Mongo {
     }
 
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
-        let mut standing = Vec::with_capacity(follows.len());
+        let mut following = Vec::with_capacity(follows.len());
         for follows in follows.chunks(FOLLOWS_AT_ONCE) {
-            let id = |(key, user): &(FollowKey, UserId)| {
-                Bson::from(doc! {"k": key.as_str(), "u": user.as_str()})
-            };
-            let ids: Vec<Bson> = follows.iter().map(id).collect();
+            let ids: Vec<Document> = follows.iter().map(follow_id).collect();
             let filter = doc! {"_id": {"$in": &ids}};
             let (doing, any_order) = ("looking whether people follow", doc! {});
             let found = self.find_ids(doing, FOLLOWS, &filter, any_order, ids.len());
             let found = found.await?;
             let found: HashSet<(&str, &str)> = found.iter().filter_map(names).collect();
-            let stands =
+            let is_found =
                 |(key, user): &(FollowKey, UserId)| found.contains(&(key.as_str(), user.as_str()));
-            standing.extend(follows.iter().map(stands));
+            following.extend(follows.iter().map(is_found));
         }
-        Ok(standing)
+        Ok(following)
     }
 
     async fn follows(
@@ -276,6 +222,11 @@ impl Directory for Mongo {
     }
 }
 
+/// Returns the `_id` of a follow, which has no other fields.
+fn follow_id((key, user): &(FollowKey, UserId)) -> Document {
+    doc! {"k": key.as_str(), "u": user.as_str()}
+}
+
 /// Returns the key and the user in a follow's `_id`.
 fn names(id: &Bson) -> Option<(&str, &str)> {
     let id = id.as_document()?;
@@ -293,46 +244,13 @@ impl Mongo {
         // text.
         let (key, after) = (key.as_str(), after.map_or("", UserId::as_str));
         let filter = doc! {"_id": {"$gt": {"k": key, "u": after}, "$lt": {"k": key, "u": {}}}};
-        let found = self
-            .page("reading followers", FOLLOWS, &filter, limit)
-            .await?;
+        let found = self.page("reading followers", FOLLOWS, filter, None, limit);
         let user = |follow: &RawDocumentBuf| {
-            let follow = follow.get_document("_id")?;
-            Ok(UserId::stored(follow.get_str("u")?))
+            let user = follow.get_document("_id").and_then(|id| id.get_str("u"));
+            user.map(UserId::stored)
+                .map_err(|error| Error::corrupt("a follow", error))
         };
-        let corrupt = |error: bson::error::Error| Error::corrupt("a follow", error);
-        found
-            .iter()
-            .map(|follow| user(follow).map_err(corrupt))
-            .collect()
-    }
-
-    async fn near(
-        &self,
-        point: Point,
-        km: f64,
-        after: Option<&UserId>,
-        limit: usize,
-    ) -> Result<Vec<UserId>> {
-        let radius = km / EARTH_RADIUS_KM;
-        let mut filter = match radius < std::f64::consts::PI {
-            true => {
-                doc! {"loc": {"$geoWithin": {"$centerSphere": [[point.lng(), point.lat()], radius]}}}
-            }
-            // The whole Earth: all users with a location.
-            false => doc! {"loc": {"$exists": true, "$ne": null}},
-        };
-        if let Some(after) = after {
-            filter.insert("_id", doc! {"$gt": after.as_str()});
-        }
-        let found = self
-            .page("looking for people near a point", USERS, &filter, limit)
-            .await?;
-        let corrupt = |error: bson::error::Error| Error::corrupt("a user", error);
-        found
-            .iter()
-            .map(|user| user.get_str("_id").map(UserId::stored).map_err(corrupt))
-            .collect()
+        found.await?.iter().map(user).collect()
     }
 
     /// Returns the stored revisions of these users.
@@ -340,22 +258,12 @@ impl Mongo {
         let ids: Vec<&str> = users.iter().map(|user| user.id.as_str()).collect();
         let filter = doc! {"_id": {"$in": ids}};
         let options = FindOptions::builder().projection(doc! {"rev": 1}).build();
-        let found = self
-            .find_all("reading users", USERS, &filter, options)
-            .await?;
-        let known = |record: &Document| {
+        let found = self.find_raw("reading users", USERS, &filter, options);
+        let known = |record: &RawDocumentBuf| {
             let rev = record.get_i64("rev").ok()?;
             Some((UserId::stored(record.get_str("_id").ok()?), rev))
         };
-        Ok(found.iter().filter_map(known).collect())
-    }
-
-    async fn users_known(&self, id: &UserId) -> Result<bool> {
-        let filter = doc! {"_id": id.as_str()};
-        Ok(!self
-            .page("reading a user", USERS, &filter, 1)
-            .await?
-            .is_empty())
+        Ok(found.await?.iter().filter_map(known).collect())
     }
 
     /// Returns `_id`s in ascending order.
@@ -363,12 +271,13 @@ impl Mongo {
         &self,
         doing: &str,
         collection: &str,
-        filter: &Document,
+        filter: Document,
+        collation: Option<Collation>,
         limit: usize,
     ) -> Result<Vec<RawDocumentBuf>> {
         let mut ids = ids_in_order(doc! {"_id": 1}, limit);
-        ids.batch_size = Some(PAGE);
-        self.find_raw(doing, collection, filter, ids).await
+        (ids.batch_size, ids.collation) = (Some(PAGE), collation);
+        self.find_raw(doing, collection, &filter, ids).await
     }
 }
 
@@ -388,6 +297,19 @@ pub(super) fn known(raw: &RawDocument) -> Option<User> {
         }
     };
     Some(User { unreadable, ..user })
+}
+
+/// Selects users within this distance of a point, whose `_id` is text.
+fn near(point: Point, km: f64) -> Document {
+    let radius = km / EARTH_RADIUS_KM;
+    match radius < std::f64::consts::PI {
+        true => {
+            let sphere = doc! {"$centerSphere": [[point.lng(), point.lat()], radius]};
+            doc! {"loc": {"$geoWithin": sphere}, "_id": {"$gte": ""}}
+        }
+        // The whole Earth: all users with a location.
+        false => doc! {"loc": {"$exists": true, "$ne": null}, "_id": {"$gte": ""}},
+    }
 }
 
 /// Selects users who made these choices. The server treats an absent field as null, so null selects
@@ -425,24 +347,3 @@ pub(super) fn revised(doing: &str, user: &User) -> Result<(RawDocumentBuf, i64)>
 
 /// Ids per batch.
 const PAGE: u32 = 10_000;
-
-/// A follow, which consists only of its `_id`.
-#[derive(Serialize)]
-pub(super) struct Follow<'a> {
-    #[serde(rename = "_id")]
-    id: FollowId<'a>,
-}
-
-#[derive(Serialize)]
-struct FollowId<'a> {
-    k: &'a str,
-    u: &'a str,
-}
-
-impl<'a> Follow<'a> {
-    pub(super) fn of(key: &'a FollowKey, user: &'a UserId) -> Self {
-        let (k, u) = (key.as_str(), user.as_str());
-        let id = FollowId { k, u };
-        Self { id }
-    }
-}

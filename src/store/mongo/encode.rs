@@ -4,10 +4,11 @@
 //! as different entries, so each kind of entry has exactly one function. [`super::decode`] reads
 //! entries.
 
+use std::io::Write;
+
 use bson::RawDocumentBuf;
 use bson::spec::ElementType;
 
-use super::decode::Field;
 use crate::domain::{Event, Id, Mailed};
 
 /// The maximum number of statements per command. More are not faster.
@@ -26,28 +27,9 @@ impl Key for &str {
     }
 }
 
-impl Key for &[u8] {
-    fn write(self, to: &mut Vec<u8>) {
-        to.extend_from_slice(self);
-        to.push(0);
-    }
-}
-
 impl Key for usize {
     fn write(self, to: &mut Vec<u8>) {
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        let mut rest = self;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        to.extend_from_slice(&digits[at..]);
-        to.push(0);
+        write!(to, "{self}\0").expect("writing to memory succeeds");
     }
 }
 
@@ -126,23 +108,6 @@ impl Writer {
         self.bytes.push(u8::from(value));
     }
 
-    pub(super) fn double(&mut self, key: impl Key, value: f64) {
-        self.value(key, ElementType::Double, &value.to_le_bytes());
-    }
-
-    /// Writes a value of this type from its bytes.
-    pub(super) fn value(&mut self, key: impl Key, kind: ElementType, bytes: &[u8]) {
-        self.field(kind, key);
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// Copies a field's value of any type from another document.
-    pub(super) fn element(&mut self, key: impl Key, field: Field<'_>) {
-        self.bytes.push(field.kind);
-        key.write(&mut self.bytes);
-        self.bytes.extend_from_slice(field.value);
-    }
-
     /// Writes a document that is encoded already.
     pub(super) fn encoded(&mut self, key: impl Key, document: &[u8]) {
         self.field(ElementType::EmbeddedDocument, key);
@@ -173,21 +138,14 @@ impl Writer {
         self.close();
     }
 
-    /// Writes `{flushed, n}`, the only form of these markers that tidings writes.
-    pub(super) fn marker(&mut self, key: impl Key, id: Id, n: u32) {
-        self.document(key);
+    /// Writes the fields of `{flushed, n}`, the only form of these markers that tidings writes.
+    pub(super) fn marker(&mut self, id: Id, n: u32) {
         self.id("flushed", id);
         self.int("n", i32::try_from(n).unwrap_or(i32::MAX));
-        self.close();
     }
 
-    pub(super) fn mailed(&mut self, key: impl Key, mailed: &Mailed) {
-        self.document(key);
-        self.mailed_fields(mailed);
-        self.close();
-    }
-
-    pub(super) fn mailed_fields(&mut self, mailed: &Mailed) {
+    /// Writes the fields of `{mailed, i}`.
+    pub(super) fn mailed(&mut self, mailed: &Mailed) {
         self.id("mailed", mailed.id);
         self.array("i");
         for (n, fanout) in mailed.fanouts.iter().enumerate() {
@@ -202,7 +160,7 @@ impl Writer {
     }
 
     /// Removes everything after the first `len` bytes.
-    pub(super) fn take_back_to(&mut self, len: usize) {
+    pub(super) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
         self.open.retain(|start| *start < len);
     }
@@ -214,6 +172,13 @@ impl Writer {
         }
         RawDocumentBuf::from_bytes(self.bytes).expect("lengths and ends were written by close")
     }
+}
+
+/// Returns the document `{mailed, i}`.
+pub(super) fn mailed_document(mailed: &Mailed) -> RawDocumentBuf {
+    let mut writer = Writer::new();
+    writer.mailed(mailed);
+    writer.finish()
 }
 
 #[cfg(test)]
@@ -244,7 +209,9 @@ mod tests {
         }
         writer.close();
         writer.event("e", &event());
-        writer.marker("m", Id::from_bytes([1; 12]), 3);
+        writer.document("m");
+        writer.marker(Id::from_bytes([1; 12]), 3);
+        writer.close();
         writer.encoded("copy", &bson::serialize_to_vec(&doc! {"a": 1}).unwrap());
 
         let written = Document::try_from(writer.finish()).unwrap();
@@ -265,7 +232,7 @@ mod tests {
         writer.int("kept", 1);
         let len = writer.len();
         writer.event("dropped", &event());
-        writer.take_back_to(len);
+        writer.truncate(len);
         assert_eq!(
             Document::try_from(writer.finish()).unwrap(),
             doc! {"kept": 1}

@@ -1,31 +1,193 @@
-//! Stores provider reports on emails, in the rows of the ledger.
+//! Suppressed addresses, provider reports on emails, and the ids of seen webhook calls.
 //!
-//! A report never changes the fields that the sender relies on (state, lease, revision), so both
-//! can write to a row at the same time.
+//! The statement that suppresses an address also decides on the server whether the new suppression
+//! replaces the stored one. So a race cannot let the less severe reason win. A report never changes
+//! the fields that the sender relies on (state, lease, revision), so both can write to a row at the
+//! same time.
+
+use std::collections::HashMap;
 
 use async_trait::async_trait;
-use bson::doc;
+use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
+use mongodb::options::FindOptions;
 use serde::Deserialize;
 
 use super::bulk::{Verb, Write};
-use super::values::date;
-use super::{DELIVERIES, Mongo};
-use crate::domain::{DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};
-use crate::store::record::fields::Count;
-use crate::store::record::read_fields;
-use crate::store::{Feedbacks, Result};
+use super::reads::{document, in_order_of};
+use super::{DELIVERIES, Mongo, SEEN_REPORTS, SOFT_BOUNCES, SUPPRESSIONS, date, in_order};
+use crate::domain::{
+    Address, DeliveryId, DeliveryState, Feedback, Reason, ReportCounts, ReportKind, Suppression,
+};
+use crate::store::types::graver;
+use crate::store::record::fields::{As, Count};
+use crate::store::record::suppression::SuppressionRecord;
+use crate::store::record::{read_fields, write_bson};
+use crate::store::{Error, Feedbacks, Result, SeenReports, Suppressions};
+
+#[async_trait]
+impl Suppressions for Mongo {
+    async fn suppress(&self, suppressions: &[Suppression]) -> Result<()> {
+        let doing = "suppressing addresses";
+        let statement = |news: &Suppression| {
+            let lighter = Reason::ALL.into_iter().filter(|other| *other < news.reason);
+            let lighter: Vec<&str> = lighter.map(Reason::as_str).collect();
+            // A missing `lifted` sorts before every date.
+            let is_later = doc! {"$gt": [date(news.at), "$lifted"]};
+            let outweighs = doc! {"$and": [is_later, {"$or": [
+                {"$eq": [{"$type": "$reason"}, "missing"]},
+                {"$lte": ["$at", "$lifted"]},
+                {"$in": ["$reason", lighter]},
+                {"$and": [{"$eq": ["$reason", news.reason.as_str()]}, {"$gt": ["$at", date(news.at)]}]},
+            ]}]};
+            let record = Suppression {
+                lifted: None,
+                ..news.clone()
+            };
+            let record = doc! {"$mergeObjects": [literal(doing, &record)?, {"lifted": "$lifted"}]};
+            let graver = doc! {"$cond": [outweighs, record, "$$ROOT"]};
+            Ok(Write {
+                q: doc! {"_id": news.address.folded().reveal()},
+                u: [doc! {"$replaceWith": graver}],
+                upsert: true,
+            })
+        };
+        let statements: Vec<_> = suppressions.iter().map(statement).collect::<Result<_>>()?;
+        self.upsert(doing, SUPPRESSIONS, statements).await
+    }
+
+    async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
+        let spellings: Vec<Vec<Address>> = addresses.iter().map(Address::spellings).collect();
+        let names = spellings.iter().flatten().map(Address::reveal);
+        let doing = "looking for suppressed addresses";
+        let found = self.records_by_id::<SuppressionRecord>(doing, SUPPRESSIONS, names);
+        let keyed = |found: Suppression| (found.address.clone(), found);
+        let found = found
+            .await?
+            .into_iter()
+            .filter(|stored| !stored.is_lifted());
+        let found: HashMap<Address, Suppression> = found.map(keyed).collect();
+        // The most severe one, for all spellings that earlier versions may have stored.
+        let gravest = |spellings: &Vec<Address>| {
+            let known = spellings.iter().filter_map(|spelling| found.get(spelling));
+            known.cloned().reduce(graver)
+        };
+        Ok(spellings.iter().map(gravest).collect())
+    }
+
+    async fn suppressions(
+        &self,
+        after: Option<&Address>,
+        limit: usize,
+    ) -> Result<Vec<Suppression>> {
+        let from = after.map(Address::lowered);
+        let mut filter = not_lifted();
+        let from = from.as_ref().map_or("", Address::reveal);
+        filter.insert("_id", doc! {"$gt": from});
+        let options = in_order(doc! {"_id": 1}, limit);
+        let doing = "listing suppressed addresses";
+        self.find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, options)
+            .await
+    }
+
+    async fn lift(
+        &self,
+        address: &Address,
+        at: DateTime<Utc>,
+        expired: DateTime<Utc>,
+    ) -> Result<bool> {
+        let doing = "lifting a suppression";
+        let stored = self.suppressed(std::slice::from_ref(address)).await?.pop();
+        let stored = stored.flatten();
+        if let Some(stored) = &stored {
+            // If the address was suppressed again since that read, it stays suppressed.
+            let lifted = doc! {"lifted": date(at.max(stored.at))};
+            let record = literal(doing, stored)?;
+            let write = Write {
+                q: doc! {"_id": stored.address.folded().reveal()},
+                u: [doc! {"$replaceWith": {"$mergeObjects": [record, "$$ROOT", lifted]}}],
+                upsert: true,
+            };
+            self.upsert(doing, SUPPRESSIONS, [write]).await?;
+        }
+        let folded = address.folded();
+        let spellings = address.spellings();
+        let bounces: Vec<Document> = spellings.iter().map(of_address).collect();
+        let bounces = doc! {"$or": bounces};
+        self.delete_matching(doing, SOFT_BOUNCES, &bounces).await?;
+        let others = spellings.iter().filter(|spelling| **spelling != folded);
+        let others: Vec<&str> = others.map(Address::reveal).collect();
+        let over = doc! {
+            "lifted": {"$lt": date(expired)},
+            "$expr": {"$lte": ["$at", "$lifted"]},
+        };
+        let gone = doc! {"$or": [{"_id": {"$in": others}}, over]};
+        self.delete_matching(doing, SUPPRESSIONS, &gone).await?;
+        Ok(stored.is_some())
+    }
+
+    async fn lifts(&self, addresses: &[Address]) -> Result<Vec<Option<DateTime<Utc>>>> {
+        let folded: Vec<Address> = addresses.iter().map(Address::folded).collect();
+        let names = folded.iter().map(Address::reveal);
+        let doing = "looking for lifted suppressions";
+        let found = self.records_by_id::<SuppressionRecord>(doing, SUPPRESSIONS, names);
+        let stored = in_order_of(&folded, found.await?, |stored| &stored.address);
+        let lifted = stored.into_iter().map(|stored| stored?.lifted);
+        Ok(lifted.collect())
+    }
+
+    async fn soft_bounce(
+        &self,
+        address: &Address,
+        delivery: &DeliveryId,
+        at: DateTime<Utc>,
+        since: DateTime<Utc>,
+    ) -> Result<u64> {
+        let address = address.folded();
+        let doing = "noting a soft bounce";
+        let note = Write {
+            q: doc! {"_id": {"a": address.reveal(), "d": delivery.as_str()}},
+            u: doc! {"$min": {"at": date(at)}},
+            upsert: true,
+        };
+        self.upsert(doing, SOFT_BOUNCES, [note]).await?;
+        let mut over = of_address(&address);
+        over.insert("at", doc! {"$lt": date(since)});
+        self.delete_matching(doing, SOFT_BOUNCES, &over).await?;
+        let left = of_address(&address);
+        self.count_matching(doing, SOFT_BOUNCES, &left, None).await
+    }
+}
+
+/// Encodes a suppression as an expression, in which a dollar sign does not start a field path.
+fn literal(doing: &'static str, suppression: &Suppression) -> Result<Document> {
+    let record = write_bson(doing, &SuppressionRecord::keep(suppression))?;
+    let record = Document::try_from(record).map_err(|error| Error::corrupt(doing, error))?;
+    Ok(doc! {"$literal": record})
+}
+
+/// Selects the documents that suppress an address now, as [`Suppression::is_lifted`] does.
+pub(super) fn not_lifted() -> Document {
+    doc! {"$or": [{"lifted": {"$exists": false}}, {"$expr": {"$gt": ["$at", "$lifted"]}}]}
+}
+
+/// Selects the soft bounces of an address. Documents compare field by field, and `{}` sorts after
+/// all text.
+fn of_address(address: &Address) -> Document {
+    let address = address.reveal();
+    doc! {"_id": {"$gte": {"a": address, "d": ""}, "$lt": {"a": address, "d": Bson::Document(Document::new())}}}
+}
 
 /// The number of emails of one kind.
 #[derive(Deserialize)]
-struct Counted {
+struct ReportCount {
     #[serde(rename = "_id")]
-    of: Kind,
+    of: ReportGroup,
     mails: Count<u64>,
 }
 
 #[derive(Deserialize)]
-struct Kind {
+struct ReportGroup {
     state: DeliveryState,
     news: Option<ReportKind>,
 }
@@ -53,18 +215,75 @@ impl Feedbacks for Mongo {
     }
 
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
-        let heard = [DeliveryState::Sent, DeliveryState::Unknown].map(DeliveryState::as_str);
-        let settled = doc! {"settled": {"$gte": date(since)}, "state": {"$in": heard.as_slice()}};
+        let states = [DeliveryState::Sent, DeliveryState::Unknown].map(DeliveryState::as_str);
+        let settled = doc! {"settled": {"$gte": date(since)}, "state": {"$in": states.as_slice()}};
         let kind = doc! {"state": "$state", "news": "$feedback.news"};
         let count = doc! {"_id": kind, "mails": {"$sum": 1}};
-        let steps = vec![doc! {"$match": settled}, doc! {"$group": count}];
+        let steps = [doc! {"$match": settled}, doc! {"$group": count}];
         let doing = "counting what became of mails";
-        let counted = self.aggregate(doing, DELIVERIES, steps).await?;
+        let counted = self.aggregate(doing, Some(DELIVERIES), &steps, None);
         let mut report_counts = ReportCounts::default();
-        for counted in &counted {
-            let Counted { of, mails } = read_fields("the feedback of deliveries", counted)?;
+        for counted in &counted.await? {
+            let ReportCount { of, mails } = read_fields("the feedback of deliveries", counted)?;
             report_counts.settled(of.state, of.news, mails.0);
         }
         Ok(report_counts)
+    }
+}
+
+/// A document `{_id, mark, until}`.
+#[derive(Deserialize)]
+struct SeenReport {
+    #[serde(rename = "_id")]
+    id: String,
+    mark: String,
+}
+
+#[async_trait]
+impl SeenReports for Mongo {
+    async fn sight(
+        &self,
+        marks: &[(String, String)],
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+    ) -> Result<Vec<String>> {
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let doing = "noting what was seen";
+        // A TTL index would use the server's clock.
+        let over = doc! {"until": {"$lte": date(now)}};
+        self.delete_matching(doing, SEEN_REPORTS, &over).await?;
+        let statement = |(key, mark): &(String, String)| Write {
+            q: doc! {"_id": key, "until": {"$lte": date(now)}},
+            u: doc! {"$set": {"mark": mark, "until": date(until)}},
+            upsert: true,
+        };
+        let statements = marks.iter().map(statement);
+        let kept = self.write(doing, Verb::Update, SEEN_REPORTS, statements);
+        // A stored key rejects the upsert, so the first mark stays. An earlier attempt of this
+        // command may have stored it.
+        kept.await?.duplicates(doing)?;
+        let keys: Vec<String> = marks.iter().map(|(key, _)| key.clone()).collect();
+        let stored = self.sighted(&keys, now).await?.into_iter().zip(marks);
+        let first = stored.map(|(stored, (_, mark))| stored.unwrap_or_else(|| mark.clone()));
+        Ok(first.collect())
+    }
+
+    async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Result<Vec<Option<String>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let filter = doc! {"_id": {"$in": keys}, "until": {"$gt": date(now)}};
+        let doing = "looking for what was seen";
+        let found = self.find_raw(doing, SEEN_REPORTS, &filter, FindOptions::default());
+        let mut marks = HashMap::new();
+        for record in &found.await? {
+            if document(doing, record).is_some() {
+                let SeenReport { id, mark } = read_fields("sighting", record)?;
+                marks.insert(id, mark);
+            }
+        }
+        Ok(keys.iter().map(|key| marks.get(key).cloned()).collect())
     }
 }

@@ -4,16 +4,13 @@
 //! repeated statement recognizes its own stamp. Concurrent writes share a command
 //! ([`super::joint`]).
 
-use std::collections::HashMap;
-
 use async_trait::async_trait;
-use bson::{Bson, RawDocument, RawDocumentBuf, doc};
-use mongodb::options::FindOptions;
+use bson::{RawDocument, RawDocumentBuf, doc};
 
 use super::bulk::{Verb, Write};
-use super::values::oid;
-use super::{INBOXES, Mongo, document};
-use crate::domain::{ChangeNotice, Id, Inbox, UserId, Window};
+use super::reads::{document, in_order_of};
+use super::{INBOXES, Mongo, read_or_written};
+use crate::domain::{Id, Inbox, ChangeNotice, UserId, Window};
 use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
 use crate::store::record::{read_bson, write_bson};
@@ -22,18 +19,11 @@ use crate::store::{FeedParts, Inboxes, Result};
 #[async_trait]
 impl Inboxes for Mongo {
     async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
-        if users.is_empty() {
-            return Ok(Vec::new());
-        }
         let doing = "reading what people have seen";
-        let names: Vec<&str> = users.iter().map(UserId::as_str).collect();
-        let (filter, options) = (doc! {"_id": {"$in": names}}, FindOptions::default());
-        let found = self.find_raw(doing, INBOXES, &filter, options).await?;
+        let names = users.iter().map(UserId::as_str);
+        let found = self.find_by_id(doing, INBOXES, names).await?;
         let found = found.iter().filter_map(|raw| inbox(doing, raw));
-        let inboxes: HashMap<UserId, Inbox> =
-            found.map(|inbox| (inbox.user.clone(), inbox)).collect();
-        let inboxes = users.iter().map(|user| inboxes.get(user).cloned());
-        Ok(inboxes.collect())
+        Ok(in_order_of(users, found, |inbox| &inbox.user))
     }
 
     async fn feed(&self, window: Window, user: &UserId) -> Result<FeedParts> {
@@ -42,17 +32,13 @@ impl Inboxes for Mongo {
 
     async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
         let doing = "putting what somebody has seen";
-        // With the new stamp, it was written by an attempt whose reply was lost.
-        let stamps = match inbox.revision {
-            Some(read) => Bson::from(doc! {"$in": [oid(read), oid(revision)]}),
-            None => oid(revision),
-        };
+        let stamp = read_or_written(inbox.revision, revision);
         let put = Inbox {
             revision: Some(revision),
             ..inbox.clone()
         };
         let put = Write {
-            q: doc! {"_id": inbox.user.as_str(), "stamp": stamps},
+            q: doc! {"_id": inbox.user.as_str(), "stamp": stamp},
             u: InboxRecord::keep(&put),
             // If none was read, none may exist. A duplicate shows that one does.
             upsert: inbox.revision.is_none(),
@@ -71,7 +57,7 @@ impl Inboxes for Mongo {
             };
             let are_put = refused.is_empty() && n == puts.len() as u64;
             if are_put {
-                self.poke(ChangeNotice::people(people.iter().map(String::as_str)))
+                self.notify(ChangeNotice::people(people.iter().map(String::as_str)))
                     .await;
             }
             Ok(are_put)
@@ -87,10 +73,10 @@ pub(super) fn inbox(doing: &str, raw: &RawDocument) -> Option<Inbox> {
         Err(error) => error,
     };
     tracing::warn!(%error, "what somebody has seen cannot be read; all is new");
-    let standing = document(doing, raw)?;
-    let stamp = standing.get_object_id("stamp").ok();
+    let stored = document(doing, raw)?;
+    let stamp = stored.get_object_id("stamp").ok();
     Some(Inbox {
         revision: stamp.map(|stamp| Id::from_bytes(stamp.bytes())),
-        ..Inbox::empty(UserId::stored(standing.get_str("_id").ok()?))
+        ..Inbox::empty(UserId::stored(stored.get_str("_id").ok()?))
     })
 }

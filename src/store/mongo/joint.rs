@@ -8,7 +8,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::encode::STATEMENTS;
 use crate::store::{Error, Result};

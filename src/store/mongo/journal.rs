@@ -13,14 +13,13 @@ use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 use serde::Deserialize;
 
-use super::alike::Change;
 use super::audiences::parts;
 use super::bulk::{Verb, encode};
-use super::values::{date, in_order, oid, put};
-use super::{FANOUTS, Mongo};
+use super::grouped::Change;
+use super::{FANOUTS, Mongo, date, in_order, oid, put};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::furthest_lease;
-use crate::domain::{ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Progress, UserId};
+use crate::domain::{Counts, Day, Details, Event, Fanout, Id, ChangeNotice, Progress, UserId};
 use crate::store::record::fanout::{DetailsOf, EventsRecord, FanoutRecord};
 use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};
@@ -30,56 +29,38 @@ impl Journal for Mongo {
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>> {
         let doing = "journalling events";
         let mut keys = HashSet::new();
-        let first: Vec<usize> = (0..fanouts.len())
-            .filter(|item| keys.insert(fanouts[*item].key.as_str()))
-            .collect();
-        let mut taken: HashSet<usize> = (0..fanouts.len()).collect();
-        for item in &first {
-            taken.remove(item);
-        }
+        let (first, repeated): (Vec<usize>, Vec<usize>) =
+            (0..fanouts.len()).partition(|item| keys.insert(fanouts[*item].key.as_str()));
+        let mut known: HashSet<usize> = repeated.into_iter().collect();
         let record = |fanout| FanoutRecord::whole(fanout, parts(fanout).len());
         let encoded = encode(doing, fanouts.iter().map(record))?;
         self.put_audiences(doing, first.iter().map(|item| &fanouts[*item]))
             .await?;
         let inserted = self.write_some(doing, Verb::Insert, FANOUTS, &encoded, first);
         let refused = inserted.await?.duplicates(doing)?;
+        known.extend(refused.iter().map(|refused| refused.item));
+        let wanted: Vec<&str> = known.iter().map(|item| &*fanouts[*item].key).collect();
+        let stored = self.stored_under(doing, &wanted).await?;
+        let is_stored =
+            |fanout: &Fanout| stored.get(&fanout.key).map(|found| found.id == fanout.id);
+        let left = refused.iter().map(|refused| &fanouts[refused.item]);
+        let left =
+            left.filter(|fanout| is_stored(fanout) == Some(false) && !parts(fanout).is_empty());
+        let left: Vec<Bson> = left.map(|fanout| oid(fanout.id)).collect();
+        self.remove_audiences(doing, &left).await?;
         // If the insert was sent twice, it may have conflicted with its own document.
-        let doubtful: HashSet<usize> = refused
-            .iter()
-            .filter(|refused| refused.resent)
-            .map(|refused| refused.item)
-            .collect();
-        taken.extend(refused.iter().map(|refused| refused.item));
-        let wanted: Vec<&str> = taken
-            .iter()
-            .map(|item| fanouts[*item].key.as_str())
-            .collect();
-        let standing = self.by_key(doing, &wanted).await?;
-        let left: Vec<Id> = refused
-            .iter()
-            .map(|refused| &fanouts[refused.item])
-            .filter(|fanout| {
-                standing
-                    .get(&fanout.key)
-                    .is_some_and(|known| known.id != fanout.id)
-            })
-            .filter(|fanout| !parts(fanout).is_empty())
-            .map(|fanout| fanout.id)
-            .collect();
-        self.drop_audiences(doing, &left).await?;
+        let doubtful = refused.iter().filter(|refused| refused.resent);
+        let doubtful: HashSet<usize> = doubtful.map(|refused| refused.item).collect();
         let answer = |(item, fanout): (usize, &Fanout)| {
-            if !taken.contains(&item) {
+            let is_own = doubtful.contains(&item) && is_stored(fanout) == Some(true);
+            if !known.contains(&item) || is_own {
                 return Ok(Accepted::New);
             }
-            match standing.get(&fanout.key) {
-                Some(known) if doubtful.contains(&item) && known.id == fanout.id => {
-                    Ok(Accepted::New)
-                }
-                Some(known) => Ok(Accepted::Known(Box::new(known.clone()))),
-                None => Err(Error::Conflict {
-                    what: format!("fan-out {}", fanout.id),
-                }),
-            }
+            let conflict = || Error::Conflict {
+                what: format!("fan-out {}", fanout.id),
+            };
+            let stored = stored.get(&fanout.key).ok_or_else(conflict)?;
+            Ok(Accepted::Known(Box::new(stored.clone())))
         };
         fanouts.iter().enumerate().map(answer).collect()
     }
@@ -138,36 +119,30 @@ impl Journal for Mongo {
     }
 
     async fn release_fanouts(&self, owner: &str) -> Result<()> {
-        self.patiently("releasing fan-outs", || {
-            let fanouts = self.collection(FANOUTS);
-            let held = doc! {"state": PENDING, "lease.owner": owner};
-            let release = doc! {"$unset": {"lease": ""}};
-            async move { Ok(fanouts.update_many(held, release).await.map(drop)?) }
-        })
-        .await
+        let leased = doc! {"state": PENDING, "lease.owner": owner};
+        let release = doc! {"$unset": {"lease": ""}};
+        self.update_matching("releasing fan-outs", FANOUTS, &leased, &release)
+            .await
     }
 
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
-        let (doing, filter) = ("reading a fan-out", doc! {"_id": oid(id)});
-        let options = FindOptions::default();
-        let found = self.find_raw(doing, FANOUTS, &filter, options).await?;
+        let doing = "reading a fan-out";
+        let found = self.find_by_id(doing, FANOUTS, [oid(id)]).await?;
         let read = found.iter().map(|raw| read_bson::<FanoutRecord>(raw));
-        Ok(self
-            .fanouts_of(doing, read.collect::<Result<_>>()?)
-            .await?
-            .pop())
+        let read = read.collect::<Result<_>>()?;
+        Ok(self.fanouts_of(doing, read).await?.pop())
     }
 
     async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let doing = "reading what is said of events";
+        let doing = "reading the details of events";
         let options = FindOptions::builder()
             .projection(doc! {"details": 1})
             .build();
-        let asked: Vec<Bson> = ids.iter().map(|id| oid(*id)).collect();
-        let filter = doc! {"_id": {"$in": asked}};
+        let names: Vec<Bson> = ids.iter().map(|id| oid(*id)).collect();
+        let filter = doc! {"_id": {"$in": names}};
         let found = self.find_raw(doing, FANOUTS, &filter, options).await?;
         let read = |raw| if_readable(read_bson::<DetailsOf>(raw));
         let found = found.iter().map(|raw| &**raw).filter_map(read);
@@ -179,13 +154,10 @@ impl Journal for Mongo {
     async fn forget_actor(&self, user: &UserId) -> Result<()> {
         let theirs = doc! {"details.actor.id": user.as_str()};
         let words = doc! {"details.actor": "", "details.text": "", "details.data": ""};
-        self.patiently("erasing an actor", || {
-            let fanouts = self.collection(FANOUTS);
-            let (theirs, change) = (theirs.clone(), doc! {"$unset": words.clone()});
-            async move { Ok(fanouts.update_many(theirs, change).await.map(drop)?) }
-        })
-        .await?;
-        self.poke(ChangeNotice::All).await;
+        let unset = doc! {"$unset": words};
+        self.update_matching("erasing an actor", FANOUTS, &theirs, &unset)
+            .await?;
+        self.notify(ChangeNotice::All).await;
         Ok(())
     }
 
@@ -199,26 +171,24 @@ impl Journal for Mongo {
     }
 
     async fn oldest_pending(&self) -> Result<Option<DateTime<Utc>>> {
-        let (doing, filter) = (
-            "looking for the oldest pending fan-out",
-            doc! {"state": PENDING},
-        );
-        let found = self
-            .find_ids(doing, FANOUTS, &filter, doc! {"_id": 1}, 1)
-            .await?;
+        let (filter, order) = (doc! {"state": PENDING}, doc! {"_id": 1});
+        let doing = "looking for the oldest pending fan-out";
+        let found = self.find_ids(doing, FANOUTS, &filter, order, 1).await?;
         let id = |id: &Bson| Some(Id::from_bytes(id.as_object_id()?.bytes()));
         Ok(found.iter().find_map(id).map(Id::time))
     }
 
     async fn busy_days(&self) -> Result<Vec<Day>> {
         // The index on `state` covers this query.
-        let pipeline = vec![
+        let pipeline = [
             doc! {"$match": {"state": PENDING}},
             doc! {"$project": {"_id": 0, "day": 1}},
             doc! {"$group": {"_id": "$day"}},
         ];
         let doing = "looking for busy days";
-        let found = self.aggregate(doing, FANOUTS, pipeline).await?;
+        let found = self
+            .aggregate(doing, Some(FANOUTS), &pipeline, None)
+            .await?;
         let day = |found: &RawDocumentBuf| {
             let group: Group = read_fields("a fan-out's day", found)?;
             Ok(group.id)
@@ -231,12 +201,12 @@ impl Journal for Mongo {
 }
 
 /// The number of entries that are read at once to find small audiences.
-const LOOKED_AT: usize = 128;
+const READ_AT_ONCE: usize = 128;
 pub(super) const PENDING: &str = "pending";
 pub(super) const DONE: &str = "done";
 
 impl Mongo {
-    async fn by_key(&self, doing: &str, keys: &[&str]) -> Result<HashMap<String, Fanout>> {
+    async fn stored_under(&self, doing: &str, keys: &[&str]) -> Result<HashMap<String, Fanout>> {
         if keys.is_empty() {
             return Ok(HashMap::new());
         }
@@ -250,9 +220,8 @@ impl Mongo {
     /// small. An entry contains its named users and may be long, so only a few are read at a time.
     async fn free_fanouts(&self, doing: &str, free: &Document, most: AtMost) -> Result<Vec<Bson>> {
         let order = doc! {"_id": 1};
-        let mut ids = self
-            .find_ids(doing, FANOUTS, free, order.clone(), most.any)
-            .await?;
+        let oldest = self.find_ids(doing, FANOUTS, free, order.clone(), most.any);
+        let mut ids = oldest.await?;
         if ids.len() < most.any {
             return Ok(ids);
         }
@@ -268,7 +237,7 @@ impl Mongo {
         {
             let mut behind = free.clone();
             behind.insert("_id", doc! {"$gt": last});
-            let limit = LOOKED_AT.min(end - ids.len());
+            let limit = READ_AT_ONCE.min(end - ids.len());
             let mut options = in_order(order.clone(), limit);
             options.projection = Some(doc! {"small": &is_small});
             let found = self.find_raw(doing, FANOUTS, &behind, options).await?;

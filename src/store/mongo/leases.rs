@@ -1,58 +1,46 @@
-//! Leases: named ones, and those on fan-outs and deliveries.
+//! Leases, small named texts, and the removal of old records.
 //!
 //! One conditional write takes a lease, so there is no gap between check and write. On fan-outs and
 //! deliveries it leaves a revision, which shows whether it took effect even if the reply was lost.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 
-use super::alike::Change;
-use super::bulk::DUPLICATE;
-use super::patience::Failure;
-use super::values::{date, in_order};
-use super::{LEASES, Mongo, records};
-use crate::domain::Lease;
+use super::grouped::Change;
+use super::journal::DONE;
+use super::patience::{DUPLICATE, Failure};
+use super::{
+    BATCHES, DELIVERIES, FANOUTS, INBOXES, LEASES, Mongo, NOTES, RETRACTIONS, date, in_order, oid,
+};
 use crate::domain::coordination::furthest_lease_of;
-use crate::store::record::Record;
-use crate::store::{Leases, Result};
+use crate::domain::{DeliveryState, Id, Lease};
+use crate::store::{Error, Forgettable, Leases, Notes, Result, Retention};
 
 #[async_trait]
 impl Leases for Mongo {
     async fn lease(&self, name: &str, lease: &Lease, now: DateTime<Utc>) -> Result<bool> {
-        self.patiently("taking a lease", || {
-            let leases = self.collection(LEASES);
-            let free = doc! {
-                "_id": name,
-                "$or": [
-                    {"owner": &lease.owner},
-                    {"until": {"$lte": date(now)}},
-                    {"until": {"$gt": date(furthest_lease_of(name, now))}},
-                ],
-            };
-            let take = doc! {"$set": {"owner": &lease.owner, "until": date(lease.until)}};
-            async move {
-                match leases.update_one(free, take).upsert(true).await {
-                    Ok(_) => Ok(true),
-                    // Another owner has the lease.
-                    Err(error) => match Failure::from(error) {
-                        failure if failure.code == Some(DUPLICATE) => Ok(false),
-                        failure => Err(failure),
-                    },
-                }
-            }
-        })
-        .await
+        let free = doc! {
+            "_id": name,
+            "$or": [
+                {"owner": &lease.owner},
+                {"until": {"$lte": date(now)}},
+                {"until": {"$gt": date(furthest_lease_of(name, now))}},
+            ],
+        };
+        let claim = doc! {"$set": {"owner": &lease.owner, "until": date(lease.until)}};
+        let claimed = self.update_one("taking a lease", LEASES, &free, &claim, true);
+        // A duplicate shows that another owner has the lease.
+        Ok(claimed.await?.is_some())
     }
 
     async fn unlease(&self, name: &str, owner: &str) -> Result<()> {
-        self.patiently("giving up a lease", || {
-            let leases = self.collection(LEASES);
-            let own = doc! {"_id": name, "owner": owner};
-            async move { Ok(leases.delete_one(own).await.map(drop)?) }
-        })
-        .await
+        let own = doc! {"_id": name, "owner": owner};
+        let deleted = self.delete_matching("giving up a lease", LEASES, &own);
+        deleted.await.map(drop)
     }
 }
 
@@ -60,23 +48,6 @@ impl Leases for Mongo {
 const ROUNDS: usize = 5;
 
 impl Mongo {
-    /// Leases up to `limit` free records in this order: finds some, takes those that are still
-    /// free, and reads them.
-    pub(super) async fn claim_records<R: Record>(
-        &self,
-        doing: &str,
-        collection: &str,
-        free: &Document,
-        order: Document,
-        lease: Document,
-        limit: usize,
-    ) -> Result<Vec<R::Value>> {
-        let claimed = self.claim_raw(doing, collection, free, order.clone(), lease, || {
-            self.find_ids(doing, collection, free, order.clone(), limit)
-        });
-        records::<R>(doing, &claimed.await?).collect()
-    }
-
     /// Leases the records that `find` returns, and returns them undecoded, even unreadable ones.
     pub(super) async fn claim_raw<F: Future<Output = Result<Vec<Bson>>>>(
         &self,
@@ -92,7 +63,7 @@ impl Mongo {
             if ids.is_empty() {
                 break;
             }
-            let take = |id: &Bson, revision: Oid| {
+            let claim = |id: &Bson, revision: Oid| {
                 let change = Change {
                     when: free.clone(),
                     set: doc! {"lease": lease.clone(), "stamp": revision},
@@ -100,13 +71,9 @@ impl Mongo {
                 };
                 (id.clone(), change)
             };
-            let taken = self.change_each(doing, collection, &ids, take).await?;
-            let ours: Vec<Bson> = ids
-                .into_iter()
-                .zip(taken)
-                .filter(|(_, taken)| *taken)
-                .map(|(id, _)| id)
-                .collect();
+            let claimed = self.change_each(doing, collection, &ids, claim).await?;
+            let ours = ids.into_iter().zip(claimed).filter(|(_, is_ours)| *is_ours);
+            let ours: Vec<Bson> = ours.map(|(id, _)| id).collect();
             if !ours.is_empty() {
                 let filter = doc! {"_id": {"$in": ours}};
                 let options = in_order(order, usize::MAX);
@@ -114,5 +81,120 @@ impl Mongo {
             }
         }
         Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl Notes for Mongo {
+    async fn note(&self, name: &str) -> Result<Option<String>> {
+        let doing = "reading a note";
+        let found = self.find_by_id(doing, NOTES, [name]).await?;
+        found.first().map(|note| text(doing, note)).transpose()
+    }
+
+    async fn notes_named(&self, names: &[String]) -> Result<Vec<Option<String>>> {
+        let doing = "reading notes";
+        let found = self.find_by_id(doing, NOTES, names).await?;
+        let found = found.iter().map(|raw| note(doing, raw));
+        let found: HashMap<String, String> = found.collect::<Result<_>>()?;
+        Ok(names.iter().map(|name| found.get(name).cloned()).collect())
+    }
+
+    async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
+        let notes = self.collection(NOTES);
+        let current = doc! {"_id": name, "text": read};
+        self.patiently("changing a note", || async {
+            match (read, text) {
+                (None, None) => Ok(false),
+                (None, Some(text)) => {
+                    let inserted = notes.insert_one(doc! {"_id": name, "text": text}).await;
+                    match inserted.map_err(Failure::from) {
+                        Err(failure) if failure.code == Some(DUPLICATE) => Ok(false),
+                        inserted => inserted.map(|_| true),
+                    }
+                }
+                (Some(_), Some(text)) => {
+                    let set = doc! {"$set": {"text": text}};
+                    let updated = notes.update_one(current.clone(), set).await?;
+                    Ok(updated.matched_count == 1)
+                }
+                (Some(_), None) => {
+                    let deleted = notes.delete_one(current.clone()).await?;
+                    Ok(deleted.deleted_count == 1)
+                }
+            }
+        })
+        .await
+    }
+
+    async fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>> {
+        let doing = "reading notes";
+        let under = doc! {"_id": {"$gte": prefix, "$lt": format!("{prefix}{}", char::MAX)}};
+        let by_name = in_order(doc! {"_id": 1}, usize::MAX);
+        let found = self.find_raw(doing, NOTES, &under, by_name).await?;
+        found.iter().map(|raw| note(doing, raw)).collect()
+    }
+}
+
+/// Returns a note's name and text.
+fn note(doing: &str, note: &RawDocument) -> Result<(String, String)> {
+    let name = note.get_str("_id").map_err(|error| {
+        Error::database(doing, format!("a note's name cannot be read: {error}"))
+    })?;
+    Ok((name.to_owned(), text(doing, note)?))
+}
+
+fn text(doing: &str, note: &RawDocument) -> Result<String> {
+    let text = note.get_str("text").map(str::to_owned);
+    text.map_err(|error| Error::database(doing, format!("a note cannot be read: {error}")))
+}
+
+#[async_trait]
+impl Retention for Mongo {
+    async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        let before_id = || doc! {"$lt": oid(Id::at(before, [0; 8]))};
+        let (collection, time) = match what {
+            Forgettable::Unaccepted => return self.forget_audiences(before, limit).await,
+            Forgettable::Events => {
+                let old = doc! {"state": DONE, "_id": before_id()};
+                return self.forget_oldest(FANOUTS, "_id", &old, limit).await;
+            }
+            Forgettable::Retractions => {
+                let old = doc! {"at": before_id()};
+                return self.forget_oldest(RETRACTIONS, "at", &old, limit).await;
+            }
+            Forgettable::Batches => (BATCHES, "settled"),
+            Forgettable::Deliveries => (DELIVERIES, "settled"),
+            Forgettable::Inboxes => (INBOXES, "changed"),
+        };
+        let mut old = doc! {time: {"$lt": date(before)}};
+        if what == Forgettable::Deliveries {
+            old.insert("state", doc! {"$ne": DeliveryState::Unknown.as_str()});
+            old.insert("slot", doc! {"$exists": false});
+        }
+        self.forget_oldest(collection, time, &old, limit).await
+    }
+}
+
+impl Mongo {
+    /// Removes up to `limit` of these records, earliest first. Returns how many.
+    async fn forget_oldest(
+        &self,
+        collection: &str,
+        time: &str,
+        old: &Document,
+        limit: usize,
+    ) -> Result<u64> {
+        let doing = format!("forgetting {collection}");
+        let oldest = doc! {time: 1};
+        let ids = self
+            .find_ids(&doing, collection, old, oldest, limit)
+            .await?;
+        if !ids.is_empty() {
+            // A record that was found to be old is deleted only if it is still old.
+            let these = doc! {"$and": [{"_id": {"$in": &ids}}, old]};
+            self.delete_matching(&doing, collection, &these).await?;
+        }
+        Ok(ids.len() as u64)
     }
 }

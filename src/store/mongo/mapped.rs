@@ -7,14 +7,13 @@
 use std::collections::{HashMap, HashSet};
 
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::{FindOptions, ReadConcern};
 
-use super::mapping::Mapping;
-use super::{Mongo, readable};
-use crate::domain::text;
-use crate::domain::{Id, Object, ObjectKey};
+use super::reads::document;
+use super::{Mapping, Mongo};
+use crate::domain::{Id, Object, ObjectKey, link};
 use crate::store::record::fields::place;
 use crate::store::{Error, Result};
 
@@ -145,17 +144,12 @@ impl Mongo {
             .read_concern(ReadConcern::local())
             .build();
         let doing = format!("reading {} of the application", mapping.collection);
-        self.patiently(&doing, || {
-            let records = database.collection::<RawDocumentBuf>(&mapping.collection);
-            let doing = &doing;
-            let (filter, options) = (filter.clone(), options.clone());
-            async move {
-                let find = records.find(filter).with_options(options);
-                let found: Vec<RawDocumentBuf> = self.latest_of(find).await?;
-                Ok(readable(doing, &found))
-            }
-        })
-        .await
+        let records = database.collection(&mapping.collection);
+        let found = self.find_in(&doing, &records, &filter, options).await?;
+        Ok(found
+            .iter()
+            .filter_map(|raw| document(&doing, raw))
+            .collect())
     }
 }
 

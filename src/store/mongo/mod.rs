@@ -6,66 +6,48 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bson::{Bson, Document, RawDocument, RawDocumentBuf};
-use futures::stream::{self, StreamExt};
-use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
+use bson::oid::ObjectId as Oid;
+use bson::{Bson, Document, RawDocumentBuf, Timestamp, doc};
+use chrono::{DateTime, Utc};
+use mongodb::options::{Acknowledgment, ClientOptions, FindOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
 use tokio::sync::OnceCell;
 
-use self::floor::Floor;
 use self::joint::Joint;
-use super::record::{Record, read_bson};
 use super::{Error, Result};
-use crate::domain::{Day, ModelName};
+use crate::domain::{Day, Id, Lease, ModelName};
 
-mod additions;
-mod alike;
-mod append;
-mod aside;
 mod audiences;
 mod batches;
-mod behind;
 mod bulk;
-mod condition;
-mod data;
+mod change_notices;
 mod days;
 mod decode;
 mod deliveries;
+mod diagnostics;
 mod directory;
 mod encode;
 mod feedback;
-mod floor;
-mod fresh;
+mod grouped;
 mod inboxes;
-mod indexes;
 mod joint;
 mod journal;
 mod leases;
 mod mapped;
-mod mapping;
-mod markers;
-mod neighbors;
-mod notes;
 mod objects;
-mod outstanding;
 mod patience;
-mod pokes;
 mod push;
-mod retention;
-mod retractions;
+mod reads;
+mod restore;
 mod scan;
 mod schema;
-mod sightings;
 mod stacks;
-mod suppressions;
 mod transfer;
-mod values;
 mod windows;
 
-pub use mapping::Mapping;
 pub use schema::VERSION as SCHEMA;
 
 /// The database that is used if the connection string names none.
@@ -95,6 +77,33 @@ impl Default for MongoOptions {
     }
 }
 
+/// The location of a model's records, and the meaning of their fields. A field may be a path
+/// (`artist.name`).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Mapping {
+    /// The collection's name.
+    pub collection: String,
+    /// The database, if it is not the store's own.
+    pub database: Option<String>,
+    /// The field with the id that events refer to; `_id` by default.
+    pub id: Option<String>,
+    /// The filter that a record must match to be notifiable. An empty filter matches all.
+    pub filter: Document,
+    /// The title field.
+    pub title: Option<String>,
+    /// A field, or a template such as `https://example.org/artwork/{slug}`. Values in a template
+    /// are percent-encoded.
+    pub url: Option<String>,
+    /// A field, or a template as for `url`.
+    pub image: Option<String>,
+    /// The byline field.
+    pub by: Option<String>,
+    /// The field with the object's date and time: a date, or text in RFC 3339 format.
+    pub at: Option<String>,
+    /// The field with a GeoJSON point or `[longitude, latitude]`.
+    pub place: Option<String>,
+}
+
 /// The `wtimeout` of a write: how long to wait for a majority before the write is sent again.
 const MAJORITY: Duration = Duration::from_secs(10);
 /// The maximum number of connections. One scan alone has two cursors per day, all reading ahead.
@@ -110,9 +119,10 @@ struct Shared {
     options: MongoOptions,
     /// Facts about day collections. They are hints only: a day that another process dropped or
     /// recreated is still written and read correctly.
-    days: Mutex<HashMap<Day, Known>>,
-    /// The cluster time that reads must have reached.
-    floor: Floor,
+    days: Mutex<HashMap<Day, KnownDay>>,
+    /// The highest cluster time seen so far, which reads must have reached. A standalone server
+    /// reports none, and has no stale members.
+    floor: Mutex<Option<Timestamp>>,
     /// Coalesces concurrent inbox writes.
     inboxes: Joint<RawDocumentBuf>,
     /// Whether the client is connected to a router (`mongos`), once detected.
@@ -121,12 +131,10 @@ struct Shared {
 
 /// Facts about an existing day collection.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct KnownDay {
     layout: Layout,
     /// Whether most users of the last push had no stack there yet.
     mostly_new: bool,
-    /// Whether nearly all of them had one with room in it.
-    mostly_standing: bool,
 }
 
 /// The storage layout of a day collection.
@@ -161,9 +169,8 @@ fn secrets(url: &str) -> Vec<&str> {
         .chain(before.split(SIGNS))
         .chain(ports)
         .chain(values);
-    let told =
-        |secret: &&str| secret.len() > 3 && !secret.bytes().all(|byte| byte.is_ascii_digit());
-    let mut all: Vec<&str> = all.filter(told).collect();
+    let is_secret = |part: &&str| part.len() > 3 && !part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut all: Vec<&str> = all.filter(is_secret).collect();
     all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     all
 }
@@ -177,12 +184,11 @@ impl Mongo {
     pub async fn connect(url: &str, options: MongoOptions) -> Result<Self> {
         let refused = |error: mongodb::error::Error| {
             // The driver's message repeats text that it cannot parse, which may be a password.
-            let told = secrets(url)
-                .into_iter()
-                .fold(error.kind.to_string(), |told, secret| {
-                    told.replace(secret, "(hidden)")
-                });
-            Error::database("reading the MongoDB connection string", told)
+            let mut message = error.kind.to_string();
+            for secret in secrets(url) {
+                message = message.replace(secret, "(hidden)");
+            }
+            Error::database("reading the MongoDB connection string", message)
         };
         let mut settings = ClientOptions::parse(url).await.map_err(refused)?;
         settings
@@ -207,13 +213,12 @@ impl Mongo {
             .unwrap_or_else(|| DEFAULT_DATABASE.to_owned());
         let client = Client::with_options(settings).map_err(refused)?;
         let db = client.database(&name);
-        let days = Mutex::default();
         Ok(Self(Arc::new(Shared {
             client,
             db,
             options,
-            days,
-            floor: Floor::default(),
+            days: Mutex::default(),
+            floor: Mutex::default(),
             inboxes: Joint::default(),
             routed: OnceCell::new(),
         })))
@@ -239,153 +244,75 @@ impl Mongo {
         patience::patiently(patience, attempt, doing, step).await
     }
 
-    /// Returns all records that a query finds. For results that fit into memory.
-    async fn find_records<R: Record>(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: &Document,
-        options: mongodb::options::FindOptions,
-    ) -> Result<Vec<R::Value>> {
-        let found = self.find_raw(doing, collection, filter, options).await?;
-        records::<R>(doing, &found).collect()
+    /// Returns the server's time limit for an attempt.
+    fn time_limit(&self) -> Duration {
+        patience::limit(self.0.options.attempt)
     }
 
-    /// Returns all documents that a query finds. For results that fit into memory.
-    async fn find_all(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: &Document,
-        options: mongodb::options::FindOptions,
-    ) -> Result<Vec<Document>> {
-        let found = self.find_raw(doing, collection, filter, options).await?;
-        Ok(readable(doing, &found))
+    fn raise_floor(&self, to: Timestamp) {
+        let mut floor = self.0.floor.lock().unwrap_or_else(PoisonError::into_inner);
+        *floor = (*floor).max(Some(to));
     }
 
-    /// Returns the `_id`s of at most `limit` matching documents, in this order.
-    async fn find_ids(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: &Document,
-        order: Document,
-        limit: usize,
-    ) -> Result<Vec<Bson>> {
-        let options = values::ids_in_order(order, limit);
-        let found = self.find_all(doing, collection, filter, options).await?;
-        let id = |mut record: Document| record.remove("_id");
-        Ok(found.into_iter().filter_map(id).collect())
+    fn floor(&self) -> Option<Timestamp> {
+        *self.0.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the documents undecoded, so that unreadable ones are included. A limit of 0 returns
-    /// none, although the server treats it as no limit.
-    async fn find_raw(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: &Document,
-        options: mongodb::options::FindOptions,
-    ) -> Result<Vec<RawDocumentBuf>> {
-        if options.limit == Some(0) {
-            return Ok(Vec::new());
-        }
-        self.patiently(doing, || {
-            let collection = self.0.db.collection::<RawDocumentBuf>(collection);
-            let (filter, mut options) = (filter.clone(), options.clone());
-            options.max_time = Some(patience::limit(self.0.options.attempt));
-            async move {
-                let find = collection.find(filter).with_options(options);
-                self.all_of(find).await
-            }
-        })
-        .await
+    fn known_days(&self) -> MutexGuard<'_, HashMap<Day, KnownDay>> {
+        self.0.days.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the results of an aggregation. For results that fit into memory.
-    async fn aggregate(
-        &self,
-        doing: &str,
-        collection: &str,
-        pipeline: Vec<Document>,
-    ) -> Result<Vec<RawDocumentBuf>> {
-        self.patiently(doing, || {
-            let collection = self.0.db.collection::<RawDocumentBuf>(collection);
-            let pipeline = pipeline.clone();
-            async move { self.all_from(&collection, pipeline).await }
-        })
-        .await
-    }
-
-    /// Counts the matching documents by reading them.
-    async fn matching(&self, doing: &str, collection: &str, filter: &Document) -> Result<u64> {
-        let limit = patience::limit(self.0.options.attempt);
-        self.patiently(doing, || {
-            let (collection, filter) = (self.collection(collection), filter.clone());
-            async move {
-                let count = collection.count_documents(filter).max_time(limit);
-                self.count_of(count).await
-            }
-        })
-        .await
-    }
-
-    fn known(&self, day: Day) -> Option<Known> {
-        let days = self.0.days.lock().unwrap_or_else(PoisonError::into_inner);
-        days.get(&day).copied()
-    }
-
-    fn note(&self, day: Day, known: Known) {
-        let mut days = self.0.days.lock().unwrap_or_else(PoisonError::into_inner);
-        days.insert(day, known);
-    }
-
-    fn forget(&self, day: Day) {
-        let mut days = self.0.days.lock().unwrap_or_else(PoisonError::into_inner);
-        days.remove(&day);
+    fn known_day(&self, day: Day) -> Option<KnownDay> {
+        self.known_days().get(&day).copied()
     }
 }
 
-/// Decodes documents. One that cannot be decoded, such as one with text that is not UTF-8, is
-/// skipped so that the others can still be read.
-fn readable(doing: &str, found: &[RawDocumentBuf]) -> Vec<Document> {
-    let found = found.iter();
-    found.filter_map(|raw| document(doing, raw)).collect()
+/// Converts a time to whole milliseconds.
+fn date(time: DateTime<Utc>) -> Bson {
+    Bson::DateTime(bson::DateTime::from_millis(time.timestamp_millis()))
 }
 
-fn document(doing: &str, raw: &RawDocument) -> Option<Document> {
-    let document = Document::try_from(raw);
-    let said = document.inspect_err(|error| {
-        tracing::warn!(doing, %error, "a document cannot be read, and is passed over");
-    });
-    said.ok()
+fn oid(id: Id) -> Bson {
+    Bson::ObjectId(Oid::from_bytes(id.bytes()))
 }
 
-/// Decodes records. Skips documents that are not valid BSON; a valid document that is not a valid
-/// record is an error.
-fn records<R: Record>(
-    doing: &str,
-    found: &[RawDocumentBuf],
-) -> impl Iterator<Item = Result<R::Value>> {
-    let read = move |raw: &RawDocumentBuf| match read_bson::<R>(raw) {
-        Err(error) => document(doing, raw).map(|_| Err(error)),
-        read => Some(read),
-    };
-    found.iter().filter_map(read)
-}
-
-/// Calls `ask` for each item, at most `limit` at a time, and passes on the results as they arrive.
-async fn at_once<T, F: Future<Output = Result<T>>>(
-    limit: usize,
-    items: impl IntoIterator<Item = usize>,
-    ask: impl Fn(usize) -> F,
-    mut answer: impl FnMut(T),
-) -> Result<()> {
-    let mut asked = stream::iter(items).map(ask).buffer_unordered(limit);
-    while let Some(part) = asked.next().await {
-        answer(part?);
+/// Matches the revision that was read, or the new one: then an attempt whose reply was lost wrote
+/// it.
+fn read_or_written(read: Option<Id>, written: Id) -> Bson {
+    match read {
+        Some(read) => doc! {"$in": [oid(read), oid(written)]}.into(),
+        None => oid(written),
     }
-    Ok(())
+}
+
+/// Returns options for at most `limit` documents in this order.
+fn in_order(order: Document, limit: usize) -> FindOptions {
+    FindOptions::builder()
+        .sort(order)
+        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+        .build()
+}
+
+/// Returns options for the `_id`s of at most `limit` documents in this order.
+fn ids_in_order(order: Document, limit: usize) -> FindOptions {
+    let mut options = in_order(order, limit);
+    options.projection = Some(doc! {"_id": 1});
+    options
+}
+
+/// Encodes a lease. A missing one becomes a lease that ended at the Unix epoch.
+fn lease(lease: Option<&Lease>) -> Bson {
+    match lease {
+        Some(lease) => doc! {"owner": &lease.owner, "until": date(lease.until)}.into(),
+        None => doc! {"until": date(DateTime::UNIX_EPOCH)}.into(),
+    }
+}
+
+/// Inserts the field if there is a value.
+fn put(document: &mut Document, field: &str, value: Option<impl Into<Bson>>) {
+    if let Some(value) = value {
+        document.insert(field, value);
+    }
 }
 
 impl std::fmt::Debug for Mongo {
@@ -397,7 +324,7 @@ impl std::fmt::Debug for Mongo {
 const USERS: &str = "users";
 const FOLLOWS: &str = "follows";
 const OBJECTS: &str = "objects";
-const POKES: &str = "pokes";
+const CHANGE_NOTICES: &str = "pokes";
 const FANOUTS: &str = "fanouts";
 const AUDIENCES: &str = "audiences";
 const ACCUMULATORS: &str = "seats";
@@ -410,4 +337,4 @@ const CATCH_UPS: &str = "catch_ups";
 const NOTES: &str = "notes";
 const SUPPRESSIONS: &str = "suppressions";
 const SOFT_BOUNCES: &str = "soft_bounces";
-const SIGHTINGS: &str = "sightings";
+const SEEN_REPORTS: &str = "sightings";

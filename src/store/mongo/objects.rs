@@ -1,5 +1,5 @@
-//! Objects: the store's own `objects`, and models in the application's collections
-//! ([`super::mapped`]).
+//! Objects, and retractions of events about them. [`super::mapped`] reads models in the
+//! application's collections.
 //!
 //! `data` is returned exactly as written. It is stored as a document, so that operators can query
 //! it. If a document cannot hold it exactly, it is stored as JSON text in `data_json`.
@@ -7,30 +7,34 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use bson::spec::ElementType;
-use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
+use bson::raw::cstr;
+use bson::{Bson, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use chrono::DateTime;
-use mongodb::options::FindOptions;
+use serde::{Deserialize, Serialize};
 
 use super::bulk::Write;
-use super::encode::Writer;
-use super::{Mongo, OBJECTS, data};
-use crate::domain::{ChangeNotice, ModelName, Object, ObjectKey};
-use crate::store::record::fields::place;
-use crate::store::{Error, Objects, Result};
+use super::{Mongo, OBJECTS, RETRACTIONS, oid};
+use crate::domain::{
+    Event, EventType, Id, Json, ModelName, Object, ObjectId, ObjectKey, ChangeNotice, Retraction,
+};
+use crate::store::record::fields::{As, Oid, place};
+use crate::store::record::small::ObjectRecord;
+use crate::store::record::{read_fields, write_bson};
+use crate::store::{Error, Objects, Result, Retractions};
 
 #[async_trait]
 impl Objects for Mongo {
     async fn put_objects(&self, objects: &[Object]) -> Result<()> {
-        let put = |object: &Object| Write {
-            q: doc! {"_id": object.key.as_str()},
-            u: record_of(object),
-            upsert: true,
+        let doing = "putting objects";
+        let put = |object: &Object| {
+            let q = doc! {"_id": object.key.as_str()};
+            let (u, upsert) = (record_of(doing, object)?, true);
+            Ok(Write { q, u, upsert })
         };
-        let statements = objects.iter().map(put);
-        self.upsert("putting objects", OBJECTS, statements).await?;
+        let statements: Vec<_> = objects.iter().map(put).collect::<Result<_>>()?;
+        self.upsert(doing, OBJECTS, statements).await?;
         let names = objects.iter().map(|object| object.key.as_str());
-        self.poke(ChangeNotice::objects(names)).await;
+        self.notify(ChangeNotice::objects(names)).await;
         Ok(())
     }
 
@@ -45,16 +49,9 @@ impl Objects for Mongo {
             }
         }
         let mut found: HashMap<ObjectKey, Object> = HashMap::with_capacity(keys.len());
-        if !own.is_empty() {
-            let filter = doc! {"_id": {"$in": own}};
-            let options = FindOptions::default();
-            let records = self
-                .find_raw("reading objects", OBJECTS, &filter, options)
-                .await?;
-            for record in &records {
-                let object = readable_object(record);
-                found.extend(object.map(|object| (object.key.clone(), object)));
-            }
+        for record in &self.find_by_id("reading objects", OBJECTS, own).await? {
+            let object = readable_object(record);
+            found.extend(object.map(|object| (object.key.clone(), object)));
         }
         for (model, keys) in mapped {
             let mapping = &self.0.options.mapped[&model];
@@ -80,40 +77,35 @@ fn readable_object(raw: &RawDocumentBuf) -> Option<Object> {
         })
 }
 
-pub(super) fn record_of(object: &Object) -> RawDocumentBuf {
-    let mut writer = Writer::new();
-    writer.text("_id", object.key.as_str());
-    writer.flag("notifiable", object.notifiable);
-    for (name, text) in [
-        ("title", &object.title),
-        ("url", &object.url),
-        ("image", &object.image),
-        ("by", &object.by),
-    ] {
-        if let Some(text) = text {
-            writer.text(name, text);
-        }
+pub(super) fn record_of(doing: &str, object: &Object) -> Result<RawDocumentBuf> {
+    let mut record = ObjectRecord::keep(object);
+    record.data = None;
+    let mut document = write_bson(doing, &record)?;
+    match bson_of(&object.data) {
+        _ if object.data.is_null() => {}
+        Some(data) => document.append(cstr!("data"), data),
+        None => document.append(cstr!("data_json"), object.data.text()),
     }
-    if let Some(at) = object.at {
-        writer.value(
-            "at",
-            ElementType::DateTime,
-            &at.timestamp_millis().to_le_bytes(),
-        );
+    Ok(document)
+}
+
+/// Converts JSON to BSON. `None` if BSON would change the value: an integer above `i64::MAX`, or
+/// field names that repeat, contain NUL or start with a dollar sign.
+fn bson_of(json: &Json) -> Option<RawBson> {
+    // In compact text, only a name follows a brace. A dollar sign would mean Extended JSON.
+    if json.text().contains("{\"$") || json.text().contains(",\"$") {
+        return None;
     }
-    if let Some(at) = object.place {
-        writer.document("place");
-        writer.text("type", "Point");
-        writer.array("coordinates");
-        writer.double(0, at.lng());
-        writer.double(1, at.lat());
-        writer.close();
-        writer.close();
-    }
-    if !object.data.is_null() && !data::write(&mut writer, "data", &object.data) {
-        writer.text("data_json", object.data.text());
-    }
-    writer.finish()
+    let value: Bson = serde_json::from_str(json.text()).ok()?;
+    let value = RawBson::try_from(value).ok()?;
+    (json_of(value.as_raw_bson_ref()) == *json).then_some(value)
+}
+
+/// Reads a field as JSON. Types that JSON lacks become Extended JSON.
+fn json_of(value: RawBsonRef<'_>) -> Json {
+    let text = serde_json::to_string(&value);
+    let json = text.and_then(|text| serde_json::from_str(&text));
+    json.unwrap_or_default()
 }
 
 /// Decodes an object. Unreadable fields are omitted, so that one bad record does not block all
@@ -146,7 +138,7 @@ pub(super) fn object_of(record: &RawDocument) -> Result<Object> {
                 object.at = millis.and_then(DateTime::from_timestamp_millis);
             }
             "place" => object.place = Bson::try_from(value).ok().as_ref().and_then(place),
-            "data" if !is_kept_as_text => object.data = data::read(value),
+            "data" if !is_kept_as_text => object.data = json_of(value),
             "data_json" => {
                 is_kept_as_text = true;
                 let json = text().unwrap_or_default();
@@ -159,6 +151,68 @@ pub(super) fn object_of(record: &RawDocument) -> Result<Object> {
     match is_named {
         true => Ok(object),
         false => Err(corrupt(&"it has no _id")),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredRetraction {
+    #[serde(rename = "_id")]
+    id: String,
+    at: Oid,
+}
+
+/// Returns the `_id` of a retraction. Types and object ids contain no NUL.
+fn retraction_id(t: &EventType, o: &ObjectId) -> String {
+    format!("{t}\0{o}")
+}
+
+/// Reads a retraction.
+pub(super) fn read_retraction(raw: &RawDocument) -> Result<Retraction> {
+    let StoredRetraction { id, at } = read_fields("retraction", raw)?;
+    let names = id.split_once('\0');
+    let (t, o) = names.ok_or_else(|| Error::corrupt("a retraction", "it names no object"))?;
+    let (t, o, at) = (EventType::stored(t), ObjectId::stored(o), at.0);
+    Ok(Retraction { t, o, at })
+}
+
+/// The document of a retraction.
+pub(super) fn retraction_record(Retraction { t, o, at }: &Retraction) -> StoredRetraction {
+    let (id, at) = (retraction_id(t, o), Oid(*at));
+    StoredRetraction { id, at }
+}
+
+#[async_trait]
+impl Retractions for Mongo {
+    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
+        let statement = |retraction: &Retraction| Write {
+            q: doc! {"_id": retraction_id(&retraction.t, &retraction.o)},
+            u: doc! {"$max": {"at": oid(retraction.at)}},
+            upsert: true,
+        };
+        let statements = retractions.iter().map(statement);
+        self.upsert("taking events back", RETRACTIONS, statements)
+            .await?;
+        self.notify(about.clone()).await;
+        Ok(())
+    }
+
+    async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
+        let names = events.iter().map(|event| retraction_id(&event.t, &event.o));
+        let names: Vec<String> = names.collect();
+        let doing = "reading what was taken back";
+        let found = self.find_by_id(doing, RETRACTIONS, &names).await?;
+        let mut at: HashMap<String, Id> = HashMap::with_capacity(found.len());
+        for raw in &found {
+            match read_fields::<StoredRetraction>("retraction", raw) {
+                Ok(kept) => drop(at.insert(kept.id, kept.at.0)),
+                Err(error) => {
+                    tracing::warn!(%error, "a retraction cannot be read, and reaches everything");
+                    let id = raw.get_str("_id").unwrap_or_default();
+                    at.insert(id.to_owned(), Id::LAST);
+                }
+            }
+        }
+        Ok(names.iter().map(|name| at.get(name).copied()).collect())
     }
 }
 
@@ -198,7 +252,10 @@ mod tests {
             with_data(json!("text")),
             with_data(json!([])),
         ] {
-            assert_eq!(object_of(&record_of(&object)).unwrap(), object);
+            assert_eq!(
+                object_of(&record_of("testing", &object).unwrap()).unwrap(),
+                object
+            );
         }
     }
 
@@ -210,7 +267,7 @@ mod tests {
             json!({"n": u64::MAX}),
         ] {
             let object = with_data(data);
-            let record = record_of(&object);
+            let record = record_of("testing", &object).unwrap();
             assert!(record.get_str("data_json").is_ok(), "{record:?}");
             assert_eq!(object_of(&record).unwrap(), object);
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mongodb::error::{Error as DriverError, ErrorKind, WriteFailure};
 
-use super::super::{Error, Result};
+use crate::store::{Error, Result};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
@@ -41,23 +41,21 @@ impl Failure {
     }
 }
 
-/// `MaxTimeMSExpired`: the server stopped the operation at its time limit.
-const TOO_SLOW: i32 = 50;
+/// Server error code: the collection does not exist.
+pub(super) const NAMESPACE_NOT_FOUND: i32 = 26;
+/// Server error code: the index does not exist.
+pub(super) const INDEX_NOT_FOUND: i32 = 27;
+/// Server error code: the collection already exists.
+pub(super) const NAMESPACE_EXISTS: i32 = 48;
+/// Server error code: the server stopped the operation at its time limit.
+pub(super) const TOO_SLOW: i32 = 50;
+/// Server error code: a unique key already exists.
+pub(super) const DUPLICATE: i32 = 11000;
 
 /// Returns the server's time limit for an attempt. It is shorter than the client's, so that the
 /// server has stopped before the attempt is repeated.
 pub(super) fn limit(attempt: Duration) -> Duration {
     (attempt - attempt / 10).max(Duration::from_millis(1))
-}
-
-/// Returns `None` if the server reached its time limit: a repetition would reach it again.
-pub(super) fn if_soon<T>(
-    answer: std::result::Result<T, Failure>,
-) -> std::result::Result<Option<T>, Failure> {
-    match answer {
-        Err(failure) if failure.code == Some(TOO_SLOW) => Ok(None),
-        answer => answer.map(Some),
-    }
 }
 
 /// Transient error codes. The server returns most of them while it shuts down, steps down, elects a

@@ -5,27 +5,28 @@
 //! stack has no entries of its fan-outs. Other stacks are read one by one, and get their missing
 //! entries.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bson::{Bson, Document, doc};
+use bson::doc;
 use mongodb::options::FindOptions;
 
-use super::append::{Plan, SHORT, Statement};
-use super::bulk::{Outcome, Verb, WEIGHT, defect, encode};
+use super::Mongo;
+use super::bulk::{Outcome, Verb, defect};
 use super::decode::RawStack;
 use super::encode::{STATEMENTS, Writer};
-use super::neighbors::{MANY, TOGETHER, between};
-use super::values::{oid, put};
-use super::{Known, Layout, Mongo, at_once};
-use crate::domain::{Day, Defect, Event, Stack, StackId, UserId};
-use crate::store::{Error, Pushed, Pushes, Result};
+use super::reads::at_once;
+use crate::domain::{Day, Defect, Entry, Event, Id, Stack, StackId, UserId};
+use crate::store::{Pushed, Pushes, Result};
 
 /// The number of stacks that are read one by one at the same time.
-const LOOKS: usize = 8;
+const READS: usize = 8;
 /// The number of write batches in flight.
-const WAVES: usize = 2;
+const WRITES: usize = 2;
+/// The maximum length of a short list. Comparing it with the stack costs less than finding out
+/// whether the stack has entries of its fan-outs.
+const SHORT: usize = 4;
 
 /// A push in progress.
 pub(super) struct Push<'a> {
@@ -39,9 +40,6 @@ pub(super) struct Push<'a> {
     /// Whether most users of the last write batch had no stack yet. Then stacks are inserted first,
     /// which costs the server a tenth of an upsert.
     mostly_new: AtomicBool,
-    /// Whether nearly all of them had a stack with room. Then users with adjacent ids share
-    /// statements, see [`super::neighbors`].
-    mostly_standing: AtomicBool,
     /// Users, by index, whose documents cannot take entries.
     bad: Mutex<BTreeMap<usize, Defect>>,
 }
@@ -56,9 +54,7 @@ impl<'a> Push<'a> {
     ) -> Result<Self> {
         store.create_day(day).await?;
         let lists = pushes.lists.iter().map(|list| Statement::new(list, cap));
-        let known = store.known(day);
-        let mostly_new = known.is_some_and(|known| known.mostly_new);
-        let mostly_standing = known.is_some_and(|known| known.mostly_standing);
+        let mostly_new = store.known_day(day).is_some_and(|known| known.mostly_new);
         Ok(Self {
             doing: format!("pushing onto the stacks of {day}"),
             store,
@@ -67,7 +63,6 @@ impl<'a> Push<'a> {
             pushes,
             lists: lists.collect(),
             mostly_new: AtomicBool::new(mostly_new),
-            mostly_standing: AtomicBool::new(mostly_standing),
             bad: Mutex::default(),
         })
     }
@@ -78,22 +73,14 @@ impl<'a> Push<'a> {
         let (fitting, mut left): (Vec<usize>, Vec<usize>) =
             everybody.partition(|item| self.list(*item).fits);
         let mut refused = Vec::new();
-        let waves: Vec<&[usize]> = fitting.chunks(STATEMENTS).collect();
-        let wave = |wave: usize| self.wave(waves[wave]);
-        at_once(WAVES, 0..waves.len(), wave, |part| refused.extend(part)).await?;
-        if !refused.is_empty() {
-            // Most of these collided with another process that was creating the same stack. By now
-            // it exists.
-            refused.sort_unstable();
-            left.extend(self.add(&refused, |item| self.list(item)).await?.0);
-        }
-        if let Some(known) = self.store.known(self.day) {
-            let known = Known {
-                mostly_new: self.mostly_new.load(Ordering::Relaxed),
-                mostly_standing: self.mostly_standing.load(Ordering::Relaxed),
-                ..known
-            };
-            self.store.note(self.day, known);
+        let batches: Vec<&[usize]> = fitting.chunks(STATEMENTS).collect();
+        let push = |batch: usize| self.push_batch(batches[batch]);
+        at_once(WRITES, 0..batches.len(), push, |part| refused.extend(part)).await?;
+        // Most of these collided with another process that was creating the same stack. By now it
+        // exists.
+        left.extend(self.add(&refused, |item| self.list(item)).await?.0);
+        if let Some(known) = self.store.known_days().get_mut(&self.day) {
+            known.mostly_new = self.mostly_new.load(Ordering::Relaxed);
         }
         left.sort_unstable();
         self.one_by_one(left).await
@@ -106,151 +93,20 @@ impl<'a> Push<'a> {
     /// Pushes whole lists to these users, and returns the users who did not get them. Either
     /// another process created the stack at the same moment, or the stack does not match the
     /// filter.
-    async fn wave(&self, people: &[usize]) -> Result<Vec<usize>> {
-        let inserted;
-        let standing = if self.mostly_new.load(Ordering::Relaxed) {
-            inserted = self.insert(people).await?;
-            // Above a third, failed inserts cost more than the successful ones save.
-            let mostly_new = inserted.len() * 3 <= people.len();
-            self.mostly_new.store(mostly_new, Ordering::Relaxed);
-            &inserted[..]
-        } else {
-            people
+    async fn push_batch(&self, people: &[usize]) -> Result<Vec<usize>> {
+        let is_insert = self.mostly_new.load(Ordering::Relaxed);
+        let existing: &[usize] = match is_insert {
+            true => &self.insert(people).await?,
+            false => people,
         };
-        let alone = match self.mostly_standing.load(Ordering::Relaxed) {
-            true => &self.add_to_neighbors(standing).await?,
-            false => standing,
+        let (refused, created) = self.add(existing, |item| self.list(item)).await?;
+        // If more than a third of the inserts fail, they cost more than the others save.
+        let mostly_new = match is_insert {
+            true => existing.len() * 3 <= people.len(),
+            false => created * 3 >= people.len() * 2,
         };
-        let (mut refused, mut created) = (Vec::new(), 0);
-        if !alone.is_empty() {
-            (refused, created) = self.add(alone, |item| self.list(item)).await?;
-        }
-        if standing.len() == people.len() {
-            let mostly_new = created * 3 >= people.len() * 2;
-            self.mostly_new.store(mostly_new, Ordering::Relaxed);
-        }
-        // Above a twentieth, finding the users that shared statements missed costs more than they
-        // save.
-        let mostly_standing = (created + refused.len()) * 20 <= standing.len();
-        self.mostly_standing
-            .store(mostly_standing, Ordering::Relaxed);
+        self.mostly_new.store(mostly_new, Ordering::Relaxed);
         Ok(refused)
-    }
-
-    /// Adds to users who get the same list and have adjacent ids, with few statements. Returns the
-    /// users who still need a statement of their own.
-    async fn add_to_neighbors(&self, people: &[usize]) -> Result<Vec<usize>> {
-        let Some(known) = self.store.known(self.day) else {
-            return Ok(people.to_vec());
-        };
-        let mut same: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for item in people {
-            let list = self.pushes.people[*item].1;
-            same.entry(list).or_default().push(*item);
-        }
-        let (mut left, mut parts) = (Vec::new(), Vec::new());
-        for (list, group) in same {
-            // A statement must not weigh more than a whole command may.
-            let most = (WEIGHT / self.lists[list].weight.max(1)) as usize;
-            let most = most.min(TOGETHER);
-            let pays = group.len() >= MANY && most >= MANY && !self.store.is_routed().await?;
-            if pays && self.is_close(&group, known.layout).await? {
-                parts.extend(group.chunks(most).map(<[usize]>::to_vec));
-            } else {
-                left.extend(group);
-            }
-        }
-        if !parts.is_empty() {
-            left.extend(self.add_between(&parts).await?);
-            left.sort_unstable();
-        }
-        Ok(left)
-    }
-
-    fn ids(&self, people: &[usize]) -> Vec<Bson> {
-        let id = |item: &usize| Bson::from(self.pushes.people[*item].0.as_str());
-        people.iter().map(id).collect()
-    }
-
-    /// An ordinary collection looks up each id, however far apart they are. If the day was
-    /// recreated as a clustered one, the statement is slow but correct.
-    async fn is_close(&self, people: &[usize], layout: Layout) -> Result<bool> {
-        match layout {
-            Layout::Ordinary => Ok(true),
-            Layout::Clustered => {
-                let (name, ids) = (self.day.collection(), self.ids(people));
-                self.store.stand_close(&self.doing, &name, &ids).await
-            }
-        }
-    }
-
-    /// Adds to each group with one statement. Returns the users whose stacks lack some of the
-    /// entries.
-    async fn add_between(&self, parts: &[Vec<usize>]) -> Result<Vec<usize>> {
-        let queries = parts.iter().map(|people| between(&self.ids(people)));
-        let queries = encode(&self.doing, queries)?;
-        let write = |writer: &mut Writer, part: usize| {
-            let statement = self.list(parts[part][0]);
-            writer.document("q");
-            writer.fields(queries[part].as_bytes());
-            writer.fields(&statement.condition);
-            writer.close();
-            writer.encoded("u", &statement.update);
-            writer.flag("multi", true);
-        };
-        let weigh = |part: usize| self.list(parts[part][0]).weight * parts[part].len() as u64;
-        let targets = vec![(self.day.collection(), (0..parts.len()).collect())];
-        let written = self
-            .store
-            .bulk_weighed(&self.doing, Verb::Update, targets, weigh, write);
-        let outcome = written.await?;
-        for refused in &outcome.refused {
-            // A document that cannot take entries ends its whole statement.
-            if defect(&refused.failure).is_none() {
-                return Err(Error::database(&self.doing, refused.failure.clone()));
-            }
-        }
-        let all = parts.iter().map(Vec::len).sum::<usize>() as u64;
-        if outcome.refused.is_empty() && outcome.n == all {
-            return Ok(Vec::new());
-        }
-        // Some stacks are missing or full, or a repeated statement found its own entries.
-        let mut left = Vec::new();
-        for part in parts {
-            left.extend(self.without_all(part).await?);
-        }
-        Ok(left)
-    }
-
-    /// Returns those of these users, who all get the same list, whose stacks lack some of its
-    /// entries. If the server takes too long, returns all of them.
-    async fn without_all(&self, people: &[usize]) -> Result<Vec<usize>> {
-        let list = &self.pushes.lists[self.pushes.people[people[0]].1];
-        let entry = |event: &Event| {
-            let mut entry = doc! {"t": event.t.as_str(), "o": event.o.as_str()};
-            put(&mut entry, "i", event.i.map(oid));
-            entry
-        };
-        let all: Vec<Document> = list.iter().map(entry).collect();
-        let mut query = between(&self.ids(people));
-        if list.len() > SHORT {
-            // This compares each stored entry once, for a list of any length.
-            let holds = doc! {"$setIsSubset": [{"$literal": all}, "$events"]};
-            let is_list = doc! {"$isArray": "$events"};
-            query.insert("$expr", doc! {"$cond": [is_list, holds, false]});
-        } else {
-            query.insert("events", doc! {"$all": all});
-            // A single entry in place of a list must not match.
-            query.insert("events.0", doc! {"$exists": true});
-        }
-        let name = self.day.collection();
-        let found = self.store.ids_if_soon(&self.doing, &name, &query);
-        let Some(found) = found.await? else {
-            return Ok(people.to_vec());
-        };
-        let found: HashSet<&str> = found.iter().filter_map(Bson::as_str).collect();
-        let has = |item: &usize| found.contains(self.pushes.people[*item].0.as_str());
-        Ok(people.iter().copied().filter(|item| !has(item)).collect())
     }
 
     /// Creates stacks with these users' lists. Returns the users who already had one.
@@ -292,15 +148,14 @@ impl<'a> Push<'a> {
         weigh: impl Fn(usize) -> u64 + Send,
         encode: impl Fn(&mut Writer, usize) + Send,
     ) -> Result<Outcome> {
-        let targets = vec![(self.day.collection(), people.to_vec())];
+        let (name, people) = (self.day.collection(), people.to_vec());
         self.store
-            .bulk_weighed(&self.doing, verb, targets, weigh, encode)
+            .bulk(&self.doing, verb, &name, people, weigh, encode)
             .await
     }
 
-    /// Returns the items whose statements failed on an existing stack, in ascending order, as
-    /// [`super::neighbors`] needs them. A document that cannot take entries affects only its owner:
-    /// it is recorded, and reported as full.
+    /// Returns the items whose statements failed on an existing stack. A document that cannot take
+    /// entries affects only its owner: it is recorded, and reported as full.
     fn refused(&self, mut outcome: Outcome) -> Result<Vec<usize>> {
         outcome.refused.retain(|refused| {
             let defect = defect(&refused.failure);
@@ -310,9 +165,7 @@ impl<'a> Push<'a> {
             })
         });
         let refused = outcome.duplicates(&self.doing)?.into_iter();
-        let mut refused: Vec<usize> = refused.map(|refused| refused.item).collect();
-        refused.sort_unstable();
-        Ok(refused)
+        Ok(refused.map(|refused| refused.item).collect())
     }
 
     fn bad(&self) -> MutexGuard<'_, BTreeMap<usize, Defect>> {
@@ -329,24 +182,19 @@ impl<'a> Push<'a> {
     async fn one_by_one(&self, mut people: Vec<usize>) -> Result<Pushed> {
         let mut capped = Vec::new();
         while !people.is_empty() {
-            let look = |item: usize| self.look(item);
-            let mut additions = Vec::new();
-            at_once(LOOKS, people, look, |(item, plan)| {
+            let mut additions = BTreeMap::new();
+            let plan = |item: usize| self.plan(item);
+            at_once(READS, people, plan, |(item, plan)| {
                 if !plan.add.is_empty() {
-                    additions.push((item, Statement::at(plan.length, &plan.add)));
+                    additions.insert(item, Statement::at(plan.length, &plan.add));
                 } else if !plan.capped.is_empty() {
                     capped.push((item, plan.capped));
                 }
             })
             .await?;
-            additions.sort_unstable_by_key(|(item, _)| *item);
-            people = additions.iter().map(|(item, _)| *item).collect();
-            let addition = |item| {
-                let place = additions.binary_search_by_key(&item, |(item, _)| *item);
-                &additions[place.expect("every item has an addition")].1
-            };
+            people = additions.keys().copied().collect();
             // A duplicate means that the stack grew since it was read. The next round sees that.
-            self.add(&people, addition).await?;
+            self.add(&people, |item| &additions[&item]).await?;
             let bad = self.bad();
             people.retain(|item| !bad.contains_key(item));
         }
@@ -358,7 +206,7 @@ impl<'a> Push<'a> {
     }
 
     /// Reads a user's stack and plans what to add.
-    async fn look(&self, item: usize) -> Result<(usize, Plan)> {
+    async fn plan(&self, item: usize) -> Result<(usize, Plan)> {
         let (user, list) = &self.pushes.people[item];
         let stack = self.store.stack(self.day, user).await?;
         if let Some(defect @ (Defect::NoList | Defect::Unreadable)) = stack.defect {
@@ -376,9 +224,8 @@ impl Mongo {
         let id = StackId::of(day);
         let doing = format!("reading a stack of {day}");
         let (own, options) = (doc! {"_id": user.as_str()}, FindOptions::default());
-        let found = self
-            .find_raw(&doing, &day.collection(), &own, options)
-            .await?;
+        let name = day.collection();
+        let found = self.find_raw(&doing, &name, &own, options).await?;
         let found = found.first().map(|found| RawStack::read(found.as_bytes()));
         Ok(match found {
             None => Stack::new(id, Vec::new()),
@@ -388,5 +235,209 @@ impl Mongo {
                 ..Stack::new(id, Vec::new())
             },
         })
+    }
+}
+
+/// The statement that adds a list. It is encoded once for all users who get the list.
+struct Statement {
+    /// The filter on the stack, besides its `_id`, as encoded fields.
+    condition: Vec<u8>,
+    /// Whether the list fits under the cap at all.
+    fits: bool,
+    /// The number of entries it adds.
+    count: usize,
+    /// The weight of the statement, see [`super::bulk`].
+    weight: u64,
+    update: Vec<u8>,
+    /// The entries as an encoded array.
+    entries: Vec<u8>,
+}
+
+impl Statement {
+    /// Adds a whole list if there is room for it. Applies to any user, and can be repeated.
+    fn new(list: &[Event], cap: usize) -> Self {
+        let list = distinct(list);
+        let count = list.len();
+        let is_short = count <= SHORT || list.iter().any(|event| event.i.is_none());
+        let ids: BTreeSet<Id> = list.iter().filter_map(|event| event.i).collect();
+        let mut condition = Writer::new();
+        exists(&mut condition, cap.saturating_sub(count), false);
+        if !is_short {
+            condition.document("events.i");
+            condition.array("$nin");
+            for (n, id) in ids.into_iter().enumerate() {
+                condition.id(n, id);
+            }
+            condition.close();
+            condition.close();
+        }
+        // The entries that the server moves or compares if the stack has reached the cap.
+        let (operator, weight) = match is_short {
+            true => ("$addToSet", cap * count),
+            false => ("$push", cap + count),
+        };
+        let mut statement = Self::of(condition, operator, &list, weight);
+        statement.fits = count <= cap;
+        statement
+    }
+
+    /// Appends to a stack of exactly this length. A missing stack has length 0.
+    fn at(length: usize, list: &[Event]) -> Self {
+        let list = distinct(list);
+        let mut condition = Writer::new();
+        exists(&mut condition, length, false);
+        if length > 0 {
+            exists(&mut condition, length - 1, true);
+        }
+        let weight = length + list.len();
+        Self::of(condition, "$push", &list, weight)
+    }
+
+    fn of(condition: Writer, operator: &str, list: &[&Event], weight: usize) -> Self {
+        let mut entries = Writer::new();
+        for (n, event) in list.iter().enumerate() {
+            entries.event(n, event);
+        }
+        let entries = entries.finish().into_bytes();
+        let mut update = Writer::new();
+        update.document(operator);
+        update.document("events");
+        update.encoded_array("$each", &entries);
+        Self {
+            condition: condition.finish().into_bytes(),
+            fits: true,
+            count: list.len(),
+            weight: weight as u64,
+            update: update.finish().into_bytes(),
+            entries,
+        }
+    }
+}
+
+/// Requires that a stack has an entry at this position, or has none.
+fn exists(condition: &mut Writer, position: usize, exists: bool) {
+    condition.document(format!("events.{position}").as_str());
+    condition.flag("$exists", exists);
+    condition.close();
+}
+
+fn distinct(list: &[Event]) -> Vec<&Event> {
+    let mut once = HashSet::with_capacity(list.len());
+    list.iter().filter(|event| once.insert(*event)).collect()
+}
+
+/// The remaining work for one user.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    /// The current length of the stack.
+    length: usize,
+    /// Missing entries that fit.
+    add: Vec<Event>,
+    /// Missing entries that do not fit, as indices into the list.
+    capped: Vec<usize>,
+}
+
+impl Plan {
+    fn of(list: &[Event], entries: &[Entry], cap: usize) -> Self {
+        let mut stored: HashSet<&Event> = entries
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Event(event) => Some(event),
+                _ => None,
+            })
+            .collect();
+        let mut missing = list
+            .iter()
+            .enumerate()
+            .filter(|(_, event)| stored.insert(event));
+        let length = entries.len();
+        let room = cap.saturating_sub(length);
+        let add = missing
+            .by_ref()
+            .take(room)
+            .map(|(_, event)| event.clone())
+            .collect();
+        let capped = missing.map(|(index, _)| index).collect();
+        Self {
+            length,
+            add,
+            capped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{EventType, ObjectId};
+
+    fn event(o: &str) -> Event {
+        Event {
+            t: EventType::stored("T"),
+            o: ObjectId::stored(o),
+            i: Some(Id::from_bytes([1; 12])),
+        }
+    }
+
+    #[test]
+    fn missing_entries_are_appended_in_list_order_up_to_the_cap() {
+        let list = ["a", "b", "c", "d"].map(event);
+        let existing = [Entry::Other, Entry::Event(event("b"))];
+        let plan = Plan::of(&list, &existing, 4);
+        assert_eq!(plan.add, [event("a"), event("c")]);
+        assert_eq!(plan.capped, [3]);
+        let full = Plan::of(&list, &existing, 2);
+        assert_eq!((full.add.len(), full.capped), (0, vec![0, 2, 3]));
+    }
+
+    #[test]
+    fn an_entry_listed_twice_is_appended_once() {
+        let list = [event("a"), event("a")];
+        let plan = Plan::of(&list, &[], 1);
+        let expected = Plan {
+            add: vec![event("a")],
+            ..Plan::default()
+        };
+        assert_eq!(plan, expected);
+    }
+
+    /// Returns the filter as MongoDB's shell shows it.
+    fn condition(statement: &Statement) -> String {
+        bson::deserialize_from_slice::<bson::Document>(&statement.condition)
+            .unwrap()
+            .to_string()
+    }
+
+    #[test]
+    fn a_statement_needs_space_for_its_whole_list() {
+        let list = ["a", "b", "c"].map(event);
+        let room = |n| format!(r#"{{ "events.{n}": {{ "$exists": false }} }}"#);
+        assert_eq!(condition(&Statement::new(&list, 1_000)), room(997));
+        assert_eq!(condition(&Statement::new(&list, 3)), room(0));
+        assert!(Statement::new(&list, 3).fits && !Statement::new(&list, 2).fits);
+        let twice = [event("a"), event("b"), event("a")];
+        assert_eq!(condition(&Statement::new(&twice, 1_000)), room(998));
+    }
+
+    #[test]
+    fn a_long_list_is_appended_if_no_entry_of_its_fan_outs_is_stored() {
+        let list = ["a", "b", "c", "d", "e"].map(event);
+        let long = Statement::new(&list, 1_000);
+        let id = r#"ObjectId("010101010101010101010101")"#;
+        let expected = format!(
+            r#"{{ "events.995": {{ "$exists": false }}, "events.i": {{ "$nin": [{id}] }} }}"#
+        );
+        assert_eq!(condition(&long), expected);
+        assert_eq!(long.weight, 1_005);
+        assert_eq!(Statement::new(&list[..SHORT], 1_000).weight, 4_000);
+    }
+
+    #[test]
+    fn missing_entries_are_appended_if_the_stack_length_is_unchanged() {
+        let list = ["a"].map(event);
+        let none = r#"{ "events.0": { "$exists": false } }"#;
+        assert_eq!(condition(&Statement::at(0, &list)), none);
+        let some = r#"{ "events.7": { "$exists": false }, "events.6": { "$exists": true } }"#;
+        assert_eq!(condition(&Statement::at(7, &list)), some);
     }
 }

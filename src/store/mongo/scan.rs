@@ -8,17 +8,16 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bson::oid::ObjectId as Oid;
 use bson::raw::RawIter;
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::{Document, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use mongodb::raw_batch_cursor::RawBatch;
 use tokio::sync::mpsc;
 
-use super::Mongo;
 use super::decode::{Malformed, RawStack};
 use super::patience::Failure;
+use super::reads::Resuming;
+use super::{Mongo, oid};
 use crate::domain::{Form, Id, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::{Error, Result};
 
@@ -31,11 +30,6 @@ const PIECE: usize = 10_000;
 const AHEAD: usize = 1;
 /// The average number of entries per user above which a chunk ends early.
 const ENTRIES_EACH: usize = 50;
-/// How often a cursor may be reopened without returning anything new.
-pub(super) const REOPENED: u32 = 5;
-
-/// The batches of a cursor.
-pub(super) type Batches = BoxStream<'static, mongodb::error::Result<RawBatch>>;
 
 /// A range of users, by the text of their ids.
 #[derive(Debug, Clone)]
@@ -60,7 +54,6 @@ impl Range {
                 }
             }
             Form::ObjectId => {
-                let oid = |id: Id| Bson::ObjectId(Oid::from_bytes(id.bytes()));
                 let from = match &self.from {
                     Bound::Unbounded => Id::first_from(""),
                     Bound::Included(user) => Id::first_from(user.as_str()),
@@ -84,18 +77,6 @@ struct Found {
 }
 
 impl Mongo {
-    /// Returns the cursor's next batch; `None` at its end.
-    pub(super) async fn next_batch(
-        &self,
-        cursor: &mut Batches,
-    ) -> std::result::Result<Option<RawBatch>, Failure> {
-        let limit = self.0.options.attempt;
-        match tokio::time::timeout(limit, cursor.try_next()).await {
-            Ok(batch) => Ok(batch?),
-            Err(_) => Err(Failure::silent(limit)),
-        }
-    }
-
     pub(super) fn scan_window(
         &self,
         window: Window,
@@ -178,7 +159,6 @@ impl Source {
     fn start(store: Mongo, id: StackId, range: Range, wanted: Option<Arc<[UserId]>>) -> Self {
         let (give, ahead) = mpsc::channel(AHEAD);
         let reader = Reader {
-            doing: format!("reading the stacks of {}", id.day),
             store,
             id,
             range,
@@ -209,7 +189,6 @@ impl Source {
 
 /// Reads one day's documents of one form ahead of the merge.
 struct Reader {
-    doing: String,
     store: Mongo,
     id: StackId,
     range: Range,
@@ -226,106 +205,66 @@ impl Reader {
     }
 
     async fn read(&mut self) -> Result<()> {
-        let mut reopened = 0;
-        while let Some(filter) = self.range.filter(self.id.form) {
-            let mut cursor = self.open(&filter).await?;
-            let failure = loop {
-                let batch = match self.store.next_batch(&mut cursor).await {
-                    Ok(None) => return Ok(()),
-                    Ok(Some(batch)) => batch,
-                    Err(failure) => break failure,
-                };
-                let mut decoding = Decoding::of(&batch, &self.doing)?;
-                while let Some((found, last)) = decoding.piece(self.id, self.wanted.as_deref())? {
-                    self.range.from = Bound::Excluded(last);
-                    reopened = 0;
-                    if !found.is_empty() && self.give.send(Ok(found)).await.is_err() {
-                        return Ok(());
-                    }
+        let StackId { day, form } = self.id;
+        let doing = format!("reading the stacks of {day}");
+        let Some(all) = self.range.filter(form) else {
+            return Ok(());
+        };
+        let mut cursor = Resuming::new(self.store.clone(), doing, day.collection(), BATCH, all);
+        while let Some(batch) = cursor.next().await? {
+            let documents = batch.doc_slices().map_err(Failure::from);
+            let documents = documents.map_err(|why| Error::database(&cursor.doing, why))?;
+            let mut documents = documents.iter_elements();
+            let wanted = self.wanted.as_deref();
+            while let Some((found, last)) = piece(&mut documents, self.id, wanted)? {
+                self.range.from = Bound::Excluded(last);
+                cursor.resume_at(self.range.filter(form));
+                if !found.is_empty() && self.give.send(Ok(found)).await.is_err() {
+                    return Ok(());
                 }
-            };
-            reopened += 1;
-            if !failure.passing || reopened > REOPENED {
-                return Err(Error::database(&self.doing, failure));
             }
         }
         Ok(())
     }
-
-    async fn open(&self, filter: &Document) -> Result<Batches> {
-        let days = self
-            .store
-            .0
-            .db
-            .collection::<RawDocumentBuf>(&self.id.day.collection());
-        let open = self.store.patiently(&self.doing, || {
-            let find = days
-                .find(filter.clone())
-                .sort(doc! {"_id": 1})
-                .batch_size(BATCH);
-            async move { self.store.batches_of(find).await }
-        });
-        open.await
-    }
 }
 
-/// A batch that is decoded piece by piece.
-struct Decoding<'a> {
-    documents: RawIter<'a>,
-}
-
-impl<'a> Decoding<'a> {
-    fn of(batch: &'a RawBatch, doing: &str) -> Result<Self> {
-        let documents = batch
-            .doc_slices()
-            .map_err(|error| Error::database(doing, Failure::from(error)))?;
-        let documents = documents.iter_elements();
-        Ok(Self { documents })
-    }
-
-    /// Returns the wanted stacks of the next piece and its last user; `None` at the end.
-    fn piece(
-        &mut self,
-        id: StackId,
-        wanted: Option<&[UserId]>,
-    ) -> Result<Option<(Vec<Found>, UserId)>> {
-        let corrupt = || Error::corrupt(format!("a batch of stacks of {}", id.day), Malformed);
-        let mut found = Vec::new();
-        let mut last = None;
-        let mut wanted = wanted.map(Wanted::new);
-        let mut entries = 0;
-        while entries < PIECE
-            && let Some(document) = self.documents.next()
-        {
-            let document = document.map_err(|_| corrupt())?;
-            let Some(document) = document.value().ok().and_then(|value| value.as_document()) else {
-                return Err(corrupt());
-            };
-            // Without a readable owner, the document is skipped.
-            let Ok(Some(stack)) = RawStack::read(document.as_bytes()) else {
-                continue;
-            };
-            let user = stack.user.user();
-            if wanted.as_mut().is_none_or(|wanted| wanted.has(&user)) {
-                let stack = stack.stack(id);
-                entries += stack.entries.len();
-                let user = user.clone();
-                found.push(Found { user, stack });
-            }
-            last = Some(user);
+/// Decodes the next piece of a batch. Returns the wanted stacks and the last user; `None` at the
+/// end.
+fn piece(
+    documents: &mut RawIter<'_>,
+    id: StackId,
+    wanted: Option<&[UserId]>,
+) -> Result<Option<(Vec<Found>, UserId)>> {
+    let corrupt = || Error::corrupt(format!("a batch of stacks of {}", id.day), Malformed);
+    let (mut found, mut last, mut entries) = (Vec::new(), None, 0);
+    let mut wanted = wanted.map(Wanted);
+    while entries < PIECE
+        && let Some(document) = documents.next()
+    {
+        let document = document.map_err(|_| corrupt())?;
+        let Some(document) = document.value().ok().and_then(|value| value.as_document()) else {
+            return Err(corrupt());
+        };
+        // Without a readable owner, the document is skipped.
+        let Ok(Some(stack)) = RawStack::read(document.as_bytes()) else {
+            continue;
+        };
+        let user = stack.user.user();
+        if wanted.as_mut().is_none_or(|wanted| wanted.has(&user)) {
+            let stack = stack.stack(id);
+            entries += stack.entries.len();
+            let user = user.clone();
+            found.push(Found { user, stack });
         }
-        Ok(last.map(|last| (found, last)))
+        last = Some(user);
     }
+    Ok(last.map(|last| (found, last)))
 }
 
 /// Sorted users. Lookups must be in ascending order as well.
 struct Wanted<'a>(&'a [UserId]);
 
-impl<'a> Wanted<'a> {
-    fn new(users: &'a [UserId]) -> Self {
-        Self(users)
-    }
-
+impl Wanted<'_> {
     fn has(&mut self, user: &UserId) -> bool {
         // Galloping search: the next wanted user is usually near.
         let mut step = 1;
@@ -353,7 +292,7 @@ mod tests {
                 .filter(|(index, _)| pick >> (index % 64) & 1 == 1)
                 .map(|(_, user)| user.clone())
                 .collect();
-            let mut wanted = Wanted::new(&some);
+            let mut wanted = Wanted(&some);
             for user in &all {
                 proptest::prop_assert_eq!(wanted.has(user), some.contains(user));
             }

@@ -1,16 +1,26 @@
-//! Upgrades databases of earlier versions to the current schema. Start with [`Mongo::prepare`].
+//! Upgrades databases of earlier versions, and creates indexes. Start with [`Mongo::prepare`].
 //!
 //! Every step can be interrupted, repeated, and run while earlier versions use the database. New
 //! indexes come first; obsolete ones are dropped last. Readers understand both schemas, because
 //! read-only commands do not upgrade. The note `schema` stores which programs can use the database.
 
+use std::time::Duration;
+
 use bson::{Bson, Document, doc};
-use mongodb::options::FindOptions;
+use futures::TryStreamExt;
+use mongodb::IndexModel;
+use mongodb::options::{Collation, CollationStrength, IndexOptions};
 use serde::{Deserialize, Serialize};
 
-use super::patience::Failure;
-use super::{DELIVERIES, Mongo};
-use crate::domain::DeliveryId;
+use self::Kind::{AnyCase, Having, Plain, Sparse, Unique, UniqueSparse};
+use super::bulk::Verb;
+use super::encode::STATEMENTS;
+use super::patience::{self, Failure, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND};
+use super::{
+    ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS, RETRACTIONS,
+    SEEN_REPORTS, SUPPRESSIONS, USERS, in_order,
+};
+use crate::domain::{Day, DeliveryId};
 use crate::store::{Error, Notes, Result, Schema};
 
 /// The schema that databases are upgraded to.
@@ -25,76 +35,63 @@ const STEPS: [&str; VERSION as usize - 1] = [
     "gives earlier deliveries the tag that providers name them by; drops the index deliveries(state)",
 ];
 
-/// The number of documents that are updated at once.
-const CHUNK: usize = 1_000;
-
 /// The content of the note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Standing {
+struct StoredSchema {
     version: u32,
     /// Programs with this schema version or a newer one can use the database.
     #[serde(rename = "for")]
     least: u32,
 }
 
-impl Standing {
-    /// The schema of a database without a note.
-    const FIRST: Self = Self {
-        version: 1,
-        least: 1,
-    };
-    const PRESENT: Self = Self {
-        version: VERSION,
-        least: FOR,
-    };
-}
-
 impl Mongo {
     /// Returns the schema of the database. It is an error if the database needs a newer program.
     pub async fn schema(&self) -> Result<Schema> {
-        let standing = self.standing_schema().await?.unwrap_or(Standing::FIRST);
-        let done = standing.version.saturating_sub(1) as usize;
-        let steps = STEPS.iter().skip(done);
+        let version = self.stored_version().await?.unwrap_or(1);
+        let steps = STEPS.iter().skip(version.saturating_sub(1) as usize);
         Ok(Schema {
-            version: standing.version,
+            version,
             known: VERSION,
             steps: steps.map(|step| (*step).to_owned()).collect(),
         })
     }
 
-    async fn standing_schema(&self) -> Result<Option<Standing>> {
+    async fn stored_version(&self) -> Result<Option<u32>> {
         let Some(text) = Notes::note(self, NOTE).await? else {
             return Ok(None);
         };
-        let standing: Standing = serde_json::from_str(&text)
+        let stored: StoredSchema = serde_json::from_str(&text)
             .map_err(|error| Error::corrupt("the note schema", error.to_string()))?;
-        if standing.least > VERSION {
+        if stored.least > VERSION {
             return Err(Error::Unsupported(format!(
                 "the database was written by a newer version of tidings: its schema is number {}, and this one knows {VERSION}; \
                  use that version, or a newer one",
-                standing.version
+                stored.version
             )));
         }
-        Ok(Some(standing))
+        Ok(Some(stored.version))
     }
 
     /// Creates missing indexes and upgrades data from earlier versions. Safe to repeat, and to run
     /// while other processes work.
     pub async fn prepare(&self) -> Result<()> {
-        let standing = self.standing_schema().await?;
+        let stored = self.stored_version().await?;
         self.create_indexes().await?;
-        self.prepare_pokes().await;
-        if standing.is_some_and(|standing| standing.version >= VERSION) {
+        self.prepare_notices().await;
+        // A database without a note may have data of version 1.
+        if stored.is_some_and(|version| version >= VERSION) {
             return Ok(());
         }
-        if standing.unwrap_or(Standing::FIRST).version < 2 {
-            self.tag_deliveries().await?;
-        }
+        self.tag_deliveries().await?;
         self.drop_obsolete_indexes().await?;
-        let present = serde_json::to_string(&Standing::PRESENT).unwrap_or_default();
+        let current = StoredSchema {
+            version: VERSION,
+            least: FOR,
+        };
+        let current = serde_json::to_string(&current).unwrap_or_default();
         let read = Notes::note(self, NOTE).await?;
         // A faster process wrote the same schema, or a newer one.
-        let written = self.swap_note(NOTE, read.as_deref(), Some(&present));
+        let written = self.swap_note(NOTE, read.as_deref(), Some(&current));
         written.await.map(drop)
     }
 
@@ -104,46 +101,261 @@ impl Mongo {
         let doing = "giving deliveries their tags";
         let mut after = Bson::MinKey;
         loop {
+            let mut options = in_order(doc! {"_id": 1}, STATEMENTS);
+            options.projection = Some(doc! {"tag": 1});
             let page = doc! {"_id": {"$gt": after}};
-            let options = FindOptions::builder()
-                .sort(doc! {"_id": 1})
-                .projection(doc! {"tag": 1})
-                .limit(CHUNK as i64)
-                .build();
-            let found = self.find_all(doing, DELIVERIES, &page, options).await?;
-            let Some(last) = found.last().and_then(|row| row.get("_id")) else {
+            let found = self.find_raw(doing, DELIVERIES, &page, options).await?;
+            let last = found.last().and_then(|row| row.get("_id").ok().flatten());
+            let Some(last) = last.and_then(|id| Bson::try_from(id).ok()) else {
                 return Ok(());
             };
-            after = last.clone();
-            let untagged = found.iter().filter(|row| !row.contains_key("tag"));
-            let updates: Vec<Document> = untagged.filter_map(tagging).collect();
-            if updates.is_empty() {
+            after = last;
+            let untagged = found
+                .iter()
+                .filter(|row| matches!(row.get("tag"), Ok(None)));
+            let updates = untagged.filter_map(|row| Some(tagging(row.get_str("_id").ok()?)));
+            let updates: Vec<Document> = updates.collect();
+            self.write(doing, Verb::Update, DELIVERIES, updates).await?;
+        }
+    }
+
+    /// Returns whether the database has no collections of tidings and no days of other writers.
+    pub async fn is_bare(&self) -> Result<bool> {
+        let names = self.patiently("looking for collections", || async {
+            Ok(self.0.db.list_collection_names().await?)
+        });
+        let kept = [USERS, FOLLOWS, OBJECTS, FANOUTS, DELIVERIES, SUPPRESSIONS];
+        let is_ours =
+            |name: &String| kept.contains(&name.as_str()) || Day::of_collection(name).is_some();
+        Ok(!names.await?.iter().any(is_ours))
+    }
+
+    /// Creates the missing indexes. If another program created one on the same fields with other
+    /// options, that index stays.
+    async fn create_indexes(&self) -> Result<()> {
+        for (collection, indexes) in wanted() {
+            let stored = self.indexes_of(collection).await?;
+            let absent: Vec<IndexModel> = indexes
+                .into_iter()
+                .filter(|wanted| !stored.iter().any(|index| is_same(index, wanted)))
+                .map(|wanted| beside(wanted, &stored))
+                .collect();
+            if absent.is_empty() {
                 continue;
             }
-            self.patiently(doing, || {
-                let command = doc! {"update": DELIVERIES, "updates": &updates, "ordered": false,
-                "writeConcern": {"w": "majority", "j": true}};
-                let db = self.database().clone();
-                async move {
-                    let answer = db.run_command(command).await?;
-                    match answer.get_document("writeConcernError") {
-                        Ok(concern) => Err(Failure::answered(
-                            concern.get_i32("code").unwrap_or_default(),
-                            concern.get_str("errmsg").unwrap_or_default(),
-                        )),
-                        Err(_) => Ok(()),
-                    }
+            let doing = format!("creating the indexes of {collection}");
+            let collection = self.collection(collection);
+            let create = || async {
+                let created = collection.create_indexes(absent.clone()).await;
+                Ok(created.map(drop)?)
+            };
+            patience::patiently(BUILDING, BUILDING, &doing, create).await?;
+        }
+        Ok(())
+    }
+
+    /// Drops the indexes that earlier versions created and that are no longer used.
+    async fn drop_obsolete_indexes(&self) -> Result<()> {
+        // Replaced by an index that continues with `created` and `_id`.
+        let obsolete = [(DELIVERIES, index(doc! {"state": 1}, Plain))];
+        for (collection, obsolete) in obsolete {
+            let stored = self.indexes_of(collection).await?;
+            let found = stored.iter().find(|index| is_same(index, &obsolete));
+            let Some(name) = found.and_then(name) else {
+                continue;
+            };
+            let collection = self.collection(collection);
+            self.patiently("dropping an index that nothing uses any more", || async {
+                let dropped = collection.drop_index(name).await;
+                match dropped.map_err(Failure::from) {
+                    Err(failure) if failure.code == Some(INDEX_NOT_FOUND) => Ok(()),
+                    dropped => dropped,
                 }
             })
             .await?;
         }
+        Ok(())
+    }
+
+    /// Returns indexes that do not exist, or exist with other options, such as `deliveries(slot)`.
+    pub(super) async fn missing(&self) -> Result<Vec<String>> {
+        let mut missing = Vec::new();
+        for (collection, indexes) in wanted() {
+            let stored = self.indexes_of(collection).await?;
+            for wanted in indexes {
+                if !stored.iter().any(|index| is_same(index, &wanted)) {
+                    let fields: Vec<&str> = wanted.keys.keys().map(String::as_str).collect();
+                    missing.push(format!("{collection}({})", fields.join(", ")));
+                }
+            }
+        }
+        Ok(missing)
+    }
+
+    async fn indexes_of(&self, collection: &str) -> Result<Vec<IndexModel>> {
+        let doing = format!("listing the indexes of {collection}");
+        let collection = self.collection(collection);
+        self.patiently(&doing, || async {
+            let listed = match collection.list_indexes().await {
+                Ok(listed) => listed.try_collect().await,
+                Err(error) => Err(error),
+            };
+            match listed.map_err(Failure::from) {
+                Err(failure) if failure.code == Some(NAMESPACE_NOT_FOUND) => Ok(Vec::new()),
+                listed => listed,
+            }
+        })
+        .await
     }
 }
 
 /// Returns the statement that adds the tag to a delivery.
-fn tagging(row: &Document) -> Option<Document> {
-    let id = row.get_str("_id").ok()?;
+fn tagging(id: &str) -> Document {
     let tag = DeliveryId::stored(id).tag();
     let untagged = doc! {"_id": id, "tag": {"$exists": false}};
-    Some(doc! {"q": untagged, "u": {"$set": {"tag": tag.as_str()}}})
+    doc! {"q": untagged, "u": {"$set": {"tag": tag.as_str()}}}
+}
+
+/// The time limit for building an index: a collection of millions takes minutes.
+const BUILDING: Duration = Duration::from_secs(3_600);
+
+/// Compares text without regard to case.
+pub(super) fn any_case() -> Collation {
+    let strength = CollationStrength::Secondary;
+    Collation::builder().locale("en").strength(strength).build()
+}
+
+/// The options of an index.
+enum Kind {
+    Plain,
+    Unique,
+    Sparse,
+    UniqueSparse,
+    AnyCase,
+    /// Contains only documents with this field.
+    Having(&'static str),
+}
+
+fn index(keys: Document, kind: Kind) -> IndexModel {
+    let options = IndexOptions::builder();
+    let options = match kind {
+        Plain => options.build(),
+        Unique => options.unique(true).build(),
+        Sparse => options.sparse(true).build(),
+        UniqueSparse => options.unique(true).sparse(true).build(),
+        AnyCase => options.collation(any_case()).build(),
+        Having(field) => {
+            let filter = doc! {field: {"$exists": true}};
+            options.partial_filter_expression(filter).build()
+        }
+    };
+    IndexModel::builder().keys(keys).options(options).build()
+}
+
+/// Returns the indexes of each collection that has any, besides `_id`. Each serves a query of a
+/// store method, which a comment names if it is not obvious. Day collections have none.
+fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
+    let users = vec![
+        index(doc! {"loc": "2dsphere"}, Plain),
+        // Finds records that share an address.
+        index(doc! {"email": 1}, AnyCase),
+        // Finds users whose digest is due in an hour, in `_id` order, and lists the time zones.
+        index(
+            doc! {"tz": 1, "digest.hour": 1, "digest.cadence": 1, "digest.weekday": 1, "_id": 1},
+            Plain,
+        ),
+    ];
+    let fanouts = vec![
+        index(doc! {"key": 1}, Unique),
+        // Includes the day, so that the index alone answers which days are busy.
+        index(doc! {"state": 1, "_id": 1, "day": 1}, Plain),
+    ];
+    let accumulators = vec![
+        index(doc! {"due": 1, "lease.until": 1}, Plain),
+        index(doc! {"open.id": -1}, Sparse),
+        index(doc! {"ended.id": -1}, Sparse),
+        index(doc! {"_id.k": 1, "open.id": -1}, Plain),
+        index(doc! {"open.items.o": 1, "_id": 1}, Having("open.id")),
+        index(doc! {"open.lead.items.o": 1, "_id": 1}, Having("open.lead")),
+    ];
+    let batches = vec![
+        index(doc! {"user": 1, "_id": -1}, Plain),
+        index(doc! {"key": 1, "_id": -1}, Plain),
+        index(doc! {"state": 1, "_id": -1}, Plain),
+        index(doc! {"settled": 1}, Sparse),
+    ];
+    let deliveries = vec![
+        // Only open rows have a slot and a lease.
+        index(doc! {"slot": 1}, UniqueSparse),
+        index(doc! {"lease.until": 1}, Sparse),
+        index(doc! {"user": 1, "created": -1}, Plain),
+        index(doc! {"state": 1, "created": -1, "_id": -1}, Plain),
+        index(doc! {"call": 1}, Having("slot")),
+        // For provider reports: to find the delivery, and to count outcomes.
+        index(doc! {"tag": 1}, Sparse),
+        index(doc! {"provider_id": 1}, Sparse),
+        index(
+            doc! {"settled": 1, "state": 1, "feedback.news": 1},
+            Having("settled"),
+        ),
+    ];
+    [
+        (USERS, users),
+        (FOLLOWS, vec![index(doc! {"_id.u": 1, "_id.k": 1}, Plain)]),
+        (FANOUTS, fanouts),
+        (ACCUMULATORS, accumulators),
+        (BATCHES, batches),
+        (DELIVERIES, deliveries),
+        (SEEN_REPORTS, vec![index(doc! {"until": 1}, Plain)]),
+        (INBOXES, vec![index(doc! {"changed": 1}, Plain)]),
+        (RETRACTIONS, vec![index(doc! {"at": 1}, Plain)]),
+    ]
+}
+
+/// Returns whether two indexes have the same keys, uniqueness, sparseness and partial filter. Names
+/// and collations are not compared.
+fn is_same(one: &IndexModel, other: &IndexModel) -> bool {
+    let options = |index: &IndexModel| {
+        let options = index.options.clone().unwrap_or_default();
+        let (unique, sparse) = (options.unique, options.sparse);
+        let partial = options.partial_filter_expression;
+        (unique.unwrap_or(false), sparse.unwrap_or(false), partial)
+    };
+    shape(&one.keys) == shape(&other.keys) && options(one) == options(other)
+}
+
+/// Gives the index an unused name. MongoDB derives the default name from the fields alone, so an
+/// index on the same fields with other options may have it.
+fn beside(mut wanted: IndexModel, stored: &[IndexModel]) -> IndexModel {
+    let keys = shape(&wanted.keys).into_iter();
+    let keys: Vec<String> = keys
+        .map(|(field, order)| format!("{field}_{order}"))
+        .collect();
+    let default = keys.join("_");
+    let is_used = |used: &str| stored.iter().filter_map(name).any(|name| name == used);
+    if is_used(&default) {
+        let mut ours = format!("tidings_{default}");
+        while is_used(&ours) {
+            ours.push('_');
+        }
+        wanted.options.get_or_insert_default().name = Some(ours);
+    }
+    wanted
+}
+
+fn name(index: &IndexModel) -> Option<&str> {
+    index.options.as_ref()?.name.as_deref()
+}
+
+/// Returns the keys in a comparable form: shells write numbers as doubles.
+fn shape(keys: &Document) -> Vec<(&str, String)> {
+    let of = |value: &Bson| match value {
+        Bson::Double(number) => (*number as i64).to_string(),
+        Bson::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let keys = keys
+        .iter()
+        .map(|(field, value)| (field.as_str(), of(value)));
+    keys.collect()
 }

@@ -1,17 +1,20 @@
-//! Implements [`Stacks`] on day collections. [`super::push`] and [`super::markers`] write them;
-//! [`super::scan`] and [`super::windows`] read them.
+//! Implements [`Stacks`] on day collections, and appends the markers of emailed events.
 //!
-//! A day collection is created before its first push, clustered by `_id`.
+//! A day collection is created before its first push, clustered by `_id`. Markers are added with
+//! `$addToSet`, so any process may send a statement again. [`super::push`] appends entries;
+//! [`super::scan`] and [`super::windows`] read stacks.
 
 use async_trait::async_trait;
 use bson::doc;
 use futures::stream::BoxStream;
 
-use super::patience::Failure;
+use super::bulk::{Verb, defect};
+use super::encode::Writer;
+use super::patience::{Failure, NAMESPACE_EXISTS};
 use super::push::Push;
-use super::{Known, Layout, Mongo};
-use crate::domain::{BadStack, ChangeNotice, Day, PersonStacks, UserId, Window};
-use crate::store::{NewMarker, People, Pushed, Pushes, Result, Stacks};
+use super::{KnownDay, Layout, Mongo};
+use crate::domain::{BadStack, Day, Form, Id, Mailed, PersonStacks, ChangeNotice, StackId, UserId, Window};
+use crate::store::{Error, NewMarker, People, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
 impl Stacks for Mongo {
@@ -25,7 +28,7 @@ impl Stacks for Mongo {
         }
         let pushed = Push::new(self, day, cap, pushes).await?.run().await?;
         let people = pushes.people.iter().map(|(user, _)| user.as_str());
-        self.poke(ChangeNotice::people(people)).await;
+        self.notify(ChangeNotice::people(people)).await;
         Ok(pushed)
     }
 
@@ -46,15 +49,82 @@ impl Stacks for Mongo {
     }
 
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
-        self.append_markers(markers).await
+        let doing = "marking stacks";
+        let mut entries: Vec<NewEntry<'_>> = markers.iter().flat_map(entries_of).collect();
+        entries.sort_by_key(|(stack, ..)| *stack);
+        let mut bad = Vec::new();
+        for entries in entries.chunk_by(|a, b| a.0.day == b.0.day) {
+            let day = entries[0].0.day;
+            let (name, all) = (day.collection(), (0..entries.len()).collect());
+            let encode = |writer: &mut Writer, item: usize| encode(writer, &entries[item]);
+            let outcome = self.bulk(doing, Verb::Update, &name, all, |_| 1, encode);
+            for refused in outcome.await?.refused {
+                let user = entries[refused.item].1.clone();
+                match defect(&refused.failure) {
+                    Some(reason) => bad.push(BadStack { user, day, reason }),
+                    None => return Err(Error::database(doing, refused.failure)),
+                }
+            }
+        }
+        Ok(bad)
     }
+}
+
+/// An entry to append to a stack: the stack, its user and the marker.
+type NewEntry<'a> = (StackId, &'a UserId, MarkerEntry<'a>);
+
+enum MarkerEntry<'a> {
+    Flushed(Id, u32),
+    Mailed(&'a Mailed),
+}
+
+fn entries_of(marker: &NewMarker) -> Vec<NewEntry<'_>> {
+    match marker {
+        NewMarker::Flushed {
+            user,
+            marker,
+            watermarks,
+        } => {
+            // A user who cannot have such an id has no such stack.
+            let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
+            let existing = watermarks.iter().filter(|(stack, _)| has(*stack));
+            let entry = |(stack, n): &(StackId, u32)| {
+                let entry = MarkerEntry::Flushed(*marker, *n);
+                (*stack, user, entry)
+            };
+            existing.map(entry).collect()
+        }
+        NewMarker::Mailed { user, day, mailed } => {
+            vec![(StackId::of(*day), user, MarkerEntry::Mailed(mailed))]
+        }
+    }
+}
+
+/// Writes the statement that appends an entry.
+fn encode(writer: &mut Writer, (stack, user, entry): &NewEntry<'_>) {
+    writer.document("q");
+    match (stack.form, user.legacy()) {
+        (Form::ObjectId, Some(id)) => writer.id("_id", id),
+        _ => writer.text("_id", user.as_str()),
+    }
+    writer.close();
+    writer.document("u");
+    writer.document("$addToSet");
+    writer.document("events");
+    match entry {
+        MarkerEntry::Flushed(marker, n) => writer.marker(*marker, *n),
+        MarkerEntry::Mailed(mailed) => writer.mailed(mailed),
+    }
+    writer.close();
+    writer.close();
+    writer.close();
 }
 
 impl Mongo {
     /// Creates a clustered day collection before the first write to it. An existing one keeps its
     /// layout.
     pub(super) async fn create_day(&self, day: Day) -> Result<()> {
-        if self.known(day).is_some() {
+        if self.known_day(day).is_some() {
             return Ok(());
         }
         let name = day.collection();
@@ -64,29 +134,24 @@ impl Mongo {
             "writeConcern": {"w": "majority"},
         };
         let doing = format!("creating {name}");
-        let created = self.patiently(&doing, || {
-            let run = self.0.db.run_command(command.clone());
-            async move {
-                match run.await.map_err(Failure::from) {
-                    Ok(_) => Ok(true),
-                    Err(failure) if failure.code == Some(NAMESPACE_EXISTS) => Ok(false),
-                    Err(failure) => Err(failure),
-                }
+        let created = self.patiently(&doing, || async {
+            match self.0.db.run_command(command.clone()).await {
+                Ok(_) => Ok(true),
+                Err(error) => match Failure::from(error) {
+                    failure if failure.code == Some(NAMESPACE_EXISTS) => Ok(false),
+                    failure => Err(failure),
+                },
             }
         });
         if created.await? {
-            let known = Known {
+            let known = KnownDay {
                 layout: Layout::Clustered,
                 mostly_new: true,
-                mostly_standing: false,
             };
-            self.note(day, known);
+            self.known_days().insert(day, known);
         } else {
             self.layouts(&Window::ending(day, 0)).await?;
         }
         Ok(())
     }
 }
-
-/// Server error code: the collection already exists.
-pub(super) const NAMESPACE_EXISTS: i32 = 48;

@@ -7,11 +7,11 @@ use bson::{Bson, RawDocument, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
-use super::additions::accumulator_id;
 use super::audiences::parts;
+use super::batches::accumulator_id;
 use super::bulk::Write;
 use super::directory::revised;
-use super::{Mongo, objects, retractions};
+use super::{Mongo, objects};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::record::fanout::FanoutRecord;
@@ -106,7 +106,7 @@ fn read_record(kind: Kind, raw: &RawDocument) -> Result<AnyRecord> {
         Kind::Follows => read_bson::<Follow>(raw)?.into(),
         Kind::Objects => objects::object_of(raw)?.into(),
         Kind::Inboxes => read_bson::<InboxRecord>(raw)?.into(),
-        Kind::Retractions => retractions::read(raw)?.into(),
+        Kind::Retractions => objects::read_retraction(raw)?.into(),
         Kind::Suppressions => read_bson::<SuppressionRecord>(raw)?.into(),
         Kind::SoftBounces => read_bson::<SoftBounce>(raw)?.into(),
         Kind::Sightings => read_bson::<Sighting>(raw)?.into(),
@@ -122,13 +122,15 @@ fn document(doing: &str, record: &AnyRecord) -> Result<RawDocumentBuf> {
     match record {
         AnyRecord::User(user) => Ok(revised(doing, user)?.0),
         AnyRecord::Follow(follow) => write_bson(doing, follow),
-        AnyRecord::Object(object) => Ok(objects::record_of(object)),
+        AnyRecord::Object(object) => objects::record_of(doing, object),
         AnyRecord::Inbox(inbox) => {
             let mut record = InboxRecord::keep(inbox);
             record.revision = record.revision.or(Some(Oid(NO_REVISION)));
             write_bson(doing, &record)
         }
-        AnyRecord::Retraction(retraction) => write_bson(doing, &retractions::document(retraction)),
+        AnyRecord::Retraction(retraction) => {
+            write_bson(doing, &objects::retraction_record(retraction))
+        }
         AnyRecord::Suppression(kept) => write_bson(doing, &SuppressionRecord::exactly(kept)),
         AnyRecord::SoftBounce(bounce) => write_bson(doing, bounce),
         AnyRecord::Sighting(sighting) => write_bson(doing, sighting),

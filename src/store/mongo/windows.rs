@@ -16,8 +16,9 @@ use mongodb::options::FindOptions;
 use super::decode::RawStack;
 use super::directory::known;
 use super::inboxes::inbox;
+use super::reads::at_once;
 use super::scan::Range;
-use super::{INBOXES, Known, Layout, Mongo, USERS, at_once};
+use super::{INBOXES, KnownDay, Layout, Mongo, USERS};
 use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::{FeedParts, Result};
 
@@ -134,7 +135,7 @@ impl Mongo {
         pipeline.extend(branches.map(|(coll, pipeline)| {
             doc! {"$unionWith": {"coll": coll, "pipeline": pipeline}}
         }));
-        self.aggregate(doing, &first, pipeline).await
+        self.aggregate(doing, Some(&first), &pipeline, None).await
     }
 
     /// Reads many users' stacks of one day.
@@ -195,26 +196,18 @@ impl Mongo {
             doc! {"$unwind": "$stack"},
             doc! {"$replaceRoot": {"newRoot": "$stack"}},
         ];
-        self.patiently(doing, || {
-            let (database, pipeline) = (self.database(), pipeline.clone());
-            async move { self.all_that(database.aggregate(pipeline)).await }
-        })
-        .await
+        self.aggregate(doing, None, &pipeline, None).await
     }
 
     /// Returns the layouts of the window's existing days. Lists only days without a known layout.
     pub(super) async fn layouts(&self, window: &Window) -> Result<HashMap<Day, Layout>> {
         let unknown: Vec<String> = window
             .days()
-            .filter(|day| self.known(*day).is_none())
+            .filter(|day| self.known_day(*day).is_none())
             .map(Day::collection)
             .collect();
         if !unknown.is_empty() {
-            let filter = doc! {"name": {"$in": unknown}};
-            let listed = self.patiently("listing day collections", || {
-                let filter = filter.clone();
-                async move { self.listed(filter).await }
-            });
+            let listed = self.list_collections(doc! {"name": {"$in": unknown}});
             for collection in listed.await? {
                 let name = collection.get_str("name").unwrap_or_default();
                 if let Some(day) = Day::of_collection(name) {
@@ -224,16 +217,13 @@ impl Mongo {
                         true => Layout::Clustered,
                         false => Layout::Ordinary,
                     };
-                    let known = Known {
-                        layout,
-                        mostly_new: false,
-                        mostly_standing: true,
-                    };
-                    self.note(day, known);
+                    let mostly_new = false;
+                    self.known_days()
+                        .insert(day, KnownDay { layout, mostly_new });
                 }
             }
         }
-        let known = |day| self.known(day).map(|known| (day, known.layout));
+        let known = |day| self.known_day(day).map(|known| (day, known.layout));
         Ok(window.days().filter_map(known).collect())
     }
 }

@@ -6,6 +6,7 @@
 
 mod accepting;
 mod accumulators;
+mod adjacent;
 pub(crate) mod adding;
 mod addresses;
 mod announced;
@@ -23,7 +24,7 @@ mod journal;
 mod leases;
 mod long_lists;
 mod marks;
-mod neighbors;
+
 mod notes;
 mod objects;
 mod old_documents;
@@ -118,7 +119,7 @@ contract_tests! {
     adding:
         adding_to_an_open_batch_equals_joining_it
         adding_to_many_open_batches_equals_joining_each;
-    neighbors:
+    adjacent:
         a_range_push_stores_each_entry_once_and_only_for_its_users
         a_range_push_detects_missing_and_full_stacks
         concurrent_pushes_to_one_range_are_all_stored;

@@ -9,14 +9,14 @@ use std::collections::{HashMap, HashSet};
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, doc};
 
-use super::super::record::write_bson;
 use super::Mongo;
 use super::bulk::Verb;
 use crate::store::Result;
+use crate::store::record::write_bson;
 
 /// Records per statement. A slow command is sent again in smaller parts, but never less than one
 /// statement.
-const TOGETHER: usize = 200;
+pub(super) const TOGETHER: usize = 200;
 
 /// A change to a record that matches a condition.
 #[derive(Debug, Clone, Default)]
@@ -67,38 +67,33 @@ impl Mongo {
     }
 }
 
-/// Returns the update statements for these changes, one for each distinct change.
+/// Returns the update statements for these changes. Equal changes share statements.
 pub(super) fn statements(doing: &str, changes: &[(Bson, Change)]) -> Result<Vec<Document>> {
     let (mut kinds, mut groups) = (HashMap::new(), Vec::<Vec<&(Bson, Change)>>::new());
     for one in changes {
-        let Change {
-            when,
-            set,
-            unset,
-            add,
-            own,
-        } = &one.1;
-        let own: Vec<&String> = own.keys().collect();
-        let kind = doc! {"when": when, "set": set, "unset": unset, "add": add, "own": own};
+        let of = &one.1;
+        let own: Vec<&String> = of.own.keys().collect();
+        let kind = doc! {
+            "when": &of.when, "set": &of.set, "unset": &of.unset, "add": &of.add, "own": own,
+        };
         let kind = write_bson(doing, &kind)?.into_bytes();
-        let group = *kinds.entry(kind).or_insert_with(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
-        groups[group].push(one);
+        let group = *kinds.entry(kind).or_insert(groups.len());
+        match groups.get_mut(group) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
     }
     let parts = groups.iter().flat_map(|group| group.chunks(TOGETHER));
-    Ok(parts.filter_map(statement).collect())
+    Ok(parts.map(statement).collect())
 }
 
 /// Returns one statement for records with the same change.
-fn statement(alike: &[&(Bson, Change)]) -> Option<Document> {
-    let (id, first) = alike.first()?;
-    let (mut q, mut set) = (first.when.clone(), first.set.clone());
-    let mut tables = Document::new();
-    let ids: Vec<&Bson> = alike.iter().map(|(id, _)| id).collect();
+fn statement(group: &[&(Bson, Change)]) -> Document {
+    let first = &group[0].1;
+    let (mut set, mut tables) = (first.set.clone(), Document::new());
+    let ids: Vec<Bson> = group.iter().map(|(id, _)| id.clone()).collect();
     for (field, value) in &first.own {
-        let values = alike.iter().filter_map(|(_, change)| change.own.get(field));
+        let values = group.iter().filter_map(|(_, change)| change.own.get(field));
         if values.clone().all(|other| other == value) {
             set.insert(field, value);
         } else {
@@ -114,13 +109,18 @@ fn statement(alike: &[&(Bson, Change)]) -> Option<Document> {
         }
         false => Bson::from(pipeline(set, tables, first)),
     };
-    if alike.len() == 1 {
-        q.insert("_id", id.clone());
-        return Some(doc! {"q": q, "u": u});
+    update_of(&ids, first.when.clone(), u)
+}
+
+/// Returns a statement that updates those of these records that match a condition.
+pub(super) fn update_of(ids: &[Bson], mut q: Document, u: Bson) -> Document {
+    if let [id] = ids {
+        q.insert("_id", id);
+        return doc! {"q": q, "u": u};
     }
     q.insert("_id", doc! {"$in": ids});
-    // Without the hint, the server may use an index on a field of `when`.
-    Some(doc! {"q": q, "u": u, "multi": true, "hint": {"_id": 1}})
+    // Without the hint, the server may use an index on a field of the condition.
+    doc! {"q": q, "u": u, "multi": true, "hint": {"_id": 1}}
 }
 
 /// Returns the update operators that have any fields.

@@ -1,4 +1,4 @@
-//! Contract tests of pushes to users with adjacent ids, which a store may update as one range.
+//! Contract tests of pushes to many users with adjacent ids.
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,219 @@
+//! Reports the server's version, topology and time, and counts records and outstanding work.
+//!
+//! It only uses commands that every user may run (`hello`, `buildInfo`), on the primary. Outstanding
+//! work is counted from indexes alone and up to a limit, so monitoring stays cheap while a backlog
+//! grows.
+
+use async_trait::async_trait;
+use bson::{Document, RawBsonRef, doc};
+use chrono::{DateTime, Utc};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use mongodb::options::FindOptions;
+
+use super::feedback::not_lifted;
+use super::journal::{DONE, PENDING};
+use super::{
+    ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, LEASES, Mongo, SUPPRESSIONS, date, in_order,
+};
+use crate::domain::{BatchState, DeliveryState, FanoutState};
+use crate::store::{
+    Counted, Diagnostics, Engine, Outstanding, Pile, Result, Schema, Server, Topology,
+};
+
+/// The number of counts that run at the same time.
+const COUNTED: usize = 2;
+
+impl Mongo {
+    async fn run_on_admin(&self, doing: &str, command: &str) -> Result<Document> {
+        let db = self.0.client.database("admin");
+        self.patiently(doing, || async {
+            Ok(db.run_command(doc! {command: 1}).await?)
+        })
+        .await
+    }
+
+    async fn count_one(&self, what: Counted) -> Result<u64> {
+        let in_state = |state: &str| doc! {"state": state};
+        let (collection, filter) = match what {
+            Counted::Stacks(day) => return self.count_stacks(day).await,
+            Counted::Batches(BatchState::Open) => {
+                (ACCUMULATORS, doc! {"open.id": {"$exists": true}})
+            }
+            Counted::Suppressions(reason) => {
+                let mut of_reason = not_lifted();
+                of_reason.insert("reason", reason.as_str());
+                (SUPPRESSIONS, of_reason)
+            }
+            Counted::Fanouts(FanoutState::Pending) => (FANOUTS, in_state(PENDING)),
+            Counted::Fanouts(FanoutState::Done) => (FANOUTS, in_state(DONE)),
+            Counted::Batches(state) => (BATCHES, in_state(state.as_str())),
+            Counted::Deliveries(state) => (DELIVERIES, in_state(state.as_str())),
+        };
+        let doing = format!("counting {collection}");
+        let mut count = self
+            .count_matching(&doing, collection, &filter, None)
+            .await?;
+        if what == Counted::Batches(BatchState::Closing) {
+            // A batch that has ended is in its accumulator for a moment, until it is filed.
+            let ended = doc! {"ended.id": {"$exists": true}};
+            let options = FindOptions::builder().projection(doc! {"ended.id": 1});
+            let found = self.find_raw(&doing, ACCUMULATORS, &ended, options.build());
+            for accumulator in found.await? {
+                let ended = accumulator.get_array("ended");
+                count += ended.map_or(0, |ended| ended.into_iter().count()) as u64;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Returns the number of matches up to a limit, and the lowest time in this field.
+    async fn pile(
+        &self,
+        collection: &str,
+        filter: &Document,
+        since: &str,
+        most: u64,
+    ) -> Result<Pile> {
+        let mut first = in_order(doc! {since: 1}, 1);
+        first.projection = Some(doc! {since: 1, "_id": i32::from(since == "_id")});
+        let first = self.find_raw(OUTSTANDING, collection, filter, first);
+        let count = self.count_matching(OUTSTANDING, collection, filter, Some(most));
+        let (first, count) = futures::try_join!(first, count)?;
+        let since = first
+            .first()
+            .and_then(|first| time_of(first.get(since).ok()??));
+        Ok(Pile { count, since })
+    }
+
+    /// Returns whether the client is connected to a router, as in a sharded cluster.
+    pub(super) async fn is_routed(&self) -> Result<bool> {
+        let detect = || async {
+            let hello = self.run_on_admin("greeting the server", "hello").await?;
+            Ok(topology(&hello) == Topology::Sharded)
+        };
+        self.0.routed.get_or_try_init(detect).await.copied()
+    }
+}
+
+const OUTSTANDING: &str = "counting the outstanding work";
+
+#[async_trait]
+impl Diagnostics for Mongo {
+    async fn server(&self) -> Result<Server> {
+        let hello = self.run_on_admin("greeting the server", "hello").await?;
+        let built = self
+            .run_on_admin("reading the version", "buildInfo")
+            .await?;
+        let version = built.get_str("version").unwrap_or("unknown").to_owned();
+        Ok(Server {
+            engine: Engine::Mongo {
+                version,
+                topology: topology(&hello),
+            },
+            time: time(&hello),
+        })
+    }
+
+    async fn schema(&self) -> Result<Schema> {
+        Mongo::schema(self).await
+    }
+
+    async fn missing_indexes(&self) -> Result<Vec<String>> {
+        self.missing().await
+    }
+
+    async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {
+        let at_most = |collection, filter| async move {
+            self.count_matching(OUTSTANDING, collection, &filter, Some(most))
+                .await
+        };
+        let pile = |collection, filter, since| async move {
+            self.pile(collection, &filter, since, most).await
+        };
+        let rows =
+            |state: DeliveryState| pile(DELIVERIES, doc! {"state": state.as_str()}, "created");
+        let (fanouts, batches_open, batches_due, leases) = futures::try_join!(
+            pile(FANOUTS, doc! {"state": PENDING}, "_id"),
+            at_most(ACCUMULATORS, doc! {"open.id": {"$exists": true}}),
+            pile(ACCUMULATORS, doc! {"due": {"$lte": date(now)}}, "due"),
+            at_most(LEASES, doc! {"until": {"$gt": date(now)}}),
+        )?;
+        let (pending, sending, unknown) = futures::try_join!(
+            rows(DeliveryState::Pending),
+            rows(DeliveryState::Sending),
+            rows(DeliveryState::Unknown)
+        )?;
+        Ok(Outstanding {
+            fanouts,
+            batches_open,
+            batches_due,
+            pending,
+            sending,
+            unknown,
+            leases,
+        })
+    }
+
+    async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
+        let counts: Vec<_> = what.iter().map(|what| self.count_one(*what)).collect();
+        stream::iter(counts).buffered(COUNTED).try_collect().await
+    }
+}
+
+/// Returns the server's time, which a proxy may omit.
+fn time(hello: &Document) -> Option<DateTime<Utc>> {
+    let at = hello.get_datetime("localTime").ok()?;
+    DateTime::from_timestamp_millis(at.timestamp_millis())
+}
+
+fn topology(hello: &Document) -> Topology {
+    if hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
+        return Topology::Sharded;
+    }
+    match (hello.get_str("setName"), hello.get_array("hosts")) {
+        (Ok(_), Ok(hosts)) => Topology::ReplicaSet {
+            members: hosts.len(),
+        },
+        (Ok(_), Err(_)) => Topology::ReplicaSet { members: 1 },
+        (Err(_), _) => Topology::Standalone,
+    }
+}
+
+/// Returns the time in a value. The id of a fan-out contains the time of its event.
+fn time_of(value: RawBsonRef<'_>) -> Option<DateTime<Utc>> {
+    let at = match value {
+        RawBsonRef::ObjectId(id) => id.timestamp(),
+        RawBsonRef::DateTime(at) => at,
+        _ => return None,
+    };
+    DateTime::from_timestamp_millis(at.timestamp_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_topology_is_read_from_the_hello_reply() {
+        for (hello, expected) in [
+            (doc! {"ok": 1}, Topology::Standalone),
+            (
+                doc! {"setName": "rs0", "hosts": ["a:27017", "b:27017", "c:27017"]},
+                Topology::ReplicaSet { members: 3 },
+            ),
+            (doc! {"msg": "isdbgrid"}, Topology::Sharded),
+        ] {
+            assert_eq!(topology(&hello), expected, "{hello}");
+        }
+    }
+
+    #[test]
+    fn a_hello_reply_may_omit_the_time() {
+        let date = bson::DateTime::from_millis(5);
+        assert_eq!(
+            time(&doc! {"ok": 1, "localTime": date}),
+            DateTime::from_timestamp_millis(5)
+        );
+        assert_eq!(time(&doc! {"ok": 1}), None);
+    }
+}
