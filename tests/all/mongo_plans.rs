@@ -11,7 +11,7 @@ use tidings::domain::user::DigestPreference;
 use tidings::domain::{
     Address, Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId,
 };
-use tidings::store::{Meeting, NewMarker, People, PeopleFilter};
+use tidings::store::{Meeting, People, PeopleFilter};
 
 use crate::store_laws::adding::joined_by;
 use crate::store_laws::batches::{WINDOW, item};

@@ -19,10 +19,10 @@ use super::{DELIVERIES, Mongo, SEEN_REPORTS, SOFT_BOUNCES, SUPPRESSIONS, date, i
 use crate::domain::{
     Address, DeliveryId, DeliveryState, Feedback, Reason, ReportCounts, ReportKind, Suppression,
 };
-use crate::store::types::graver;
 use crate::store::record::fields::{As, Count};
 use crate::store::record::suppression::SuppressionRecord;
 use crate::store::record::{read_fields, write_bson};
+use crate::store::types::graver;
 use crate::store::{Error, Feedbacks, Result, SeenReports, Suppressions};
 
 #[async_trait]

@@ -6,9 +6,9 @@
 
 mod accepting;
 mod accumulators;
-mod adjacent;
 pub(crate) mod adding;
 mod addresses;
+mod adjacent;
 mod announced;
 pub(crate) mod batches;
 mod choices;
