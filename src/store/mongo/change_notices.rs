@@ -115,7 +115,9 @@ impl Pokes for Mongo {
         let followed = self.follow(cursor).await;
         let followed = followed.map_err(|failure| Error::database(doing, failure))?;
         let notices = followed.map(move |raw| raw.map(|raw| read(&raw)).map_err(failed));
-        Ok(stream::once(async { Ok(ChangeNotice::All) }).chain(notices).boxed())
+        Ok(stream::once(async { Ok(ChangeNotice::All) })
+            .chain(notices)
+            .boxed())
     }
 }
 

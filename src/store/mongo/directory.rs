@@ -20,7 +20,7 @@ use super::schema::any_case;
 use super::{FOLLOWS, INBOXES, Mongo, USERS, ids_in_order, put};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::{Revision, UnreadableField};
-use crate::domain::{Address, Cadence, DueChoices, FollowKey, Point, ChangeNotice, User, UserId};
+use crate::domain::{Address, Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};

@@ -10,7 +10,7 @@ use bson::{RawDocument, RawDocumentBuf, doc};
 use super::bulk::{Verb, Write};
 use super::reads::{document, in_order_of};
 use super::{INBOXES, Mongo, read_or_written};
-use crate::domain::{Id, Inbox, ChangeNotice, UserId, Window};
+use crate::domain::{ChangeNotice, Id, Inbox, UserId, Window};
 use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
 use crate::store::record::{read_bson, write_bson};

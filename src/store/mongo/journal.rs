@@ -19,7 +19,7 @@ use super::grouped::Change;
 use super::{FANOUTS, Mongo, date, in_order, oid, put};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::furthest_lease;
-use crate::domain::{Counts, Day, Details, Event, Fanout, Id, ChangeNotice, Progress, UserId};
+use crate::domain::{ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsOf, EventsRecord, FanoutRecord};
 use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};

@@ -13,7 +13,7 @@ use mongodb::options::{FindOptions, ReadConcern};
 
 use super::reads::document;
 use super::{Mapping, Mongo};
-use crate::domain::{Id, Object, ObjectKey, link};
+use crate::domain::{Id, Object, ObjectKey, text};
 use crate::store::record::fields::place;
 use crate::store::{Error, Result};
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::bulk::Write;
 use super::{Mongo, OBJECTS, RETRACTIONS, oid};
 use crate::domain::{
-    Event, EventType, Id, Json, ModelName, Object, ObjectId, ObjectKey, ChangeNotice, Retraction,
+    ChangeNotice, Event, EventType, Id, Json, ModelName, Object, ObjectId, ObjectKey, Retraction,
 };
 use crate::store::record::fields::{As, Oid, place};
 use crate::store::record::small::ObjectRecord;

@@ -13,7 +13,9 @@ use super::encode::Writer;
 use super::patience::{Failure, NAMESPACE_EXISTS};
 use super::push::Push;
 use super::{KnownDay, Layout, Mongo};
-use crate::domain::{BadStack, Day, Form, Id, Mailed, PersonStacks, ChangeNotice, StackId, UserId, Window};
+use crate::domain::{
+    BadStack, ChangeNotice, Day, Form, Id, Mailed, PersonStacks, StackId, UserId, Window,
+};
 use crate::store::{Error, NewMarker, People, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
