@@ -1,15 +1,16 @@
-//! `tidings archive`: drops old days, after an export if requested.
+//! `tidings archive` and `restore`: drops old days, after an export if requested, and restores
+//! exported days exactly.
 
 use std::path::PathBuf;
 
 use clap::Args as Arguments;
 
-use super::exit::Exit;
-use super::ink::Ink;
+use super::exit::{Exit, explain_failure};
 use super::screen::Screen;
+use super::table::Ink;
 use super::words;
-use crate::app::{Access, App};
-use crate::engine::archive::{Effect, Protection, Request};
+use crate::app::App;
+use crate::engine::archive::{Effect, Protection, Request, part_of};
 use crate::wire::transfer::{DayReport, Fate};
 
 /// Drop old days, optionally exporting them first
@@ -21,13 +22,13 @@ use crate::wire::transfer::{DayReport, Fate};
 pub(super) struct Args {
     /// Drop days older than this [default: archive.keep, 30d]
     #[arg(long, value_name = "DURATION")]
-    keep: Option<String>,
+    pub keep: Option<String>,
     /// Export each day to a file in this folder and verify it before the day is dropped
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
     /// Show what would be dropped, and change nothing
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
     /// Also drop protected days, but never days in the window
     #[arg(long)]
     force: bool,
@@ -37,33 +38,17 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) fn access(&self) -> Access {
-        match self.dry_run {
-            true => Access::Read,
-            false => Access::Write,
-        }
-    }
-
-    pub(super) fn options(&self) -> Vec<(String, String)> {
-        let keep = self.keep.clone();
-        keep.map(|keep| ("archive.keep".to_owned(), keep))
-            .into_iter()
-            .collect()
-    }
-
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let request = Request {
             keep: app.config.archive_keep,
             export: self.export.clone(),
-            effect: if self.dry_run {
-                Effect::Rehearse
-            } else {
-                Effect::Drop
+            effect: match self.dry_run {
+                true => Effect::Rehearse,
+                false => Effect::Drop,
             },
-            protection: if self.force {
-                Protection::Force
-            } else {
-                Protection::Keep
+            protection: match self.force {
+                true => Protection::Force,
+                false => Protection::Keep,
             },
         };
         let mut days = Vec::new();
@@ -81,15 +66,12 @@ impl Args {
             screen.line(self.summary(&days))?;
         }
         ended?;
-        let dropped = |day: &DayReport| matches!(day.fate, Fate::Dropped { .. });
-        let kept = |day: &DayReport| protected(&day.fate) || left(&day.fate);
-        let none = !days.iter().any(dropped) && !days.iter().any(kept);
-        Ok(if days.iter().any(|day| failed(&day.fate)) {
-            if none { Exit::Failed } else { Exit::Partly }
-        } else if days.iter().any(kept) {
-            Exit::Partly
-        } else {
-            Exit::Done
+        let any = |is: fn(&Fate) -> bool| days.iter().any(|day| is(&day.fate));
+        let kept = any(protected) || any(left);
+        Ok(match any(failed) {
+            true if !kept && !any(dropped) => Exit::Failed,
+            false if !kept => Exit::Done,
+            _ => Exit::Partly,
         })
     }
 
@@ -102,13 +84,11 @@ impl Args {
             Fate::Busy => {
                 format!("{kept} a fan-out still writes to it (tidings worker --once finishes it)")
             }
-            Fate::Unmailed { people, events } => {
-                let who = words::count(*people, "person", "people");
-                let what = words::count(*events, "event", "events");
-                format!(
-                    "{kept} {who} should have been mailed {what} (--force drops it all the same)"
-                )
-            }
+            Fate::Unmailed { people, events } => format!(
+                "{kept} {} should have been mailed {} (--force drops it all the same)",
+                words::people(*people),
+                words::events(*events)
+            ),
             Fate::Held => format!("{kept} another process archives or restores it"),
             Fate::Changed => {
                 format!("{kept} somebody wrote to it meanwhile; it goes the next time")
@@ -117,31 +97,28 @@ impl Args {
                 format!("{} {why}", screen.ink(Ink::Warning, "failed, stands:"))
             }
             Fate::Dropped { file } => {
-                let dropped = if self.dry_run { "would go" } else { "dropped" };
-                let file = file.as_ref().map(|file| {
-                    let to = if self.dry_run { "to" } else { "in" };
-                    format!(", {to} {}", file.display())
-                });
-                format!("{dropped}, {stacks}{}", file.unwrap_or_default())
+                let (dropped, to) = match self.dry_run {
+                    true => ("would go", "to"),
+                    false => ("dropped", "in"),
+                };
+                match file {
+                    Some(file) => format!("{dropped}, {stacks}, {to} {}", file.display()),
+                    None => format!("{dropped}, {stacks}"),
+                }
             }
         })
     }
 
     fn summary(&self, days: &[DayReport]) -> String {
-        let count =
-            |which: fn(&Fate) -> bool| days.iter().filter(|day| which(&day.fate)).count() as u64;
-        let dropped = count(|fate| matches!(fate, Fate::Dropped { .. }));
-        let stacks: u64 = days
-            .iter()
-            .filter(|day| matches!(day.fate, Fate::Dropped { .. }))
-            .map(|day| day.stacks)
-            .sum();
+        let of = |is: fn(&Fate) -> bool| days.iter().filter(move |day| is(&day.fate));
+        let count = |is| of(is).count() as u64;
+        let stacks = of(dropped).map(|day| day.stacks).sum();
         let what = format!(
             "{} with {}",
-            words::count(dropped, "day", "days"),
+            words::count(count(dropped), "day", "days"),
             words::count(stacks, "stack", "stacks")
         );
-        let head = match (dropped, self.dry_run) {
+        let head = match (count(dropped), self.dry_run) {
             (0, _) => "nothing to drop".to_owned(),
             (_, true) => format!("{what} would go"),
             (_, false) => format!("{what} dropped"),
@@ -157,6 +134,10 @@ impl Args {
     }
 }
 
+fn dropped(fate: &Fate) -> bool {
+    matches!(fate, Fate::Dropped { .. })
+}
+
 fn left(fate: &Fate) -> bool {
     matches!(fate, Fate::Held | Fate::Changed)
 }
@@ -167,4 +148,48 @@ fn failed(fate: &Fate) -> bool {
 
 fn protected(fate: &Fate) -> bool {
     matches!(fate, Fate::Busy | Fate::Unmailed { .. })
+}
+
+/// Restore days that were archived with --export
+///
+/// Each file is verified completely before any of it is written. Restoring a file twice changes
+/// nothing. A day that was archived more than once has several parts
+/// (notifications_20140422.2.ndjson.zst), and the later parts are appended to the first.
+#[derive(Debug, Arguments)]
+pub(super) struct RestoreArgs {
+    /// Files to restore, such as notifications_20140422.ndjson.zst
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Answer in JSON, one line per file
+    #[arg(long)]
+    json: bool,
+}
+
+impl RestoreArgs {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let archive = app.archive();
+        let (mut good, mut bad) = (0, 0);
+        // Later parts of a day are appended to earlier ones, so their order matters.
+        let mut files: Vec<&PathBuf> = self.files.iter().collect();
+        files.sort_by_key(|file| part_of(file));
+        for file in files {
+            let summary = match archive.restore(file, &screen.bar("stacks restored")).await {
+                Ok(summary) => summary,
+                Err(error) => {
+                    bad += 1;
+                    screen.note(explain_failure(&error.into()).trim_end())?;
+                    continue;
+                }
+            };
+            good += 1;
+            if self.json {
+                screen.json(&summary)?;
+            } else {
+                let stacks = words::count(summary.stacks, "stack", "stacks");
+                let day = summary.day.start().date_naive();
+                screen.line(format!("{day}  restored, {stacks}"))?;
+            }
+        }
+        Ok(Exit::of(good, bad))
+    }
 }

@@ -3,16 +3,15 @@
 use clap::{Args as Arguments, Subcommand};
 
 use super::exit::{Exit, Usage};
-use super::ink::Ink;
 use super::screen::Screen;
-use super::table::{Column, Table};
-use super::{cut, words};
+use super::table::{Column, Fit, Ink, Table};
+use super::words;
 use crate::app::{Access, App};
 use crate::domain::batch::TakenOut;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::engine::Error;
 use crate::engine::batches::{BatchFilter, End};
-use crate::wire::batch::{BatchView, ContentsView, DeliveryView, ItemView, LeadView};
+use crate::wire::batch::{BatchView, ContentsView, DeliveryView, LeadView};
 
 /// List, show, close and cancel batches
 ///
@@ -127,22 +126,18 @@ impl List {
         };
         let book = app.batches();
         let limit = usize::from(self.limit);
-        let mut found = book.list(&filter, None, limit + 1).await?;
-        if found.len() > limit && !self.json {
-            found = book.list(&filter, None, cut::MOST + 1).await?;
-        }
-        let rest = cut::rest(found.len(), limit, "--user, --key and --state");
+        let most = if self.json {
+            limit
+        } else {
+            words::MAX_LIMIT + 1
+        };
+        let mut found = book.list(&filter, None, most).await?;
+        let rest = words::rest(found.len(), limit, "--user, --key and --state");
         found.truncate(limit);
         let views = book.views(found).await?;
-        if self.json {
-            screen.json(&views)?;
-        } else if views.is_empty() {
-            screen.line("none")?;
-        } else {
-            screen.table(&table(&views))?;
-            if let Some(rest) = rest {
-                screen.note(rest)?;
-            }
+        match self.json {
+            true => screen.json(&views)?,
+            false => screen.list(&table(&views), rest)?,
         }
         Ok(Exit::Done)
     }
@@ -163,18 +158,13 @@ impl Show {
         }
         let id = screen.ink(Ink::Strong, view.id);
         screen.line(format!("{id}  {}  {}", view.user, view.key))?;
-        screen.line(format!("  {}", standing(&view)))?;
+        screen.line(format!("  {}", state(&view)))?;
+        let mut heading = "";
         match &view.lead {
             Some(LeadView::Waiting(lead)) => {
-                screen.line("")?;
-                screen.line("Its lead, which a worker mails in its next round:")?;
-                events(lead, screen)?;
-                if view.gathered.count > 0 {
-                    screen.line("")?;
-                    screen.line("Gathered since:")?;
-                    events(&view.gathered, screen)?;
-                }
-                return Ok(Exit::Done);
+                screen.text("\nIts lead, which a worker mails in its next round:")?;
+                show_events(lead, screen)?;
+                heading = "\nGathered since:";
             }
             Some(LeadView::Mailed) => {
                 screen.line("  what opened it was mailed at once, as a batch of its own")?;
@@ -182,18 +172,21 @@ impl Show {
             None => {}
         }
         if view.gathered.count > 0 {
-            screen.line("")?;
-            events(&view.gathered, screen)?;
+            match heading {
+                "" => screen.line("")?,
+                heading => screen.text(heading)?,
+            }
+            show_events(&view.gathered, screen)?;
         }
         Ok(Exit::Done)
     }
 }
 
 /// Describes the state, such as `open since 2014-04-19 10:00, closes 2014-04-19 10:05 UTC`.
-fn standing(view: &BatchView) -> String {
+fn state(view: &BatchView) -> String {
     let (opened, closes) = (words::minute(view.opened_at), words::minute(view.closes_at));
     let canceled = words::minute(view.settled_at.unwrap_or(view.closes_at));
-    let stands = match view.state {
+    let state = match view.state {
         BatchState::Open => {
             let why = view.held_until.map_or("", |_| ", when quiet hours end");
             format!("open since {opened}, closes {closes} UTC{why}")
@@ -206,8 +199,8 @@ fn standing(view: &BatchView) -> String {
         BatchState::Canceled => format!("opened {opened}, canceled {canceled} UTC"),
     };
     match &view.delivery {
-        Some(mail) => format!("{stands}; {} is {}", mail.id, told(mail)),
-        None => stands,
+        Some(mail) => format!("{state}; {} is {}", mail.id, outcome(mail)),
+        None => state,
     }
 }
 
@@ -219,7 +212,7 @@ fn is_lead_alone(view: &BatchView) -> bool {
 /// Returns the outcome of the batch's email, or why it has none.
 fn mail(view: &BatchView) -> String {
     match &view.delivery {
-        Some(mail) => told(mail),
+        Some(mail) => outcome(mail),
         None if !is_lead_alone(view) => String::new(),
         None if view.state == BatchState::Canceled => {
             "its lead was mailed at once, nothing followed".to_owned()
@@ -228,38 +221,32 @@ fn mail(view: &BatchView) -> String {
     }
 }
 
-fn told(mail: &DeliveryView) -> String {
-    let state = mail.state.as_str();
-    mail.reason
-        .as_ref()
-        .map_or_else(|| state.into(), |reason| format!("{state}: {reason}"))
+fn outcome(mail: &DeliveryView) -> String {
+    match (mail.state.as_str(), &mail.reason) {
+        (state, Some(reason)) => format!("{state}: {reason}"),
+        (state, None) => state.to_owned(),
+    }
 }
 
-fn events(gathered: &ContentsView, screen: &mut Screen) -> anyhow::Result<()> {
+fn show_events(contents: &ContentsView, screen: &mut Screen) -> anyhow::Result<()> {
     let mut table = Table::new([
-        Column::new("when (UTC)").ink(Ink::Faint),
-        Column::new("event").ink(Ink::Strong).gives_way(),
-        Column::new("type").gives_way(),
-        Column::new("object").spare(),
+        Column("when (UTC)", Ink::Faint, Fit::Full),
+        Column("event", Ink::Strong, Fit::Cut),
+        Column("type", Ink::Plain, Fit::Cut),
+        Column("object", Ink::Plain, Fit::Spare),
     ]);
-    for ItemView {
-        kind,
-        object,
-        title,
-        at,
-    } in &gathered.items
-    {
-        let event = title.clone().unwrap_or_else(|| object.to_string());
+    for item in &contents.items {
+        let object = item.object.to_string();
         table.row([
-            words::minute(*at),
-            event,
-            kind.to_string(),
-            object.to_string(),
+            words::minute(item.at),
+            item.title.clone().unwrap_or_else(|| object.clone()),
+            item.kind.to_string(),
+            object,
         ]);
     }
     screen.table(&table)?;
-    if gathered.more > 0 {
-        let more = words::number(gathered.more);
+    if contents.more > 0 {
+        let more = words::number(contents.more);
         screen.line(format!("and {more} more, counted and no longer kept"))?;
     }
     Ok(())
@@ -309,7 +296,7 @@ impl TakeOut {
             screen.json(&out)?;
             return Ok(Exit::Done);
         }
-        let events = words::count(out.taken, "event", "events");
+        let events = words::events(out.taken);
         screen.line(format!("take-out: {events} taken out of open batches"))?;
         note_not_kept(screen, out)?;
         Ok(Exit::Done)
@@ -317,26 +304,25 @@ impl TakeOut {
 }
 
 /// Prints a note if batches count matching events that they no longer keep. These stay counted.
-pub(super) fn note_not_kept(screen: &mut Screen, out: TakenOut) -> anyhow::Result<()> {
-    if out.not_kept > 0 {
-        let not_kept = words::number(out.not_kept);
-        screen.note(format!(
-            "the same batches count {not_kept} that they no longer keep; which they are is not known, and they stay counted"
-        ))?;
+pub(super) fn note_not_kept(screen: &mut Screen, out: TakenOut) -> std::io::Result<()> {
+    match words::some(out.not_kept, "that they no longer keep") {
+        Some(some) => screen.note(format!(
+            "the same batches count {some}; which they are is not known, and they stay counted"
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Returns the table of batches with the outcomes of their emails.
 pub(super) fn table(views: &[BatchView]) -> Table {
     let mut table = Table::new([
-        Column::new("closes (UTC)").ink(Ink::Faint),
-        Column::new("state").ink(Ink::Strong),
-        Column::new("events").right(),
-        Column::new("person").gives_way(),
-        Column::new("key").gives_way(),
-        Column::new("batch"),
-        Column::new("mail").gives_way(),
+        Column("closes (UTC)", Ink::Faint, Fit::Full),
+        Column("state", Ink::Strong, Fit::Full),
+        Column("events", Ink::Plain, Fit::Number),
+        Column("person", Ink::Plain, Fit::Cut),
+        Column("key", Ink::Plain, Fit::Cut),
+        Column("batch", Ink::Plain, Fit::Full),
+        Column("mail", Ink::Plain, Fit::Cut),
     ]);
     for view in views {
         table.row([

@@ -1,30 +1,26 @@
-//! `tidings deliveries`: lists emails, retries failed ones, and settles unknown outcomes.
+//! `tidings deliveries`: lists and shows emails, retries failed ones, and settles unknown outcomes.
 
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand, ValueEnum};
 
-use super::exit::Exit;
-use super::ink::Ink;
+use super::exit::{Exit, Usage};
+use super::harmless;
 use super::screen::Screen;
-use super::table::{Column, Table};
-use super::{cut, time, words};
+use super::table::{Column, Fit, Ink, Table};
+use super::words;
 use crate::app::{Access, App, TemplateUse};
 use crate::domain::delivery::Verdict;
-use crate::domain::{DeliveryId, DeliveryState, ReportKind, UserId};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, UserId};
 use crate::engine::delivery::deliveries::{Only, Unknown};
 use crate::store::Span;
-use crate::wire::delivery::{DeliveryRow, Listed};
-
-mod show;
-
-use show::Show;
+use crate::wire::delivery::{DeliveryRow, Listed, Story};
 
 /// List emails and their outcomes, newest first
 #[derive(Debug, Arguments)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
     #[command(subcommand)]
-    what: Option<What>,
+    verb: Option<Verb>,
     /// Only emails in this state: pending, sending, sent, failed, canceled or unknown
     #[arg(long, value_name = "STATE")]
     state: Option<DeliveryState>,
@@ -32,10 +28,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
     /// Only emails created at this time or later
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     since: Option<DateTime<Utc>>,
     /// Only emails created before this time
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     until: Option<DateTime<Utc>>,
     /// Only emails that the provider reported as bounced
     #[arg(long)]
@@ -49,7 +45,7 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Verb {
     /// Show an email: its history, content and provider report
     ///
     /// Objects are shown as they are now, and unsubscribe links do not work.
@@ -66,6 +62,115 @@ enum What {
     /// digest includes its events in any case. Events that a later email included are not emailed
     /// again.
     Retry(Retry),
+}
+
+impl Args {
+    pub(super) fn access(&self) -> Access {
+        match &self.verb {
+            None | Some(Verb::Show(_)) => Access::Read,
+            Some(Verb::Settle(_) | Verb::Retry(_)) => Access::Write,
+        }
+    }
+
+    pub(super) fn templates(&self) -> TemplateUse {
+        match &self.verb {
+            Some(Verb::Show(_)) => TemplateUse::Required,
+            None => TemplateUse::Fallback,
+            Some(Verb::Settle(_) | Verb::Retry(_)) => TemplateUse::BuiltIn,
+        }
+    }
+
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        match &self.verb {
+            None => self.list(app, screen).await,
+            Some(Verb::Show(show)) => show.run(app, screen).await,
+            Some(Verb::Settle(settle)) => settle.run(app, screen).await,
+            Some(Verb::Retry(retry)) => retry.run(app, screen).await,
+        }
+    }
+
+    async fn list(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let only = Only {
+            state: self.state,
+            user: self.user.clone(),
+            span: Span {
+                since: self.since,
+                until: self.until,
+            },
+            feedback: self.bounced.then_some(ReportKind::Bounced),
+        };
+        let limit = usize::from(self.limit);
+        let most = if self.json {
+            limit
+        } else {
+            words::MAX_LIMIT + 1
+        };
+        let mut rows = app.deliveries().list(&only, most).await?;
+        let rest = words::rest(rows.len(), limit, "--user, --state and --since");
+        rows.truncate(limit);
+        let mut listed = Vec::with_capacity(rows.len());
+        for row in rows {
+            let story = story(app, row).await?;
+            listed.push(Listed {
+                row: story.row,
+                subject: story.mail.map(|mail| mail.subject),
+            });
+        }
+        if self.json {
+            screen.json(&listed)?;
+            return Ok(Exit::Done);
+        }
+        let mut table = head();
+        for Listed { row, subject } in &listed {
+            add(&mut table, row, subject.as_deref());
+        }
+        screen.list(&table, rest)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Returns the history and content of a delivery, with its brand.
+async fn story(app: &App, row: Delivery) -> anyhow::Result<Story> {
+    let mut story = app.compose().story(row).await?;
+    let brand = |call: &str| app.identities.brand_of_call(call);
+    story.row = story.row.with_brand(brand);
+    Ok(story)
+}
+
+/// Returns the table of emails and their outcomes.
+pub(super) fn table(rows: &[DeliveryRow]) -> Table {
+    let mut table = head();
+    rows.iter().for_each(|row| add(&mut table, row, None));
+    table
+}
+
+fn head() -> Table {
+    Table::new([
+        Column("emails (UTC)", Ink::Faint, Fit::Full),
+        Column("state", Ink::Strong, Fit::Full),
+        Column("events", Ink::Plain, Fit::Number),
+        Column("tried", Ink::Plain, Fit::SpareNumber),
+        Column("delivery", Ink::Plain, Fit::Full),
+        Column("subject", Ink::Plain, Fit::Cut),
+        Column("because", Ink::Plain, Fit::Cut),
+    ])
+}
+
+fn add(table: &mut Table, row: &DeliveryRow, subject: Option<&str>) {
+    table.row([
+        words::minute(row.settled.or(row.tried).unwrap_or(row.created)),
+        words::delivery_state(row),
+        words::number(u64::from(row.items)),
+        words::number(u64::from(row.attempts)),
+        row.id.to_string(),
+        subject.unwrap_or_default().to_owned(),
+        row.reason.clone().unwrap_or_default(),
+    ]);
+}
+
+/// Formats a number of emails in the output of `settle` and `retry`.
+fn mails(count: u64) -> String {
+    words::count(count, "mail", "mails")
 }
 
 #[derive(Debug, Arguments)]
@@ -91,20 +196,22 @@ struct Retry {
 impl Retry {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let ids = self.ids.iter().map(|id| DeliveryId::stored(id.as_str()));
-        let retried = if self.all {
-            app.deliveries().retry_all(self.user.as_ref()).await?
-        } else {
-            app.deliveries().retry(&ids.collect::<Vec<_>>()).await?
+        let retried = match self.all {
+            true => app.deliveries().retry_all(self.user.as_ref()).await?,
+            false => app.deliveries().retry(&ids.collect::<Vec<_>>()).await?,
         };
         let bad = (retried.busy.len() + retried.not_failed.len()) as u64;
+        let exit = Exit::of(retried.again, bad);
         if self.json {
             screen.json(&retried)?;
-            return Ok(Exit::of(retried.again, bad));
+            return Ok(exit);
         }
-        let mails = words::count(retried.again, "mail", "mails");
         screen.line(match retried.again {
             0 => "no failed mail is tried again".to_owned(),
-            _ => format!("{mails} will be tried again by the next run or a worker"),
+            again => format!(
+                "{} will be tried again by the next run or a worker",
+                mails(again)
+            ),
         })?;
         for id in &retried.busy {
             screen.warning(format!(
@@ -114,7 +221,7 @@ impl Retry {
         for id in &retried.not_failed {
             screen.warning(format!("{id}: there is no failed delivery of that name"))?;
         }
-        Ok(Exit::of(retried.again, bad))
+        Ok(exit)
     }
 }
 
@@ -133,44 +240,49 @@ struct Settle {
     #[arg(long)]
     all: bool,
     /// Only emails handed over at this time or later
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     since: Option<DateTime<Utc>>,
     /// Only emails handed over before this time
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     until: Option<DateTime<Utc>>,
     /// Show how many there are, and change nothing
     #[arg(long, conflicts_with = "id")]
     dry_run: bool,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum End {
+    Sent,
+    Failed,
+}
+
 impl Settle {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let verdict = match self.end {
+        let outcome = match self.end {
             End::Sent => Verdict::Sent,
             End::Failed => Verdict::NotSent,
         };
         if let Some(id) = &self.id {
             let id = DeliveryId::stored(id.as_str());
-            app.deliveries().settle(&id, verdict).await?;
+            app.deliveries().settle(&id, outcome).await?;
             screen.line(match self.end {
                 End::Sent => format!("{id} is sent"),
                 End::Failed => format!("{id} is pending again; the next run or a worker mails it"),
             })?;
             return Ok(Exit::Done);
         }
-        let which = Unknown {
+        let unknown = Unknown {
             call: self.call.clone(),
             since: self.since,
             until: self.until,
         };
-        let rows = app.deliveries().unknown(&which).await?;
-        let mails = |count: u64| words::count(count, "mail", "mails");
+        let rows = app.deliveries().unknown(&unknown).await?;
         if self.dry_run {
             let found = mails(rows.len() as u64);
             screen.line(format!("{found} would be settled (dry run)"))?;
             return Ok(Exit::Done);
         }
-        let settled = app.deliveries().settle_all(&rows, verdict).await?;
+        let settled = app.deliveries().settle_all(&rows, outcome).await?;
         let done = mails(settled.settled);
         screen.line(match self.end {
             End::Sent => format!("{done}: sent"),
@@ -187,111 +299,117 @@ impl Settle {
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum End {
-    Sent,
-    Failed,
+#[derive(Debug, Arguments)]
+struct Show {
+    /// The delivery, such as digest:mara:weekly:2014-W17
+    id: String,
+    /// Answer in JSON, including the HTML part
+    #[arg(long)]
+    json: bool,
 }
 
-impl Args {
-    pub(super) fn access(&self) -> Access {
-        match &self.what {
-            None | Some(What::Show(_)) => Access::Read,
-            Some(What::Settle(_) | What::Retry(_)) => Access::Write,
-        }
-    }
-
-    pub(super) fn made(&self) -> TemplateUse {
-        match &self.what {
-            Some(What::Show(_)) => TemplateUse::Required,
-            None => TemplateUse::Fallback,
-            Some(What::Settle(_) | What::Retry(_)) => TemplateUse::BuiltIn,
-        }
-    }
-
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        if let Some(What::Show(show)) = &self.what {
-            return show.run(app, screen).await;
-        }
-        if let Some(What::Settle(settle)) = &self.what {
-            return settle.run(app, screen).await;
-        }
-        if let Some(What::Retry(retry)) = &self.what {
-            return retry.run(app, screen).await;
-        }
-        let only = Only {
-            state: self.state,
-            user: self.user.clone(),
-            span: Span {
-                since: self.since,
-                until: self.until,
-            },
-            feedback: self.bounced.then_some(ReportKind::Bounced),
+impl Show {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let id = DeliveryId::stored(self.id.as_str());
+        let Some(row) = app.deliveries().get(&id).await? else {
+            return Err(Usage::new(format!("there is no delivery {id}"))
+                .instead("tidings deliveries, which lists them")
+                .into());
         };
-        let limit = usize::from(self.limit);
-        let mut rows = app.deliveries().list(&only, limit + 1).await?;
-        if rows.len() > limit && !self.json {
-            rows = app.deliveries().list(&only, cut::MOST + 1).await?;
-        }
-        let rest = cut::rest(rows.len(), limit, "--user, --state and --since");
-        rows.truncate(limit);
-        let mut shown = Vec::with_capacity(rows.len());
-        for row in rows {
-            let story = app.compose().story(row).await?;
-            shown.push(Listed {
-                row: story
-                    .row
-                    .with_brand(|call| app.identities.brand_of_call(call)),
-                subject: story.mail.map(|mail| mail.subject),
-            });
-        }
-        if self.json {
-            screen.json(&shown)?;
-        } else if shown.is_empty() {
-            screen.line("none")?;
-        } else {
-            screen.table(&listing(&shown))?;
-            if let Some(rest) = rest {
-                screen.note(rest)?;
-            }
+        let story = story(app, row).await?;
+        match self.json {
+            true => screen.json(&story)?,
+            false => show_story(&story, screen)?,
         }
         Ok(Exit::Done)
     }
 }
 
-/// Returns the table of emails and their outcomes.
-pub(super) fn table(rows: &[DeliveryRow]) -> Table {
-    table_of(rows.iter().map(|row| (row, None)))
-}
-
-/// Like [`table`], with subjects.
-fn listing(rows: &[Listed]) -> Table {
-    table_of(
-        rows.iter()
-            .map(|listed| (&listed.row, listed.subject.as_deref())),
-    )
-}
-
-fn table_of<'a>(rows: impl Iterator<Item = (&'a DeliveryRow, Option<&'a str>)>) -> Table {
+/// Returns the history of a delivery, one row per step.
+fn history(story: &Story) -> Table {
+    let row = &story.row;
+    let minute = |at: Option<DateTime<Utc>>| at.map(words::minute);
+    let times = words::count(u64::from(row.attempts), "attempt", "attempts");
+    let held = story.held_by.as_ref().zip(minute(story.held_until));
+    let report = row.feedback.zip(minute(row.feedback_at));
+    let steps = [
+        ("created", Some(words::minute(row.created))),
+        (
+            "handed over",
+            minute(row.tried).map(|at| format!("{at} ({times})")),
+        ),
+        (
+            "waits until",
+            minute(row.not_before.filter(|_| !row.state.settled())),
+        ),
+        (
+            "held by",
+            held.map(|(owner, until)| format!("worker {owner} until {until}")),
+        ),
+        ("settled", minute(row.settled)),
+        ("because", row.reason.clone()),
+        ("provider's id", row.provider_id.clone()),
+        (
+            "reported",
+            report.map(|(report, at)| format!("{report} {at}")),
+        ),
+        ("cannot leave", story.barred.clone()),
+    ];
     let mut table = Table::new([
-        Column::new("emails (UTC)").ink(Ink::Faint),
-        Column::new("state").ink(Ink::Strong),
-        Column::new("events").right(),
-        Column::new("tried").right().spare(),
-        Column::new("delivery"),
-        Column::new("subject").gives_way(),
-        Column::new("because").gives_way(),
+        Column("", Ink::Faint, Fit::Full),
+        Column("", Ink::Plain, Fit::Cut),
     ]);
-    for (row, subject) in rows {
-        table.row([
-            words::minute(row.settled.or(row.tried).unwrap_or(row.created)),
-            words::delivery_state(row),
-            words::number(u64::from(row.items)),
-            words::number(u64::from(row.attempts)),
-            row.id.to_string(),
-            subject.unwrap_or_default().to_owned(),
-            row.reason.clone().unwrap_or_default(),
-        ]);
+    for (step, what) in steps {
+        what.into_iter()
+            .for_each(|what| table.fact(&format!("  {step}"), what));
     }
     table
+}
+
+fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
+    let row = &story.row;
+    let to = words::list([Some(row.user.to_string()), story.to.clone()]);
+    let id = screen.ink(Ink::Strong, &row.id);
+    screen.line(format!("{id}  {}  to {to}", words::delivery_state(row)))?;
+    screen.table(&history(story))?;
+    screen.line("")?;
+    let Some(mail) = &story.mail else {
+        let why = story.no_mail.as_deref().unwrap_or_default();
+        screen.line(format!("no mail to show: {why}"))?;
+        return Ok(());
+    };
+    let head = match row.state {
+        DeliveryState::Pending => "The mail, if it left now, with objects as they are now:",
+        _ => "The mail, as it was built from what it covers, with objects as they are now:",
+    };
+    screen.line(screen.ink(Ink::Faint, head))?;
+    screen.line(screen.ink(Ink::Strong, format!("  {}", mail.subject)))?;
+    // An isolated name can be wrapped, so its isolates may be balanced only across several lines.
+    for line in harmless::lines(mail.text.trim_end()).lines() {
+        screen.line(format!("  {line}").trim_end())?;
+    }
+    screen.line("")?;
+    let mut items = Table::new([
+        Column("it shows", Ink::Strong, Fit::Cut),
+        Column("type", Ink::Plain, Fit::Cut),
+        Column("object", Ink::Faint, Fit::Full),
+    ]);
+    for item in &mail.items {
+        let object = item.object.to_string();
+        let title = item.title.clone().unwrap_or_else(|| object.clone());
+        items.row([title, item.kind.to_string(), object]);
+    }
+    screen.table(&items)?;
+    if mail.more > 0 {
+        let more = words::count(mail.more, "more event", "more events");
+        screen.line(format!("and counts {more}"))?;
+    }
+    let (sent, now) = (u64::from(row.items), mail.events());
+    if row.state == DeliveryState::Sent && sent != now {
+        let events = words::events(sent);
+        screen.warning(format!(
+            "the mail that was sent told {events}: objects have changed since, or were put later"
+        ))?;
+    }
+    Ok(())
 }

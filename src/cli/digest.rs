@@ -9,14 +9,12 @@ use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::{Exit, Usage, causes};
-use super::fan_out::FanOutEnd;
-use super::late::late;
 use super::page_file::PageFile;
+use super::process::Stop;
 use super::screen::Screen;
-use super::stop::Stop;
-use super::waits::Waits;
-use super::{time, words};
-use crate::app::{Access, App};
+use super::words;
+use super::work::{FanOutEnd, Waits, backlog_lines};
+use crate::app::App;
 use crate::domain::{Cadence, Pause, Share, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
 use crate::render::{ReportPage, Site};
@@ -39,7 +37,7 @@ pub(super) struct Args {
     cadence: Option<Often>,
     /// Count the emails that would be sent, also of open batches, and write nothing
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
     /// With --dry-run: write an HTML page with the users, the content, the sizes and sample emails
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     report: Option<PathBuf>,
@@ -47,7 +45,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "USER", num_args = 1..)]
     user: Vec<UserId>,
     /// Act as if it were this time
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     at: Option<DateTime<Utc>>,
     /// Maximum number of emails
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -76,23 +74,7 @@ enum Often {
     Daily,
 }
 
-impl From<Often> for Cadence {
-    fn from(often: Often) -> Self {
-        match often {
-            Often::Weekly => Self::Weekly,
-            Often::Daily => Self::Daily,
-        }
-    }
-}
-
 impl Args {
-    pub(super) fn access(&self) -> Access {
-        match self.dry_run {
-            true => Access::Read,
-            false => Access::Write,
-        }
-    }
-
     pub(super) async fn run(
         &self,
         app: &App,
@@ -129,11 +111,11 @@ impl Args {
             let bar = screen.bar("people reached").until(stop.clone());
             fanned_out = FanOutEnd::all(app, &bar).await;
         }
-        let looked_at = match self.dry_run {
+        let bar = screen.bar(match self.dry_run {
             true => "people and batches looked at",
             false => "people looked at",
-        };
-        let bar = screen.bar(looked_at).until(stop.clone());
+        });
+        let bar = bar.until(stop.clone());
         let (mut report, summary) = match page {
             None if self.dry_run => (app.dry_run().count(&request, &bar).await?, None),
             None => (app.digests().run(&request, &bar).await?, None),
@@ -158,62 +140,47 @@ impl Args {
                 causes(&error.into())
             ));
         }
+        let mut waits = Waits::none(app);
         if !self.dry_run {
             let run = DigestActivity::of(&report, app.context.clock.now());
             if let Err(error) = app.activity().record_digests(&run).await {
                 failures.push(causes(&error.into()));
             }
+            waits = Waits::of(app, request.users.as_deref()).await;
         }
-        let waits = match self.dry_run {
-            true => Waits::none(app),
-            false => Waits::of(app, request.users.as_deref()).await,
-        };
         let (at, ahead) = (request.at.unwrap_or(now), report.dry_run.batches.as_ref());
         if self.json {
             screen.json(&DigestRun {
                 at,
                 dry_run: self.dry_run,
-                page: page.as_ref().map(PageFile::path),
+                page: page.as_ref().map(|page| page.path.as_path()),
                 mails_waiting: waits.waiting(),
                 bad_fanouts: &fanned_out.done.bad_fanouts,
                 report: &report,
             })?;
         } else {
-            screen.line(format!(
-                "digest {} UTC: {}",
-                words::minute(at),
-                sentence(&report, &request, app.identities.outbox())
-            ))?;
+            let (at, outbox) = (words::minute(at), app.identities.outbox());
+            let done = sentence(&report, &request, outbox);
+            screen.line(format!("digest {at} UTC: {done}"))?;
             if let Some(ahead) = ahead.filter(|ahead| ahead.batches > 0) {
                 screen.line(format!("batches: {}", batches(ahead)))?;
             }
             if let Some(page) = &page {
-                screen.line(format!("report: {}", page.path().display()))?;
+                screen.line(format!("report: {}", page.path.display()))?;
             }
         }
-        waits.show_others(&report.mails, screen)?;
-        fanned_out.tell_of_fanouts(screen)?;
-        for line in waits.lines().into_iter().chain(failures) {
-            screen.warning(line)?;
-        }
-        for warning in report.not_known.warnings(&app.config.policies) {
-            screen.warning(warning)?;
-        }
-        for warning in report.dry_run.warnings() {
-            screen.warning(warning)?;
-        }
-        for line in late(&report.backlog) {
-            screen.warning(line)?;
-        }
+        waits.show(&report.mails, &fanned_out, screen)?;
+        screen.warnings(failures)?;
+        screen.warnings(report.not_known.warnings(&app.config.policies))?;
+        screen.warnings(report.dry_run.warnings())?;
+        screen.warnings(backlog_lines(&report.backlog))?;
         let of_batches = ahead.map_or(0, |ahead| ahead.mails);
         if report.due.users + of_batches > 0 && app.identities.lacks_links() {
             screen.warning(
                 "these mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam",
             )?;
         }
-        if let Some(ended) = &report.ended {
-            screen.warning(why_ended(ended))?;
-        }
+        screen.warnings(report.ended.as_ref().map(why_ended))?;
         if stopped {
             screen.warning(
                 "stopped before everybody was looked at; the next run goes on from there",
@@ -229,7 +196,10 @@ impl Args {
     fn request(&self, app: &App) -> Request {
         Request {
             at: self.at,
-            cadence: self.cadence.map(Cadence::from),
+            cadence: self.cadence.map(|often| match often {
+                Often::Weekly => Cadence::Weekly,
+                Often::Daily => Cadence::Daily,
+            }),
             users: Some(self.user.clone()).filter(|users| !users.is_empty()),
             limit: self.limit,
             sample: self.sample,
@@ -251,16 +221,13 @@ impl Args {
 /// Returns 3 if only some emails were sent, and 1 if none was. A pause is never a success.
 fn exit(report: &Report) -> Exit {
     let held = report.due.held + u64::from(matches!(report.ended, Some(Ended::Paused(_))));
-    of(&report.mails, held)
+    exit_of(&report.mails, held)
 }
 
 /// Does the same for emails only, with this number of emails that were held back.
-pub(super) fn of(mails: &Tally, held: u64) -> Exit {
-    let exit = Exit::of(
-        mails.sent,
-        mails.failed + mails.unknown + mails.deferred + held,
-    );
-    match exit {
+pub(super) fn exit_of(mails: &Tally, held: u64) -> Exit {
+    let bad = mails.failed + mails.unknown + mails.deferred + held;
+    match Exit::of(mails.sent, bad) {
         // An operator has to repair these documents.
         Exit::Done if !mails.bad_stacks.is_empty() => Exit::Partly,
         exit => exit,
@@ -269,11 +236,8 @@ pub(super) fn of(mails: &Tally, held: u64) -> Exit {
 
 /// Describes a pause: `paused since 2014-04-21 09:30 UTC: 12 of the last 50 mails failed`.
 pub(super) fn paused(pause: &Pause) -> String {
-    format!(
-        "paused since {} UTC: {}",
-        words::minute(pause.at),
-        pause.reason
-    )
+    let since = words::minute(pause.at);
+    format!("paused since {since} UTC: {}", pause.reason)
 }
 
 fn why_ended(ended: &Ended) -> String {
@@ -294,21 +258,23 @@ fn why_ended(ended: &Ended) -> String {
 /// Summarizes the run: `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00),
 /// 12 unconfirmed`.
 fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String {
-    let done = if request.effect == Effect::Rehearse {
-        would_be_sent(report)
-    } else {
-        words::list([
+    let done = match request.effect {
+        Effect::Rehearse => would_be_sent(report),
+        Effect::Send => words::list([
             Some(due(report)),
             sent(&report.mails, outbox),
             words::some(report.due.held, "not begun"),
             report.limited.then(|| "stopped at the limit".to_owned()),
-        ])
+        ]),
     };
-    let left = left(report, request);
-    if left.is_empty() {
-        done
-    } else {
-        format!("{done}; {left}")
+    followed_by(done, left(report, request))
+}
+
+/// Appends a clause, unless it is empty.
+fn followed_by(done: String, rest: String) -> String {
+    match rest.as_str() {
+        "" => done,
+        rest => format!("{done}; {rest}"),
     }
 }
 
@@ -321,36 +287,33 @@ fn due(report: &Report) -> String {
 }
 
 fn would_be_sent(report: &Report) -> String {
-    match report.due.users {
-        0 => format!("{} (dry run)", due(report)),
-        due if report.dry_run.no_brand > 0 => format!(
-            "{} due with {}: {} would be mailed, {} (dry run)",
-            words::number(due),
-            words::count(report.due.events, "event", "events"),
-            match report.emails_ahead() {
+    let (due_users, events) = (
+        words::number(report.due.users),
+        words::events(report.due.events),
+    );
+    let limit = if report.limited {
+        ", up to the limit"
+    } else {
+        ""
+    };
+    match (report.due.users, report.dry_run.no_brand) {
+        (0, _) => format!("{} (dry run)", due(report)),
+        (_, 0) => format!("{due_users} due, would be mailed {events} (dry run{limit})"),
+        (_, waiting) => {
+            let mails = match report.emails_ahead() {
                 0 => "none".to_owned(),
                 mails => words::number(mails),
-            },
-            no_brand(report.dry_run.no_brand),
-        ),
-        due => format!(
-            "{} due, would be mailed {} (dry run{})",
-            words::number(due),
-            words::count(report.due.events, "event", "events"),
-            if report.limited {
-                ", up to the limit"
-            } else {
-                ""
-            }
-        ),
+            };
+            let waiting = no_brand(waiting);
+            format!("{due_users} due with {events}: {mails} would be mailed, {waiting} (dry run)")
+        }
     }
 }
 
 /// Describes waiting emails: `2 wait for a brand that is not configured`.
 fn no_brand(mails: u64) -> String {
-    let wait = if mails == 1 { "waits" } else { "wait" };
-    let mails = words::number(mails);
-    format!("{mails} {wait} for a brand that is not configured")
+    let wait = words::count(mails, "waits", "wait");
+    format!("{wait} for a brand that is not configured")
 }
 
 /// Summarizes the batches of a dry run: `12 would be mailed 34 events as they are (1 due, next
@@ -370,7 +333,7 @@ fn batches(ahead: &BatchesAhead) -> String {
         mails => format!(
             "{} would be mailed {} as they are ({when})",
             words::number(mails),
-            words::count(ahead.events, "event", "events")
+            words::events(ahead.events)
         ),
     };
     let left = words::list(
@@ -384,21 +347,18 @@ fn batches(ahead: &BatchesAhead) -> String {
         .into_iter()
         .chain(unmailable(&ahead.unmailable)),
     );
-    match left.as_str() {
-        "" => mails,
-        left => format!("{mails}; {left}"),
-    }
+    followed_by(mails, left)
 }
 
 /// Returns the outcomes of emails, with the folder if they were written to files. Returns `None` if
 /// there were no emails.
 pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
     let sent = words::some(mails.sent, "sent").map(|sent| {
-        let events = words::count(mails.events, "event", "events");
-        let folder = outbox.map_or(String::new(), |folder| {
-            format!(" into {}", folder.display())
-        });
-        format!("{sent}{folder} ({events})")
+        let events = words::events(mails.events);
+        match outbox {
+            Some(folder) => format!("{sent} into {} ({events})", folder.display()),
+            None => format!("{sent} ({events})"),
+        }
     });
     let parts = words::list([
         sent,
@@ -443,12 +403,13 @@ fn left(report: &Report, request: &Request) -> String {
 /// Returns the numbers of users who may not be emailed, by reason.
 fn unmailable(by_reason: &BTreeMap<&'static str, u64>) -> impl Iterator<Item = Option<String>> {
     by_reason.iter().map(|(why, count)| {
-        let why = if *why == "unknown" {
-            "without a record"
-        } else {
-            why
-        };
-        words::some(*count, why)
+        words::some(
+            *count,
+            match *why {
+                "unknown" => "without a record",
+                why => why,
+            },
+        )
     })
 }
 

@@ -117,7 +117,7 @@ fn a_run_without_any_sent_email_has_failed() {
         failed: 3,
         ..Tally::default()
     };
-    assert_eq!(of(&mails, 0), Exit::Failed);
+    assert_eq!(exit_of(&mails, 0), Exit::Failed);
 }
 
 #[test]
@@ -142,11 +142,11 @@ fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
         ..BacklogReport::default()
     };
 
-    let lines = late(&report);
+    let lines = backlog_lines(&report);
     let included = [4, 12].map(|events| {
         let older_due = backlog(1, events);
         let older = backlog(1, 12);
-        late(&BacklogReport {
+        backlog_lines(&BacklogReport {
             older,
             older_due,
             ..BacklogReport::default()
@@ -172,7 +172,7 @@ fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
             format!("{late}; the digests of this run have them"),
         ]
     );
-    assert!(super::late(&BacklogReport::default()).is_empty());
+    assert!(backlog_lines(&BacklogReport::default()).is_empty());
 }
 
 #[test]

@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use clap::Args as Arguments;
-use unicode_width::UnicodeWidthStr;
 
 use super::exit::Exit;
-use super::global::Global;
-use super::ink::Ink;
+use super::options::Global;
 use super::screen::Screen;
-use super::table::wrapped;
+use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::clock::SystemClock;
 use crate::config::Problems;
@@ -129,41 +127,26 @@ fn word(verdict: Verdict) -> (&'static str, Ink) {
     }
 }
 
-/// The gap between columns.
-const GAP: &str = "  ";
-/// The least width for wrapped text. If less is left, lines are not wrapped.
-const NARROWEST: usize = 30;
-
 fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
-    let verdicts = VERDICTS.map(|verdict| word(verdict).0.len());
-    let verdicts = verdicts.into_iter().max().unwrap_or(0);
-    let checks = findings.iter().map(|finding| check(finding).width());
-    let checks = checks.max().unwrap_or(0);
-    let before = verdicts + checks + 2 * GAP.len();
-    let room = screen.width().map(|width| width.saturating_sub(before));
-    let room = room.filter(|room| *room >= NARROWEST);
+    let mut table = Table::new([
+        Column("", Ink::Plain, Fit::Full),
+        Column("", Ink::Plain, Fit::Full),
+        Column("", Ink::Plain, Fit::Wrap),
+    ]);
     for finding in findings {
         let (word, ink) = word(finding.verdict);
-        let verdict = screen.ink(ink, format_args!("{word:verdicts$}"));
-        let mut said = wrapped(&told(finding), room).into_iter();
-        let first = said.next().unwrap_or_default();
-        screen.line(format!(
-            "{verdict}{GAP}{:checks$}{GAP}{first}",
-            check(finding)
-        ))?;
-        for line in said {
-            screen.line(format!("{:before$}{line}", ""))?;
-        }
+        table.row_in(ink, [word.to_owned(), check(finding), text_of(finding)]);
     }
+    screen.table(&table)?;
     let count = |verdict| {
         let of = findings.iter().filter(|finding| finding.verdict == verdict);
-        let n = of.count() as u64;
-        let one = word(verdict).0;
-        (n > 0).then(|| match verdict {
-            Verdict::Warning => words::count(n, one, "warnings"),
-            Verdict::Error => words::count(n, one, "errors"),
-            Verdict::Ok | Verdict::Unchecked => words::count(n, one, one),
-        })
+        let (n, one) = (of.count() as u64, word(verdict).0);
+        let many = match verdict {
+            Verdict::Warning => "warnings",
+            Verdict::Error => "errors",
+            Verdict::Ok | Verdict::Unchecked => one,
+        };
+        (n > 0).then(|| words::count(n, one, many))
     };
     screen.line("")?;
     screen.line(words::list(VERDICTS.map(count)))
@@ -178,16 +161,13 @@ fn check(finding: &Finding) -> String {
 }
 
 /// Joins the finding and the advice on one line, without control characters.
-fn told(finding: &Finding) -> String {
-    let mut text = finding.found.clone();
-    if let Some(advice) = &finding.advice {
-        text.push_str(" → ");
-        text.push_str(advice);
-    }
-    let words: Vec<&str> = text
-        .split(|c: char| c.is_control() || c == ' ')
-        .filter(|word| !word.is_empty())
-        .collect();
+fn text_of(finding: &Finding) -> String {
+    let text = match &finding.advice {
+        Some(advice) => format!("{} → {advice}", finding.found),
+        None => finding.found.clone(),
+    };
+    let words = text.split(|c: char| c.is_control() || c == ' ');
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     words.join(" ")
 }
 
@@ -199,7 +179,7 @@ mod tests {
     fn a_finding_is_one_line_without_control_characters() {
         let finding = Finding::error("DMARC", "v=DMARC1\u{1b}[2J\n; p=x", "fix it");
 
-        assert_eq!(told(&finding), "v=DMARC1 [2J ; p=x → fix it");
+        assert_eq!(text_of(&finding), "v=DMARC1 [2J ; p=x → fix it");
     }
 
     #[test]

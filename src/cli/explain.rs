@@ -1,14 +1,13 @@
 //! `tidings explain`: why a user did or did not get something. The output has at most 80 columns if
 //! standard output is no terminal.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use clap::Args as Arguments;
 
 use super::deliveries;
 use super::exit::Exit;
-use super::ink::Ink;
 use super::screen::Screen;
-use super::table::{Column, Table};
+use super::table::{Column, Fit, Ink, Table};
 use super::{users, words};
 use crate::app::App;
 use crate::domain::user::UnreadableField;
@@ -43,10 +42,9 @@ impl Args {
         if let [kind, _] = &self.event[..] {
             explained.events.retain(|fate| fate.kind == *kind);
         }
-        let exit = if explained.known {
-            Exit::Done
-        } else {
-            Exit::Failed
+        let exit = match explained.known {
+            true => Exit::Done,
+            false => Exit::Failed,
         };
         if self.json {
             screen.json(&explained)?;
@@ -56,18 +54,16 @@ impl Args {
         person(&explained, now, screen)?;
         if explained.events.is_empty() {
             screen.line("")?;
-            screen.paragraph("", &self.nothing(app.config.window_back + 1))?;
+            screen.paragraph("", Ink::Plain, &self.nothing(app.config.window_back + 1))?;
         }
         for fate in &explained.events {
             show_event(fate, now, screen)?;
         }
         for day in &explained.full_days {
             let date = day.start().date_naive();
+            let lost = "their stack is full; later events of that day were not stored";
             screen.line("")?;
-            screen.paragraph(
-                "",
-                &format!("{date}: their stack is full; later events of that day were not stored"),
-            )?;
+            screen.paragraph("", Ink::Plain, &format!("{date}: {lost}"))?;
         }
         if !explained.batches.is_empty() && event.is_none() {
             screen.line("")?;
@@ -84,13 +80,12 @@ impl Args {
 
     fn nothing(&self, days: u32) -> String {
         let days = words::count(u64::from(days), "day", "days");
-        let event = (!self.event.is_empty()).then(|| self.event.join(" "));
-        match event {
-            Some(event) => format!(
+        match self.event.join(" ").as_str() {
+            "" => format!("nothing happened that concerns them in the last {days}"),
+            event => format!(
                 "{event} is not on their stacks of the last {days}: it never concerned them, is \
                  older, or is not fanned out yet (tidings status)"
             ),
-            None => format!("nothing happened that concerns them in the last {days}"),
         }
     }
 }
@@ -107,20 +102,20 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
         screen.line(format!("  {}", screen.ink(Ink::Warning, line)))?;
     }
     if let Some(digest) = &explained.digest {
-        screen.paragraph("  digest  ", &when(digest, now))?;
+        screen.paragraph("  digest  ", Ink::Plain, &when(digest, now))?;
     }
     if let Some(locale) = &explained.locale {
-        screen.paragraph("  locale  ", &locale.to_string())?;
+        screen.paragraph("  locale  ", Ink::Plain, &locale.to_string())?;
     }
     if !explained.turned_off.is_empty() {
-        let off = explained.turned_off.iter().map(ToString::to_string);
-        let off: Vec<String> = off.collect();
-        screen.paragraph("  off     ", &format!("{}, as they chose", off.join(", ")))?;
+        let off = explained.turned_off.iter();
+        let off = words::list(off.map(|kind| Some(kind.to_string())));
+        screen.paragraph("  off     ", Ink::Plain, &format!("{off}, as they chose"))?;
     }
     let mut obstacles = Vec::new();
     if let Some(BrandView { name, configured }) = &explained.brand {
         match configured {
-            true => screen.paragraph("  brand   ", &name.to_string())?,
+            true => screen.paragraph("  brand   ", Ink::Plain, &name.to_string())?,
             false => obstacles.push(format!(
                 "no mail leaves: the brand {name} is not configured, so they wait"
             )),
@@ -133,10 +128,10 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     let unmailable = explained.unmailable.as_ref();
     obstacles.extend(unmailable.map(|why| format!("no mail leaves: {why}")));
     for obstacle in obstacles {
-        screen.paragraph_in(Ink::Warning, "  ", &obstacle)?;
+        screen.paragraph("  ", Ink::Warning, &obstacle)?;
     }
     if let Some(suppression) = &explained.suppression {
-        screen.paragraph("  ", &since(suppression))?;
+        screen.paragraph("  ", Ink::Plain, &since(suppression))?;
     }
     Ok(())
 }
@@ -144,13 +139,13 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
 /// Writes a batch: `batch    5352… open, 3 events, closes 2014-04-19 10:05 UTC, key
 /// ArtworkPublished`.
 fn show_batch(batch: &BatchView, screen: &mut Screen) -> anyhow::Result<()> {
-    let events = words::count(batch.events(), "event", "events");
+    let events = words::events(batch.events());
     let (state, closes) = (batch.state.as_str(), words::minute(batch.closes_at));
     let text = format!(
         "{} {state}, {events}, closes {closes} UTC, key {}",
         batch.id, batch.key
     );
-    Ok(screen.paragraph("  batch   ", &text)?)
+    Ok(screen.paragraph("  batch   ", Ink::Plain, &text)?)
 }
 
 /// Describes a suppression: `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun
@@ -185,19 +180,10 @@ fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
     format!("{day} at {hour:02}:00 {tz}{next}")
 }
 
-fn weekday(short: &str) -> &str {
-    [
-        "Monday",
-        "Tuesday",
-        "Wednesday",
-        "Thursday",
-        "Friday",
-        "Saturday",
-        "Sunday",
-    ]
-    .into_iter()
-    .find(|day| day.to_lowercase().starts_with(short))
-    .unwrap_or(short)
+fn weekday(short: &str) -> String {
+    let day = short.parse().ok();
+    let day = day.and_then(|day| NaiveDate::from_isoywd_opt(2014, 1, day));
+    day.map_or(short.to_owned(), |day| day.format("%A").to_string())
 }
 
 /// Describes what covers an event: `was shown in digest:mara:weekly:2014-W17, sent 2014-04-21
@@ -303,10 +289,10 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
 /// Writes an event on one line, and its outcome on the lines below.
 fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
     let mut head = Table::new([
-        Column::new("").ink(Ink::Faint),
-        Column::new("").ink(Ink::Strong).gives_way(),
-        Column::new("").gives_way(),
-        Column::new("").ink(Ink::Faint).spare(),
+        Column("", Ink::Faint, Fit::Full),
+        Column("", Ink::Strong, Fit::Cut),
+        Column("", Ink::Plain, Fit::Cut),
+        Column("", Ink::Faint, Fit::Spare),
     ]);
     let title = fate.title.clone();
     head.row([
@@ -317,5 +303,5 @@ fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::R
     ]);
     screen.line("")?;
     screen.page(&head)?;
-    Ok(screen.paragraph("  ", &sentence(fate, now))?)
+    Ok(screen.paragraph("  ", Ink::Plain, &sentence(fate, now))?)
 }

@@ -1,7 +1,7 @@
-//! `tidings export`: writes the whole store to files.
+//! `tidings export` and `import store`: writes the whole store to files, and reads it from them.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args as Arguments;
 
@@ -11,7 +11,7 @@ use super::words;
 use crate::app::Access;
 use crate::config::Config;
 use crate::operate::open::{open_store, transfer};
-use crate::operate::transfer::{After, reopen};
+use crate::operate::transfer::{After, Verified, reopen};
 use crate::store::Mark;
 use crate::wire::transfer::BadRecords;
 
@@ -105,13 +105,58 @@ impl Args {
     }
 }
 
+/// Imports the export in this folder into an empty store.
+pub(super) async fn import_store(
+    folder: &Path,
+    config: &Config,
+    json: bool,
+    screen: &mut Screen,
+) -> anyhow::Result<Exit> {
+    // A mistyped or damaged folder creates no store.
+    let export = Verified::read(folder)?;
+    let transfer = transfer(config, Access::Import, folder.to_owned()).await?;
+    let bar = screen.bar("records imported and compared");
+    let imported = transfer.import(&export, &bar).await?;
+    drop(bar);
+    warn(screen, "cannot be imported", &imported.rejected)?;
+    warn(screen, "not in the export", &imported.unreadable)?;
+    let (store, shown) = (&config.store, folder.display());
+    if json {
+        screen.json(&imported)?;
+    } else if imported.same {
+        let records = imported.files.iter().map(|file| file.records).sum();
+        let records = words::count(records, "record", "records");
+        let lacks = match imported.unreadable.count {
+            0 => "",
+            _ => ", but for the records that the export lacks",
+        };
+        screen.line(format!(
+            "imported {records} from {shown} into {store:?}: compared, and the same{lacks}"
+        ))?;
+    } else {
+        for file in imported.files.iter().filter(|file| !file.same) {
+            let (records, stored) = (words::number(file.records), words::number(file.stored));
+            let name = &file.name;
+            screen.line(format!(
+                "{name} differs: {records} in the file, {stored} in the store"
+            ))?;
+        }
+        screen.line(format!(
+            "{store:?} stays closed; next: stop all writers and repeat"
+        ))?;
+    }
+    Ok(match (imported.same, imported.unreadable.count) {
+        (true, 0) => Exit::Done,
+        (true, _) => Exit::Partly,
+        (false, _) => Exit::Failed,
+    })
+}
+
 /// Warns about records that were not copied.
-pub(super) fn warn(screen: &mut Screen, what: &str, records: &BadRecords) -> io::Result<()> {
-    for record in &records.first {
-        screen.warning(format!("{what}: {record}"))?;
-    }
-    match records.count.saturating_sub(records.first.len() as u64) {
-        0 => Ok(()),
-        more => screen.warning(format!("{what}: {} more", words::number(more))),
-    }
+fn warn(screen: &mut Screen, what: &str, records: &BadRecords) -> io::Result<()> {
+    let first = records.first.iter();
+    screen.warnings(first.map(|record| format!("{what}: {record}")))?;
+    let more = records.count.saturating_sub(records.first.len() as u64);
+    let more = words::some(more, "more");
+    screen.warnings(more.map(|more| format!("{what}: {more}")))
 }

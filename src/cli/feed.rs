@@ -3,9 +3,8 @@
 use clap::Args as Arguments;
 
 use super::exit::Exit;
-use super::ink::Ink;
 use super::screen::Screen;
-use super::table::{Column, Table};
+use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::app::App;
 use crate::domain::feed::{Cursor, Kinds, Query};
@@ -46,16 +45,13 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let (category, policies) = (self.category.as_ref(), &app.config.policies);
         let request = Request {
             user: self.user.clone(),
             query: Query {
                 after: self.after.clone(),
                 before: self.before,
-                kinds: Kinds::of(
-                    self.kind.clone(),
-                    self.category.as_ref(),
-                    &app.config.policies,
-                ),
+                kinds: Kinds::of(self.kind.clone(), category, policies),
                 state: self.state.unwrap_or_default(),
                 ..Query::default()
             },
@@ -75,42 +71,35 @@ impl Args {
         } else {
             screen.table(&table(&page))?;
             let (unseen, unread) = (page.counts.unseen, page.counts.unread);
-            let stands = format!("{unseen} unseen, {unread} unread");
-            screen.line(screen.ink(Ink::Faint, stands))?;
-            if let Some(before) = page.next {
-                let older = format!("older: --before {before}");
-                screen.line(screen.ink(Ink::Faint, older))?;
+            let counts = format!("{unseen} unseen, {unread} unread");
+            let older = page.next.map(|before| format!("older: --before {before}"));
+            for line in std::iter::once(counts).chain(older) {
+                screen.line(screen.ink(Ink::Faint, line))?;
             }
         }
         Ok(Exit::Done)
     }
 
     fn nothing(&self, window_back: u32) -> String {
-        let of_types = self.kind.is_some() || self.category.is_some();
-        let narrowed = self.after.is_some() || self.before.is_some() || of_types;
         let user = &self.user;
-        match narrowed {
-            true => format!("nothing of that kind in {user}'s feed"),
-            false => {
-                let days = words::count(
-                    u64::from(self.days.unwrap_or(window_back + 1)),
-                    "day",
-                    "days",
-                );
-                format!("nothing in {user}'s feed in the last {days}")
-            }
+        let is_page = self.after.is_some() || self.before.is_some();
+        if is_page || self.kind.is_some() || self.category.is_some() {
+            return format!("nothing of that kind in {user}'s feed");
         }
+        let days = self.days.unwrap_or(window_back + 1);
+        let days = words::count(u64::from(days), "day", "days");
+        format!("nothing in {user}'s feed in the last {days}")
     }
 }
 
 fn table(page: &Page) -> Table {
     let mut table = Table::new([
-        Column::new("when (UTC)").ink(Ink::Faint),
-        Column::new("title").ink(Ink::Strong).gives_way(),
-        Column::new("by").gives_way(),
-        Column::new("type").gives_way(),
-        Column::new("state").ink(Ink::Faint).spare(),
-        Column::new("item").ink(Ink::Faint).spare(),
+        Column("when (UTC)", Ink::Faint, Fit::Full),
+        Column("title", Ink::Strong, Fit::Cut),
+        Column("by", Ink::Plain, Fit::Cut),
+        Column("type", Ink::Plain, Fit::Cut),
+        Column("state", Ink::Faint, Fit::Spare),
+        Column("item", Ink::Faint, Fit::Spare),
     ]);
     for item in &page.items {
         table.row([

@@ -2,7 +2,7 @@
 //! new one.
 //!
 //! All output and all log messages pass through here, in [`super::screen`], [`super::exit`] and
-//! [`super::log`], so no command has to do it. A visible sign replaces each unsafe character. The
+//! [`super::process`], so no command has to do it. A visible sign replaces each unsafe character. The
 //! program's own colors are safe because [`super::screen`] adds them last.
 
 use std::borrow::Cow;

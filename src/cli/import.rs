@@ -1,21 +1,18 @@
 //! `tidings import`: imports an application's existing data from NDJSON.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::{Exit, Usage, WithoutKeys};
-use super::export::warn;
-use super::fan_out::{FanOut, FanOutEnd};
+use super::export::import_store;
 use super::screen::Screen;
 use super::words;
-use crate::app::{Access, App};
+use super::work::{FanOut, FanOutEnd, bad_stacks};
+use crate::app::App;
 use crate::config::Config;
 use crate::domain::{ModelName, Policies};
 use crate::engine::directory::import::{Kind, Mapping, SHOWN};
-use crate::operate::open::transfer;
-use crate::operate::transfer::Verified;
-use crate::wire::digest::FannedOut;
 use crate::wire::transfer::{ImportReport, Imported, WithoutModel};
 
 /// Import users, follows, objects or events from NDJSON, or a whole store
@@ -87,9 +84,36 @@ impl What {
     }
 }
 
+/// Prints the bad lines of a file.
+pub(super) fn show_bad_lines(
+    file: &Path,
+    report: &ImportReport,
+    screen: &mut Screen,
+) -> std::io::Result<()> {
+    for bad in &report.bad_lines {
+        screen.note(format!("{}, {bad}", words::file(file)))?;
+    }
+    match words::some(report.bad.saturating_sub(SHOWN as u64), "more bad lines") {
+        Some(more) => screen.note(format!("and {more}")),
+        None => Ok(()),
+    }
+}
+
+/// Summarizes an import: `import: 8 users, 1 bad line left out`. Ends in `rest`.
+pub(super) fn import_line(
+    report: &ImportReport,
+    (one, many): (&str, &str),
+    rest: Option<String>,
+) -> String {
+    let taken = words::count(report.taken, one, many);
+    let bad = words::count(report.bad, "bad line", "bad lines");
+    let bad = (report.bad > 0).then(|| format!("{bad} left out"));
+    words::list([Some(format!("import: {taken}")), bad, rest])
+}
+
 /// Returns a warning about object ids without a model. Returns `None` if no event type of the
 /// configuration has a model.
-fn names_none(of: &WithoutModel, policies: &Policies) -> Option<String> {
+fn missing_model(of: &WithoutModel, policies: &Policies) -> Option<String> {
     let with_model = |kind| Some((kind, policies.of(kind).model.as_ref()?));
     let (kind, model) = policies.kinds().find_map(with_model)?;
     let objects = words::count(of.objects, "object has", "objects have");
@@ -119,40 +143,39 @@ impl Args {
             _ => error.into(),
         })?;
         drop(bar);
-        let fanned_out = if kind == Kind::Events && report.taken > 0 && self.fan_out.wanted(app) {
-            Some(FanOutEnd::all(app, &screen.bar("people reached")).await)
-        } else {
-            None
+        let are_events = kind == Kind::Events && report.taken > 0;
+        let fanned_out = match are_events && self.fan_out.wanted(app) {
+            true => Some(FanOutEnd::all(app, &screen.bar("people reached")).await),
+            false => None,
         };
-        let done = fanned_out
-            .as_ref()
-            .filter(|fanned_out| fanned_out.failure().is_none());
-        let done = done.map(|fanned_out| &fanned_out.done);
-        for bad in &report.bad_lines {
-            screen.note(format!("{}, {bad}", words::file(&self.file)))?;
-        }
-        if report.bad > SHOWN as u64 {
-            let more = words::number(report.bad - SHOWN as u64);
-            screen.note(format!("and {more} more bad lines"))?;
-        }
-        if let Some(of) = &report.without_model
-            && let Some(why) = names_none(of, &app.config.policies)
-        {
-            screen.warning(why)?;
-        }
+        let done = fanned_out.as_ref().filter(|end| end.failure.is_none());
+        let done = done.map(|end| &end.done);
+        show_bad_lines(&self.file, &report, screen)?;
+        let lacks = report.without_model.as_ref();
+        screen.warnings(lacks.and_then(|of| missing_model(of, &app.config.policies)))?;
         if self.json {
             screen.json(&Imported {
                 report: &report,
                 fanned_out: done,
             })?;
         } else {
-            screen.line(self.sentence(&report, done))?;
+            let rest = match done {
+                Some(done) => Some(format!(
+                    "{} reached {}",
+                    words::count(done.done, "fan-out", "fan-outs"),
+                    words::people(done.counts.people)
+                )),
+                None if are_events => Some("a worker fans them out (tidings worker --once)".into()),
+                None => None,
+            };
+            screen.line(import_line(&report, self.what.names(), rest))?;
         }
         let exit = Exit::of(report.taken, report.bad);
         let Some(fanned_out) = fanned_out else {
             return Ok(exit);
         };
-        fanned_out.tell(screen)?;
+        bad_stacks(&fanned_out.done.bad_stacks, screen)?;
+        fanned_out.show(screen)?;
         Ok(fanned_out.exit(exit))
     }
 
@@ -168,44 +191,7 @@ impl Args {
         screen: &mut Screen,
     ) -> anyhow::Result<Exit> {
         self.refuse_mapping()?;
-        // A mistyped or damaged folder creates no store.
-        let export = Verified::read(&self.file)?;
-        let transfer = transfer(config, Access::Import, self.file.clone()).await?;
-        let bar = screen.bar("records imported and compared");
-        let imported = transfer.import(&export, &bar).await?;
-        drop(bar);
-        warn(screen, "cannot be imported", &imported.rejected)?;
-        warn(screen, "not in the export", &imported.unreadable)?;
-        let (store, folder) = (&config.store, self.file.display());
-        if self.json {
-            screen.json(&imported)?;
-        } else if imported.same {
-            let records = imported.files.iter().map(|file| file.records).sum();
-            let records = words::count(records, "record", "records");
-            let lacks = match imported.unreadable.count {
-                0 => "",
-                _ => ", but for the records that the export lacks",
-            };
-            screen.line(format!(
-                "imported {records} from {folder} into {store:?}: compared, and the same{lacks}"
-            ))?;
-        } else {
-            for file in imported.files.iter().filter(|file| !file.same) {
-                let (records, stored) = (words::number(file.records), words::number(file.stored));
-                let name = &file.name;
-                screen.line(format!(
-                    "{name} differs: {records} in the file, {stored} in the store"
-                ))?;
-            }
-            screen.line(format!(
-                "{store:?} stays closed; next: stop all writers and repeat"
-            ))?;
-        }
-        Ok(match (imported.same, imported.unreadable.count) {
-            (true, 0) => Exit::Done,
-            (true, _) => Exit::Partly,
-            (false, _) => Exit::Failed,
-        })
+        import_store(&self.file, config, self.json, screen).await
     }
 
     fn refuse_mapping(&self) -> Result<(), Usage> {
@@ -228,26 +214,5 @@ impl Args {
             What::Events => Kind::Events,
             What::Store => unreachable!("run_store imports a store"),
         })
-    }
-
-    fn sentence(&self, report: &ImportReport, fanned_out: Option<&FannedOut>) -> String {
-        let (one, many) = self.what.names();
-        let taken = words::count(report.taken, one, many);
-        let bad = (report.bad > 0).then(|| {
-            let lines = words::count(report.bad, "bad line", "bad lines");
-            format!("{lines} left out")
-        });
-        let fanned_out = match fanned_out {
-            Some(done) => Some(format!(
-                "{} reached {}",
-                words::count(done.done, "fan-out", "fan-outs"),
-                words::count(done.counts.people, "person", "people")
-            )),
-            None if self.what == What::Events && report.taken > 0 => {
-                Some("a worker fans them out (tidings worker --once)".into())
-            }
-            None => None,
-        };
-        words::list([Some(format!("import: {taken}")), bad, fanned_out])
     }
 }

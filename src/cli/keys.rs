@@ -1,16 +1,21 @@
-//! `tidings keys`: lists, creates and revokes the server keys of applications.
+//! `tidings keys` and `tidings token`: lists, creates and revokes the server keys of applications,
+//! and prints a user token for testing.
 //!
-//! A key is printed once, when it is created. The store has only its hash (P8).
+//! A key is printed once, when it is created. The store has only its hash (P8). A token is signed
+//! with the configured secret, as an application would do it, and has no privileges of its own.
 
+use chrono::TimeDelta;
 use clap::{Args as Arguments, Subcommand};
 
 use super::exit::{Exit, Usage};
-use super::ink::Ink;
+use super::options::Global;
 use super::screen::Screen;
-use super::table::{Column, Table};
+use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::app::{Access, App};
-use crate::domain::{KeyName, Scope};
+use crate::clock::{Clock as _, SystemClock};
+use crate::domain::{KeyName, Scope, UserId};
+use crate::engine::access::tokens::Tokens;
 use crate::wire::user::NewKeyView;
 
 /// List, create and revoke server keys
@@ -95,14 +100,14 @@ impl List {
             return Ok(Exit::Done);
         }
         if keys.is_empty() {
-            screen
-                .line("no server key was created; `tidings keys create NAME --scope read` does")?;
+            let create = "`tidings keys create NAME --scope read` does";
+            screen.line(format!("no server key was created; {create}"))?;
             return Ok(Exit::Done);
         }
         let mut table = Table::new([
-            Column::new("name").ink(Ink::Strong).gives_way(),
-            Column::new("scope"),
-            Column::new("created (UTC)").ink(Ink::Faint),
+            Column("name", Ink::Strong, Fit::Cut),
+            Column("scope", Ink::Plain, Fit::Full),
+            Column("created (UTC)", Ink::Faint, Fit::Full),
         ]);
         for key in keys {
             table.row([
@@ -128,13 +133,13 @@ impl Create {
         }
         screen.note(format!(
             "{name:?} may {}; the key is not shown again",
-            told(scope)
+            permissions(scope)
         ))?;
         Ok(Exit::Done)
     }
 }
 
-fn told(scope: Scope) -> &'static str {
+fn permissions(scope: Scope) -> &'static str {
     match scope {
         Scope::Read => "read",
         Scope::Write => "read and write",
@@ -152,6 +157,41 @@ impl Revoke {
         screen.line(format!(
             "{name:?} is revoked; running servers refuse it within ten seconds"
         ))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Print a user token, for testing
+///
+/// It gives access to that user's own feed and preferences over HTTP, and to nothing else. It is
+/// signed with the first HS256 key of the configuration (tokens.secret, tokens.keys). For an EdDSA
+/// key, your application must sign the token, because it has the private key.
+#[derive(Debug, Arguments)]
+#[command(after_help = TOKEN_HELP)]
+pub(super) struct TokenArgs {
+    /// The user's id
+    user: UserId,
+    /// Lifetime in hours, 1 to 24
+    #[arg(long, default_value_t = 1)]
+    hours: u32,
+}
+
+const TOKEN_HELP: &str = r#"Example:
+  curl -H "Authorization: Bearer $(tidings token mara)" http://127.0.0.1:8080/v1/users/mara/feed"#;
+
+impl TokenArgs {
+    pub(super) fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let config = global.load(Vec::new())?;
+        let tokens = Tokens::new(&config.tokens.audience, config.tokens.keys);
+        let (now, lasts) = (SystemClock.now(), TimeDelta::hours(self.hours.into()));
+        let Some(token) = tokens.make(&self.user, now, lasts)? else {
+            let usage = Usage::new("no HS256 key is configured to sign a token with");
+            let next = "tokens.secret in tidings.toml, or TIDINGS_TOKENS_SECRET: the output of openssl rand -hex 32";
+            return Err(usage.instead(next).into());
+        };
+        screen.line(token.expose())?;
+        let (user, until) = (&self.user, words::minute(now + lasts));
+        screen.note(format!("opens what is {user:?}'s own until {until} UTC"))?;
         Ok(Exit::Done)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A command parses its arguments, calls one use case, and prints the result. It makes no
 //! decisions. Results go to standard output and notices to standard error. The exit code is never 0
-//! on failure ([`exit`]). Start with [`notify`]; [`demo`] runs the main commands in turn.
+//! on failure ([`exit`]). Start with [`events`]; [`demo`] runs the main commands in turn.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -19,52 +19,38 @@ use crate::operate::open::{NoStore, is_missing, missing_folder, upgrade_ahead};
 
 mod archive;
 mod batches;
-mod config;
-mod cut;
 mod deliveries;
 mod demo;
 mod digest;
 mod doctor;
+mod events;
 mod exit;
 mod explain;
 mod export;
-mod fan_out;
 mod feed;
-mod flush;
-mod global;
 mod harmless;
 mod import;
-mod ink;
 mod keys;
-mod late;
-mod log;
-mod notify;
+mod options;
 mod page_file;
-mod passed_over;
 mod preview;
-mod progress;
-mod restore;
-mod retract;
+mod process;
 mod screen;
-mod send_test;
 mod serve;
 mod simulate;
 mod status;
-mod stop;
 mod suppressions;
 mod table;
-mod time;
-mod token;
 mod users;
-mod waits;
 mod words;
+mod work;
 mod worker;
 
 use exit::Usage;
 pub use exit::{Exit, explain_failure, of_failure};
-use global::{Global, Level};
+use options::{Global, Level};
+use process::{Stop, never_stop, start_log, stop_on_signal};
 use screen::Screen;
-use stop::Stop;
 
 /// The version, and the schema versions to which it upgrades stores.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
@@ -90,19 +76,19 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, configuration or values, 3 partly f
 enum Command {
     Serve(serve::Args),
     Demo(demo::Args),
-    Notify(Box<notify::Args>),
+    Notify(Box<events::NotifyArgs>),
     Feed(feed::Args),
     Explain(explain::Args),
-    Flush(flush::Args),
-    Retract(retract::Args),
+    Flush(events::FlushArgs),
+    Retract(events::RetractArgs),
     Digest(digest::Args),
     Worker(worker::Args),
     Batches(batches::Args),
     Preview(preview::Args),
-    SendTest(send_test::Args),
+    SendTest(preview::SendTestArgs),
     Deliveries(deliveries::Args),
     Archive(archive::Args),
-    Restore(restore::Args),
+    Restore(archive::RestoreArgs),
     Import(import::Args),
     Export(export::Args),
     Status(status::Args),
@@ -111,93 +97,56 @@ enum Command {
     Suppressions(suppressions::Args),
     Users(users::Args),
     Keys(keys::Args),
-    Token(token::Args),
-    Config(config::Args),
+    Token(keys::TokenArgs),
+    Config(options::ConfigArgs),
 }
 
 impl Command {
     /// Returns the configuration options that the command's flags set.
     fn options(&self) -> Vec<(String, String)> {
-        match self {
-            Self::Serve(args) => args.options(),
-            Self::Archive(args) => args.options(),
-            _ => Vec::new(),
-        }
+        let (option, value) = match self {
+            Self::Serve(args) => ("server.listen", &args.listen),
+            Self::Archive(args) => ("archive.keep", &args.keep),
+            _ => return Vec::new(),
+        };
+        let value = value.iter().cloned();
+        value.map(|value| (option.to_owned(), value)).collect()
     }
 
-    /// Returns what the command may do to the store.
-    fn access(&self) -> Access {
-        match self {
+    /// Returns what the command may do to the store. `None` if it does not use the configured
+    /// store, or opens it only if a flag asks for it.
+    fn access(&self) -> Option<Access> {
+        Some(match self {
+            Self::Demo(_)
+            | Self::Config(_)
+            | Self::Doctor(_)
+            | Self::Simulate(_)
+            | Self::Preview(_)
+            | Self::SendTest(_)
+            | Self::Token(_) => return None,
+            Self::Serve(args) if args.demo => return None,
             Self::Serve(_) | Self::Notify(_) | Self::Import(_) | Self::Restore(_) => Access::Create,
             Self::Worker(_) | Self::Flush(_) | Self::Retract(_) => Access::Write,
-            Self::Digest(args) => args.access(),
-            Self::Archive(args) => args.access(),
+            Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Read,
+            Self::Export(_) => Access::Export,
+            Self::Digest(args) if args.dry_run => Access::Read,
+            Self::Digest(_) => Access::Write,
+            Self::Archive(args) if args.dry_run => Access::Read,
+            Self::Archive(_) => Access::Write,
             Self::Batches(args) => args.access(),
             Self::Deliveries(args) => args.access(),
             Self::Suppressions(args) => args.access(),
             Self::Users(args) => args.access(),
             Self::Keys(args) => args.access(),
-            Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Read,
-            // These do not open the store here.
-            Self::Demo(_)
-            | Self::Export(_)
-            | Self::Config(_)
-            | Self::Doctor(_)
-            | Self::Simulate(_)
-            | Self::Preview(_)
-            | Self::SendTest(_)
-            | Self::Token(_) => Access::Read,
-        }
+        })
     }
 
     /// Returns whether the command renders emails or pages, and so needs the templates.
-    fn made(&self) -> TemplateUse {
+    fn templates(&self) -> TemplateUse {
         match self {
             Self::Serve(_) | Self::Worker(_) | Self::Digest(_) => TemplateUse::Required,
-            Self::Deliveries(args) => args.made(),
-            Self::Notify(_)
-            | Self::Import(_)
-            | Self::Restore(_)
-            | Self::Flush(_)
-            | Self::Retract(_)
-            | Self::Archive(_)
-            | Self::Batches(_)
-            | Self::Suppressions(_)
-            | Self::Users(_)
-            | Self::Keys(_)
-            | Self::Token(_)
-            | Self::Feed(_)
-            | Self::Explain(_)
-            | Self::Status(_)
-            | Self::Export(_)
-            | Self::Demo(_)
-            | Self::Config(_)
-            | Self::Doctor(_)
-            | Self::Preview(_)
-            | Self::SendTest(_)
-            | Self::Simulate(_) => TemplateUse::BuiltIn,
-        }
-    }
-
-    /// Returns whether the command finishes its current work when a signal arrives. The other
-    /// commands are short, or can be interrupted anywhere.
-    fn ends_gently(&self) -> bool {
-        matches!(self, Self::Serve(_) | Self::Digest(_) | Self::Worker(_))
-    }
-
-    /// Returns whether logging starts only after the configuration is loaded, in its log format.
-    /// Other commands read no configuration, or report its problems themselves. They log text.
-    fn is_configured(&self) -> bool {
-        match self {
-            Self::Demo(_)
-            | Self::Config(_)
-            | Self::Doctor(_)
-            | Self::Simulate(_)
-            | Self::Preview(_)
-            | Self::SendTest(_)
-            | Self::Token(_) => false,
-            Self::Serve(args) => !args.is_demo(),
-            _ => true,
+            Self::Deliveries(args) => args.templates(),
+            _ => TemplateUse::BuiltIn,
         }
     }
 
@@ -216,24 +165,18 @@ impl Command {
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version go to standard output. Errors quote the arguments, which may contain
-            // control characters.
-            if error.use_stderr() {
-                let told = error.render().to_string();
-                std::io::stderr().write_all(harmless::lines(&told).as_bytes())?;
-            } else {
-                match error.print() {
-                    // The reader closed the pipe, as `head` does.
-                    Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-                    printed => printed?,
-                }
-            }
-            return Ok(if error.use_stderr() {
-                Exit::Usage
-            } else {
-                Exit::Done
-            });
+        // Errors quote the arguments, which may contain control characters.
+        Err(error) if error.use_stderr() => {
+            let text = error.render().to_string();
+            std::io::stderr().write_all(harmless::lines(&text).as_bytes())?;
+            return Ok(Exit::Usage);
+        }
+        Err(help) => {
+            return match help.print() {
+                // The reader closed the pipe, as `head` does.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Done),
+                printed => Ok(printed.map(|()| Exit::Done)?),
+            };
         }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -254,92 +197,88 @@ fn run_in_demo<'a>(
 ) -> BoxFuture<'a, anyhow::Result<Exit>> {
     let run = async move {
         let cli = Cli::try_parse_from(arguments)?;
-        cli.command.run(app, screen, &stop::never()).await
+        cli.command.run(app, screen, &never_stop()).await
     };
     run.boxed()
 }
 
 impl Cli {
     async fn run(self, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let level = self.global.level(self.command.usual_level());
-        if !self.command.is_configured() {
-            log::start(level, LogFormat::Text);
+        let (global, command) = (&self.global, &self.command);
+        let level = global.level(command.usual_level());
+        let Some(access) = command.access() else {
+            // These commands read no configuration, or report its problems themselves.
+            start_log(level, LogFormat::Text);
+            return self.run_without_store(screen).await;
+        };
+        let config = global.load(command.options())?;
+        start_log(level, config.watch.log);
+        if matches!(command, Command::Serve(_) | Command::Worker(_)) {
+            screen.warnings(&config.warnings)?;
         }
-        if let Command::Config(args) = &self.command {
-            return args.run(&self.global, screen);
-        }
-        if let Command::Token(args) = &self.command {
-            return args.run(&self.global, screen);
-        }
-        if let Command::Doctor(args) = &self.command {
-            return args.run(&self.global, screen).await;
-        }
-        if let Command::Preview(args) = &self.command {
-            return args.run(&self.global, screen).await;
-        }
-        if let Command::SendTest(args) = &self.command {
-            return args.run(&self.global, screen).await;
-        }
-        if let Command::Simulate(args) = &self.command {
-            self.global.refuse_store("a simulation opens no store")?;
-            return args.run(screen);
-        }
-        if let Command::Demo(args) = &self.command {
-            self.global.refuse_store("a demo has a store of its own")?;
-            return args.run(screen, run_in_demo).await;
-        }
-        if let Command::Serve(args) = &self.command
-            && args.is_demo()
-        {
-            self.global.refuse_store("a demo has a store of its own")?;
-            return args.run_demo(screen, run_in_demo).await;
-        }
-        let config = self.global.load(self.command.options())?;
-        log::start(level, config.watch.log);
-        if matches!(self.command, Command::Serve(_) | Command::Worker(_)) {
-            for warning in &config.warnings {
-                screen.warning(warning)?;
-            }
-        }
-        if let Command::Status(args) = &self.command
+        if let Command::Status(args) = command
             && let Some(schema) = upgrade_ahead(&config).await?
         {
             return args.ahead(&config, &schema, screen);
         }
-        let named = self.global.file();
-        if let Command::Export(args) = &self.command {
+        let file = global.file();
+        if let Command::Export(args) = command {
             let exported = args.run(&config, screen).await;
-            return exported.map_err(|failure| say_where(failure, named));
+            return exported.map_err(|failure| name_store(failure, file));
         }
-        if let Command::Import(args) = &self.command
+        refuse_missing_folder(&config, access)?;
+        if let Command::Import(args) = command
             && args.is_of_store()
         {
-            refuse_missing_folder(&config, Access::Create)?;
             return args.run_store(&config, screen).await;
         }
         // A new database contains no users, so this may be the wrong folder.
-        let is_new = matches!(self.command, Command::Notify(_)) && is_missing(&config);
+        let is_new = matches!(command, Command::Notify(_)) && is_missing(&config);
         let store = format!("{:?}", config.store);
-        let access = self.command.access();
-        refuse_missing_folder(&config, access)?;
-        let app = App::open(config, access, self.command.made())
+        let app = App::open(config, access, command.templates())
             .await
-            .map_err(|failure| say_where(failure, named))?;
+            .map_err(|failure| name_store(failure, file))?;
         if is_new {
             screen.warning(format!("there was no database: made {store}"))?;
         }
-        let stop = if self.command.ends_gently() {
-            stop::on_signal()?
-        } else {
-            stop::never()
+        // These commands finish their current work when a signal arrives. The others are short, or
+        // can be interrupted anywhere.
+        let stop = match command {
+            Command::Serve(_) | Command::Digest(_) | Command::Worker(_) => stop_on_signal()?,
+            _ => never_stop(),
         };
         app.end_with(&stop);
-        self.command.run(&app, screen, &stop).await
+        command.run(&app, screen, &stop).await
+    }
+
+    async fn run_without_store(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let global = &self.global;
+        let refuse_store = || global.refuse_store("a demo has a store of its own");
+        match &self.command {
+            Command::Config(args) => args.run(global, screen),
+            Command::Token(args) => args.run(global, screen),
+            Command::Doctor(args) => args.run(global, screen).await,
+            Command::Preview(args) => args.run(global, screen).await,
+            Command::SendTest(args) => args.run(global, screen).await,
+            Command::Simulate(args) => {
+                global.refuse_store("a simulation opens no store")?;
+                args.run(screen)
+            }
+            Command::Demo(args) => {
+                refuse_store()?;
+                args.run(screen, run_in_demo).await
+            }
+            Command::Serve(args) => {
+                refuse_store()?;
+                args.run_demo(screen, run_in_demo).await
+            }
+            _ => unreachable!("these commands have an access"),
+        }
     }
 }
 
 impl Command {
-    /// Runs the command. Panics if it is one that opens no store here.
+    /// Runs the command with the configured store. Panics if it is one that opens none here.
     async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
         match self {
             Self::Serve(args) => args.run(app, screen, stop).await,
@@ -359,48 +298,41 @@ impl Command {
             Self::Suppressions(args) => args.run(app, screen).await,
             Self::Users(args) => args.run(app, screen).await,
             Self::Keys(args) => args.run(app, screen).await,
-            Self::Demo(_)
-            | Self::Export(_)
-            | Self::Config(_)
-            | Self::Doctor(_)
-            | Self::Simulate(_)
-            | Self::Preview(_)
-            | Self::SendTest(_)
-            | Self::Token(_) => unreachable!("they open no store here, and were done before"),
+            _ => unreachable!("they open no store here, and were done before"),
         }
     }
 }
 
 /// Extends the error for a missing store: which configuration named it, and how to name another.
-fn say_where(failure: anyhow::Error, named: Option<PathBuf>) -> anyhow::Error {
+fn name_store(failure: anyhow::Error, file: Option<PathBuf>) -> anyhow::Error {
     let Some(missing) = failure.downcast_ref::<NoStore>() else {
         return failure;
     };
-    let (what, next) = match named {
+    const MAKERS: &str =
+        "tidings import, notify, serve, restore, suppressions add and keys create make a database";
+    let (what, next) = match file {
         Some(file) => (
             format!("{missing} (the configuration is {})", file.display()),
-            "the option `store`; tidings import, notify, serve, restore, suppressions add and keys create make a database",
+            "the option `store`",
         ),
         None => (
             format!(
                 "{missing}, and no configuration names another: there is no tidings.toml in this folder"
             ),
-            "--config /etc/tidings/tidings.toml, or wherever yours is; tidings import, notify, serve, restore, suppressions add and keys create make a database",
+            "--config /etc/tidings/tidings.toml, or wherever yours is",
         ),
     };
-    Usage::new(what).instead(next).into()
+    Usage::new(what).instead(format!("{next}; {MAKERS}")).into()
 }
 
 /// Refuses to create a SQLite file in a folder that does not exist.
 fn refuse_missing_folder(config: &Config, access: Access) -> Result<(), Usage> {
-    if matches!(access, Access::Create | Access::Import)
-        && let Some(folder) = missing_folder(config)
-    {
-        let folder = folder.display();
-        return Err(
-            Usage::new(format!("store: the folder {folder} does not exist"))
-                .instead(format!("mkdir -p {folder}")),
-        );
+    match missing_folder(config) {
+        Some(folder) if access.creates() => {
+            let folder = folder.display();
+            let why = format!("store: the folder {folder} does not exist");
+            Err(Usage::new(why).instead(format!("mkdir -p {folder}")))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -15,7 +15,7 @@ use crate::private;
 /// The file for a page.
 #[derive(Debug)]
 pub(super) struct PageFile {
-    path: PathBuf,
+    pub path: PathBuf,
     /// A temporary file in the same folder. It becomes the page when it is complete.
     draft: PathBuf,
 }
@@ -42,10 +42,6 @@ impl PageFile {
             path: path.to_owned(),
             draft: folder.join(draft),
         })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     pub(super) fn write(&self, page: &str) -> anyhow::Result<()> {

@@ -1,4 +1,5 @@
-//! `tidings preview`: emails and pages as the templates render them. Sends nothing.
+//! `tidings preview`: emails and pages as the templates render them; and `tidings send-test`, which
+//! sends one of these emails to the operator's own address.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -8,18 +9,21 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::Context;
-use clap::{Args as Arguments, ValueEnum};
+use clap::Args as Arguments;
 
 use super::exit::{Exit, Usage};
-use super::global::Global;
-use super::ink::Ink;
+use super::options::Global;
+use super::process::stop_on_signal;
 use super::screen::Screen;
-use super::{stop, words};
+use super::table::Ink;
+use super::words;
 use crate::app::{Access, App, TemplateUse};
 use crate::clock::SystemClock;
-use crate::domain::{BrandName, UserId};
+use crate::config::Transport;
+use crate::domain::{Address, BrandName, UserId};
+use crate::email::Outcome;
 use crate::http::api::{self, Of, Showing};
-use crate::operate::preview::{Kind, Preview, Sheet};
+use crate::operate::preview::{Kind, Preview, Sheet, send_test};
 use crate::private;
 use crate::render::Catalogs;
 use crate::wire::explanation::LocaleView;
@@ -33,8 +37,8 @@ use crate::wire::explanation::LocaleView;
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
     /// Show only digest emails, only batch emails, or only pages
-    #[arg(value_enum)]
-    kind: Option<What>,
+    #[arg(value_parser = ["digest", "batch", "page"])]
+    kind: Option<String>,
     /// Show what this user would get now, and their pages
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
@@ -55,26 +59,17 @@ pub(super) struct Args {
     open: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum What {
-    Digest,
-    Batch,
-    Page,
-}
-
-impl From<What> for Kind {
-    fn from(what: What) -> Self {
-        match what {
-            What::Digest => Self::Digest,
-            What::Batch => Self::Batch,
-            What::Page => Self::Page,
-        }
-    }
+/// Returns the kinds of this name, or all.
+fn kinds(name: Option<&str>) -> Vec<Kind> {
+    let kinds = Kind::ALL.into_iter();
+    kinds
+        .filter(|kind| name.is_none_or(|name| name == kind.as_str()))
+        .collect()
 }
 
 /// Collects what to show for this configuration. Only a user's own emails need the store. Broken
 /// templates do not prevent opening it.
-pub(super) async fn showing(
+async fn showing(
     global: &Global,
     user: Option<&UserId>,
     kinds: Vec<Kind>,
@@ -136,15 +131,11 @@ fn there(locale: &str, catalogs: &Catalogs) -> Result<(), Usage> {
 
 impl Args {
     pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let kinds = self
-            .kind
-            .map_or(Kind::ALL.to_vec(), |kind| vec![kind.into()]);
+        let kinds = kinds(self.kind.as_deref());
         if self.out.is_none() && !self.listen.ip().is_loopback() {
-            let what = format!(
-                "--listen {}: a preview is for this machine alone",
-                self.listen
-            );
-            let next = format!("--listen 127.0.0.1:{}", self.listen.port());
+            let at = self.listen;
+            let what = format!("--listen {at}: a preview is for this machine alone");
+            let next = format!("--listen 127.0.0.1:{}", at.port());
             return Err(Usage::new(what).instead(next).into());
         }
         let (locale, brand) = (self.locale.as_deref(), self.brand.as_ref());
@@ -160,15 +151,11 @@ impl Args {
         let url = format!("http://{}", listening.addr);
         let shown = screen.ink(Ink::Strong, &url);
         screen.line(format!("{shown} shows mails and pages; Ctrl-C ends it"))?;
-        match &showing.preview.config.mail.templates {
-            Some(folder) => screen.line(format!(
-                "  templates  {}, looked at again when one is saved",
-                folder.display()
-            ))?,
-            None => screen.line(
-                "  templates  the built-in ones; mail.templates names a folder of your own",
-            )?,
-        }
+        let templates = match &showing.preview.config.mail.templates {
+            Some(folder) => format!("{}, looked at again when one is saved", folder.display()),
+            None => "the built-in ones; mail.templates names a folder of your own".to_owned(),
+        };
+        screen.line(format!("  templates  {templates}"))?;
         if let Some(spoken) = &showing.spoken {
             screen.line(format!("  locale     {spoken}"))?;
         }
@@ -177,7 +164,7 @@ impl Args {
         {
             screen.warning(format!("no browser could be opened: {error}"))?;
         }
-        listening.show(showing, stop::on_signal()?).await?;
+        listening.show(showing, stop_on_signal()?).await?;
         Ok(Exit::Done)
     }
 }
@@ -192,30 +179,26 @@ fn open(url: &str) -> std::io::Result<()> {
         ("xdg-open", &[])
     };
     let mut browser = Command::new(program);
-    browser.args(first).arg(url);
-    browser
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    browser.args(first).arg(url).stdin(Stdio::null());
+    browser.stdout(Stdio::null()).stderr(Stdio::null());
     browser.spawn().map(drop)
 }
 
 async fn write(folder: &Path, showing: &Showing, screen: &mut Screen) -> anyhow::Result<Exit> {
     let (sheets, notes) = showing.sheets(None, showing.locale.as_deref()).await?;
-    for note in &notes {
-        screen.warning(note)?;
-    }
+    screen.warnings(&notes)?;
     private::folder(folder).with_context(|| format!("making the folder {}", folder.display()))?;
-    let (mut written, mut taken) = (0, HashSet::new());
+    let (mut written, mut names) = (0, HashSet::new());
     for sheet in &sheets {
-        let name = free(file(sheet), &mut taken);
-        for (ending, text) in parts(sheet) {
+        let name = free_name(sheet, &mut names);
+        let mut files = vec![("html", sheet.html.clone())];
+        if let (Some(subject), Some(text)) = (&sheet.subject, &sheet.text) {
+            files.push(("txt", format!("Subject: {subject}\n\n{text}")));
+        }
+        for (ending, text) in files {
             let path = folder.join(format!("{name}.{ending}"));
-            let mut file = private::create(&path);
-            let done = file
-                .as_mut()
-                .map_err(|error| std::io::Error::from(error.kind()));
-            done.and_then(|file| file.write_all(text.as_bytes()))
+            let file = private::create(&path);
+            file.and_then(|mut file| file.write_all(text.as_bytes()))
                 .with_context(|| format!("writing {}", path.display()))?;
             written += 1;
         }
@@ -230,31 +213,94 @@ async fn write(folder: &Path, showing: &Showing, screen: &mut Screen) -> anyhow:
     })
 }
 
-/// Returns the files of a sheet by extension: its HTML, and for an email its subject and text.
-fn parts(sheet: &Sheet) -> Vec<(&'static str, String)> {
-    let mut parts = vec![("html", sheet.html.clone())];
-    if let (Some(subject), Some(text)) = (&sheet.subject, &sheet.text) {
-        parts.push(("txt", format!("Subject: {subject}\n\n{text}")));
-    }
-    parts
-}
-
 /// The maximum length of a file name in characters, without number and extension.
 const LONGEST: usize = 60;
 
-/// Returns this name, with a number if it is taken.
-fn free(name: String, taken: &mut HashSet<String>) -> String {
-    let others = (2..).map(|n| format!("{name}-{n}"));
-    let mut names = std::iter::once(name.clone()).chain(others);
-    let free = names.find(|name| !taken.contains(name)).unwrap_or(name);
-    taken.insert(free.clone());
-    free
-}
-
-/// Returns the file name of a sheet without extension, such as `batch-comment-one-event`.
-fn file(sheet: &Sheet) -> String {
+/// Returns the file name of a sheet without extension, such as `batch-comment-one-event`, with a
+/// number if an earlier sheet has that name.
+fn free_name(sheet: &Sheet, names: &mut HashSet<String>) -> String {
     let name = format!("{} {}", sheet.kind.as_str(), sheet.name).to_lowercase();
     let words = name.split(|c: char| !c.is_alphanumeric());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    words.join("-").chars().take(LONGEST).collect()
+    let name: String = words.join("-").chars().take(LONGEST).collect();
+    let mut free = name.clone();
+    for number in 2.. {
+        if names.insert(free.clone()) {
+            break;
+        }
+        free = format!("{name}-{number}");
+    }
+    free
+}
+
+/// Send a test email to your own address
+///
+/// The configured provider sends it, and its subject says that it is a test. It appears in no feed
+/// and not among the deliveries, and its unsubscribe links do not work. Suppressed addresses get no
+/// test email.
+#[derive(Debug, Arguments)]
+pub(super) struct SendTestArgs {
+    /// Recipient address
+    address: Address,
+    /// Email to send: a digest or a batch
+    #[arg(value_parser = ["digest", "batch"], default_value = "digest")]
+    kind: String,
+    /// Send what this user would get now, instead of invented events
+    #[arg(long, value_name = "USER")]
+    user: Option<UserId>,
+    /// Locale to use instead of the user's, such as de or pt-BR
+    #[arg(long, value_name = "LOCALE")]
+    locale: Option<String>,
+    /// Brand to use, with its provider [default: the user's brand, or the default one]
+    #[arg(long, value_name = "BRAND")]
+    brand: Option<BrandName>,
+}
+
+impl SendTestArgs {
+    pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let kinds = kinds(Some(&self.kind));
+        let brand = self.brand.as_ref();
+        let locale = self.locale.as_deref();
+        let showing = showing(global, self.user.as_ref(), kinds, locale, brand).await?;
+        // An email for a user uses the provider of the user's brand.
+        let brand = self.brand.clone().or(showing.brand().await?);
+        let (sheets, notes) = showing.sheets(None, locale).await?;
+        let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
+        let Some(sheet) = several.or(sheets.first()) else {
+            let why = notes.join("; ");
+            return Err(Usage::new(why).instead("leaving --user out").into());
+        };
+        let config = global.load(Vec::new())?.of(brand.as_ref())?;
+        let to = self.address.clone();
+        let outcome = send_test(&config, brand.as_ref(), to, sheet).await?;
+        let to = &self.address;
+        let (result, exit) = match outcome {
+            Outcome::Accepted { provider_id } => {
+                screen.line(match config.mail.transport {
+                    Transport::Outbox => format!("the outbox took the mail: {provider_id}"),
+                    _ => format!("the provider took the mail for {to} as {provider_id}"),
+                })?;
+                return Ok(Exit::Done);
+            }
+            Outcome::Unknown { reason } => (
+                format!("nobody knows whether it was taken: {reason}; look whether it arrives"),
+                Exit::Partly,
+            ),
+            Outcome::TryLater { reason, .. } | Outcome::Deferred { reason } => (
+                format!("it was not taken now, and may be later: {reason}"),
+                Exit::Failed,
+            ),
+            Outcome::Unreachable { reason } => {
+                (format!("nobody could be reached: {reason}"), Exit::Failed)
+            }
+            Outcome::Refused { reason }
+            | Outcome::Unsendable { reason }
+            | Outcome::RefusedTogether { reason }
+            | Outcome::Undeliverable { reason }
+            | Outcome::Withheld { reason }
+            | Outcome::Stop { reason } => (format!("it was refused: {reason}"), Exit::Failed),
+        };
+        screen.warning(screen.ink(Ink::Warning, result))?;
+        Ok(exit)
+    }
 }

@@ -1,4 +1,4 @@
-//! The output of a command: lines on standard output, notes on standard error.
+//! The output of a command: lines on standard output, notes and progress on standard error.
 //!
 //! It makes text of users [`harmless`]; a color is a mark in the text until the line is written.
 //! Colors appear only on a terminal, and never with `NO_COLOR` (no-color.org). A closed pipe
@@ -6,14 +6,36 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
+use tokio::sync::watch;
 use unicode_width::UnicodeWidthStr;
 
 use super::harmless;
-use super::ink::Ink;
-use super::progress::Bar;
-use super::table::{Table, wrapped};
+use super::table::{Column, Fit, Ink, Table};
+use crate::engine::Watcher;
+
+fn paint(color: bool, ink: Ink, text: impl Display) -> String {
+    match color {
+        true => format!("{}{text}{}", ink.mark(), Ink::Plain.mark()),
+        false => text.to_string(),
+    }
+}
+
+/// Replaces the marks in a text by escape sequences, or removes them if no color is shown.
+fn colored(text: &str, color: bool) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match Ink::ALL.into_iter().find(|ink| ink.mark() == c) {
+            Some(ink) if color => out.push_str(ink.escape()),
+            Some(_) => {}
+            None => out.push(c),
+        }
+    }
+    out
+}
 
 pub(super) struct Screen {
     out: Box<dyn Write + Send>,
@@ -48,9 +70,8 @@ impl Screen {
             out: Box::new(out),
             notes: Box::new(io::stderr()),
             width,
-            indent: String::new(),
             bars: true,
-            closed: false,
+            ..Self::nowhere()
         }
     }
 
@@ -70,11 +91,7 @@ impl Screen {
 
     /// Returns a progress bar that counts `what`.
     pub(super) fn bar(&self, what: &'static str) -> Bar {
-        if self.bars {
-            Bar::new(what)
-        } else {
-            Bar::hidden(what)
-        }
+        Bar::new(self.bars, what)
     }
 
     /// Draws no progress bars from now on.
@@ -88,7 +105,7 @@ impl Screen {
     }
 
     /// Returns the columns of a line; `None` for no limit.
-    pub(super) fn width(&self) -> Option<usize> {
+    fn width(&self) -> Option<usize> {
         self.width
             .map(|width| width.saturating_sub(self.indent.len()).max(40))
     }
@@ -122,44 +139,39 @@ impl Screen {
         }
     }
 
+    /// Writes a table, at most as wide as the terminal.
     pub(super) fn table(&mut self, table: &Table) -> io::Result<()> {
-        let lines = table.lines(self.width(), |ink, text| paint(self.color, ink, text));
-        lines.iter().try_for_each(|line| self.line(line))
+        let mut lines = table.lines(self.width(), self.color).into_iter();
+        lines.try_for_each(|line| self.write_line(&line))
     }
 
-    /// Returns the columns of the terminal, or 80.
-    fn page_width(&self) -> usize {
-        self.width().unwrap_or(80)
-    }
-
-    /// Writes a table that is at most as wide as the terminal, or 80 columns.
+    /// Writes a table, at most as wide as the terminal, or 80 columns.
     pub(super) fn page(&mut self, table: &Table) -> io::Result<()> {
-        let width = Some(self.page_width());
-        let lines = table.lines(width, |ink, text| paint(self.color, ink, text));
-        lines.iter().try_for_each(|line| self.line(line))
+        let width = Some(self.width().unwrap_or(80));
+        let mut lines = table.lines(width, self.color).into_iter();
+        lines.try_for_each(|line| self.write_line(&line))
     }
 
-    /// Writes a text after a head, wrapped and indented below its first line.
-    pub(super) fn paragraph(&mut self, head: &str, text: &str) -> io::Result<()> {
-        self.write_paragraph(None, head, text)
-    }
-
-    /// Writes the text of a paragraph in this ink.
-    pub(super) fn paragraph_in(&mut self, ink: Ink, head: &str, text: &str) -> io::Result<()> {
-        self.write_paragraph(Some(ink), head, text)
-    }
-
-    fn write_paragraph(&mut self, ink: Option<Ink>, head: &str, text: &str) -> io::Result<()> {
-        let room = self.page_width().saturating_sub(head.width());
-        let text = harmless::line(text);
-        for (place, line) in wrapped(&text, Some(room)).iter().enumerate() {
-            let line = ink.map_or(line.clone(), |ink| self.ink(ink, line));
-            match place {
-                0 => self.line(format!("{head}{line}"))?,
-                _ => self.line(format!("{}{line}", " ".repeat(head.width())))?,
-            }
+    /// Writes a list, or `none` if it is empty, and a note about the rows that it lacks.
+    pub(super) fn list(&mut self, table: &Table, rest: Option<String>) -> io::Result<()> {
+        if table.is_empty() {
+            return self.line("none");
         }
-        Ok(())
+        self.table(table)?;
+        rest.map_or(Ok(()), |rest| self.note(rest))
+    }
+
+    /// Writes a text after a head, wrapped and indented below its first line, at most as wide as
+    /// the terminal, or 80 columns.
+    pub(super) fn paragraph(&mut self, head: &str, ink: Ink, text: &str) -> io::Result<()> {
+        let mut table = Table::new([Column("", ink, Fit::Wrap)]);
+        table.row([text.to_owned()]);
+        let room = self.width().unwrap_or(80).saturating_sub(head.width());
+        let lines = table.lines(Some(room), self.color);
+        let below = " ".repeat(head.width());
+        let heads = std::iter::once(head).chain(std::iter::repeat(below.as_str()));
+        let mut lines = heads.zip(&lines);
+        lines.try_for_each(|(head, line)| self.write_line(&format!("{head}{line}")))
     }
 
     /// Writes a value as one line of JSON.
@@ -179,40 +191,83 @@ impl Screen {
         let mark = paint(self.note_color, Ink::Warning, "note:");
         self.note(format!("{mark} {text}"))
     }
-}
 
-/// Starts colored text; the letter of its ink follows. A noncharacter, which text should not
-/// contain. If it does, the only effect is a color.
-const INK: char = '\u{fdd0}';
-/// Ends colored text.
-const PLAIN: char = '\u{fdd1}';
-
-fn paint(color: bool, ink: Ink, text: impl Display) -> String {
-    if color {
-        format!("{INK}{}{text}{PLAIN}", ink.letter())
-    } else {
-        text.to_string()
+    /// Writes several warnings.
+    pub(super) fn warnings<T: Display>(
+        &mut self,
+        warnings: impl IntoIterator<Item = T>,
+    ) -> io::Result<()> {
+        let mut warnings = warnings.into_iter();
+        warnings.try_for_each(|warning| self.warning(warning))
     }
 }
 
-/// Replaces the marks in a text by escape sequences, or removes them if no color is shown.
-fn colored(text: &str, color: bool) -> String {
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            INK => {
-                let ink = chars.next().and_then(Ink::of_letter);
-                if let Some(ink) = ink.filter(|_| color) {
-                    out.push_str(&format!("\x1b[{}m", ink.code()));
-                }
-            }
-            PLAIN if color => out.push_str("\x1b[0m"),
-            PLAIN => {}
-            c => out.push(c),
+/// A progress bar, or a counter if the total is unknown. It is erased when dropped.
+pub(super) struct Bar {
+    bar: ProgressBar,
+    stop: Option<watch::Receiver<bool>>,
+}
+
+const COUNT: &str = "{spinner} {prefix}: {human_pos}, {rate}, {elapsed}";
+const OF_TOTAL: &str =
+    "{spinner} {prefix}: {bar:30} {human_pos} of {human_len}, {rate}, {eta} left";
+
+impl Bar {
+    /// `what` names the counted things, such as "people looked at". Draws nothing if standard error
+    /// is no terminal.
+    fn new(is_drawn: bool, what: &'static str) -> Self {
+        let target = match is_drawn {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.set_style(style(COUNT));
+        bar.set_prefix(what);
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(120));
         }
+        Self { bar, stop: None }
     }
-    out
+
+    /// Lets the work end early once `stop` is true.
+    pub(super) fn until(mut self, stop: watch::Receiver<bool>) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .expect("the templates above are valid; every bar is drawn with one")
+        .with_key(
+            "rate",
+            |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+                // A failed write only loses the rate.
+                let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
+            },
+        )
+        .progress_chars("━╸ ")
+}
+
+impl Watcher for Bar {
+    fn advance(&self, by: u64) {
+        self.bar.inc(by);
+    }
+
+    fn total(&self, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_style(style(OF_TOTAL));
+    }
+
+    fn stopping(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| *stop.borrow())
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 #[cfg(test)]
@@ -226,10 +281,7 @@ mod tests {
 
         assert_eq!(colored(&line, true), "\u{1b}[31mlate␛[2J\u{1b}[0m");
         assert_eq!(paint(false, Ink::Bad, "late"), "late");
-        let posing = "\u{fdd0}bx\u{fdd1}\u{fdd0}";
+        let posing = "\u{fdd1}x\u{fdd0}\u{fdd2}";
         assert_eq!(colored(posing, false), "x");
-        for ink in Ink::ALL {
-            assert_eq!(Ink::of_letter(ink.letter()), Some(ink));
-        }
     }
 }

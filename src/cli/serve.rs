@@ -6,11 +6,10 @@ use clap::Args as Arguments;
 use tokio::sync::watch;
 
 use super::exit::{Exit, Usage};
-use super::ink::Ink;
+use super::process::{Stop, stop_on_signal};
 use super::screen::Screen;
-use super::stop::Stop;
-use super::table::{Column, Table};
-use super::{demo, stop, worker};
+use super::table::{Ink, Table};
+use super::{demo, worker};
 use crate::app::App;
 use crate::config::{Config, Sources};
 use crate::demo::Gallery;
@@ -24,32 +23,19 @@ use crate::http::api::{self, Bound};
 pub(super) struct Args {
     /// Address to listen on [default: server.listen, 127.0.0.1:8080]; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: Option<String>,
+    pub listen: Option<String>,
     /// Run only the HTTP API, and leave the work to `tidings worker`, here or on other machines
     #[arg(long)]
     no_worker: bool,
     /// Show the gallery of `tidings demo` in a browser, at /demo; needs no configuration
     #[arg(long, conflicts_with = "no_worker")]
-    demo: bool,
+    pub demo: bool,
     /// With --demo: folder to create; replaces an earlier demo there [default: tidings-demo]
     #[arg(long, value_name = "DIR", requires = "demo")]
     dir: Option<PathBuf>,
 }
 
 impl Args {
-    pub(super) fn options(&self) -> Vec<(String, String)> {
-        let listen = self.listen.clone();
-        listen
-            .map(|listen| ("server.listen".to_owned(), listen))
-            .into_iter()
-            .collect()
-    }
-
-    /// Returns whether the demo is served, which has its own store and configuration.
-    pub(super) fn is_demo(&self) -> bool {
-        self.demo
-    }
-
     pub(super) async fn run(
         &self,
         app: &App,
@@ -71,8 +57,9 @@ impl Args {
         screen: &mut Screen,
         run: demo::Run,
     ) -> anyhow::Result<Exit> {
+        let listen = self.listen.iter().cloned();
         let wanted = Config::load(&Sources {
-            flags: self.options(),
+            flags: listen.map(|at| ("server.listen".to_owned(), at)).collect(),
             ..Sources::default()
         })?;
         let wanted = wanted.server.listen;
@@ -92,7 +79,7 @@ impl Args {
         };
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
         let app = demo::tell_unseen(dir, &served, run).await?;
-        let stop = stop::on_signal()?;
+        let stop = stop_on_signal()?;
         app.end_with(&stop);
         let gallery = Gallery::new(served.url());
         let bound = listening.demo(app.clone(), &served.key, gallery)?;
@@ -116,10 +103,10 @@ impl Args {
             halt.send_replace(true);
             worked
         };
-        let (mut asked, mut ended) = (stop.clone(), halted.clone());
+        let (mut signal, mut ended) = (stop.clone(), halted.clone());
         let listening = async {
             tokio::select! {
-                _ = asked.wait_for(|stop| *stop) => {}
+                _ = signal.wait_for(|stop| *stop) => {}
                 _ = ended.wait_for(|ended| *ended) => {}
             }
             halt.send_replace(true);
@@ -133,66 +120,67 @@ impl Args {
 
     fn greet(&self, app: &App, screen: &mut Screen, url: &str, key: &str) -> anyhow::Result<()> {
         let config = &app.config;
-        screen.line(format!(
-            "tidings {} listens on {}",
-            env!("CARGO_PKG_VERSION"),
-            screen.ink(Ink::Strong, url)
-        ))?;
-        let mut facts = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
-        facts.row(["  store".into(), format!("{:?}", config.store)]);
+        let mut facts = Table::facts();
+        facts.fact("  store", format!("{:?}", config.store));
         if let Some(outbox) = app.identities.outbox() {
-            facts.row([
-                "  mails".into(),
-                format!("are written to {}", outbox.display()),
-            ]);
+            facts.fact("  mails", format!("are written to {}", outbox.display()));
         }
-        let worker = if self.no_worker {
-            "none here: tidings worker"
-        } else {
-            "inside; --no-worker leaves it out"
+        let worker = match self.no_worker {
+            true => "none here: tidings worker",
+            false => "inside; --no-worker leaves it out",
         };
-        facts.row(["  worker".into(), worker.to_owned()]);
-        let configured = config.server.key.is_some();
-        facts.row([
-            "  key".into(),
-            if configured {
-                "the configured one (server.key)".to_owned()
-            } else {
-                format!("{key}, made up for this run; server.key keeps one")
-            },
-        ]);
-        screen.table(&facts)?;
-        let shown = if configured { "$KEY" } else { key };
-        let line = format!("curl -H \"Authorization: Bearer {shown}\" {url}/v1/users/USER/feed");
-        screen.line(format!("  try     {}", screen.ink(Ink::Accent, line)))?;
-        Ok(())
+        facts.fact("  worker", worker);
+        let shown = match config.server.key {
+            Some(_) => {
+                facts.fact("  key", "the configured one (server.key)");
+                "$KEY"
+            }
+            None => {
+                let made_up = format!("{key}, made up for this run; server.key keeps one");
+                facts.fact("  key", made_up);
+                key
+            }
+        };
+        let url_shown = screen.ink(Ink::Strong, url);
+        greet(
+            screen,
+            &format!("listens on {url_shown}"),
+            &facts,
+            (shown, url, "USER"),
+        )
     }
+}
+
+/// Prints the version and what is served, the facts about it, and a request to try: the key, the
+/// URL and the user.
+fn greet(
+    screen: &mut Screen,
+    what: &str,
+    facts: &Table,
+    (key, url, user): (&str, &str, &str),
+) -> anyhow::Result<()> {
+    screen.line(format!("tidings {} {what}", env!("CARGO_PKG_VERSION")))?;
+    screen.table(facts)?;
+    let line = format!("curl -H \"Authorization: Bearer {key}\" {url}/v1/users/{user}/feed");
+    screen.line(format!("  try     {}", screen.ink(Ink::Accent, line)))?;
+    Ok(())
 }
 
 /// Prints the address of the demo page, its folder and its key.
 fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Result<()> {
-    let (url, key) = (served.url(), &served.key);
+    let (url, key, dir) = (served.url(), &served.key, dir.display());
+    let mut facts = Table::facts();
+    facts.fact("  folder", format!("{dir}, made anew each time"));
+    let mails = format!("are written to {dir}/outbox; nobody is sent any");
+    facts.fact("  mails", mails);
+    facts.fact("  key", format!("{key}, made up for this run"));
     let page = screen.ink(Ink::Strong, format!("{url}/demo"));
-    screen.line(format!(
-        "tidings {} shows {page}",
-        env!("CARGO_PKG_VERSION")
-    ))?;
-    let mut facts = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
-    let dir = dir.display();
-    for (what, where_to) in [
-        ("  folder", format!("{dir}, made anew each time")),
-        (
-            "  mails",
-            format!("are written to {dir}/outbox; nobody is sent any"),
-        ),
-        ("  key", format!("{key}, made up for this run")),
-    ] {
-        facts.row([what.to_owned(), where_to]);
-    }
-    screen.table(&facts)?;
-    let line = format!("curl -H \"Authorization: Bearer {key}\" {url}/v1/users/mara/feed");
-    screen.line(format!("  try     {}", screen.ink(Ink::Accent, line)))?;
-    Ok(())
+    greet(
+        screen,
+        &format!("shows {page}"),
+        &facts,
+        (key, &url, "mara"),
+    )
 }
 
 /// Generates a key from 24 random bytes of the operating system, as hexadecimal digits.

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 
 use super::exit::Exit;
-use super::ink::Ink;
 use super::screen::Screen;
-use super::table::{Column, Table};
+use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::config::Candidates;
 use crate::operate::simulate::{Trial, read_events, simulate};
-use crate::wire::batch::{Comparison, PolicyFigures};
+use crate::wire::batch::Comparison;
 
 /// Compare batch policies on recorded events: how many emails, how late, how large
 ///
@@ -47,9 +46,7 @@ Example:
 impl Args {
     pub(super) fn run(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
         let candidates = Candidates::load(&self.policies)?;
-        for warning in &candidates.warnings {
-            screen.warning(warning)?;
-        }
+        screen.warnings(&candidates.warnings)?;
         let trials = candidates.policies.into_iter().map(|candidate| Trial {
             name: candidate.name,
             policy: candidate.policy,
@@ -71,7 +68,7 @@ impl Args {
 }
 
 fn summary(comparison: &Comparison) -> String {
-    let events = words::count(comparison.events, "event", "events");
+    let events = words::events(comparison.events);
     let users = words::count(comparison.users, "user", "users");
     let period = match (comparison.from, comparison.to) {
         (Some(from), Some(to)) => format!(", {} to {} UTC", words::minute(from), words::minute(to)),
@@ -81,46 +78,42 @@ fn summary(comparison: &Comparison) -> String {
 }
 
 fn table(comparison: &Comparison) -> Table {
-    let number = |heading| Column::new(heading).right();
-    let mut table = Table::new([
-        Column::new("policy").ink(Ink::Strong).gives_way(),
-        number("emails"),
-        number("per day"),
-        number("per user: mean"),
-        number("p95"),
-        number("max"),
-        number("delay: p50"),
-        number("p95"),
-        number("max"),
-        number("largest"),
-    ]);
+    let numbers = [
+        "emails",
+        "per day",
+        "per user: mean",
+        "p95",
+        "max",
+        "delay: p50",
+        "p95",
+        "max",
+        "largest",
+    ];
+    let numbers = numbers.map(|heading| Column(heading, Ink::Plain, Fit::Number));
+    let policy = Column("policy", Ink::Strong, Fit::Cut);
+    let mut table = Table::new(std::iter::once(policy).chain(numbers));
     for figures in &comparison.policies {
-        table.row(row(figures));
+        let (user, delay) = (figures.emails_per_user, figures.delay_seconds);
+        table.row([
+            figures.policy.clone(),
+            words::number(figures.emails),
+            rounded(figures.emails_per_day),
+            rounded(user.mean),
+            words::number(user.p95),
+            words::number(user.max),
+            words::duration(delay.p50),
+            words::duration(delay.p95),
+            words::duration(delay.max),
+            words::number(figures.largest),
+        ]);
     }
     table
 }
 
-fn row(figures: &PolicyFigures) -> [String; 10] {
-    let (user, delay) = (figures.emails_per_user, figures.delay_seconds);
-    [
-        figures.policy.clone(),
-        words::number(figures.emails),
-        rounded(figures.emails_per_day),
-        rounded(user.mean),
-        words::number(user.p95),
-        words::number(user.max),
-        words::duration(delay.p50),
-        words::duration(delay.p95),
-        words::duration(delay.max),
-        words::number(figures.largest),
-    ]
-}
-
 /// Formats a number with one decimal below 100 and none above: `3.4`, `1,234`.
 fn rounded(number: f64) -> String {
-    if number < 100.0 {
-        format!("{number:.1}")
-    } else {
-        words::number(number.round() as u64)
+    match number < 100.0 {
+        true => format!("{number:.1}"),
+        false => words::number(number.round() as u64),
     }
 }

@@ -1,24 +1,21 @@
 //! `tidings status`: pending work, the outcomes of emails, and the stored days.
 
-use std::collections::BTreeMap;
-
 use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
 use super::deliveries;
 use super::digest;
 use super::exit::Exit;
-use super::ink::Ink;
 use super::screen::Screen;
-use super::table::{Column, Table};
-use super::waits::waits;
+use super::table::{Column, Fit, Ink, Table};
 use super::words;
+use super::work::waits;
 use crate::app::App;
 use crate::config::Config;
-use crate::domain::{Day, DeliveryState, Owed, ReportCounts};
+use crate::domain::{Day, Owed, ReportCounts};
 use crate::store::Schema;
 use crate::wire::status::{
-    Backlog, BatchCounts, DayView, DigestActivity, Latency, OlderDays, Unopened, WorkerActivity,
+    Backlog, DayView, DigestActivity, Latency, OlderDays, Status, Unopened, WorkerActivity,
 };
 
 /// Show pending work with reasons, email outcomes, and stored days
@@ -32,18 +29,17 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Returns rows with the steps of a pending upgrade, if there is one.
-fn upgrade_rows(schema: &Schema) -> Vec<(&'static str, String)> {
+/// Adds the steps of a pending upgrade, if there is one.
+fn add_upgrade(schema: &Schema, table: &mut Table) {
     if schema.steps.is_empty() {
-        return Vec::new();
+        return;
     }
     let (from, to) = (schema.version, schema.known);
-    let mut rows = vec![(
-        "schema",
-        format!("{from}; the next command that works with the store upgrades it to {to}:"),
-    )];
-    rows.extend(schema.steps.iter().map(|step| ("", step.clone())));
-    rows
+    let next = "the next command that works with the store upgrades it to";
+    table.fact("schema", format!("{from}; {next} {to}:"));
+    for step in &schema.steps {
+        table.fact("", step.as_str());
+    }
 }
 
 impl Args {
@@ -59,11 +55,9 @@ impl Args {
             screen.json(&Unopened { store, schema })?;
             return Ok(Exit::Done);
         }
-        let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
-        table.row(["store".into(), store]);
-        for (what, said) in upgrade_rows(schema) {
-            table.row([what.to_owned(), said]);
-        }
+        let mut table = Table::facts();
+        table.fact("store", store);
+        add_upgrade(schema, &mut table);
         screen.table(&table)?;
         screen.line("  Copy the file first if you may want to go back.")?;
         Ok(Exit::Done)
@@ -80,56 +74,7 @@ impl Args {
             screen.json(&status)?;
             return Ok(exit);
         }
-        let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
-        table.row(["store".into(), status.store]);
-        for (what, said) in upgrade_rows(&status.schema) {
-            table.row([what.to_owned(), said]);
-        }
-        table.row([
-            "fan-outs".into(),
-            fanouts(status.fanouts, status.oldest_pending_day),
-        ]);
-        table.row(["batches".into(), gathering(status.batches)]);
-        table.row(["mails".into(), mails(&status.deliveries)]);
-        if status.not_emailed > 0 {
-            let events = words::count(status.not_emailed, "event", "events");
-            let why = "whose batch email failed within the last 7 days";
-            table.row(["not emailed".into(), format!("{events} {why}")]);
-        }
-        if let Some(pause) = &status.paused {
-            table.row(["sending".into(), digest::paused(pause)]);
-        }
-        for (index, line) in waits(&status.waiting, now).into_iter().enumerate() {
-            let head = if index == 0 { "waiting" } else { "" };
-            table.row([head.into(), line]);
-        }
-        if let Some(latency) = status.provider_latency {
-            table.row(["provider".into(), took(latency)]);
-        }
-        table.row(["worker".into(), worker(status.worker, now)]);
-        table.row(["digest".into(), last_digest(status.digest)]);
-        if status.heard.sent > 0 {
-            table.row(["last 7 days".into(), reported(&status.heard)]);
-        }
-        if status.unreported > 0 {
-            let emails = words::count(status.unreported, "email", "emails");
-            let silent =
-                format!("none since {emails} left more than a day ago; see `tidings doctor`");
-            table.row(["reports".into(), silent]);
-        }
-        for (what, said) in older_rows(&status.older) {
-            table.row([what.to_owned(), said]);
-        }
-        let listed = status.suppressed.into_iter();
-        let listed = listed.map(|(reason, count)| words::some(count, reason.as_str()));
-        let listed = words::list(listed);
-        if !listed.is_empty() {
-            table.row(["suppressed".into(), listed]);
-        }
-        if status.days.is_empty() {
-            table.row(["days".into(), "none".into()]);
-        }
-        screen.table(&table)?;
+        screen.table(&facts(&status, now))?;
         if !status.failed.is_empty() {
             screen.line("")?;
             screen.table(&deliveries::table(&status.failed))?;
@@ -149,10 +94,69 @@ impl Args {
         if !status.unreadable.is_empty() {
             screen.warning(status.unreadable.sentence())?;
         }
-        for warning in status.not_known.warnings(&app.config.policies) {
-            screen.warning(warning)?;
-        }
+        screen.warnings(status.not_known.warnings(&app.config.policies))?;
         Ok(exit)
+    }
+}
+
+/// Returns the table of the work, the emails and the reports.
+fn facts(status: &Status, now: DateTime<Utc>) -> Table {
+    let mut table = Table::facts();
+    table.fact("store", status.store.as_str());
+    add_upgrade(&status.schema, &mut table);
+    let oldest = status.oldest_pending_day;
+    table.fact("fan-outs", fanouts(status.fanouts, oldest));
+    let counts = [
+        words::some(status.batches.open, "open"),
+        words::some(status.batches.closing, "closing"),
+    ];
+    table.fact("batches", list_or(counts, "none open"));
+    let states = status.deliveries.iter();
+    let states = states.map(|(state, count)| words::some(*count, state.as_str()));
+    table.fact("mails", list_or(states, "none yet"));
+    if status.not_emailed > 0 {
+        let events = words::events(status.not_emailed);
+        let why = "whose batch email failed within the last 7 days";
+        table.fact("not emailed", format!("{events} {why}"));
+    }
+    if let Some(pause) = &status.paused {
+        table.fact("sending", digest::paused(pause));
+    }
+    let mut name = "waiting";
+    for line in waits(&status.waiting, now) {
+        table.fact(std::mem::take(&mut name), line);
+    }
+    if let Some(latency) = status.provider_latency {
+        table.fact("provider", describe_latency(latency));
+    }
+    table.fact("worker", worker(status.worker, now));
+    table.fact("digest", last_digest(status.digest));
+    if status.heard.sent > 0 {
+        table.fact("last 7 days", reports(&status.heard));
+    }
+    if status.unreported > 0 {
+        let emails = words::count(status.unreported, "email", "emails");
+        let silent = format!("none since {emails} left more than a day ago; see `tidings doctor`");
+        table.fact("reports", silent);
+    }
+    add_older(&status.older, &mut table);
+    let suppressed = status.suppressed.iter();
+    let suppressed = suppressed.map(|(reason, count)| words::some(*count, reason.as_str()));
+    let suppressed = words::list(suppressed);
+    if !suppressed.is_empty() {
+        table.fact("suppressed", suppressed);
+    }
+    if status.days.is_empty() {
+        table.fact("days", "none");
+    }
+    table
+}
+
+/// Joins the parts, or returns `none` if there are none.
+fn list_or(parts: impl IntoIterator<Item = Option<String>>, none: &str) -> String {
+    match words::list(parts) {
+        parts if parts.is_empty() => none.to_owned(),
+        parts => parts,
     }
 }
 
@@ -185,7 +189,7 @@ fn last_digest(run: Option<DigestActivity>) -> String {
 
 /// Describes the provider's response times, such as `median 120 ms, 95th percentile 400 ms (last
 /// 200 emails)`.
-fn took(latency: Latency) -> String {
+fn describe_latency(latency: Latency) -> String {
     let Latency {
         emails,
         median_ms,
@@ -200,110 +204,74 @@ fn took(latency: Latency) -> String {
 }
 
 fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
-    let done = format!("{} done", words::number(backlog.done));
+    let (pending, done) = (words::number(backlog.pending), words::number(backlog.done));
     match (backlog.pending, oldest) {
-        (0, _) => format!("none pending, {done}"),
-        (pending, oldest) => {
-            let oldest = oldest.map_or(String::new(), |day| {
-                format!(" (oldest of {})", day.start().date_naive())
-            });
-            format!("{} pending{oldest}, {done}", words::number(pending))
+        (0, _) => format!("none pending, {done} done"),
+        (_, None) => format!("{pending} pending, {done} done"),
+        (_, Some(day)) => {
+            let day = day.start().date_naive();
+            format!("{pending} pending (oldest of {day}), {done} done")
         }
     }
 }
 
-/// Returns rows for days before the window: the backlog, blocked events, and expired events. The
+/// Adds rows for days before the window: the backlog, blocked events, and expired events. The
 /// backlog reads like `12 people, 40 events of days before the window, at 2014-04-22 09:00 UTC`.
 /// Blocked events wait for users who cannot be emailed.
-fn older_rows(older: &OlderDays) -> Vec<(&'static str, String)> {
-    let amount = |owed: Owed| {
-        let people = words::count(owed.people, "person", "people");
-        format!("{people}, {}", words::count(owed.events, "event", "events"))
-    };
-    let mut rows = Vec::new();
+fn add_older(older: &OlderDays, table: &mut Table) {
     if let Some(look) = &older.owed {
-        let at = words::minute(look.at);
+        let counts = |owed: Owed| (words::people(owed.people), words::events(owed.events));
         if !look.owed.is_nothing() {
-            let of = amount(look.owed);
-            rows.push((
-                "owed",
-                format!("{of} of days before the window, at {at} UTC"),
-            ));
+            let ((people, events), at) = (counts(look.owed), words::minute(look.at));
+            let what = format!("{people}, {events} of days before the window, at {at} UTC");
+            table.fact("owed", what);
         }
         if !look.blocked.is_nothing() {
-            let events = words::count(look.blocked.events, "event", "events");
-            let people = words::count(look.blocked.people, "person", "people");
+            let (people, events) = counts(look.blocked);
             let until = "they expire after digest.max_age";
             let what = format!("{events} for {people} who cannot be emailed; {until}");
-            rows.push(("blocked", what));
+            table.fact("blocked", what);
         }
     }
     let dates = older.given_up.keys().map(|day| day.start().date_naive());
     if let (Some(first), Some(last)) = (dates.clone().min(), dates.max()) {
-        let events = older.given_up.values().map(|owed| owed.events).sum();
+        let events = words::events(older.given_up.values().map(|owed| owed.events).sum());
         let days = match first == last {
             true => first.to_string(),
             false => format!("{first} to {last}"),
         };
-        let mut what = format!(
-            "{days}: {}, older than digest.max_age",
-            words::count(events, "event", "events")
-        );
-        let blocked = older.given_up_blocked.events;
-        if blocked > 0 {
-            let blocked = words::number(blocked);
-            what = format!("{what}; {blocked} of them for people who could not be emailed");
-        }
-        rows.push(("expired", what));
-    }
-    rows
-}
-
-/// Describes the batches, such as `12 open, 1 closing`.
-fn gathering(batches: BatchCounts) -> String {
-    let closing = words::some(batches.closing, "closing");
-    match words::some(batches.open, "open") {
-        None if closing.is_none() => "none open".into(),
-        open => words::list([open, closing]),
-    }
-}
-
-fn mails(deliveries: &BTreeMap<DeliveryState, u64>) -> String {
-    let parts = words::list(
-        deliveries
-            .iter()
-            .map(|(state, count)| words::some(*count, state.as_str())),
-    );
-    if parts.is_empty() {
-        "none yet".into()
-    } else {
-        parts
+        let blocked = words::some(older.given_up_blocked.events, "of them");
+        let blocked = blocked.map_or(String::new(), |some| {
+            format!("; {some} for people who could not be emailed")
+        });
+        let what = format!("{days}: {events}, older than digest.max_age{blocked}");
+        table.fact("expired", what);
     }
 }
 
 /// Describes provider reports on recent emails, such as `1,234 sent, 1,200 delivered, 3 bounced
 /// (0.24 %)`.
-fn reported(heard: &ReportCounts) -> String {
+fn reports(counts: &ReportCounts) -> String {
     let of_sent = |count: u64, share: f64, what: &str| {
         words::some(count, what).map(|some| format!("{some} ({:.2} %)", 100.0 * share))
     };
     words::list([
-        words::some(heard.sent, "sent"),
-        words::some(heard.delivered, "delivered"),
-        words::some(heard.delayed, "delayed"),
-        words::some(heard.unsubscribed, "unsubscribed"),
-        of_sent(heard.refused, heard.refused_share(), "refused"),
-        of_sent(heard.bounced, heard.bounce_share(), "bounced"),
-        of_sent(heard.complained, heard.complaint_share(), "complained"),
+        words::some(counts.sent, "sent"),
+        words::some(counts.delivered, "delivered"),
+        words::some(counts.delayed, "delayed"),
+        words::some(counts.unsubscribed, "unsubscribed"),
+        of_sent(counts.refused, counts.refused_share(), "refused"),
+        of_sent(counts.bounced, counts.bounce_share(), "bounced"),
+        of_sent(counts.complained, counts.complaint_share(), "complained"),
     ])
 }
 
 /// Returns a row for each day in and after the window, and one for each earlier month.
 fn days_table(days: &[DayView], today: Day) -> Table {
     let mut table = Table::new([
-        Column::new("day"),
-        Column::new("stacks").right(),
-        Column::new("").ink(Ink::Faint),
+        Column("day", Ink::Plain, Fit::Full),
+        Column("stacks", Ink::Plain, Fit::Number),
+        Column("", Ink::Faint, Fit::Full),
     ]);
     let date = |day: &DayView| day.day.start().date_naive();
     let is_current = |day: &DayView| day.in_window || day.day > today;

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, Subcommand};
 
 use super::exit::Exit;
-use super::ink::Ink;
+use super::import::{import_line, show_bad_lines};
 use super::screen::Screen;
+use super::table::Ink;
 use super::words;
 use crate::app::{Access, App};
 use crate::domain::{Address, Reason, Suppression, UserId};
-use crate::engine::directory::import::{Kind, SHOWN};
+use crate::engine::directory::import::Kind;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::wire::delivery::SuppressionView;
-use crate::wire::transfer::ImportReport;
 
 /// List, add, import and lift suppressed addresses
 ///
@@ -168,8 +168,8 @@ impl Add {
         let input = SuppressionInput::new(self.address.clone(), self.reason);
         app.suppressions().add(vec![input]).await?;
         // A more severe reason may be stored already. It is kept.
-        let stands = app.suppressions().get(&self.address).await?;
-        let reason = stands.map_or(self.reason, |stands| stands.reason);
+        let stored = app.suppressions().get(&self.address).await?;
+        let reason = stored.map_or(self.reason, |stored| stored.reason);
         let address = &self.address;
         screen.line(format!("{address} is suppressed: {reason}"))?;
         Ok(Exit::Done)
@@ -182,35 +182,20 @@ impl Import {
         let bar = screen.bar("lines");
         let report = app.import().file(&kind, &self.file, &bar).await?;
         drop(bar);
-        for bad in &report.bad_lines {
-            screen.note(format!("{}, {bad}", words::file(&self.file)))?;
-        }
-        if report.bad > SHOWN as u64 {
-            let more = words::number(report.bad - SHOWN as u64);
-            screen.note(format!("and {more} more bad lines"))?;
-        }
+        show_bad_lines(&self.file, &report, screen)?;
         match self.json {
             true => screen.json(&report)?,
-            false => screen.line(sentence(&report))?,
+            false => screen.line(import_line(&report, ("address", "addresses"), None))?,
         }
         Ok(Exit::of(report.taken, report.bad))
     }
 }
 
-fn sentence(report: &ImportReport) -> String {
-    let taken = words::count(report.taken, "address", "addresses");
-    let bad = (report.bad > 0).then(|| {
-        let lines = words::count(report.bad, "bad line", "bad lines");
-        format!("{lines} left out")
-    });
-    words::list([Some(format!("import: {taken}")), bad])
-}
-
 impl Lift {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let address = &self.address;
-        let stood = app.suppressions().lift(address).await?;
-        screen.line(match stood {
+        let lifted = app.suppressions().lift(address).await?;
+        screen.line(match lifted {
             true => format!("{address} can be written to again"),
             false => format!("{address} was not suppressed"),
         })?;

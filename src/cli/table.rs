@@ -1,67 +1,91 @@
-//! Tables whose columns are as wide as their cells, and shrink on a narrow terminal.
+//! The roles of colored text, and tables whose columns are as wide as their cells and shrink on a
+//! narrow terminal.
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row,
+};
+use unicode_width::UnicodeWidthStr;
 
 use super::harmless;
-use super::ink::Ink;
 
-/// The heading and the look of a column.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Column {
-    heading: &'static str,
-    ink: Option<Ink>,
-    /// Whether its cells are cut if the terminal is too narrow.
-    gives_way: bool,
-    right: bool,
-    /// Whether it is omitted if the terminal is too narrow.
-    spare: bool,
+/// The role of a piece of text. It determines the color.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ink {
+    Plain,
+    /// The most important part of a line.
+    Strong,
+    /// Secondary information.
+    Faint,
+    /// A state that needs no attention.
+    Good,
+    Warning,
+    /// An error that must be fixed.
+    Bad,
+    /// A command to type or a URL to open.
+    Accent,
 }
 
-impl Column {
-    pub(super) const fn new(heading: &'static str) -> Self {
-        Self {
-            heading,
-            ink: None,
-            gives_way: false,
-            right: false,
-            spare: false,
+impl Ink {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Plain,
+        Self::Strong,
+        Self::Faint,
+        Self::Good,
+        Self::Warning,
+        Self::Bad,
+        Self::Accent,
+    ];
+
+    /// Returns the mark that begins the role in text until the screen writes it. It is a
+    /// noncharacter, which text should not contain. If it does, the only effect is a color.
+    pub(super) fn mark(self) -> char {
+        char::from_u32(0xfdd0 + self as u32).unwrap_or_default()
+    }
+
+    /// Returns the escape sequence that begins the role (ECMA-48, SGR).
+    pub(super) fn escape(self) -> &'static str {
+        match self {
+            Self::Plain => "\x1b[0m",
+            Self::Strong => "\x1b[1m",
+            Self::Faint => "\x1b[2m",
+            Self::Good => "\x1b[32m",
+            Self::Warning => "\x1b[33m",
+            Self::Bad => "\x1b[31m",
+            Self::Accent => "\x1b[36m",
         }
     }
-
-    pub(super) const fn ink(mut self, ink: Ink) -> Self {
-        self.ink = Some(ink);
-        self
-    }
-
-    /// Lets its cells be cut if the terminal is too narrow. The widest column is cut first.
-    pub(super) const fn gives_way(mut self) -> Self {
-        self.gives_way = true;
-        self
-    }
-
-    /// Lets it be omitted before any column is cut.
-    pub(super) const fn spare(mut self) -> Self {
-        self.spare = true;
-        self
-    }
-
-    /// Aligns its cells to the right.
-    pub(super) const fn right(mut self) -> Self {
-        self.right = true;
-        self
-    }
 }
+
+/// The width of a column on a terminal that is too narrow for the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// All cells are shown in full.
+    Full,
+    /// The same, aligned to the right.
+    Number,
+    /// Long cells are cut, and end in `…`.
+    Cut,
+    /// Long cells are wrapped between words.
+    Wrap,
+    /// The column is omitted before any is cut.
+    Spare,
+    /// The same, aligned to the right.
+    SpareNumber,
+}
+
+/// The heading of a column, the role of its cells, and its width.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Column(pub &'static str, pub Ink, pub Fit);
 
 #[derive(Debug)]
 pub(super) struct Table {
     columns: Vec<Column>,
-    rows: Vec<Vec<String>>,
+    /// Each row with the role of its first cell, if that is not the column's.
+    rows: Vec<(Option<Ink>, Vec<String>)>,
 }
 
 /// The space between columns.
-const GAP: &str = "  ";
-/// The smallest width that a column is cut to.
-const NARROWEST: usize = 8;
+const GAP: u16 = 2;
 
 impl Table {
     pub(super) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
@@ -71,131 +95,124 @@ impl Table {
         }
     }
 
-    /// Adds a row with one cell per column. Control characters are replaced, so that widths are
-    /// those of the output.
+    /// Creates a table of names and values, without headings.
+    pub(super) fn facts() -> Self {
+        Self::new([
+            Column("", Ink::Faint, Fit::Full),
+            Column("", Ink::Plain, Fit::Full),
+        ])
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Adds a row with one cell per column. Control characters are replaced.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let shown = |cell: String| harmless::line(&cell).into_owned();
-        self.rows.push(cells.into_iter().map(shown).collect());
+        self.add(None, cells);
     }
 
-    /// Returns the lines, headings first if there are any. Empty columns are omitted.
-    pub(super) fn lines(
-        &self,
-        width: Option<usize>,
-        paint: impl Fn(Ink, &str) -> String,
-    ) -> Vec<String> {
-        let widths = self.widths(width);
-        let headings = self.columns.iter().any(|column| !column.heading.is_empty());
-        let heading = headings.then(|| {
-            let cells = self.columns.iter().map(|column| column.heading);
-            self.put(cells, &widths, |_, text| paint(Ink::Faint, text))
-        });
-        let rows = self.rows.iter().map(|row| {
-            self.put(row.iter().map(String::as_str), &widths, |column, text| {
-                column.ink.map_or(text.to_owned(), |ink| paint(ink, text))
-            })
-        });
-        heading.into_iter().chain(rows).collect()
+    /// Adds a row whose first cell has this role.
+    pub(super) fn row_in(&mut self, ink: Ink, cells: impl IntoIterator<Item = String>) {
+        self.add(Some(ink), cells);
     }
 
-    fn widths(&self, room: Option<usize>) -> Vec<usize> {
-        let widest = |index: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(index));
-            match cells.map(|cell| cell.width()).max().unwrap_or(0) {
-                0 => 0,
-                width => width.max(self.columns[index].heading.width()),
-            }
+    fn add(&mut self, ink: Option<Ink>, cells: impl IntoIterator<Item = String>) {
+        let cells = cells.into_iter();
+        let cells = cells.map(|cell| harmless::line(&cell).into_owned());
+        self.rows.push((ink, cells.collect()));
+    }
+
+    /// Adds a row of a name and a value.
+    pub(super) fn fact(&mut self, name: &str, value: impl Into<String>) {
+        self.row([name.to_owned(), value.into()]);
+    }
+
+    /// Returns the lines, headings first if there are any. Empty columns are omitted. Without a
+    /// width, all columns are shown in full.
+    pub(super) fn lines(&self, width: Option<usize>, color: bool) -> Vec<String> {
+        let hidden = self.hidden(width);
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.style_text_only();
+        table.set_truncation_indicator("…");
+        match color {
+            true => table.enforce_styling(),
+            false => table.force_no_tty(),
         };
-        let mut widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
-        let taken = |widths: &[usize]| {
-            let shown = widths.iter().filter(|width| **width > 0).count();
-            widths.iter().sum::<usize>() + GAP.len() * shown.saturating_sub(1)
-        };
-        for index in 0..widths.len() {
-            if self.columns[index].spare && room.is_some_and(|room| taken(&widths) > room) {
-                widths[index] = 0;
-            }
+        if let Some(width) = width.and_then(|width| u16::try_from(width).ok()) {
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+            // The gap after the last column is cut from each line.
+            table.set_width(width.saturating_add(GAP));
         }
-        while room.is_some_and(|room| taken(&widths) > room) {
-            let giving = (0..widths.len())
-                .filter(|index| self.columns[*index].gives_way && widths[*index] > NARROWEST)
-                .max_by_key(|index| widths[*index]);
-            match giving {
-                Some(index) => widths[index] -= 1,
-                None => break,
-            }
+        let wraps = self.columns.iter().any(|column| column.2 == Fit::Wrap);
+        if self.columns.iter().any(|column| !column.0.is_empty()) {
+            let headings = self.columns.iter();
+            table.set_header(headings.map(|column| styled(column.0, Ink::Faint)));
         }
-        widths
-    }
-
-    fn put<'a>(
-        &self,
-        cells: impl Iterator<Item = &'a str>,
-        widths: &[usize],
-        paint: impl Fn(&Column, &str) -> String,
-    ) -> String {
-        let mut line = String::new();
-        for ((cell, width), column) in cells.zip(widths).zip(&self.columns) {
-            if *width == 0 {
-                continue;
+        for (first, cells) in &self.rows {
+            let inks = self.columns.iter().skip(usize::from(first.is_some()));
+            let inks = first.iter().copied().chain(inks.map(|column| column.1));
+            let mut row = Row::from(cells.iter().zip(inks).map(|(cell, ink)| styled(cell, ink)));
+            if !wraps {
+                row.max_height(1);
             }
-            if !line.is_empty() {
-                line.push_str(GAP);
-            }
-            let cell = cut(cell, *width);
-            let room = " ".repeat(width - cell.width());
-            let painted = if cell.is_empty() {
-                String::new()
-            } else {
-                paint(column, &cell)
+            table.add_row(row);
+        }
+        if !wraps {
+            // Cells are cut inside words.
+            table.set_delimiter('\0');
+        }
+        for ((column, Column(_, _, fit)), hidden) in
+            table.column_iter_mut().zip(&self.columns).zip(hidden)
+        {
+            column.set_padding((0, GAP));
+            match fit {
+                _ if hidden => column.set_constraint(ColumnConstraint::Hidden),
+                Fit::Cut | Fit::Wrap => column,
+                _ => column.set_constraint(ColumnConstraint::ContentWidth),
             };
-            line.push_str(&if column.right {
-                room + &painted
-            } else {
-                painted + &room
-            });
+            if matches!(fit, Fit::Number | Fit::SpareNumber) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
         }
-        line.trim_end().to_owned()
+        let lines = table.lines();
+        lines.map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    /// Returns for each column whether it is omitted: it is empty, or the width lacks room for it.
+    fn hidden(&self, width: Option<usize>) -> Vec<bool> {
+        let widest = |index: usize| {
+            let cells = self.rows.iter().filter_map(|(_, row)| row.get(index));
+            match cells.map(|cell| cell.width()).max().unwrap_or(0) {
+                0 => None,
+                width => Some(width.max(self.columns[index].0.width()) + usize::from(GAP)),
+            }
+        };
+        let mut widths: Vec<Option<usize>> = (0..self.columns.len()).map(widest).collect();
+        let room = width.map_or(usize::MAX, |width| width + usize::from(GAP));
+        for index in 0..widths.len() {
+            let is_spare = matches!(self.columns[index].2, Fit::Spare | Fit::SpareNumber);
+            if is_spare && widths.iter().flatten().sum::<usize>() > room {
+                widths[index] = None;
+            }
+        }
+        widths.iter().map(Option::is_none).collect()
     }
 }
 
-/// Cuts a text to at most `width` columns; a cut text ends in `…`.
-fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
+fn styled(text: &str, ink: Ink) -> Cell {
+    let cell = Cell::new(text);
+    match ink {
+        _ if text.is_empty() => cell,
+        Ink::Plain => cell,
+        Ink::Strong => cell.add_attribute(Attribute::Bold),
+        Ink::Faint => cell.add_attribute(Attribute::Dim),
+        Ink::Good => cell.fg(Color::DarkGreen),
+        Ink::Warning => cell.fg(Color::DarkYellow),
+        Ink::Bad => cell.fg(Color::DarkRed),
+        Ink::Accent => cell.fg(Color::DarkCyan),
     }
-    let mut kept = String::new();
-    let mut left = width.saturating_sub(1);
-    for c in text.chars() {
-        let columns = c.width().unwrap_or(0);
-        if columns > left {
-            break;
-        }
-        left -= columns;
-        kept.push(c);
-    }
-    kept.truncate(kept.trim_end().len());
-    kept + "…"
-}
-
-/// Wraps a text into lines of at most `room` columns; a longer word gets a line of its own.
-pub(super) fn wrapped(text: &str, room: Option<usize>) -> Vec<String> {
-    let Some(room) = room else {
-        return vec![text.to_owned()];
-    };
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always one");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.width() + 1 + word.width() <= room {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -204,15 +221,15 @@ mod tests {
 
     fn table(width: Option<usize>) -> Vec<String> {
         let mut table = Table::new([
-            Column::new("when"),
-            Column::new("title").gives_way(),
-            Column::new("n").right(),
-            Column::new("id").spare(),
+            Column("when", Ink::Plain, Fit::Full),
+            Column("title", Ink::Plain, Fit::Cut),
+            Column("n", Ink::Plain, Fit::Number),
+            Column("id", Ink::Plain, Fit::Spare),
         ]);
         let row = |cells: [&str; 4]| cells.map(str::to_owned);
         table.row(row(["09:00", "Night Ferry", "7", "x1"]));
         table.row(row(["10:30", "夜の渡し船 in the Harbour", "12", "x2"]));
-        table.lines(width, |_, text| text.to_owned())
+        table.lines(width, false)
     }
 
     #[test]
@@ -228,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_wrap_between_words_at_the_terminal_width() {
-        let text = "one two three four";
+    fn long_cells_wrap_between_words_at_the_terminal_width() {
+        let mut table = Table::new([Column("", Ink::Plain, Fit::Wrap)]);
+        table.row(["one two three four".to_owned()]);
 
-        assert_eq!(wrapped(text, None), [text]);
-        assert_eq!(wrapped(text, Some(9)), ["one two", "three", "four"]);
-        assert_eq!(wrapped(text, Some(3)), ["one", "two", "three", "four"]);
+        assert_eq!(table.lines(None, false), ["one two three four"]);
+        assert_eq!(table.lines(Some(9), false), ["one two", "three", "four"]);
     }
 
     #[test]
@@ -245,8 +262,15 @@ mod tests {
 
     #[test]
     fn a_cell_cannot_move_the_cursor() {
-        let mut table = Table::new([Column::new("")]);
+        let mut table = Table::new([Column("", Ink::Plain, Fit::Full)]);
         table.row(["a\x1b[2Jb\nc".to_owned()]);
-        assert_eq!(table.lines(None, |_, text| text.to_owned()), ["a␛[2Jb␊c"]);
+        assert_eq!(table.lines(None, false), ["a␛[2Jb␊c"]);
+    }
+
+    #[test]
+    fn cells_have_the_color_of_their_column() {
+        let mut table = Table::facts();
+        table.fact("store", "x");
+        assert_eq!(table.lines(None, true), ["\u{1b}[2mstore\u{1b}[0m  x"]);
     }
 }

@@ -10,7 +10,7 @@ use super::screen::Screen;
 use super::words;
 use crate::app::{Access, App};
 use crate::domain::{Address, UserId};
-use crate::wire::user::UserView;
+use crate::wire::user::{UserExport, UserView};
 
 /// Show, export or erase one user
 #[derive(Debug, Arguments)]
@@ -63,31 +63,23 @@ impl Args {
     }
 
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        match &self.verb {
-            Verb::Show(show) => show.run(app, screen).await,
-            Verb::Export(one) => {
-                let user = one.find(app).await?;
-                match app.exporter().export(&user).await? {
-                    Some(export) => screen.json(&export)?,
-                    None => bail!("nothing is stored about {user}"),
-                }
-                Ok(Exit::Done)
+        let (Verb::Show(Show { one, .. }) | Verb::Export(one) | Verb::Erase(one)) = &self.verb;
+        let user = find(app, &one.user).await?;
+        if let Verb::Erase(_) = &self.verb {
+            if !app.people().delete(&user).await? {
+                bail!("nothing is stored about {user}");
             }
-            Verb::Erase(one) => {
-                let user = one.find(app).await?;
-                if !app.people().delete(&user).await? {
-                    bail!("nothing is stored about {user}");
-                }
-                screen.line(format!("erased {user}"))?;
-                Ok(Exit::Done)
-            }
+            screen.line(format!("erased {user}"))?;
+            return Ok(Exit::Done);
         }
-    }
-}
-
-impl One {
-    async fn find(&self, app: &App) -> anyhow::Result<UserId> {
-        find(app, &self.user).await
+        let Some(export) = app.exporter().export(&user).await? else {
+            bail!("nothing is stored about {user}");
+        };
+        match &self.verb {
+            Verb::Show(show) => show.run(&user, &export, app, screen).await?,
+            _ => screen.json(&export)?,
+        }
+        Ok(Exit::Done)
     }
 }
 
@@ -107,34 +99,31 @@ pub(super) async fn find(app: &App, user: &str) -> anyhow::Result<UserId> {
         [] => Ok(id),
         [only] => Ok(only.clone()),
         several => {
-            let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
-            let ids = ids.join(", ");
-            Err(
-                Usage::new(format!("several records have this address: {ids}"))
-                    .instead("one of these ids")
-                    .into(),
-            )
+            let ids = words::list(several.iter().map(|id| Some(id.to_string())));
+            let usage = Usage::new(format!("several records have this address: {ids}"));
+            Err(usage.instead("one of these ids").into())
         }
     }
 }
 
 impl Show {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let user = self.one.find(app).await?;
-        let Some(export) = app.exporter().export(&user).await? else {
-            bail!("nothing is stored about {user}");
-        };
-        let record = app.people().get(&user).await?;
+    async fn run(
+        &self,
+        user: &UserId,
+        export: &UserExport,
+        app: &App,
+        screen: &mut Screen,
+    ) -> anyhow::Result<()> {
+        let record = app.people().get(user).await?;
         let record = record.map(|user| UserView::of(user, &app.config.policies));
         if self.json {
-            screen.json(&record)?;
-            return Ok(Exit::Done);
+            return screen.json(&record);
         }
         match &record {
             Some(record) => screen.text(&serde_json::to_string_pretty(record)?)?,
             None => screen.line(format!("there is no record of {user}"))?,
         }
-        let counts = [
+        for (count, one, many) in [
             (export.follows.len(), "follow", "follows"),
             (export.mutes.len(), "mute", "mutes"),
             (
@@ -144,14 +133,13 @@ impl Show {
             ),
             (export.batches.len(), "batch", "batches"),
             (export.deliveries.len(), "delivery", "deliveries"),
-        ];
-        for (count, one, many) in counts {
+        ] {
             screen.line(words::count(count as u64, one, many))?;
         }
         if let Some(suppression) = &export.suppression {
             let reason = suppression.reason.suppressed();
             screen.line(format!("no email goes to the address: {reason}"))?;
         }
-        Ok(Exit::Done)
+        Ok(())
     }
 }

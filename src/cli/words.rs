@@ -1,8 +1,9 @@
-//! Formats counts, times and files.
+//! Formats counts, times and files, and parses times.
 
 use std::path::Path;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Utc};
+use indicatif::HumanCount;
 
 use crate::wire::delivery::DeliveryRow;
 
@@ -16,20 +17,22 @@ pub(super) fn file(path: &Path) -> String {
 
 /// Formats a number, such as `1,234`.
 pub(super) fn number(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    HumanCount(n).to_string()
 }
 
 /// Formats a count with its noun, such as `1 event` or `2 events`.
 pub(super) fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(n), if n == 1 { one } else { many })
+}
+
+/// Formats a number of events.
+pub(super) fn events(n: u64) -> String {
+    count(n, "event", "events")
+}
+
+/// Formats a number of users.
+pub(super) fn people(n: u64) -> String {
+    count(n, "person", "people")
 }
 
 /// Formats a time to the minute in UTC, such as `2014-04-28 09:00`.
@@ -64,18 +67,60 @@ pub(super) fn duration(seconds: u64) -> String {
         3_600..86_400 => (seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
         _ => (seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
     };
-    if small == 0 {
-        format!("{large}{unit}")
-    } else {
-        format!("{large}{unit}{small}{rest}")
+    match small {
+        0 => format!("{large}{unit}"),
+        small => format!("{large}{unit}{small}{rest}"),
     }
 }
 
 /// Formats a state with the provider's report and the brand, if any: `sent, bounced, acme`.
 pub(super) fn delivery_state(row: &DeliveryRow) -> String {
-    let heard = row.feedback.map(|heard| heard.to_string());
+    let report = row.feedback.map(|report| report.to_string());
     let brand = row.brand.as_ref().map(ToString::to_string);
-    list([Some(row.state.as_str().to_owned()), heard, brand])
+    list([Some(row.state.as_str().to_owned()), report, brand])
+}
+
+/// The maximum of `--limit`.
+pub(super) const MAX_LIMIT: usize = 1_000;
+
+/// Returns the note below a list of `limit` rows, or `None` if it is complete.
+///
+/// `found` counts up to one row more than [`MAX_LIMIT`]; beyond that, the number of missing rows is
+/// a minimum. `narrow` names the options that filter the list.
+pub(super) fn rest(found: usize, limit: usize, narrow: &str) -> Option<String> {
+    let rest = found.checked_sub(limit).filter(|rest| *rest > 0)?;
+    let more = count(rest as u64, "more is", "more are");
+    Some(match found > MAX_LIMIT {
+        true => format!(
+            "at least {more} not shown; --limit takes up to {MAX_LIMIT}, and {narrow} show fewer"
+        ),
+        false => format!("{more} not shown; --limit {found} shows all"),
+    })
+}
+
+/// Parses RFC 3339, `YYYY-MM-DD HH:MM` with optional seconds in UTC, or a date, which is its
+/// midnight in UTC. Accepts 1970 to February 2106, the range of times in ids.
+pub(super) fn parse_time(text: &str) -> Result<DateTime<Utc>, String> {
+    let plain = [
+        "%Y-%m-%d %H:%M",
+        "%Y-%m-%d %H:%M:%S",
+        "%Y-%m-%dT%H:%M",
+        "%Y-%m-%dT%H:%M:%S",
+    ];
+    let exact = DateTime::parse_from_rfc3339(text).ok();
+    let time = |form| NaiveDateTime::parse_from_str(text, form).ok();
+    let date = || NaiveDate::parse_from_str(text, "%Y-%m-%d").ok();
+    let at = exact
+        .map(|at| at.to_utc())
+        .or_else(|| Some(plain.into_iter().find_map(time)?.and_utc()))
+        .or_else(|| Some(date()?.and_time(NaiveTime::MIN).and_utc()))
+        .ok_or(
+            "not a time such as 2014-04-28, \"2014-04-28 09:00\" (both UTC) or 2014-04-28T09:00:00+02:00",
+        )?;
+    match u32::try_from(at.timestamp()) {
+        Ok(_) => Ok(at),
+        Err(_) => Err("not between 1970 and 2106".into()),
+    }
 }
 
 #[cfg(test)]
@@ -96,5 +141,58 @@ mod tests {
             shown,
             ["0s", "59s", "1m", "4m30s", "1h", "2h5m", "1d", "1d3h"]
         );
+    }
+
+    #[test]
+    fn rows_beyond_the_limit_are_counted_as_far_as_they_were_read() {
+        let line = |found, limit| rest(found, limit, "--user and --state");
+        assert_eq!((line(0, 20), line(20, 20)), (None, None));
+        assert_eq!(
+            line(21, 20).unwrap(),
+            "1 more is not shown; --limit 21 shows all"
+        );
+        assert_eq!(
+            line(1_001, 20).unwrap(),
+            "at least 981 more are not shown; --limit takes up to 1000, and --user and --state show fewer"
+        );
+    }
+
+    #[test]
+    fn a_time_has_four_accepted_forms() {
+        for text in [
+            "2014-04-28T11:00:00+02:00",
+            "2014-04-28T09:00:00Z",
+            "2014-04-28 09:00",
+            "2014-04-28T09:00",
+        ] {
+            assert_eq!(
+                parse_time(text).unwrap().to_rfc3339(),
+                "2014-04-28T09:00:00+00:00",
+                "{text}"
+            );
+        }
+        assert_eq!(
+            parse_time("2014-04-28").unwrap().to_rfc3339(),
+            "2014-04-28T00:00:00+00:00"
+        );
+    }
+
+    #[test]
+    fn invalid_times_and_times_outside_the_id_range_are_rejected() {
+        for text in [
+            "",
+            "tomorrow",
+            "28.4.2014",
+            "2014-02-30",
+            "2014-04-28 25:00",
+        ] {
+            assert!(
+                parse_time(text).unwrap_err().contains("such as 2014-04-28"),
+                "{text}"
+            );
+        }
+        for text in ["1969-12-31", "2106-03-01"] {
+            assert!(parse_time(text).unwrap_err().contains("1970"), "{text}");
+        }
     }
 }

@@ -10,21 +10,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clap::Args as Arguments;
 use tokio::sync::watch;
 
-use super::digest::{of, paused, sent};
+use super::digest::{exit_of, paused, sent};
 use super::exit::{Exit, explain_failure};
-use super::fan_out::FanOutEnd;
-use super::late::late;
+use super::process::Stop;
 use super::screen::Screen;
-use super::stop::Stop;
-use super::waits::Waits;
 use super::words;
+use super::work::{FanOutEnd, Waits, backlog_lines};
 use crate::app::App;
 use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::activity::BEAT;
 use crate::engine::worker::{Part, UntilStopped};
 use crate::http::api::Watched;
-use crate::wire::digest::{Report, Round, Tally};
+use crate::wire::digest::Round;
+use crate::wire::digest::{Report, Tally};
 use crate::wire::status::DigestActivity;
 
 /// Fan out events, and send batches and digests when they are due
@@ -62,26 +61,24 @@ impl Args {
         let released = worker.release().await;
         let mut round = round?;
         let recorded = record(app, round.digests.as_ref()).await;
-        let failure = round.not_fanned_out.take().map(anyhow::Error::from);
-        let fanned_out = FanOutEnd::of(round.fanouts.clone(), failure);
+        let fanned_out = FanOutEnd {
+            done: round.fanouts.clone(),
+            failure: round.not_fanned_out.take().map(anyhow::Error::from),
+            left: 0,
+        };
         let mut mails = mails(&round);
         mails.bad_stacks += fanned_out.done.bad_stacks.clone();
         if self.json {
             screen.json(&round)?;
         } else {
-            let done =
-                sentence(&round, app.identities.outbox()).unwrap_or_else(|| "nothing to do".into());
+            let done = sentence(&round, app.identities.outbox());
+            let done = done.unwrap_or_else(|| "nothing to do".into());
             screen.line(format!("worker: {done}"))?;
         }
         let waits = Waits::of(app, None).await;
-        waits.show_others(&mails, screen)?;
-        fanned_out.tell_of_fanouts(screen)?;
-        for line in waits.lines() {
-            screen.warning(line)?;
-        }
-        if let Some(pause) = &round.paused {
-            screen.warning(format!("no mail leaves: {}", paused(pause)))?;
-        }
+        waits.show(&mails, &fanned_out, screen)?;
+        let pause = round.paused.as_ref().map(paused);
+        screen.warnings(pause.map(|paused| format!("no mail leaves: {paused}")))?;
         released?;
         recorded?;
         if *stop.borrow() {
@@ -90,7 +87,7 @@ impl Args {
             )?;
             return Ok(Exit::Partly);
         }
-        let exit = of(&mails, u64::from(round.paused.is_some()));
+        let exit = exit_of(&mails, u64::from(round.paused.is_some()));
         Ok(waits.exit(fanned_out.exit(exit)))
     }
 }
@@ -110,8 +107,8 @@ pub(super) async fn beside_metrics<T>(
         halt.send_replace(true);
         worked
     };
-    let (worked, told) = tokio::join!(working, watched.run(halted));
-    told.and(worked)
+    let (worked, watched) = tokio::join!(working, watched.run(halted));
+    watched.and(worked)
 }
 
 /// Records for `status` that a worker was active, and its digest run if it made one.
@@ -162,7 +159,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// failure.
 pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
     let failing: Mutex<HashMap<Part, String>> = Mutex::default();
-    let standing: Mutex<Option<Pause>> = Mutex::new(None);
+    let current: Mutex<Option<Pause>> = Mutex::new(None);
     let digests: Mutex<Option<DigestActivity>> = Mutex::new(None);
     let worker = app.worker();
     let working = worker.run(stop.clone(), |part, round| {
@@ -174,16 +171,16 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
                 if failing.remove(&part).is_some() {
                     tracing::info!("worker: works again");
                 }
-                let mut standing = lock(&standing);
-                match (&round.paused, standing.as_ref()) {
+                let mut current = lock(&current);
+                match (&round.paused, current.as_ref()) {
                     (Some(pause), before) if Some(pause) != before => {
                         tracing::error!("worker: no mail leaves: {}", paused(pause));
-                        *standing = Some(pause.clone());
+                        *current = Some(pause.clone());
                     }
                     // Only rounds of the mailing part show reliably that no pause is in effect.
                     (None, Some(_)) if part == Part::Mailing => {
                         tracing::info!("worker: mails leave again");
-                        *standing = None;
+                        *current = None;
                     }
                     _ => {}
                 }
@@ -194,7 +191,7 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
                     *lock(&digests) = Some(DigestActivity::of(report, app.context.clock.now()));
                 }
                 let backlogs = round.digests.iter().map(|report| &report.backlog);
-                for line in backlogs.flat_map(late) {
+                for line in backlogs.flat_map(backlog_lines) {
                     tracing::warn!("worker: {line}");
                 }
                 for (reason, times) in mails(&round).reasons {
@@ -203,13 +200,13 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
                 }
             }
             Err(error) => {
-                let told = explain_failure(&error.into());
+                let failure = explain_failure(&error.into());
                 // Failing parts retry again and again, and one cause often stops all parts. Log an
                 // error only if it is new.
-                if !failing.values().any(|known| *known == told) {
-                    tracing::error!("worker: {}", told.lines().next().unwrap_or_default());
+                if !failing.values().any(|known| *known == failure) {
+                    tracing::error!("worker: {}", failure.lines().next().unwrap_or_default());
                 }
-                failing.insert(part, told);
+                failing.insert(part, failure);
             }
         }
     });
@@ -227,33 +224,35 @@ fn mails(round: &Round) -> Tally {
 
 /// Summarizes a round. Returns `None` if it did nothing.
 fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
-    let fanouts = &round.fanouts;
-    let fanned_out = (fanouts.done > 0).then(|| {
+    let (fanouts, forgotten) = (&round.fanouts, &round.forgotten);
+    let fanned_out = words::list([
         // A user who gets several entries counts several times.
-        let stored = words::count(fanouts.counts.pushed, "entry", "entries");
-        let capped = words::some(fanouts.counts.capped, "entries did not fit into full days");
-        words::list([
-            Some(format!(
-                "{} done, {stored} added to stacks",
-                words::count(fanouts.done, "fan-out", "fan-outs")
-            )),
-            capped,
-        ])
-    });
+        (fanouts.done > 0).then(|| {
+            let done = words::count(fanouts.done, "fan-out", "fan-outs");
+            let stored = words::count(fanouts.counts.pushed, "entry", "entries");
+            format!("{done} done, {stored} added to stacks")
+        }),
+        words::some(fanouts.counts.capped, "entries did not fit into full days")
+            .filter(|_| fanouts.done > 0),
+    ]);
     let ended = words::list([
         words::some(round.batches.ended, "ended"),
         words::some(round.batches.canceled, "canceled"),
     ]);
-    let ended = (!ended.is_empty()).then(|| format!("batches: {ended}"));
-    let mailed = sent(&mails(round), outbox).map(|sent| format!("mails: {sent}"));
-    let deliveries = round.forgotten.deliveries;
-    let forgotten = words::list([
-        (deliveries > 0).then(|| words::count(deliveries, "mail", "mails")),
-        (round.forgotten.batches > 0)
-            .then(|| words::count(round.forgotten.batches, "batch", "batches")),
+    let count = |n, one, many| (n > 0).then(|| words::count(n, one, many));
+    let settled = words::list([
+        count(forgotten.deliveries, "mail", "mails"),
+        count(forgotten.batches, "batch", "batches"),
     ]);
-    let forgotten = (!forgotten.is_empty()).then(|| format!("forgot {forgotten} settled long ago"));
-    let parts = [fanned_out, ended, mailed, forgotten].into_iter().flatten();
+    let mailed = sent(&mails(round), outbox).unwrap_or_default();
+    let parts = [
+        ("", fanned_out, ""),
+        ("batches: ", ended, ""),
+        ("mails: ", mailed, ""),
+        ("forgot ", settled, " settled long ago"),
+    ];
+    let parts = parts.into_iter().filter(|(_, what, _)| !what.is_empty());
+    let parts = parts.map(|(head, what, tail)| format!("{head}{what}{tail}"));
     let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }

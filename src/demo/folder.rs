@@ -10,9 +10,10 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::records::WORKS;
 use crate::private;
 
+/// The gallery's works, oldest first.
+pub(super) const WORKS: &str = include_str!("data/works.ndjson");
 /// The files of a new folder.
 const FILES: [(&str, &str); 8] = [
     (CONFIG, include_str!("data/tidings.toml")),

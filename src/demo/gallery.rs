@@ -12,12 +12,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync;
 
 use super::PEOPLE;
-use super::records::{key, works};
+use super::folder::WORKS;
 use crate::app::App;
 use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, Cadence, Delivery, DeliveryState, Details, EventType, Invalid, Object, ObjectKey,
-    User, UserId,
+    Audience, Cadence, Delivery, DeliveryState, Details, EventType, FollowKey, Invalid, Object,
+    ObjectKey, User, UserId,
 };
 use crate::engine::delivery::deliveries::Only;
 use crate::engine::delivery::identity::outbox;
@@ -73,12 +73,8 @@ impl Gallery {
     /// Returns the users, the works, and the followers of each artist.
     pub(crate) async fn scene(&self, app: &App) -> Result<Scene> {
         let works = self.works().clone();
-        let mut followers = BTreeMap::new();
-        for work in &works {
-            followers
-                .entry(work.artist.clone())
-                .or_insert_with(Vec::new);
-        }
+        let artists = works.iter().map(|work| (work.artist.clone(), Vec::new()));
+        let mut followers = BTreeMap::from_iter(artists);
         let mut people = Vec::with_capacity(PEOPLE.len());
         for user in users(app).await? {
             let follows = app.people().follows(&user.id, None, MANY).await?;
@@ -132,15 +128,8 @@ impl Gallery {
             ..Object::bare(ObjectKey::stored(format!("Artwork:{id}")))
         };
         let audience = Audience::followers_of([key(artist)?])?;
-        notify(
-            app,
-            "ArtworkPublished",
-            id,
-            object,
-            audience,
-            Details::default(),
-        )
-        .await
+        let details = Details::default();
+        notify(app, "ArtworkPublished", id, object, audience, details).await
     }
 
     /// Publishes a comment on a work, and returns once the other followers of its artist are
@@ -199,12 +188,11 @@ impl Gallery {
         fan_out(app).await?;
         let now = app.context.clock.now();
         let from = sent_at.map_or(now, |at| at.max(now));
-        let schedules = users(app).await?;
-        let schedules = schedules
+        let (users, default) = (users(app).await?, &app.config.digest.schedule);
+        let dues = users
             .iter()
-            .map(|user| user.schedule(&app.config.digest.schedule));
-        let dues = schedules.filter_map(|schedule| schedule.next_due(from));
-        let at = dues.map(|due| due.at).max().unwrap_or(from);
+            .map(|user| user.schedule(default).next_due(from));
+        let at = dues.flatten().map(|due| due.at).max().unwrap_or(from);
         // With all users named, the run records no backlog of days that have left the window. Today
         // may have left it at the simulated time.
         let request = digest::Request {
@@ -227,15 +215,13 @@ impl Gallery {
         let rows = sent(app).await?;
         let mut mails = Vec::with_capacity(rows.len());
         for (number, row) in (0..rows.len()).rev().zip(rows) {
-            let (user, at) = (
-                row.user.to_string(),
-                row.outcome.settled.unwrap_or(row.created),
-            );
-            let preview = app.compose().story(row).await?.mail;
+            let at = row.outcome.settled.unwrap_or(row.created);
+            let user = row.user.to_string();
+            let mail = app.compose().story(row).await?.mail;
             mails.push(Mail {
                 number,
                 user,
-                subject: preview.map_or(String::new(), |preview| preview.subject),
+                subject: mail.map_or(String::new(), |mail| mail.subject),
                 at,
             });
         }
@@ -250,11 +236,10 @@ impl Gallery {
         };
         let page = outbox(&app.config).page(&row.id);
         match tokio::fs::read_to_string(&page).await {
-            Ok(html) => Ok(Some(html.replacen(
-                "<head>",
-                "<head><base target=\"_blank\">",
-                1,
-            ))),
+            Ok(html) => {
+                let base = "<head><base target=\"_blank\">";
+                Ok(Some(html.replacen("<head>", base, 1)))
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::file(format!("reading {}", page.display()), error)),
         }
@@ -346,5 +331,47 @@ fn when_mailed(app: &App, user: &User) -> String {
         Cadence::Never => "feed only".to_owned(),
         Cadence::Daily => format!("daily {hour}:00, {place}"),
         Cadence::Weekly => format!("{day} {hour}:00, {place}"),
+    }
+}
+
+/// The work that the story withdraws.
+const WITHDRAWN: &str = "W04";
+
+/// Returns all works that can be shown, newest first.
+fn works() -> Vec<Work> {
+    // A test reads every line.
+    let works = WORKS.lines().rev();
+    let works = works.filter_map(|line| serde_json::from_str::<Work>(line).ok());
+    works.filter(|work| work.id != WITHDRAWN).collect()
+}
+
+/// Returns the follow key of an artist: `artist:` and the family name.
+fn key(artist: &str) -> std::result::Result<FollowKey, Invalid> {
+    let name = artist.rsplit(' ').next().unwrap_or_default();
+    format!("artist:{}", name.to_lowercase()).parse()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_artist_has_works_and_followers() {
+        let works = works();
+        let followed: BTreeSet<String> = include_str!("data/follows.ndjson")
+            .lines()
+            .map(|line| {
+                let follow: serde_json::Value = serde_json::from_str(line).unwrap();
+                follow["key"].as_str().unwrap().to_owned()
+            })
+            .collect();
+
+        let keys = works.iter().map(|work| key(&work.artist).unwrap());
+        let keys: BTreeSet<String> = keys.map(|key| key.to_string()).collect();
+
+        assert_eq!((works.len(), keys.len()), (59, 12));
+        assert_eq!(keys, followed);
     }
 }

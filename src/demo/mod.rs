@@ -8,7 +8,6 @@
 pub(crate) mod folder;
 mod gallery;
 mod picture;
-mod records;
 
 pub use gallery::Gallery;
 pub(crate) use picture::of as picture;

@@ -2,8 +2,6 @@
 //!
 //! The same name gives the same picture, and the picture does not contain the name.
 
-use std::fmt::Write;
-
 use super::PEOPLE;
 
 /// A background, three colors, and a dark color.
@@ -17,8 +15,6 @@ const PALETTES: [[&str; 5]; 8] = [
     ["#e8eef7", "#27476e", "#7aa6c2", "#f0a868", "#14213d"],
     ["#f4ecd8", "#a44a3f", "#6a8d73", "#d9ae61", "#33261d"],
 ];
-/// Width and height of a work; the SVG is twice as large.
-const SIZE: (u32, u32) = (320, 240);
 
 /// A sequence of numbers from a name (FNV-1a, then xorshift).
 struct Dice(u64);
@@ -43,16 +39,13 @@ impl Dice {
 pub(crate) fn of(name: &str) -> String {
     let mut dice = Dice::of(name);
     let palette = PALETTES[dice.roll(0, PALETTES.len() as u32) as usize];
-    let drawn = match PEOPLE.contains(&name) {
-        true => return portrait(&mut dice, palette),
-        false => match dice.roll(0, 4) {
-            0 | 1 => hills(&mut dice, palette),
-            _ => weave(&mut dice, palette),
-        },
-    };
-    framed(SIZE, palette[0], &drawn)
+    match PEOPLE.contains(&name) {
+        true => portrait(&mut dice, palette),
+        false => hills(&mut dice, palette),
+    }
 }
 
+/// Returns the SVG of a drawing. It is twice as large as its coordinates.
 fn framed((width, height): (u32, u32), ground: &str, drawn: &str) -> String {
     let (wide, high) = (width * 2, height * 2);
     format!(
@@ -61,54 +54,18 @@ fn framed((width, height): (u32, u32), ground: &str, drawn: &str) -> String {
     )
 }
 
-/// Appends a shape. Writing to a string cannot fail.
-macro_rules! draw {
-    ($to:ident, $($shape:tt)*) => {
-        let _ = write!($to, $($shape)*);
-    };
-}
-
 /// Land behind land, and a sun.
-fn hills(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
-    let mut drawn = String::new();
+fn hills(dice: &mut Dice, [ground, a, b, c, dark]: [&str; 5]) -> String {
     let (x, y, r) = (dice.roll(60, 260), dice.roll(46, 96), dice.roll(22, 44));
-    draw!(
-        drawn,
-        "<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\" fill=\"{c}\"/>"
-    );
-    for (depth, color) in [b, a, dark].into_iter().enumerate() {
-        let base = 110 + 38 * depth as u32;
+    let mut drawn = format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\" fill=\"{c}\"/>");
+    for (base, color) in [(110, b), (148, a), (186, dark)] {
         let [p, q, s] = [0; 3].map(|_| base + dice.roll(0, 46));
-        draw!(
-            drawn,
-            "<path d=\"M0 {p}C80 {} 130 {q} 180 {s}S270 {} 320 {q}V240H0Z\" fill=\"{color}\"/>",
-            p.saturating_sub(40),
-            s.saturating_sub(26)
+        let (above_p, above_s) = (p - 40, s - 26);
+        drawn += &format!(
+            "<path d=\"M0 {p}C80 {above_p} 130 {q} 180 {s}S270 {above_s} 320 {q}V240H0Z\" fill=\"{color}\"/>"
         );
     }
-    drawn
-}
-
-/// Bands across bands.
-fn weave(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
-    let mut drawn = String::new();
-    let mut x = 0;
-    while x < SIZE.0 {
-        let width = dice.roll(14, 54);
-        let color = [a, b, c, dark][dice.roll(0, 4) as usize];
-        let (top, height) = (dice.roll(0, 90), dice.roll(90, 200));
-        draw!(
-            drawn,
-            "<rect x=\"{x}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" fill=\"{color}\" fill-opacity=\".9\"/>"
-        );
-        x += width + dice.roll(2, 14);
-    }
-    let y = dice.roll(70, 170);
-    draw!(
-        drawn,
-        "<rect y=\"{y}\" width=\"320\" height=\"16\" fill=\"{c}\"/>"
-    );
-    drawn
+    framed((320, 240), ground, &drawn)
 }
 
 /// A head, hair and shoulders.

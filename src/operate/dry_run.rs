@@ -22,10 +22,9 @@ use crate::wire::digest::{BatchesAhead, Report};
 
 mod report;
 
-use report::{Email, Emails};
+use report::Emails;
 
-/// The most emails of digests, and of batches, that are rendered. Of more emails, between half as
-/// many and this many are rendered.
+/// The most emails of digests, and of batches, that are rendered.
 pub const MAX_RENDERED: usize = 10_000;
 
 /// A run of digests that only counts and renders.
@@ -262,15 +261,11 @@ impl DryRun {
                 };
                 looks::count(&mut report.dry_run, &self.compose, user, brand, content);
                 if let Some(emails) = emails.as_deref_mut().filter(|_| has_brand) {
-                    emails.add(&Email {
-                        user,
-                        brand,
-                        content,
-                        occasion: &Occasion::Batch {
-                            batch: batch.id,
-                            turn: batch.opened_at,
-                        },
-                    });
+                    let occasion = Occasion::Batch {
+                        batch: batch.id,
+                        turn: batch.opened_at,
+                    };
+                    emails.add(user, brand, content, &occasion);
                 }
             }
         }

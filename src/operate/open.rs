@@ -37,7 +37,7 @@ pub enum Access {
 
 impl Access {
     /// Returns whether a missing store is created.
-    fn creates(self) -> bool {
+    pub(crate) fn creates(self) -> bool {
         matches!(self, Self::Create | Self::Import)
     }
 }
@@ -91,11 +91,10 @@ pub(crate) async fn open_with(
 ) -> anyhow::Result<Arc<dyn Store>> {
     let place = format!("{:?}", config.store);
     let opening = || format!("opening {place}");
-    let missing = || NoStore(place.clone());
     match &config.store {
         StoreUrl::Sqlite(path) => {
             if !access.creates() && !holds(path) {
-                return Err(missing().into());
+                return Err(NoStore(place).into());
             }
             let file = Sqlite::open(path).await.with_context(opening)?;
             match closed(config, &file, access).await.with_context(opening)? {
@@ -120,9 +119,8 @@ pub(crate) async fn open_with(
                 }
             };
             match prepared.with_context(opening)? {
-                Prepared::Ready => Ok(Arc::new(mongo)),
-                Prepared::Missing => Err(missing().into()),
-                Prepared::Closed(closed) => Err(closed.into()),
+                None => Ok(Arc::new(mongo)),
+                Some(refusal) => Err(refusal),
             }
         }
     }
@@ -158,16 +156,12 @@ impl std::fmt::Display for Closed {
         let store = &self.store;
         match &self.mark {
             Mark::Closed { folder } => {
-                write!(
-                    f,
-                    "{store} is closed: it was exported to {folder} to be moved"
-                )
+                let why = format!("it was exported to {folder} to be moved");
+                write!(f, "{store} is closed: {why}")
             }
             Mark::Importing(Importing { folder, .. }) => {
-                write!(
-                    f,
-                    "{store} is incomplete: the import of {folder} has not ended"
-                )
+                let why = format!("the import of {folder} has not ended");
+                write!(f, "{store} is incomplete: {why}")
             }
             Mark::Moving => write!(f, "{store} is closed: `tidings move` has not ended"),
         }
@@ -179,9 +173,8 @@ impl Closed {
     pub fn next(&self) -> String {
         match &self.mark {
             Mark::Closed { .. } => {
-                "set the option `store` to the new store; or, if there is none, open this one again \
-                 with tidings export --reopen"
-                    .to_owned()
+                let reopen = "open this one again with tidings export --reopen";
+                format!("set the option `store` to the new store; or, if there is none, {reopen}")
             }
             Mark::Importing(Importing { folder, .. }) => {
                 format!("tidings import store {folder}, which continues")
@@ -245,25 +238,23 @@ pub(crate) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mappi
     config.models.iter().map(mapping).collect()
 }
 
-/// The result of opening a database.
-enum Prepared {
-    Ready,
-    Missing,
-    Closed(Closed),
-}
-
-async fn prepare(config: &Config, mongo: &Mongo, access: Access) -> store::Result<Prepared> {
+/// Prepares an existing database. Returns an error if the command may not use it.
+async fn prepare(
+    config: &Config,
+    mongo: &Mongo,
+    access: Access,
+) -> store::Result<Option<anyhow::Error>> {
     // The first step, as an import begins with nothing but its mark.
     if let Some(closed) = closed(config, mongo, access).await? {
-        return Ok(Prepared::Closed(closed));
+        return Ok(Some(closed.into()));
     }
     if !access.creates() && mongo.is_bare().await? {
-        return Ok(Prepared::Missing);
+        return Ok(Some(NoStore(format!("{:?}", config.store)).into()));
     }
     match access {
         // A database that needs a newer program is refused.
         Access::Read | Access::Export => drop(mongo.schema().await?),
         Access::Create | Access::Write | Access::Import => mongo.prepare().await?,
     }
-    Ok(Prepared::Ready)
+    Ok(None)
 }

@@ -76,6 +76,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("actix_cors", &["http/api/cors"]),
     ("actix_web", &["http"]),
     ("clap", &["cli"]),
+    ("comfy_table", &["cli"]),
     ("governor", &["engine/delivery/gate", "http/api/access"]),
     ("hickory_resolver", &["operate/probe"]),
     ("indicatif", &["cli"]),

@@ -1,8 +1,7 @@
-//! The page of a dry run: the users by outcome, the warnings, and samples of the emails.
+//! The page of a dry run: the users by outcome, the warnings, and the sizes and samples of the emails.
 //!
-//! Of many emails it renders every second, every fourth and so on, in the order of the scan. So
-//! memory is bounded, and two dry runs render the same emails. Every user with an event in the window
-//! is in exactly one line.
+//! Every user with an event in the window is in exactly one line. Of many emails, only the first are
+//! rendered, in the order of the scan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -183,35 +182,21 @@ const ROLES: [Role; 3] = [
     ("with the most types", |new, old| new.types > old.types),
 ];
 
-/// An email that would be sent.
-pub(super) struct Email<'a> {
-    pub user: &'a User,
-    pub brand: Option<&'a BrandName>,
-    pub content: &'a Content,
-    pub occasion: &'a Occasion,
-}
-
-/// An email that was rendered, or could not be.
-struct Size {
-    /// Its number in the order of the scan.
-    number: u64,
-    /// The bytes of its HTML; `None` if it cannot be rendered.
-    html: Option<u64>,
-    /// Whether a section ends in "+N more".
-    capped: bool,
-}
-
 /// The emails of digests, or of batches.
 pub(super) struct Emails<'a> {
     compose: &'a Compose,
     /// The moment of the dry run.
     at: DateTime<Utc>,
+    /// The most emails that are rendered.
     max_rendered: usize,
     /// The number of emails so far.
     count: u64,
-    /// One of this many emails is rendered.
-    step: u64,
-    sizes: Vec<Size>,
+    /// The bytes of the HTML of each rendered email.
+    sizes: Vec<u64>,
+    /// The rendered emails of which a section ends in "+N more".
+    capped: usize,
+    /// The emails that cannot be rendered.
+    failed: usize,
     /// By [`ROLES`].
     chosen: [Option<Arc<Sample>>; ROLES.len()],
     first: Vec<Arc<Sample>>,
@@ -229,15 +214,11 @@ impl Onlooker for Emails<'_> {
             self.events_without_brand += found.content.total;
             return;
         }
-        self.add(&Email {
-            user: found.user,
-            brand,
-            content: found.content,
-            occasion: &Occasion::Digest {
-                cadence: found.cadence,
-                period: found.period.to_string(),
-            },
-        });
+        let occasion = Occasion::Digest {
+            cadence: found.cadence,
+            period: found.period.to_string(),
+        };
+        self.add(found.user, brand, found.content, &occasion);
     }
 }
 
@@ -248,8 +229,9 @@ impl<'a> Emails<'a> {
             at,
             max_rendered,
             count: 0,
-            step: 1,
             sizes: Vec::new(),
+            capped: 0,
+            failed: 0,
             chosen: Default::default(),
             first: Vec::new(),
             failures: BTreeSet::new(),
@@ -259,8 +241,14 @@ impl<'a> Emails<'a> {
     }
 
     /// Counts an email, and renders it unless there are too many.
-    pub(super) fn add(&mut self, email: &Email<'_>) {
-        for section in &email.content.sections {
+    pub(super) fn add(
+        &mut self,
+        user: &User,
+        brand: Option<&BrandName>,
+        content: &Content,
+        occasion: &Occasion,
+    ) {
+        for section in &content.sections {
             let line = self.types.entry(section.kind.clone());
             let line = line.or_insert_with(|| TypeLine {
                 heading: heading_of(&section.heading, &section.kind),
@@ -271,23 +259,12 @@ impl<'a> Emails<'a> {
             line.events += section.total;
             line.people += 1;
         }
-        let number = self.count;
         self.count += 1;
-        if !number.is_multiple_of(self.step) {
+        if self.sizes.len() + self.failed >= self.max_rendered {
             return;
         }
-        if self.sizes.len() >= self.max_rendered {
-            self.step *= 2;
-            let step = self.step;
-            self.sizes.retain(|size| size.number.is_multiple_of(step));
-        }
-        if let Err(reason) = self.render(email, number) {
-            let (html, capped) = (None, false);
-            self.sizes.push(Size {
-                number,
-                html,
-                capped,
-            });
+        if let Err(reason) = self.render(user, brand, content, occasion) {
+            self.failed += 1;
             if self.failures.len() < REASONS {
                 let failure = format!("Some emails cannot be rendered: {reason}.");
                 self.failures.insert(failure);
@@ -296,30 +273,25 @@ impl<'a> Emails<'a> {
     }
 
     /// Renders an email as it would be sent, and notes its size.
-    fn render(&mut self, email: &Email<'_>, number: u64) -> Result<(), String> {
-        let branded = email.brand.and_then(|of| self.compose.of_brand(Some(of)));
+    fn render(
+        &mut self,
+        user: &User,
+        brand: Option<&BrandName>,
+        content: &Content,
+        occasion: &Occasion,
+    ) -> Result<(), String> {
+        let branded = brand.and_then(|of| self.compose.of_brand(Some(of)));
         let compose = branded.as_ref().unwrap_or(self.compose);
-        let Email {
-            user,
-            content,
-            occasion,
-            ..
-        } = *email;
         let policies = &compose.context.policies;
         let stop = Stop::of_mail(content, occasion, policies);
         let mute = Stop::of_subject(content, occasion, policies);
-        let links = compose
-            .identity
-            .links
-            .stand_in(user, stop.as_ref(), mute.as_ref());
+        let links = &compose.identity.links;
+        let links = links.stand_in(user, stop.as_ref(), mute.as_ref());
         let rendered = compose.rendered(user, content, occasion, self.at)?;
         let to = user.reachable().map_err(|why| why.as_str().to_owned())?;
         let bytes = rendered.content.filled(links.as_ref()).html.len() as u64;
-        self.sizes.push(Size {
-            number,
-            html: Some(bytes),
-            capped: (rendered.shown as u64) < content.total,
-        });
+        self.sizes.push(bytes);
+        self.capped += usize::from((rendered.shown as u64) < content.total);
         let shown = rendered.content.with(Place::nowhere);
         let sample = Arc::new(Sample {
             why: Vec::new(),
@@ -356,25 +328,23 @@ impl<'a> Emails<'a> {
         }
     }
 
-    fn sizes(&self, count: u64) -> Sizes {
-        let mut html: Vec<u64> = self.sizes.iter().filter_map(|size| size.html).collect();
-        html.sort_unstable();
-        let tried = self.sizes.len() as u64;
+    fn sizes(&mut self, count: u64) -> Sizes {
+        self.sizes.sort_unstable();
+        let html = &self.sizes;
+        let tried = html.len() + self.failed;
         // An estimate where only a part was rendered.
-        let all = |part: usize| (part as u64 * count).div_ceil(tried.max(1));
+        let all = |part: usize| (part as u64 * count).div_ceil(tried.max(1) as u64);
         let at = |place: usize| html.get(place).copied().unwrap_or(0);
+        let fits = html.partition_point(|bytes| *bytes <= CLIP_BYTES as u64);
         Sizes {
             measured: html.len() as u64,
-            failed: all(self.sizes.len() - html.len()),
-            estimated: self.step > 1,
+            failed: all(self.failed),
+            estimated: self.count > tried as u64,
             smallest: at(0),
             median: at(html.len() / 2),
             largest: html.last().copied().unwrap_or(0),
-            capped: all(self.sizes.iter().filter(|size| size.capped).count()),
-            over: all(html
-                .iter()
-                .filter(|bytes| **bytes > CLIP_BYTES as u64)
-                .count()),
+            capped: all(self.capped),
+            over: all(html.len() - fits),
             clip: CLIP_BYTES,
         }
     }

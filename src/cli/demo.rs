@@ -1,38 +1,83 @@
-//! Tells the story in `story.txt`: prints its text and runs its commands.
+//! `tidings demo`: a short story of real commands, in a new folder with its own store.
 //!
-//! It starts a week ago at a fixed hour, on a clock of its own, so it is the same on every day. The
-//! first word of a line selects a step; every other line is text. See [`Story::step`].
+//! It prints the text of `story.txt`, and parses and runs each command there as if it had been
+//! typed. The first word of a line selects a step; every other line is text (see [`Story::step`]).
+//! The story starts a week ago at a fixed hour, on a clock of its own, so it is the same on every
+//! day. `serve --demo` tells it unseen and then serves the folder ([`tell_unseen`]).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
+use clap::Args as Arguments;
 use futures::future::BoxFuture;
 
+use super::exit::{Exit, Usage};
+use super::screen::Screen;
+use super::table::Ink;
 use crate::app::{Access, App};
-use crate::cli::exit::Exit;
-use crate::cli::ink::Ink;
-use crate::cli::screen::Screen;
-use crate::clock::{Ids, ManualClock};
+use crate::clock::{Clock, Ids, ManualClock, SystemClock};
 use crate::config::{Config, Sources};
-use crate::demo::folder;
+use crate::demo::folder::{self, Foreign, Served};
 use crate::domain::Delivery;
 use crate::engine::delivery::deliveries::Only;
 use crate::engine::delivery::identity::outbox;
 use crate::operate::open::open_store;
 
+/// See the whole story in a minute: import, notify, feed, digest, batch
+///
+/// Makes a folder with a small invented gallery in an SQLite store, and runs the commands that it
+/// shows. The folder's tidings.toml lets every command, and serve, go on from there.
+#[derive(Debug, Arguments)]
+pub(super) struct Args {
+    /// The folder to make; an earlier demo there is replaced
+    #[arg(long, value_name = "DIR", default_value = DIR)]
+    dir: PathBuf,
+}
+
+impl Args {
+    pub(super) async fn run(&self, screen: &mut Screen, run: Run) -> anyhow::Result<Exit> {
+        enter(&self.dir, None, "tidings demo")?;
+        tell(screen, run, &self.dir, SystemClock.now()).await?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The default folder.
+pub(super) const DIR: &str = "tidings-demo";
+
+/// Makes the folder and changes to it, as every path in the story is relative to it.
+fn enter(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<()> {
+    folder::enter(dir, served).map_err(|error| match error.is::<Foreign>() {
+        true => Usage::new(error.to_string())
+            .instead(format!("{command} --dir DIR, with a new folder"))
+            .into(),
+        false => error,
+    })
+}
+
+/// Makes a demo in this folder and returns its app, which runs on the machine's clock.
+pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow::Result<App> {
+    enter(dir, Some(served), "tidings serve --demo")?;
+    let story = tell(&mut Screen::nowhere(), run, dir, SystemClock.now()).await?;
+    let (config, store) = (story.config.as_ref().clone(), story.context.store.clone());
+    let (mailer, clock) = (Arc::new(outbox(&config)), Arc::new(SystemClock));
+    let ids = Arc::new(Ids::random());
+    Ok(App::assemble(config, store, mailer, clock, ids)?)
+}
+
 /// Runs a command line of tidings with this app.
-pub(in crate::cli) type Run =
+pub(super) type Run =
     for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> BoxFuture<'a, anyhow::Result<Exit>>;
 
-const SCRIPT: &str = include_str!("story.txt");
+const SCRIPT: &str = include_str!("../demo/data/story.txt");
 /// The number of lines of an email that the story shows.
 const EXCERPT: usize = 9;
 
 /// Tells the story in the current folder, which the reader calls `dir`, up to the moment `now`.
 /// Returns the app that ran its commands.
-pub(super) async fn tell(
+async fn tell(
     screen: &mut Screen,
     run: Run,
     dir: &Path,
@@ -84,7 +129,7 @@ impl Story<'_> {
         match line.split_once(' ') {
             Some(("#", title)) => self.begin_chapter(title),
             Some(("$", command)) => self.show(command).await,
-            Some(("%", command)) => self.run_unseen(command).await,
+            Some(("%", command)) => run(self.run, command, &self.app, &mut Screen::nowhere()).await,
             Some(("+", minutes)) => {
                 self.clock.advance(TimeDelta::minutes(minutes.parse()?));
                 Ok(())
@@ -95,7 +140,7 @@ impl Story<'_> {
             }
             Some((">", user)) => self.show_latest_email(user).await,
             Some(("=", user)) => {
-                let row = self.latest(user).await?.context("no email was sent")?;
+                let row = self.latest(user).await?;
                 let page = dir.join(outbox(&self.app.config).page(&row.id));
                 let page = self.screen.ink(Ink::Accent, page.display());
                 Ok(self.screen.line(format!("   {page}"))?)
@@ -125,12 +170,8 @@ impl Story<'_> {
         ended
     }
 
-    async fn run_unseen(&mut self, command: &str) -> anyhow::Result<()> {
-        run(self.run, command, &self.app, &mut Screen::nowhere()).await
-    }
-
     async fn show_latest_email(&mut self, user: &str) -> anyhow::Result<()> {
-        let row = self.latest(user).await?.context("no email was sent")?;
+        let row = self.latest(user).await?;
         let email = self.app.compose().story(row).await?.mail;
         let text = email.context("the email cannot be shown")?.text;
         let bar = self.screen.ink(Ink::Faint, "│");
@@ -141,22 +182,18 @@ impl Story<'_> {
         Ok(())
     }
 
-    async fn latest(&self, user: &str) -> anyhow::Result<Option<Delivery>> {
+    async fn latest(&self, user: &str) -> anyhow::Result<Delivery> {
         let only = Only {
             user: Some(user.parse()?),
             ..Only::default()
         };
-        Ok(self.app.deliveries().list(&only, 1).await?.pop())
+        let latest = self.app.deliveries().list(&only, 1).await?.pop();
+        latest.context("no email was sent")
     }
 }
 
 /// Runs a command line; quotes hold words together.
-pub(super) async fn run(
-    run: Run,
-    command: &str,
-    app: &App,
-    screen: &mut Screen,
-) -> anyhow::Result<()> {
+async fn run(run: Run, command: &str, app: &App, screen: &mut Screen) -> anyhow::Result<()> {
     let mut words = Vec::new();
     for (n, part) in command.split('"').enumerate() {
         match n % 2 {

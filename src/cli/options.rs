@@ -1,11 +1,12 @@
-//! The flags of every command, and loading the configuration with them.
+//! The flags of every command, loading the configuration with them, and `tidings config`.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::exit::Usage;
-use crate::config::{Config, Problems, Sources};
+use super::exit::{Exit, Usage};
+use super::screen::Screen;
+use crate::config::{Config, DEFAULTS, Problems, Sources};
 use crate::email::Provider;
 
 #[derive(Debug, Clone, Args)]
@@ -85,5 +86,37 @@ impl Global {
                 .collect(),
             flags,
         })
+    }
+}
+
+/// Show the effective configuration, secrets redacted
+///
+/// Later sources override earlier ones: the defaults, tidings.toml, the environment
+/// (TIDINGS_DIGEST_HOUR sets digest.hour), flags.
+#[derive(Debug, Args)]
+pub(super) struct ConfigArgs {
+    /// Show every option with its default and description, as a start for a tidings.toml
+    #[arg(long)]
+    defaults: bool,
+}
+
+impl ConfigArgs {
+    pub(super) fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+        if self.defaults {
+            screen.text(DEFAULTS)?;
+            return Ok(Exit::Done);
+        }
+        let config = global.load(Vec::new())?;
+        let file = global
+            .file()
+            .map_or("no file".to_owned(), |file| file.display().to_string());
+        screen.line(format!(
+            "# From the defaults, {file}, the environment and flags."
+        ))?;
+        screen.text(config.redacted().trim_end())?;
+        for warning in &config.warnings {
+            screen.warning(warning)?;
+        }
+        Ok(Exit::Done)
     }
 }

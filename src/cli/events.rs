@@ -1,21 +1,24 @@
-//! `tidings notify`: accepts an event and, on SQLite, fans it out at once.
+//! `tidings notify`, `retract` and `flush`: accepts an event, retracts events, and discards the
+//! pending events of a user. On SQLite, `notify` fans its event out at once.
 
 use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
 
+use super::batches::note_not_kept;
 use super::exit::{Exit, WithoutKeys, causes};
-use super::fan_out::{FanOut, FanOutEnd};
-use super::ink::Ink;
-use super::passed_over::{bad_stacks, passed_over};
 use super::screen::Screen;
-use super::{time, words};
+use super::table::Ink;
+use super::words;
+use super::work::{FanOut, FanOutEnd, bad_stacks, passed_over};
 use crate::app::App;
 use crate::domain::details::Actor;
 use crate::domain::{
     Audience, BrandName, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid,
-    Json, ObjectId, Point, UserId,
+    Json, ObjectId, ObjectKey, Point, UserId,
 };
+use crate::engine;
 use crate::engine::ingest::notify::Request;
+use crate::wire::Flushed;
 use crate::wire::event::{Notified, Receipt};
 
 /// Tell people that something happened
@@ -28,7 +31,7 @@ use crate::wire::event::{Notified, Receipt};
         <--to <USER>...|--followers-of <KEY>...|--near <LNG,LAT,KM>>",
     after_help = AFTER_HELP
 )]
-pub(super) struct Args {
+pub(super) struct NotifyArgs {
     /// Event type, such as ArtworkPublished
     #[arg(value_name = "TYPE")]
     kind: EventType,
@@ -72,7 +75,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "JSON", value_parser = json)]
     data: Option<Json>,
     /// Time of the event, which determines its day [default: now]
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     at: Option<DateTime<Utc>>,
     #[command(flatten)]
     fan_out: FanOut,
@@ -109,7 +112,7 @@ fn near(text: &str) -> Result<Near, String> {
     Ok(Near { point, km: *km })
 }
 
-impl Args {
+impl NotifyArgs {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let request = self.request()?;
         let accepted = app.notify().accept(vec![request.clone()]).await;
@@ -124,53 +127,41 @@ impl Args {
             false => FanOutEnd::default(),
         };
         let mut failures = Vec::from_iter(fanned_out.failure());
-        let mut failed = |what: &str, error: anyhow::Error| {
-            failures.push(format!("{what} was not found out: {}", causes(&error)));
+        let mut failed = |what: &str, error: engine::Error| {
+            let why = causes(&error.into());
+            failures.push(format!("{what} was not found out: {why}"));
         };
-        let found = match app.notify().find(receipt.id).await {
-            Ok(found) => Some(found),
-            Err(error) => {
-                failed("how far the event has come", error.into());
-                None
-            }
-        };
-        let reached = found.map(|found| {
-            found.map_or((FanoutState::Pending, Counts::default()), |fanout| {
-                (fanout.state, fanout.progress.counts)
-            })
+        let found = app.notify().find(receipt.id).await;
+        let found = found.map_err(|error| failed("how far the event has come", error));
+        let reached = found.ok().map(|found| match found {
+            Some(fanout) => (fanout.state, fanout.progress.counts),
+            None => (FanoutState::Pending, Counts::default()),
         });
-        let mut warnings = match app.known().warnings(&request).await {
-            Ok(warnings) => warnings,
-            Err(error) => {
-                failed("who will not see it", error.into());
-                Vec::new()
-            }
-        };
-        let exit = fanned_out.exit(match failures.is_empty() {
-            true => Exit::Done,
-            false => Exit::Partly,
-        });
+        let warnings = app.known().warnings(&request).await;
+        let warnings = warnings.map_err(|error| failed("who will not see it", error));
+        let mut warnings = warnings.unwrap_or_default();
+        let mut exit = fanned_out.exit(Exit::Done);
         if !failures.is_empty() {
+            exit = Exit::Partly;
             warnings.append(&mut failures);
             warnings.push("the event is accepted; it need not be handed in again".into());
         }
+        let done = &fanned_out.done;
         if self.json {
             screen.json(&Notified {
                 receipt,
                 state: reached.map(|(state, _)| state),
                 counts: reached.map(|(_, counts)| counts),
-                bad_stacks: &fanned_out.done.bad_stacks,
-                bad_fanouts: &fanned_out.done.bad_fanouts,
+                bad_stacks: &done.bad_stacks,
+                bad_fanouts: &done.bad_fanouts,
                 warnings,
             })?;
         } else {
-            screen.line(self.sentence(screen, receipt, reached))?;
-            for warning in warnings {
-                screen.warning(warning)?;
-            }
+            screen.line(sentence(screen, receipt, reached))?;
+            screen.warnings(warnings)?;
         }
-        bad_stacks(&fanned_out.done.bad_stacks, screen)?;
-        passed_over(&fanned_out.done.bad_fanouts, "fan-outs", screen)?;
+        bad_stacks(&done.bad_stacks, screen)?;
+        passed_over(&done.bad_fanouts, "fan-outs", screen)?;
         Ok(exit)
     }
 
@@ -200,34 +191,107 @@ impl Args {
             at: self.at,
         })
     }
+}
 
-    fn sentence(
-        &self,
-        screen: &Screen,
-        receipt: Receipt,
-        reached: Option<(FanoutState, Counts)>,
-    ) -> String {
-        let accepted = if receipt.known {
-            "accepted before under this key"
+fn sentence(screen: &Screen, receipt: Receipt, reached: Option<(FanoutState, Counts)>) -> String {
+    let accepted = match receipt.known {
+        true => "accepted before under this key",
+        false => "accepted",
+    };
+    let id = screen.ink(Ink::Faint, format!("fan-out {}", receipt.id));
+    let what = match reached {
+        None => return format!("{accepted}  {id}"),
+        Some((FanoutState::Pending, _)) => {
+            let next = screen.ink(Ink::Accent, "tidings worker --once");
+            format!("a worker fans it out ({next})")
+        }
+        Some((FanoutState::Done, Counts { people: 0, .. })) => "reached nobody".to_owned(),
+        Some((FanoutState::Done, counts)) => words::list([
+            Some(format!("reached {}", words::people(counts.people))),
+            words::some(counts.capped, "entries did not fit into full days"),
+        ]),
+    };
+    format!("{accepted}: {what}  {id}")
+}
+
+/// Retract events: remove them from feeds and unsent emails
+///
+/// Removes all earlier events of this type about these objects from feeds and their counts,
+/// digests, batches and unsent emails. This includes accepted events that are not fanned out yet.
+/// Later events about the same objects are not affected.
+#[derive(Debug, Arguments)]
+#[command(after_help = "\
+Examples:
+  tidings retract Comment c17 c18")]
+pub(super) struct RetractArgs {
+    #[arg(value_name = "TYPE")]
+    kind: EventType,
+    #[arg(required = true, value_name = "OBJECT")]
+    objects: Vec<ObjectId>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl RetractArgs {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let retracted = app.retract().events(&self.kind, &self.objects).await?;
+        screen.warnings(&retracted.warnings)?;
+        if self.json {
+            screen.json(&retracted)?;
+            return Ok(Exit::Done);
+        }
+        let (kind, objects) = (&self.kind, named(&retracted.objects));
+        screen.line(format!("taken back: {kind} about {objects}"))?;
+        let out = retracted.out;
+        if out.taken > 0 {
+            let events = words::events(out.taken);
+            screen.line(format!("{events} left open batches"))?;
+        }
+        note_not_kept(screen, out)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The most keys in a message.
+const NAMED: usize = 5;
+
+/// Lists keys, such as `Comment:c1, Comment:c2 and 3 more`.
+fn named(keys: &[ObjectKey]) -> String {
+    let named = keys.iter().take(NAMED).map(ToString::to_string);
+    let named = named.collect::<Vec<_>>().join(", ");
+    match keys.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// Discard a user's pending events, so that no digest includes them
+///
+/// Later events are emailed as usual, and the feed still shows all events.
+#[derive(Debug, Arguments)]
+pub(super) struct FlushArgs {
+    user: UserId,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl FlushArgs {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let user = &self.user;
+        let flushed = app.flush().user(user).await?;
+        if self.json {
+            screen.json(&Flushed { user, flushed })?;
+        } else if flushed == 0 {
+            screen.line(format!("nothing is pending for {user}"))?;
         } else {
-            "accepted"
-        };
-        let id = screen.ink(Ink::Faint, format!("fan-out {}", receipt.id));
-        let Some((state, counts)) = reached else {
-            return format!("{accepted}  {id}");
-        };
-        let what = match (state, counts.people) {
-            (FanoutState::Pending, _) => {
-                let next = screen.ink(Ink::Accent, "tidings worker --once");
-                format!("a worker fans it out ({next})")
-            }
-            (FanoutState::Done, 0) => "reached nobody".to_owned(),
-            (FanoutState::Done, people) => {
-                let people = words::count(people, "person", "people");
-                let capped = words::some(counts.capped, "entries did not fit into full days");
-                words::list([Some(format!("reached {people}")), capped])
-            }
-        };
-        format!("{accepted}: {what}  {id}")
+            let events = words::events(flushed);
+            let them = if flushed == 1 { "it" } else { "them" };
+            screen.line(format!(
+                "flushed {events} pending for {user}: no digest tells of {them}"
+            ))?;
+        }
+        Ok(Exit::Done)
     }
 }

@@ -1,0 +1,293 @@
+//! What several commands report about their work: fan-outs, emails that still wait, skipped records,
+//! and the backlog of days before the window.
+//!
+//! The work is done by then, so a failure to fan out or to read the waiting emails does not hide
+//! the rest of the result.
+
+use std::fmt::Display;
+use std::io;
+
+use chrono::{DateTime, Utc};
+use clap::Args;
+
+use super::exit::{Exit, causes};
+use super::screen::Screen;
+use super::words;
+use crate::app::App;
+use crate::config::StoreUrl;
+use crate::domain::{Owed, UserId};
+use crate::engine::Watcher;
+use crate::wire::delivery::{WaitReason, Waiting};
+use crate::wire::digest::FannedOut;
+use crate::wire::digest::{BacklogReport, Tally};
+use crate::wire::event::{Bad, BadStacks};
+
+// Whether a command that accepts events also fans them out. On SQLite it does, so that a newcomer
+// sees the effect at once. On MongoDB workers do it, so that accepting an event costs the same for
+// any number of followers. (clap would show a doc comment as help.)
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct FanOut {
+    /// Fan out all pending events before exiting (the default on SQLite)
+    #[arg(long, conflicts_with = "no_wait")]
+    wait: bool,
+    /// Only accept the events; a worker fans them out (the default on MongoDB)
+    #[arg(long)]
+    no_wait: bool,
+}
+
+impl FanOut {
+    pub(super) fn wanted(self, app: &App) -> bool {
+        let by_default = matches!(app.config.store, StoreUrl::Sqlite(_));
+        self.wait || (by_default && !self.no_wait)
+    }
+}
+
+/// The result of fanning out. A failure does not end the command. It is reported with the rest, and
+/// the exit code is 3.
+#[derive(Debug, Default)]
+pub(super) struct FanOutEnd {
+    pub done: FannedOut,
+    pub failure: Option<anyhow::Error>,
+    /// Accepted events that another process has leased or is fanning out.
+    pub left: u64,
+}
+
+impl FanOutEnd {
+    /// Fans out all pending events.
+    pub(super) async fn all(app: &App, progress: &dyn Watcher) -> Self {
+        let fanouts = app.fanouts();
+        let mut end = Self::default();
+        match fanouts.drain(progress).await {
+            Ok(done) => end.done = done,
+            Err(error) => end.failure = Some(error.into()),
+        }
+        if end.failure.is_some() || !end.done.bad_fanouts.is_empty() {
+            // Other processes can then continue at once. They report the same bad records.
+            let (store, owner) = (&fanouts.context.store, &fanouts.context.owner);
+            if let Err(error) = store.release_fanouts(owner).await {
+                tracing::warn!(%error, "what this process was to fan out is not free yet");
+            }
+            return end;
+        }
+        match app.status().not_fanned_out().await {
+            Ok(left) => end.left = left,
+            Err(error) => tracing::warn!(%error, "what others fan out was not found out"),
+        }
+        end
+    }
+
+    /// Describes the failure, if some or all events were not fanned out because of one.
+    pub(super) fn failure(&self) -> Option<String> {
+        let failure = causes(self.failure.as_ref()?);
+        Some(format!(
+            "events were not fanned out: {failure}; a worker or the next run does it"
+        ))
+    }
+
+    /// Returns the exit code of a command that otherwise ends with `exit`.
+    pub(super) fn exit(&self, exit: Exit) -> Exit {
+        match exit {
+            Exit::Done if self.failure.is_some() || !self.done.is_whole() => Exit::Partly,
+            exit => exit,
+        }
+    }
+
+    /// Prints the skipped fan-outs, the events that other processes fan out, and the failure.
+    pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
+        passed_over(&self.done.bad_fanouts, "fan-outs", screen)?;
+        if self.left > 0 {
+            let events = words::count(self.left, "accepted event is", "accepted events are");
+            screen.warning(format!(
+                "{events} held or being fanned out by a worker: feeds have it soon, and digests from the next one on"
+            ))?;
+        }
+        screen.warnings(self.failure())
+    }
+}
+
+/// Prints the skipped documents, with their users and the reasons.
+pub(super) fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> io::Result<()> {
+    passed_over(bad, "documents", screen)
+}
+
+/// Prints the first 20 skipped records with the reasons, and how many more there are.
+pub(super) fn passed_over<T: Display + PartialEq>(
+    bad: &Bad<T>,
+    what: &str,
+    screen: &mut Screen,
+) -> io::Result<()> {
+    const SHOWN: usize = 20;
+    for bad in bad.first.iter().take(SHOWN) {
+        screen.warning(format!("passed over: {bad}"))?;
+    }
+    let more = words::some(bad.count.saturating_sub(SHOWN as u64), "more");
+    screen.warnings(more.map(|more| format!("passed over: {more} {what}")))
+}
+
+/// The emails that wait, or why they could not be read.
+pub(super) struct Waits {
+    waiting: Result<Waiting, String>,
+    now: DateTime<Utc>,
+}
+
+impl Waits {
+    /// Creates a value without emails.
+    pub(super) fn none(app: &App) -> Self {
+        let (waiting, now) = (Ok(Waiting::default()), app.context.clock.now());
+        Self { waiting, now }
+    }
+
+    /// Reads the waiting emails of these users, or of all.
+    pub(super) async fn of(app: &App, users: Option<&[UserId]>) -> Self {
+        let waiting = app.deliveries().waiting(users).await.map_err(|error| {
+            let cause = causes(&error.into());
+            format!("the waiting emails could not be read: {cause}")
+        });
+        let now = app.context.clock.now();
+        Self { waiting, now }
+    }
+
+    /// Returns the emails, if they could be read.
+    pub(super) fn waiting(&self) -> Option<&Waiting> {
+        self.waiting.as_ref().ok()
+    }
+
+    /// Prints why emails were not sent, which records were skipped, and which emails wait.
+    pub(super) fn show(
+        &self,
+        mails: &Tally,
+        fanned_out: &FanOutEnd,
+        screen: &mut Screen,
+    ) -> io::Result<()> {
+        let reasons = self.waiting().map_or(&[][..], |waiting| &waiting.reasons);
+        for (why, times) in &mails.reasons {
+            if !reasons.iter().any(|reason| reason.why == *why) {
+                let emails = words::count(*times, "email", "emails");
+                screen.warning(format!("{emails}: {why}"))?;
+            }
+        }
+        bad_stacks(&mails.bad_stacks, screen)?;
+        fanned_out.show(screen)?;
+        match &self.waiting {
+            Ok(waiting) => screen.warnings(waits(waiting, self.now)),
+            Err(failure) => screen.warning(failure),
+        }
+    }
+
+    /// Returns the exit code of a command that would end with `exit` if no email waited.
+    pub(super) fn exit(&self, exit: Exit) -> Exit {
+        match exit {
+            Exit::Done if !self.waiting().is_some_and(Waiting::is_empty) => Exit::Partly,
+            exit => exit,
+        }
+    }
+}
+
+/// The maximum number of listed reasons.
+const LISTED: usize = 10;
+
+/// Returns a line for each reason, such as `5 emails deferred (451 4.7.1 greylisted), next attempt
+/// 09:08:14 UTC`.
+pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
+    let line = |reason: &WaitReason| {
+        let emails = words::count(reason.mails, "email", "emails");
+        let until = reason.until.map(|until| words::moment(until, now));
+        let why = &reason.why;
+        match (&reason.held_by, until) {
+            (Some(worker), Some(until)) => {
+                format!("{emails} held by worker {worker} until {until} at most ({why})")
+            }
+            (None, Some(until)) => format!("{emails} deferred ({why}), next attempt {until}"),
+            (_, None) => format!("{emails} waiting ({why}) for the next run or a worker"),
+        }
+    };
+    let (listed, others) = waiting.reasons.split_at(LISTED.min(waiting.reasons.len()));
+    let mut lines: Vec<String> = listed.iter().map(line).collect();
+    if !others.is_empty() {
+        let others = others.iter().map(|reason| reason.mails).sum();
+        let emails = words::count(others, "email", "emails");
+        lines.push(format!("{emails} waiting for other reasons"));
+    }
+    lines
+}
+
+/// Returns lines about the backlog of days before the window, and about events that expired.
+pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
+    let counts = |owed: Owed| (words::people(owed.people), words::events(owed.events));
+    let mut lines = Vec::new();
+    if !backlog.older.is_nothing() {
+        let (people, events) = counts(backlog.older);
+        let included = match backlog.older_due.events {
+            0 => "their next digest has them".to_owned(),
+            all if all >= backlog.older.events => "the digests of this run have them".to_owned(),
+            some => format!(
+                "the digests of this run have {} of them, later digests have the others",
+                words::number(some)
+            ),
+        };
+        lines.push(format!(
+            "late: {people} had {events} pending from days before the window; {included}"
+        ));
+    }
+    if !backlog.blocked.is_nothing() {
+        let (people, events) = counts(backlog.blocked);
+        lines.push(format!(
+            "waiting: {events} from days before the window for {people} who cannot be emailed now; \
+             they expire after digest.max_age"
+        ));
+    }
+    for (day, owed) in &backlog.given_up {
+        let ((people, events), date) = (counts(*owed), day.start().date_naive());
+        lines.push(format!(
+            "expired: {events} of {date} for {people}, older than digest.max_age"
+        ));
+    }
+    if !backlog.given_up_blocked.is_nothing() {
+        let (_, events) = counts(backlog.given_up_blocked);
+        lines.push(format!(
+            "expired: {events} of these for people who could not be emailed"
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_line_with_its_count_and_the_next_attempt() {
+        let now: DateTime<Utc> = "2014-04-21T09:00:00Z".parse().unwrap();
+        let reason = |mails, why: &str, seconds: Option<i64>, held_by: Option<&str>| WaitReason {
+            why: why.to_owned(),
+            mails,
+            until: seconds.map(|seconds| now + chrono::TimeDelta::seconds(seconds)),
+            held_by: held_by.map(str::to_owned),
+        };
+        let mut waiting = Waiting {
+            mails: 10,
+            reasons: vec![
+                reason(5, "451 4.7.1 greylisted", Some(494), None),
+                reason(3, "452 4.2.2 mailbox full", Some(86_400), None),
+                reason(1, "being built and sent", Some(60), Some("w1")),
+                reason(1, "no worker has claimed it yet", None, None),
+            ],
+        };
+
+        let lines = waits(&waiting, now);
+        waiting.reasons = vec![reason(2, "busy", None, None); LISTED + 2];
+        let many = waits(&waiting, now);
+
+        assert_eq!(
+            lines,
+            [
+                "5 emails deferred (451 4.7.1 greylisted), next attempt 09:08:14 UTC",
+                "3 emails deferred (452 4.2.2 mailbox full), next attempt 2014-04-22 09:00:00 UTC",
+                "1 email held by worker w1 until 09:01:00 UTC at most (being built and sent)",
+                "1 email waiting (no worker has claimed it yet) for the next run or a worker",
+            ]
+        );
+        assert_eq!(many.len(), LISTED + 1);
+        assert_eq!(many[LISTED], "4 emails waiting for other reasons");
+    }
+}
