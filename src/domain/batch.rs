@@ -14,7 +14,6 @@ mod accumulator;
 mod addition;
 mod key;
 mod policy;
-mod told;
 
 pub use accumulator::{Accumulator, AccumulatorId, MEMORIES, MEMORY, MOST_ENDED, Memory};
 pub use addition::Addition;
@@ -404,20 +403,6 @@ impl Batch {
         }
     }
 
-    /// Returns the waiting lead and marks it as emailed. A second call returns `None`.
-    fn take_lead(&mut self) -> Option<Contents> {
-        match std::mem::replace(&mut self.lead, Lead::None) {
-            Lead::Waiting { contents, joined } => {
-                self.lead = Lead::Mailed { joined };
-                Some(contents)
-            }
-            other => {
-                self.lead = other;
-                None
-            }
-        }
-    }
-
     /// Returns the fan-outs whose events this batch contains. Those of its emailed lead belong to
     /// another batch.
     pub fn own_fanouts(&self) -> impl Iterator<Item = Id> {
@@ -430,7 +415,7 @@ impl Batch {
     }
 
     /// Returns whether `other` is this batch with the same events, ignoring their states.
-    pub fn gathered_as(&self, other: &Self) -> bool {
+    pub fn has_same_events(&self, other: &Self) -> bool {
         let whose = |batch: &Self| (batch.id, batch.user.clone(), batch.key.clone());
         whose(self) == whose(other)
             && self.contents == other.contents

@@ -5,12 +5,15 @@
 //! ([`crate::engine::batches`]) files ended batches: it stores them and opens their deliveries.
 //! Their fan-outs are then remembered for [`MEMORY`], to recognize repeated ones.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Batch, BatchKey, BatchPolicy, BatchState, Contents, Item, Joined, TakenOut};
+use super::{Batch, BatchKey, BatchPolicy, BatchState, Item, Joined, Lead, TakenOut};
 use crate::domain::coordination::Lease;
 use crate::domain::id::Id;
 use crate::domain::name::{EventType, ObjectId, UserId};
+use crate::domain::stack::PersonStacks;
 
 /// How long an accumulator remembers the fan-outs of filed batches. A fan-out is repeated within
 /// the duration of a lease, or later by a worker that had hung.
@@ -204,24 +207,22 @@ impl Accumulator {
     /// Drops filed batches and remembers their fan-outs. An ended batch with the same id but other
     /// events stays. Returns whether anything changed.
     pub fn forget_filed(&mut self, filed: &[Batch], now: DateTime<Utc>) -> bool {
-        let was_filed = |batch: &Batch| filed.iter().any(|gone| gone.gathered_as(batch));
-        let (gone, ended) = std::mem::take(&mut self.ended)
-            .into_iter()
-            .partition(was_filed);
+        let was_filed = |batch: &Batch| filed.iter().any(|gone| gone.has_same_events(batch));
+        let ended = std::mem::take(&mut self.ended).into_iter();
+        let (gone, ended): (Vec<Batch>, _) = ended.partition(was_filed);
         self.ended = ended;
-        let gone: Vec<Batch> = gone;
         if !gone.is_empty() {
-            self.remember(gone.into_iter().flat_map(|batch| batch.joined), now);
-            return true;
+            let joined = gone.iter().flat_map(|batch| &batch.joined).copied();
+            self.remember(joined, now);
         }
-        false
+        !gone.is_empty()
     }
 
     /// Handles an ended batch that was filed with other events than it has here. The filed fan-outs
     /// are remembered, and the other events become a batch with this id. Returns whether anything
     /// changed.
     pub fn set_apart(&mut self, filed: &Batch, id: Id, now: DateTime<Utc>) -> bool {
-        let other = |batch: &Batch| batch.id == filed.id && !batch.gathered_as(filed);
+        let other = |batch: &Batch| batch.id == filed.id && !batch.has_same_events(filed);
         let Some(place) = self.ended.iter().position(other) else {
             return false;
         };
@@ -313,19 +314,20 @@ impl Batch {
     /// Returns the number of events that opened the batch, in its lead or its contents.
     fn joined_events(&self) -> u64 {
         let lead = match &self.lead {
-            super::Lead::Waiting { contents, .. } => contents.count,
-            super::Lead::None | super::Lead::Mailed { .. } => 0,
+            Lead::Waiting { contents, .. } => contents.count,
+            Lead::None | Lead::Mailed { .. } => 0,
         };
         lead + self.contents.count
     }
 
     /// Returns the waiting lead as a closing batch of its own. A second call returns `None`.
     pub fn split_lead(&mut self, id: impl FnOnce() -> Id, now: DateTime<Utc>) -> Option<Self> {
-        let super::Lead::Waiting { joined, .. } = &self.lead else {
+        let Lead::Waiting { contents, joined } = self.lead.clone() else {
             return None;
         };
-        let joined = joined.clone();
-        let contents: Contents = self.take_lead()?;
+        self.lead = Lead::Mailed {
+            joined: joined.clone(),
+        };
         Some(Self {
             id: id(),
             user: self.user.clone(),
@@ -335,13 +337,46 @@ impl Batch {
             last_event_at: self.opened_at,
             closes_at: now,
             deferred: false,
-            lead: super::Lead::None,
+            lead: Lead::None,
             contents,
             policy: self.policy.clone(),
             joined,
             taken: self.taken.clone(),
             settled: None,
         })
+    }
+
+    /// Returns whether the kept events and the total determine the email, given which events may be
+    /// included. They do if all kept events may be included and have different objects: events that
+    /// were only counted are then assumed to be like them. If not, call [`Batch::all_of`].
+    pub fn is_complete(&self, may_be_included: impl Fn(&Item) -> bool) -> bool {
+        let items = &self.contents.items;
+        if self.contents.more() == 0 {
+            return true;
+        }
+        // If an object is kept twice, the events that are only counted may repeat it too.
+        let objects: HashSet<_> = items.iter().map(|item| (&item.t, &item.o)).collect();
+        objects.len() == items.len() && items.iter().all(may_be_included)
+    }
+
+    /// Returns all events that joined: those on the stacks that were not removed, and the kept
+    /// ones. Events that a full day did not store are missing, unless they were kept.
+    pub fn all_of(&self, stacks: Option<&PersonStacks>) -> Vec<Item> {
+        let own: HashSet<Id> = self.own_fanouts().collect();
+        let removed: HashSet<&Item> = self.taken.iter().collect();
+        let stacks = stacks.iter().flat_map(|person| &person.stacks);
+        let events = stacks.flat_map(|stack| stack.events());
+        let stored = events.filter_map(|(_, event)| {
+            let i = event.i.filter(|i| own.contains(i))?;
+            let (t, o) = (event.t.clone(), event.o.clone());
+            Some(Item { i, t, o })
+        });
+        let mut items: Vec<Item> = stored.filter(|item| !removed.contains(item)).collect();
+        let known: HashSet<&Item> = items.iter().collect();
+        let kept = self.contents.items.iter();
+        let unstored: Vec<Item> = kept.filter(|item| !known.contains(item)).cloned().collect();
+        items.extend(unstored);
+        items
     }
 }
 

@@ -52,29 +52,29 @@ impl Addition {
         if brought != fanouts.len() || distinct.len() != items.len() {
             return None;
         }
-        let new = items.len() as u64;
-        // Events that fill the batch close it.
-        let count_to = match policy.close_at {
-            Some(full) => Some(full.get().checked_sub(new + 1)?),
-            None => None,
-        };
         // Quiet hours override the time that the policy gives.
         if policy.is_immediate() || policy.held_until.is_some() || items.is_empty() {
             return None;
         }
         let closes_from = at.checked_add_signed(policy.cooldown)?;
+        let count_to = match policy.close_at {
+            // Events that fill the batch close it.
+            Some(full) => Some(full.get().checked_sub(items.len() as u64 + 1)?),
+            None => None,
+        };
+        let opened_from = match policy.max_wait {
+            Some(longest) => Some(closes_from.checked_sub_signed(longest)?),
+            None => None,
+        };
         Some(Self {
-            fanouts: fanouts.clone(),
             at,
             policy: policy.fingerprint(),
             keep: policy.keep,
             count_to,
             joined_to: ROOM.checked_sub(fanouts.len())?,
-            opened_from: match policy.max_wait {
-                Some(longest) => Some(closes_from.checked_sub_signed(longest)?),
-                None => None,
-            },
+            opened_from,
             closes_from,
+            fanouts,
             items,
         })
     }

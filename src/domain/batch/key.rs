@@ -7,6 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use compact_str::CompactString;
+use serde::Deserialize as _;
+use serde::de::Error as _;
+use serde_json::Value;
 
 use crate::domain::name::BrandName;
 use crate::domain::name::{EventType, Invalid};
@@ -64,49 +67,17 @@ impl FromStr for ChosenKey {
 /// could put unrelated events into one batch.
 impl<'de> serde::Deserialize<'de> for ChosenKey {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Text)
-    }
-}
-
-struct Text;
-
-/// Returns the error for a value that may have been meant as a key.
-fn no_text<E: serde::de::Error>(value: impl fmt::Display) -> E {
-    E::custom(format!(
-        "batch key {value} is not text; if it is meant, write \"{value}\""
-    ))
-}
-
-impl serde::de::Visitor<'_> for Text {
-    type Value = ChosenKey;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a batch key as text")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ChosenKey, E> {
-        ChosenKey::new(text).map_err(E::custom)
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<ChosenKey, E> {
-        Err(no_text(value))
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<ChosenKey, E> {
-        Err(no_text(value))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<ChosenKey, E> {
-        Err(no_text(value))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<ChosenKey, E> {
-        Err(no_text(value))
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<ChosenKey, E> {
-        let what = "batch key null is no key; leave it out for the type's own batch";
-        Err(E::custom(what))
+        let why = match Value::deserialize(deserializer)? {
+            Value::String(text) => return Self::new(text).map_err(D::Error::custom),
+            Value::Null => {
+                "batch key null is no key; leave it out for the type's own batch".to_owned()
+            }
+            value @ (Value::Bool(_) | Value::Number(_)) => {
+                format!("batch key {value} is not text; if it is meant, write \"{value}\"")
+            }
+            Value::Array(_) | Value::Object(_) => "batch key is not text".to_owned(),
+        };
+        Err(D::Error::custom(why))
     }
 }
 

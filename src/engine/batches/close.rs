@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::QuietHours;
+use super::change;
 use crate::context::Context;
 use crate::domain::batch::{Accumulator, AccumulatorId};
-use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion};
-use crate::engine::crash;
+use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion, User, UserId};
+use crate::engine::{Watcher, crash};
 use crate::store::{AccumulatorFilter, Result};
 use crate::wire::digest::Closed;
 
@@ -38,37 +38,39 @@ impl Closer {
 
     /// Ends batches that are due, the earliest first; `None` if none is due.
     pub async fn step(&self) -> Result<Option<Closed>> {
-        let now = self.context.clock.now();
+        let Context {
+            store,
+            clock,
+            ids,
+            owner,
+            config,
+            ..
+        } = &*self.context;
+        let now = clock.now();
         let due = AccumulatorFilter::Due(now);
-        let mut due = self.context.store.find_accumulators(&due, AT_ONCE).await?;
+        let mut due = store.find_accumulators(&due, AT_ONCE).await?;
         if due.is_empty() {
             return Ok(None);
         }
         self.quiet.defer(&mut due, now).await?;
-        let mut held = Vec::with_capacity(due.len());
-        for mut accumulator in due {
-            accumulator.advance(now, || self.context.ids.next(now));
+        for accumulator in &mut due {
+            accumulator.advance(now, || ids.next(now));
             // Without ended batches there is nothing to file, so no lease is needed.
             accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
-                owner: self.context.owner.clone(),
-                until: now + self.context.config.fanout.lease,
+                owner: owner.clone(),
+                until: now + config.fanout.lease,
             });
-            held.push(accumulator);
         }
         crash::point("before-end");
-        let store = &self.context.store;
-        let put = store
-            .put_accumulators(&held, self.context.ids.next(now))
-            .await?;
+        let put = store.put_accumulators(&due, ids.next(now)).await?;
         crash::point("after-end");
-        let mut put = put.into_iter();
-        held.retain(|_| put.next().unwrap_or(false));
-        held.retain(|accumulator| !accumulator.ended.is_empty());
-        self.file(held, now).await.map(Some)
+        let ours = due.into_iter().zip(put).filter(|(_, put)| *put);
+        let ours = ours.map(|(accumulator, _)| accumulator).collect();
+        self.file(ours, now).await.map(Some)
     }
 
     /// Steps until no batch is due, or until the watcher asks to stop.
-    pub async fn drain(&self, progress: &dyn crate::engine::Watcher) -> Result<Closed> {
+    pub async fn drain(&self, progress: &dyn Watcher) -> Result<Closed> {
         let mut all = Closed::default();
         while !progress.stopping()
             && let Some(closed) = self.step().await?
@@ -85,58 +87,46 @@ impl Closer {
         mut accumulators: Vec<Accumulator>,
         now: DateTime<Utc>,
     ) -> Result<Closed> {
-        let ended: Vec<Batch> = accumulators
-            .iter()
-            .flat_map(|accumulator| accumulator.ended.clone())
-            .collect();
+        let store = &self.context.store;
+        let ended = accumulators.iter().flat_map(|of| of.ended.clone());
+        let ended: Vec<Batch> = ended.collect();
         if ended.is_empty() {
             return Ok(Closed::default());
         }
-        let stands = self.context.store.file_batches(&ended).await?;
+        let are_filed = store.file_batches(&ended).await?;
         crash::point("after-file");
         let (filed, others): (Vec<_>, Vec<_>) = ended
-            .into_iter()
-            .zip(stands)
-            .partition(|(_, stands)| *stands);
-        let filed: Vec<Batch> = filed.into_iter().map(|(batch, _)| batch).collect();
-        let ids: HashSet<Id> = filed.iter().map(|batch| batch.id).collect();
-        let rows: Vec<Delivery> = accumulators
-            .iter_mut()
-            .flat_map(|accumulator| self.rows(accumulator, &ids, now))
-            .collect();
+            .iter()
+            .zip(are_filed)
+            .partition(|(_, is_filed)| *is_filed);
+        let filed: HashSet<Id> = filed.into_iter().map(|(batch, _)| batch.id).collect();
+        let mut rows: Vec<Delivery> = Vec::new();
+        for accumulator in &mut accumulators {
+            let closing = accumulator.ended.iter();
+            let closing = closing
+                .filter(|batch| batch.state == BatchState::Closing && filed.contains(&batch.id));
+            let closing: Vec<Id> = closing.map(|batch| batch.id).collect();
+            let row = |batch| self.row(batch, accumulator, now);
+            rows.extend(closing.into_iter().map(row));
+        }
         if !rows.is_empty() {
-            self.context.store.open(&rows).await?;
+            store.open(&rows).await?;
         }
         crash::point("after-row");
         let closed = Closed {
             ended: rows.len() as u64,
             canceled: (filed.len() - rows.len()) as u64,
         };
-        self.let_forget(accumulators, filed, now).await?;
+        self.forget(accumulators, &filed, now).await?;
         if !others.is_empty() {
-            let others = others.into_iter().map(|(batch, _)| batch).collect();
-            self.set_apart(others, now).await?;
+            let others: Vec<Id> = others.into_iter().map(|(batch, _)| batch.id).collect();
+            self.set_apart(&others, now).await?;
         }
         crash::point("after-forget");
         Ok(closed)
     }
 
-    /// Creates a delivery for each filed batch with events, each with its own queue position.
-    fn rows(
-        &self,
-        accumulator: &mut Accumulator,
-        filed: &HashSet<Id>,
-        now: DateTime<Utc>,
-    ) -> Vec<Delivery> {
-        let closing = accumulator.ended.iter();
-        let closing = closing.filter(|batch| batch.state == BatchState::Closing);
-        let closing: Vec<Id> = closing.map(|batch| batch.id).collect();
-        let filed = closing.into_iter().filter(|batch| filed.contains(batch));
-        filed
-            .map(|batch| self.row(batch, accumulator, now))
-            .collect()
-    }
-
+    /// Creates the delivery of a batch, with a queue position of its own.
     fn row(&self, batch: Id, accumulator: &mut Accumulator, now: DateTime<Utc>) -> Delivery {
         let turn = accumulator.next_turn(now);
         let (id, user) = (DeliveryId::batch(batch), accumulator.id.user.clone());
@@ -145,48 +135,37 @@ impl Closer {
     }
 
     /// Removes filed batches from their accumulators, which may have changed meanwhile.
-    async fn let_forget(
+    async fn forget(
         &self,
         accumulators: Vec<Accumulator>,
-        filed: Vec<Batch>,
+        filed: &HashSet<Id>,
         now: DateTime<Utc>,
     ) -> Result<()> {
-        let mut turns: HashMap<AccumulatorId, Option<DateTime<Utc>>> = HashMap::new();
-        let mut of_filed: HashMap<AccumulatorId, Vec<Batch>> = HashMap::new();
-        for batch in filed {
-            of_filed
-                .entry(accumulator_of(&batch))
-                .or_default()
-                .push(batch);
-        }
-        let concerned = accumulators
-            .iter()
-            .filter(|accumulator| of_filed.contains_key(&accumulator.id));
-        let ids: Vec<AccumulatorId> = concerned
-            .map(|accumulator| accumulator.id.clone())
-            .collect();
-        turns.extend(
-            accumulators
-                .into_iter()
-                .map(|accumulator| (accumulator.id, accumulator.turn)),
-        );
-        self.change(ids, now, |accumulator| {
-            let turn = turns.get(&accumulator.id).copied().flatten();
-            if !accumulator.forget_filed(&of_filed[&accumulator.id], now) {
-                return false;
+        let mut known: HashMap<AccumulatorId, (Option<DateTime<Utc>>, Vec<Batch>)> = HashMap::new();
+        for mut accumulator in accumulators {
+            accumulator.ended.retain(|batch| filed.contains(&batch.id));
+            if !accumulator.ended.is_empty() {
+                known.insert(accumulator.id, (accumulator.turn, accumulator.ended));
             }
-            accumulator.turn = accumulator.turn.max(turn);
-            accumulator.lease = None;
-            true
-        })
-        .await
+        }
+        let ids: Vec<AccumulatorId> = known.keys().cloned().collect();
+        let current = self.context.store.accumulators(&ids).await?;
+        let current = current.into_iter().flatten().collect();
+        let forget = |accumulator: &mut Accumulator| {
+            let (turn, filed) = &known[&accumulator.id];
+            accumulator.forget_filed(filed, now).then(|| {
+                accumulator.turn = accumulator.turn.max(*turn);
+                accumulator.lease = None;
+            })
+        };
+        change(&self.context, current, forget).await.map(drop)
     }
 
     /// Handles batches that were filed with other events than their accumulators contain. The
     /// events that were not filed become batches of their own.
-    async fn set_apart(&self, batches: Vec<Batch>, now: DateTime<Utc>) -> Result<()> {
-        let ids: Vec<Id> = batches.iter().map(|batch| batch.id).collect();
-        let filed = self.context.store.filed(&ids).await?;
+    async fn set_apart(&self, batches: &[Id], now: DateTime<Utc>) -> Result<()> {
+        let store = &self.context.store;
+        let filed = store.filed(batches).await?;
         let filed: Vec<Batch> = filed.into_iter().flatten().collect();
         // The worker that filed them may have died before it opened their deliveries. Below, their
         // accumulators forget them.
@@ -197,47 +176,27 @@ impl Closer {
             |batch: &Batch| self.row(batch.id, &mut Accumulator::new(accumulator_of(batch)), now);
         let rows: Vec<Delivery> = closing.map(row).collect();
         if !rows.is_empty() {
-            self.context.store.open(&rows).await?;
+            store.open(&rows).await?;
         }
         let mut accumulators: Vec<AccumulatorId> = filed.iter().map(accumulator_of).collect();
         accumulators.sort_unstable();
         accumulators.dedup();
-        self.change(accumulators, now, |accumulator| {
-            let mut changed = false;
+        let current = store.accumulators(&accumulators).await?;
+        let current = current.into_iter().flatten().collect();
+        let set_apart = |accumulator: &mut Accumulator| {
+            let mut changed = None;
             for batch in &filed {
-                if accumulator_of(batch) == accumulator.id && accumulator.set_apart(batch, self.context.ids.next(now), now) {
+                let id = self.context.ids.next(now);
+                if accumulator_of(batch) == accumulator.id && accumulator.set_apart(batch, id, now)
+                {
                     tracing::warn!(batch = %batch.id, "it was filed with other events; the others get a mail of their own");
-                    (accumulator.lease, changed) = (None, true);
+                    accumulator.lease = None;
+                    changed = Some(());
                 }
             }
             changed
-        })
-        .await
-    }
-
-    /// Changes accumulators by compare-and-set. Those that another process has changed are read and
-    /// changed again.
-    async fn change(
-        &self,
-        mut ids: Vec<AccumulatorId>,
-        now: DateTime<Utc>,
-        mut change: impl FnMut(&mut Accumulator) -> bool + Send,
-    ) -> Result<()> {
-        while !ids.is_empty() {
-            let standing = self.context.store.accumulators(&ids).await?;
-            let mut changed: Vec<Accumulator> = standing.into_iter().flatten().collect();
-            changed.retain_mut(&mut change);
-            if changed.is_empty() {
-                return Ok(());
-            }
-            let store = &self.context.store;
-            let put = store
-                .put_accumulators(&changed, self.context.ids.next(now))
-                .await?;
-            let lost = changed.into_iter().zip(put).filter(|(_, put)| !put);
-            ids = lost.map(|(accumulator, _)| accumulator.id).collect();
-        }
-        Ok(())
+        };
+        change(&self.context, current, set_apart).await.map(drop)
     }
 }
 
@@ -246,4 +205,86 @@ fn accumulator_of(batch: &Batch) -> AccumulatorId {
         user: batch.user.clone(),
         key: batch.key.clone(),
     }
+}
+
+/// Defers batches that are due in their users' quiet hours to the end of these hours (P7).
+///
+/// The user's record is read just before a batch closes, so changes made while it was open count. A
+/// deferral that has ended is not repeated, even if the closer is late. Batches that an operator
+/// closes are not deferred, nor are those whose kept events include a mandatory one.
+#[derive(Clone)]
+pub struct QuietHours {
+    context: Arc<Context>,
+}
+
+impl QuietHours {
+    /// The quiet hours of all users.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context }
+    }
+
+    /// Defers the open batches that are due now and whose users have quiet hours.
+    async fn defer(&self, accumulators: &mut [Accumulator], now: DateTime<Utc>) -> Result<()> {
+        let closing = accumulators.iter().filter_map(|one| one.closing(now));
+        let people = self.people(whose(closing)).await?;
+        for accumulator in accumulators {
+            let until = accumulator.closing(now).and_then(|batch| {
+                let user = people.get(&batch.user)?;
+                self.until(user, batch, now)
+            });
+            if let Some(until) = until {
+                accumulator.defer(until);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns when the quiet hours end in which these open batches would close, in the order of
+    /// the request. `None` for a batch that would close outside quiet hours.
+    pub async fn held(
+        &self,
+        batches: &[Batch],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Option<DateTime<Utc>>>> {
+        let open = |batch: &&Batch| batch.state == BatchState::Open;
+        let people = self.people(whose(batches.iter().filter(open))).await?;
+        let held = |batch: &Batch| {
+            let user = people.get(&batch.user).filter(|_| open(&batch))?;
+            let deferred = || (batch.deferred && batch.closes_at > now).then_some(batch.closes_at);
+            self.until(user, batch, now).or_else(deferred)
+        };
+        Ok(batches.iter().map(held).collect())
+    }
+
+    /// Returns when the quiet hours end for which a batch has to wait, if it has to.
+    fn until(&self, user: &User, batch: &Batch, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        // A waiting lead is emailed at once, even if the rest is deferred.
+        let kinds = batch.contents.items.iter().map(|item| &item.t);
+        let at = batch.asks_quiet_hours_at(now);
+        let until = user.quiet_until(
+            kinds,
+            at,
+            self.context.config.digest.schedule.tz,
+            &self.context.policies,
+        );
+        until.filter(|until| *until > now)
+    }
+
+    /// Returns the records of the users who have quiet hours.
+    async fn people(&self, ids: Vec<UserId>) -> Result<HashMap<UserId, User>> {
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let found = self.context.store.users(&ids).await?.into_iter().flatten();
+        let quiet = found.filter(|user| user.quiet.is_some());
+        Ok(quiet.map(|user| (user.id.clone(), user)).collect())
+    }
+}
+
+/// Returns the users of these batches, each once.
+fn whose<'a>(batches: impl Iterator<Item = &'a Batch>) -> Vec<UserId> {
+    let mut ids: Vec<UserId> = batches.map(|batch| batch.user.clone()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }

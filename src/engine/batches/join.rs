@@ -44,14 +44,14 @@ pub struct Join {
 }
 
 /// All events that are to join one accumulator.
-struct Arrivals {
+struct Joining {
     accumulator: AccumulatorId,
     joins: Vec<(Arc<[Item]>, BatchPolicy)>,
 }
 
-impl Arrivals {
+impl Joining {
     /// Returns whether both contain the same events and policies.
-    fn brings_as(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         let mut pairs = self.joins.iter().zip(&other.joins);
         self.joins.len() == other.joins.len()
             && pairs.all(|((a, by), (b, policy))| Arc::ptr_eq(a, b) && by == policy)
@@ -79,70 +79,63 @@ impl Joiner {
     /// Adds all these events.
     pub async fn join(&self, joins: Vec<Join>) -> Result<()> {
         let mut places: HashMap<AccumulatorId, usize> = HashMap::with_capacity(joins.len());
-        let mut arrivals: Vec<Arrivals> = Vec::new();
+        let mut all: Vec<Joining> = Vec::new();
         for join in joins {
-            let place = *places
-                .entry(join.accumulator)
-                .or_insert_with_key(|accumulator| {
-                    let accumulator = accumulator.clone();
-                    let joins = Vec::new();
-                    arrivals.push(Arrivals { accumulator, joins });
-                    arrivals.len() - 1
-                });
-            arrivals[place].joins.push((join.items, join.policy));
+            let place = places.entry(join.accumulator);
+            let place = *place.or_insert_with_key(|accumulator| {
+                let (accumulator, joins) = (accumulator.clone(), Vec::new());
+                all.push(Joining { accumulator, joins });
+                all.len() - 1
+            });
+            all[place].joins.push((join.items, join.policy));
         }
-        let parts: Vec<_> = arrivals
-            .chunks(AT_ONCE)
-            .map(|part| self.join_part(part).boxed())
-            .collect();
-        let mut parts = futures::stream::iter(parts).buffer_unordered(IN_FLIGHT);
-        while parts.try_next().await?.is_some() {}
-        Ok(())
+        let parts = all.chunks(AT_ONCE).map(|part| self.join_part(part).boxed());
+        let parts: Vec<_> = parts.collect();
+        let parts = futures::stream::iter(parts).buffer_unordered(IN_FLIGHT);
+        parts.try_collect::<()>().await
     }
 
-    async fn join_part(&self, arrivals: &[Arrivals]) -> Result<()> {
-        let mut left: Vec<&Arrivals> = arrivals.iter().collect();
+    async fn join_part(&self, all: &[Joining]) -> Result<()> {
+        let Context {
+            store, clock, ids, ..
+        } = &*self.closer.context;
+        let mut left: Vec<&Joining> = all.iter().collect();
         // A failed compare-and-set means that another process made progress, so the loop ends.
         while !left.is_empty() && !self.add(&left).await? {
-            let ids: Vec<AccumulatorId> = left
-                .iter()
-                .map(|arrivals| arrivals.accumulator.clone())
-                .collect();
-            let standing = self.closer.context.store.accumulators(&ids).await?;
-            let open = |accumulator: &&Option<Accumulator>| {
-                accumulator
-                    .as_ref()
-                    .is_some_and(|accumulator| accumulator.open.is_some())
-            };
-            let mostly_open = 2 * standing.iter().filter(open).count() >= standing.len();
+            let found = left.iter().map(|joining| joining.accumulator.clone());
+            let found = store.accumulators(&found.collect::<Vec<_>>()).await?;
+            let open = found.iter().flatten().filter(|of| of.open.is_some());
+            let mostly_open = 2 * open.count() >= found.len();
             self.mostly_open.store(mostly_open, Ordering::Relaxed);
-            let at = self.closer.context.clock.now();
+            let at = clock.now();
             let (mut changed, mut whose) = (Vec::new(), Vec::new());
-            for (arrivals, accumulator) in left.into_iter().zip(standing) {
-                let mut accumulator =
-                    accumulator.unwrap_or_else(|| Accumulator::new(arrivals.accumulator.clone()));
-                if self.fill(&mut accumulator, arrivals, at) > 0 {
+            for (joining, accumulator) in left.into_iter().zip(found) {
+                let new = || Accumulator::new(joining.accumulator.clone());
+                let mut accumulator = accumulator.unwrap_or_else(new);
+                let mut added = 0;
+                for (items, policy) in &joining.joins {
+                    added += accumulator.join(items, at, policy, || ids.next(at));
+                }
+                if added > 0 {
                     if accumulator.ended.len() > MOST_ENDED {
-                        accumulator.advance(at, || self.closer.context.ids.next(at));
+                        accumulator.advance(at, || ids.next(at));
                     }
                     changed.push(accumulator);
-                    whose.push(arrivals);
+                    whose.push(joining);
                 }
             }
             if changed.is_empty() {
                 break;
             }
-            let Context { store, ids, .. } = &*self.closer.context;
             let put = store.put_accumulators(&changed, ids.next(at)).await?;
-            let full = changed.into_iter().zip(&put);
-            let full =
-                full.filter(|(accumulator, put)| **put && accumulator.ended.len() > MOST_ENDED);
+            let lost = whose.into_iter().zip(&put).filter(|(_, put)| !**put);
+            left = lost.map(|(joining, _)| joining).collect();
+            let is_full = |(accumulator, put): &(Accumulator, bool)| {
+                *put && accumulator.ended.len() > MOST_ENDED
+            };
+            let full = changed.into_iter().zip(put).filter(is_full);
             let full: Vec<Accumulator> = full.map(|(accumulator, _)| accumulator).collect();
-            if !full.is_empty() {
-                self.closer.file(full, at).await?;
-            }
-            let lost = whose.into_iter().zip(put).filter(|(_, put)| !put);
-            left = lost.map(|(arrivals, _)| arrivals).collect();
+            self.closer.file(full, at).await?;
         }
         Ok(())
     }
@@ -150,34 +143,25 @@ impl Joiner {
     /// Adds the events in one update, if all batches are open and nothing else changes. Returns
     /// whether that succeeded for all. Adjacent accumulators with the same events share an
     /// addition.
-    async fn add(&self, arrivals: &[&Arrivals]) -> Result<bool> {
+    async fn add(&self, all: &[&Joining]) -> Result<bool> {
         if !self.mostly_open.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let at = self.closer.context.clock.now();
-        let (mut accumulators, mut additions) = (Vec::with_capacity(arrivals.len()), Vec::new());
-        let mut same: Option<&Arrivals> = None;
-        for arrivals in arrivals {
-            if !same.is_some_and(|same| same.brings_as(arrivals)) {
-                let Some(addition) = arrivals.addition(at) else {
-                    return Ok(false);
-                };
-                additions.push(addition);
-                same = Some(arrivals);
-            }
-            accumulators.push((arrivals.accumulator.clone(), additions.len() - 1));
+        let Context {
+            store, clock, ids, ..
+        } = &*self.closer.context;
+        let at = clock.now();
+        let (mut accumulators, mut additions) = (Vec::with_capacity(all.len()), Vec::new());
+        for part in all.chunk_by(|a, b| a.is_same(b)) {
+            let Some(addition) = part[0].addition(at) else {
+                return Ok(false);
+            };
+            let place = additions.len();
+            accumulators.extend(part.iter().map(|of| (of.accumulator.clone(), place)));
+            additions.push(addition);
         }
-        let Context { store, ids, .. } = &*self.closer.context;
-        let revision = ids.next(at);
-        store.add_to_open(&accumulators, &additions, revision).await
-    }
-
-    fn fill(&self, accumulator: &mut Accumulator, arrivals: &Arrivals, at: DateTime<Utc>) -> u64 {
-        let joins = arrivals.joins.iter();
-        joins
-            .map(|(items, policy)| {
-                accumulator.join(items, at, policy, || self.closer.context.ids.next(at))
-            })
-            .sum()
+        store
+            .add_to_open(&accumulators, &additions, ids.next(at))
+            .await
     }
 }

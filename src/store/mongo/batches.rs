@@ -131,7 +131,7 @@ impl Batches for Mongo {
         let ids: Vec<Id> = refused.iter().map(|r| batches[r.item].id).collect();
         let stored = self.filed(&ids).await?;
         for (refused, stored) in refused.iter().zip(stored) {
-            let same = |stored: Batch| stored.gathered_as(&batches[refused.item]);
+            let same = |stored: Batch| stored.has_same_events(&batches[refused.item]);
             done[refused.item] = stored.is_some_and(same);
         }
         Ok(done)

@@ -108,7 +108,7 @@ impl Batches for Sqlite {
                 1 => return Ok(true),
                 _ => filed(transaction, "id = ?1", [batch.id.to_string()])?.pop(),
             };
-            Ok(standing.is_some_and(|standing| standing.gathered_as(batch)))
+            Ok(standing.is_some_and(|standing| standing.has_same_events(batch)))
         };
         self.change_each("filing batches", batches, file).await
     }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::QuietHours;
+use super::{QuietHours, change};
 use crate::context::Context;
-use crate::domain::batch::{Accumulator, AccumulatorId, TakenOut};
+use crate::domain::batch::{Accumulator, TakenOut};
 use crate::domain::fanout::check_objects;
 use crate::domain::{Batch, BatchState, DeliveryId, Event, EventType, Id, ObjectId};
 use crate::engine::eligibility::catalog::CatalogSource;
@@ -105,35 +105,32 @@ impl BatchService {
     ///
     /// [`Error::Conflict`] if the batch is not open any more.
     pub async fn end(&self, id: Id, how: End) -> Result<Option<Batch>> {
-        loop {
-            let Some(mut accumulator) = self.accumulator_of(id).await? else {
-                return match self.context.store.filed(&[id]).await?.pop().flatten() {
-                    Some(batch) => Err(ended(id, batch.state)),
-                    None => Ok(None),
+        let now = self.context.clock.now();
+        let (mut refused, mut done) = (None, Vec::new());
+        if let Some(accumulator) = self.accumulator_of(id).await? {
+            let end = |accumulator: &mut Accumulator| {
+                let end = match how {
+                    End::Close => accumulator.close_now(id, now),
+                    End::Cancel => accumulator.cancel(id, now),
                 };
+                refused = end.err().flatten();
+                end.ok()?;
+                let mut ended = accumulator.ended.iter();
+                ended.find(|batch| batch.id == id).cloned()
             };
-            let now = self.context.clock.now();
-            let ended_so = match how {
-                End::Close => accumulator.close_now(id, now),
-                End::Cancel => accumulator.cancel(id, now),
-            };
-            match ended_so {
-                Ok(()) => {}
-                Err(Some(state)) => return Err(ended(id, state)),
-                // The batch was filed between two reads.
-                Err(None) => continue,
-            }
-            let batch = accumulator
-                .ended
-                .iter()
-                .find(|batch| batch.id == id)
-                .cloned();
-            let revision = self.context.ids.next(now);
-            let store = &self.context.store;
-            let put = store.put_accumulators(std::slice::from_ref(&accumulator), revision);
-            if put.await? == [true] {
-                return Ok(batch);
-            }
+            done = change(&self.context, vec![accumulator], end).await?;
+        }
+        if let Some(batch) = done.pop() {
+            return Ok(Some(batch));
+        }
+        // If it is not in its accumulator, it was filed, perhaps between two reads.
+        let filed = match refused {
+            Some(state) => return Err(ended(id, state)),
+            None => self.context.store.filed(&[id]).await?.pop().flatten(),
+        };
+        match filed {
+            Some(batch) => Err(ended(id, batch.state)),
+            None => Ok(None),
         }
     }
 
@@ -163,51 +160,15 @@ impl BatchService {
                 return Ok(all);
             };
             after = Some(last.id.clone());
-            let out = self.take_out_of(found, kind, objects, up_to).await?;
-            all.taken += out.taken;
-            all.not_kept += out.not_kept;
-        }
-    }
-
-    async fn take_out_of(
-        &self,
-        mut accumulators: Vec<Accumulator>,
-        kind: &EventType,
-        objects: &[ObjectId],
-        up_to: Option<Id>,
-    ) -> Result<TakenOut> {
-        let mut all = TakenOut::default();
-        loop {
             let now = self.context.clock.now();
-            let (mut outs, mut changed) = (Vec::new(), Vec::new());
-            for mut accumulator in accumulators {
+            let take_out = |accumulator: &mut Accumulator| {
                 let out = accumulator.take_out(kind, objects, now, up_to);
-                if out.taken > 0 {
-                    outs.push(out);
-                    changed.push(accumulator);
-                }
+                (out.taken > 0).then_some(out)
+            };
+            for out in change(&self.context, found, take_out).await? {
+                all.taken += out.taken;
+                all.not_kept += out.not_kept;
             }
-            if changed.is_empty() {
-                return Ok(all);
-            }
-            let store = &self.context.store;
-            let put = store
-                .put_accumulators(&changed, self.context.ids.next(now))
-                .await?;
-            let mut lost: Vec<AccumulatorId> = Vec::new();
-            for ((accumulator, out), put) in changed.into_iter().zip(outs).zip(put) {
-                if put {
-                    all.taken += out.taken;
-                    all.not_kept += out.not_kept;
-                } else {
-                    lost.push(accumulator.id);
-                }
-            }
-            if lost.is_empty() {
-                return Ok(all);
-            }
-            let again = self.context.store.accumulators(&lost).await?;
-            accumulators = again.into_iter().flatten().collect();
         }
     }
 }
