@@ -7,7 +7,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use compact_str::CompactString;
-use serde::Deserialize as _;
 use serde::de::Error as _;
 use serde_json::Value;
 

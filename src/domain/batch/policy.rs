@@ -50,10 +50,10 @@ impl BatchPolicy {
         opened_at: DateTime<Utc>,
         last_event_at: DateTime<Utc>,
     ) -> DateTime<Utc> {
-        let gathered = after(opened_at, self.window).max(after(last_event_at, self.cooldown));
+        let ends = after(opened_at, self.window).max(after(last_event_at, self.cooldown));
         match self.max_wait {
-            Some(longest) => gathered.min(after(opened_at, longest)),
-            None => gathered,
+            Some(longest) => ends.min(after(opened_at, longest)),
+            None => ends,
         }
     }
 

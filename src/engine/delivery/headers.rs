@@ -45,13 +45,13 @@ impl Headers {
     }
 
     /// Returns the headers of an email with this content.
-    pub fn of(&self, row: &Delivery, told: &Content, policies: &Policies) -> Vec<Header> {
-        let list = self.list(&list_of(&row.occasion, told, policies));
-        let feedback = self.feedback(row, told);
+    pub fn of(&self, row: &Delivery, content: &Content, policies: &Policies) -> Vec<Header> {
+        let list = self.list(&list_of(&row.occasion, content, policies));
+        let feedback = self.feedback(row, content);
         let mut headers: Vec<Header> = [list].into_iter().chain(feedback).collect();
         let thread = match row.occasion {
             Occasion::Digest { .. } => None,
-            Occasion::Batch { .. } => told.thread(),
+            Occasion::Batch { .. } => content.thread(),
         };
         if let Some(thread) = thread {
             // No email has this id. It only groups the emails of the thread.
@@ -84,12 +84,12 @@ impl Headers {
 
     /// Returns the `Feedback-ID` header, under which Gmail counts spam reports: period or day,
     /// cadence or event type, `digest` or `batch`, and the sender.
-    fn feedback(&self, row: &Delivery, told: &Content) -> Option<Header> {
+    fn feedback(&self, row: &Delivery, content: &Content) -> Option<Header> {
         let sender = self.feedback_id.as_ref()?;
         let of = match &row.occasion {
             Occasion::Digest { cadence, period } => format!("{period}:{cadence}:digest"),
             Occasion::Batch { .. } => {
-                let kind = told.only().map(EventType::as_str);
+                let kind = content.only().map(EventType::as_str);
                 // A colon separates the fields, and header values are ASCII.
                 let plain =
                     kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric()));
@@ -103,14 +103,18 @@ impl Headers {
 
 /// Returns the name of the email's list. A batch belongs to the category that all its types share,
 /// or else to its only type.
-fn list_of(occasion: &Occasion, told: &Content, policies: &Policies) -> String {
+fn list_of(occasion: &Occasion, content: &Content, policies: &Policies) -> String {
     if let Occasion::Digest { .. } = occasion {
         return DIGEST.to_owned();
     }
-    let kinds: Vec<&EventType> = told.sections.iter().map(|section| &section.kind).collect();
+    let kinds: Vec<&EventType> = content
+        .sections
+        .iter()
+        .map(|section| &section.kind)
+        .collect();
     match policies.by_category(&kinds).as_slice() {
         [(Some(category), _)] => name(Category::as_str(category)),
-        _ => told
+        _ => content
             .only()
             .map_or_else(|| MIXED.to_owned(), |kind| name(kind.as_str())),
     }

@@ -33,6 +33,13 @@ pub(super) enum Attempt {
     Repeated,
 }
 
+/// What becomes of a row.
+#[derive(Debug)]
+pub(super) enum Decision {
+    Settle(Settlement),
+    Defer(Deferral),
+}
+
 /// The consequences of a call.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
@@ -54,21 +61,64 @@ pub(super) struct Decisions {
     pub summary: CallSummary,
 }
 
-impl Decisions {
-    /// Only defers rows.
-    pub(super) fn defer(deferrals: Vec<Deferral>) -> Self {
-        Self {
-            deferrals,
-            ..Self::default()
+impl Decision {
+    /// Lets a row wait until `at`, in this state.
+    pub(super) fn defer(
+        row: &Delivery,
+        state: DeliveryState,
+        at: DateTime<Utc>,
+        reason: &str,
+    ) -> Self {
+        Self::Defer(Deferral {
+            id: row.id.clone(),
+            state,
+            not_before: at,
+            reason: Some(reason.to_owned()),
+            has_failed: false,
+        })
+    }
+
+    /// Counts a deferral as a failed attempt.
+    fn failed(self, has_failed: bool) -> Self {
+        match self {
+            Self::Defer(deferral) => Self::Defer(Deferral {
+                has_failed,
+                ..deferral
+            }),
+            settled => settled,
         }
     }
 
-    /// Only settles rows.
-    pub(super) fn settle(settlements: Vec<Settlement>) -> Self {
-        Self {
-            settlements,
-            ..Self::default()
+    /// Settles a row whose email had this number of events.
+    pub(super) fn settle(row: &Delivery, state: DeliveryState, items: u32, reason: &str) -> Self {
+        Self::Settle(Settlement::of(row, state, items, Some(reason)))
+    }
+
+    /// Settles a row as sent.
+    pub(super) fn sent(row: &Delivery, items: u32, provider_id: String) -> Self {
+        Self::Settle(Settlement {
+            provider_id: Some(provider_id).filter(|id| !id.is_empty()),
+            ..Settlement::of(row, DeliveryState::Sent, items, None)
+        })
+    }
+}
+
+impl Extend<Decision> for Decisions {
+    fn extend<T: IntoIterator<Item = Decision>>(&mut self, decisions: T) {
+        for decision in decisions {
+            match decision {
+                Decision::Settle(settlement) => self.settlements.push(settlement),
+                Decision::Defer(deferral) => self.deferrals.push(deferral),
+            }
         }
+    }
+}
+
+impl FromIterator<Decision> for Decisions {
+    fn from_iter<T: IntoIterator<Item = Decision>>(decisions: T) -> Self {
+        let mut all = Self::default();
+        all.extend(decisions);
+        all
     }
 }
 
@@ -97,63 +147,58 @@ impl Retry {
         });
         let outcomes = outcomes.into_iter().chain(unanswered);
         for (place, (mail, outcome)) in mails.iter().zip(outcomes).enumerate() {
-            let row = &mail.row;
-            let ended =
-                |state, reason: Option<&str>| Settlement::of(row, state, mail.items, reason);
-            let rejected =
-                |reason: &str| ended(DeliveryState::not_taken(mail.has_markers), Some(reason));
-            match (outcome, attempt) {
-                (Outcome::Accepted { provider_id }, _) => decisions.settlements.push(Settlement {
-                    provider_id: Some(provider_id).filter(|id| !id.is_empty()),
-                    ..ended(DeliveryState::Sent, None)
-                }),
+            let (row, items) = (&mail.row, mail.items);
+            let not_accepted = DeliveryState::not_taken(mail.has_markers);
+            // Before a repeated call is resolved, its emails stay `sending`.
+            let unsent = match attempt {
+                Attempt::First => DeliveryState::Pending,
+                Attempt::Repeated => DeliveryState::Sending,
+            };
+            let decision = match (outcome, attempt) {
+                (Outcome::Accepted { provider_id }, _) => Decision::sent(row, items, provider_id),
                 (Outcome::RefusedTogether { .. }, Attempt::First) if mails.len() > 1 => {
                     decisions.alone.push(place);
+                    continue;
                 }
                 (Outcome::RefusedTogether { reason }, Attempt::Repeated) if mails.len() > 1 => {
                     // The earlier call was certainly not accepted either, so the email gets a new
                     // attempt.
-                    let again = deferral(row, DeliveryState::Pending, now, &reason);
-                    decisions.deferrals.push(again);
+                    Decision::defer(row, DeliveryState::Pending, now, &reason)
                 }
                 (Outcome::Refused { reason } | Outcome::RefusedTogether { reason }, _)
                 | (Outcome::Unsendable { reason }, Attempt::First) => {
-                    decisions.settlements.push(rejected(&reason));
+                    Decision::settle(row, not_accepted, items, &reason)
                 }
                 (Outcome::Undeliverable { reason }, _) => {
-                    decisions.settlements.push(rejected(&reason));
                     let to = &mail.message.to;
                     let hard = Suppression::new(to, Reason::HardBounce, now, provider);
                     let hard = hard.detailed(Some(&reason));
                     decisions.undeliverable.push((row.id.clone(), hard));
+                    Decision::settle(row, not_accepted, items, &reason)
                 }
+                // Retries end at the age limit, not after a number of attempts. RFC 5321 (4.5.4.1)
+                // expects retries for days after a deferral.
                 (Outcome::Unreachable { reason } | Outcome::Deferred { reason }, Attempt::First) => {
-                    decisions.wait_or_fail(self, mail, &reason, Wait::Late, now);
+                    self.wait_or_fail(mail, &reason, None, false, now)
                 }
+                // A provider that names a wait will accept the email later, so attempts do not
+                // count.
                 (Outcome::TryLater { reason, after }, Attempt::First) => {
-                    let wait = after.map_or(Wait::Counted, Wait::For);
-                    decisions.wait_or_fail(self, mail, &reason, wait, now);
+                    self.wait_or_fail(mail, &reason, after, after.is_none(), now)
                 }
                 (Outcome::TryLater { reason, after }, Attempt::Repeated) => {
-                    decisions.doubt(self, mail, &reason, after, now);
+                    self.doubt(mail, &reason, after, now)
                 }
-                (Outcome::Withheld { reason }, Attempt::First) => {
-                    let again = deferral(row, DeliveryState::Pending, now, &reason);
-                    decisions.deferrals.push(again);
-                }
-                (Outcome::Withheld { reason }, Attempt::Repeated) => {
-                    // The reason for the unknown outcome still applies.
-                    let why = row.outcome.reason.as_ref().unwrap_or(&reason);
-                    let again = deferral(row, DeliveryState::Sending, now, why);
-                    decisions.deferrals.push(again);
+                (Outcome::Withheld { reason }, _) => {
+                    // The reason for an unknown outcome still applies.
+                    let known = row.outcome.reason.as_ref();
+                    let known = known.filter(|_| attempt == Attempt::Repeated);
+                    Decision::defer(row, unsent, now, known.unwrap_or(&reason))
                 }
                 (Outcome::Stop { reason }, _) => {
-                    let state = match attempt {
-                        Attempt::First => DeliveryState::Pending,
-                        Attempt::Repeated => DeliveryState::Sending,
-                    };
-                    decisions.deferrals.push(deferral(row, state, now, &reason));
+                    let deferral = Decision::defer(row, unsent, now, &reason);
                     decisions.stop = Some(reason);
+                    deferral
                 }
                 (Outcome::Unknown { reason }, _)
                 // The earlier call may have contained it.
@@ -162,8 +207,9 @@ impl Retry {
                     | Outcome::Unreachable { reason }
                     | Outcome::Deferred { reason },
                     Attempt::Repeated,
-                ) => decisions.doubt(self, mail, &reason, None, now),
-            }
+                ) => self.doubt(mail, &reason, None, now),
+            };
+            decisions.extend([decision]);
         }
         decisions
     }
@@ -205,30 +251,62 @@ impl Retry {
         }
     }
 
-    /// Decides the end of a row whose outcome cannot be found out: `unknown`, or another attempt
-    /// (`Err`) if `delivery.guarantee` demands it.
+    /// Decides the end of a row whose outcome cannot be found out: `unknown`, or another attempt if
+    /// `delivery.guarantee` demands it.
     pub(super) fn give_up(
         &self,
         row: &Delivery,
         items: u32,
         reason: &str,
         now: DateTime<Utc>,
-    ) -> Result<Settlement, Deferral> {
-        let again = self.settings.guarantee == Guarantee::AtLeastOnce && !self.too_often(row, now);
-        if again {
-            let not_before = now + self.back_off(row, None);
-            Err(Deferral {
-                has_failed: true,
-                ..deferral(row, DeliveryState::Pending, not_before, reason)
-            })
+    ) -> Decision {
+        let repeats = self.settings.guarantee == Guarantee::AtLeastOnce;
+        if repeats && !self.is_last(row, true, now) {
+            let at = now + self.back_off(row, None);
+            Decision::defer(row, DeliveryState::Pending, at, reason).failed(true)
         } else {
-            Ok(Settlement::of(
-                row,
-                DeliveryState::Unknown,
-                items,
-                Some(reason),
-            ))
+            Decision::settle(row, DeliveryState::Unknown, items, reason)
         }
+    }
+
+    /// Defers an email that was certainly not accepted, or fails it at a limit. `counts` is whether
+    /// the attempt counts toward `delivery.attempts`.
+    fn wait_or_fail(
+        &self,
+        mail: &Mail,
+        reason: &str,
+        after: Option<Duration>,
+        counts: bool,
+        now: DateTime<Utc>,
+    ) -> Decision {
+        let row = &mail.row;
+        if self.is_last(row, counts, now) {
+            let reason = format!("given up after {} attempts: {reason}", row.attempts.made);
+            let state = DeliveryState::not_taken(mail.has_markers);
+            let ended = Settlement::of(row, state, mail.items, Some(&reason));
+            return Decision::Settle(ended.given_up());
+        }
+        let at = now + self.back_off(row, after);
+        Decision::defer(row, DeliveryState::Pending, at, reason).failed(counts)
+    }
+
+    /// Defers an email that may have been accepted, while its outcome can be resolved.
+    fn doubt(
+        &self,
+        mail: &Mail,
+        reason: &str,
+        after: Option<Duration>,
+        now: DateTime<Utc>,
+    ) -> Decision {
+        let row = &mail.row;
+        let tried = row.attempts.called_at.unwrap_or(now);
+        if now >= self.hope(tried) {
+            return self.give_up(row, mail.items, reason, now);
+        }
+        let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
+        let next = self.next_check(tried, now);
+        let at = theirs.map_or(next, |theirs| next.max(now + theirs));
+        Decision::defer(row, DeliveryState::Sending, at, reason)
     }
 
     /// Returns until when to resolve the outcome of a call that was first made at `tried`.
@@ -264,13 +342,10 @@ impl Retry {
         if now < counts { next.min(counts) } else { next }
     }
 
-    /// Returns whether a limit is reached if the last attempt counts.
-    fn too_often(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
-        row.attempts.failed + 1 >= self.settings.attempts || self.too_late(row, now)
-    }
-
-    fn too_late(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
+    /// Returns whether the age limit is reached or, if the attempt counts, the number of attempts.
+    fn is_last(&self, row: &Delivery, counts: bool, now: DateTime<Utc>) -> bool {
         now - row.created >= self.settings.give_up_after
+            || counts && row.attempts.failed + 1 >= self.settings.attempts
     }
 
     /// Returns how long a row waits: `delivery.retry_after`, doubled by each attempt, plus up to
@@ -294,92 +369,6 @@ impl Retry {
         let ours = least + least * drawn / 2_000;
         // The store ignores longer waits, because only a wrong clock writes them.
         (theirs.unwrap_or_default() + ours).clamp(SOONEST, LONGEST_WAIT)
-    }
-}
-
-/// How an email waits that was certainly not accepted.
-enum Wait {
-    /// Retries end at the age limit, not after a number of attempts. There was no connection, or
-    /// the recipient's server asks for a retry later, which RFC 5321 (4.5.4.1) expects for days.
-    Late,
-    /// The provider names a wait. It will accept the email later, so attempts do not count.
-    For(Duration),
-    /// The provider names no wait, so the attempt counts.
-    Counted,
-}
-
-impl Decisions {
-    /// Defers an email that was certainly not accepted, or fails it at a limit.
-    fn wait_or_fail(
-        &mut self,
-        retry: &Retry,
-        mail: &Mail,
-        reason: &str,
-        wait: Wait,
-        now: DateTime<Utc>,
-    ) {
-        let row = &mail.row;
-        let (enough, after, has_failed) = match wait {
-            Wait::Late => (retry.too_late(row, now), None, false),
-            Wait::For(after) => (retry.too_late(row, now), Some(after), false),
-            Wait::Counted => (retry.too_often(row, now), None, true),
-        };
-        if enough {
-            let reason = format!("given up after {} attempts: {reason}", row.attempts.made);
-            let ended = Settlement::of(
-                row,
-                DeliveryState::not_taken(mail.has_markers),
-                mail.items,
-                Some(&reason),
-            );
-            self.settlements.push(ended.given_up());
-        } else {
-            let not_before = now + retry.back_off(row, after);
-            self.deferrals.push(Deferral {
-                has_failed,
-                ..deferral(row, DeliveryState::Pending, not_before, reason)
-            });
-        }
-    }
-
-    /// Defers an email that may have been accepted, while its outcome can be resolved.
-    fn doubt(
-        &mut self,
-        retry: &Retry,
-        mail: &Mail,
-        reason: &str,
-        after: Option<Duration>,
-        now: DateTime<Utc>,
-    ) {
-        let row = &mail.row;
-        let tried = row.attempts.called_at.unwrap_or(now);
-        if now >= retry.hope(tried) {
-            match retry.give_up(row, mail.items, reason, now) {
-                Ok(unknown) => self.settlements.push(unknown),
-                Err(again) => self.deferrals.push(again),
-            }
-            return;
-        }
-        let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
-        let next = retry.next_check(tried, now);
-        let not_before = theirs.map_or(next, |theirs| next.max(now + theirs));
-        self.deferrals
-            .push(deferral(row, DeliveryState::Sending, not_before, reason));
-    }
-}
-
-pub(super) fn deferral(
-    row: &Delivery,
-    state: DeliveryState,
-    not_before: DateTime<Utc>,
-    reason: &str,
-) -> Deferral {
-    Deferral {
-        id: row.id.clone(),
-        state,
-        not_before,
-        reason: Some(reason.to_owned()),
-        has_failed: false,
     }
 }
 

@@ -15,7 +15,7 @@ use futures::future::join_all;
 use super::compose::{Compose, Misrouted, Spread};
 use super::gate::{Gate, GateState};
 use super::ledger::Ledger;
-use super::retry::{Decisions, Retry, deferral};
+use super::retry::{Decision, Retry};
 use super::tally::RunTally;
 use crate::context::Context;
 use crate::domain::delivery::{Channel, Settlement};
@@ -207,32 +207,22 @@ impl Sender {
     /// configured, they can be claimed at once. Otherwise they are retried until it is, or until
     /// they expire.
     async fn defer_misrouted(&self, misrouted: Vec<Misrouted>) -> Result<()> {
-        let (now, mut decisions) = (self.context.clock.now(), Decisions::default());
-        let mut defer = |row, at, reason: &str| {
-            let again = deferral(row, DeliveryState::Pending, at, reason);
-            decisions.deferrals.push(again);
-        };
-        for Misrouted {
-            row,
-            brand,
-            has_markers,
-        } in &misrouted
-        {
-            let brands = &self.compose.identities.brands;
-            let unknown = brand.as_ref().filter(|brand| !brands.contains_key(*brand));
-            let Some(brand) = unknown else {
-                defer(row, now, "its brand has changed");
-                continue;
+        let now = self.context.clock.now();
+        let brands = &self.compose.identities.brands;
+        let decide = |misrouted: &Misrouted| {
+            let (row, brand) = (&misrouted.row, misrouted.brand.as_ref());
+            let Some(brand) = brand.filter(|brand| !brands.contains_key(*brand)) else {
+                return Decision::defer(row, DeliveryState::Pending, now, "its brand has changed");
             };
+            let reason = brand.absent();
             if now - row.created < self.retry.settings.give_up_after {
-                defer(row, now + CHECK_BRAND, &brand.absent());
-            } else {
-                let state = DeliveryState::not_taken(*has_markers);
-                let reason = format!("given up: {}", brand.absent());
-                let ended = Settlement::of(row, state, 0, Some(&reason));
-                decisions.settlements.push(ended.given_up());
+                return Decision::defer(row, DeliveryState::Pending, now + CHECK_BRAND, &reason);
             }
-        }
+            let state = DeliveryState::not_taken(misrouted.has_markers);
+            let reason = format!("given up: {reason}");
+            Decision::Settle(Settlement::of(row, state, 0, Some(&reason)).given_up())
+        };
+        let decisions = misrouted.iter().map(decide).collect();
         let rows: Vec<&Delivery> = misrouted.iter().map(|misrouted| &misrouted.row).collect();
         self.ledger.conclude(&rows, decisions).await.map(drop)
     }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::compose::{Mail, Room, Spread};
 use super::super::gate::{FRESH, GateState};
-use super::super::retry::{Attempt, Decisions, deferral};
+use super::super::retry::{Attempt, Decision};
 use super::super::tally::Concluded;
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
@@ -88,7 +88,11 @@ impl Sender {
                 _ => at,
             };
             let rows: Vec<&Delivery> = portion.iter().collect();
-            let ended = Decisions::settle(built.settlements);
+            let ended = built
+                .settlements
+                .into_iter()
+                .map(Decision::Settle)
+                .collect();
             let concluded = self.ledger.conclude(&rows, ended).await?;
             self.gate.watch(&concluded).await?;
             self.defer_misrouted(built.misrouted).await?;
@@ -377,9 +381,11 @@ impl Sender {
     ) -> Result<()> {
         let (reason, until) = state.deferral();
         let not_before = until.unwrap_or(self.context.clock.now());
-        let wait = |row| deferral(row, DeliveryState::Pending, not_before, &reason);
-        let waiting = Decisions::defer(rows.map(wait).collect());
-        self.ledger.conclude(&[], waiting).await.map(drop)
+        let wait = |row| Decision::defer(row, DeliveryState::Pending, not_before, &reason);
+        self.ledger
+            .conclude(&[], rows.map(wait).collect())
+            .await
+            .map(drop)
     }
 
     /// Returns the reference of a call: the account's prefix and a hash of its deliveries and their

@@ -11,10 +11,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::compose::{Room, Spread};
 use super::super::gate::GateState;
-use super::super::retry::{Attempt, Decisions, deferral};
+use super::super::retry::{Attempt, Decision};
 use super::super::tally::Concluded;
 use super::Sender;
-use crate::domain::delivery::Settlement;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
 use crate::email::{Answer, Certainty, Leave, Silence};
 use crate::engine::{Result, crash};
@@ -120,27 +119,21 @@ impl Sender {
         // the excluded users.
         let mut settled = concluded.settled.iter();
         let accepted_whole = settled.any(|end| end.provider_id.as_deref() == Some(call));
-        let mut decisions = Decisions::default();
-        for end in &excluded {
-            let Some(row) = rows.iter().find(|row| row.id == end.id) else {
-                continue;
-            };
+        let decide = |row: &Delivery| {
+            let end = excluded.iter().find(|end| end.id == row.id)?;
             let items = row.outcome.items;
             let why = end.reason.as_deref().unwrap_or_default();
             let reason = format!("it may have been mailed before it was found that {why}");
-            if accepted_whole {
-                let mut sent = Settlement::of(row, DeliveryState::Sent, items, None);
-                sent.provider_id = Some(call.to_owned());
-                decisions.settlements.push(sent);
+            Some(if accepted_whole {
+                Decision::sent(row, items, call.to_owned())
             } else if still_unknown {
                 let next = self.retry.next_check(tried, now);
-                let again = deferral(row, DeliveryState::Sending, next, &reason);
-                decisions.deferrals.push(again);
+                Decision::defer(row, DeliveryState::Sending, next, &reason)
             } else {
-                let unknown = Settlement::of(row, DeliveryState::Unknown, items, Some(&reason));
-                decisions.settlements.push(unknown);
-            }
-        }
+                Decision::settle(row, DeliveryState::Unknown, items, &reason)
+            })
+        };
+        let decisions = rows.iter().filter_map(decide).collect();
         let rows: Vec<&Delivery> = rows.iter().collect();
         let others = self.ledger.conclude(&rows, decisions).await?;
         concluded.settled.extend(others.settled);
@@ -173,37 +166,31 @@ impl Sender {
         // The provider's wait starts when its answer arrives.
         let answered = self.context.clock.now();
         crash::point("after-ask");
-        let (mut decisions, mut asks_for_wait) = (Decisions::default(), false);
+        let mut wait = None;
         let silence =
             std::iter::repeat_with(|| Answer::Silent("the provider said nothing of it".into()));
-        for (row, answer) in rows.iter().zip(answers.into_iter().chain(silence)) {
-            let wait = |reason: &str| deferral(row, DeliveryState::Sending, next, reason);
-            let wait = match answer {
-                Answer::Taken { provider_id } => {
-                    let items = row.outcome.items;
-                    let mut sent = Settlement::of(row, DeliveryState::Sent, items, None);
-                    sent.provider_id = Some(provider_id);
-                    decisions.settlements.push(sent);
-                    continue;
-                }
-                Answer::NotTaken if now >= self.retry.believed(tried) => {
-                    let reason = "the provider never heard of it";
-                    deferral(row, DeliveryState::Pending, now, reason)
-                }
-                Answer::NotTaken => wait("the provider has not heard of it yet"),
-                Answer::Silent(Silence { reason, after }) => {
-                    let mut wait = wait(&reason);
-                    if let Some(after) = after.and_then(|after| TimeDelta::from_std(after).ok()) {
-                        self.gate.account.state().close(answered + after);
-                        asks_for_wait = true;
-                        wait.not_before = wait.not_before.max(answered + after);
-                    }
-                    wait
-                }
-            };
-            decisions.deferrals.push(wait);
-        }
-        if asks_for_wait {
+        let decide = |(row, answer): (&Delivery, Answer)| match answer {
+            Answer::Taken { provider_id } => Decision::sent(row, row.outcome.items, provider_id),
+            Answer::NotTaken if now >= self.retry.believed(tried) => {
+                let reason = "the provider never heard of it";
+                Decision::defer(row, DeliveryState::Pending, now, reason)
+            }
+            Answer::NotTaken => {
+                let reason = "the provider has not heard of it yet";
+                Decision::defer(row, DeliveryState::Sending, next, reason)
+            }
+            Answer::Silent(Silence { reason, after }) => {
+                let after = after.and_then(|after| TimeDelta::from_std(after).ok());
+                let until = after.map(|after| answered + after);
+                wait = wait.max(until);
+                let next = until.map_or(next, |until| next.max(until));
+                Decision::defer(row, DeliveryState::Sending, next, &reason)
+            }
+        };
+        let answers = answers.into_iter().chain(silence);
+        let decisions = rows.iter().zip(answers).map(decide).collect();
+        if let Some(until) = wait {
+            self.gate.account.state().close(until);
             self.gate.share_wait().await?;
         }
         let rows: Vec<&Delivery> = rows.iter().collect();
@@ -213,21 +200,20 @@ impl Sender {
     /// Ends rows whose outcome cannot be found out, as `delivery.guarantee` requires.
     async fn give_up(&self, rows: &[Delivery]) -> Result<Concluded> {
         let now = self.context.clock.now();
-        let mut decisions = Decisions::default();
-        for row in rows {
-            match self.retry.give_up(row, row.outcome.items, reason(row), now) {
-                Ok(unknown) => decisions.settlements.push(unknown),
-                Err(again) => decisions.deferrals.push(again),
-            }
-        }
+        let end = |row: &Delivery| {
+            let items = row.outcome.items;
+            self.retry.give_up(row, items, reason(row), now)
+        };
+        let decisions = rows.iter().map(end).collect();
         let rows: Vec<&Delivery> = rows.iter().collect();
         self.ledger.conclude(&rows, decisions).await
     }
 
     /// Defers rows until `at`, without other changes.
     async fn check_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Concluded> {
-        let wait = |row: &Delivery| deferral(row, DeliveryState::Sending, at, reason(row));
-        let waiting = Decisions::defer(rows.iter().map(wait).collect());
-        self.ledger.conclude(&[], waiting).await
+        let wait = |row: &Delivery| Decision::defer(row, DeliveryState::Sending, at, reason(row));
+        self.ledger
+            .conclude(&[], rows.iter().map(wait).collect())
+            .await
     }
 }
