@@ -19,7 +19,6 @@ use crate::domain::{
 use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::Compose;
-use crate::engine::delivery::deliveries::Wait;
 use crate::engine::delivery::mails::{BatchMail, Mails};
 use crate::engine::digest::due;
 use crate::engine::digest::owed::OwedDays;
@@ -29,6 +28,7 @@ use crate::engine::eligibility::mutes;
 use crate::engine::eligibility::skip_seen::{SkipSeen, is_seen};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::{DeliveryFilter, People};
+use crate::wire::delivery::WaitReason;
 use crate::wire::explanation::{
     BrandView, By, DigestView, Explanation, Fate, InBatch, InDelivery, LeftOut, LocaleView, Place,
     Why,
@@ -77,7 +77,7 @@ fn settled_of(deliveries: &[Delivery], batch: Id) -> Option<DateTime<Utc>> {
 
 /// Describes a delivery: its state, why it waits or failed, and its next attempt.
 fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
-    let wait = Wait::of(row, now);
+    let wait = WaitReason::of(row, now);
     InDelivery {
         id: row.id.clone(),
         state: row.state,

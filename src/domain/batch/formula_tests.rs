@@ -124,7 +124,8 @@ proptest! {
         let (mut rest, closes_too) = gather(&leading, &seconds);
 
         prop_assert_eq!(closes, closes_too);
-        prop_assert_eq!(rest.take_lead().map(|lead| lead.count), Some(1));
+        let lead = rest.split_lead(|| comment(0, "lead").i, at(0));
+        prop_assert_eq!(lead.map(|lead| lead.contents.count), Some(1));
         prop_assert_eq!(all.contents.count, rest.contents.count + 1);
     }
 

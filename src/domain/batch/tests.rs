@@ -152,9 +152,9 @@ fn a_leading_batch_emails_its_first_event_once() {
     let mut batch = opened(&[comment(1, "a")], at(0), &policy);
     assert!(batch.is_due(at(0)) && batch.contents.is_empty());
 
-    let lead = batch.take_lead().unwrap();
-    assert_eq!(objects(&lead), ["a"]);
-    assert!(batch.take_lead().is_none() && !batch.is_due(at(299)));
+    let lead = batch.split_lead(|| fanout_id(9), at(0)).unwrap();
+    assert_eq!(objects(&lead.contents), ["a"]);
+    assert!(!batch.is_leading() && !batch.is_due(at(299)));
 
     batch.join(&[comment(2, "b")], at(20), &policy);
     batch.close_now(at(300)).unwrap();
@@ -182,10 +182,10 @@ fn a_lead_can_be_withdrawn_until_it_is_emailed() {
         (followed.state, followed.contents.count),
         (BatchState::Open, 1)
     );
-    assert!(followed.take_lead().is_none());
+    assert!(!followed.is_leading());
 
     let mut mailed = fresh;
-    mailed.take_lead();
+    mailed.split_lead(|| fanout_id(9), at(0)).unwrap();
     assert_eq!(mailed.take_out(&kind, &a, None), TakenOut::default());
     assert_eq!(mailed.state, BatchState::Open);
 }

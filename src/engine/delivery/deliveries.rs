@@ -242,12 +242,8 @@ impl DeliveryService {
         let mut rows = Vec::new();
         for state in states {
             let of = DeliveryFilter::State(state);
-            rows.extend(
-                self.context
-                    .store
-                    .find_deliveries(&of, MOST_WAITING)
-                    .await?,
-            );
+            let store = &self.context.store;
+            rows.extend(store.find_deliveries(&of, MOST_WAITING).await?);
         }
         rows.retain(|row| row.open);
         if let Some(users) = users {
@@ -264,17 +260,9 @@ impl DeliveryService {
     }
 }
 
-/// Why a delivery that is not settled waits.
-pub(crate) struct Wait {
-    /// The recorded reason, such as the provider's answer; otherwise the state in words.
-    pub why: String,
-    /// When it can be claimed again; `None` if it can be claimed now.
-    pub until: Option<DateTime<Utc>>,
-    /// The worker that holds it until then.
-    pub held_by: Option<String>,
-}
-
-impl Wait {
+impl WaitReason {
+    /// Returns why this delivery, which is not settled, waits: the recorded reason, such as the
+    /// provider's answer, or else the state in words.
     pub(crate) fn of(row: &Delivery, now: DateTime<Utc>) -> Self {
         let lease = row.lease.as_ref().filter(|lease| lease.until > now);
         let held_by = lease.map(|lease| lease.owner.clone());
@@ -290,6 +278,7 @@ impl Wait {
         let until = until.into_iter().flatten().filter(|until| *until > now);
         Self {
             why,
+            mails: 1,
             until: until.max(),
             held_by,
         }
@@ -297,25 +286,17 @@ impl Wait {
 }
 
 fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<WaitReason> {
-    let mut of: BTreeMap<(String, Option<String>), WaitReason> = BTreeMap::new();
+    let mut all: BTreeMap<(String, Option<String>), WaitReason> = BTreeMap::new();
     for row in rows {
-        let Wait {
-            why,
-            until,
-            held_by,
-        } = Wait::of(row, now);
-        let reason = of
-            .entry((why, held_by))
-            .or_insert_with_key(|(why, held_by)| WaitReason {
-                why: why.clone(),
-                mails: 0,
-                until,
-                held_by: held_by.clone(),
-            });
-        reason.mails += 1;
-        reason.until = reason.until.min(until);
+        let reason = WaitReason::of(row, now);
+        let (name, until) = ((reason.why.clone(), reason.held_by.clone()), reason.until);
+        let count = |known: &mut WaitReason| {
+            known.mails += 1;
+            known.until = known.until.min(until);
+        };
+        all.entry(name).and_modify(count).or_insert(reason);
     }
-    let mut reasons: Vec<WaitReason> = of.into_values().collect();
+    let mut reasons: Vec<WaitReason> = all.into_values().collect();
     reasons.sort_by(|a, b| (b.mails, &a.why).cmp(&(a.mails, &b.why)));
     reasons
 }
