@@ -44,6 +44,22 @@ pub fn write(path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> io::Result<()
     create(path.as_ref())?.write_all(content.as_ref())
 }
 
+/// Replaces a file completely or not at all, with the permissions of [`create`].
+pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let draft = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let write = || {
+        let mut file = create(&draft)?;
+        file.write_all(content.as_ref())?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path)
+    };
+    write().inspect_err(|_| {
+        // An error means that there is no draft to remove.
+        let _ = std::fs::remove_file(&draft);
+    })
+}
+
 /// Creates the folder and its missing parents with the mode 0700. Existing folders keep their mode.
 pub fn folder(path: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
@@ -76,4 +92,40 @@ fn open_to(mask: u32, path: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
     (mode & mask != 0).then(|| format!("{mode:03o}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        let name = |entry: io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+        let names = entries.map(name).map(|name| name.into_string().unwrap());
+        names.collect()
+    }
+
+    #[test]
+    fn a_file_replaces_an_earlier_one_and_leaves_no_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+
+        for page in ["one", "another"] {
+            replace(&path, page).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), page);
+        }
+
+        assert_eq!(names(folder.path()), ["report.html"]);
+    }
+
+    #[test]
+    fn a_failed_replacement_leaves_no_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        std::fs::create_dir(&path).unwrap();
+
+        replace(&path, "page").unwrap_err();
+
+        assert_eq!(names(folder.path()), ["report.html"]);
+    }
 }

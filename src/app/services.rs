@@ -304,12 +304,8 @@ impl App {
             catalog: self.catalog(),
             batches: self.batches(),
             compose: self.compose(),
-            brands: self.config.brand_names(),
-            schedule: self.config.digest.schedule,
             skip_seen: self.skip_seen(),
             owed: self.owed(),
-            day_cap: self.config.fanout.day_cap,
-            caps: self.config.digest.caps,
         }
     }
 

@@ -327,42 +327,24 @@ impl Show {
 
 /// Returns the history of a delivery, one row per step.
 fn history(story: &Story) -> Table {
-    let row = &story.row;
+    let (row, mut table) = (&story.row, Table::facts());
     let minute = |at: Option<DateTime<Utc>>| at.map(words::minute);
     let times = words::count(u64::from(row.attempts), "attempt", "attempts");
+    let tried = minute(row.tried).map(|at| format!("{at} ({times})"));
     let held = story.held_by.as_ref().zip(minute(story.held_until));
+    let held = held.map(|(owner, until)| format!("worker {owner} until {until}"));
     let report = row.feedback.zip(minute(row.feedback_at));
-    let steps = [
-        ("created", Some(words::minute(row.created))),
-        (
-            "handed over",
-            minute(row.tried).map(|at| format!("{at} ({times})")),
-        ),
-        (
-            "waits until",
-            minute(row.not_before.filter(|_| !row.state.settled())),
-        ),
-        (
-            "held by",
-            held.map(|(owner, until)| format!("worker {owner} until {until}")),
-        ),
-        ("settled", minute(row.settled)),
-        ("because", row.reason.clone()),
-        ("provider's id", row.provider_id.clone()),
-        (
-            "reported",
-            report.map(|(report, at)| format!("{report} {at}")),
-        ),
-        ("cannot leave", story.barred.clone()),
-    ];
-    let mut table = Table::new([
-        Column("", Ink::Faint, Fit::Full),
-        Column("", Ink::Plain, Fit::Cut),
-    ]);
-    for (step, what) in steps {
-        what.into_iter()
-            .for_each(|what| table.fact(&format!("  {step}"), what));
-    }
+    let report = report.map(|(report, at)| format!("{report} {at}"));
+    let waits = row.not_before.filter(|_| !row.state.settled());
+    table.fact("  created", words::minute(row.created));
+    table.fact("  handed over", tried);
+    table.fact("  waits until", minute(waits));
+    table.fact("  held by", held);
+    table.fact("  settled", minute(row.settled));
+    table.fact("  because", row.reason.clone());
+    table.fact("  provider's id", row.provider_id.clone());
+    table.fact("  reported", report);
+    table.fact("  cannot leave", story.barred.clone());
     table
 }
 

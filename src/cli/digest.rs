@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::{Exit, Usage, causes};
-use super::page_file::PageFile;
 use super::process::Stop;
 use super::screen::Screen;
 use super::words;
@@ -17,6 +17,7 @@ use super::work::{FanOutEnd, Waits, backlog_lines};
 use crate::app::App;
 use crate::domain::{Cadence, Pause, Share, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
+use crate::private;
 use crate::render::{ReportPage, Site};
 use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
@@ -91,7 +92,7 @@ impl Args {
             return Err(Usage::new(what).instead(next).into());
         }
         let request = self.request(app);
-        let page = self.report.as_deref().map(PageFile::at).transpose()?;
+        self.report.as_deref().map_or(Ok(()), check_page)?;
         if self.resume {
             match app.deliveries().resume().await? {
                 Some(pause) => screen.warning(format!("resumed; it was {}", paused(&pause)))?,
@@ -116,10 +117,10 @@ impl Args {
             false => "people looked at",
         });
         let bar = bar.until(stop.clone());
-        let (mut report, summary) = match page {
-            None if self.dry_run => (app.dry_run().count(&request, &bar).await?, None),
-            None => (app.digests().run(&request, &bar).await?, None),
-            Some(_) => {
+        let (mut report, summary) = match (self.dry_run, &self.report) {
+            (false, _) => (app.digests().run(&request, &bar).await?, None),
+            (true, None) => (app.dry_run().count(&request, &bar).await?, None),
+            (true, Some(_)) => {
                 let (report, summary) = app.dry_run().run(&request, &bar).await?;
                 (report, Some(summary))
             }
@@ -128,9 +129,11 @@ impl Args {
         report.mails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
         let stopped = *stop.borrow();
         // A page about part of the users would mislead.
-        let page = page.filter(|_| !stopped);
-        if let (Some(page), Some(summary)) = (&page, &summary) {
-            page.write(&ReportPage::new(&Site::from(&*app.config))?.render(summary)?)?;
+        let page = self.report.as_deref().filter(|_| !stopped);
+        if let (Some(path), Some(summary)) = (page, &summary) {
+            let page = ReportPage::new(&Site::from(&*app.config))?.render(summary)?;
+            private::replace(path, page)
+                .with_context(|| format!("writing the report {}", path.display()))?;
         }
         // The emails are sent. Report later failures beside the result instead of ending here.
         let mut failures = Vec::new();
@@ -153,7 +156,7 @@ impl Args {
             screen.json(&DigestRun {
                 at,
                 dry_run: self.dry_run,
-                page: page.as_ref().map(|page| page.path.as_path()),
+                page,
                 mails_waiting: waits.waiting(),
                 bad_fanouts: &fanned_out.done.bad_fanouts,
                 report: &report,
@@ -165,8 +168,8 @@ impl Args {
             if let Some(ahead) = ahead.filter(|ahead| ahead.batches > 0) {
                 screen.line(format!("batches: {}", batches(ahead)))?;
             }
-            if let Some(page) = &page {
-                screen.line(format!("report: {}", page.path.display()))?;
+            if let Some(page) = page {
+                screen.line(format!("report: {}", page.display()))?;
             }
         }
         waits.show(&report.mails, &fanned_out, screen)?;
@@ -204,17 +207,32 @@ impl Args {
             limit: self.limit,
             sample: self.sample,
             patience: (!self.no_wait).then_some(app.config.delivery.patience),
-            timing: if self.now {
-                Timing::Now
-            } else {
-                Timing::WhenDue
+            timing: match self.now {
+                true => Timing::Now,
+                false => Timing::WhenDue,
             },
-            effect: if self.dry_run {
-                Effect::Rehearse
-            } else {
-                Effect::Send
+            effect: match self.dry_run {
+                true => Effect::Rehearse,
+                false => Effect::Send,
             },
         }
+    }
+}
+
+/// Checks before the run that a page can be written to this path, as far as this is known then.
+fn check_page(path: &Path) -> Result<(), Usage> {
+    let shown = path.display();
+    if path.is_dir() || path.file_name().is_none() {
+        let what = format!("--report: {shown} is a folder");
+        return Err(Usage::new(what).instead("name a file in it, such as report.html"));
+    }
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            let folder = folder.display();
+            let what = format!("--report: the folder {folder} does not exist");
+            Err(Usage::new(what).instead(format!("mkdir -p {folder}")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -287,25 +305,21 @@ fn due(report: &Report) -> String {
 }
 
 fn would_be_sent(report: &Report) -> String {
-    let (due_users, events) = (
-        words::number(report.due.users),
-        words::events(report.due.events),
-    );
-    let limit = if report.limited {
-        ", up to the limit"
-    } else {
-        ""
-    };
+    let (due, events) = (due(report), words::events(report.due.events));
+    let limit = report.limited.then_some(", up to the limit");
     match (report.due.users, report.dry_run.no_brand) {
-        (0, _) => format!("{} (dry run)", due(report)),
-        (_, 0) => format!("{due_users} due, would be mailed {events} (dry run{limit})"),
+        (0, _) => format!("{due} (dry run)"),
+        (_, 0) => {
+            let limit = limit.unwrap_or_default();
+            format!("{due}, would be mailed {events} (dry run{limit})")
+        }
         (_, waiting) => {
             let mails = match report.emails_ahead() {
                 0 => "none".to_owned(),
                 mails => words::number(mails),
             };
             let waiting = no_brand(waiting);
-            format!("{due_users} due with {events}: {mails} would be mailed, {waiting} (dry run)")
+            format!("{due} with {events}: {mails} would be mailed, {waiting} (dry run)")
         }
     }
 }

@@ -192,6 +192,24 @@ fn failed_users_are_counted_apart_from_emailed_users() {
 }
 
 #[test]
+fn an_unusable_path_of_a_page_is_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+
+    let missing = check_page(&folder.path().join("no/report.html")).unwrap_err();
+    let at_folder = check_page(folder.path()).unwrap_err();
+
+    assert!(
+        missing.to_string().ends_with("/no does not exist"),
+        "{missing}"
+    );
+    assert!(
+        at_folder.to_string().ends_with(" is a folder"),
+        "{at_folder}"
+    );
+    assert!(check_page(Path::new("report.html")).is_ok());
+}
+
+#[test]
 fn batches_have_their_own_line() {
     let ahead = BatchesAhead {
         batches: 15,

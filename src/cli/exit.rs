@@ -72,7 +72,7 @@ impl Usage {
 
 /// Returns [`Exit::Usage`] for a wrong request, and [`Exit::Failed`] for any other failure.
 pub fn of_failure(failure: &anyhow::Error) -> Exit {
-    let asked_wrong = failure.chain().any(|cause| {
+    let is_wrong_request = failure.chain().any(|cause| {
         cause.is::<Usage>()
             || cause.is::<Problems>()
             || cause.is::<Invalid>()
@@ -83,10 +83,9 @@ pub fn of_failure(failure: &anyhow::Error) -> Exit {
                 Some(engine::Error::Invalid(_) | engine::Error::Conflict(_))
             )
     });
-    if asked_wrong {
-        Exit::Usage
-    } else {
-        Exit::Failed
+    match is_wrong_request {
+        true => Exit::Usage,
+        false => Exit::Failed,
     }
 }
 
@@ -108,23 +107,23 @@ impl WithoutKeys {
 
 /// Formats a failure: its causes, and a suggestion on the next line if there is one.
 pub fn explain_failure(failure: &anyhow::Error) -> String {
-    let mut told = format!("error: {}\n", causes(failure));
-    if let Some(next) = advice(failure) {
-        told.push_str(&format!("  try: {}\n", harmless::line(&next)));
+    let causes = causes(failure);
+    match advice(failure) {
+        Some(next) => format!("error: {causes}\n  try: {}\n", harmless::line(&next)),
+        None => format!("error: {causes}\n"),
     }
-    told
 }
 
 /// Joins the failure and its causes with colons.
 pub(super) fn causes(failure: &anyhow::Error) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in failure.chain() {
-        let told = cause.to_string();
+        let text = cause.to_string();
         // `Problems` is a list with line breaks of its own. Other errors may quote user input,
         // which must not start a new line.
         let cause = match cause.is::<Problems>() {
-            true => harmless::lines(&told).into_owned(),
-            false => harmless::line(&told).into_owned(),
+            true => harmless::lines(&text).into_owned(),
+            false => harmless::line(&text).into_owned(),
         };
         // Some errors already contain the text of their cause.
         if causes.last().is_none_or(|before| !before.contains(&cause)) {
@@ -172,12 +171,7 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
             Some(store::Error::Conflict { .. }) => {
                 return Some("moving one of the two away; nothing was overwritten".into());
             }
-            Some(
-                store::Error::Corrupt { .. }
-                | store::Error::Pending { .. }
-                | store::Error::Unsupported(_),
-            )
-            | None => {}
+            _ => {}
         }
     }
     None

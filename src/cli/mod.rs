@@ -32,7 +32,6 @@ mod harmless;
 mod import;
 mod keys;
 mod options;
-mod page_file;
 mod preview;
 mod process;
 mod screen;

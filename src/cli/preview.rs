@@ -103,8 +103,8 @@ async fn showing(
                 };
             }
             if let (None, Ok(catalogs)) = (locale, preview.catalogs()) {
-                let asked = reader.locale.as_deref();
-                spoken = Some(LocaleView::of(asked, catalogs.spoken(asked)));
+                let wanted = reader.locale.as_deref();
+                spoken = Some(LocaleView::of(wanted, catalogs.spoken(wanted)));
             }
             Of::Somebody(Box::new(of), user.clone())
         }

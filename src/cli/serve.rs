@@ -122,17 +122,17 @@ impl Args {
         let config = &app.config;
         let mut facts = Table::facts();
         facts.fact("  store", format!("{:?}", config.store));
-        if let Some(outbox) = app.identities.outbox() {
-            facts.fact("  mails", format!("are written to {}", outbox.display()));
-        }
+        let outbox = app.identities.outbox();
+        let outbox = outbox.map(|folder| format!("are written to {}", folder.display()));
+        facts.fact("  mails", outbox);
         let worker = match self.no_worker {
             true => "none here: tidings worker",
             false => "inside; --no-worker leaves it out",
         };
-        facts.fact("  worker", worker);
+        facts.fact("  worker", worker.to_owned());
         let shown = match config.server.key {
             Some(_) => {
-                facts.fact("  key", "the configured one (server.key)");
+                facts.fact("  key", "the configured one (server.key)".to_owned());
                 "$KEY"
             }
             None => {

@@ -10,7 +10,7 @@ use super::screen::Screen;
 use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::config::Candidates;
-use crate::operate::simulate::{Trial, read_events, simulate};
+use crate::operate::simulate::{read_events, simulate};
 use crate::wire::batch::Comparison;
 
 /// Compare batch policies on recorded events: how many emails, how late, how large
@@ -47,14 +47,9 @@ impl Args {
     pub(super) fn run(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
         let candidates = Candidates::load(&self.policies)?;
         screen.warnings(&candidates.warnings)?;
-        let trials = candidates.policies.into_iter().map(|candidate| Trial {
-            name: candidate.name,
-            policy: candidate.policy,
-            key: candidate.key,
-        });
         let events = read_events(&self.events)?;
         let bar = screen.bar("events");
-        let comparison = simulate(&events, trials.collect(), &bar);
+        let comparison = simulate(&events, &candidates.policies, &bar);
         drop(bar);
         if self.json {
             screen.json(&comparison)?;

@@ -38,7 +38,7 @@ fn add_upgrade(schema: &Schema, table: &mut Table) {
     let next = "the next command that works with the store upgrades it to";
     table.fact("schema", format!("{from}; {next} {to}:"));
     for step in &schema.steps {
-        table.fact("", step.as_str());
+        table.fact("", step.clone());
     }
 }
 
@@ -102,7 +102,7 @@ impl Args {
 /// Returns the table of the work, the emails and the reports.
 fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     let mut table = Table::facts();
-    table.fact("store", status.store.as_str());
+    table.fact("store", status.store.clone());
     add_upgrade(&status.schema, &mut table);
     let oldest = status.oldest_pending_day;
     table.fact("fan-outs", fanouts(status.fanouts, oldest));
@@ -114,26 +114,20 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     let states = status.deliveries.iter();
     let states = states.map(|(state, count)| words::some(*count, state.as_str()));
     table.fact("mails", list_or(states, "none yet"));
-    if status.not_emailed > 0 {
-        let events = words::events(status.not_emailed);
-        let why = "whose batch email failed within the last 7 days";
-        table.fact("not emailed", format!("{events} {why}"));
-    }
-    if let Some(pause) = &status.paused {
-        table.fact("sending", digest::paused(pause));
-    }
+    let some_events = |n: u64| (n > 0).then(|| words::events(n));
+    let failed = some_events(status.not_emailed)
+        .map(|events| format!("{events} whose batch email failed within the last 7 days"));
+    table.fact("not emailed", failed);
+    table.fact("sending", status.paused.as_ref().map(digest::paused));
     let mut name = "waiting";
     for line in waits(&status.waiting, now) {
         table.fact(std::mem::take(&mut name), line);
     }
-    if let Some(latency) = status.provider_latency {
-        table.fact("provider", describe_latency(latency));
-    }
+    table.fact("provider", status.provider_latency.map(describe_latency));
     table.fact("worker", worker(status.worker, now));
     table.fact("digest", last_digest(status.digest));
-    if status.heard.sent > 0 {
-        table.fact("last 7 days", reports(&status.heard));
-    }
+    let reported = (status.heard.sent > 0).then(|| reports(&status.heard));
+    table.fact("last 7 days", reported);
     if status.unreported > 0 {
         let emails = words::count(status.unreported, "email", "emails");
         let silent = format!("none since {emails} left more than a day ago; see `tidings doctor`");
@@ -142,13 +136,10 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     add_older(&status.older, &mut table);
     let suppressed = status.suppressed.iter();
     let suppressed = suppressed.map(|(reason, count)| words::some(*count, reason.as_str()));
-    let suppressed = words::list(suppressed);
-    if !suppressed.is_empty() {
-        table.fact("suppressed", suppressed);
-    }
-    if status.days.is_empty() {
-        table.fact("days", "none");
-    }
+    let suppressed = Some(words::list(suppressed)).filter(|all| !all.is_empty());
+    table.fact("suppressed", suppressed);
+    let days = status.days.is_empty().then(|| "none".to_owned());
+    table.fact("days", days);
     table
 }
 

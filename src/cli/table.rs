@@ -99,7 +99,7 @@ impl Table {
     pub(super) fn facts() -> Self {
         Self::new([
             Column("", Ink::Faint, Fit::Full),
-            Column("", Ink::Plain, Fit::Full),
+            Column("", Ink::Plain, Fit::Wrap),
         ])
     }
 
@@ -123,9 +123,11 @@ impl Table {
         self.rows.push((ink, cells.collect()));
     }
 
-    /// Adds a row of a name and a value.
-    pub(super) fn fact(&mut self, name: &str, value: impl Into<String>) {
-        self.row([name.to_owned(), value.into()]);
+    /// Adds a row of a name and a value, if there is one.
+    pub(super) fn fact(&mut self, name: &str, value: impl Into<Option<String>>) {
+        if let Some(value) = value.into() {
+            self.row([name.to_owned(), value]);
+        }
     }
 
     /// Returns the lines, headings first if there are any. Empty columns are omitted. Without a
@@ -148,7 +150,9 @@ impl Table {
         let wraps = self.columns.iter().any(|column| column.2 == Fit::Wrap);
         if self.columns.iter().any(|column| !column.0.is_empty()) {
             let headings = self.columns.iter();
-            table.set_header(headings.map(|column| styled(column.0, Ink::Faint)));
+            let mut head = Row::from(headings.map(|column| styled(column.0, Ink::Faint)));
+            head.max_height(1);
+            table.set_header(head);
         }
         for (first, cells) in &self.rows {
             let inks = self.columns.iter().skip(usize::from(first.is_some()));
@@ -270,7 +274,7 @@ mod tests {
     #[test]
     fn cells_have_the_color_of_their_column() {
         let mut table = Table::facts();
-        table.fact("store", "x");
+        table.fact("store", "x".to_owned());
         assert_eq!(table.lines(None, true), ["\u{1b}[2mstore\u{1b}[0m  x"]);
     }
 }

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::context::Context;
-use crate::domain::content::Caps;
 use crate::domain::digest::tried_again;
 use crate::domain::{
-    Batch, Brands, Cadence, DaysRead, Delivery, DeliveryId, DeliveryState, EmailScope, Event,
-    EventType, Exclusion, Facts, Id, Inbox, Mutes, ObjectKey, ObjectState, Occasion, PersonStacks,
-    Position, Purpose, Route, Schedule, Stack, StackId, User, UserId, classify,
+    Batch, Cadence, DaysRead, Delivery, DeliveryId, DeliveryState, EmailScope, Event, EventType,
+    Exclusion, Facts, Id, Inbox, Mutes, ObjectKey, ObjectState, Occasion, PersonStacks, Position,
+    Purpose, Route, Schedule, Stack, StackId, User, UserId, classify,
 };
 use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
@@ -34,9 +33,9 @@ use crate::wire::explanation::{
     Why,
 };
 
-mod gathered;
+mod batches;
 
-use gathered::Batches;
+use batches::Batches;
 
 /// Explains to operators which emails a user gets.
 pub struct Explain {
@@ -46,18 +45,10 @@ pub struct Explain {
     pub batches: BatchService,
     /// Finds the language of the user's emails.
     pub compose: Compose,
-    /// The configured brands.
-    pub brands: Brands,
-    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
-    pub schedule: Schedule,
     /// Knows whether digests skip events that were seen in the feed.
     pub skip_seen: SkipSeen,
     /// Finds the days before the window that are still read.
     pub owed: OwedDays,
-    /// The most entries of a user's day (`fanout.day_cap`). A stack that has as many is full.
-    pub day_cap: usize,
-    /// The most items that a section and an email show. Others are only counted.
-    pub caps: Caps,
 }
 
 /// The suffix of "they are unsubscribed" for users who still get mandatory types.
@@ -107,9 +98,10 @@ fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Opt
 
 impl Explain {
     fn brand(&self, user: &User) -> Option<BrandView> {
+        let config = &self.context.config;
         Some(BrandView {
             name: user.brand.clone()?,
-            configured: self.brands.knows(user.brand.as_ref()),
+            configured: config.brand_names().knows(user.brand.as_ref()),
         })
     }
 
@@ -129,6 +121,9 @@ impl Explain {
     /// Explains one user's events, newest first. `only` selects an object or a position.
     pub async fn user(&self, user: &UserId, only: Option<&str>) -> Result<Explanation> {
         let (now, store) = (self.context.clock.now(), &*self.context.store);
+        let config = &self.context.config;
+        // The schedule of users who did not choose a cadence, weekday, hour or time zone.
+        let default = &config.digest.schedule;
         let users = std::slice::from_ref(user);
         let reach = self.owed.days_read(now);
         let old = self.owed.look(&reach).await?;
@@ -162,9 +157,9 @@ impl Explain {
             record,
             mutes: record.map_or(&none, |user| &user.mutes),
             inbox: self.skip_seen.inboxes(users).await?.pop().flatten(),
-            digests: record.and_then(|user| suppressed.digests(user, &self.schedule)),
+            digests: record.and_then(|user| suppressed.digests(user, default)),
             wish: record.and_then(|user| {
-                let (schedule, wish) = user.digests(&self.schedule);
+                let (schedule, wish) = user.digests(default);
                 (schedule.cadence != Cadence::Never).then_some(wish)
             }),
             held: batches.held(&self.batches, now).await?,
@@ -178,7 +173,7 @@ impl Explain {
             catalog.load(of_stacks.map(|(_, event)| event)).await?;
             loaded.muted = mutes::places(person, loaded.mutes, &mut catalog).await?;
             events.extend(loaded.fates(person, &catalog));
-            let is_full = |stack: &&Stack| stack.entries.len() >= self.day_cap;
+            let is_full = |stack: &&Stack| stack.entries.len() >= config.fanout.day_cap;
             full_days.extend(person.stacks.iter().filter(is_full).map(|of| of.id.day));
         }
         let digests = loaded.digests;
@@ -187,7 +182,7 @@ impl Explain {
         let digest = match record {
             None => None,
             Some(record) => {
-                let schedule = record.schedule(&self.schedule);
+                let schedule = record.schedule(default);
                 let waiting = events.iter().filter(|fate| fate.why == Why::NextDigest);
                 let oldest = waiting.map(|fate| fate.at).min();
                 let by = match (oldest, &digests) {
@@ -294,7 +289,7 @@ impl Loaded<'_> {
             Some(since) if *since <= then => Some(LeftOut::Muted),
             _ => self.has_seen(place).then_some(LeftOut::Seen),
         };
-        let caps = self.explain.caps;
+        let caps = self.explain.context.config.digest.caps;
         let (rows, record) = (self.deliveries, self.record);
         let digests = Mails::of(rows, person, record, policies, caps, catalog, aside);
         let mut emails: HashMap<Id, BatchMail<'_>> = HashMap::new();

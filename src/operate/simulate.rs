@@ -11,6 +11,7 @@ use std::path::Path;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
+use crate::config::Candidate;
 use crate::domain::batch::{
     Accumulator, AccumulatorId, Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Item,
 };
@@ -36,26 +37,15 @@ pub struct RecordedEvent {
     pub key: Option<ChosenKey>,
 }
 
-/// A policy to compare.
-#[derive(Debug, Clone)]
-pub struct Trial {
-    /// The name in the output.
-    pub name: String,
-    /// When batches close.
-    pub policy: BatchPolicy,
-    /// The batch key of events that name none. Without one, each type has its own.
-    pub key: Option<ChosenKey>,
-}
-
 /// Replays `events`, which must be in order of time, against each policy.
 ///
 /// `progress` advances once per event and policy. Memory grows with the number of events.
 pub fn simulate(
     events: &[RecordedEvent],
-    trials: Vec<Trial>,
+    policies: &[Candidate],
     progress: &dyn Watcher,
 ) -> Comparison {
-    progress.total((events.len() * trials.len()) as u64);
+    progress.total((events.len() * policies.len()) as u64);
     let from = events.first().map(|event| event.at);
     let to = events.last().map(|event| event.at);
     let days = from.zip(to).map_or(1.0, |(from, to)| {
@@ -67,14 +57,14 @@ pub fn simulate(
         users: users.len() as u64,
         from,
         to,
-        policies: trials
-            .into_iter()
-            .map(|trial| replay(events, &trial, progress).figures(trial.name, days))
+        policies: policies
+            .iter()
+            .map(|policy| replay(events, policy, progress).figures(&policy.name, days))
             .collect(),
     }
 }
 
-fn replay(events: &[RecordedEvent], trial: &Trial, progress: &dyn Watcher) -> Emails {
+fn replay(events: &[RecordedEvent], candidate: &Candidate, progress: &dyn Watcher) -> Emails {
     let mut replays: HashMap<AccumulatorId, Replay> = HashMap::new();
     let mut emails = Emails::default();
     for (number, event) in (1..).zip(events) {
@@ -83,7 +73,7 @@ fn replay(events: &[RecordedEvent], trial: &Trial, progress: &dyn Watcher) -> Em
             t: event.kind.clone(),
             o: event.object.clone(),
         };
-        let key = BatchKey::of(&event.kind, event.key.as_ref(), trial.key.as_ref());
+        let key = BatchKey::of(&event.kind, event.key.as_ref(), candidate.key.as_ref());
         for user in &event.users {
             let id = AccumulatorId {
                 user: user.clone(),
@@ -91,7 +81,7 @@ fn replay(events: &[RecordedEvent], trial: &Trial, progress: &dyn Watcher) -> Em
             };
             let replay = replays.entry(id).or_insert_with_key(Replay::new);
             replay.close_until(event.at, &mut emails);
-            replay.join(&item, event.at, &trial.policy, &mut emails);
+            replay.join(&item, event.at, &candidate.policy, &mut emails);
         }
         progress.advance(1);
     }
@@ -172,13 +162,13 @@ impl Emails {
         }
     }
 
-    fn figures(self, policy: String, days: f64) -> PolicyFigures {
+    fn figures(self, policy: &str, days: f64) -> PolicyFigures {
         let mut per_user = BTreeMap::new();
         for emails in self.per_user.into_values() {
             *per_user.entry(emails).or_default() += 1;
         }
         PolicyFigures {
-            policy,
+            policy: policy.to_owned(),
             emails: self.count,
             emails_per_day: self.count as f64 / days,
             emails_per_user: spread(&per_user),

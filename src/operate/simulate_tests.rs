@@ -33,12 +33,12 @@ fn minutes(window: i64, cooldown: i64, max_wait: Option<i64>) -> BatchPolicy {
 }
 
 fn run(events: &[RecordedEvent], policy: BatchPolicy, key: Option<&str>) -> PolicyFigures {
-    let trial = Trial {
+    let trial = Candidate {
         name: "it".to_owned(),
         policy,
         key: key.map(|key| ChosenKey::new(key).unwrap()),
     };
-    simulate(events, vec![trial], &Silent).policies.remove(0)
+    simulate(events, &[trial], &Silent).policies.remove(0)
 }
 
 /// Ada at 0:00, 1:00, 4:30 and 12:00, Ben at 2:00.
@@ -123,7 +123,7 @@ fn keys_and_types_separate_batches_and_a_shared_key_merges_types() {
 fn an_event_for_several_users_counts_once_for_each() {
     let mut both = comment("ada", 0);
     both.users.push(UserId::stored("ben"));
-    let trial = |name: &str, policy| Trial {
+    let trial = |name: &str, policy| Candidate {
         name: name.to_owned(),
         policy,
         key: None,
@@ -133,7 +133,7 @@ fn an_event_for_several_users_counts_once_for_each() {
         trial("later", minutes(5, 0, None)),
     ];
 
-    let comparison = simulate(&[both, comment("ben", 1)], trials, &Silent);
+    let comparison = simulate(&[both, comment("ben", 1)], &trials, &Silent);
 
     assert_eq!((comparison.events, comparison.users), (3, 2));
     assert_eq!((comparison.from, comparison.to), (Some(at(0)), Some(at(1))));

@@ -204,18 +204,12 @@ impl Transfer {
     }
 
     fn publish(&self, manifest: &Manifest) -> Result<()> {
-        let (partial, path) = (
-            self.folder.join("manifest.partial"),
-            self.folder.join(MANIFEST),
-        );
-        let failed = || failed("writing", &path);
-        private::write(&partial, manifest.text()).map_err(failed())?;
-        let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
-        sync(&partial).map_err(failed())?;
-        fs::rename(&partial, &path).map_err(failed())?;
-        sync(&self.folder).map_err(failed())?;
+        let path = self.folder.join(MANIFEST);
+        private::replace(&path, manifest.text()).map_err(failed("writing", &path))?;
+        let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        folder.map_err(failed("writing", &self.folder))?;
         let mark = self.folder.join(UNFINISHED);
-        fs::remove_file(&mark).map_err(files::failed("removing", &mark))
+        fs::remove_file(&mark).map_err(failed("removing", &mark))
     }
 
     /// Writes all records of the export to the store, which must be empty or hold an unfinished

@@ -67,34 +67,14 @@ impl Draft {
     }
 }
 
-/// Titles, authors and texts.
-const THINGS: [(&str, &str, &str); 6] = [
-    (
-        "Winter light on the canal",
-        "Ines Tavoro",
-        "The ice held until noon. Look at the left edge.",
-    ),
-    (
-        "Werkhalle Nord, open studios",
-        "Werkhalle Nord",
-        "Forty studios, three days, free of charge.",
-    ),
-    (
-        "Notes on a river, in twelve parts",
-        "Jonas Okafor",
-        "Part four is too long, the rest is right.",
-    ),
-    (
-        "The last ferry",
-        "Ada Lindqvist",
-        "Who was the second man on the pier?",
-    ),
-    (
-        "A chair for two, and other furniture that cannot be agreed upon",
-        "Studio Brandt & Sons",
-        "Line 3 is too high.",
-    ),
-    ("Untitled (blue)", "Mei Tanaka", "Can we have it by Friday?"),
+/// Titles, authors and texts, separated by bars.
+const THINGS: [&str; 6] = [
+    "Winter light on the canal|Ines Tavoro|The ice held until noon. Look at the left edge.",
+    "Werkhalle Nord, open studios|Werkhalle Nord|Forty studios, three days, free of charge.",
+    "Notes on a river, in twelve parts|Jonas Okafor|Part four is too long, the rest is right.",
+    "The last ferry|Ada Lindqvist|Who was the second man on the pier?",
+    "A chair for two, and other furniture that cannot be agreed upon|Studio Brandt & Sons|Line 3 is too high.",
+    "Untitled (blue)|Mei Tanaka|Can we have it by Friday?",
 ];
 /// The name of the artist that the reader follows.
 pub(super) const FOLLOWED: &str = "Ines Tavoro";
@@ -245,14 +225,16 @@ impl Samples<'_> {
     /// Returns the invented object of an event, with the date `at`, and its details.
     fn subject(&self, event: &Event, at: Option<DateTime<Utc>>) -> Told {
         let n: usize = event.o.as_str().parse().unwrap_or_default();
-        let (title, by, text) = THINGS[n % THINGS.len()];
-        let url = |path: &str| Some(format!("https://example.org/{path}"));
-        let picture = |pictures: &str| format!("{pictures}/thing-{}.svg", n % THINGS.len());
+        let thing = n % THINGS.len();
+        let mut parts = THINGS[thing].splitn(3, '|').map(str::to_owned);
+        let (title, by, text) = (parts.next(), parts.next(), parts.next());
         let object = Object {
-            title: Some(title.to_owned()),
-            url: url(&format!("things/{n}")),
-            image: self.pictures.map(picture),
-            by: Some(by.to_owned()),
+            title,
+            url: Some(format!("https://example.org/things/{n}")),
+            image: self
+                .pictures
+                .map(|base| format!("{base}/thing-{thing}.svg")),
+            by: by.clone(),
             at,
             // Comments refer to it; types without a phrase ignore it.
             data: about(),
@@ -260,10 +242,10 @@ impl Samples<'_> {
         };
         let details = Details {
             actor: Some(Actor {
-                name: Some(by.to_owned()),
+                name: by,
                 ..Actor::bare(UserId::stored("somebody"))
             }),
-            text: Some(text.to_owned()),
+            text,
             ..Details::default()
         };
         Told {

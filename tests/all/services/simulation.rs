@@ -14,7 +14,7 @@ use tidings::domain::{
 };
 use tidings::engine::Silent;
 use tidings::engine::ingest::notify::Request;
-use tidings::operate::simulate::{RecordedEvent, Trial, simulate};
+use tidings::operate::simulate::{RecordedEvent, simulate};
 use tidings::store::BatchFilter;
 
 use crate::support::town::{Town, on_both_stores};
@@ -96,13 +96,13 @@ fn simulated(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures>
             "Now" => BatchPolicy::IMMEDIATE,
             batched => default_user.batch_policy(&kind(batched), &town.process().config.policies),
         };
-        Trial {
+        Candidate {
             name: name.to_owned(),
             policy,
             key: None,
         }
     });
-    let comparison = simulate(events, trials.into(), &Silent);
+    let comparison = simulate(events, &trials, &Silent);
     let figures = comparison.policies.into_iter().map(|policy| {
         let delay = policy.delay_seconds;
         let figures = Figures {
