@@ -15,8 +15,7 @@ use crate::email::{Mailer, Pinned};
 use crate::engine::delivery::identity::{Identities, Themes};
 use crate::engine::directory::starts::Starts;
 use crate::engine::directory::unknown::Named;
-use crate::engine::feed::polls::Polls;
-use crate::engine::feed::shelf::Shelf;
+use crate::engine::feed::cache::FeedCache;
 use crate::engine::joint::Joint;
 use crate::metrics::{Build, Metrics};
 use crate::operate::open::open_store;
@@ -42,13 +41,12 @@ pub struct App {
     pub context: Arc<Context>,
     /// What writes and sends the emails of each brand.
     pub identities: Arc<Identities>,
-    /// Knows which answers to polls are still valid.
-    pub polls: Arc<Polls>,
+    /// Caches what feeds read and which answers to polls are still valid.
+    pub feed_cache: Arc<FeedCache>,
     /// Knows when the records of users with reused ids begin.
     pub starts: Arc<Starts>,
     /// Counts the work of this process.
     pub metrics: Metrics,
-    shelf: Arc<Shelf>,
     /// Accepts short events of concurrent requests together.
     accepting: Arc<Joint<Fanout, Accepted>>,
     /// Looks up what concurrent requests name together.
@@ -131,15 +129,14 @@ impl App {
             Arc::new(MeasuredMailer { inner, metrics })
         });
         let identities = Identities::new(&config, &store, themes, mailers);
-        let polls = Arc::new(Polls::new(clock.clone(), config.feed.fresh));
+        let feed_cache = Arc::new(FeedCache::new(clock.clone(), config.feed.fresh));
         let context = Arc::new(Context::new(config, store, clock, ids));
         Self {
             config: context.config.clone(),
             identities: Arc::new(identities),
-            shelf: Arc::new(Shelf::new(polls.clone())),
-            starts: Arc::new(Starts::new(context.clone(), polls.clone())),
+            starts: Arc::new(Starts::new(context.clone(), feed_cache.clone())),
             context,
-            polls,
+            feed_cache,
             metrics,
             accepting: Arc::default(),
             looking_up: Arc::default(),

@@ -26,7 +26,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
     let policies = Arc::new(world.app.config.policies.clone());
     let source = CatalogSource {
         context: world.app.context.clone(),
-        shelf: None,
+        cache: None,
     };
     let mut catalog = source.of_mails();
     let person = User {

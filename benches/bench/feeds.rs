@@ -182,7 +182,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
     let listener = world.app.clone();
     let listening = tokio::spawn(async move {
         listener
-            .polls
+            .feed_cache
             .listen(&*listener.context.store, stopped)
             .await
     });
@@ -204,7 +204,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
         query: Default::default(),
         limit: 20,
         days: None,
-        lately: false,
+        accepts_cached: false,
     };
     let (mut finds, mut pages) = (Rounds::default(), Rounds::default());
     let mut again = Rounds::default();
@@ -229,7 +229,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
         let begin = Instant::now();
         for id in &ids {
             let mut request = request(id);
-            request.lately = true;
+            request.accepts_cached = true;
             feeds.page(&request).await.expect("a page");
         }
         again.note(ids.len() as u64, begin.elapsed());

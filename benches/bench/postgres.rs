@@ -140,7 +140,7 @@ async fn ours(ids: &[String]) -> [f64; 7] {
                 query: Default::default(),
                 limit: PAGE,
                 days: None,
-                lately: false,
+                accepts_cached: false,
             };
             tokio::spawn(async move { feeds.page(&request).await.expect("a page") })
         };

@@ -57,7 +57,7 @@ impl Args {
             },
             limit: self.limit,
             days: self.days,
-            lately: false,
+            accepts_cached: false,
         };
         let page = app.feeds().page(&request).await?.answer;
         if page.items.is_empty() && app.people().get(&self.user).await?.is_none() {

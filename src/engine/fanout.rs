@@ -15,7 +15,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::batches::{Join, Joiner};
 use super::crash;
 use super::digest::owed::OwedDays;
-use super::feed::polls::Polls;
+use super::feed::cache::FeedCache;
 use crate::config;
 use crate::context::Context;
 use crate::domain::batch::{AccumulatorId, Item};
@@ -36,7 +36,7 @@ pub struct Fanouts {
     pub joiner: Joiner,
     /// Notes that a day outside the window has changed.
     pub owed: OwedDays,
-    pub(crate) polls: Arc<Polls>,
+    pub(crate) feed_cache: Arc<FeedCache>,
     /// Large audiences that wait for further events.
     pub lingering: Lingering,
 }
@@ -277,8 +277,8 @@ impl Fanouts {
         )?;
         crash::point("after-push");
         // Polls of this process see the events before the store sends a change notice.
-        self.polls
-            .hear(&ChangeNotice::people(people.iter().map(UserId::as_str)));
+        self.feed_cache
+            .apply(&ChangeNotice::people(people.iter().map(UserId::as_str)));
         // The note of a day outside the window may say that nothing is left to email.
         let now = self.context.clock.now();
         if *day < self.owed.days_read(now).window.first() {

@@ -1,40 +1,33 @@
 //! Serves a user's feed: the events of the window, newest first, with their objects and states.
 //!
-//! Pages do not shift while events arrive ([`crate::domain::feed`]). Counts are computed for each
-//! response and never stored. Objects and details come from the feed cache ([`shelf`]) if possible.
-//! So does the user's window, if the request names items in it or accepts recent data. Start with
-//! [`Feeds::page`].
+//! Pages do not shift while events arrive ([`crate::domain::feed`]). Later pages of groups are cut
+//! from the feed as it was for the first page. Counts are of items in the current feed; they are
+//! computed for each response and never stored. Start with [`Feeds::page`].
 
-pub mod polls;
-pub mod shelf;
+pub mod cache;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use tokio::sync::OnceCell;
 
 use super::Result;
 use super::directory::starts;
 use super::eligibility::catalog::{Catalog, CatalogSource};
 use super::eligibility::mutes;
-use super::eligibility::skip_seen::SkipSeen;
-use super::feed::polls::Polls;
-use super::feed::shelf::{Reading, Shelf};
 use crate::context::Context;
-use crate::domain::content::Caps;
 use crate::domain::details::show_newest_names;
-use crate::domain::feed::{Cursor, Query, select};
+use crate::domain::feed::{Cursor, GroupKey, PageEnd, Query, grouped, select};
 use crate::domain::inbox::ItemState;
+use crate::domain::object::topic_key;
 use crate::domain::stack::EventAt;
 use crate::domain::{
-    Day, Event, EventType, Facts, Inbox, Invalid, Mutes, Object, ObjectId, ObjectKey, PersonStacks,
-    Purpose, Stack, UserId, Window, classify,
+    Day, Event, EventType, Facts, Id, Inbox, Invalid, Mutes, Object, ObjectId, ObjectKey,
+    PersonStacks, Purpose, Route, Stack, UserId, Window, classify,
 };
-use crate::wire::feed::{Counts, Item, Page};
+use crate::wire::feed::{Counts, Group, GroupPage, Item, Page};
+use cache::{FeedCache, UserWindow};
 
-mod groups;
-mod mailed;
 mod marks;
 
 pub use marks::{MAX_IDS, MarksInput};
@@ -43,18 +36,13 @@ pub use marks::{MAX_IDS, MarksInput};
 pub struct Feeds {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    pub(crate) polls: Arc<Polls>,
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) cache: Arc<FeedCache>,
     /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
     /// How many days before today marks are stored, at least those of the window.
     pub remembered_back: u32,
     /// Events before this time count as seen (`feed.since`).
     pub since: Option<DateTime<Utc>>,
-    /// Knows whether digests skip events that were seen in the feed.
-    pub skip_seen: SkipSeen,
-    /// The most items in a section and in an email, to find out which items an email showed.
-    pub caps: Caps,
 }
 
 /// A response, with the objects that it depends on.
@@ -79,25 +67,22 @@ impl<T> Answer<T> {
     }
 }
 
-/// A user's current feed without retracted events and types that feeds do not show, and the loaded
-/// facts about its events.
-struct Standing {
-    /// The data as it was read, with all events.
-    reading: Arc<Reading>,
+/// A user's current feed without retracted events and types that feeds do not show.
+struct UserFeed {
+    window: Arc<UserWindow>,
     person: PersonStacks,
     inbox: Inbox,
     /// The positions of muted events. They are shown, and count as read.
     muted: mutes::Places,
-    catalog: Catalog,
-    /// When the oldest cached part was read, if there is any.
+    /// When the window was read, if it is cached.
     as_of: Option<DateTime<Utc>>,
 }
 
-/// Items, by type and object.
-type Names<'a> = HashSet<(&'a EventType, &'a ObjectId)>;
+/// The name of an item.
+type Name<'a> = (&'a EventType, &'a ObjectId);
 
-/// The state of each item, by type and object.
-type States<'a> = HashMap<(&'a EventType, &'a ObjectId), ItemState>;
+/// The state of each item.
+type States<'a> = HashMap<Name<'a>, ItemState>;
 
 /// A request for a page of items or groups.
 #[derive(Debug, Clone)]
@@ -110,15 +95,16 @@ pub struct Request {
     pub limit: usize,
     /// The number of days to include, from 1 to the length of the window, which is the default.
     pub days: Option<u32>,
-    /// Whether a valid cached window is enough, as for a poll. Otherwise a first page reads the
-    /// store.
-    pub lately: bool,
+    /// Whether a first page may be built from a valid cached window instead of the store.
+    pub accepts_cached: bool,
 }
 
 /// The most items or groups on a page.
 pub const MAX_LIMIT: usize = 200;
 /// The most bytes of the objects on a page. A page has at least one item, even if it is larger.
 pub const MAX_PAGE_BYTES: usize = 2 << 20;
+/// The number of items that a group shows.
+const SHOWN: usize = 3;
 
 /// Returns how many of these items fit on a page, at least one, given the bytes of each.
 fn fitting(limit: usize, bytes: impl Iterator<Item = usize>) -> usize {
@@ -137,41 +123,39 @@ impl Feeds {
     ///
     /// Fails if `limit` or `days` is out of range.
     pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
-        let back = self.days_back(request.limit, request.days)?;
-        let Query { before, stood, .. } = &request.query;
+        let (back, query) = (self.days_back(request)?, &request.query);
         // A later page can use a cached window that contains the item from which it continues.
-        let will_do = |person: &PersonStacks| {
-            let names = before.is_some_and(|place| person.holds(place));
-            (names || before.is_none() && request.lately) && request.query.is_within(person)
+        let is_enough = |person: &PersonStacks| {
+            let names = query.before.is_some_and(|place| person.holds(place));
+            (names || query.before.is_none() && request.accepts_cached) && query.is_within(person)
         };
-        let mut standing = self.standing_where(&request.user, will_do).await?;
-        let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
-        let states = self.states(&standing);
-        let (counts, mut about) = counts(&standing, &states, &catalog);
-        let days = Window::ending(standing.reading.window.last(), back);
-        let mut asked = standing.person.within(&days);
-        if let Some(stood) = stood {
-            stood.cut(&mut asked);
+        let (feed, mut catalog) = self.read(&request.user, is_enough).await?;
+        let (counts, mut about) = self.counts_of(&feed, &catalog);
+        let mut requested = feed
+            .person
+            .within(&Window::ending(feed.window.window.last(), back));
+        if let Some(cursor) = &query.stood {
+            cursor.cut(&mut requested);
         }
-        let mut selected = select(&asked, &request.query);
-        selected.retain(|entry| request.query.state.admits(state_of(&states, entry.event)));
         let mut shown = Vec::new();
-        for entry in &selected {
+        let states = self.states(&feed);
+        for entry in selected(&requested, query, &states) {
             if shown.len() > request.limit {
                 break;
             }
             about.push(catalog.key(entry.event));
             let object = catalog.applies(entry.event);
-            let object = object.filter(|object| request.query.is_about(object));
+            let object = object.filter(|object| query.is_about(object));
             shown.extend(object.map(|object| (entry, object)));
         }
         let sizes = shown.iter().map(|(_, object)| object.bytes());
         let fitting = fitting(request.limit, sizes);
         let more = shown.len() > fitting;
         shown.truncate(fitting);
+        let mailed = self.mailed(&feed);
         let events = shown.iter().map(|(entry, _)| entry.event);
-        let mailed = self.load(&standing, &mut catalog, events).await?;
-        let item = |(entry, object)| item(entry, object, &states, &mailed, &catalog);
+        catalog.load_details(events).await?;
+        let item = |(entry, object)| item(&entry, object, &states, &mailed, &catalog);
         let mut items: Vec<Item> = shown.into_iter().map(item).collect();
         let details = items.iter_mut().filter_map(|item| item.details.as_mut());
         show_newest_names(&mut details.collect::<Vec<_>>());
@@ -181,50 +165,142 @@ impl Feeds {
             next,
             counts,
         };
-        let as_of = earlier(standing.as_of, catalog.as_of());
-        Ok(Answer {
-            answer,
-            about,
-            as_of,
-        })
+        Ok(feed.answer(answer, about, &catalog))
+    }
+
+    /// Returns a page of groups, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `limit` or `days` is out of range.
+    pub async fn groups(&self, request: &Request) -> Result<Answer<GroupPage>> {
+        let (back, query) = (self.days_back(request)?, &request.query);
+        // A cached window is enough for a later page, if it contains the items up to the cursor.
+        let is_enough = |person: &PersonStacks| {
+            (query.stood.is_some() || request.accepts_cached) && query.is_within(person)
+        };
+        let (feed, mut catalog) = self.read(&request.user, is_enough).await?;
+        let (counts, mut rests_on) = self.counts_of(&feed, &catalog);
+        let cursor = query.stood.as_ref().unwrap_or(&counts.cursor).clone();
+        let mut requested = feed
+            .person
+            .within(&Window::ending(feed.window.window.last(), back));
+        cursor.cut(&mut requested);
+        // The end of the previous page applies to groups, not to items.
+        let items = Query {
+            before: None,
+            ..query.clone()
+        };
+        let states = self.states(&feed);
+        let selected = selected(&requested, &items, &states);
+        rests_on.extend(selected.iter().map(|entry| catalog.key(entry.event)));
+        let applying = selected.into_iter().filter_map(|entry| {
+            let object = catalog.applies(entry.event)?;
+            if !query.is_about(&object) {
+                return None;
+            }
+            let key = GroupKey {
+                day: entry.position.stack.day,
+                kind: entry.event.t.clone(),
+                about: topic_key(&object).into_owned(),
+            };
+            Some((key, (entry, object)))
+        });
+        let mut groups = grouped(applying);
+        groups.retain(|(_, items)| query.before.is_none_or(|end| items[0].0.position < end));
+        let sizes = groups.iter().map(|(_, items)| {
+            let shown = items.iter().take(SHOWN);
+            shown.map(|(_, object)| object.bytes()).sum()
+        });
+        let fitting = fitting(request.limit, sizes);
+        let more = groups.len() > fitting;
+        groups.truncate(fitting);
+        let mailed = self.mailed(&feed);
+        let shown = groups
+            .iter()
+            .flat_map(|(_, items)| items.iter().take(SHOWN));
+        let events = shown.map(|(entry, _)| entry.event);
+        catalog.load_details(events).await?;
+        let group = |(key, items): (GroupKey, Vec<(EventAt<'_>, Arc<Object>)>)| {
+            let states_of = || items.iter().map(|of| state_of(&states, of.0.event));
+            let unseen = states_of().filter(|state| *state == ItemState::Unseen);
+            let unread = states_of().filter(|state| state.is_unread());
+            Group {
+                id: items[0].0.position,
+                at: items[0].0.at,
+                count: items.len() as u64,
+                unseen: unseen.count() as u64,
+                unread: unread.count() as u64,
+                items_url: Group::items_url(&request.user, &key, query, request.days),
+                day: key.day,
+                kind: key.kind,
+                about: key.about,
+                items: items
+                    .into_iter()
+                    .take(SHOWN)
+                    .map(|(entry, object)| item(&entry, object, &states, &mailed, &catalog))
+                    .collect(),
+            }
+        };
+        let mut groups: Vec<Group> = groups.into_iter().map(group).collect();
+        let items = groups.iter_mut().flat_map(|group| &mut group.items);
+        let details = items.filter_map(|item| item.details.as_mut());
+        show_newest_names(&mut details.collect::<Vec<_>>());
+        let last = groups.last().filter(|_| more).map(|group| group.id);
+        let answer = GroupPage {
+            next: last.map(|place| PageEnd {
+                place,
+                cursor: Some(cursor),
+            }),
+            groups,
+            counts,
+        };
+        Ok(feed.answer(answer, rests_on, &catalog))
     }
 
     /// Checks `limit` and `days`. Returns the number of days before today to include.
-    fn days_back(&self, limit: usize, days: Option<u32>) -> Result<u32> {
+    fn days_back(&self, request: &Request) -> Result<u32> {
+        let (limit, most) = (request.limit, self.window_back + 1);
         if !(1..=MAX_LIMIT).contains(&limit) {
             let why = format!("is not a number from 1 to {MAX_LIMIT}");
             return Err(Invalid::new("limit", limit, why).into());
         }
-        match days {
-            None => Ok(self.window_back),
-            Some(days) if (1..=self.window_back + 1).contains(&days) => Ok(days - 1),
-            Some(days) => {
-                let most = self.window_back + 1;
-                let why = format!("is not a number from 1 to {most}, the days in the window");
-                Err(Invalid::new("days", days, why).into())
+        let days = request.days.unwrap_or(most);
+        if !(1..=most).contains(&days) {
+            let why = format!("is not a number from 1 to {most}, the days in the window");
+            return Err(Invalid::new("days", days, why).into());
+        }
+        Ok(days - 1)
+    }
+
+    /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in [`Request`].
+    pub async fn counts(&self, user: &UserId, accepts_cached: bool) -> Result<Answer<Counts>> {
+        let (feed, catalog) = self.read(user, |_| accepts_cached).await?;
+        let (counts, about) = self.counts_of(&feed, &catalog);
+        Ok(feed.answer(counts, about, &catalog))
+    }
+
+    /// Counts the unseen and unread items. Also returns the objects that the counts depend on.
+    fn counts_of(&self, feed: &UserFeed, catalog: &Catalog) -> (Counts, Vec<ObjectKey>) {
+        let (mut unseen, mut unread, mut about) = (0, 0, Vec::new());
+        for entry in feed.person.events() {
+            let state = self.state(feed, &entry);
+            if !state.is_unread() {
+                continue;
+            }
+            about.push(catalog.key(entry.event));
+            if catalog.applies(entry.event).is_some() {
+                unread += 1;
+                unseen += u64::from(state == ItemState::Unseen);
             }
         }
-    }
-
-    /// Counts the unseen and unread items. `lately` has the same meaning as in [`Request`].
-    pub async fn counts(&self, user: &UserId, lately: bool) -> Result<Answer<Counts>> {
-        let standing = self.standing_where(user, |_| lately).await?;
-        Ok(self.counts_of(&standing))
-    }
-
-    fn counts_of(&self, standing: &Standing) -> Answer<Counts> {
-        let states = self.states(standing);
-        let (answer, about) = counts(standing, &states, &standing.catalog);
-        let as_of = standing.as_of;
-        Answer {
-            answer,
-            about,
-            as_of,
-        }
-    }
-
-    fn window(&self) -> Window {
-        Window::ending(Day::of(self.context.clock.now()), self.window_back)
+        let cursor = Cursor::at_end_of(&feed.person);
+        let counts = Counts {
+            unseen,
+            unread,
+            cursor,
+        };
+        (counts, about)
     }
 
     async fn inbox(&self, user: &UserId) -> Result<Inbox> {
@@ -234,21 +310,21 @@ impl Feeds {
         Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
     }
 
-    /// Returns the current feed, from a cached window if `will_do` accepts it.
-    async fn standing_where(
+    /// Returns the current feed, from a cached window if `is_enough` accepts its stacks, and the
+    /// loaded facts about its events.
+    async fn read(
         &self,
         user: &UserId,
-        will_do: impl FnOnce(&PersonStacks) -> bool,
-    ) -> Result<Standing> {
-        let window = self.window();
-        let lately = self.shelf.reading(user, &window);
-        let lately = lately.filter(|(reading, _)| will_do(&reading.person));
-        let (reading, read) = match lately {
-            Some((reading, read)) => (reading, Some(read)),
-            None => (self.read(user, window).await?, None),
+        is_enough: impl FnOnce(&PersonStacks) -> bool,
+    ) -> Result<(UserFeed, Catalog)> {
+        let days = Window::ending(Day::of(self.context.clock.now()), self.window_back);
+        let cached = self.cache.window(user, &days);
+        let cached = cached.filter(|(cached, _)| is_enough(&cached.person));
+        let (window, as_of) = match cached {
+            Some((cached, read)) => (cached, Some(read)),
+            None => (self.read_window(user, days).await?, None),
         };
-        let mut person = reading.person.clone();
-        let mut catalog = self.catalog.of_feeds();
+        let (mut person, mut catalog) = (window.person.clone(), self.catalog.of_feeds());
         let excludes = |event: &Event, facts: Facts| {
             let (at, policies) = (|| DateTime::UNIX_EPOCH, &self.context.policies);
             classify(&event.t, at, facts, None, policies, Purpose::Feed).is_some()
@@ -264,64 +340,106 @@ impl Feeds {
             };
             excludes(event, facts)
         });
-        let muted = mutes::places(&reading.person, &reading.mutes, &mut catalog).await?;
-        let as_of = earlier(read, catalog.as_of());
-        Ok(Standing {
-            inbox: reading.inbox.clone(),
-            reading,
+        let none = Mutes::default();
+        let mutes = window.user.as_ref().map_or(&none, |user| &user.mutes);
+        let muted = mutes::places(&person, mutes, &mut catalog).await?;
+        let feed = UserFeed {
             person,
+            inbox: window.inbox.clone(),
+            window,
             muted,
-            catalog,
             as_of,
-        })
+        };
+        Ok((feed, catalog))
     }
 
-    async fn read(&self, user: &UserId, window: Window) -> Result<Arc<Reading>> {
-        let glance = self.shelf.glance_of_person(user);
+    async fn read_window(&self, user: &UserId, window: Window) -> Result<Arc<UserWindow>> {
+        let version = self.cache.version(user.as_str());
         let mut parts = self.context.store.feed(window.clone(), user).await?;
         let start = starts::of(&*self.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
-        let mutes = parts.user.map_or_else(Mutes::default, |user| user.mutes);
-        let reading = Arc::new(Reading {
+        let read = Arc::new(UserWindow {
             window,
             person: parts.person,
             inbox: parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone())),
-            mutes,
-            digests: OnceCell::new(),
+            user: parts.user,
         });
-        if let Some(glance) = glance {
-            self.shelf.keep_reading(Arc::clone(&reading), glance);
+        if let Some(version) = version {
+            self.cache.put_window(Arc::clone(&read), version);
         }
-        Ok(reading)
+        Ok(read)
     }
 
     /// Returns the state of each item. It is that of the item's oldest position in the whole
     /// window, even if the request includes fewer days.
-    fn states<'a>(&self, standing: &'a Standing) -> States<'a> {
-        let state = |entry: EventAt<'a>| {
-            let state = standing.inbox.state(entry.position);
-            let is_old = self.since.is_some_and(|since| entry.at < since);
-            let state = if is_old {
-                state.max(ItemState::Seen)
-            } else {
-                state
-            };
-            let state = if standing.muted.contains_key(&entry.position) {
-                state.max(ItemState::Read)
-            } else {
-                state
-            };
-            (name(entry.event), state)
-        };
-        standing.person.events().into_iter().map(state).collect()
+    fn states<'a>(&self, feed: &'a UserFeed) -> States<'a> {
+        let events = feed.person.events().into_iter();
+        let states = events.map(|entry| (name(entry.event), self.state(feed, &entry)));
+        states.collect()
     }
+
+    fn state(&self, feed: &UserFeed, entry: &EventAt<'_>) -> ItemState {
+        let state = feed.inbox.state(entry.position);
+        if feed.muted.contains_key(&entry.position) {
+            state.max(ItemState::Read)
+        } else if self.since.is_some_and(|since| entry.at < since) {
+            state.max(ItemState::Seen)
+        } else {
+            state
+        }
+    }
+
+    /// Returns the items that an email covers at any position: the marker of a batch names the
+    /// event, or that of a digest covers the entry and the event's route was the digest then.
+    fn mailed<'a>(&self, feed: &'a UserFeed) -> HashSet<Name<'a>> {
+        let (user, policies) = (feed.window.user.as_ref(), &self.context.policies);
+        let is_for_digest = |event: &Event, day: Day, marked: DateTime<Utc>| {
+            user.is_none_or(|user| {
+                let chosen = user.types.get(&event.t);
+                // A later choice does not say what the route was before.
+                chosen.is_some_and(|chosen| chosen.since >= marked)
+                    || user.route(&event.t, event.at(day), policies) == Route::Digest
+            })
+        };
+        let mut found = HashSet::new();
+        for stack in &feed.person.stacks {
+            let by_batch = stack.mailed();
+            let mailed = stack.events().filter(|(place, event)| {
+                // Markers of older writers name no email.
+                let marker = stack.covering(place.index).filter(|of| of.n.is_some());
+                let marked = marker.and_then(|marker| marker.id).map(Id::time);
+                event.i.is_some_and(|id| by_batch.contains(&id))
+                    || marked.is_some_and(|at| is_for_digest(event, stack.id.day, at))
+            });
+            found.extend(mailed.map(|(_, event)| name(event)));
+        }
+        found
+    }
+}
+
+impl UserFeed {
+    fn answer<T>(&self, answer: T, about: Vec<ObjectKey>, catalog: &Catalog) -> Answer<T> {
+        let as_of = [self.as_of, catalog.as_of()];
+        Answer {
+            answer,
+            about,
+            as_of: as_of.into_iter().flatten().min(),
+        }
+    }
+}
+
+/// Returns the events that the query selects, newest first, without the filters by object.
+fn selected<'a>(person: &'a PersonStacks, query: &Query, states: &States<'_>) -> Vec<EventAt<'a>> {
+    let mut selected = select(person, query);
+    selected.retain(|entry| query.state.admits(state_of(states, entry.event)));
+    selected
 }
 
 fn item(
     entry: &EventAt<'_>,
     object: Arc<Object>,
     states: &States<'_>,
-    mailed: &Names<'_>,
+    mailed: &HashSet<Name<'_>>,
     catalog: &Catalog,
 ) -> Item {
     Item {
@@ -336,39 +454,12 @@ fn item(
     }
 }
 
-fn name(event: &Event) -> (&EventType, &ObjectId) {
+fn name(event: &Event) -> Name<'_> {
     (&event.t, &event.o)
-}
-
-/// Returns the earlier of two times at which cached data was read, if any was used.
-fn earlier(one: Option<DateTime<Utc>>, other: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
-    [one, other].into_iter().flatten().min()
 }
 
 /// Returns the state of an item; unlisted items are unseen.
 fn state_of(states: &States<'_>, event: &Event) -> ItemState {
     let state = states.get(&name(event)).copied();
     state.unwrap_or(ItemState::Unseen)
-}
-
-/// Counts the unseen and unread items. Also returns the objects that the counts depend on.
-fn counts(standing: &Standing, states: &States<'_>, catalog: &Catalog) -> (Counts, Vec<ObjectKey>) {
-    let (mut unseen, mut unread, mut about) = (0, 0, Vec::new());
-    for entry in standing.person.events() {
-        let state = state_of(states, entry.event);
-        if !state.is_unread() {
-            continue;
-        }
-        about.push(catalog.key(entry.event));
-        if catalog.applies(entry.event).is_some() {
-            unread += 1;
-            unseen += u64::from(state == ItemState::Unseen);
-        }
-    }
-    let counts = Counts {
-        unseen,
-        unread,
-        cursor: Cursor::at_end_of(&standing.person),
-    };
-    (counts, about)
 }

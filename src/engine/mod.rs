@@ -6,7 +6,6 @@
 pub mod access;
 pub mod archive;
 pub mod batches;
-mod byte_cache;
 pub mod crash;
 pub mod delivery;
 pub mod digest;

@@ -261,8 +261,6 @@ pub enum DeliveryFilter<'a> {
     StateWithin(DeliveryState, Span, Option<ReportKind>),
     /// Rows of this user.
     User(&'a UserId),
-    /// Digests of this user that were opened or reopened at this moment or later.
-    Digests(&'a UserId, DateTime<Utc>),
     /// Open digests of these users: not settled, or with markers still to be written.
     OpenDigests(&'a [UserId]),
     /// Rows with these tags.

@@ -116,7 +116,7 @@ pub struct Item {
     pub at: DateTime<Utc>,
     /// The item's state for its reader.
     pub state: ItemState,
-    /// Whether an email included the event.
+    /// Whether an email covers the event.
     pub mailed: bool,
     /// The details of the event; flattened in JSON, without unset ones.
     #[serde(flatten, serialize_with = "said")]

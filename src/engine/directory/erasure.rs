@@ -14,7 +14,7 @@ use crate::domain::{
     BatchState, Day, Delivery, DeliveryState, Id, Occasion, PersonStacks, Start, UserId, Window,
 };
 use crate::engine::batches::{BatchService, End};
-use crate::engine::feed::polls::Polls;
+use crate::engine::feed::cache::FeedCache;
 use crate::engine::{Error, Result};
 use crate::store::{BatchFilter, DeliveryFilter, People};
 
@@ -27,7 +27,7 @@ const REASON: &str = "the user was deleted";
 pub struct Eraser {
     pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
-    pub(crate) polls: Arc<Polls>,
+    pub(crate) feed_cache: Arc<FeedCache>,
 }
 
 impl Eraser {
@@ -52,7 +52,7 @@ impl Eraser {
         self.cancel_deliveries(user).await?;
         self.context.store.forget_actor(user).await?;
         self.note(&name, Erasure { start, done: true }).await?;
-        self.polls.forget_all();
+        self.feed_cache.invalidate_all();
         Ok(true)
     }
 

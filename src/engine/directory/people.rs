@@ -17,7 +17,7 @@ use crate::domain::{
     Address, Brands, ChangeNotice, FollowKey, Invalid, Schedule, Start, Stop, Subject, User, UserId,
 };
 use crate::engine::Result;
-use crate::engine::feed::polls::Polls;
+use crate::engine::feed::cache::FeedCache;
 use crate::store::{self, FollowChange, PeopleFilter};
 
 /// How often a record is read again if other processes change it at the same moment. In each round
@@ -40,7 +40,7 @@ pub struct PeopleService {
     /// How long events may be emailed or shown in feeds. Mutes that ended longer ago are dropped.
     pub remembered: TimeDelta,
     /// Invalidates cached feeds of changed users.
-    pub(crate) polls: Arc<Polls>,
+    pub(crate) feed_cache: Arc<FeedCache>,
     /// Erases users, and knows where records with the ids of erased users begin.
     pub(crate) eraser: Eraser,
 }
@@ -133,7 +133,7 @@ impl PeopleService {
             ids = missed.map(|(user, _)| user.id).collect();
             // The next poll of this process sees it before the store's change notice arrives.
             let begun: Vec<&str> = starts.keys().map(UserId::as_str).collect();
-            self.polls.hear(&ChangeNotice::people(begun));
+            self.feed_cache.apply(&ChangeNotice::people(begun));
             if ids.is_empty() {
                 return Ok(());
             }
@@ -415,7 +415,7 @@ impl PeopleService {
         };
         let edited = self.edit(id, edit, check, Bound::Choices).await;
         // The next poll of this process sees it before the store's change notice arrives.
-        self.polls.hear(&ChangeNotice::people([id.as_str()]));
+        self.feed_cache.apply(&ChangeNotice::people([id.as_str()]));
         edited
     }
 }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::context::Context;
 use crate::domain::start::{self, Erasure};
-use crate::domain::{NoticeKey, Start, User, UserId};
+use crate::domain::{Start, User, UserId};
 use crate::engine::Result;
-use crate::engine::feed::polls::{GlanceOf, Polls, Whom};
+use crate::engine::feed::cache::{FeedCache, Version};
 use crate::store::{self, Error, Notes};
 
 /// The most cached starts.
@@ -20,31 +20,29 @@ const KEPT: usize = 16_384;
 /// Finds the starts of users and caches them.
 pub struct Starts {
     pub(crate) context: Arc<Context>,
-    pub(crate) polls: Arc<Polls>,
-    kept: Mutex<HashMap<UserId, (Option<Start>, GlanceOf)>>,
+    pub(crate) feed_cache: Arc<FeedCache>,
+    kept: Mutex<HashMap<UserId, (Option<Start>, Version)>>,
 }
 
 impl Starts {
     /// Creates an empty cache.
-    pub fn new(context: Arc<Context>, polls: Arc<Polls>) -> Self {
+    pub fn new(context: Arc<Context>, feed_cache: Arc<FeedCache>) -> Self {
         let kept = Mutex::default();
         Self {
             context,
-            polls,
+            feed_cache,
             kept,
         }
     }
 
     /// Returns the user's start; `None` if no earlier user had the id.
     pub async fn of(&self, user: &UserId) -> Result<Option<Start>> {
-        let whom = Whom::Person(NoticeKey::of(user.as_str()));
-        let now = self.polls.now();
-        if let Some((start, glance)) = self.kept().get(user)
-            && self.polls.holds(glance, whom, now)
+        if let Some((start, version)) = self.kept().get(user)
+            && self.feed_cache.is_current(version)
         {
             return Ok(*start);
         }
-        let glance = self.polls.glance_of(whom, now);
+        let version = self.feed_cache.version(user.as_str());
         let found = self.context.store.users(std::slice::from_ref(user)).await?;
         let start = of(
             &*self.context.store,
@@ -52,17 +50,17 @@ impl Starts {
             found.first().and_then(Option::as_ref),
         )
         .await?;
-        if let Some(glance) = glance {
+        if let Some(version) = version {
             let mut kept = self.kept();
             if kept.len() >= KEPT {
                 kept.clear();
             }
-            kept.insert(user.clone(), (start, glance));
+            kept.insert(user.clone(), (start, version));
         }
         Ok(start)
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<UserId, (Option<Start>, GlanceOf)>> {
+    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<UserId, (Option<Start>, Version)>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,11 +15,10 @@ use crate::context::Context;
 use crate::domain::content::Told;
 use crate::domain::event::reaches;
 use crate::domain::{
-    Details, Event, EventType, Facts, Id, NoticeKey, Object, ObjectId, ObjectKey, ObjectState,
-    PersonStacks, Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify,
+    Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, PersonStacks,
+    Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify,
 };
-use crate::engine::feed::polls::GlanceOf;
-use crate::engine::feed::shelf::{Looked, Shelf};
+use crate::engine::feed::cache::{FeedCache, ObjectFacts, Version};
 use crate::store::Result;
 
 /// The loaded records are dropped between chunks if they exceed this many bytes.
@@ -68,18 +67,15 @@ pub struct CatalogSource {
     /// The store, the clock and the policies.
     pub context: Arc<Context>,
     /// The feed cache. Catalogs for emails do not use it.
-    pub shelf: Option<Arc<Shelf>>,
+    pub cache: Option<Arc<FeedCache>>,
 }
 
 impl CatalogSource {
     /// Creates a catalog for emails, which always reads the store.
     pub fn of_mails(&self) -> Catalog {
-        let shelf = None;
-        let source = Self {
-            shelf,
-            ..self.clone()
-        };
-        Catalog::of(false, source)
+        let context = self.context.clone();
+        let cache = None;
+        Catalog::of(false, Self { context, cache })
     }
 
     /// Creates a catalog for feeds.
@@ -161,7 +157,7 @@ impl Catalog {
     /// Loads the objects and retractions of these events that are not loaded yet.
     pub async fn load<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<()> {
         let events: Vec<&Event> = events.collect();
-        self.recall(&events);
+        self.load_cached(&events);
         let (mut objects, mut retracted) = (Vec::new(), Vec::new());
         for event in events {
             if !self.knows(event, |known| known.record.is_some()) {
@@ -171,7 +167,7 @@ impl Catalog {
             retracted.extend(self.first_asked(event));
         }
         self.size += EACH * objects.len().max(retracted.len());
-        let glances = self.glances(&objects);
+        let versions = self.versions(&objects);
         let (found, taken_back) = futures::try_join!(
             self.source.look_up(&objects),
             self.source.taken_back(&retracted)
@@ -181,7 +177,7 @@ impl Catalog {
             self.known_mut(event).record = Some(record.map(Arc::new));
         }
         self.note_retracted(&retracted, taken_back);
-        self.shelve(&objects, glances);
+        self.cache(&objects, versions);
         Ok(())
     }
 
@@ -195,25 +191,16 @@ impl Catalog {
         &self.source.context.policies
     }
 
-    fn keys(&self, events: &[Event]) -> Vec<ObjectKey> {
-        let policies = &self.source.context.policies;
-        events
-            .iter()
-            .map(|event| policies.object_of(event))
-            .collect()
-    }
-
     /// Loads objects and retractions from the feed cache.
-    fn recall(&mut self, events: &[&Event]) {
-        let Some(shelf) = self.source.shelf.clone() else {
+    fn load_cached(&mut self, events: &[&Event]) {
+        let Some(cache) = self.source.cache.clone() else {
             return;
         };
-        let now = shelf.now();
         for event in events {
             if self.knows(event, |known| known.record.is_some()) {
                 continue;
             }
-            if let Some((Looked { object, retracted }, read)) = shelf.object(event, now) {
+            if let Some((ObjectFacts { object, retracted }, read)) = cache.object(event) {
                 self.as_of = self.as_of.min(Some(read)).or(Some(read));
                 self.known_mut(event).record = Some(object);
                 self.note_retracted(std::slice::from_ref(*event), [retracted]);
@@ -222,31 +209,30 @@ impl Catalog {
     }
 
     /// Returns the versions of these events' objects. Must be called before they are read.
-    fn glances(&self, events: &[Event]) -> Vec<(NoticeKey, Option<GlanceOf>)> {
-        let Some(shelf) = &self.source.shelf else {
-            return Vec::new();
+    fn versions(&self, events: &[Event]) -> Vec<Option<Version>> {
+        let version = |event| {
+            self.source
+                .cache
+                .as_ref()?
+                .version(self.key(event).as_str())
         };
-        let now = shelf.now();
-        let glance = |key: ObjectKey| {
-            let key = NoticeKey::of(key.as_str());
-            (key, shelf.glance_of_object(key, now))
-        };
-        self.keys(events).into_iter().map(glance).collect()
+        events.iter().map(version).collect()
     }
 
     /// Stores the objects of these events in the feed cache, with their versions from before the
     /// read.
-    fn shelve(&self, events: &[Event], glances: Vec<(NoticeKey, Option<GlanceOf>)>) {
-        let Some(shelf) = &self.source.shelf else {
+    fn cache(&self, events: &[Event], versions: Vec<Option<Version>>) {
+        let Some(cache) = &self.source.cache else {
             return;
         };
-        for (event, (key, glance)) in events.iter().zip(glances) {
-            let Some(glance) = glance else { continue };
-            let looked = Looked {
-                object: self.found(event).cloned(),
+        for (event, version) in events.iter().zip(versions) {
+            let facts = ObjectFacts {
+                object: self.known(event).and_then(|known| known.record.clone()?),
                 retracted: self.retracted_at(event),
             };
-            shelf.keep_object(event, key, looked, glance);
+            if let Some(version) = version {
+                cache.put_object(event, facts, version);
+            }
         }
     }
 
@@ -356,27 +342,27 @@ impl Catalog {
         &mut self,
         events: impl Iterator<Item = &'a Event>,
     ) -> Result<()> {
-        let shelf = self.source.shelf.as_ref();
+        let cache = self.source.cache.as_ref();
         let (mut asked, mut loaded) = (Vec::<Id>::new(), Vec::new());
         for id in events.filter_map(|event| event.i).collect::<HashSet<_>>() {
             if self.details.contains_key(&id) {
                 continue;
             }
             loaded.push(id);
-            match shelf.and_then(|shelf| shelf.details(id)) {
+            match cache.and_then(|cache| cache.details(id)) {
                 Some(details) => drop(self.details.insert(id, details)),
                 None => asked.push(id),
             }
         }
         self.size += EACH * asked.len();
-        let read = shelf.and_then(|shelf| shelf.invalidations());
+        let version = cache.and_then(|cache| cache.version(""));
         for ids in asked.chunks(AT_ONCE) {
             let found = self.source.context.store.details(ids).await?;
             for (id, details) in ids.iter().zip(found) {
                 self.size += details.as_ref().map_or(0, Details::bytes);
                 let details = details.map(Arc::new);
-                if let (Some(shelf), Some(read)) = (shelf, read) {
-                    shelf.keep_details(*id, details.clone(), read);
+                if let (Some(cache), Some(version)) = (cache, &version) {
+                    cache.put_details(*id, details.clone(), version.clone());
                 }
                 self.details.insert(*id, details);
             }
@@ -476,10 +462,6 @@ impl Catalog {
     pub fn record(&self, event: &Event) -> Option<Arc<Object>> {
         let found = self.known(event)?.record.clone()?;
         found.or_else(|| self.shows_unknown(&event.t).then(|| self.bare(event)))
-    }
-
-    fn found(&self, event: &Event) -> Option<&Arc<Object>> {
-        self.known(event)?.record.as_ref()?.as_ref()
     }
 
     fn bare(&self, event: &Event) -> Arc<Object> {

@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 
-use super::{Feeds, Standing};
+use super::Feeds;
 use crate::domain::feed::{Cursor, Kinds, Query, select};
 use crate::domain::inbox::{Mark, Marked};
 use crate::domain::{
@@ -50,34 +50,23 @@ pub struct MarksInput {
     pub ids: Option<Vec<Position>>,
 }
 
-struct Meant {
-    /// In the form that the inbox expects.
-    marked: Marked,
-    /// Restricts the items by day or object. Needs the loaded objects.
-    part: Option<Query>,
-}
-
 impl MarksInput {
-    fn meant(self, policies: &Policies) -> std::result::Result<(Mark, Meant), Invalid> {
-        let Self {
-            mark,
-            to,
-            kind,
-            category,
-            day,
-            about,
-            ids,
-        } = self;
-        if to.is_none() {
+    /// Returns the selection in the form that the inbox expects, and the part of the feed to which
+    /// a day or an object restricts it.
+    fn selection(
+        self,
+        policies: &Policies,
+    ) -> std::result::Result<(Marked, Option<Query>), Invalid> {
+        if self.to.is_none() {
             let why = "is only known beside to; with ids, leave it out";
             let beside = [
-                ("type", kind.as_ref().map(ToString::to_string)),
+                ("type", self.kind.as_ref().map(ToString::to_string)),
                 (
                     "category",
-                    category.as_ref().map(|of| of.as_str().to_owned()),
+                    self.category.as_ref().map(|of| of.as_str().to_owned()),
                 ),
-                ("day", day.map(|day| day.to_string())),
-                ("about", about.clone()),
+                ("day", self.day.map(|day| day.to_string())),
+                ("about", self.about.clone()),
             ];
             for (what, given) in beside {
                 if let Some(given) = given {
@@ -85,14 +74,14 @@ impl MarksInput {
                 }
             }
         }
-        let kinds = Kinds::of(kind, category.as_ref(), policies);
-        let part = (day.is_some() || about.is_some()).then(|| Query {
+        let kinds = Kinds::of(self.kind, self.category.as_ref(), policies);
+        let part = (self.day.is_some() || self.about.is_some()).then(|| Query {
             kinds: kinds.clone(),
-            day,
-            about,
+            day: self.day,
+            about: self.about,
             ..Query::default()
         });
-        let marked = match (to, ids) {
+        let marked = match (self.to, self.ids) {
             (Some(to), None) => Marked::To(to, kinds),
             (None, Some(ids)) if (1..=MAX_IDS).contains(&ids.len()) => Marked::Items(ids),
             (None, Some(ids)) if ids.is_empty() => {
@@ -107,32 +96,42 @@ impl MarksInput {
                     Some(_) => "has both to and ids: give one of them",
                     None => "names no items: give to, the cursor of what was shown, or ids",
                 };
-                return Err(Invalid::new("mark", mark.as_str(), why));
+                return Err(Invalid::new("mark", self.mark.as_str(), why));
             }
         };
-        Ok((mark, Meant { marked, part }))
+        Ok((marked, part))
     }
 }
 
 impl Feeds {
     /// Marks items of a user's feed. Returns the counts after the change.
     pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<Counts> {
-        let (mark, Meant { marked, part }) = input.meant(&self.context.policies)?;
+        let mark = input.mark;
+        let (marked, part) = input.selection(&self.context.policies)?;
         // A cached window is enough if it contains the items, which any process may have shown.
         let shown = |person: &PersonStacks| match &marked {
             Marked::To(cursor, _) => cursor.is_within(person),
             Marked::Items(places) => places.iter().all(|place| person.holds(*place)),
         };
-        let mut standing = self.standing_where(user, shown).await?;
+        let (mut feed, catalog) = self.read(user, shown).await?;
         let marked = match (marked, part) {
-            (Marked::To(to, _), Some(part)) => Marked::Items(places(&standing, &to, &part)),
+            (Marked::To(to, _), Some(part)) => {
+                let mut shown = feed.person.clone();
+                to.cut(&mut shown);
+                let mut items = select(&shown, &part);
+                items.retain(|item| {
+                    let object = catalog.record(item.event);
+                    object.is_some_and(|object| part.is_about(&object))
+                });
+                Marked::Items(items.iter().map(|item| item.position).collect())
+            }
             (marked, _) => marked,
         };
-        let kept = Window::ending(standing.reading.window.last(), self.remembered_back);
+        let kept = Window::ending(feed.window.window.last(), self.remembered_back);
         for round in 0..ROUNDS {
             let now = self.context.clock.now();
-            let inbox = &mut standing.inbox;
-            let done = if inbox.mark(&standing.person, &kept, &marked, mark, now) {
+            let inbox = &mut feed.inbox;
+            let done = if inbox.mark(&feed.person, &kept, &marked, mark, now) {
                 self.context
                     .store
                     .put_inbox(inbox, self.context.ids.next(now))
@@ -145,24 +144,12 @@ impl Feeds {
             if done {
                 // Polls of this process see the change at once, before the store's change notice
                 // arrives.
-                self.polls.hear(&ChangeNotice::people([user.as_str()]));
-                return Ok(self.counts_of(&standing).answer);
+                self.cache.apply(&ChangeNotice::people([user.as_str()]));
+                return Ok(self.counts_of(&feed, &catalog).0);
             }
-            standing.inbox = self.inbox(user).await?;
+            feed.inbox = self.inbox(user).await?;
         }
         let why = format!("{ROUNDS} others marked something first, each time");
         Err(store::Error::database("marking items of a feed", why).into())
     }
-}
-
-/// Returns the positions of the requested items, up to the cursor.
-fn places(standing: &Standing, to: &Cursor, part: &Query) -> Vec<Position> {
-    let mut shown = standing.person.clone();
-    to.cut(&mut shown);
-    let mut items = select(&shown, part);
-    items.retain(|item| {
-        let object = standing.catalog.record(item.event);
-        object.is_some_and(|object| part.is_about(&object))
-    });
-    items.iter().map(|item| item.position).collect()
 }

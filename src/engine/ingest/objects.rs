@@ -10,12 +10,12 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::domain::{ChangeNotice, Invalid, ModelName, Object, ObjectId, ObjectKey};
 use crate::engine::Result;
-use crate::engine::feed::polls::Polls;
+use crate::engine::feed::cache::FeedCache;
 
 /// Stores objects, except those of mapped models.
 pub struct ObjectService {
     pub(crate) context: Arc<Context>,
-    pub(crate) polls: Arc<Polls>,
+    pub(crate) feed_cache: Arc<FeedCache>,
 }
 
 /// Returns the key of an object of a model.
@@ -46,7 +46,7 @@ impl ObjectService {
         self.context.store.put_objects(&objects).await?;
         // Polls of this process see the change at once, before the store's change notice arrives.
         let names = objects.iter().map(|object| object.key.as_str());
-        self.polls.hear(&ChangeNotice::objects(names));
+        self.feed_cache.apply(&ChangeNotice::objects(names));
         Ok(())
     }
 

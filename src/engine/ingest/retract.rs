@@ -13,7 +13,7 @@ use crate::domain::{ChangeNotice, Event, EventType, ObjectId, Retraction};
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
 use crate::engine::eligibility::catalog::CatalogSource;
-use crate::engine::feed::polls::Polls;
+use crate::engine::feed::cache::FeedCache;
 use crate::wire::event::{Retracted, Unknown};
 
 /// Retracts events.
@@ -21,7 +21,7 @@ pub struct Retract {
     pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
     pub(crate) catalog: CatalogSource,
-    pub(crate) polls: Arc<Polls>,
+    pub(crate) feed_cache: Arc<FeedCache>,
 }
 
 impl Retract {
@@ -58,7 +58,7 @@ impl Retract {
         let about = ChangeNotice::objects(keys.iter().map(|key| key.as_str()));
         self.context.store.retract(&retractions, &about).await?;
         // Polls of this process see the change at once, before the store's change notice arrives.
-        self.polls.hear(&about);
+        self.feed_cache.apply(&about);
         // Events that join a batch after `at` are not part of the retraction.
         Ok(Retracted {
             out: self.batches.take_out(kind, &objects, Some(at)).await?,

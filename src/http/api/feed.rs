@@ -1,7 +1,7 @@
 //! A user's feed for polling clients, and the marks that users set on its items.
 //!
 //! An unchanged poll gets an empty 304, without a read of the store if the feed cache knows the
-//! page ([`crate::engine::feed::polls`]). The entity tag is a hash of the page, so a withdrawn or
+//! page ([`crate::engine::feed::cache`]). The entity tag is a hash of the page, so a withdrawn or
 //! renamed object changes it too.
 
 use std::str::FromStr;
@@ -20,7 +20,7 @@ use crate::domain::feed::Kinds;
 use crate::domain::feed::PageEnd;
 use crate::domain::{Invalid, UserId, feed};
 use crate::engine::Error;
-use crate::engine::feed::polls::Tag;
+use crate::engine::feed::cache::Tag;
 use crate::engine::feed::{Answer, MarksInput, Request};
 use crate::metrics::FeedAnswer;
 
@@ -82,7 +82,7 @@ fn request(call: &Call, user: &UserId) -> Result<Request, Problem> {
         },
         limit: call.number("limit")?.unwrap_or(LIMIT) as usize,
         days: call.number("days")?,
-        lately: may_use_cache(call),
+        accepts_cached: may_use_cache(call),
     })
 }
 
@@ -136,25 +136,27 @@ async fn polled(
     user: &UserId,
     make: impl Future<Output = Result<Answer<serde_json::Result<Vec<u8>>>, Problem>>,
 ) -> Result<HttpResponse, Problem> {
-    let (app, polls) = (&call.app, &call.app.polls);
+    let (app, cache) = (&call.app, &call.app.feed_cache);
     let question = call.req.uri().path_and_query();
     let question = question.map_or("", |question| question.as_str());
     let known = KnownTags::of(&call.req);
-    let unchanged = || polls.is_unchanged(user, question, |tag| known.contain(tag));
-    if let Some(tag) = (!known.is_empty()).then(unchanged).flatten() {
+    let cached = (!known.is_empty()).then(|| cache.tag(user, question));
+    if let Some(tag) = cached.flatten().filter(|tag| known.contain(tag)) {
         app.metrics.fed(FeedAnswer::Known);
         return Ok(with_headers(HttpResponse::NotModified(), app, user, &tag).finish());
     }
-    let (before, began) = (polls.glance(user), Instant::now());
+    let (before, began) = (cache.version(user.as_str()), Instant::now());
     let Answer {
         answer,
         about,
         as_of,
     } = make.await?;
-    polls.took(began.elapsed());
+    cache.took(began.elapsed());
     let body = answer.expect("what is on the wire is always JSON");
     let tag = hash(&body);
-    polls.keep(user, question, tag, before.as_of(as_of), &about);
+    if let Some(before) = before {
+        cache.put_tag(user, question, tag, before, &about, as_of);
+    }
     if known.contain(&tag) {
         app.metrics.fed(FeedAnswer::Unchanged);
         return Ok(with_headers(HttpResponse::NotModified(), app, user, &tag).finish());
@@ -180,6 +182,6 @@ fn with_headers(
         .insert_header(header::ETag(entity_tag(tag)))
         .insert_header((header::CACHE_CONTROL, "private, no-cache"))
         .append_header((header::VARY, "Accept-Encoding"))
-        .insert_header(("X-Poll-Interval", app.polls.interval(user)));
+        .insert_header(("X-Poll-Interval", app.feed_cache.poll_interval(user)));
     response
 }

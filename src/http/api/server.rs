@@ -120,7 +120,7 @@ impl Bound {
         let refused = Data::new(cors::Refused::default());
         let listening = {
             let (app, stop) = (app.clone(), stop.clone());
-            tokio::spawn(async move { app.polls.listen(&*app.context.store, stop).await })
+            tokio::spawn(async move { app.feed_cache.listen(&*app.context.store, stop).await })
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(MAX_THREADS);

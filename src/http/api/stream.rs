@@ -23,7 +23,6 @@ use super::request::Call;
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{NoticeKey, UserId};
-use crate::engine::feed::polls::Waiting;
 
 routes! {ROUTES under "/v1":
     "/users/{id}/feed/stream" => {get read own: stream}
@@ -127,7 +126,7 @@ impl Drop for Place {
 struct Live {
     app: Data<App>,
     place: Place,
-    news: Waiting,
+    changes: watch::Receiver<()>,
     stop: watch::Receiver<bool>,
     /// When the stream ends. The client opens it again.
     end: Instant,
@@ -160,7 +159,7 @@ async fn stream(call: Call, streams: Data<Streams>) -> Result<HttpResponse, Prob
     let live = Live {
         called: true,
         next: moment(&user),
-        news: app.polls.wait_for(&user),
+        changes: app.feed_cache.subscribe(&user),
         stop: streams.stop.clone(),
         end: now + lasts(&call),
         caller: call.req.extensions().get::<Caller>().cloned(),
@@ -210,7 +209,7 @@ impl Live {
                 () = tokio::time::sleep_until(self.end) => return None,
                 () = self.place.over.notified() => return None,
                 // A stream that already waits for its turn ignores further notices.
-                () = self.news.news(), if !(is_due && self.called) => {
+                _ = self.changes.changed(), if !(is_due && self.called) => {
                     tokio::time::sleep(TOGETHER).await;
                     (self.look, self.called) = (Instant::now(), true);
                     continue;

@@ -349,10 +349,6 @@ impl Mongo {
                 rows
             }
             DeliveryFilter::User(user) => doc! {"user": user.as_str()},
-            DeliveryFilter::Digests(user, since) => doc! {
-                "user": user.as_str(), "created": {"$gte": date(since)},
-                "batch": {"$exists": false},
-            },
             DeliveryFilter::OpenDigests(users) => {
                 let slots: Vec<String> = users.iter().map(digest_slot).collect();
                 doc! {"slot": {"$in": slots}}

@@ -212,10 +212,6 @@ impl Deliveries for Sqlite {
                 (which, values.to_string())
             }
             DeliveryFilter::User(user) => ("user = ?1", user.as_str().to_owned()),
-            DeliveryFilter::Digests(user, since) => (
-                "user = ?1 ->> 0 AND created >= ?1 ->> 1 AND batch IS NULL",
-                with(user.as_str(), since),
-            ),
             DeliveryFilter::OpenDigests(users) => {
                 let slots: Vec<String> = users.iter().map(digest_slot).collect();
                 let slots = list(slots.iter().map(String::as_str).collect());

@@ -316,7 +316,7 @@ impl<'a> Machine<'a> {
         let context = closer(store, &self.clock, &self.ids[2], owner, lease).context;
         let catalog = CatalogSource {
             context: context.clone(),
-            shelf: None,
+            cache: None,
         };
         BatchService::new(context, catalog)
     }

@@ -73,7 +73,7 @@ async fn page(app: &App) -> Page {
         },
         limit: 200,
         days: None,
-        lately: false,
+        accepts_cached: false,
     };
     let page = app.feeds().page(&request).await.unwrap().answer;
     assert_eq!(page.next, None, "all is on one page");
@@ -198,7 +198,7 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
     let apps: Vec<App> = (0..4).map(|_| town.process()).collect();
     let listeners = apps[..3].iter().cloned().map(|app| {
         let stopped = stopped.clone();
-        tokio::spawn(async move { app.polls.listen(&*app.context.store, stopped).await })
+        tokio::spawn(async move { app.feed_cache.listen(&*app.context.store, stopped).await })
     });
     let listeners: Vec<_> = listeners.collect();
     let mut model: BTreeMap<ObjectId, ItemMarks> = BTreeMap::new();

@@ -84,7 +84,7 @@ async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fres
             query: tidings::domain::feed::Query::default(),
             limit,
             days: None,
-            lately: false,
+            accepts_cached: false,
         };
         let page = app.feeds().page(&request).await.unwrap().answer;
         let names = page.items.into_iter().map(|item| {

@@ -304,8 +304,7 @@ contract_tests! {
         only_a_closed_failed_delivery_with_a_free_slot_is_reopened
         the_open_digests_of_users_are_found
         deliveries_in_a_state_are_found_by_creation_time
-        deliveries_in_a_state_are_found_by_span_and_feedback
-        the_digests_of_a_user_are_found_by_creation_time;
+        deliveries_in_a_state_are_found_by_span_and_feedback;
     leases:
         a_lease_is_exclusive
         an_expired_lease_is_free

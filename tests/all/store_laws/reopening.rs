@@ -2,7 +2,7 @@
 //! reopened, and pending ones are canceled.
 
 use tidings::domain::delivery::{Corrected, Correction, Deferral, Reopening, Settlement};
-use tidings::domain::{DeliveryId, DeliveryState, Feedback, Occasion, ReportKind, StackId};
+use tidings::domain::{DeliveryId, DeliveryState, Feedback, ReportKind, StackId};
 use tidings::store::{DeliveryFilter, Span, Waits};
 
 use super::deliveries::{later, open, row, sending, settlement, users};
@@ -263,41 +263,4 @@ pub async fn deliveries_in_a_state_are_found_by_span_and_feedback(store: Fresh) 
     assert_eq!(found(None, None, Some(bounced)).await, "eve ada");
     assert_eq!(found(Some(1), None, Some(bounced)).await, "eve");
     assert_eq!(found(None, Some(0), Some(bounced)).await, "");
-}
-
-pub async fn the_digests_of_a_user_are_found_by_creation_time(store: Fresh) {
-    let opened = |person: &str, date: &str, minutes: i64| {
-        let mut row = delivery(person, date, "one");
-        row.created = later(minutes);
-        row
-    };
-    let mut batch = opened("ada", "2014-04-24", 9);
-    batch.id = DeliveryId::batch(id(77));
-    batch.occasion = Occasion::Batch {
-        batch: id(77),
-        turn: noon(),
-    };
-    // A user has at most one open digest.
-    for row in [
-        opened("ada", "2014-04-21", 0),
-        opened("ada", "2014-04-22", 1),
-        opened("ada", "2014-04-23", 2),
-        opened("adam", "2014-04-23", 2),
-        batch,
-    ] {
-        let row = std::slice::from_ref(&row);
-        assert_eq!(store.open(row).await.unwrap(), [true]);
-        let ended = settlement(&row[0].id, DeliveryState::Sent);
-        store.settle("one", later(3), &[ended]).await.unwrap();
-        store.close(&[row[0].id.clone()]).await.unwrap();
-    }
-
-    let ada = user("ada");
-    let since = DeliveryFilter::Digests(&ada, later(1));
-    let found = store.find_deliveries(&since, 10).await.unwrap();
-
-    let periods = ["2014-04-23", "2014-04-22"];
-    let ids = periods.map(|date| delivery("ada", date, "one").id);
-    let found: Vec<_> = found.into_iter().map(|row| row.id).collect();
-    assert_eq!(found, ids, "newest first");
 }

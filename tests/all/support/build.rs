@@ -171,6 +171,6 @@ pub fn feed_of(person: &UserId) -> feed::Request {
         query: Default::default(),
         limit: feed::MAX_LIMIT,
         days: None,
-        lately: false,
+        accepts_cached: false,
     }
 }

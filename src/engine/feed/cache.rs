@@ -1,0 +1,375 @@
+//! The feed cache: windows of users, objects, event details and entity tags.
+//!
+//! An entry is valid until a change notice names its user or one of its objects, for at most
+//! `feed.fresh` (other programs send no notices), and only while notices arrive. Users and objects
+//! share version counters by hash; a collision only causes an extra read. Emails do not use this
+//! cache. Start with [`FeedCache::version`], which callers store with what they read afterwards.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use foldhash::fast::RandomState;
+use futures::StreamExt;
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::domain::{
+    ChangeNotice, Day, Details, Entry, Event, EventType, Id, Inbox, NoticeKey, Object, ObjectId,
+    ObjectKey, PersonStacks, User, UserId, Window,
+};
+use crate::store::Pokes;
+
+/// The number of version counters, shared by users and objects.
+const COUNTERS: usize = 1 << 16;
+/// The most bytes of all tags, of all windows, of all objects and of all details.
+const TAG_BYTES: u64 = 8 << 20;
+const WINDOW_BYTES: u64 = 12 << 20;
+const OBJECT_BYTES: u64 = 12 << 20;
+const DETAILS_BYTES: u64 = 4 << 20;
+/// The estimated bytes that the cache adds to an entry, and those of a muted subject.
+const ENTRY_BYTES: usize = 256;
+const MUTE_BYTES: usize = 256;
+/// Larger entries are not cached, because each would evict many others.
+const LARGEST: usize = 96 << 10;
+/// The delay before change notices are subscribed to again after an error.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The entity tag of a response.
+pub type Tag = [u8; 16];
+
+/// The versions of some users and objects, to take before their data is read.
+#[derive(Debug, Clone)]
+pub struct Version {
+    at: DateTime<Utc>,
+    all: u64,
+    object_notices: u64,
+    /// The counters of the users and objects, and the sum of their values. Values only grow.
+    counters: Arc<[u16]>,
+    sum: u64,
+}
+
+/// The state of an event's object.
+#[derive(Debug, Clone)]
+pub(crate) struct ObjectFacts {
+    pub object: Option<Arc<Object>>,
+    /// The latest retraction of events of this type about the object.
+    pub retracted: Option<Id>,
+}
+
+/// A user's stacks, marks and record, as they were read.
+#[derive(Debug)]
+pub(crate) struct UserWindow {
+    pub window: Window,
+    pub person: PersonStacks,
+    pub inbox: Inbox,
+    pub user: Option<User>,
+}
+
+/// Values with their versions, limited in bytes.
+struct Entries<K, V>(Cache<K, (V, Version, u32), RandomState>);
+
+impl<K, V> Entries<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    fn new(bytes: u64) -> Self {
+        let cache = Cache::builder()
+            .max_capacity(bytes)
+            .eviction_policy(EvictionPolicy::lru())
+            .weigher(|_, (_, _, bytes): &(V, Version, u32)| *bytes);
+        Self(cache.build_with_hasher(RandomState::default()))
+    }
+
+    /// Stores a value that uses `bytes`.
+    fn put(&self, key: K, value: V, version: Version, bytes: usize) {
+        if bytes <= LARGEST {
+            self.0
+                .insert(key, (value, version, (ENTRY_BYTES + bytes) as u32));
+        }
+    }
+
+    fn get(&self, key: &K) -> Option<(V, Version)> {
+        self.0.get(key).map(|(value, version, _)| (value, version))
+    }
+}
+
+/// The feed cache of a process, which also notifies the streams of changed feeds.
+pub struct FeedCache {
+    clock: Arc<dyn Clock>,
+    fresh: TimeDelta,
+    /// Whether change notices arrive.
+    is_connected: AtomicBool,
+    /// Counts the invalidations of everything, and the notices about objects.
+    all: AtomicU64,
+    object_notices: AtomicU64,
+    counters: Box<[AtomicU32]>,
+    tags: Entries<(UserId, String), (Tag, Day)>,
+    windows: Entries<UserId, Arc<UserWindow>>,
+    objects: Entries<(EventType, ObjectId), ObjectFacts>,
+    details: Entries<Id, Option<Arc<Details>>>,
+    subscribers: Mutex<HashMap<NoticeKey, watch::Sender<()>>>,
+    /// A moving average of the store's time per response, in microseconds.
+    slowness: AtomicU64,
+}
+
+impl FeedCache {
+    /// Creates an empty cache. Its entries are valid for `fresh` without a change notice.
+    pub fn new(clock: Arc<dyn Clock>, fresh: TimeDelta) -> Self {
+        Self {
+            clock,
+            fresh,
+            is_connected: AtomicBool::new(false),
+            all: AtomicU64::new(0),
+            object_notices: AtomicU64::new(0),
+            counters: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
+            tags: Entries::new(TAG_BYTES),
+            windows: Entries::new(WINDOW_BYTES),
+            objects: Entries::new(OBJECT_BYTES),
+            details: Entries::new(DETAILS_BYTES),
+            subscribers: Mutex::default(),
+            slowness: AtomicU64::new(0),
+        }
+    }
+
+    /// Receives change notices until `stop` is set. Subscribes again after an error.
+    pub async fn listen(&self, notices: &dyn Pokes, mut stop: watch::Receiver<bool>) {
+        let receive = async {
+            loop {
+                let error = match notices.pokes().await {
+                    Ok(mut notices) => loop {
+                        match notices.next().await {
+                            Some(Ok(notice)) => self.apply(&notice),
+                            Some(Err(error)) => break error.to_string(),
+                            None => break "it ended".to_owned(),
+                        }
+                    },
+                    Err(error) => error.to_string(),
+                };
+                self.is_connected.store(false, Ordering::Release);
+                tracing::debug!(error, "change notices do not arrive; subscribing again");
+                tokio::time::sleep(RETRY).await;
+            }
+        };
+        tokio::select! {
+            () = receive => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    /// Applies a change notice. Writers of this process call it too, so that later reads of the
+    /// process see the change at once.
+    pub fn apply(&self, notice: &ChangeNotice) {
+        let count = |keys: &[NoticeKey]| {
+            for key in keys {
+                self.counters[usize::from(counter(*key))].fetch_add(1, Ordering::AcqRel);
+            }
+        };
+        match notice {
+            ChangeNotice::All => {
+                self.invalidate_all();
+                self.is_connected.store(true, Ordering::Release);
+                let subscribers = self.subscribers();
+                subscribers
+                    .values()
+                    .for_each(|changes| changes.send_replace(()));
+            }
+            ChangeNotice::People(keys) => {
+                count(keys);
+                let subscribers = self.subscribers();
+                let changed = keys.iter().filter_map(|key| subscribers.get(key));
+                changed.for_each(|changes| changes.send_replace(()));
+            }
+            ChangeNotice::Objects(keys) => {
+                // Incremented before the counters, because `put_tag` reads it last.
+                self.object_notices.fetch_add(1, Ordering::AcqRel);
+                count(keys);
+            }
+        }
+    }
+
+    /// Invalidates all entries.
+    pub fn invalidate_all(&self) {
+        self.all.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the version of a user or an object. Must be called before the data is read. `None`
+    /// while change notices do not arrive: nothing may be cached then.
+    pub fn version(&self, name: &str) -> Option<Version> {
+        let counters: Arc<[u16]> = Arc::new([counter(NoticeKey::of(name))]);
+        let is_connected = self.is_connected.load(Ordering::Acquire);
+        is_connected.then(|| Version {
+            at: self.clock.now(),
+            all: self.all.load(Ordering::Acquire),
+            object_notices: self.object_notices.load(Ordering::Acquire),
+            sum: self.sum(&counters),
+            counters,
+        })
+    }
+
+    /// Returns whether nothing has changed since the version was taken, as far as this process
+    /// knows.
+    pub fn is_current(&self, version: &Version) -> bool {
+        let age = self.clock.now() - version.at;
+        self.misses_nothing_since(version)
+            && (TimeDelta::zero()..self.fresh).contains(&age)
+            && self.sum(&version.counters) == version.sum
+    }
+
+    fn misses_nothing_since(&self, version: &Version) -> bool {
+        self.is_connected.load(Ordering::Acquire) && self.all.load(Ordering::Acquire) == version.all
+    }
+
+    fn sum(&self, counters: &[u16]) -> u64 {
+        let counters = counters
+            .iter()
+            .map(|place| &self.counters[usize::from(*place)]);
+        let values = counters.map(|counter| u64::from(counter.load(Ordering::Acquire)));
+        values.sum()
+    }
+
+    fn current<K, V>(&self, entries: &Entries<K, V>, key: &K) -> Option<(V, DateTime<Utc>)>
+    where
+        K: Hash + Eq + Send + Sync + 'static,
+        V: Clone + Send + Sync + 'static,
+    {
+        let (value, version) = entries.get(key)?;
+        self.is_current(&version).then_some((value, version.at))
+    }
+
+    /// Returns the tag of a user's response to `question`, if it is cached and valid.
+    pub fn tag(&self, user: &UserId, question: &str) -> Option<Tag> {
+        let ((tag, day), _) = self.current(&self.tags, &(user.clone(), question.to_owned()))?;
+        (day == Day::of(self.clock.now())).then_some(tag)
+    }
+
+    /// Caches the tag of a user's response to `question`. The response depends on these objects;
+    /// `before` is the user's version, and `as_of` the time of the oldest cached data in it. Stores
+    /// nothing if any object has changed since.
+    pub fn put_tag(
+        &self,
+        user: &UserId,
+        question: &str,
+        tag: Tag,
+        before: Version,
+        objects: &[ObjectKey],
+        as_of: Option<DateTime<Utc>>,
+    ) {
+        let of_objects = objects.iter().map(|key| NoticeKey::of(key.as_str()));
+        let mut counters: Vec<u16> = of_objects.map(counter).collect();
+        counters.sort_unstable();
+        counters.dedup();
+        let sum = before.sum + self.sum(&counters);
+        counters.extend(&*before.counters);
+        if self.object_notices.load(Ordering::Acquire) != before.object_notices {
+            return;
+        }
+        let bytes = user.as_str().len() + question.len() + size_of_val(&*counters);
+        let day = Day::of(before.at);
+        let version = Version {
+            at: as_of.map_or(before.at, |as_of| as_of.min(before.at)),
+            counters: counters.into(),
+            sum,
+            ..before
+        };
+        let key = (user.clone(), question.to_owned());
+        self.tags.put(key, (tag, day), version, bytes);
+    }
+
+    /// Returns the user's window and when it was read, if it is cached and valid.
+    pub(crate) fn window(
+        &self,
+        user: &UserId,
+        window: &Window,
+    ) -> Option<(Arc<UserWindow>, DateTime<Utc>)> {
+        let found = self.current(&self.windows, user);
+        found.filter(|(cached, _)| cached.window == *window)
+    }
+
+    /// Caches a user's window, with the user's version from before the read.
+    pub(crate) fn put_window(&self, window: Arc<UserWindow>, before: Version) {
+        let stacks = window.person.stacks.iter();
+        let entries = stacks.flat_map(|stack| &stack.entries);
+        let entries = entries.map(|entry| size_of::<Entry>() + entry.bytes());
+        let mutes = window.user.as_ref().map_or(0, |user| user.mutes.len());
+        let bytes = entries.sum::<usize>() + size_of::<User>() + mutes * MUTE_BYTES;
+        let user = window.person.user.clone();
+        self.windows.put(user, window, before, bytes);
+    }
+
+    /// Returns the state of the event's object and when it was read, if it is cached and valid.
+    pub(crate) fn object(&self, event: &Event) -> Option<(ObjectFacts, DateTime<Utc>)> {
+        self.current(&self.objects, &(event.t.clone(), event.o.clone()))
+    }
+
+    /// Caches the state of the event's object, with the object's version from before the read.
+    pub(crate) fn put_object(&self, event: &Event, state: ObjectFacts, before: Version) {
+        let bytes = size_of::<Object>() + state.object.as_deref().map_or(0, Object::bytes);
+        let key = (event.t.clone(), event.o.clone());
+        self.objects.put(key, state, before, bytes);
+    }
+
+    /// Returns the details of an event, if they are cached. They change only when a user is erased,
+    /// which invalidates everything.
+    pub(crate) fn details(&self, id: Id) -> Option<Option<Arc<Details>>> {
+        let (details, version) = self.details.get(&id)?;
+        self.misses_nothing_since(&version).then_some(details)
+    }
+
+    /// Caches the details of an event, with any version from before the read.
+    pub(crate) fn put_details(&self, id: Id, details: Option<Arc<Details>>, before: Version) {
+        let bytes = size_of::<Details>() + details.as_deref().map_or(0, Details::bytes);
+        self.details.put(id, details, before, bytes);
+    }
+
+    /// Subscribes to changes of this user's feed. Several changes between two waits count once.
+    pub fn subscribe(&self, user: &UserId) -> watch::Receiver<()> {
+        let mut subscribers = self.subscribers();
+        subscribers.retain(|_, changes| changes.receiver_count() > 0);
+        let changes = subscribers.entry(NoticeKey::of(user.as_str())).or_default();
+        changes.subscribe()
+    }
+
+    fn subscribers(&self) -> MutexGuard<'_, HashMap<NoticeKey, watch::Sender<()>>> {
+        self.subscribers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records how long the store took for a response.
+    pub fn took(&self, time: Duration) {
+        let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let ease = |slowness: u64| Some(slowness - slowness / 8 + time / 8);
+        let _always = self
+            .slowness
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, ease);
+    }
+
+    /// Returns how many seconds this user's client should wait between two polls. The slower the
+    /// store, the longer. Users are spread by ±10 %, so that they do not poll in step.
+    pub fn poll_interval(&self, user: &UserId) -> u32 {
+        let base = match self.slowness.load(Ordering::Relaxed) / 1_000 {
+            0..50 => 30,
+            50..100 => 60,
+            100..200 => 120,
+            _ => 270,
+        };
+        let tenth = base / 10;
+        base - tenth + NoticeKey::of(user.as_str()).0 % (2 * tenth + 1)
+    }
+}
+
+/// Returns the index of the version counter.
+fn counter(key: NoticeKey) -> u16 {
+    (key.0 as usize % COUNTERS) as u16
+}
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;
