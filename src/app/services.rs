@@ -58,7 +58,7 @@ impl App {
             context: self.context.clone(),
             joiner: Joiner::new(self.closer()),
             owed: self.owed(),
-            polls: self.polls.clone(),
+            feed_cache: self.feed_cache.clone(),
             lingering: Lingering::default(),
         }
     }
@@ -69,7 +69,7 @@ impl App {
             context: self.context.clone(),
             batches: self.batches(),
             catalog: self.catalog(),
-            polls: self.polls.clone(),
+            feed_cache: self.feed_cache.clone(),
         }
     }
 
@@ -77,7 +77,7 @@ impl App {
     pub fn objects(&self) -> ObjectService {
         ObjectService {
             context: self.context.clone(),
-            polls: self.polls.clone(),
+            feed_cache: self.feed_cache.clone(),
         }
     }
 
@@ -99,10 +99,7 @@ impl App {
             window_back: self.config.window_back,
             remembered_back: self.config.remembered_back(),
             since: self.config.feed.since,
-            skip_seen: self.skip_seen(),
-            caps: self.config.digest.caps,
-            polls: self.polls.clone(),
-            shelf: self.shelf.clone(),
+            cache: self.feed_cache.clone(),
         }
     }
 
@@ -110,7 +107,7 @@ impl App {
     fn catalog(&self) -> CatalogSource {
         CatalogSource {
             context: self.context.clone(),
-            shelf: Some(self.shelf.clone()),
+            cache: Some(self.feed_cache.clone()),
         }
     }
 
@@ -228,11 +225,11 @@ impl App {
             brands: self.config.brand_names(),
             schedule: self.config.digest.schedule,
             remembered: self.config.remembered(),
-            polls: self.polls.clone(),
+            feed_cache: self.feed_cache.clone(),
             eraser: Eraser {
                 context: self.context.clone(),
                 batches: self.batches(),
-                polls: self.polls.clone(),
+                feed_cache: self.feed_cache.clone(),
             },
         }
     }
