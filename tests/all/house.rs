@@ -80,7 +80,6 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("governor", &["engine/delivery/gate", "http/api/access"]),
     ("hickory_resolver", &["operate/probe"]),
     ("indicatif", &["cli"]),
-    ("jsonwebtoken", &["engine/access/tokens"]),
     ("lettre", &["email"]),
     ("minijinja", &["render"]),
     ("mongodb", &["store/mongo"]),
@@ -106,7 +105,7 @@ const SERIALIZING: &[&str] = &[
     "src/engine/delivery/gate/account.rs",
     "src/engine/delivery/gate/notes.rs",
     // Claims, as an application would sign them.
-    "src/engine/access/tokens",
+    "src/engine/access/token",
 ];
 
 /// Files and folders that may show an address in full.
@@ -115,7 +114,7 @@ const REVEALING: &[&str] = &[
     "src/store",
     "src/domain/address.rs",
     // Encrypts the address in a link for its user.
-    "src/engine/access/links/token.rs",
+    "src/engine/access/links.rs",
     // An export for the user with this address.
     "src/engine/directory/export.rs",
     // Only with `--reveal`.

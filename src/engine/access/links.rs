@@ -1,38 +1,97 @@
 //! Creates and verifies the links in emails: to unsubscribe, to mute and to the preferences.
 //!
-//! A link contains a [`token`] that names its user and its effect. It is valid for a year and needs
-//! no login (P7). The unsubscribe link of an email stops emails of its kind; the preferences link
-//! alone changes nothing. Without a public URL, emails have no links.
+//! A link contains an encrypted token that names its user, its effect and when its email was begun.
+//! It is valid for a year and needs no login (P7). Only tidings can create, change or read a token
+//! (P8), and the same input gives the same token, so an email that is built again has the same
+//! bytes. `docs/decisions/0007-links.md` explains the format. Start with [`Links`].
+//! Long because one file reads and writes the tokens of all versions.
 
+use std::fmt;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, TimeDelta, Utc};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
 use tokio::sync::OnceCell;
 
 use crate::config::Config;
-use crate::domain::{Address, BrandName, Stop, User, UserId};
+use crate::domain::preferences::Title;
+use crate::domain::{Address, BrandName, EventType, FollowKey, Stop, Subject, User, UserId};
 use crate::email::Personal;
 use crate::engine::Result;
 use crate::store::{Error, Notes};
 
-pub mod token;
-
-use token::Keys;
-pub use token::{Opened, Refused};
+/// How long a link is valid after its email was begun.
+pub const VALID: TimeDelta = TimeDelta::days(365);
 
 /// The note that stores the generated secret.
 const NOTE: &str = "link_secret";
+/// Version 1: a time and a user. The effect is [`Stop::All`].
+const EVERYTHING: char = '1';
+/// Version 2: the effect is between the time and the user.
+const NAMED: char = '2';
+/// Version 3: the brand is before the effect.
+const BRANDED: char = '3';
+/// Version 4: the address of the email is before the brand. An empty brand is the default.
+const ADDRESSED: char = '4';
+const VERSIONS: [char; 4] = [EVERYTHING, NAMED, BRANDED, ADDRESSED];
+/// The bytes of the proof.
+const PROOF: usize = 16;
+/// The bytes of the time, in seconds since 1970.
+const MOMENT: usize = 4;
+/// The longest encoded token after its version. Tokens of valid ids and effects are shorter.
+const MAX_CHARS: usize = 1_024;
+/// The most bytes after the time in a token with an address, so that it fits on a line of an email
+/// header. A longer token omits the address.
+const MAX_ADDRESSED: usize = 500;
+/// The first byte of an encoded effect.
+const DIGEST: u8 = 0;
+const ALONE: u8 = 1;
+const TYPES: u8 = 2;
+/// Only in versions 3 and 4.
+const ALL: u8 = 3;
+const FOLLOW: u8 = 4;
+const SUBJECT: u8 = 5;
+/// The id of no user, because ids are not empty.
+const NO_USER: &str = "";
 
 /// Creates and opens links. A process has one, because it caches the keys.
 pub struct Links {
     pub(crate) notes: Arc<dyn Notes>,
-    /// The URL of the public pages, without a slash at the end.
+    /// The URL of the public pages, without a slash at the end. Without it, emails have no links.
     pub public_url: Option<String>,
     /// The brand of the emails; `None` for the default.
     pub brand: Option<BrandName>,
     /// The configured secret. Without it, a secret is generated and stored.
     pub secret: Option<String>,
-    keys: OnceCell<Keys>,
+    keys: OnceCell<LinkKeys>,
+}
+
+/// The content of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The recipient of the email.
+    pub user: UserId,
+    /// The effect of the link.
+    pub stop: Stop,
+    /// The brand of the email; `None` for the default.
+    pub brand: Option<BrandName>,
+    /// The address of the email, if the token contains it.
+    pub address: Option<Address>,
+    /// When the email was begun, in whole seconds.
+    pub issued: DateTime<Utc>,
+}
+
+/// The reasons why a token is rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkError {
+    /// The proof is wrong: the token was forged, cut or changed.
+    Forged,
+    /// The token is older than [`VALID`].
+    Expired,
 }
 
 /// Two links that test the public pages. They belong to no user, so using them changes nothing.
@@ -44,9 +103,6 @@ pub struct Probe {
     pub forged: String,
 }
 
-/// The id of no user, because ids are not empty.
-const NOBODY: &str = "";
-
 /// Creates the links of emails.
 #[derive(Debug)]
 pub struct Maker<'a> {
@@ -54,7 +110,7 @@ pub struct Maker<'a> {
     brand: Option<&'a BrandName>,
     /// The address of the email, which its links to unsubscribe and to mute contain.
     address: Option<&'a Address>,
-    keys: &'a Keys,
+    keys: &'a LinkKeys,
 }
 
 impl Links {
@@ -79,24 +135,16 @@ impl Links {
         }
     }
 
-    /// Sets the brand of the emails.
-    pub fn of_brand(self, brand: BrandName) -> Self {
-        let brand = Some(brand);
-        Self { brand, ..self }
-    }
-
     /// Returns the maker of links, or `None` without a public URL.
     pub async fn maker(&self) -> Result<Option<Maker<'_>>> {
         let Some(public_url) = &self.public_url else {
             return Ok(None);
         };
-        let keys = self.keys().await?;
-        let brand = self.brand.as_ref();
         Ok(Some(Maker {
             public_url,
-            brand,
+            brand: self.brand.as_ref(),
             address: None,
-            keys,
+            keys: self.keys().await?,
         }))
     }
 
@@ -105,12 +153,19 @@ impl Links {
         let Some(maker) = self.maker().await? else {
             return Ok(None);
         };
-        let nobody = UserId::stored(NOBODY);
-        let genuine = page(maker.public_url, &maker.keys.seal(&nobody, &Stop::All, now));
+        let link = Link {
+            user: UserId::stored(NO_USER),
+            stop: Stop::All,
+            brand: None,
+            address: None,
+            issued: now,
+        };
         // Only the proof is wrong, because it comes from another secret.
-        let other = Keys::new(&made_up()?).seal(&nobody, &Stop::All, now);
-        let forged = page(maker.public_url, &other);
-        Ok(Some(Probe { genuine, forged }))
+        let other = LinkKeys::new(&generated_secret()?);
+        Ok(Some(Probe {
+            genuine: page(maker.public_url, &maker.keys.seal(&link)),
+            forged: page(maker.public_url, &other.seal(&link)),
+        }))
     }
 
     /// Returns placeholders for a user's links, to measure an email. They have the length of real
@@ -121,46 +176,41 @@ impl Links {
         stop: Option<&Stop>,
         mute: Option<&Stop>,
     ) -> Option<Personal> {
-        let public_url = self.public_url.as_deref()?;
-        let brand = self.brand.as_ref();
-        let token = |stop: &Stop, address: Option<&Address>| {
-            token::stand_in(brand, &user.id, stop, address)
+        let link = |stop: &Stop, address: Option<&Address>| Link {
+            user: user.id.clone(),
+            stop: stop.clone(),
+            brand: self.brand.clone(),
+            address: address.cloned(),
+            issued: DateTime::UNIX_EPOCH,
         };
-        let address = user.email.as_ref();
+        let token = |stop: &Stop, address: Option<&Address>| link(stop, address).placeholder();
+        let (public_url, address) = (self.public_url.as_deref()?, user.email.as_ref());
         Some(personal(public_url, stop, mute, address, token))
     }
 
-    /// Verifies a token and returns its user and effect.
+    /// Verifies a token and returns its content.
     pub async fn open(
         &self,
         token: &str,
         now: DateTime<Utc>,
-    ) -> Result<std::result::Result<Opened, Refused>> {
+    ) -> Result<std::result::Result<Link, LinkError>> {
         Ok(self.keys().await?.open(token, now))
     }
 
-    /// Returns a token of the same email with another effect.
-    pub async fn instead(&self, opened: &Opened, stop: &Stop) -> Result<String> {
-        let (brand, keys) = (opened.brand.as_ref(), self.keys().await?);
-        let address = opened.address.as_ref();
-        Ok(keys.seal_to(address, brand, &opened.user, stop, opened.issued))
+    /// Returns the token of a link, such as one of the same email with another effect.
+    pub async fn seal(&self, link: &Link) -> Result<String> {
+        Ok(self.keys().await?.seal(link))
     }
 
-    /// Returns a token with another effect that a page creates now. It contains no address.
-    pub async fn now(&self, opened: &Opened, stop: &Stop, now: DateTime<Utc>) -> Result<String> {
-        let (brand, keys) = (opened.brand.as_ref(), self.keys().await?);
-        Ok(keys.seal_in(brand, &opened.user, stop, now))
-    }
-
-    async fn keys(&self) -> Result<&Keys> {
+    async fn keys(&self) -> Result<&LinkKeys> {
         let read = async || match &self.secret {
-            Some(secret) => Ok(Keys::new(secret)),
+            Some(secret) => Ok(LinkKeys::new(secret)),
             // The first stored secret wins, for all processes.
             None => loop {
-                if let Some(kept) = self.notes.note(NOTE).await? {
-                    break Ok(Keys::new(&kept));
+                if let Some(stored) = self.notes.note(NOTE).await? {
+                    break Ok(LinkKeys::new(&stored));
                 }
-                let secret = made_up()?;
+                let secret = generated_secret()?;
                 self.notes.swap_note(NOTE, None, Some(&secret)).await?;
             },
         };
@@ -179,7 +229,13 @@ impl Maker<'_> {
         begun: DateTime<Utc>,
     ) -> Personal {
         let token = |stop: &Stop, address: Option<&Address>| {
-            self.keys.seal_to(address, self.brand, user, stop, begun)
+            self.keys.seal(&Link {
+                user: user.clone(),
+                stop: stop.clone(),
+                brand: self.brand.cloned(),
+                address: address.cloned(),
+                issued: begun,
+            })
         };
         personal(self.public_url, stop, mute, self.address, token)
     }
@@ -217,9 +273,260 @@ fn personal(
 }
 
 /// Generates a secret from 32 random bytes of the operating system.
-fn made_up() -> Result<String> {
+fn generated_secret() -> Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)
         .map_err(|error| Error::database("making up the secret of links", error.to_string()))?;
     Ok(hex::encode(bytes))
 }
+
+/// The keys that create and open tokens, by version. Each version has its own, so no token is valid
+/// in another version.
+struct LinkKeys([KeyPair; VERSIONS.len()]);
+
+struct KeyPair {
+    prove: [u8; 32],
+    mask: [u8; 32],
+}
+
+impl fmt::Debug for LinkKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+impl LinkKeys {
+    /// Derives the keys from a secret of any length.
+    fn new(secret: &str) -> Self {
+        Self(VERSIONS.map(|version| {
+            let derive = |what: &str| {
+                let what = format!("tidings link {version}: {what}");
+                keyed(secret.as_bytes(), &[what.as_bytes()])
+            };
+            KeyPair {
+                prove: derive("prove"),
+                mask: derive("mask"),
+            }
+        }))
+    }
+
+    /// Creates the token of a link. A long token omits the address.
+    fn seal(&self, link: &Link) -> String {
+        let link = link.shortened();
+        let (version, mut content) = (link.version(), link.encode());
+        let pair = &self.0[index(version)];
+        let mut bytes = pair.proof(&content).to_vec();
+        pair.mask(&bytes, &mut content);
+        bytes.extend_from_slice(&content);
+        format!("{version}{}", URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    /// Verifies a token and returns its content.
+    fn open(&self, token: &str, now: DateTime<Utc>) -> std::result::Result<Link, LinkError> {
+        let link = self.read(token).ok_or(LinkError::Forged)?;
+        match now.signed_duration_since(link.issued) > VALID {
+            true => Err(LinkError::Expired),
+            false => Ok(link),
+        }
+    }
+
+    fn read(&self, token: &str) -> Option<Link> {
+        // Link detection in text may include the punctuation that follows a link.
+        let token =
+            token.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '>', '\'', '"']);
+        let version = token.chars().next().filter(|c| VERSIONS.contains(c))?;
+        let rest = token.strip_prefix(version)?;
+        if rest.len() > MAX_CHARS {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(rest).ok()?;
+        let (proof, masked) = bytes.split_at_checked(PROOF)?;
+        let mut content = masked.to_vec();
+        let pair = &self.0[index(version)];
+        pair.mask(proof, &mut content);
+        let is_genuine = bool::from(pair.proof(&content).ct_eq(proof));
+        is_genuine
+            .then(|| Link::decode(version, &content))
+            .flatten()
+    }
+}
+
+/// Returns the position of a version in [`VERSIONS`].
+fn index(version: char) -> usize {
+    let known = VERSIONS.iter().position(|known| *known == version);
+    known.expect("callers pass a version of the list")
+}
+
+impl KeyPair {
+    fn proof(&self, content: &[u8]) -> [u8; PROOF] {
+        let mut proof = [0; PROOF];
+        proof.copy_from_slice(&keyed(&self.prove, &[content])[..PROOF]);
+        proof
+    }
+
+    /// Encrypts the content with a keystream that depends on the proof, or decrypts it.
+    fn mask(&self, proof: &[u8], content: &mut [u8]) {
+        for (block, bytes) in (0_u32..).zip(content.chunks_mut(32)) {
+            let noise = keyed(&self.mask, &[proof, &block.to_be_bytes()]);
+            for (byte, noise) in bytes.iter_mut().zip(noise) {
+                *byte ^= noise;
+            }
+        }
+    }
+}
+
+fn keyed(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    for part in parts {
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
+impl Link {
+    fn version(&self) -> char {
+        match self.stop {
+            _ if self.address.is_some() => ADDRESSED,
+            _ if self.brand.is_some() => BRANDED,
+            Stop::All => EVERYTHING,
+            _ => NAMED,
+        }
+    }
+
+    /// Returns the link without its address if its token would be too long.
+    fn shortened(&self) -> Self {
+        let mut link = self.clone();
+        if link.address.is_some() && link.encode().len() > MOMENT + MAX_ADDRESSED {
+            link.address = None;
+        }
+        link
+    }
+
+    /// Returns a text with the length of this link's token. It opens nothing.
+    fn placeholder(&self) -> String {
+        const BITS: usize = 6;
+        let bytes = PROOF + self.shortened().encode().len();
+        "0".repeat(EVERYTHING.len_utf8() + (bytes * 8).div_ceil(BITS))
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let (seconds, version) = (self.issued.timestamp(), self.version());
+        let seconds = u32::try_from(seconds).unwrap_or_default();
+        let mut bytes = seconds.to_be_bytes().to_vec();
+        if let Some(address) = &self.address {
+            put(&mut bytes, address.reveal());
+        }
+        if version >= BRANDED {
+            put(
+                &mut bytes,
+                self.brand.as_ref().map_or("", BrandName::as_str),
+            );
+        }
+        if version >= NAMED {
+            put_stop(&mut bytes, &self.stop);
+        }
+        bytes.extend_from_slice(self.user.as_str().as_bytes());
+        bytes
+    }
+
+    fn decode(version: char, bytes: &[u8]) -> Option<Self> {
+        let (seconds, rest) = bytes.split_first_chunk::<MOMENT>()?;
+        let mut rest = Reader(rest);
+        let address = match version >= ADDRESSED {
+            true => Some(Address::stored(rest.text()?).ok()?),
+            false => None,
+        };
+        let brand = match version >= BRANDED {
+            true => Some(rest.text()?).filter(|brand| !brand.is_empty()),
+            false => None,
+        };
+        let stop = match version >= NAMED {
+            true => rest.stop()?,
+            false => Stop::All,
+        };
+        Some(Self {
+            user: UserId::stored(std::str::from_utf8(rest.0).ok()?),
+            stop,
+            brand: brand.map(BrandName::stored),
+            address,
+            issued: DateTime::from_timestamp(u32::from_be_bytes(*seconds).into(), 0)?,
+        })
+    }
+}
+
+fn put_stop(bytes: &mut Vec<u8>, stop: &Stop) {
+    match stop {
+        Stop::All => bytes.push(ALL),
+        Stop::Digest => bytes.push(DIGEST),
+        Stop::Alone => bytes.push(ALONE),
+        Stop::Types(kinds) => {
+            bytes.push(TYPES);
+            bytes.extend(short(kinds.len()));
+            kinds.iter().for_each(|kind| put(bytes, kind.as_str()));
+        }
+        Stop::Subject(subject, title) => {
+            bytes.push(SUBJECT);
+            put(bytes, subject.as_str());
+            put(bytes, title.as_ref().map_or("", Title::as_str));
+        }
+        Stop::Follow(key) => {
+            bytes.push(FOLLOW);
+            put(bytes, key.as_str());
+        }
+    }
+}
+
+/// Appends the length of a text, then the text.
+fn put(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend(short(text.len()));
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+/// Encodes a number in two bytes. Lengths and counts are far smaller ([`Stop::of_types`]).
+fn short(number: usize) -> [u8; 2] {
+    u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes()
+}
+
+/// The bytes of a token that are not decoded yet.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<usize> {
+        let bytes = self.take(2)?.try_into().ok()?;
+        Some(u16::from_be_bytes(bytes).into())
+    }
+
+    /// Decodes a text after its length.
+    fn text(&mut self) -> Option<&'a str> {
+        let length = self.number()?;
+        std::str::from_utf8(self.take(length)?).ok()
+    }
+
+    fn stop(&mut self) -> Option<Stop> {
+        Some(match self.take(1)?[0] {
+            ALL => Stop::All,
+            DIGEST => Stop::Digest,
+            ALONE => Stop::Alone,
+            TYPES => {
+                let kinds = (0..self.number()?).map(|_| self.text().map(EventType::stored));
+                Stop::Types(kinds.collect::<Option<_>>()?)
+            }
+            FOLLOW => Stop::Follow(FollowKey::stored(self.text()?)),
+            SUBJECT => {
+                let (subject, title) = (Subject::stored(self.text()?), self.text()?);
+                Stop::Subject(subject, (!title.is_empty()).then(|| Title::stored(title)))
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

@@ -1,20 +1,20 @@
 //! Verifies user tokens: JWTs that an application signs, each for one user and a limited time.
 //!
-//! The configured key determines the algorithm, not the token's header (P8). The claims `sub`,
-//! `aud` and `exp` are required, and `exp` is at most 24 hours ahead. Times are compared with the
-//! clock that the caller passes. Error messages do not quote the token. Start with
-//! [`Tokens::open`].
+//! The configured key determines the algorithm, not the token's header (P8), and only HS256 and
+//! Ed25519 are implemented. The claims `sub`, `aud` and `exp` are required, and `exp` is at most 24
+//! hours ahead. Times are compared with the clock that the caller passes. Error messages do not
+//! quote the token. Start with [`Tokens::open`].
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeDelta, Utc};
-use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
-use jsonwebtoken::errors::{self, ErrorKind};
-use jsonwebtoken::signature::{self, Signer, Verifier};
-use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, EncodingKey, Header, Validation};
-use ring::{hmac, signature as asymmetric};
+use ring::hmac;
+use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::domain::keys::Material;
 use crate::domain::{Invalid, Secret, TokenKey, UserId};
@@ -33,7 +33,7 @@ pub struct Tokens {
 
 /// A verified token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opened {
+pub struct UserToken {
     /// The value of `sub`.
     pub user: UserId,
     /// The expiry time.
@@ -44,7 +44,7 @@ pub struct Opened {
 
 /// The reasons why a token is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TokenError {
     /// No key is configured.
     #[error("user tokens are not configured here (tokens.keys), and this is not a server key")]
     Unconfigured,
@@ -88,19 +88,34 @@ pub enum Refused {
     Subject(String),
 }
 
+/// The header of a token. Other fields have no effect.
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    crit: Option<Value>,
+}
+
 /// The claims of a token. Times are seconds since 1970 and may have fractions (RFC 7519, 2).
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 struct Claims {
     sub: Option<String>,
+    aud: Option<Audience>,
     exp: Option<f64>,
     nbf: Option<f64>,
     iat: Option<f64>,
 }
 
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Several(Vec<String>),
+}
+
 impl Tokens {
     /// Accepts tokens for this audience that are signed with one of these keys.
     pub fn new(audience: impl Into<String>, keys: Vec<TokenKey>) -> Self {
-        install();
         Self {
             audience: audience.into(),
             keys: keys.into(),
@@ -114,52 +129,42 @@ impl Tokens {
     }
 
     /// Verifies a token at the time `now`.
-    pub fn open(&self, token: &str, now: DateTime<Utc>) -> Result<Opened, Refused> {
+    pub fn open(&self, token: &str, now: DateTime<Utc>) -> Result<UserToken, TokenError> {
         if self.keys.is_empty() {
-            return Err(Refused::Unconfigured);
+            return Err(TokenError::Unconfigured);
         }
-        let header = jsonwebtoken::decode_header(token).map_err(|_| Refused::Unreadable)?;
+        let (message, signature) = token.rsplit_once('.').ok_or(TokenError::Unreadable)?;
+        let (header, claims) = message.split_once('.').ok_or(TokenError::Unreadable)?;
+        let header: Header = parse(header)?;
         // Critical header parameters that are not understood make a token invalid (RFC 7515,
         // 4.1.11).
         if header.crit.is_some() {
-            return Err(Refused::Unreadable);
+            return Err(TokenError::Unreadable);
         }
         let key = match (&header.kid, &*self.keys) {
             (None, [only]) => only,
-            (None, _) => return Err(Refused::WithoutKey),
+            (None, _) => return Err(TokenError::WithoutKey),
             (Some(id), keys) => {
                 let found = keys.iter().find(|key| key.id == *id);
-                found.ok_or(Refused::UnknownKey)?
+                found.ok_or(TokenError::UnknownKey)?
             }
         };
-        let (algorithm, decoding) = match &key.material {
-            Material::Hs256(secret) => (
-                Algorithm::HS256,
-                DecodingKey::from_secret(secret.expose().as_bytes()),
-            ),
-            Material::EdDsa(public) => (Algorithm::EdDSA, DecodingKey::from_ed_der(public)),
+        verify(&key.material, &header.alg, message, signature)?;
+        let claims: Claims = parse(claims)?;
+        let is_ours = match claims.aud.as_ref() {
+            Some(Audience::One(audience)) => *audience == self.audience,
+            Some(Audience::Several(audiences)) => audiences.contains(&self.audience),
+            None => return Err(TokenError::Lacks("aud".into())),
         };
-        let mut validation = Validation::new(algorithm);
-        validation.set_required_spec_claims(&["exp", "sub", "aud"]);
-        validation.set_audience(&[&self.audience]);
-        // The library would compare with the system clock; `until` uses `now`.
-        (validation.validate_exp, validation.validate_nbf) = (false, false);
-        let decoded = jsonwebtoken::decode::<Claims>(token, &decoding, &validation);
-        let claims = decoded
-            .map_err(|error| match error.into_kind() {
-                ErrorKind::InvalidAlgorithm => Refused::Algorithm(name(&key.material)),
-                ErrorKind::InvalidSignature => Refused::Signature,
-                ErrorKind::InvalidAudience => Refused::Audience(self.audience.clone()),
-                ErrorKind::MissingRequiredClaim(claim) => Refused::Lacks(claim),
-                _ => Refused::Unreadable,
-            })?
-            .claims;
+        if !is_ours {
+            return Err(TokenError::Audience(self.audience.clone()));
+        }
         let until = until(&claims, now)?;
-        let subject = claims.sub.ok_or_else(|| Refused::Lacks("sub".into()))?;
-        let user = UserId::new(subject).map_err(|invalid| Refused::Subject(invalid.why))?;
+        let subject = claims.sub.ok_or_else(|| TokenError::Lacks("sub".into()))?;
+        let user = UserId::new(subject).map_err(|invalid| TokenError::Subject(invalid.why))?;
         let issued = claims.iat.map(|iat| (iat * 1_000.0) as i64);
         let issued = issued.and_then(DateTime::from_timestamp_millis);
-        Ok(Opened {
+        Ok(UserToken {
             user,
             until,
             issued: issued.unwrap_or(until - LONGEST),
@@ -183,42 +188,64 @@ impl Tokens {
             return Err(Invalid::new("hours", lasts.num_hours(), why));
         }
         let secret = |key: &TokenKey| match &key.material {
-            Material::Hs256(secret) => Some((key.id.clone(), secret.clone())),
+            Material::Hs256(secret) => Some((key.id.clone(), hs256(secret))),
             Material::EdDsa(_) => None,
         };
-        let Some((id, secret)) = self.keys.iter().find_map(secret) else {
+        let Some((id, key)) = self.keys.iter().find_map(secret) else {
             return Ok(None);
         };
-        let header = Header {
-            kid: Some(id),
-            ..Header::new(Algorithm::HS256)
-        };
-        let claims: Map<String, Value> = [
-            ("sub", user.as_str().into()),
-            ("aud", self.audience.as_str().into()),
-            ("iat", now.timestamp().into()),
-            ("exp", (now + lasts).timestamp().into()),
-        ]
-        .map(|(claim, value): (_, Value)| (claim.to_owned(), value))
-        .into_iter()
-        .collect();
-        let key = EncodingKey::from_secret(secret.expose().as_bytes());
-        let token = jsonwebtoken::encode(&header, &claims, &key);
-        Ok(Some(Secret::new(token.expect(
-            "text, numbers and a secret can always be signed",
-        ))))
+        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let header = part(json!({"alg": "HS256", "kid": id, "typ": "JWT"}));
+        let (issued, until) = (now.timestamp(), (now + lasts).timestamp());
+        let claims = part(json!({
+            "sub": user.as_str(), "aud": self.audience, "iat": issued, "exp": until
+        }));
+        let message = format!("{header}.{claims}");
+        let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&key, message.as_bytes()));
+        Ok(Some(Secret::new(format!("{message}.{signature}"))))
     }
 }
 
-fn name(material: &Material) -> &'static str {
-    match material {
+fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
+    let decoded = URL_SAFE_NO_PAD.decode(part);
+    decoded.map_err(|_| TokenError::Unreadable)
+}
+
+/// Parses the header or the claims.
+fn parse<T: DeserializeOwned>(part: &str) -> Result<T, TokenError> {
+    serde_json::from_slice(&decode(part)?).map_err(|_| TokenError::Unreadable)
+}
+
+fn hs256(secret: &Secret) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, secret.expose().as_bytes())
+}
+
+/// Verifies a signature. `algorithm` is that of the header, and must be that of the key.
+fn verify(
+    material: &Material,
+    algorithm: &str,
+    message: &str,
+    signature: &str,
+) -> Result<(), TokenError> {
+    let expected = match material {
         Material::Hs256(_) => "HS256",
         Material::EdDsa(_) => "EdDSA",
+    };
+    if algorithm != expected {
+        return Err(TokenError::Algorithm(expected));
     }
+    let (message, signature) = (message.as_bytes(), decode(signature)?);
+    let verified = match material {
+        Material::Hs256(secret) => hmac::verify(&hs256(secret), message, &signature),
+        Material::EdDsa(public) => {
+            UnparsedPublicKey::new(&ED25519, public).verify(message, &signature)
+        }
+    };
+    verified.map_err(|_| TokenError::Signature)
 }
 
 /// Returns the expiry time of a token that is valid now.
-fn until(claims: &Claims, now: DateTime<Utc>) -> Result<DateTime<Utc>, Refused> {
+fn until(claims: &Claims, now: DateTime<Utc>) -> Result<DateTime<Utc>, TokenError> {
     let seconds = |time: TimeDelta| time.as_seconds_f64();
     let (now, leeway, longest) = (
         now.timestamp_millis() as f64 / 1_000.0,
@@ -226,99 +253,21 @@ fn until(claims: &Claims, now: DateTime<Utc>) -> Result<DateTime<Utc>, Refused> 
         seconds(LONGEST),
     );
     let is_ahead = |time: Option<f64>| time.is_some_and(|time| time > now + leeway);
-    let exp = claims.exp.ok_or_else(|| Refused::Lacks("exp".into()))?;
+    let exp = claims.exp.ok_or_else(|| TokenError::Lacks("exp".into()))?;
     if exp + leeway <= now {
-        return Err(Refused::Expired);
+        return Err(TokenError::Expired);
     }
     if is_ahead(claims.nbf) || is_ahead(claims.iat) {
-        return Err(Refused::Early);
+        return Err(TokenError::Early);
     }
     let lasts_from = |time: f64| exp - time;
     if lasts_from(now) > longest + leeway || claims.iat.is_some_and(|iat| lasts_from(iat) > longest)
     {
-        return Err(Refused::TooLong);
+        return Err(TokenError::TooLong);
     }
-    DateTime::from_timestamp_millis((exp * 1_000.0) as i64).ok_or(Refused::Unreadable)
-}
-
-static PROVIDER: CryptoProvider = CryptoProvider {
-    signer_factory: signer,
-    verifier_factory: verifier,
-    key_utils: KeyUtils::new_unimplemented(),
-};
-
-/// Makes `jsonwebtoken` use this provider. Can be called repeatedly.
-fn install() {
-    // An error means that a provider was installed before.
-    let _installed = PROVIDER.install_default();
-}
-
-struct Hs256(hmac::Key);
-
-struct EdDsa(asymmetric::UnparsedPublicKey<Vec<u8>>);
-
-fn hs256(key: &[u8]) -> Hs256 {
-    Hs256(hmac::Key::new(hmac::HMAC_SHA256, key))
-}
-
-fn signer(algorithm: &Algorithm, key: &EncodingKey) -> Result<Box<dyn JwtSigner>, errors::Error> {
-    match (algorithm, key.family()) {
-        (Algorithm::HS256, AlgorithmFamily::Hmac) => Ok(Box::new(hs256(key.as_bytes()))),
-        _ => Err(ErrorKind::InvalidAlgorithm.into()),
-    }
-}
-
-fn verifier(
-    algorithm: &Algorithm,
-    key: &DecodingKey,
-) -> Result<Box<dyn JwtVerifier>, errors::Error> {
-    let bytes = key.try_get_as_bytes()?;
-    match (algorithm, key.family()) {
-        (Algorithm::HS256, AlgorithmFamily::Hmac) => Ok(Box::new(hs256(bytes))),
-        (Algorithm::EdDSA, AlgorithmFamily::Ed) => {
-            let key = asymmetric::UnparsedPublicKey::new(&asymmetric::ED25519, bytes.to_vec());
-            Ok(Box::new(EdDsa(key)))
-        }
-        _ => Err(ErrorKind::InvalidAlgorithm.into()),
-    }
-}
-
-impl Signer<Vec<u8>> for Hs256 {
-    fn try_sign(&self, message: &[u8]) -> Result<Vec<u8>, signature::Error> {
-        Ok(hmac::sign(&self.0, message).as_ref().to_vec())
-    }
-}
-
-impl JwtSigner for Hs256 {
-    fn algorithm(&self) -> Algorithm {
-        Algorithm::HS256
-    }
-}
-
-impl Verifier<Vec<u8>> for Hs256 {
-    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
-        hmac::verify(&self.0, message, signature).map_err(|_| signature::Error::new())
-    }
-}
-
-impl JwtVerifier for Hs256 {
-    fn algorithm(&self) -> Algorithm {
-        Algorithm::HS256
-    }
-}
-
-impl Verifier<Vec<u8>> for EdDsa {
-    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
-        let verified = self.0.verify(message, signature);
-        verified.map_err(|_| signature::Error::new())
-    }
-}
-
-impl JwtVerifier for EdDsa {
-    fn algorithm(&self) -> Algorithm {
-        Algorithm::EdDSA
-    }
+    DateTime::from_timestamp_millis((exp * 1_000.0) as i64).ok_or(TokenError::Unreadable)
 }
 
 #[cfg(test)]
+#[path = "token_tests.rs"]
 mod tests;

@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::clock::Clock;
 use crate::domain::KeyName;
 use crate::engine::access::keys::{Entry, KeyRing};
-use crate::engine::access::tokens::{Opened, Refused, Tokens};
+use crate::engine::access::tokens::{TokenError, Tokens, UserToken};
 
 /// The size of a burst, in seconds of the average rate.
 const BURST: NonZeroU32 = NonZeroU32::new(6).expect("6 is not 0");
@@ -38,7 +38,7 @@ pub(super) enum Caller {
     /// An application with a server key.
     Key(Entry),
     /// A user, with a token that their application signed.
-    User(Opened),
+    User(UserToken),
 }
 
 impl Caller {
@@ -48,7 +48,9 @@ impl Caller {
             return Ok(());
         };
         match app.starts.of(&token.user).await? {
-            Some(start) if start.rejects(token.issued) => Err(unauthorized(Refused::EarlierUser)),
+            Some(start) if start.rejects(token.issued) => {
+                Err(unauthorized(TokenError::EarlierUser))
+            }
             _ => Ok(()),
         }
     }

@@ -4,7 +4,7 @@
 //! email scanners follow every link. POST acts at once without a redirect, because email programs
 //! send it by themselves (RFC 8058). No cache keeps a page. Start with [`unsubscribe`].
 
-use actix_web::guard::{self, Guard};
+use actix_web::guard;
 use actix_web::http::{StatusCode, header};
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
@@ -12,16 +12,13 @@ use actix_web::{HttpRequest, HttpResponse};
 use crate::app::App;
 use crate::render::pages::Notice;
 
-mod answer;
-mod asked;
 mod form;
-mod link_path;
 mod preferences;
 mod unsubscribe;
+mod visit;
 
-pub use answer::Cause;
-use answer::notice;
-use asked::Asked;
+pub use visit::Cause;
+use visit::Visit;
 
 /// The methods and paths of all pages.
 pub const ROUTES: &[(&str, &str)] = &[
@@ -37,32 +34,25 @@ const PUNCTUATED: &str = "/u/{token}/{end:preferences[.,;:!?)\\]>'\"]+}";
 
 /// Registers the pages.
 pub fn configure(config: &mut ServiceConfig) {
-    let reading = || guard::Any(guard::Get()).or(guard::Head());
+    let reading = || web::route().guard(guard::Any(guard::Get()).or(guard::Head()));
     config.service(
         web::resource("/u/{token}")
-            .route(page(reading()).to(unsubscribe::ask))
-            .route(page(guard::Post()).to(unsubscribe::act))
+            .route(reading().to(unsubscribe::ask))
+            .route(web::post().to(unsubscribe::act))
             .default_service(web::to(wrong_method)),
     );
     config.service(
         web::resource(["/u/{token}/preferences", PUNCTUATED])
-            .route(page(reading()).to(preferences::show))
-            .route(page(guard::Post()).to(preferences::save))
+            .route(reading().to(preferences::show))
+            .route(web::post().to(preferences::save))
             .default_service(web::to(wrong_method)),
     );
 }
 
-fn page(guard: impl Guard + 'static) -> actix_web::Route {
-    web::route().guard(guard)
-}
-
 async fn wrong_method(req: HttpRequest, app: Data<App>) -> HttpResponse {
-    let mut response = notice(
-        &app,
-        &Asked::of(&req, &app),
-        StatusCode::METHOD_NOT_ALLOWED,
-        Notice::Method(req.method().as_str()),
-    );
+    let notice = Notice::Method(req.method().as_str());
+    let visit = Visit::new(&req, app);
+    let mut response = visit.notice(StatusCode::METHOD_NOT_ALLOWED, notice);
     let allowed = header::HeaderValue::from_static("GET, HEAD, POST");
     response.headers_mut().insert(header::ALLOW, allowed);
     response

@@ -11,17 +11,13 @@ use std::str::FromStr;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use chrono::{DateTime, Utc};
 
-use super::answer::{Failure, elsewhere, failure, page};
-use super::asked::Asked;
 use super::form::{Form, Unreadable, short};
-use super::link_path::LinkPath;
-use super::unsubscribe::{holder, opened};
+use super::visit::{Failure, Visit, redirect};
 use crate::app::App;
 use crate::domain::preferences::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
-use crate::engine::access::links::Opened;
+use crate::engine::access::links::Link;
 use crate::engine::directory::input::{Change, PreferencesChange, TypeChange};
 use crate::render::Page;
 use crate::render::pages::{TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
@@ -30,90 +26,100 @@ use crate::render::pages::{TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 const QUIET_FROM: &str = "quiet-from";
 const QUIET_TO: &str = "quiet-to";
 
-/// `GET /u/{token}/preferences`
-pub(super) async fn show(req: HttpRequest, link: Path<LinkPath>, app: Data<App>) -> HttpResponse {
-    let mut asked = Asked::of(&req, &app);
-    let mut query = form_urlencoded::parse(req.query_string().as_bytes());
-    let unfollow = query.find(|(name, _)| name == UNFOLLOW);
-    let found = async {
-        let opened = opened(&app, &link.token).await?;
-        asked.from(&opened);
-        let user = holder(&app, &opened).await?.ok_or(Failure::Gone)?;
-        asked.by(&user, &app);
-        if let Some((_, key)) = unfollow {
-            return unfollowing(&app, &opened, FollowKey::stored(key))
-                .await
-                .map(Err);
-        }
-        shown(&app, &opened, user).await.map(Ok)
-    };
-    match found.await {
-        Ok(Ok(found)) => answer(&app, &asked, Ok(found), false),
-        Ok(Err(token)) => elsewhere(&format!("../{token}")),
-        Err(why) => failure(&app, &asked, why),
-    }
+/// The path parameter with the link's token.
+#[derive(serde::Deserialize)]
+pub(super) struct LinkPath {
+    token: String,
 }
 
-/// Returns the token of a link that ends this follow. The follow must exist: otherwise, undoing the
-/// link would create it.
-async fn unfollowing(app: &App, opened: &Opened, key: FollowKey) -> Result<String, Failure> {
-    if !app.people().is_following(&opened.user, &key).await? {
+/// `GET /u/{token}/preferences`
+pub(super) async fn show(req: HttpRequest, path: Path<LinkPath>, app: Data<App>) -> HttpResponse {
+    let mut visit = Visit::new(&req, app);
+    let mut query = form_urlencoded::parse(req.query_string().as_bytes());
+    let unfollow = query.find(|(name, _)| name == UNFOLLOW);
+    let shown = async {
+        let (link, user) = visit.open(&path.token).await?;
+        let user = user.ok_or(Failure::Gone)?;
+        match unfollow {
+            Some((_, key)) => unfollow_page(&visit, &link, FollowKey::stored(key)).await,
+            None => page(&visit, &link, user, false).await,
+        }
+    };
+    let shown = shown.await;
+    shown.unwrap_or_else(|why| visit.failure(why))
+}
+
+/// Redirects to the page that ends this follow. The follow must exist: otherwise, undoing the link
+/// would create it.
+async fn unfollow_page(
+    visit: &Visit,
+    link: &Link,
+    key: FollowKey,
+) -> Result<HttpResponse, Failure> {
+    let app = &visit.app;
+    if !app.people().is_following(&link.user, &key).await? {
         return Err(Failure::NotFollowed);
     }
-    let (stop, now) = (Stop::Follow(key), app.context.clock.now());
-    Ok(app.identities.default.links.now(opened, &stop, now).await?)
+    let link = Link {
+        stop: Stop::Follow(key),
+        address: None,
+        issued: app.context.clock.now(),
+        ..link.clone()
+    };
+    let token = app.identities.default.links.seal(&link).await?;
+    Ok(redirect(&format!("../{token}")))
 }
 
 /// `POST /u/{token}/preferences`
 pub(super) async fn save(
     req: HttpRequest,
-    link: Path<LinkPath>,
+    path: Path<LinkPath>,
     payload: Payload,
     app: Data<App>,
 ) -> HttpResponse {
-    let mut asked = Asked::of(&req, &app);
+    let mut visit = Visit::new(&req, app);
     let saved = async {
-        let opened = opened(&app, &link.token).await?;
-        asked.from(&opened);
-        let (id, people) = (&opened.user, app.people());
-        let user = holder(&app, &opened).await?.ok_or(Failure::Gone)?;
-        asked.by(&user, &app);
+        let (link, user) = visit.open(&path.token).await?;
+        user.ok_or(Failure::Gone)?;
+        let (people, policies) = (visit.app.people(), &visit.app.config.policies);
         let form = Form::read(&req, payload).await?;
-        if let Some(subject) = unmuted(&form)? {
-            let user = people.unmute(id, &subject).await?.ok_or(Failure::Gone)?;
-            return shown(&app, &opened, user).await;
-        }
-        let policies = &app.config.policies;
-        let change = change(&form, |kind| policies.is_configured(kind))?;
-        let user = people.prefer(id, change).await?.ok_or(Failure::Gone)?;
-        shown(&app, &opened, user).await
+        let user = match unmuted(&form)? {
+            Some(subject) => people.unmute(&link.user, &subject).await?,
+            None => {
+                let change = change(&form, |kind| policies.is_configured(kind))?;
+                people.prefer(&link.user, change).await?
+            }
+        };
+        page(&visit, &link, user.ok_or(Failure::Gone)?, true).await
     };
     let saved = saved.await;
-    answer(&app, &asked, saved, true)
+    saved.unwrap_or_else(|why| visit.failure(why))
 }
 
-/// The contents of the page.
-struct Shown {
-    user: User,
-    /// When the next digest is due.
-    next: Option<DateTime<Utc>>,
-    /// The token that unsubscribes from everything, independent of the opened link.
-    token: String,
-}
-
-async fn shown(app: &App, opened: &Opened, mut user: User) -> Result<Shown, Failure> {
+/// Renders the page.
+async fn page(
+    visit: &Visit,
+    link: &Link,
+    mut user: User,
+    saved: bool,
+) -> Result<HttpResponse, Failure> {
+    let app = &visit.app;
     user.mutes.forget(app.context.clock.now());
     name_muted(app, &mut user).await;
-    Ok(Shown {
+    // Unsubscribes from everything, independent of the opened link.
+    let all = Link {
+        stop: Stop::All,
+        ..link.clone()
+    };
+    let page = Page::Preferences {
+        user: &user,
+        token: &app.identities.default.links.seal(&all).await?,
+        default: &app.config.digest.schedule,
+        policies: &app.config.policies,
+        saved,
         next: app.next_digest().of(&user).await?,
-        token: app
-            .identities
-            .default
-            .links
-            .instead(opened, &Stop::All)
-            .await?,
-        user,
-    })
+    };
+    Ok(visit.page(StatusCode::OK, &page))
 }
 
 /// Names mutes without a title by their objects' titles. If the objects cannot be read, the page
@@ -147,23 +153,6 @@ fn unmuted(form: &Form) -> Result<Option<Subject>, Failure> {
         return Err(Unreadable::bad(why).into());
     }
     Ok(Some(Subject::new(subject)?))
-}
-
-fn answer(app: &App, asked: &Asked, found: Result<Shown, Failure>, saved: bool) -> HttpResponse {
-    match found {
-        Ok(Shown { user, next, token }) => {
-            let shown = Page::Preferences {
-                user: &user,
-                token: &token,
-                default: &app.config.digest.schedule,
-                policies: &app.config.policies,
-                saved,
-                next,
-            };
-            page(app, asked, StatusCode::OK, &shown)
-        }
-        Err(why) => failure(app, asked, why),
-    }
 }
 
 /// Returns the changes of a form. It ignores types that the page does not offer: they may have been

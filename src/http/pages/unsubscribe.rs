@@ -5,51 +5,21 @@
 //! no effect. [`crate::engine::delivery`] checks again before it sends an email. Types that became
 //! mandatory cannot be ended, and the page says why.
 
-use actix_web::HttpRequest;
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
+use actix_web::{HttpRequest, HttpResponse};
 use chrono::TimeDelta;
 
-use super::answer::{Failure, failure, page};
-use super::asked::Asked;
 use super::form::{Form, Unreadable};
+use super::visit::{Failure, Visit};
 use crate::app::App;
-use crate::domain::{Address, FollowKey, ObjectKey, Policies, Reason, Stop, User, UserId};
+use crate::domain::{Address, FollowKey, ObjectKey, Policies, Reason, Stop, User};
 use crate::engine;
-use crate::engine::access::links::{Opened, Refused};
+use crate::engine::access::links::{Link, LinkError};
 use crate::engine::directory::input::FollowInput;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::render::Page;
 use crate::render::pages::{Others, Stopping, Tokens};
-
-/// Returns the user and the scope of a link.
-pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
-    let opened = app
-        .identities
-        .default
-        .links
-        .open(token, app.context.clock.now())
-        .await?;
-    opened.map_err(Failure::Link)
-}
-
-/// Returns the user of a link. A link from before the start of the record has none.
-pub(super) async fn holder(app: &App, opened: &Opened) -> Result<Option<User>, Failure> {
-    let user = app.people().get(&opened.user).await?;
-    let is_theirs = |user: &User| user.start.is_none_or(|start| !start.rejects(opened.issued));
-    Ok(user.filter(is_theirs))
-}
-
-/// Returns the page's tokens: the link's own, and tokens that stop digests and all emails.
-pub(super) async fn tokens(app: &App, own: &str, opened: &Opened) -> Result<Tokens, Failure> {
-    let links = &app.identities.default.links;
-    Ok(Tokens {
-        own: own.to_owned(),
-        digest: links.instead(opened, &Stop::Digest).await?,
-        all: links.instead(opened, &Stop::All).await?,
-    })
-}
 
 /// Returns the part of the scope that can be ended. Fails if all of it is mandatory.
 fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
@@ -73,36 +43,24 @@ const UNDO: TimeDelta = TimeDelta::hours(1);
 /// The maximum number of other records that one POST stops.
 const RECORDS: usize = 20;
 
-/// Returns the other records to stop, at most `limit`. `None` if the link does not name the user's
-/// current address: then its reader may not receive email there. Also `None` for a follow.
-async fn others(
-    app: &App,
-    opened: &Opened,
-    user: &User,
-    stop: &Stop,
-    limit: usize,
-) -> engine::Result<Option<Vec<UserId>>> {
-    let folded = |address: &Option<Address>| address.as_ref().map(Address::folded);
-    let is_theirs = opened.address.is_some() && folded(&opened.address) == folded(&user.email);
-    if !is_theirs || matches!(stop, Stop::Follow(_)) {
-        return Ok(None);
-    }
-    let people = app.people();
-    let others = people.others_to_stop(user, stop, limit).await?;
-    Ok(Some(others))
+/// Returns the address whose other records a link may stop: that of its email, if it is still the
+/// user's. Otherwise the reader may not receive email there. Never ends a follow of other records.
+fn shared_address<'a>(link: &'a Link, user: &User, stop: &Stop) -> Option<&'a Address> {
+    let address = link.address.as_ref()?;
+    let own = user.email.as_ref().map(Address::folded);
+    let is_theirs = own == Some(address.folded());
+    (is_theirs && !matches!(stop, Stop::Follow(_))).then_some(address)
 }
 
 /// Stops the same for other records with the address of a link, at most [`RECORDS`]. Returns
-/// whether the page may offer this ([`others`]).
-async fn stop_others(app: &App, opened: &Opened, user: &User, stop: &Stop) -> engine::Result<bool> {
-    let Some(address) = &opened.address else {
+/// whether the page may offer this ([`shared_address`]).
+async fn stop_others(app: &App, link: &Link, user: &User, stop: &Stop) -> engine::Result<bool> {
+    let Some(address) = shared_address(link, user, stop) else {
         return Ok(false);
     };
-    let Some(others) = others(app, opened, user, stop, RECORDS).await? else {
-        return Ok(false);
-    };
-    for other in &others {
-        match app.people().stop_at(other, address, stop).await {
+    let people = app.people();
+    for other in people.others_to_stop(user, stop, RECORDS).await? {
+        match people.stop_at(&other, address, stop).await {
             Ok(_) => {}
             // The record has the maximum number of mutes. The page offers to stop it again.
             Err(engine::Error::Invalid(why)) => {
@@ -115,7 +73,7 @@ async fn stop_others(app: &App, opened: &Opened, user: &User, stop: &Stop) -> en
 }
 
 /// The contents of a page.
-struct Found {
+struct Contents {
     stop: Stop,
     tokens: Tokens,
     user: User,
@@ -127,67 +85,67 @@ struct Found {
     again: bool,
     /// Whether the scope is ended.
     ended: bool,
-    /// Whether this request stopped other records with the address.
-    has_stopped_others: bool,
-    /// Whether other records are left to stop. `None` if the scope is not ended, or if they cannot
-    /// be read.
-    others_left: Option<bool>,
+    /// The statement about other records with the address.
+    others: Others,
 }
 
-impl Found {
-    /// Reads the user's record and the state of the link's scope.
-    async fn now(app: &App, token: &str, opened: &Opened, user: User) -> Result<Self, Failure> {
-        let stop = optional(&opened.stop, &app.config.policies)?;
+impl Contents {
+    /// Reads the state of the link's scope. `has_stopped_others` states whether this request
+    /// stopped other records with the address.
+    async fn load(
+        app: &App,
+        token: &str,
+        link: &Link,
+        user: User,
+        has_stopped_others: bool,
+    ) -> Result<Self, Failure> {
+        let stop = optional(&link.stop, &app.config.policies)?;
         let (follows, name) = match &stop {
             Stop::Follow(key) => {
-                let follows = app.people().is_following(&opened.user, key).await?;
-                (follows, Some(called(app, key).await?))
+                let follows = app.people().is_following(&link.user, key).await?;
+                (follows, Some(title_of(app, key).await?))
             }
             _ => (false, None),
         };
         let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
         let ended = stop.holds(&user, follows, default, policies);
-        let others_left = match ended {
-            true => others_left(app, opened, &user, &stop).await,
-            false => None,
+        let mut others = Others::Silent;
+        if ended && shared_address(link, &user, &stop).is_some() {
+            others = match app.people().others_to_stop(&user, &stop, 1).await {
+                Ok(left) if !left.is_empty() => Others::Offered,
+                Ok(_) if has_stopped_others => Others::Ended,
+                Ok(_) => Others::Silent,
+                Err(error) => {
+                    tracing::warn!(%error, "other records with an address cannot be looked up");
+                    Others::Silent
+                }
+            };
+        }
+        let with = |stop| Link {
+            stop,
+            ..link.clone()
+        };
+        let links = &app.identities.default.links;
+        let tokens = Tokens {
+            own: token.to_owned(),
+            digest: links.seal(&with(Stop::Digest)).await?,
+            all: links.seal(&with(Stop::All)).await?,
         };
         Ok(Self {
-            tokens: tokens(app, token, opened).await?,
+            stop,
+            tokens,
             user,
             before: None,
-            stop,
             name,
             again: false,
             ended,
-            has_stopped_others: false,
-            others_left,
+            others,
         })
-    }
-
-    /// Returns the statement of the page about other records with the address.
-    fn others(&self) -> Others {
-        match self.others_left {
-            Some(true) => Others::Offered,
-            Some(false) if self.has_stopped_others => Others::Ended,
-            Some(false) | None => Others::Silent,
-        }
-    }
-}
-
-/// Returns whether other records are left to stop. Logs an error and returns `None` if they cannot
-/// be read.
-async fn others_left(app: &App, opened: &Opened, user: &User, stop: &Stop) -> Option<bool> {
-    match others(app, opened, user, stop, 1).await {
-        Ok(others) => Some(others.is_some_and(|others| !others.is_empty())),
-        Err(error) => {
-            tracing::warn!(%error, "other records with an address cannot be looked up");
-            None
-        }
     }
 }
 
 /// Returns the title of a followed key, or the key itself.
-async fn called(app: &App, key: &FollowKey) -> Result<String, Failure> {
+async fn title_of(app: &App, key: &FollowKey) -> Result<String, Failure> {
     let object = app.objects().get(&ObjectKey::stored(key.as_str())).await?;
     let title = object.and_then(|object| object.title);
     let title = title.filter(|title| !title.trim().is_empty());
@@ -196,19 +154,14 @@ async fn called(app: &App, key: &FollowKey) -> Result<String, Failure> {
 
 /// `GET /u/{token}`
 pub(super) async fn ask(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
-    let mut asked = Asked::of(&req, &app);
-    let found = async {
-        let opened = opened(&app, &token).await?;
-        asked.from(&opened);
-        let user = holder(&app, &opened).await?;
-        user.iter().for_each(|user| asked.by(user, &app));
-        Found::now(&app, &token, &opened, user.ok_or(Failure::Gone)?).await
+    let mut visit = Visit::new(&req, app);
+    let contents = async {
+        let (link, user) = visit.open(&token).await?;
+        let user = user.ok_or(Failure::Gone)?;
+        Contents::load(&visit.app, &token, &link, user, false).await
     };
-    let found = found.await;
-    match found {
-        Ok(found) => shown(&app, &asked, &found),
-        Err(why) => failure(&app, &asked, why),
-    }
+    let contents = contents.await;
+    answer(&visit, contents)
 }
 
 /// `POST /u/{token}`
@@ -218,102 +171,104 @@ pub(super) async fn act(
     payload: Payload,
     app: Data<App>,
 ) -> HttpResponse {
-    let mut asked = Asked::of(&req, &app);
-    let done = async {
-        let opened = opened(&app, &token).await?;
-        asked.from(&opened);
-        let people = app.people();
-        // The page offers to restore this state. The write below keeps concurrent changes.
-        let before = holder(&app, &opened).await?;
-        before.iter().for_each(|user| asked.by(user, &app));
-        let form = Form::read(&req, payload).await?;
-        let asked_for = form.get("List-Unsubscribe").map(str::trim_ascii_end);
-        if asked_for != Some("One-Click") {
-            let why = "The form does not say List-Unsubscribe=One-Click; please use the button on the page.";
-            return Err(Unreadable::bad(why).into());
-        }
-        if before.is_none() {
-            // The reader gets no email at this address any more, also if another record has it.
-            if let Some(address) = opened.address.clone()
-                && !matches!(opened.stop, Stop::Subject(..))
-            {
-                let stop = SuppressionInput {
-                    source: Some("link".into()),
-                    ..SuppressionInput::new(address, Reason::Unsubscribe)
-                };
-                app.suppressions().add(vec![stop]).await?;
-            }
-            return Err(Failure::Gone);
-        }
-        let again = match &opened.stop {
-            Stop::Follow(key) => Some(key).filter(|_| form.get("follow") == Some("again")),
-            _ => None,
-        };
-        if again.is_some() && app.context.clock.now() - opened.issued > UNDO {
-            return Err(Failure::Link(Refused::Expired));
-        }
-        // The button of a page. Email programs send one field only (RFC 8058).
-        let everywhere = form.get("records") == Some("all");
-        let mut has_stopped_others = false;
-        let user = match again {
-            // The link was made a moment ago and proves that the user followed the key.
-            Some(key) => {
-                let follow = FollowInput {
-                    user: opened.user.clone(),
-                    key: key.clone(),
-                };
-                people.follow(vec![follow]).await?;
-                people.get(&opened.user).await?
-            }
-            None => {
-                let stop = optional(&opened.stop, &app.config.policies)?;
-                let user = people.stop(&opened.user, &stop).await?;
-                if let Some(user) = user.as_ref().filter(|_| everywhere) {
-                    has_stopped_others = stop_others(&app, &opened, user, &stop).await?;
-                }
-                user
-            }
-        };
-        let found = Found::now(&app, &token, &opened, user.ok_or(Failure::Gone)?).await?;
-        Ok(Found {
-            before,
-            again: again.is_some(),
-            has_stopped_others,
-            ..found
-        })
-    };
-    let done = done.await;
-    match done {
-        Ok(found) => shown(&app, &asked, &found),
+    let mut visit = Visit::new(&req, app);
+    match stop(&mut visit, &req, &token, payload).await {
         // An unknown user gets no emails, so the request succeeds.
         Err(Failure::Gone) => {
-            let mut response = failure(&app, &asked, Failure::Gone);
+            let mut response = visit.failure(Failure::Gone);
             *response.status_mut() = StatusCode::OK;
             response
         }
-        Err(why) => failure(&app, &asked, why),
+        contents => answer(&visit, contents),
     }
 }
 
-fn shown(app: &App, asked: &Asked, found: &Found) -> HttpResponse {
-    let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
-    let stopping = Stopping {
-        user: &found.user,
-        stop: &found.stop,
-        tokens: &found.tokens,
-        default,
-        policies,
-        name: found.name.as_deref(),
-        again: found.again,
-    };
-    let shown = if found.ended {
-        Page::Stopped {
-            stopping,
-            before: found.before.as_ref(),
-            others: found.others(),
+/// Ends the scope of a link, or restores a follow that it has just ended.
+async fn stop(
+    visit: &mut Visit,
+    req: &HttpRequest,
+    token: &str,
+    payload: Payload,
+) -> Result<Contents, Failure> {
+    // The page offers to restore this state. The write below keeps concurrent changes.
+    let (link, before) = visit.open(token).await?;
+    let (app, people) = (&visit.app, visit.app.people());
+    let form = Form::read(req, payload).await?;
+    if form.get("List-Unsubscribe").map(str::trim_ascii_end) != Some("One-Click") {
+        let why =
+            "The form does not say List-Unsubscribe=One-Click; please use the button on the page.";
+        return Err(Unreadable::bad(why).into());
+    }
+    if before.is_none() {
+        // The reader gets no email at this address any more, also if another record has it.
+        if let Some(address) = link.address.clone()
+            && !matches!(link.stop, Stop::Subject(..))
+        {
+            let stop = SuppressionInput {
+                source: Some("link".into()),
+                ..SuppressionInput::new(address, Reason::Unsubscribe)
+            };
+            app.suppressions().add(vec![stop]).await?;
         }
-    } else {
-        Page::Stop(stopping)
+        return Err(Failure::Gone);
+    }
+    let again = match &link.stop {
+        Stop::Follow(key) if form.get("follow") == Some("again") => Some(key),
+        _ => None,
     };
-    page(app, asked, StatusCode::OK, &shown)
+    if again.is_some() && app.context.clock.now() - link.issued > UNDO {
+        return Err(Failure::Link(LinkError::Expired));
+    }
+    let mut has_stopped_others = false;
+    let user = match again {
+        // The link was made a moment ago and proves that the user followed the key.
+        Some(key) => {
+            let (user, key) = (link.user.clone(), key.clone());
+            people.follow(vec![FollowInput { user, key }]).await?;
+            people.get(&link.user).await?
+        }
+        None => {
+            let stop = optional(&link.stop, &app.config.policies)?;
+            let user = people.stop(&link.user, &stop).await?;
+            // The button of a page. Email programs send one field only (RFC 8058).
+            if let Some(user) = &user
+                && form.get("records") == Some("all")
+            {
+                has_stopped_others = stop_others(app, &link, user, &stop).await?;
+            }
+            user
+        }
+    };
+    let user = user.ok_or(Failure::Gone)?;
+    let contents = Contents::load(app, token, &link, user, has_stopped_others).await?;
+    Ok(Contents {
+        before,
+        again: again.is_some(),
+        ..contents
+    })
+}
+
+fn answer(visit: &Visit, contents: Result<Contents, Failure>) -> HttpResponse {
+    let contents = match contents {
+        Ok(contents) => contents,
+        Err(why) => return visit.failure(why),
+    };
+    let stopping = Stopping {
+        user: &contents.user,
+        stop: &contents.stop,
+        tokens: &contents.tokens,
+        default: &visit.app.config.digest.schedule,
+        policies: &visit.app.config.policies,
+        name: contents.name.as_deref(),
+        again: contents.again,
+    };
+    let page = match contents.ended {
+        true => Page::Stopped {
+            stopping,
+            before: contents.before.as_ref(),
+            others: contents.others,
+        },
+        false => Page::Stop(stopping),
+    };
+    visit.page(StatusCode::OK, &page)
 }

@@ -72,11 +72,8 @@ async fn a_brand_can_be_set_and_cleared_and_an_unknown_one_is_rejected(fresh: Fr
 async fn a_brand_link_opens_the_pages_of_its_brand_and_unsubscribes(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = async |brand: Option<&str>| {
-        let links = Links::new(fresh.handle(), Some(String::new()), Some(SECRET.into()));
-        let links = match brand {
-            Some(brand) => links.of_brand(BrandName::new(brand).unwrap()),
-            None => links,
-        };
+        let mut links = Links::new(fresh.handle(), Some(String::new()), Some(SECRET.into()));
+        links.brand = brand.map(|brand| BrandName::new(brand).unwrap());
         let maker = links.maker().await.unwrap().unwrap();
         let personal = maker.personal(&user("ada"), Some(&Stop::Digest), None, saturday());
         personal.unsubscribe.unwrap()

@@ -1,11 +1,7 @@
 //! Tests that valid tokens are accepted and forged ones rejected.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
-use serde_json::json;
 
 use super::*;
 
@@ -72,7 +68,7 @@ fn signed(header: &Value, claims: &Value, pair: &Ed25519KeyPair) -> String {
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-fn opened(keys: &[TokenKey], token: &str) -> Result<String, Refused> {
+fn opened(keys: &[TokenKey], token: &str) -> Result<String, TokenError> {
     let opened = Tokens::new("tidings", keys.to_vec()).open(token, now());
     if let Err(refused) = &opened {
         let error = refused.to_string();
@@ -107,7 +103,7 @@ fn a_token_opens_with_its_subject_under_either_algorithm() {
     // A single key needs no name.
     let nameless = sealed(&json!({"alg": "HS256"}), &claims(), SECRET.as_bytes());
     assert_eq!(opened(&keys[..1], &nameless).unwrap(), "ada");
-    assert_eq!(opened(&keys, &nameless), Err(Refused::WithoutKey));
+    assert_eq!(opened(&keys, &nameless), Err(TokenError::WithoutKey));
 }
 
 #[test]
@@ -119,14 +115,14 @@ fn issued_tokens_are_accepted() {
 
     assert_eq!(
         tokens.open(token.expose(), now()),
-        Ok(Opened {
+        Ok(UserToken {
             user: user.clone(),
             until: now() + LONGEST,
             issued: now(),
         })
     );
     let later = now() + LONGEST + LEEWAY;
-    assert_eq!(tokens.open(token.expose(), later), Err(Refused::Expired));
+    assert_eq!(tokens.open(token.expose(), later), Err(TokenError::Expired));
     assert!(tokens.make(&user, now(), TimeDelta::hours(25)).is_err());
     assert!(tokens.make(&user, now(), TimeDelta::zero()).is_err());
     let unsigned = Tokens::new("tidings", vec![eddsa("a", &pair())]);
@@ -146,19 +142,20 @@ fn a_token_cannot_choose_its_algorithm() {
     };
 
     let as_secret = opened(&keys, &sealed(&kid("HS256", "pub"), &claims(), public));
-    assert_eq!(as_secret, Err(Refused::Algorithm("EdDSA")));
+    assert_eq!(as_secret, Err(TokenError::Algorithm("EdDSA")));
     let labeled = opened(&keys, &sealed(&kid("EdDSA", "pub"), &claims(), public));
-    assert_eq!(labeled, Err(Refused::Signature));
+    assert_eq!(labeled, Err(TokenError::Signature));
     let of_other = opened(&keys, &signed(&kid("EdDSA", "sec"), &claims(), &pair));
-    assert_eq!(of_other, Err(Refused::Algorithm("HS256")));
+    assert_eq!(of_other, Err(TokenError::Algorithm("HS256")));
     let longer = opened(
         &keys,
         &sealed(&kid("HS512", "sec"), &claims(), SECRET.as_bytes()),
     );
-    assert_eq!(longer, Err(Refused::Algorithm("HS256")));
+    assert_eq!(longer, Err(TokenError::Algorithm("HS256")));
     for alg in ["none", "None", "NONE", ""] {
         for kid in ["pub", "sec"] {
-            assert_eq!(opened(&keys, &none(alg, kid)), Err(Refused::Unreadable));
+            let refused = opened(&keys, &none(alg, kid)).unwrap_err();
+            assert!(matches!(refused, TokenError::Algorithm(_)), "{refused}");
         }
     }
     for alg in ["HS256", "EdDSA"] {
@@ -189,22 +186,22 @@ fn a_signature_by_another_key_is_rejected() {
         &self::pair(),
     );
 
-    assert_eq!(opened(&keys, &other), Err(Refused::Signature));
-    assert_eq!(opened(&keys, &foreign), Err(Refused::Signature));
+    assert_eq!(opened(&keys, &other), Err(TokenError::Signature));
+    assert_eq!(opened(&keys, &foreign), Err(TokenError::Signature));
     let crossed = sealed(&kid("two"), &claims(), SECRET.as_bytes());
-    assert_eq!(opened(&keys, &crossed), Err(Refused::Signature));
+    assert_eq!(opened(&keys, &crossed), Err(TokenError::Signature));
     let unknown = sealed(&kid("four"), &claims(), SECRET.as_bytes());
-    assert_eq!(opened(&keys, &unknown), Err(Refused::UnknownKey));
+    assert_eq!(opened(&keys, &unknown), Err(TokenError::UnknownKey));
     // A wrong key name is rejected even if there is only one key.
-    assert_eq!(opened(&keys[..1], &unknown), Err(Refused::UnknownKey));
-    assert_eq!(opened(&[], &good), Err(Refused::Unconfigured));
+    assert_eq!(opened(&keys[..1], &unknown), Err(TokenError::UnknownKey));
+    assert_eq!(opened(&[], &good), Err(TokenError::Unconfigured));
     let critical = json!({"alg": "HS256", "kid": "one", "crit": ["b64"], "b64": false});
     let critical = sealed(&critical, &claims(), SECRET.as_bytes());
-    assert_eq!(opened(&keys, &critical), Err(Refused::Unreadable));
+    assert_eq!(opened(&keys, &critical), Err(TokenError::Unreadable));
     for garbled in ["..", "a.b.c", "ey.ey.ey", "é.é.é"] {
         assert_eq!(
             opened(&keys, garbled),
-            Err(Refused::Unreadable),
+            Err(TokenError::Unreadable),
             "{garbled}"
         );
     }
@@ -220,30 +217,30 @@ fn missing_invalid_and_expired_claims_are_rejected() {
         )
     };
     let day = LONGEST.num_seconds();
-    let audience = Refused::Audience("tidings".into());
+    let audience = TokenError::Audience("tidings".into());
 
     for (claim, value, refused) in [
-        ("exp", at(-30).into(), Refused::Expired),
-        ("exp", at(-86_400).into(), Refused::Expired),
-        ("exp", 0.into(), Refused::Expired),
-        ("exp", at(day + 31).into(), Refused::TooLong),
-        ("exp", json!(1e18), Refused::TooLong),
-        ("exp", Value::Null, Refused::Lacks("exp".into())),
-        ("exp", json!(at(3_600).to_string()), Refused::Unreadable),
-        ("exp", json!(-1), Refused::Lacks("exp".into())),
-        ("nbf", at(31).into(), Refused::Early),
-        ("nbf", json!("soon"), Refused::Unreadable),
-        ("iat", at(31).into(), Refused::Early),
-        ("iat", at(3_599 - day).into(), Refused::TooLong),
-        ("sub", Value::Null, Refused::Lacks("sub".into())),
-        ("sub", json!(7), Refused::Unreadable),
-        ("sub", json!(""), Refused::Subject("is empty".into())),
+        ("exp", at(-30).into(), TokenError::Expired),
+        ("exp", at(-86_400).into(), TokenError::Expired),
+        ("exp", 0.into(), TokenError::Expired),
+        ("exp", at(day + 31).into(), TokenError::TooLong),
+        ("exp", json!(1e18), TokenError::TooLong),
+        ("exp", Value::Null, TokenError::Lacks("exp".into())),
+        ("exp", json!(at(3_600).to_string()), TokenError::Unreadable),
+        ("exp", json!(-1), TokenError::Expired),
+        ("nbf", at(31).into(), TokenError::Early),
+        ("nbf", json!("soon"), TokenError::Unreadable),
+        ("iat", at(31).into(), TokenError::Early),
+        ("iat", at(3_599 - day).into(), TokenError::TooLong),
+        ("sub", Value::Null, TokenError::Lacks("sub".into())),
+        ("sub", json!(7), TokenError::Unreadable),
+        ("sub", json!(""), TokenError::Subject("is empty".into())),
         (
             "sub",
             json!(" ada"),
-            Refused::Subject("begins or ends with white space".into()),
+            TokenError::Subject("begins or ends with white space".into()),
         ),
-        ("aud", Value::Null, Refused::Lacks("aud".into())),
+        ("aud", Value::Null, TokenError::Lacks("aud".into())),
         ("aud", json!("tidings "), audience.clone()),
         ("aud", json!("other"), audience.clone()),
         ("aud", json!([]), audience.clone()),

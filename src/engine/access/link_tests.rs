@@ -2,12 +2,26 @@
 
 use super::*;
 
-fn keys() -> Keys {
-    Keys::new("a secret of the tests")
+fn keys() -> LinkKeys {
+    LinkKeys::new("a secret of the tests")
 }
 
 fn at(days: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_124_800, 0).unwrap() + TimeDelta::days(days)
+}
+
+fn link(user: &UserId, stop: &Stop, days: i64) -> Link {
+    Link {
+        user: user.clone(),
+        stop: stop.clone(),
+        brand: None,
+        address: None,
+        issued: at(days),
+    }
+}
+
+fn seal(user: &UserId, stop: &Stop, days: i64) -> String {
+    keys().seal(&link(user, stop, days))
 }
 
 fn mara() -> UserId {
@@ -49,19 +63,13 @@ fn stops() -> Vec<Stop> {
 fn a_token_opens_with_its_user_and_effect() {
     for user in names() {
         for stop in stops() {
-            let token = keys().seal(&user, &stop, at(0));
+            let token = seal(&user, &stop, 0);
 
-            let opened = Opened {
-                user: user.clone(),
-                stop: stop.clone(),
-                brand: None,
-                address: None,
-                issued: at(0),
-            };
-            assert_eq!(keys().open(&token, at(1)), Ok(opened));
-            let again = keys().seal(&user, &stop, at(0));
+            let opened = keys().open(&token, at(1));
+            assert_eq!(opened, Ok(link(&user, &stop, 0)));
+            let again = seal(&user, &stop, 0);
             assert_eq!(token, again, "the same mail, the same bytes");
-            let next = keys().seal(&user, &stop, at(7));
+            let next = seal(&user, &stop, 7);
             assert_ne!(token, next, "each mail has its own");
             assert!(token.len() < MAX_CHARS, "{} characters", token.len());
         }
@@ -76,20 +84,20 @@ fn a_token_of_version_1_still_stops_all_emails() {
     let opened = keys().open(OLD, at(1)).unwrap();
 
     assert_eq!((opened.user, opened.stop), (mara(), Stop::All));
-    assert_eq!(keys().seal(&mara(), &Stop::All, at(0)), OLD);
+    assert_eq!(seal(&mara(), &Stop::All, 0), OLD);
 }
 
 #[test]
 fn a_token_is_valid_for_a_year() {
     for stop in stops() {
-        let token = keys().seal(&mara(), &stop, at(0));
+        let token = seal(&mara(), &stop, 0);
 
         for (days, expected) in [
             (0, Ok(mara())),
             (30, Ok(mara())),
             (365, Ok(mara())),
-            (366, Err(Refused::Expired)),
-            (3_660, Err(Refused::Expired)),
+            (366, Err(LinkError::Expired)),
+            (3_660, Err(LinkError::Expired)),
         ] {
             let opened = keys().open(&token, at(days)).map(|opened| opened.user);
             assert_eq!(opened, expected, "{stop:?} after {days} days");
@@ -102,7 +110,7 @@ fn a_token_is_valid_for_a_year() {
 #[test]
 fn a_token_reveals_neither_names_nor_common_parts() {
     for stop in [Stop::All, types(&["Comment"])] {
-        let sealed = |name| keys().seal(&UserId::stored(name), &stop, at(0));
+        let sealed = |name| seal(&UserId::stored(name), &stop, 0);
         let (token, other) = (sealed("mara@example.org"), sealed("mara@example.com"));
         let bytes = URL_SAFE_NO_PAD.decode(&token[1..]).unwrap();
 
@@ -119,7 +127,7 @@ fn a_token_reveals_neither_names_nor_common_parts() {
 fn a_changed_token_is_rejected() {
     let thread = subject("Thread:9", Some("Budget"));
     for stop in [Stop::All, Stop::Digest, types(&["Comment"]), thread] {
-        let token = keys().seal(&mara(), &stop, at(0));
+        let token = seal(&mara(), &stop, 0);
 
         for (place, _) in token.char_indices() {
             let others = "AZaz0129-_=+/.%".chars();
@@ -127,9 +135,9 @@ fn a_changed_token_is_rejected() {
                 let mut forged = token.clone();
                 forged.replace_range(place..=place, &other.to_string());
                 let opened = keys().open(&forged, at(1));
-                assert_eq!(opened, Err(Refused::Forged), "{forged}");
+                assert_eq!(opened, Err(LinkError::Forged), "{forged}");
             }
-            assert_eq!(keys().open(&token[..place], at(1)), Err(Refused::Forged));
+            assert_eq!(keys().open(&token[..place], at(1)), Err(LinkError::Forged));
         }
         for forged in [
             format!("{token}A"),
@@ -137,7 +145,7 @@ fn a_changed_token_is_rejected() {
             format!(" {token}"),
             "x".repeat(100_000),
         ] {
-            assert_eq!(keys().open(&forged, at(1)), Err(Refused::Forged));
+            assert_eq!(keys().open(&forged, at(1)), Err(LinkError::Forged));
         }
     }
 }
@@ -145,33 +153,35 @@ fn a_changed_token_is_rejected() {
 #[test]
 fn a_user_id_that_resembles_an_encoded_effect_is_only_an_id() {
     // The id of this user looks like an encoded effect. The proof covers it and the version.
-    let inside = String::from_utf8(written(&types(&["Comment"]), None, None)).unwrap();
+    let mut effect = Vec::new();
+    put_stop(&mut effect, &types(&["Comment"]));
+    let inside = String::from_utf8(effect).unwrap();
     let odd = UserId::stored(format!("{inside}mara"));
-    let token = keys().seal(&odd, &Stop::All, at(0));
+    let token = seal(&odd, &Stop::All, 0);
 
     let renamed = format!("{NAMED}{}", &token[1..]);
 
-    assert_eq!(keys().open(&renamed, at(1)), Err(Refused::Forged));
+    assert_eq!(keys().open(&renamed, at(1)), Err(LinkError::Forged));
     assert_eq!(keys().open(&token, at(1)).unwrap().user, odd);
 }
 
 #[test]
 fn a_placeholder_has_the_length_of_a_token_and_is_rejected() {
     for (user, stop) in names().iter().zip(stops()) {
-        let stand_in = stand_in(None, user, &stop, None);
+        let stand_in = link(user, &stop, 0).placeholder();
 
-        let token = keys().seal(user, &stop, at(0));
+        let token = seal(user, &stop, 0);
         assert_eq!(stand_in.len(), token.len(), "{user}");
-        assert_eq!(keys().open(&stand_in, at(0)), Err(Refused::Forged));
+        assert_eq!(keys().open(&stand_in, at(0)), Err(LinkError::Forged));
     }
 }
 
 #[test]
 fn a_token_signed_with_another_secret_is_rejected() {
-    let other = Keys::new("another secret of the tests");
-    let token = other.seal(&mara(), &Stop::Digest, at(0));
+    let other = LinkKeys::new("another secret of the tests");
+    let token = other.seal(&link(&mara(), &Stop::Digest, 0));
 
-    assert_eq!(keys().open(&token, at(1)), Err(Refused::Forged));
+    assert_eq!(keys().open(&token, at(1)), Err(LinkError::Forged));
 }
 
 #[test]
@@ -179,8 +189,12 @@ fn a_token_is_valid_only_for_its_brand() {
     let brands = ["acme", "umbra"].map(BrandName::stored);
     for user in names() {
         for stop in stops() {
-            let of = |brand| keys().seal_in(brand, &user, &stop, at(0));
-            let [ours, theirs] = [of(Some(&brands[0])), of(Some(&brands[1]))];
+            let of = |brand: Option<&BrandName>| Link {
+                brand: brand.cloned(),
+                ..link(&user, &stop, 0)
+            };
+            let of_brands = [Some(&brands[0]), Some(&brands[1]), None].map(of);
+            let [ours, theirs, neither] = of_brands.clone().map(|link| keys().seal(&link));
 
             let opened = keys().open(&ours, at(1)).unwrap();
 
@@ -189,13 +203,13 @@ fn a_token_is_valid_only_for_its_brand() {
                 content,
                 (user.clone(), stop.clone(), Some(brands[0].clone()))
             );
-            assert!(ours != theirs && ours != of(None));
-            let stand_in = stand_in(Some(&brands[0]), &user, &stop, None);
+            assert!(ours != theirs && ours != neither);
+            let stand_in = of_brands[0].placeholder();
             assert_eq!(stand_in.len(), ours.len());
             assert!(ours.len() < MAX_CHARS, "{} characters", ours.len());
             // Each version has its own keys.
             let forged = format!("2{}", &ours[1..]);
-            assert_eq!(keys().open(&forged, at(1)), Err(Refused::Forged));
+            assert_eq!(keys().open(&forged, at(1)), Err(LinkError::Forged));
         }
     }
 }
@@ -208,7 +222,12 @@ fn a_token_contains_the_address_that_its_email_was_sent_to() {
     );
     for brand in [None, Some(&brand)] {
         for (user, stop) in names().iter().zip(stops().iter().cycle()) {
-            let token = keys().seal_to(Some(&address), brand, user, stop, at(0));
+            let sent = Link {
+                brand: brand.cloned(),
+                address: Some(address.clone()),
+                ..link(user, stop, 0)
+            };
+            let token = keys().seal(&sent);
             let opened = keys().open(&token, at(1)).unwrap();
 
             let content = (&opened.user, &opened.stop, opened.brand.as_ref());
@@ -219,12 +238,13 @@ fn a_token_contains_the_address_that_its_email_was_sent_to() {
                 token.len() < MAX_CHARS && !token.contains("mara"),
                 "{token}"
             );
-            assert_eq!(
-                stand_in(brand, user, stop, Some(&address)).len(),
-                token.len()
-            );
+            assert_eq!(sent.placeholder().len(), token.len());
         }
     }
-    let token = keys().seal_to(Some(&address), None, &mara(), &Stop::Digest, at(0));
+    let sent = Link {
+        address: Some(address.clone()),
+        ..link(&mara(), &Stop::Digest, 0)
+    };
+    let token = keys().seal(&sent);
     assert_eq!(keys().open(&token, at(1)).unwrap().address, Some(address));
 }
