@@ -171,12 +171,12 @@ impl Show {
             }
             None => {}
         }
-        if view.gathered.count > 0 {
+        if view.contents.count > 0 {
             match heading {
                 "" => screen.line("")?,
                 heading => screen.text(heading)?,
             }
-            show_events(&view.gathered, screen)?;
+            show_events(&view.contents, screen)?;
         }
         Ok(Exit::Done)
     }
@@ -206,7 +206,7 @@ fn state(view: &BatchView) -> String {
 
 /// Returns whether the leading event was emailed at once and no other event followed.
 fn is_lead_alone(view: &BatchView) -> bool {
-    matches!(view.lead, Some(LeadView::Mailed)) && view.gathered.count == 0
+    matches!(view.lead, Some(LeadView::Mailed)) && view.contents.count == 0
 }
 
 /// Returns the outcome of the batch's email, or why it has none.

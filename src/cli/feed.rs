@@ -104,7 +104,7 @@ fn table(page: &Page) -> Table {
     for item in &page.items {
         table.row([
             words::minute(item.at),
-            item.told(),
+            item.summary(),
             item.by().unwrap_or_default().to_owned(),
             item.kind.to_string(),
             item.state.as_str().to_owned(),

@@ -105,7 +105,7 @@ pub(super) fn import_line(
     (one, many): (&str, &str),
     rest: Option<String>,
 ) -> String {
-    let taken = words::count(report.taken, one, many);
+    let taken = words::count(report.accepted, one, many);
     let bad = words::count(report.bad, "bad line", "bad lines");
     let bad = (report.bad > 0).then(|| format!("{bad} left out"));
     words::list([Some(format!("import: {taken}")), bad, rest])
@@ -143,7 +143,7 @@ impl Args {
             _ => error.into(),
         })?;
         drop(bar);
-        let are_events = kind == Kind::Events && report.taken > 0;
+        let are_events = kind == Kind::Events && report.accepted > 0;
         let fanned_out = match are_events && self.fan_out.wanted(app) {
             true => Some(FanOutEnd::all(app, &screen.bar("people reached")).await),
             false => None,
@@ -170,7 +170,7 @@ impl Args {
             };
             screen.line(import_line(&report, self.what.names(), rest))?;
         }
-        let exit = Exit::of(report.taken, report.bad);
+        let exit = Exit::of(report.accepted, report.bad);
         let Some(fanned_out) = fanned_out else {
             return Ok(exit);
         };

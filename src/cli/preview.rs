@@ -87,7 +87,7 @@ async fn showing(
     let of = match user {
         None => {
             global.refuse_store("invented things are in no store; --user shows somebody's own")?;
-            Of::Nobody
+            Of::Fictional
         }
         Some(user) => {
             let app = App::open(config, Access::Read, TemplateUse::BuiltIn).await?;
@@ -106,7 +106,7 @@ async fn showing(
                 let wanted = reader.locale.as_deref();
                 spoken = Some(LocaleView::of(wanted, catalogs.spoken(wanted)));
             }
-            Of::Somebody(Box::new(of), user.clone())
+            Of::Existing(Box::new(of), user.clone())
         }
     };
     Ok(Showing {

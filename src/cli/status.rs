@@ -126,7 +126,7 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     table.fact("provider", status.provider_latency.map(describe_latency));
     table.fact("worker", worker(status.worker, now));
     table.fact("digest", last_digest(status.digest));
-    let reported = (status.heard.sent > 0).then(|| reports(&status.heard));
+    let reported = (status.reports.sent > 0).then(|| reports(&status.reports));
     table.fact("last 7 days", reported);
     if status.unreported > 0 {
         let emails = words::count(status.unreported, "email", "emails");

@@ -187,7 +187,7 @@ impl Import {
             true => screen.json(&report)?,
             false => screen.line(import_line(&report, ("address", "addresses"), None))?,
         }
-        Ok(Exit::of(report.taken, report.bad))
+        Ok(Exit::of(report.accepted, report.bad))
     }
 }
 

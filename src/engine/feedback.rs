@@ -169,23 +169,22 @@ impl FeedbackService {
         body: &'a [u8],
     ) -> Result<Reports, Error> {
         let at = self.context.clock.now();
-        let posted = |certificate| Posted {
+        let mut posted = Posted {
             header,
             body,
-            certificate,
+            certificate: None,
         };
-        let place = provider.certificate;
-        let place = place
-            .map(|locate| locate(key, &posted(None), at))
-            .transpose()?;
-        let certificate = match &place {
-            Some(place) => Some(self.pinned.certificate(place).await?),
-            None => None,
+        let verified = match provider.certificate {
+            Some(locate) => {
+                let place = locate(key, &posted, at)?;
+                let certificate = self.pinned.certificate(&place).await?;
+                posted.certificate = Some(certificate.clone());
+                let verified = (provider.hook)(key, &posted, at)?;
+                self.pinned.keep(place, certificate);
+                verified
+            }
+            None => (provider.hook)(key, &posted, at)?,
         };
-        let verified = (provider.hook)(key, &posted(certificate.clone()), at)?;
-        if let Some((place, certificate)) = place.zip(certificate) {
-            self.pinned.keep(place, certificate);
-        }
         Ok(Reports {
             provider,
             at,
@@ -207,21 +206,18 @@ impl FeedbackService {
             self.pinned.visit(place).await?;
             tracing::info!(provider = provider.name, "reports were subscribed to");
         }
-        let taken = self.note(provider, &verified.reports, now).await?;
-        let taken = Reported {
-            ignored: verified.ignored,
-            unreadable: verified.unreadable,
-            ..taken
-        };
-        tracing::info!(provider = provider.name, ?taken, "a provider reported");
-        if taken.unreadable > 0 {
+        let mut outcome = self.apply(provider, &verified.reports, now).await?;
+        outcome.ignored = verified.ignored;
+        outcome.unreadable = verified.unreadable;
+        tracing::info!(provider = provider.name, ?outcome, "a provider reported");
+        if outcome.unreadable > 0 {
+            let unreadable = outcome.unreadable;
             tracing::warn!(
                 provider = provider.name,
-                "skipped {} reports that do not have the documented form",
-                taken.unreadable
+                "skipped {unreadable} reports that do not have the documented form"
             );
         }
-        Ok(taken)
+        Ok(outcome)
     }
 
     /// Binds a token to the body that it first arrived with. Rejects it with any other body.
@@ -238,154 +234,133 @@ impl FeedbackService {
         if bound.iter().all(|with| *with == once.with) {
             return Ok(());
         }
-        Err(Error::Unverified(
-            "the signature was used before, for another report".into(),
-        ))
+        let why = "the signature was used before, for another report";
+        Err(Error::Unverified(why.into()))
     }
 
-    async fn note(
+    async fn apply(
         &self,
         provider: &Provider,
         reports: &[Report],
         now: DateTime<Utc>,
     ) -> Result<Reported, Error> {
-        let mut taken = Reported::default();
-        let unseen = self.unseen(provider, reports, now, &mut taken).await?;
-        let rows = self.rows(&unseen).await?;
-        let found: Vec<(&Report, &Delivery)> = unseen
-            .iter()
-            .zip(&rows)
-            .filter_map(|(report, row)| Some((*report, row.as_ref()?)))
-            .collect();
-        taken.taken = found.len() as u64;
-        taken.not_ours = (unseen.len() - found.len()) as u64;
+        let (mut outcome, store) = (Reported::default(), &self.context.store);
+        let unseen = self.unseen(provider, reports, now).await?;
+        outcome.duplicates = (reports.len() - unseen.len()) as u64;
+        let found = self.with_deliveries(&unseen).await?;
+        outcome.recorded = found.len() as u64;
+        outcome.not_ours = (unseen.len() - found.len()) as u64;
 
         let noted = found.iter().map(|(report, row)| {
-            let at = whole_millis(report.at);
-            let news = report.news;
+            let (news, at) = (report.news, whole_millis(report.at));
             (row.id.clone(), Feedback { news, at })
         });
         let noted: Vec<_> = noted.collect();
-        self.context.store.note_feedback(&noted).await?;
-        for (report, _) in &found {
-            if report.news == ReportKind::Refused {
-                let why = report.detail.as_deref().unwrap_or("no reason");
-                tracing::warn!(
-                    provider = provider.name,
-                    "a receiver refused the sender or the content of an email: {why}"
-                );
-            }
+        store.note_feedback(&noted).await?;
+        let is_refused = |(report, _): &&(&Report, _)| report.news == ReportKind::Refused;
+        for (report, _) in found.iter().filter(is_refused) {
+            let why = report.detail.as_deref().unwrap_or("no reason");
+            tracing::warn!(
+                provider = provider.name,
+                "a receiver refused the sender or the content of an email: {why}"
+            );
         }
         let people = self.people(&found).await?;
         let current = self.since_lifts(found, &people).await?;
-        self.unsubscribe(&current).await?;
+        // A user who unsubscribed at the provider gets no more email, at any address.
+        for (report, row) in &current {
+            if report.news == ReportKind::Unsubscribed {
+                self.people.unsubscribe(&row.user).await?;
+            }
+        }
         let bad = self
-            .to_suppress(provider, &current, &people, now, &mut taken)
+            .to_suppress(provider, &current, &people, now, &mut outcome)
             .await?;
-        self.context.store.suppress(&bad).await?;
-        taken.suppressed = bad.len() as u64;
+        store.suppress(&bad).await?;
+        outcome.suppressed = bad.len() as u64;
 
-        let seen = unseen
-            .iter()
-            .map(|report| (key(provider, "event", &report.id), SEEN.to_owned()));
-        let seen: Vec<_> = seen.collect();
-        self.context
-            .store
-            .sight(&seen, now, now + REMEMBERED)
-            .await?;
-        Ok(taken)
+        let seen = |report: &&Report| (key(provider, "event", &report.id), SEEN.to_owned());
+        let seen: Vec<_> = unseen.iter().map(seen).collect();
+        store.sight(&seen, now, now + REMEMBERED).await?;
+        Ok(outcome)
     }
 
-    /// Returns the reports that are new. Repetitions in the list count as duplicates.
+    /// Returns the reports that are new. Repetitions in the list are duplicates.
     async fn unseen<'a>(
         &self,
         provider: &Provider,
         reports: &'a [Report],
         now: DateTime<Utc>,
-        taken: &mut Reported,
     ) -> Result<Vec<&'a Report>, Error> {
-        let keys: Vec<String> = reports
-            .iter()
-            .map(|report| key(provider, "event", &report.id))
-            .collect();
+        let keys = reports.iter().map(|one| key(provider, "event", &one.id));
+        let keys: Vec<String> = keys.collect();
         let seen = self.context.store.sighted(&keys, now).await?;
         let mut here = HashSet::new();
-        let unseen: Vec<&Report> = reports
-            .iter()
-            .zip(&keys)
-            .zip(seen)
-            .filter(|((_, key), seen)| seen.is_none() && here.insert(key.as_str()))
-            .map(|((report, _), _)| report)
-            .collect();
-        taken.duplicates = (reports.len() - unseen.len()) as u64;
-        Ok(unseen)
+        let new = reports.iter().zip(&keys).zip(seen);
+        let new = new.filter(|((_, key), seen)| seen.is_none() && here.insert(key.as_str()));
+        Ok(new.map(|((report, _), _)| report).collect())
     }
 
-    /// Returns the delivery of each report, found by our tag. Without a tag, it is found by the
-    /// provider's id.
-    async fn rows(&self, reports: &[&Report]) -> Result<Vec<Option<Delivery>>, Error> {
+    /// Finds the delivery of each report by our tag, or without a tag by the provider's id. Drops
+    /// reports without a delivery.
+    async fn with_deliveries<'a>(
+        &self,
+        reports: &[&'a Report],
+    ) -> Result<Vec<(&'a Report, Delivery)>, Error> {
         let tags: HashSet<Tag> = reports.iter().filter_map(|one| one.tag.clone()).collect();
         let tags: Vec<Tag> = tags.into_iter().collect();
-        let by_tag = self.found(&DeliveryFilter::Tags(&tags)).await?.into_iter();
+        let by_tag = self.find(&DeliveryFilter::Tags(&tags)).await?.into_iter();
         let by_tag: HashMap<Tag, Delivery> = by_tag.map(|row| (row.id.tag(), row)).collect();
         let untagged = reports.iter().filter(|report| report.tag.is_none());
         let ids = untagged.flat_map(|report| report.provider_ids.clone());
         let ids: HashSet<String> = ids.filter(|id| !id.is_empty()).collect();
         let ids: Vec<String> = ids.into_iter().collect();
-        let mut by_id: HashMap<String, Vec<Delivery>> = HashMap::new();
-        for row in self.found(&DeliveryFilter::ProviderIds(&ids)).await? {
-            let known_as = row.outcome.provider_id.clone().unwrap_or_default();
-            by_id.entry(known_as).or_default().push(row);
-        }
         // An id that several deliveries share, as after a batch call, identifies none.
-        by_id.retain(|_, rows| rows.len() == 1);
-        let row = |report: &&Report| match &report.tag {
+        let mut by_id: HashMap<String, Option<Delivery>> = HashMap::new();
+        for row in self.find(&DeliveryFilter::ProviderIds(&ids)).await? {
+            let id = row.outcome.provider_id.clone().unwrap_or_default();
+            let entry = by_id.entry(id);
+            entry
+                .and_modify(|shared| *shared = None)
+                .or_insert(Some(row));
+        }
+        let find = |report: &Report| match &report.tag {
             Some(tag) => by_tag.get(tag).cloned(),
             None => {
-                let mut known_as = report.provider_ids.iter();
-                known_as.find_map(|id| by_id.get(id)?.first().cloned())
+                let mut ids = report.provider_ids.iter();
+                ids.find_map(|id| by_id.get(id)?.clone())
             }
         };
-        Ok(reports.iter().map(row).collect())
+        let found = reports
+            .iter()
+            .filter_map(|report| Some((*report, find(report)?)));
+        Ok(found.collect())
     }
 
-    async fn found(&self, which: &DeliveryFilter<'_>) -> Result<Vec<Delivery>, Error> {
-        match which {
+    async fn find(&self, filter: &DeliveryFilter<'_>) -> Result<Vec<Delivery>, Error> {
+        match filter {
             DeliveryFilter::Tags([]) | DeliveryFilter::ProviderIds([]) => Ok(Vec::new()),
-            which => {
-                let store = &self.context.store;
-                Ok(store.find_deliveries(which, usize::MAX).await?)
+            _ => {
+                let found = self.context.store.find_deliveries(filter, usize::MAX);
+                Ok(found.await?)
             }
         }
-    }
-
-    /// A user who unsubscribed at the provider gets no more email, at any address.
-    async fn unsubscribe(&self, found: &[(&Report, &Delivery)]) -> Result<(), Error> {
-        for (report, row) in found {
-            if report.news == ReportKind::Unsubscribed {
-                self.people.unsubscribe(&row.user).await?;
-            }
-        }
-        Ok(())
     }
 
     /// Drops the reports from before the last lift of their user's address.
     async fn since_lifts<'a>(
         &self,
-        found: Vec<(&'a Report, &'a Delivery)>,
+        found: Vec<(&'a Report, Delivery)>,
         people: &HashMap<UserId, User>,
-    ) -> Result<Vec<(&'a Report, &'a Delivery)>, Error> {
+    ) -> Result<Vec<(&'a Report, Delivery)>, Error> {
         let address_of =
             |row: &Delivery| people.get(&row.user)?.email.as_ref().map(Address::folded);
-        let addresses: HashSet<Address> = found
-            .iter()
-            .filter_map(|(_, row)| address_of(row))
-            .collect();
+        let addresses = found.iter().filter_map(|(_, row)| address_of(row));
+        let addresses: HashSet<Address> = addresses.collect();
         let addresses: Vec<Address> = addresses.into_iter().collect();
         let lifts = self.context.store.lifts(&addresses).await?;
-        let lifts: HashMap<Address, Option<DateTime<Utc>>> =
-            addresses.into_iter().zip(lifts).collect();
-        let is_current = |(report, row): &(&Report, &Delivery)| {
+        let lifts: HashMap<_, Option<DateTime<Utc>>> = addresses.into_iter().zip(lifts).collect();
+        let is_current = |(report, row): &(&Report, Delivery)| {
             let lifted = address_of(row).and_then(|address| lifts[&address]);
             lifted.is_none_or(|lifted| whole_millis(report.at) > lifted)
         };
@@ -395,10 +370,10 @@ impl FeedbackService {
     async fn to_suppress(
         &self,
         provider: &Provider,
-        found: &[(&Report, &Delivery)],
+        found: &[(&Report, Delivery)],
         people: &HashMap<UserId, User>,
         now: DateTime<Utc>,
-        taken: &mut Reported,
+        outcome: &mut Reported,
     ) -> Result<Vec<Suppression>, Error> {
         let worst = worst(found);
         let mut suppressions = Vec::new();
@@ -412,7 +387,7 @@ impl FeedbackService {
             };
             let mailed = report.recipient.as_ref().map(Address::folded);
             if mailed.is_some_and(|mailed| mailed != address.folded()) {
-                taken.moved += 1;
+                outcome.moved += 1;
                 continue;
             }
             let reason = match report.news {
@@ -437,7 +412,7 @@ impl FeedbackService {
     }
 
     /// Loads the users of all reports that concern an address.
-    async fn people(&self, of: &[(&Report, &Delivery)]) -> Result<HashMap<UserId, User>, Error> {
+    async fn people(&self, of: &[(&Report, Delivery)]) -> Result<HashMap<UserId, User>, Error> {
         let of = of
             .iter()
             .filter(|(report, _)| report.news.concerns_address());
@@ -463,8 +438,8 @@ impl FeedbackService {
         let theirs = DeliveryFilter::User(&row.user);
         let latest = self.context.store.find_deliveries(&theirs, LATEST).await?;
         let delivered = latest.iter().filter_map(|row| row.outcome.feedback);
-        let delivered = delivered.filter(|heard| heard.news == ReportKind::Delivered);
-        let delivered = delivered.map(|heard| heard.at + TimeDelta::milliseconds(1));
+        let delivered = delivered.filter(|report| report.news == ReportKind::Delivered);
+        let delivered = delivered.map(|report| report.at + TimeDelta::milliseconds(1));
         let since = delivered.fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
         let at = whole_millis(report.at);
         let noted = self.context.store.soft_bounce(address, &row.id, at, since);
@@ -473,13 +448,15 @@ impl FeedbackService {
 }
 
 /// Returns the worst report of each email, from the ledger and from this list.
-fn worst(found: &[(&Report, &Delivery)]) -> HashMap<DeliveryId, ReportKind> {
+fn worst(found: &[(&Report, Delivery)]) -> HashMap<DeliveryId, ReportKind> {
     let mut worst = HashMap::new();
     for (report, row) in found {
-        let known = row.outcome.feedback.map_or(report.news, |heard| heard.news);
-        let news = report.news.max(known);
-        let entry = worst.entry(row.id.clone()).or_insert(news);
-        *entry = news.max(*entry);
+        let stored = row
+            .outcome
+            .feedback
+            .map_or(report.news, |report| report.news);
+        let entry = worst.entry(row.id.clone()).or_insert(stored);
+        *entry = report.news.max(stored).max(*entry);
     }
     worst
 }

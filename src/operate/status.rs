@@ -120,7 +120,7 @@ impl StatusService {
             unknown: unknown.into_iter().map(Into::into).collect(),
             paused: self.deliveries.pause().await?,
             waiting: self.deliveries.waiting(None).await?,
-            heard: store.report_counts(now - HEARD).await?,
+            reports: store.report_counts(now - HEARD).await?,
             unreported: match self.context.config.reporter() {
                 Some(_) => unreported(store.as_ref(), now).await?,
                 None => 0,

@@ -23,7 +23,7 @@ pub struct BatchView {
     pub state: BatchState,
     /// The events, without those of the lead; flattened in JSON.
     #[serde(flatten)]
-    pub gathered: ContentsView,
+    pub contents: ContentsView,
     /// The events that opened a leading batch. They are emailed at once, in an email of their own.
     pub lead: Option<LeadView>,
     /// When the first event joined.
@@ -115,7 +115,7 @@ impl BatchView {
             user: batch.user,
             key: batch.key.to_string(),
             state: batch.state,
-            gathered: ContentsView::of(batch.contents, &title),
+            contents: ContentsView::of(batch.contents, &title),
             lead,
             opened_at: batch.opened_at,
             last_event_at: batch.last_event_at,
@@ -136,7 +136,7 @@ impl BatchView {
             Some(LeadView::Waiting(lead)) => lead.count,
             Some(LeadView::Mailed) | None => 0,
         };
-        lead + self.gathered.count
+        lead + self.contents.count
     }
 }
 

@@ -70,8 +70,8 @@ impl From<Delivery> for DeliveryRow {
             settled: row.outcome.settled,
             provider_id: row.outcome.provider_id,
             reason: row.outcome.reason,
-            feedback: row.outcome.feedback.map(|heard| heard.news),
-            feedback_at: row.outcome.feedback.map(|heard| heard.at),
+            feedback: row.outcome.feedback.map(|report| report.news),
+            feedback_at: row.outcome.feedback.map(|report| report.at),
         }
     }
 }
@@ -218,7 +218,8 @@ pub(crate) struct SuppressionPage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Reported {
     /// Reports that were recorded on their delivery.
-    pub taken: u64,
+    #[serde(rename = "taken")]
+    pub recorded: u64,
     /// Reports that were received before.
     pub duplicates: u64,
     /// Reports about emails that have no delivery here, such as another application's.

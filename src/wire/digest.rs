@@ -161,7 +161,7 @@ impl DryRunReport {
 
     /// Returns a sentence for each locale without a catalog.
     pub(crate) fn other_locales(&self) -> Vec<String> {
-        let told = |(asked, mails): (&String, &u64)| {
+        let sentence = |(locale, mails): (&String, &u64)| {
             let (mails, are) = match mails {
                 1 => (
                     "1 mail is for a person who asks for".to_owned(),
@@ -172,13 +172,13 @@ impl DryRunReport {
                     "they are in English",
                 ),
             };
-            let asked = match asked.as_str() {
+            let locale = match locale.as_str() {
                 OTHER_LOCALES => "other locales, which are not there".to_owned(),
-                asked => format!("locale {}, which is not there", asked.escape_debug()),
+                locale => format!("locale {}, which is not there", locale.escape_debug()),
             };
-            format!("{mails} {asked}: {are}")
+            format!("{mails} {locale}: {are}")
         };
-        self.locales.iter().map(told).collect()
+        self.locales.iter().map(sentence).collect()
     }
 
     /// Returns a sentence for each language that lacks messages.

@@ -134,16 +134,13 @@ impl Unknown {
 
     /// Returns a sentence for each problem, with advice.
     pub fn warnings(&self, policies: &Policies) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for kind in self.types.keys().take(NAMED) {
-            let meant = match policies.nearest(kind) {
+        let mut warnings = self.unknown_types(policies, |kind, meant| {
+            let advice = match meant {
                 Some(meant) => format!("did you mean {meant:?}? If not, add [types.{kind}]"),
                 None => format!("check its spelling, or add [types.{kind}]"),
             };
-            warnings.push(format!(
-                "type {kind:?} is not configured, though others are: it goes into digests; {meant}"
-            ));
-        }
+            format!("it goes into digests; {advice}")
+        });
         if !self.of.is_empty() {
             let it = self.verb("it is", "they are");
             let kinds = self.of.iter().take(NAMED);
@@ -161,37 +158,12 @@ impl Unknown {
         warnings
     }
 
-    /// Returns `there is no record of zoe: …`. Of many users, it names the first five.
-    fn unknown_users(&self) -> Option<String> {
-        let named = self.users.iter().take(NAMED).map(UserId::as_str);
-        let named: Vec<&str> = named.collect();
-        let (named, feed) = match self.users.len().saturating_sub(NAMED) {
-            0 if named.is_empty() => return None,
-            0 if named.len() == 1 => (named.join(", "), "it is in their feed"),
-            0 => (named.join(", "), "it is in their feeds"),
-            more => (
-                format!("{} and {more} more", named.join(", ")),
-                "it is in their feeds",
-            ),
-        };
-        Some(format!(
-            "there is no record of {named}: {feed}, and nothing is emailed to them until you \
-             create one (tidings import users, PUT /v1/users)"
-        ))
-    }
-
     /// Returns the sentences for a retraction, whose type or object may be mistyped.
     pub(crate) fn doubts(&self, policies: &Policies) -> Vec<String> {
-        let mut doubts = Vec::new();
-        for kind in self.types.keys().take(NAMED) {
-            let meant = match policies.nearest(kind) {
-                Some(meant) => format!("did you mean {meant:?}?"),
-                None => "check its spelling".to_owned(),
-            };
-            doubts.push(format!(
-                "type {kind:?} is not configured, though others are: {meant}"
-            ));
-        }
+        let mut doubts = self.unknown_types(policies, |_, meant| match meant {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None => "check its spelling".to_owned(),
+        });
         if !self.of.is_empty() {
             let them = self.verb("it", "them");
             doubts.push(format!(
@@ -200,6 +172,38 @@ impl Unknown {
             ));
         }
         doubts
+    }
+
+    /// Returns a sentence for each unknown type. `advice` gets the type and the nearest known one.
+    fn unknown_types(
+        &self,
+        policies: &Policies,
+        advice: impl Fn(&EventType, Option<&EventType>) -> String,
+    ) -> Vec<String> {
+        let sentence = |kind: &EventType| {
+            let advice = advice(kind, policies.nearest(kind));
+            format!("type {kind:?} is not configured, though others are: {advice}")
+        };
+        self.types.keys().take(NAMED).map(sentence).collect()
+    }
+
+    /// Returns `there is no record of zoe: …`. Of many users, it names the first five.
+    fn unknown_users(&self) -> Option<String> {
+        let named: Vec<&str> = self.users.iter().take(NAMED).map(UserId::as_str).collect();
+        let more = match self.users.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let feed = match self.users.len() {
+            0 => return None,
+            1 => "it is in their feed",
+            _ => "it is in their feeds",
+        };
+        Some(format!(
+            "there is no record of {}{more}: {feed}, and nothing is emailed to them until you \
+             create one (tidings import users, PUT /v1/users)",
+            named.join(", ")
+        ))
     }
 
     fn verb(&self, one: &'static str, many: &'static str) -> &'static str {

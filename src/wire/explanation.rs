@@ -14,6 +14,23 @@ use crate::domain::{
     BrandName, Day, DeliveryId, DeliveryState, EventType, Id, ObjectId, Position, UserId,
 };
 
+/// Declares an enum of reasons, each with a sentence.
+macro_rules! sentences {
+    ($(#[$meta:meta])* $name:ident {$($(#[$doc:meta])* $reason:ident = $sentence:literal,)*}) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name {$($(#[$doc])* $reason,)*}
+
+        impl $name {
+            /// Returns the reason in words.
+            pub fn sentence(self) -> &'static str {
+                match self {$(Self::$reason => $sentence,)*}
+            }
+        }
+    };
+}
+
 /// Everything that decides which emails a user gets.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
@@ -66,17 +83,18 @@ pub struct BrandView {
 #[derive(Debug, Serialize)]
 pub struct LocaleView {
     /// The locale in the user's record, if any.
-    pub asked: Option<String>,
+    #[serde(rename = "asked")]
+    pub requested: Option<String>,
     /// The locale of the catalog that emails and pages use.
     pub used: String,
 }
 
 impl LocaleView {
     /// Creates the view. An empty locale in the record counts as none.
-    pub(crate) fn of(asked: Option<&str>, used: &str) -> Self {
-        let asked = asked.filter(|asked| !asked.is_empty());
+    pub(crate) fn of(requested: Option<&str>, used: &str) -> Self {
+        let requested = requested.filter(|requested| !requested.is_empty());
         Self {
-            asked: asked.map(str::to_owned),
+            requested: requested.map(str::to_owned),
             used: used.to_owned(),
         }
     }
@@ -86,10 +104,10 @@ impl LocaleView {
 impl fmt::Display for LocaleView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let used = &self.used;
-        match &self.asked {
+        match &self.requested {
             None => write!(f, "{used}, as their record names no locale"),
-            Some(asked) if asked == used => write!(f, "{used}"),
-            Some(asked) => write!(f, "{used}, for their {}", asked.escape_debug()),
+            Some(requested) if requested == used => write!(f, "{used}"),
+            Some(requested) => write!(f, "{used}, for their {}", requested.escape_debug()),
         }
     }
 }
@@ -165,85 +183,55 @@ pub struct InDelivery {
     pub held_by: Option<String>,
 }
 
-/// Why an event is emailed, or is not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Why {
-    /// It was emailed, in a batch or alone.
-    Mailed,
-    /// It may have been emailed, but the outcome of the email is unknown.
-    MayBeMailed,
-    /// The email of its batch was sent and excluded it.
-    LeftOut,
-    /// It is in an open batch.
-    Gathering,
-    /// Its batch is being emailed.
-    Closing,
-    /// It was removed from its batch.
-    TakenOut,
-    /// Its batch was canceled, or the email of its batch failed.
-    NotMailed,
-    /// It is to be emailed in a batch or alone, but no batch that contains it is known.
-    NoBatch,
-    /// A marker covers it: of a digest that included or excluded it, of a flush, or of an older
-    /// writer.
-    Covered,
-    /// The same event is at an older position.
-    Repeated,
-    /// It was retracted.
-    Retracted,
-    /// Its object was withdrawn.
-    Withdrawn,
-    /// The user saw it in the feed, and digests exclude seen events (`digest.skip_seen`).
-    Seen,
-    /// Its object has no record, and its type is not emailed without one.
-    UnknownObject,
-    /// The user has muted its subject.
-    Muted,
-    /// It happened before the user's mute of its subject ended.
-    WasMuted,
-    /// Its route is not the digest, or became the digest after it happened.
-    NotForDigest,
-    /// It is pending, but the user gets no digests: see [`Explanation::unmailable`] and
-    /// [`Explanation::digest`].
-    NoDigest,
-    /// An open digest delivery includes it; see the event's `delivery`.
-    InDelivery,
-    /// It waits until its user may be emailed, and expires after `digest.max_age`.
-    Blocked,
-    /// It was not emailed within `digest.max_age`.
-    Expired,
-    /// It will be in the next digest.
-    NextDigest,
-}
-
-impl Why {
-    /// Returns the reason in words that follow "it".
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Self::Mailed => "was emailed in a batch",
-            Self::MayBeMailed => "may have been emailed: see tidings deliveries",
-            Self::LeftOut => "was left out of its batch's email",
-            Self::Gathering => "is in an open batch",
-            Self::Closing => "is in a batch that is being emailed",
-            Self::TakenOut => "was removed from its batch",
-            Self::NotMailed => "was not emailed",
-            Self::NoBatch => "is for a batch, but no batch contains it",
-            Self::Covered => "is covered by a marker",
-            Self::Repeated => "repeats an event that is included already",
-            Self::Retracted => "was retracted",
-            Self::Withdrawn => "no longer applies",
-            Self::Seen => "was seen in the feed, so digests skip it",
-            Self::UnknownObject => "is about an unknown object, so it is not emailed",
-            Self::Muted => "is about a subject that they muted, so it is not emailed",
-            Self::WasMuted => "happened before they unmuted its subject, so it is not emailed",
-            Self::NotForDigest => "is not emailed: its route is never, or they chose it later",
-            Self::NoDigest => "waits: they get no digests",
-            Self::InDelivery => "is in an email that has not been sent yet",
-            Self::Blocked => "waits until they can be emailed",
-            Self::Expired => "expired after digest.max_age",
-            Self::NextDigest => "will be in the next digest",
-        }
+sentences! {
+    /// Why an event is emailed, or is not. The sentences follow "it".
+    Why {
+        /// It was emailed, in a batch or alone.
+        Mailed = "was emailed in a batch",
+        /// It may have been emailed, but the outcome of the email is unknown.
+        MayBeMailed = "may have been emailed: see tidings deliveries",
+        /// The email of its batch was sent and excluded it.
+        LeftOut = "was left out of its batch's email",
+        /// It is in an open batch.
+        Gathering = "is in an open batch",
+        /// Its batch is being emailed.
+        Closing = "is in a batch that is being emailed",
+        /// It was removed from its batch.
+        TakenOut = "was removed from its batch",
+        /// Its batch was canceled, or the email of its batch failed.
+        NotMailed = "was not emailed",
+        /// It is to be emailed in a batch or alone, but no batch that contains it is known.
+        NoBatch = "is for a batch, but no batch contains it",
+        /// A marker covers it: of a digest that included or excluded it, of a flush, or of an older
+        /// writer.
+        Covered = "is covered by a marker",
+        /// The same event is at an older position.
+        Repeated = "repeats an event that is included already",
+        /// It was retracted.
+        Retracted = "was retracted",
+        /// Its object was withdrawn.
+        Withdrawn = "no longer applies",
+        /// The user saw it in the feed, and digests exclude seen events (`digest.skip_seen`).
+        Seen = "was seen in the feed, so digests skip it",
+        /// Its object has no record, and its type is not emailed without one.
+        UnknownObject = "is about an unknown object, so it is not emailed",
+        /// The user has muted its subject.
+        Muted = "is about a subject that they muted, so it is not emailed",
+        /// It happened before the user's mute of its subject ended.
+        WasMuted = "happened before they unmuted its subject, so it is not emailed",
+        /// Its route is not the digest, or became the digest after it happened.
+        NotForDigest = "is not emailed: its route is never, or they chose it later",
+        /// It is pending, but the user gets no digests: see [`Explanation::unmailable`] and
+        /// [`Explanation::digest`].
+        NoDigest = "waits: they get no digests",
+        /// An open digest delivery includes it; see the event's `delivery`.
+        InDelivery = "is in an email that has not been sent yet",
+        /// It waits until its user may be emailed, and expires after `digest.max_age`.
+        Blocked = "waits until they can be emailed",
+        /// It was not emailed within `digest.max_age`.
+        Expired = "expired after digest.max_age",
+        /// It will be in the next digest.
+        NextDigest = "will be in the next digest",
     }
 }
 
@@ -290,37 +278,22 @@ pub enum Place {
     Unknown,
 }
 
-/// Why an email excluded an event that it covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeftOut {
-    /// It was retracted before the email was built.
-    Retracted,
-    /// Its object has no record, and its type is not emailed without one.
-    UnknownObject,
-    /// Its object was withdrawn.
-    Withdrawn,
-    /// The user did not want its type in such an email.
-    NotWanted,
-    /// The user had muted its subject.
-    Muted,
-    /// The user had seen it in the feed, and digests exclude seen events (`digest.skip_seen`).
-    Seen,
-    /// The same event is at an older position.
-    Repeated,
-}
-
-impl LeftOut {
-    /// Returns the reason in words that follow a colon.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Self::Retracted => "it was retracted",
-            Self::UnknownObject => "its object is unknown",
-            Self::Withdrawn => "its object no longer applies",
-            Self::NotWanted => "they did not get its type in such emails",
-            Self::Muted => "they muted its subject",
-            Self::Seen => "it was seen in the feed",
-            Self::Repeated => "an earlier event about its object was included",
-        }
+sentences! {
+    /// Why an email excluded an event that it covers. The sentences follow a colon.
+    LeftOut {
+        /// It was retracted before the email was built.
+        Retracted = "it was retracted",
+        /// Its object has no record, and its type is not emailed without one.
+        UnknownObject = "its object is unknown",
+        /// Its object was withdrawn.
+        Withdrawn = "its object no longer applies",
+        /// The user did not want its type in such an email.
+        NotWanted = "they did not get its type in such emails",
+        /// The user had muted its subject.
+        Muted = "they muted its subject",
+        /// The user had seen it in the feed, and digests exclude seen events (`digest.skip_seen`).
+        Seen = "it was seen in the feed",
+        /// The same event is at an older position.
+        Repeated = "an earlier event about its object was included",
     }
 }

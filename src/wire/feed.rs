@@ -64,7 +64,7 @@ pub struct Group {
 
 impl Group {
     /// Returns the path that lists the items of a group, with the filters of the request.
-    pub fn items_url(user: &UserId, key: &GroupKey, asked: &Query, days: Option<u32>) -> String {
+    pub fn items_url(user: &UserId, key: &GroupKey, query: &Query, days: Option<u32>) -> String {
         let user: String = form_urlencoded::byte_serialize(user.as_str().as_bytes()).collect();
         // A plus sign means a space in queries only.
         let path = format!("/v1/users/{}/feed?", user.replace('+', "%20"));
@@ -73,10 +73,10 @@ impl Group {
         url.append_pair("day", &key.day.to_string());
         url.append_pair("type", key.kind.as_str());
         url.append_pair("about", &key.about);
-        if asked.state != StateFilter::default() {
-            url.append_pair("state", asked.state.as_str());
+        if query.state != StateFilter::default() {
+            url.append_pair("state", query.state.as_str());
         }
-        if let Some(after) = &asked.after {
+        if let Some(after) = &query.after {
             url.append_pair("after", &after.to_string());
         }
         if let Some(days) = days {
@@ -125,7 +125,7 @@ pub struct Item {
 
 impl Item {
     /// Returns the item on one line: the label of its object, and the text of the event, if any.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let (label, details) = (self.about.label(), self.details.as_ref());
         match details.and_then(|details| details.text.as_deref()) {
             Some(text) => format!("{label}: “{text}”"),

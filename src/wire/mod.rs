@@ -25,9 +25,10 @@ pub const OPENAPI: &str = include_str!("openapi.json");
 
 /// The answer to an accepted list of records.
 #[derive(Debug, Serialize)]
-pub struct Taken {
+pub struct AcceptedCount {
     /// The number of records: all that the request contained.
-    pub taken: usize,
+    #[serde(rename = "taken")]
+    pub accepted: usize,
 }
 
 /// The answer of a health check that succeeded.

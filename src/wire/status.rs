@@ -46,7 +46,8 @@ pub struct Status {
     /// The unsettled deliveries, by reason.
     pub waiting: Waiting,
     /// The outcomes of the emails of the last seven days, as far as providers reported them.
-    pub heard: ReportCounts,
+    #[serde(rename = "heard")]
+    pub reports: ReportCounts,
     /// Emails that were sent more than a day ago, if no recent email has a report although reports
     /// are expected; otherwise 0.
     pub unreported: u64,

@@ -81,7 +81,8 @@ impl fmt::Display for BadLine {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ImportReport {
     /// The number of accepted lines, including those that changed nothing.
-    pub taken: u64,
+    #[serde(rename = "taken")]
+    pub accepted: u64,
     /// The number of rejected lines. Blank lines are neither accepted nor rejected.
     pub bad: u64,
     /// The first rejected lines, up to the limit of the import.

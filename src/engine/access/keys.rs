@@ -39,32 +39,21 @@ impl ServerKeys {
     ///
     /// [`Invalid`] if a key with this name exists.
     pub async fn create(&self, name: &KeyName, scope: Scope) -> Result<Secret> {
-        let key = made_up(scope)?;
+        let key = generated(scope)?;
         let record = KeyRecord {
             hash: hex::encode(hash(key.expose().as_bytes())),
             scope,
             created: self.context.clock.now(),
         };
         let text = serde_json::to_string(&record).expect("text and a time are always JSON");
-        let note = note(name);
-        if self
-            .context
-            .store
-            .swap_note(&note, None, Some(&text))
-            .await?
-        {
+        let (note, store) = (note(name), &self.context.store);
+        let is_new = store.swap_note(&note, None, Some(&text)).await?;
+        // If the reply to the first write was lost, the note is our own.
+        if is_new || store.note(&note).await? == Some(text) {
             return Ok(key);
         }
-        // If the reply to the first write was lost, the note is our own.
-        match self.context.store.note(&note).await? {
-            Some(stands) if stands == text => Ok(key),
-            _ => Err(Invalid::new(
-                "key name",
-                name,
-                "is taken; choose another, or revoke that key first",
-            )
-            .into()),
-        }
+        let why = "is taken; choose another, or revoke that key first";
+        Err(Invalid::new("key name", name, why).into())
     }
 
     /// Returns all keys, ordered by name.
@@ -74,23 +63,20 @@ impl ServerKeys {
             scope: record.scope,
             created: record.created,
         };
-        let read = read(&*self.context.store).await?;
-        read.into_iter().map(|kept| Ok(view(kept?))).collect()
+        let stored = read(&*self.context.store).await?.into_iter();
+        stored.map(|key| Ok(key.map(view)?)).collect()
     }
 
     /// Removes the key with this name. Returns whether it existed.
     pub async fn revoke(&self, name: &KeyName) -> Result<bool> {
-        let note = note(name);
-        let mut was_there = false;
+        let (note, store) = (note(name), &self.context.store);
+        let mut existed = false;
         // Repeats if another process creates the key again at the same time.
-        while let Some(stands) = self.context.store.note(&note).await? {
-            was_there = true;
-            self.context
-                .store
-                .swap_note(&note, Some(&stands), None)
-                .await?;
+        while let Some(stored) = store.note(&note).await? {
+            existed = true;
+            store.swap_note(&note, Some(&stored), None).await?;
         }
-        Ok(was_there)
+        Ok(existed)
     }
 }
 
@@ -103,21 +89,21 @@ fn hash(key: &[u8]) -> [u8; 32] {
 }
 
 /// Reads all stored keys. A note that cannot be read is an error in the list.
-async fn read(notes: &dyn Notes) -> Result<Vec<std::result::Result<(KeyName, KeyRecord), Error>>> {
-    let notes = notes.notes(NOTES).await?;
+async fn read(notes: &dyn Notes) -> Result<Vec<StoredKey>> {
     let read = |(note, text): (String, String)| {
         let name = KeyName::stored(note.strip_prefix(NOTES).unwrap_or(&note));
-        let record = serde_json::from_str(&text);
-        record
-            .map(|record| (name, record))
-            // The text is not part of the error, because it may contain a hash.
-            .map_err(|_| Error::corrupt(format!("the note {note:?}"), "it is no key's"))
+        // The text is not part of the error, because it may contain a hash.
+        let bad = |_| Error::corrupt(format!("the note {note:?}"), "it is no key's");
+        let record = serde_json::from_str(&text).map_err(bad)?;
+        Ok((name, record))
     };
-    Ok(notes.into_iter().map(read).collect())
+    Ok(notes.notes(NOTES).await?.into_iter().map(read).collect())
 }
 
+type StoredKey = std::result::Result<(KeyName, KeyRecord), Error>;
+
 /// Generates a key from 32 random bytes of the operating system.
-fn made_up(scope: Scope) -> Result<Secret> {
+fn generated(scope: Scope) -> Result<Secret> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)
         .map_err(|error| Error::database("making up a server key", error.to_string()))?;
@@ -163,18 +149,18 @@ pub struct Entry {
 pub struct KeyRing {
     configured: [u8; 32],
     context: Arc<Context>,
-    look: Mutex<Look>,
+    cache: Mutex<KeyCache>,
 }
 
 /// The last read of the stored keys. The lock is held during a read.
 #[derive(Default)]
-struct Look {
-    asked: Option<DateTime<Utc>>,
+struct KeyCache {
+    read_at: Option<DateTime<Utc>>,
     /// `None` until the first successful read.
-    known: Option<Arc<[Known]>>,
+    keys: Option<Arc<[KnownKey]>>,
 }
 
-struct Known {
+struct KnownKey {
     hash: [u8; 32],
     entry: Entry,
 }
@@ -185,7 +171,7 @@ impl KeyRing {
         Self {
             configured: hash(configured.as_bytes()),
             context,
-            look: Mutex::default(),
+            cache: Mutex::default(),
         }
     }
 
@@ -205,10 +191,9 @@ impl KeyRing {
         if !std::str::from_utf8(given).is_ok_and(is_well_formed) {
             return Ok(None);
         }
-        let known = self.known().await?;
         // All keys are compared, so that the time does not depend on the position.
         let mut found = None;
-        for key in known.iter() {
+        for key in self.stored_keys().await?.iter() {
             if bool::from(key.hash.ct_eq(&given_hash)) {
                 found = Some(key.entry.clone());
             }
@@ -217,14 +202,14 @@ impl KeyRing {
     }
 
     /// Returns the stored keys, and reads them again if the last read is too old.
-    async fn known(&self) -> Result<Arc<[Known]>> {
-        let mut look = self.look.lock().await;
+    async fn stored_keys(&self) -> Result<Arc<[KnownKey]>> {
+        let mut cache = self.cache.lock().await;
         let now = self.context.clock.now();
         // A clock that was set back makes an old read look new, so the difference is absolute.
-        let is_fresh = look.asked.is_some_and(|asked| (now - asked).abs() < FRESH);
+        let is_fresh = cache.read_at.is_some_and(|at| (now - at).abs() < FRESH);
         if is_fresh {
             let away = || Error::database(READING, "the store did not answer a moment ago");
-            return Ok(look.known.clone().ok_or_else(away)?);
+            return Ok(cache.keys.clone().ok_or_else(away)?);
         }
         let read = tokio::time::timeout(PATIENCE, read(&*self.context.store)).await;
         let read = read.unwrap_or_else(|_| {
@@ -232,20 +217,20 @@ impl KeyRing {
             Err(Error::database(READING, why).into())
         });
         // Set after the read: a caller that was canceled while it waited has read nothing.
-        look.asked = Some(now);
-        match (read, &look.known) {
+        cache.read_at = Some(now);
+        match (read, &cache.keys) {
             (Ok(read), _) => {
-                let known: Arc<[Known]> = read.into_iter().filter_map(known).collect();
-                look.known = Some(known.clone());
-                Ok(known)
+                let keys: Arc<[KnownKey]> = read.into_iter().filter_map(known).collect();
+                cache.keys = Some(keys.clone());
+                Ok(keys)
             }
-            (Err(error), Some(known)) => {
+            (Err(error), Some(keys)) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
                     error,
-                    "server keys cannot be read; those of the last look stand"
+                    "server keys cannot be read, so the last ones stay valid"
                 );
-                Ok(known.clone())
+                Ok(keys.clone())
             }
             (Err(error), None) => Err(error),
         }
@@ -253,16 +238,16 @@ impl KeyRing {
 }
 
 /// Returns the cached form of a stored key. A key that cannot be read is ignored, with a warning.
-fn known(kept: std::result::Result<(KeyName, KeyRecord), Error>) -> Option<Known> {
-    let readable = kept.and_then(|(name, record)| {
+fn known(stored: StoredKey) -> Option<KnownKey> {
+    let readable = stored.and_then(|(name, record)| {
         let mut hash = [0; 32];
         let decoded = hex::decode_to_slice(&record.hash, &mut hash);
         decoded.map_err(|_| Error::corrupt(format!("the key {name:?}"), "its hash is none"))?;
-        let entry = Entry {
-            name: Some(name),
-            scope: record.scope,
-        };
-        Ok(Known { hash, entry })
+        let (name, scope) = (Some(name), record.scope);
+        Ok(KnownKey {
+            hash,
+            entry: Entry { name, scope },
+        })
     });
     readable
         .inspect_err(|error| tracing::warn!(%error, "a server key is left out"))
@@ -276,7 +261,7 @@ mod tests {
     #[test]
     fn a_mistyped_key_is_invalid() {
         for scope in Scope::ALL {
-            let key = made_up(scope).unwrap();
+            let key = generated(scope).unwrap();
             let key = key.expose();
             assert!(is_well_formed(key), "{key}");
             assert_eq!(key.len(), "tdg__".len() + scope.as_str().len() + 43 + 9);

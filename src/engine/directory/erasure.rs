@@ -39,18 +39,14 @@ impl Eraser {
         if !unfinished && !self.holds_any(user, noted).await? {
             return Ok(false);
         }
-        let now = self.context.clock.now();
-        let start = Start::new(
-            now,
-            self.context.ids.next(now),
-            self.today(user).await?.as_ref(),
-        );
-        let begun = Erasure { start, done: false };
-        self.note(&name, begun).await?;
-        self.context.store.delete_user(user).await?;
+        let (now, store) = (self.context.clock.now(), &self.context.store);
+        let (id, today) = (self.context.ids.next(now), self.today(user).await?);
+        let start = Start::new(now, id, today.as_ref());
+        self.note(&name, Erasure { start, done: false }).await?;
+        store.delete_user(user).await?;
         self.cancel_batches(user).await?;
         self.cancel_deliveries(user).await?;
-        self.context.store.forget_actor(user).await?;
+        store.forget_actor(user).await?;
         self.note(&name, Erasure { start, done: true }).await?;
         self.feed_cache.invalidate_all();
         Ok(true)
@@ -78,11 +74,11 @@ impl Eraser {
 
     /// Replaces the note, even if another call erases the same user concurrently.
     async fn note(&self, name: &str, next: Erasure) -> Result<()> {
-        let next = next.to_string();
+        let (next, store) = (next.to_string(), &self.context.store);
         loop {
-            let read = self.context.store.note(name).await?;
-            let (read, notes) = (read.as_deref(), &*self.context.store);
-            if read == Some(&next) || notes.swap_note(name, read, Some(&next)).await? {
+            let read = store.note(name).await?;
+            let read = read.as_deref();
+            if read == Some(&next) || store.swap_note(name, read, Some(&next)).await? {
                 return Ok(());
             }
         }
@@ -101,30 +97,16 @@ impl Eraser {
 
     /// Returns whether the user has data that an erasure removes or hides.
     async fn holds_any(&self, user: &UserId, noted: Option<Erasure>) -> Result<bool> {
-        let one = std::slice::from_ref(user);
-        self.context.store.catch_up().await?;
-        if self
-            .context
-            .store
-            .users(one)
-            .await?
-            .iter()
-            .any(Option::is_some)
-            || !self.context.store.follows(user, None, 1).await?.is_empty()
-            || self
-                .context
-                .store
-                .inboxes(one)
-                .await?
-                .iter()
-                .any(Option::is_some)
+        let (one, store) = (std::slice::from_ref(user), &self.context.store);
+        store.catch_up().await?;
+        if store.users(one).await?.iter().any(Option::is_some)
+            || !store.follows(user, None, 1).await?.is_empty()
+            || store.inboxes(one).await?.iter().any(Option::is_some)
         {
             return Ok(true);
         }
-        let window = Window::ending(
-            Day::of(self.context.clock.now()),
-            self.context.config.window_back,
-        );
+        let (now, back) = (self.context.clock.now(), self.context.config.window_back);
+        let window = Window::ending(Day::of(now), back);
         let mut person = self.window(user, window).await?;
         Ok(person.as_mut().is_some_and(|person| {
             person.begin_at(noted.map(|noted| noted.start));
@@ -157,11 +139,12 @@ impl Eraser {
     async fn cancel_deliveries(&self, user: &UserId) -> Result<()> {
         let now = self.context.clock.now();
         let rows = self.deliveries(user, DeliveryState::Pending).await?;
-        let cancel = rows.into_iter().map(|row| Correction::Cancel {
+        let reason = || REASON.to_owned();
+        let cancel = |row: Delivery| Correction::Cancel {
             id: row.id,
-            reason: REASON.to_owned(),
-        });
-        let cancel: Vec<Correction> = cancel.collect();
+            reason: reason(),
+        };
+        let cancel: Vec<Correction> = rows.into_iter().map(cancel).collect();
         self.context.store.correct(now, &cancel).await?;
         // Emails that are being sent are finished, and the sender settles their batches. An earlier
         // or concurrent erasure may have canceled deliveries without settling their batches.

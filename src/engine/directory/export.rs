@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::people::PeopleService;
 use super::starts;
 use crate::context::Context;
-use crate::domain::{Day, FollowKey, Inbox, Stack, UserId, Window};
+use crate::domain::{Address, Day, FollowKey, Inbox, Stack, UserId, Window};
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
 use crate::store::{BatchFilter, DeliveryFilter};
@@ -66,27 +66,21 @@ impl Exporter {
             return Ok(None);
         }
         let address = parts.user.as_ref().and_then(|user| user.email.clone());
-        let suppressed = match &address {
-            Some(address) => {
-                let asked = std::slice::from_ref(address);
-                self.context.store.suppressed(asked).await?.pop().flatten()
-            }
-            None => None,
-        };
+        let addresses: Vec<Address> = address.iter().cloned().collect();
+        let suppressed = self.context.store.suppressed(&addresses).await?.pop();
+        let record = |user| UserView::of(user, &self.context.policies);
         let mutes = parts.user.iter().flat_map(|user| user.mutes.all());
         Ok(Some(UserExport {
             user: user.clone(),
             at,
             mutes: mutes.map(MuteView::of).collect(),
             email: address.as_ref().map(|address| address.reveal().to_owned()),
-            record: parts
-                .user
-                .map(|user| UserView::of(user, &self.context.policies)),
+            record: parts.user.map(record),
             follows,
             events,
             batches: self.batches.views(batches).await?,
             deliveries: deliveries.into_iter().map(Into::into).collect(),
-            suppression: suppressed.map(Into::into),
+            suppression: suppressed.flatten().map(Into::into),
         }))
     }
 

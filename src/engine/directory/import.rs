@@ -11,7 +11,7 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 use super::people::PeopleService;
-use crate::domain::Object;
+use crate::domain::{Invalid, Object};
 use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::notify::{Notify, Request};
 use crate::engine::ingest::objects::ObjectService;
@@ -52,7 +52,8 @@ pub struct Import {
     pub suppressions: SuppressionService,
 }
 
-type Line = std::result::Result<Record, BadLine>;
+/// A record with its line number, because the store and the configuration may reject it later.
+type Line = std::result::Result<(u64, Record), BadLine>;
 
 impl ImportReport {
     fn note_model(&mut self, object: &Object) {
@@ -65,7 +66,7 @@ impl ImportReport {
         }
     }
 
-    fn leave_out(&mut self, bad: BadLine) {
+    fn reject(&mut self, bad: BadLine) {
         self.bad += 1;
         if self.bad_lines.len() < SHOWN {
             self.bad_lines.push(bad);
@@ -98,29 +99,32 @@ impl Import {
         let (mut users, mut follows, mut objects, mut events, mut suppressions) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for line in batch {
-            report.taken += u64::from(line.is_ok());
-            match line {
-                Ok(Record::User(line, user)) => match self.people.check(&user) {
-                    Ok(()) => users.push(*user),
-                    Err(why) => {
-                        report.taken -= 1;
-                        report.leave_out(BadLine::new(line, why.into()));
-                    }
-                },
-                Ok(Record::Follow(follow)) => follows.push(follow),
-                Ok(Record::Object(line, object)) => match self.objects.check(&object) {
-                    Ok(()) => {
-                        report.note_model(&object);
-                        objects.push(*object);
-                    }
-                    Err(why) => {
-                        report.taken -= 1;
-                        report.leave_out(BadLine::new(line, why.into()));
-                    }
-                },
-                Ok(Record::Event(line, event)) => events.push((line, *event)),
-                Ok(Record::Suppression(suppression)) => suppressions.push(suppression),
-                Err(bad) => report.leave_out(bad),
+            let checked = line.and_then(|(number, record)| {
+                let checked = match &record {
+                    Record::User(user) => self.people.check(user),
+                    Record::Object(object) => self.objects.check(object),
+                    _ => Ok(()),
+                };
+                let bad = |why: Invalid| BadLine::new(number, why.into());
+                checked.map(|()| (number, record)).map_err(bad)
+            });
+            let (number, record) = match checked {
+                Ok(line) => line,
+                Err(bad) => {
+                    report.reject(bad);
+                    continue;
+                }
+            };
+            report.accepted += 1;
+            match record {
+                Record::User(user) => users.push(*user),
+                Record::Follow(follow) => follows.push(follow),
+                Record::Object(object) => {
+                    report.note_model(&object);
+                    objects.push(*object);
+                }
+                Record::Event(event) => events.push((number, *event)),
+                Record::Suppression(suppression) => suppressions.push(suppression),
             }
         }
         if !users.is_empty() {
@@ -147,18 +151,14 @@ impl Import {
         let (lines, requests): (Vec<_>, Vec<_>) = events.into_iter().unzip();
         let answers = self.notify.accept_each(requests).await?;
         for (line, answer) in lines.into_iter().zip(answers) {
-            match answer {
-                Ok(_) => {}
-                Err(Error::Conflict(why)) => {
-                    report.taken -= 1;
-                    report.leave_out(BadLine::new(line, why.into()));
-                }
-                Err(Error::Invalid(why)) => {
-                    report.taken -= 1;
-                    report.leave_out(BadLine::new(line, Mistake::of_event(why)));
-                }
+            let mistake = match answer {
+                Ok(_) => continue,
+                Err(Error::Conflict(why)) => why.into(),
+                Err(Error::Invalid(why)) => Mistake::of_event(why),
                 Err(error) => return Err(error),
-            }
+            };
+            report.accepted -= 1;
+            report.reject(BadLine::new(line, mistake));
         }
         Ok(())
     }
@@ -177,11 +177,8 @@ fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
     let (mut batch, mut bytes, mut number) = (Vec::with_capacity(BATCH), 0, 0);
     loop {
         let mut line = Vec::new();
-        match reader
-            .by_ref()
-            .take(MAX_LINE + 1)
-            .read_until(b'\n', &mut line)
-        {
+        let mut limited = reader.by_ref().take(MAX_LINE + 1);
+        match limited.read_until(b'\n', &mut line) {
             Ok(0) => break,
             Ok(_) => {}
             Err(error) => {
@@ -204,14 +201,12 @@ fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
             }));
             return;
         }
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        if number == 1 && is_heading(kind, &line) {
+        if line.trim_ascii().is_empty() || number == 1 && is_heading(kind, &line) {
             continue;
         }
         bytes += line.len();
-        batch.push(parse(kind, &line, number).map_err(|mistake| BadLine::new(number, mistake)));
+        let parsed = parse(kind, &line).map(|record| (number, record));
+        batch.push(parsed.map_err(|mistake| BadLine::new(number, mistake)));
         if batch.len() == BATCH || bytes >= BATCH_BYTES {
             bytes = 0;
             if !send(Ok(std::mem::take(&mut batch))) {
@@ -225,26 +220,22 @@ fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
 /// Opens a file for reading. Detects gzip and Zstandard by their magic numbers and decompresses
 /// them.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
-    let doing = || format!("opening {}", path.display());
-    let plain: Box<dyn Read> = if path.as_os_str() == "-" {
-        Box::new(std::io::stdin())
-    } else {
-        Box::new(File::open(path).map_err(|error| Error::file(doing(), error))?)
+    let failed = |error| Error::file(format!("opening {}", path.display()), error);
+    let buffered = |plain| BufReader::with_capacity(1 << 16, plain);
+    let plain: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(File::open(path).map_err(failed)?),
     };
-    let mut plain = BufReader::with_capacity(1 << 16, plain);
-    let begin = plain
-        .fill_buf()
-        .map_err(|error| Error::file(doing(), error))?;
+    let mut plain = buffered(plain);
+    let begin = plain.fill_buf().map_err(failed)?;
     if begin.starts_with(&[0x1f, 0x8b]) {
-        return Ok(Box::new(BufReader::with_capacity(
-            1 << 16,
-            flate2::bufread::MultiGzDecoder::new(plain),
-        )));
+        let decoder: Box<dyn Read> = Box::new(flate2::bufread::MultiGzDecoder::new(plain));
+        return Ok(Box::new(buffered(decoder)));
     }
     if begin.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let decoder =
-            zstd::Decoder::with_buffer(plain).map_err(|error| Error::file(doing(), error))?;
-        return Ok(Box::new(BufReader::with_capacity(1 << 16, decoder)));
+        let decoder = zstd::Decoder::with_buffer(plain).map_err(failed)?;
+        let decoder: Box<dyn Read> = Box::new(decoder);
+        return Ok(Box::new(buffered(decoder)));
     }
     Ok(Box::new(plain))
 }

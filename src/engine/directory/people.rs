@@ -54,22 +54,15 @@ enum Bound {
     None,
 }
 
-/// Rejects changes that add choices beyond the limit. A user above it can change existing ones.
-fn grow_no_further(ids: &[UserId], stored: &[Option<User>], changed: &[User]) -> Result<()> {
+/// Rejects a change that adds choices beyond the limit. A user above it can change existing ones.
+fn check_growth(before: Option<&User>, after: &User) -> Result<()> {
     let sizes = |user: &User| (user.types.len(), user.mutes.len());
-    let before: HashMap<&UserId, (usize, usize)> = ids
-        .iter()
-        .zip(stored)
-        .map(|(id, user)| (id, user.as_ref().map_or((0, 0), sizes)))
-        .collect();
-    for user in changed {
-        let (types, mutes) = before.get(&user.id).copied().unwrap_or_default();
-        if user.types.len() > types && user.unsubscribed.is_none() {
-            check_choices(user.types.len())?;
-        }
-        if user.mutes.len() > mutes {
-            user.mutes.check()?;
-        }
+    let (types, mutes) = before.map_or((0, 0), sizes);
+    if after.types.len() > types && after.unsubscribed.is_none() {
+        check_choices(after.types.len())?;
+    }
+    if after.mutes.len() > mutes {
+        after.mutes.check()?;
     }
     Ok(())
 }
@@ -83,7 +76,7 @@ impl PeopleService {
 
     /// Creates or replaces records. The last record of an id counts.
     pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
-        let now = self.context.clock.now();
+        let (now, policies) = (self.context.clock.now(), &self.context.policies);
         let mut people: HashMap<UserId, UserInput> = HashMap::with_capacity(inputs.len());
         for input in inputs {
             self.check(&input)?;
@@ -91,15 +84,11 @@ impl PeopleService {
         }
         let mut ids: Vec<UserId> = people.keys().cloned().collect();
         ids.sort_unstable();
-        self.change(
-            ids,
-            |id, before| {
-                let user = people[id].user(id.clone(), before, &self.context.policies, now);
-                Some(user.replacing(before, &self.schedule, &self.context.policies, now))
-            },
-            Bound::Choices,
-        )
-        .await
+        let change = |id: &UserId, before: Option<&User>| {
+            let user = people[id].user(id.clone(), before, policies, now);
+            Some(user.replacing(before, &self.schedule, policies, now))
+        };
+        self.change(ids, Bound::Choices, change).await
     }
 
     /// Replaces each record by what `change` returns for the stored one. Repeats this for records
@@ -107,33 +96,34 @@ impl PeopleService {
     async fn change(
         &self,
         mut ids: Vec<UserId>,
-        change: impl Fn(&UserId, Option<&User>) -> Option<User>,
         bound: Bound,
+        change: impl Fn(&UserId, Option<&User>) -> Option<User>,
     ) -> Result<()> {
         for _ in 0..ROUNDS {
             let stored = self.context.store.users(&ids).await?;
             let starts = self.starts(&ids, &stored).await?;
-            let changed = ids.iter().zip(&stored).filter_map(|(id, before)| {
+            let mut changed = Vec::new();
+            for (id, before) in ids.iter().zip(&stored) {
                 let before = before.as_ref();
-                let mut after = change(id, before).filter(|after| before != Some(after))?;
+                let after = change(id, before).filter(|after| before != Some(after));
+                let Some(mut after) = after else { continue };
                 if before.is_none() {
                     after.start = starts.get(id).copied();
                 }
-                Some(after)
-            });
-            let changed: Vec<User> = changed.collect();
+                if let Bound::Choices = bound {
+                    check_growth(before, &after)?;
+                }
+                changed.push(after);
+            }
             if changed.is_empty() {
                 return Ok(());
-            }
-            if let Bound::Choices = bound {
-                grow_no_further(&ids, &stored, &changed)?;
             }
             let put = self.context.store.put_users(&changed).await?;
             let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
             ids = missed.map(|(user, _)| user.id).collect();
             // The next poll of this process sees it before the store's change notice arrives.
-            let begun: Vec<&str> = starts.keys().map(UserId::as_str).collect();
-            self.feed_cache.apply(&ChangeNotice::people(begun));
+            self.feed_cache
+                .apply(&ChangeNotice::people(starts.keys().map(UserId::as_str)));
             if ids.is_empty() {
                 return Ok(());
             }
@@ -156,12 +146,6 @@ impl PeopleService {
         Ok(pairs.filter_map(|(id, start)| Some((id, start?))).collect())
     }
 
-    /// Returns the moment before which ended mutes are dropped.
-    fn forgets_before(&self, now: DateTime<Utc>) -> DateTime<Utc> {
-        now.checked_sub_signed(self.remembered)
-            .unwrap_or(DateTime::<Utc>::MIN_UTC)
-    }
-
     /// Returns the record of a user.
     pub async fn get(&self, id: &UserId) -> Result<Option<User>> {
         let found = self.context.store.users(std::slice::from_ref(id)).await?;
@@ -179,44 +163,42 @@ impl PeopleService {
         change.check()?;
         change.check_optional(policies)?;
         change.check_routes(policies)?;
-        let apply = |user: &mut User, _| {
+        let edit = |user: &mut User, _| {
             change.apply(user);
             if change.resubscribes(user, default, policies) {
                 user.unsubscribed = None;
             }
+            true
         };
-        self.edit(id, apply, |_| true, Bound::Choices).await
+        self.edit(id, Bound::Choices, edit).await
     }
 
     /// Changes some fields of a user's record. Returns it after that, or `None` if there is none.
     pub async fn patch(&self, id: &UserId, patch: UserPatch) -> Result<Option<User>> {
         let policies = &self.context.policies;
         patch.check(&self.brands, policies)?;
-        let apply = |user: &mut User, now| patch.apply(user, policies, now);
-        self.edit(id, apply, |_| true, Bound::Choices).await
+        let edit = |user: &mut User, now| {
+            patch.apply(user, policies, now);
+            true
+        };
+        self.edit(id, Bound::Choices, edit).await
     }
 
-    /// Edits the record of a user if it passes `check` when it is written. Returns it after that,
-    /// or `None` if there is none.
+    /// Edits the record of a user. Nothing changes if `edit` returns `false` for the stored record.
+    /// Returns the record after that, or `None` if there is none.
     async fn edit(
         &self,
         id: &UserId,
-        edit: impl Fn(&mut User, DateTime<Utc>),
-        check: impl Fn(&User) -> bool,
         bound: Bound,
+        edit: impl Fn(&mut User, DateTime<Utc>) -> bool,
     ) -> Result<Option<User>> {
-        let now = self.context.clock.now();
-        self.change(
-            vec![id.clone()],
-            |_, before| {
-                let before = before.filter(|user| check(user))?;
-                let mut user = before.clone();
-                edit(&mut user, now);
-                Some(user.replacing(Some(before), &self.schedule, &self.context.policies, now))
-            },
-            bound,
-        )
-        .await?;
+        let (now, policies) = (self.context.clock.now(), &self.context.policies);
+        let change = |_: &UserId, before: Option<&User>| {
+            let mut user = before?.clone();
+            let is_changed = edit(&mut user, now);
+            is_changed.then(|| user.replacing(before, &self.schedule, policies, now))
+        };
+        self.change(vec![id.clone()], bound, change).await?;
         self.get(id).await
     }
 
@@ -258,15 +240,12 @@ impl PeopleService {
                 && other.unsubscribed.is_none()
                 && !stop.holds(other, false, default, policies)
         };
-        let at = PeopleFilter::Address(address);
+        let (at, store) = (PeopleFilter::Address(address), &self.context.store);
         let (mut others, mut after) = (Vec::new(), None);
         for _ in 0..SHARED_PAGES {
-            let page = self
-                .context
-                .store
-                .find_people(&at, after.as_ref(), SHARED_PAGE);
+            let page = store.find_people(&at, after.as_ref(), SHARED_PAGE);
             let mut ids = page.await?;
-            let users = self.context.store.users(&ids).await?.into_iter().flatten();
+            let users = store.users(&ids).await?.into_iter().flatten();
             others.extend(users.filter(&needs_stop).map(|other| other.id));
             let is_last = ids.len() < SHARED_PAGE;
             after = ids.pop();
@@ -299,48 +278,43 @@ impl PeopleService {
     pub async fn stop(&self, id: &UserId, stop: &Stop) -> Result<Option<User>> {
         if let Stop::Follow(key) = stop {
             let follow = (key.clone(), id.clone());
-            let unfollow = FollowChange::Unfollow;
-            self.context
-                .store
-                .change_follows(unfollow, &[follow])
+            let store = &self.context.store;
+            store
+                .change_follows(FollowChange::Unfollow, &[follow])
                 .await?;
             return self.get(id).await;
         }
-        self.stop_if(id, stop, |_| true).await
+        self.stop_at(id, None, stop).await
     }
 
-    /// Does the same as [`Self::stop`], but changes nothing if the stored record has another
-    /// address when the change is written. Never ends a follow, which belongs to one record.
+    /// Does the same as [`Self::stop`], but changes nothing if the stored record does not have
+    /// `address` when the change is written. Never ends a follow, which belongs to one record.
     pub async fn stop_at(
         &self,
         id: &UserId,
-        address: &Address,
+        address: Option<&Address>,
         stop: &Stop,
     ) -> Result<Option<User>> {
-        let address = address.folded();
         let has_address = |user: &User| {
-            let email = user.email.as_ref().map(Address::folded);
-            email.is_some_and(|email| email == address)
+            let own = user.email.as_ref().map(Address::folded);
+            address.is_none_or(|address| own == Some(address.folded()))
         };
-        self.stop_if(id, stop, has_address).await
-    }
-
-    /// Stops something that is part of the record, if the record passes `check` when it is written.
-    async fn stop_if(
-        &self,
-        id: &UserId,
-        stop: &Stop,
-        check: impl Fn(&User) -> bool,
-    ) -> Result<Option<User>> {
         if let Stop::Subject(subject, title) = stop {
-            let mute = MuteInput {
-                until: None,
-                title: title.clone(),
+            let mute = |user: &mut User, now| {
+                let matches = has_address(user);
+                if matches {
+                    user.mutes.mute(subject.clone(), None, title.clone(), now);
+                }
+                matches
             };
-            return self.mute_if(id, subject, mute, check).await;
+            return self.change_mutes(id, mute).await;
         }
-        let apply = |user: &mut User, now| user.stop(stop, &self.context.policies, now);
-        self.edit(id, apply, check, Bound::None).await
+        let edit = |user: &mut User, now| {
+            let matches = has_address(user);
+            user.stop(stop, &self.context.policies, now);
+            matches
+        };
+        self.edit(id, Bound::None, edit).await
     }
 
     /// Returns whether a user follows this key.
@@ -351,69 +325,62 @@ impl PeopleService {
 
     /// Lets users follow keys. Existing follows stay.
     pub async fn follow(&self, follows: Vec<FollowInput>) -> Result<()> {
-        let mut pairs: Vec<_> = follows
-            .into_iter()
-            .map(|follow| (follow.key, follow.user))
-            .collect();
-        pairs.sort_unstable();
-        pairs.dedup();
-        let follow = FollowChange::Follow;
-        Ok(self.context.store.change_follows(follow, &pairs).await?)
+        self.change_follows(FollowChange::Follow, follows).await
     }
 
     /// Ends follows. A missing one is no error.
     pub async fn unfollow(&self, follows: Vec<FollowInput>) -> Result<()> {
-        let pairs: Vec<_> = follows
-            .into_iter()
-            .map(|follow| (follow.key, follow.user))
-            .collect();
-        let unfollow = FollowChange::Unfollow;
-        Ok(self.context.store.change_follows(unfollow, &pairs).await?)
+        self.change_follows(FollowChange::Unfollow, follows).await
     }
 
-    /// Mutes a subject for a user, or changes for how long. Returns the record after it, or `None`
-    /// if there is none.
+    async fn change_follows(&self, change: FollowChange, follows: Vec<FollowInput>) -> Result<()> {
+        let pairs = follows.into_iter().map(|follow| (follow.key, follow.user));
+        let mut pairs: Vec<_> = pairs.collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        Ok(self.context.store.change_follows(change, &pairs).await?)
+    }
+
+    /// Mutes a subject for a user, or changes for how long. The mute takes effect at once, also for
+    /// emails that are about to be sent (P7). Returns the record after it, or `None` if there is
+    /// none.
     pub async fn mute(
         &self,
         id: &UserId,
         subject: &Subject,
         input: MuteInput,
     ) -> Result<Option<User>> {
-        self.mute_if(id, subject, input, |_| true).await
-    }
-
-    /// Mutes a subject if the record passes `check` when it is written.
-    async fn mute_if(
-        &self,
-        id: &UserId,
-        subject: &Subject,
-        input: MuteInput,
-        check: impl Fn(&User) -> bool,
-    ) -> Result<Option<User>> {
-        self.change_mutes(id, check, |user, now| {
+        let mute = |user: &mut User, now| {
             let MuteInput { until, title } = input.clone();
             user.mutes.mute(subject.clone(), until, title, now);
-        })
-        .await
+            true
+        };
+        self.change_mutes(id, mute).await
     }
 
-    /// Ends a mute, if there is one. Returns the record after it, or `None` if there is none.
+    /// Ends a mute, if there is one. Emails no earlier events ([`crate::domain::Mutes`]). Returns
+    /// the record after it, or `None` if there is none.
     pub async fn unmute(&self, id: &UserId, subject: &Subject) -> Result<Option<User>> {
-        let unmute = |user: &mut User, now| user.mutes.unmute(subject, now);
-        self.change_mutes(id, |_| true, unmute).await
+        let unmute = |user: &mut User, now| {
+            user.mutes.unmute(subject, now);
+            true
+        };
+        self.change_mutes(id, unmute).await
     }
 
+    /// Also drops the ended mutes whose events can no longer be emailed.
     async fn change_mutes(
         &self,
         id: &UserId,
-        check: impl Fn(&User) -> bool,
-        change: impl Fn(&mut User, DateTime<Utc>),
+        change: impl Fn(&mut User, DateTime<Utc>) -> bool,
     ) -> Result<Option<User>> {
-        let edit = |user: &mut User, now| {
-            user.mutes.forget(self.forgets_before(now));
-            change(user, now);
+        let edit = |user: &mut User, now: DateTime<Utc>| {
+            let before = now.checked_sub_signed(self.remembered);
+            user.mutes
+                .forget(before.unwrap_or(DateTime::<Utc>::MIN_UTC));
+            change(user, now)
         };
-        let edited = self.edit(id, edit, check, Bound::Choices).await;
+        let edited = self.edit(id, Bound::Choices, edit).await;
         // The next poll of this process sees it before the store's change notice arrives.
         self.feed_cache.apply(&ChangeNotice::people([id.as_str()]));
         edited

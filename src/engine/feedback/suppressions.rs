@@ -149,8 +149,8 @@ impl SuppressionService {
 
     /// Returns the suppression of an address.
     pub async fn get(&self, address: &Address) -> Result<Option<Suppression>> {
-        let asked = std::slice::from_ref(address);
-        Ok(self.context.store.suppressed(asked).await?.pop().flatten())
+        let one = std::slice::from_ref(address);
+        Ok(self.context.store.suppressed(one).await?.pop().flatten())
     }
 
     /// Returns a page of suppressions after this address, in ascending order.
@@ -181,14 +181,14 @@ pub(crate) async fn unreported<F: Feedbacks + ?Sized>(
     feedbacks: &F,
     now: DateTime<Utc>,
 ) -> store::Result<u64> {
-    let lately = feedbacks.report_counts(now - TimeDelta::days(1)).await?;
-    if lately.reported() > 0 {
+    let last_day = feedbacks.report_counts(now - TimeDelta::days(1)).await?;
+    if last_day.reported() > 0 {
         return Ok(0);
     }
     for days in [2, 7] {
         let counts = feedbacks.report_counts(now - TimeDelta::days(days)).await?;
-        if counts.reported() == 0 && counts.sent > lately.sent {
-            return Ok(counts.sent - lately.sent);
+        if counts.reported() == 0 && counts.sent > last_day.sent {
+            return Ok(counts.sent - last_day.sent);
         }
     }
     Ok(0)

@@ -6,7 +6,7 @@
 use actix_web::HttpResponse;
 use serde::Deserialize;
 
-use super::problem::{Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::request::Call;
 use super::route::routes;
 use crate::domain::{Batch, Id};
@@ -27,7 +27,7 @@ routes! {ROUTES under "/v1":
 struct Nothing {}
 
 /// Answers with a batch, or with the problem that there is none.
-async fn view(call: &Call, batch: Option<Batch>, id: Id) -> Result<HttpResponse, Problem> {
+async fn view(call: &Call, batch: Option<Batch>, id: Id) -> ApiResult {
     let batch = batch.ok_or_else(|| {
         let detail = format!(
             "there is no batch {id}; GET /v1/batches lists them, and what was settled long ago is forgotten"
@@ -38,7 +38,7 @@ async fn view(call: &Call, batch: Option<Batch>, id: Id) -> Result<HttpResponse,
 }
 
 /// `GET /v1/batches`
-async fn page(call: Call) -> Result<HttpResponse, Problem> {
+async fn page(call: Call) -> ApiResult {
     let filter = BatchFilter {
         user: call.parameter("user")?,
         key: call.parameter("key")?,
@@ -55,22 +55,22 @@ async fn page(call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `GET /v1/batches/{id}`
-async fn get(call: Call) -> Result<HttpResponse, Problem> {
+async fn get(call: Call) -> ApiResult {
     let id: Id = call.segment("id")?;
     view(&call, call.app.batches().batch(id).await?, id).await
 }
 
 /// `POST /v1/batches/{id}/close`
-async fn close(call: Call) -> Result<HttpResponse, Problem> {
+async fn close(call: Call) -> ApiResult {
     end(call, End::Close).await
 }
 
 /// `POST /v1/batches/{id}/cancel`
-async fn cancel(call: Call) -> Result<HttpResponse, Problem> {
+async fn cancel(call: Call) -> ApiResult {
     end(call, End::Cancel).await
 }
 
-async fn end(mut call: Call, how: End) -> Result<HttpResponse, Problem> {
+async fn end(mut call: Call, how: End) -> ApiResult {
     let id: Id = call.segment("id")?;
     let Nothing {} = call.one_if_any().await?;
     let ended = call.app.batches().end(id, how).await;

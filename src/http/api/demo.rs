@@ -16,7 +16,7 @@ use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, HttpResponseBuild
 use chrono::TimeDelta;
 use serde::Deserialize;
 
-use super::problem::{Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::request::Call;
 use super::route::routes;
 use crate::demo::{self, Gallery};
@@ -47,7 +47,8 @@ const TOKEN: TimeDelta = TimeDelta::minutes(10);
 /// Shows an email as email programs do: pictures and links, but no scripts.
 const OF_MAIL: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
                        sandbox allow-popups allow-popups-to-escape-sandbox; frame-ancestors 'self'";
-const OF_PICTURE: &str = "default-src 'none'; sandbox";
+/// Shows a picture alone.
+pub(super) const OF_PICTURE: &str = "default-src 'none'; sandbox";
 
 /// Allows only resources of this server, and no inline scripts or styles.
 fn policy(gallery: &Gallery) -> String {
@@ -59,38 +60,40 @@ fn policy(gallery: &Gallery) -> String {
     )
 }
 
-fn shown(kind: &str, policy: &str, body: impl Into<String>) -> HttpResponse {
+/// Answers with a page, a file or a picture that only this machine sees.
+pub(super) fn local_answer(kind: &str, policy: &str, body: impl Into<String>) -> HttpResponse {
     HttpResponse::Ok()
         .content_type(kind)
         .insert_header((header::CACHE_CONTROL, "no-store"))
         .insert_header((header::REFERRER_POLICY, "same-origin"))
+        .insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .insert_header((header::CONTENT_SECURITY_POLICY, policy))
         .body(body.into())
 }
 
 /// `GET /demo`
 async fn page(_: Call, gallery: Data<Gallery>) -> HttpResponse {
-    shown("text/html; charset=utf-8", &policy(&gallery), PAGE)
+    local_answer("text/html; charset=utf-8", &policy(&gallery), PAGE)
 }
 
 /// `GET /demo/page.js`
 async fn script(_: Call, gallery: Data<Gallery>) -> HttpResponse {
-    shown("text/javascript; charset=utf-8", &policy(&gallery), SCRIPT)
+    local_answer("text/javascript; charset=utf-8", &policy(&gallery), SCRIPT)
 }
 
 /// `GET /demo/page.css`
 async fn style(_: Call, gallery: Data<Gallery>) -> HttpResponse {
-    shown("text/css; charset=utf-8", &policy(&gallery), STYLE)
+    local_answer("text/css; charset=utf-8", &policy(&gallery), STYLE)
 }
 
 /// `GET /demo/scene`
-async fn scene(call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+async fn scene(call: Call, gallery: Data<Gallery>) -> ApiResult {
     Ok(fresh().json(gallery.scene(&call.app).await?))
 }
 
 /// `POST /demo/people/{id}`: a token of this user, and their links. An application would know its
 /// signed-in user.
-async fn play(_: Home, call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+async fn play(_: Home, call: Call, gallery: Data<Gallery>) -> ApiResult {
     let id: UserId = call.segment("id")?;
     let unknown = || {
         let detail = format!("{id:?} is no user of the demo; /demo/scene lists them");
@@ -121,7 +124,7 @@ struct NewWork {
 }
 
 /// `POST /demo/works`
-async fn publish(_: Home, mut call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+async fn publish(_: Home, mut call: Call, gallery: Data<Gallery>) -> ApiResult {
     let NewWork { artist, title } = call.one().await?;
     Ok(fresh().json(gallery.publish(&call.app, &artist, &title).await?))
 }
@@ -135,28 +138,24 @@ struct NewComment {
 }
 
 /// `POST /demo/comments`
-async fn comment(_: Home, mut call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+async fn comment(_: Home, mut call: Call, gallery: Data<Gallery>) -> ApiResult {
     let NewComment { who, work, text } = call.one().await?;
     let published = gallery.comment(&call.app, &who, &work, &text).await?;
     Ok(fresh().json(published))
 }
 
 /// `POST /demo/digests`
-async fn send_digests(
-    _: Home,
-    call: Call,
-    gallery: Data<Gallery>,
-) -> Result<HttpResponse, Problem> {
+async fn send_digests(_: Home, call: Call, gallery: Data<Gallery>) -> ApiResult {
     Ok(fresh().json(gallery.send_digests(&call.app).await?))
 }
 
 /// `GET /demo/mails`
-async fn mails(call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+async fn mails(call: Call, gallery: Data<Gallery>) -> ApiResult {
     Ok(fresh().json(gallery.mails(&call.app).await?))
 }
 
 /// `GET /demo/mails/{number}`
-async fn mail(call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Problem> {
+async fn mail(call: Call, gallery: Data<Gallery>) -> ApiResult {
     let number: ObjectId = call.segment("number")?;
     let html = match number.as_str().parse() {
         Ok(number) => gallery.mail(&call.app, number).await?,
@@ -166,14 +165,14 @@ async fn mail(call: Call, gallery: Data<Gallery>) -> Result<HttpResponse, Proble
         let detail = format!("there is no email {number:?}; /demo/mails lists them");
         return Err(Problem::new(Code::NotFound, detail));
     };
-    Ok(shown("text/html; charset=utf-8", OF_MAIL, html))
+    Ok(local_answer("text/html; charset=utf-8", OF_MAIL, html))
 }
 
 /// `GET /demo/pictures/{name}`
-async fn picture(call: Call) -> Result<HttpResponse, Problem> {
+async fn picture(call: Call) -> ApiResult {
     let name: ObjectId = call.segment("name")?;
     let drawn = demo::picture(name.as_str());
-    Ok(shown("image/svg+xml", OF_PICTURE, drawn))
+    Ok(local_answer("image/svg+xml", OF_PICTURE, drawn))
 }
 
 /// Starts an answer that no cache keeps.
@@ -190,8 +189,8 @@ pub(super) async fn local<B: MessageBody>(
 ) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
     let named = only(req.headers(), &header::HOST).is_some_and(is_local);
     // A target in absolute form overrides the header (RFC 9112, 3.2.2).
-    let asked = req.uri().authority();
-    if named && asked.is_none_or(|asked| is_local(asked.as_str())) {
+    let target = req.uri().authority();
+    if named && target.is_none_or(|target| is_local(target.as_str())) {
         return Ok(next.call(req).await?.map_into_left_body());
     }
     let detail =

@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse};
-use futures::FutureExt;
-use futures::future::{Either, select};
 use serde::Deserialize;
 
-use super::problem::{Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::request::{Call, is_many, many, of_record, one};
 use super::route::routes;
 use crate::app::App;
@@ -27,8 +25,8 @@ routes! {ROUTES under "/v1":
 
 const FIELD: &str = "events";
 
-/// The longest wait for the look-up of unknown objects and users after the events are accepted.
-const MOMENT: Duration = Duration::from_secs(1);
+/// The time limit of the look-up of unknown objects and users.
+const LOOKUP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Accepts events, and adds warnings about unknown types, objects and users. A failed look-up only
 /// loses the warnings, because the events are already accepted.
@@ -36,22 +34,14 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Prob
     let named: Vec<Named> = requests.iter().map(Named::from).collect();
     let keyed = requests.iter().all(|request| request.key.is_some());
     let (notify, known) = (app.notify(), app.known());
-    let accepting = notify.accept(requests).boxed();
+    let looking_up = tokio::time::timeout(LOOKUP_PATIENCE, known.of(&named));
     // Runs concurrently, because each costs a round trip to the store.
-    let looking_up = known.of(&named).boxed();
-    let (accepted, looked_up) = match select(accepting, looking_up).await {
-        Either::Left((accepted, looking_up)) => (accepted, Either::Left(looking_up)),
-        Either::Right((found, accepting)) => (accepting.await, Either::Right(found)),
-    };
+    let (accepted, unknown) = futures::join!(notify.accept(requests), looking_up);
     let receipts = accepted.map_err(|error| match keyed {
         true => Problem::from(error),
         false => Problem::from(error).without_keys(),
     })?;
-    let unknown = match looked_up {
-        Either::Left(looking_up) => tokio::time::timeout(MOMENT, looking_up).await.ok(),
-        Either::Right(found) => Some(found),
-    };
-    let unknown = unknown.and_then(Result::ok).unwrap_or_else(|| {
+    let unknown = unknown.ok().and_then(Result::ok).unwrap_or_else(|| {
         tracing::warn!("could not look up whether the objects and users of accepted events exist");
         Vec::new()
     });
@@ -66,7 +56,7 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Prob
 }
 
 /// `POST /v1/events`
-async fn post(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn post(mut call: Call) -> ApiResult {
     let key = idempotency_key(&call.req)?;
     let notify = call.app.notify();
     let sent = call
@@ -128,7 +118,7 @@ fn checked(notify: &Notify, event: EventInput) -> Result<Request, Invalid> {
 }
 
 /// `GET /v1/events/{id}`
-async fn get(call: Call) -> Result<HttpResponse, Problem> {
+async fn get(call: Call) -> ApiResult {
     let id: Id = call.segment("id")?;
     let Some(fanout) = call.app.notify().find(id).await? else {
         let detail = format!("there is no event {id}; ids are those that accepting gave");
@@ -148,7 +138,7 @@ struct Retraction {
 }
 
 /// `DELETE /v1/events`
-async fn retract(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn retract(mut call: Call) -> ApiResult {
     let Retraction { kind, objects } = call.one().await?;
     let retracted = call.app.retract().events(&kind, &objects).await?;
     Ok(HttpResponse::Ok().json(retracted))

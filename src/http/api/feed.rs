@@ -11,7 +11,7 @@ use actix_web::http::header::{self, ContentEncoding};
 use actix_web::{HttpMessage, HttpResponse, HttpResponseBuilder};
 
 use super::access::Caller;
-use super::problem::Problem;
+use super::problem::{ApiResult, Problem};
 use super::request::{Call, refuse};
 use super::response::{Compression, KnownTags, accepts_gzip, entity_tag, gzipped, hash};
 use super::route::routes;
@@ -38,7 +38,7 @@ const LIMIT: u32 = 20;
 const WORTH_COMPRESSING: usize = 1_200;
 
 /// `GET /v1/users/{id}/feed`
-async fn page(call: Call) -> Result<HttpResponse, Problem> {
+async fn page(call: Call) -> ApiResult {
     let user: UserId = call.segment("id")?;
     polled(&call, &user, async {
         let (grouped, request) = (call.parameter("group")?, request(&call, &user)?);
@@ -112,7 +112,7 @@ impl FromStr for GroupBy {
 }
 
 /// `GET /v1/users/{id}/feed/count`
-async fn count(call: Call) -> Result<HttpResponse, Problem> {
+async fn count(call: Call) -> ApiResult {
     let user: UserId = call.segment("id")?;
     polled(&call, &user, async {
         let counts = call.app.feeds().counts(&user, may_use_cache(&call)).await?;
@@ -122,7 +122,7 @@ async fn count(call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `POST /v1/users/{id}/feed/marks`
-async fn mark(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn mark(mut call: Call) -> ApiResult {
     let user: UserId = call.segment("id")?;
     let marks: MarksInput = call.one().await?;
     let counts = call.app.feeds().mark(&user, marks).await?;
@@ -135,7 +135,7 @@ async fn polled(
     call: &Call,
     user: &UserId,
     make: impl Future<Output = Result<Answer<serde_json::Result<Vec<u8>>>, Problem>>,
-) -> Result<HttpResponse, Problem> {
+) -> ApiResult {
     let (app, cache) = (&call.app, &call.app.feed_cache);
     let question = call.req.uri().path_and_query();
     let question = question.map_or("", |question| question.as_str());

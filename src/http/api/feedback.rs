@@ -7,7 +7,7 @@
 
 use actix_web::HttpResponse;
 
-use super::problem::{Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::request::{Call, is_many, many, one};
 use super::route::routes;
 use crate::app::App;
@@ -15,7 +15,7 @@ use crate::domain::Address;
 use crate::domain::address::Cursor;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::feedback::{Error, gives_up_on_4xx, posts_text};
-use crate::wire::Taken;
+use crate::wire::AcceptedCount;
 use crate::wire::delivery::{SuppressionPage, SuppressionView};
 
 routes! {SUPPRESSIONS under "/v1":
@@ -32,7 +32,7 @@ fn not_suppressed(address: &Address) -> Problem {
 }
 
 /// `GET /v1/suppressions`
-async fn page(call: Call) -> Result<HttpResponse, Problem> {
+async fn page(call: Call) -> ApiResult {
     let after: Option<Cursor> = call.parameter("after")?;
     let limit = call.page_limit(100, 1_000)?;
     let after = after.map(|Cursor(address)| address);
@@ -44,19 +44,19 @@ async fn page(call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `POST /v1/suppressions`
-async fn post(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn post(mut call: Call) -> ApiResult {
     let parser = |body: &[u8]| match is_many(body, "suppressions") {
         true => many(body, "suppressions"),
         false => Ok(vec![one(body)?]),
     };
     let inputs: Vec<SuppressionInput> = call.parse(parser).await?;
-    let taken = inputs.len();
+    let accepted = inputs.len();
     call.app.suppressions().add(inputs).await?;
-    Ok(HttpResponse::Ok().json(Taken { taken }))
+    Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
 }
 
 /// `GET /v1/suppressions/{address}`
-async fn get(call: Call) -> Result<HttpResponse, Problem> {
+async fn get(call: Call) -> ApiResult {
     let address: Address = call.segment("address")?;
     let found = call.app.suppressions().get(&address).await?;
     let found = found.ok_or_else(|| not_suppressed(&address))?;
@@ -64,7 +64,7 @@ async fn get(call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `DELETE /v1/suppressions/{address}`
-async fn delete(call: Call) -> Result<HttpResponse, Problem> {
+async fn delete(call: Call) -> ApiResult {
     let address: Address = call.segment("address")?;
     match call.app.suppressions().lift(&address).await? {
         true => Ok(HttpResponse::NoContent().finish()),
@@ -73,7 +73,7 @@ async fn delete(call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `POST /hooks/{provider}`
-async fn report(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn report(mut call: Call) -> ApiResult {
     let provider = call.req.match_info().get("provider");
     let provider = provider.unwrap_or_default().to_owned();
     let service = call.app.feedback();

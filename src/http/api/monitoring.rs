@@ -13,7 +13,7 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::watch;
 
-use super::problem::{Code, Problem, not_found};
+use super::problem::{ApiResult, Code, Problem, not_found};
 use super::request::Call;
 use super::route::routes;
 use super::socket::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, listen, stopped};
@@ -44,7 +44,7 @@ async fn alive() -> HttpResponse {
 }
 
 /// `GET /readyz`
-async fn ready(app: Data<App>) -> Result<HttpResponse, Problem> {
+async fn ready(app: Data<App>) -> ApiResult {
     match tokio::time::timeout(PATIENCE, status::ready(&app.context)).await {
         Ok(Ok(())) => Ok(alive().await),
         Ok(Err(error)) => Err(error.into()),
@@ -58,12 +58,12 @@ async fn ready(app: Data<App>) -> Result<HttpResponse, Problem> {
 }
 
 /// `GET /metrics` of the API.
-async fn api_metrics(call: Call) -> Result<HttpResponse, Problem> {
+async fn api_metrics(call: Call) -> ApiResult {
     metrics(call.app).await
 }
 
 /// `GET /metrics`
-async fn metrics(app: Data<App>) -> Result<HttpResponse, Problem> {
+async fn metrics(app: Data<App>) -> ApiResult {
     let text = app.scrape().text().await.map_err(|error| {
         let mut problem = Problem::new(Code::Internal, "the metrics cannot be written");
         problem.cause = Some(error.to_string());

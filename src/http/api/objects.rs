@@ -7,12 +7,12 @@ use actix_web::HttpResponse;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::problem::{Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::request::{Call, of_record};
 use super::route::routes;
 use crate::domain::{Json, ModelName, Object, ObjectId, ObjectKey, Point, time};
 use crate::engine::ingest::objects::key_of;
-use crate::wire::Taken;
+use crate::wire::AcceptedCount;
 use crate::wire::feed::ObjectView;
 
 routes! {ROUTES under "/v1":
@@ -65,7 +65,7 @@ fn key(call: &Call) -> Result<ObjectKey, Problem> {
 }
 
 /// `PUT /v1/objects/{model}/{id}`
-async fn put(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn put(mut call: Call) -> ApiResult {
     let key = key(&call)?;
     let object: ObjectInput = call.one().await?;
     if let Some(other) = object.key.as_ref().filter(|other| **other != key) {
@@ -78,20 +78,20 @@ async fn put(mut call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `POST /v1/objects`
-async fn post(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn post(mut call: Call) -> ApiResult {
     let objects: Vec<Object> = call.many("objects").await?;
     let service = call.app.objects();
     for (index, object) in objects.iter().enumerate() {
         let checked = service.check(object);
         checked.map_err(|why| of_record("objects", index, why))?;
     }
-    let taken = objects.len();
+    let accepted = objects.len();
     service.put(objects).await?;
-    Ok(HttpResponse::Ok().json(Taken { taken }))
+    Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
 }
 
 /// `GET /v1/objects/{model}/{id}`
-async fn get(call: Call) -> Result<HttpResponse, Problem> {
+async fn get(call: Call) -> ApiResult {
     let key = key(&call)?;
     let Some(object) = call.app.objects().get(&key).await? else {
         let detail = format!("there is no record of object {key:?}");
@@ -101,7 +101,7 @@ async fn get(call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `DELETE /v1/objects/{model}/{id}`
-async fn delete(call: Call) -> Result<HttpResponse, Problem> {
+async fn delete(call: Call) -> ApiResult {
     call.app.objects().withdraw(key(&call)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -2,7 +2,7 @@
 //! saved.
 //!
 //! Only users of this machine can reach it: it listens on loopback, and requests must name a
-//! loopback host ([`super::demo::local`]). It changes nothing. If something cannot be built, it
+//! loopback host ([`local`]). It changes nothing. If something cannot be built, it
 //! shows the error beside the last result.
 
 use std::collections::HashMap;
@@ -19,13 +19,13 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::{Mutex, watch};
 
-use super::demo;
+use super::demo::{OF_PICTURE, local, local_answer};
 use super::socket::{Listening, stopped};
 use crate::clock::Clock;
 use crate::demo::picture;
 use crate::domain::{BrandName, UserId};
 use crate::operate::preview::{Catalogs, Kind, OfPerson, Preview, Sheet, trouble};
-use crate::wire::local::{Board, Locale, Sheet as Shown};
+use crate::wire::local::{Board, Locale, Sheet as SheetSummary};
 
 const PAGE: &str = include_str!("preview/page.html");
 const SCRIPT: &str = include_str!("preview/page.js");
@@ -42,9 +42,9 @@ const OF_PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; 
 /// The recipient of the emails.
 pub enum Of {
     /// A fictional user, with fictional objects.
-    Nobody,
+    Fictional,
     /// An existing user, with the emails that they would get now.
-    Somebody(Box<OfPerson>, UserId),
+    Existing(Box<OfPerson>, UserId),
 }
 
 /// The contents of a preview.
@@ -65,7 +65,7 @@ pub struct Showing {
 
 /// The last result for one locale.
 #[derive(Default)]
-struct Made {
+struct Built {
     version: u64,
     sheets: Vec<Sheet>,
     board: Board,
@@ -73,17 +73,17 @@ struct Made {
 
 /// The last results, and the last catalogs that could be read.
 #[derive(Default)]
-struct Shelf {
+struct Results {
     version: u64,
     catalogs: Option<Catalogs>,
     /// The results by locale; `None` is each user's own.
-    made: HashMap<Option<String>, Made>,
+    built: HashMap<Option<String>, Built>,
 }
 
-struct Desk {
+struct PreviewServer {
     showing: Showing,
     addr: SocketAddr,
-    shelf: Mutex<Shelf>,
+    results: Mutex<Results>,
 }
 
 /// Explains why a user has no email or page of this kind.
@@ -102,8 +102,8 @@ impl Showing {
     /// Returns the brand of the recipient; `None` for the default brand.
     pub async fn brand(&self) -> anyhow::Result<Option<BrandName>> {
         match &self.of {
-            Of::Nobody => Ok(None),
-            Of::Somebody(of, user) => {
+            Of::Fictional => Ok(None),
+            Of::Existing(of, user) => {
                 let reader = of.reader(user).await?;
                 Ok(reader.and_then(|reader| reader.brand))
             }
@@ -119,11 +119,11 @@ impl Showing {
     ) -> anyhow::Result<(Vec<Sheet>, Vec<String>)> {
         let (now, has) = (self.clock.now(), |kind| self.kinds.contains(&kind));
         let (mut drafts, reader) = match &self.of {
-            Of::Nobody => {
+            Of::Fictional => {
                 let drafts = self.preview.invented(pictures, now);
                 (drafts, Some(self.preview.nobody()))
             }
-            Of::Somebody(of, user) => (of.drafts(user).await?, of.reader(user).await?),
+            Of::Existing(of, user) => (of.drafts(user).await?, of.reader(user).await?),
         };
         drafts.retain(|draft| has(draft.kind()));
         let reader = reader.filter(|_| has(Kind::Page));
@@ -131,8 +131,8 @@ impl Showing {
         let sheets = self.preview.sheets(&drafts, reader, locale, now)?;
         let missing = |kind: &&Kind| !sheets.iter().any(|sheet| sheet.kind == **kind);
         let notes = match &self.of {
-            Of::Nobody => Vec::new(),
-            Of::Somebody(_, user) => {
+            Of::Fictional => Vec::new(),
+            Of::Existing(_, user) => {
                 let missing = self.kinds.iter().filter(missing);
                 missing.map(|kind| note(*kind, user)).collect()
             }
@@ -141,74 +141,66 @@ impl Showing {
     }
 }
 
-impl Desk {
+impl PreviewServer {
     /// Returns the overview of all sheets. Rebuilds them if a template was saved since.
-    async fn board(&self, asked: Option<&str>) -> Board {
+    async fn board(&self, requested: Option<&str>) -> Board {
         let version = version(self.showing.preview.config.mail.templates.as_deref());
-        let mut shelf = self.shelf.lock().await;
-        let shelf = &mut *shelf;
-        if shelf.version != version {
-            shelf.version = version;
+        let mut results = self.results.lock().await;
+        let results = &mut *results;
+        if results.version != version {
+            results.version = version;
             // Building the sheets reports a broken catalog.
             if let Ok(catalogs) = self.showing.preview.catalogs() {
-                shelf.catalogs = Some(catalogs);
+                results.catalogs = Some(catalogs);
             }
         }
-        let catalogs = shelf.catalogs.as_ref();
-        let nearest = |asked: &str| catalogs?.nearest(asked).map(str::to_owned);
-        let locale = asked.filter(|asked| !asked.is_empty()).and_then(nearest);
-        let made = shelf.made.entry(locale.clone()).or_default();
-        if made.version == version {
-            return made.board.clone();
+        let catalogs = results.catalogs.as_ref();
+        let requested = requested.filter(|locale| !locale.is_empty());
+        let locale = requested.and_then(|locale| catalogs?.nearest(locale).map(str::to_owned));
+        let built = results.built.entry(locale.clone()).or_default();
+        if built.version == version {
+            return built.board.clone();
         }
-        let languages = catalogs.iter().flat_map(|catalogs| catalogs.languages());
-        let locales = languages.map(|(tag, name)| Locale {
-            tag: tag.to_owned(),
-            name,
-        });
-        let locales: Vec<Locale> = locales.collect();
         let pictures = format!("http://{}/pictures", self.addr);
-        let board = match self
+        let (notes, trouble) = match self
             .showing
             .sheets(Some(&pictures), locale.as_deref())
             .await
         {
             Ok((sheets, notes)) => {
-                made.sheets = sheets;
-                let shown = made.sheets.iter().enumerate();
-                Board {
-                    version,
-                    sheets: shown
-                        .map(|(n, sheet)| shown_of(n, version, locale.as_deref(), sheet))
-                        .collect(),
-                    locale,
-                    spoken: self.showing.spoken.clone(),
-                    locales,
-                    trouble: None,
-                    notes,
-                }
+                built.sheets = sheets;
+                (notes, None)
             }
-            Err(error) => Board {
-                version,
-                trouble: Some(trouble(&error)),
-                locale,
-                spoken: self.showing.spoken.clone(),
-                locales,
-                ..made.board.clone()
-            },
+            // The sheets of the last result remain.
+            Err(error) => (built.board.notes.clone(), Some(trouble(&error))),
         };
-        made.version = version;
-        made.board = board;
-        made.board.clone()
+        let languages = catalogs.iter().flat_map(|catalogs| catalogs.languages());
+        let locales = languages.map(|(tag, name)| Locale {
+            tag: tag.to_owned(),
+            name,
+        });
+        let sheets = built.sheets.iter().enumerate();
+        let summary = |(n, sheet)| summary(n, version, locale.as_deref(), sheet);
+        built.version = version;
+        built.board = Board {
+            version,
+            sheets: sheets.map(summary).collect(),
+            locales: locales.collect(),
+            spoken: self.showing.spoken.clone(),
+            trouble,
+            notes,
+            locale,
+        };
+        built.board.clone()
     }
 }
 
 /// The path segment for each user's own locale.
 const OWN: &str = "own";
 
-fn shown_of(n: usize, version: u64, locale: Option<&str>, sheet: &Sheet) -> Shown {
+fn summary(n: usize, version: u64, locale: Option<&str>, sheet: &Sheet) -> SheetSummary {
     let locale = locale.unwrap_or(OWN);
-    Shown {
+    SheetSummary {
         kind: sheet.kind.as_str(),
         name: sheet.name.clone(),
         subject: sheet.subject.clone(),
@@ -256,18 +248,21 @@ impl Listening {
             "a preview is for this machine alone, and {} is not a loopback address",
             self.addr
         );
-        let desk = Data::new(Desk {
+        let preview = Data::new(PreviewServer {
             showing,
             addr: self.addr,
-            shelf: Mutex::default(),
+            results: Mutex::default(),
         });
+        let file = |kind: &'static str, text: &'static str| {
+            web::get().to(move || async move { local_answer(kind, OF_PAGE, text) })
+        };
         let server = HttpServer::new(move || {
             actix_web::App::new()
-                .app_data(desk.clone())
-                .wrap(from_fn(demo::local))
-                .route("/", web::get().to(page))
-                .route("/page.js", web::get().to(script))
-                .route("/page.css", web::get().to(style))
+                .app_data(preview.clone())
+                .wrap(from_fn(local))
+                .route("/", file("text/html; charset=utf-8", PAGE))
+                .route("/page.js", file("text/javascript; charset=utf-8", SCRIPT))
+                .route("/page.css", file("text/css; charset=utf-8", STYLE))
                 .route("/board", web::get().to(board))
                 .route("/sheets/{locale}/{n}", web::get().to(sheet))
                 .route("/pictures/{name}", web::get().to(drawn))
@@ -282,58 +277,34 @@ impl Listening {
     }
 }
 
-fn answer(kind: &str, policy: &str, body: impl Into<String>) -> HttpResponse {
-    HttpResponse::Ok()
-        .content_type(kind)
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .insert_header((header::REFERRER_POLICY, "no-referrer"))
-        .insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        .insert_header((header::CONTENT_SECURITY_POLICY, policy))
-        .body(body.into())
-}
-
-async fn page() -> HttpResponse {
-    answer("text/html; charset=utf-8", OF_PAGE, PAGE)
-}
-
-async fn script() -> HttpResponse {
-    answer("text/javascript; charset=utf-8", OF_PAGE, SCRIPT)
-}
-
-async fn style() -> HttpResponse {
-    answer("text/css; charset=utf-8", OF_PAGE, STYLE)
-}
-
 /// The requested locale. Without one, the locale of the command line applies.
 #[derive(serde::Deserialize)]
 struct Which {
     locale: Option<String>,
 }
 
-async fn board(desk: Data<Desk>, which: web::Query<Which>) -> HttpResponse {
-    let locale = which.locale.as_deref().or(desk.showing.locale.as_deref());
+async fn board(preview: Data<PreviewServer>, which: web::Query<Which>) -> HttpResponse {
+    let locale = which.locale.as_deref();
+    let locale = locale.or(preview.showing.locale.as_deref());
     HttpResponse::Ok()
         .insert_header((header::CACHE_CONTROL, "no-store"))
-        .json(desk.board(locale).await)
+        .json(preview.board(locale).await)
 }
 
-async fn sheet(desk: Data<Desk>, of: web::Path<(String, usize)>) -> HttpResponse {
+async fn sheet(preview: Data<PreviewServer>, of: web::Path<(String, usize)>) -> HttpResponse {
     let (locale, n) = of.into_inner();
     let locale = Some(locale).filter(|locale| locale != OWN);
-    let shelf = desk.shelf.lock().await;
-    match shelf.made.get(&locale).and_then(|made| made.sheets.get(n)) {
-        Some(sheet) => answer("text/html; charset=utf-8", OF_SHEET, sheet.html.clone()),
+    let results = preview.results.lock().await;
+    let built = results.built.get(&locale);
+    match built.and_then(|built| built.sheets.get(n)) {
+        Some(sheet) => local_answer("text/html; charset=utf-8", OF_SHEET, sheet.html.clone()),
         None => HttpResponse::NotFound().finish(),
     }
 }
 
 async fn drawn(name: web::Path<String>) -> HttpResponse {
     let name = name.trim_end_matches(".svg");
-    answer(
-        "image/svg+xml",
-        "default-src 'none'; sandbox",
-        picture(name),
-    )
+    local_answer("image/svg+xml", OF_PICTURE, picture(name))
 }
 
 #[cfg(test)]

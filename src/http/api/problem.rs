@@ -6,7 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use actix_web::http::{StatusCode, header};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderName};
 use actix_web::web::Data;
 use actix_web::{HttpResponse, ResponseError};
 
@@ -104,6 +105,9 @@ const REPEATABLE: &str =
 const NOT_REPEATABLE: &str = "whether something was accepted is not known, \
     and an event without a key that is sent again is another event";
 
+/// The result of a handler.
+pub(super) type ApiResult = Result<HttpResponse, Problem>;
+
 /// The detail of internal errors.
 const INTERNAL: &str = "something went wrong inside; the log says what";
 
@@ -116,10 +120,8 @@ pub struct Problem {
     /// The location in the request, such as `query parameter limit` or `events[12].at (line 3,
     /// column 7)`.
     location: Option<String>,
-    /// The methods that the path supports, for the header `Allow`.
-    allow: Option<String>,
-    /// The number of seconds after which the client may retry.
-    retry_after: Option<u64>,
+    /// A header of the response.
+    header: Option<(HeaderName, String)>,
     /// The internal cause, which is logged and never sent.
     pub cause: Option<String>,
 }
@@ -131,8 +133,7 @@ impl Problem {
             code,
             detail: detail.into(),
             location: None,
-            allow: None,
-            retry_after: None,
+            header: None,
             cause: None,
         }
     }
@@ -165,7 +166,7 @@ impl Problem {
     pub fn method_not_allowed(method: &str, allow: String) -> Self {
         let detail = format!("{method} does not work here; use {allow}");
         Self {
-            allow: Some(allow),
+            header: Some((header::ALLOW, allow)),
             ..Self::new(Code::MethodNotAllowed, detail)
         }
     }
@@ -173,7 +174,7 @@ impl Problem {
     /// Creates the problem for too many requests. `retry_after` is in seconds.
     pub fn too_many(detail: impl Into<String>, retry_after: u64) -> Self {
         Self {
-            retry_after: Some(retry_after),
+            header: Some((header::RETRY_AFTER, retry_after.to_string())),
             ..Self::new(Code::TooManyRequests, detail)
         }
     }
@@ -220,9 +221,9 @@ impl From<Invalid> for Problem {
             Kind::Type => Code::UnknownType,
         };
         let problem = Self::new(code, invalid.to_string());
-        match invalid.kind {
-            Kind::Type => problem.at("type"),
-            Kind::Value | Kind::Limit | Kind::Time => problem,
+        match code {
+            Code::UnknownType => problem.at("type"),
+            _ => problem,
         }
     }
 }
@@ -267,33 +268,25 @@ impl ResponseError for Problem {
         };
         let mut response = HttpResponse::build(status);
         response.content_type("application/problem+json");
-        if let Some(allow) = &self.allow {
-            response.insert_header((header::ALLOW, allow.as_str()));
+        if let Some((name, value)) = &self.header {
+            response.insert_header((name.clone(), value.as_str()));
         }
-        if let Some(seconds) = self.retry_after {
-            response.insert_header((header::RETRY_AFTER, seconds));
-        }
-        match self.code {
-            Code::Unauthorized => {
-                response.insert_header((header::WWW_AUTHENTICATE, "Bearer"));
-            }
-            Code::Unverified => {
-                response.insert_header((header::WWW_AUTHENTICATE, "Basic realm=\"hooks\""));
-            }
-            Code::StoreUnavailable | Code::TimedOut => {
-                response.insert_header((header::RETRY_AFTER, "1"));
-            }
-            Code::TooManyStreams => {
-                response.insert_header((header::RETRY_AFTER, "30"));
-            }
-            _ => {}
+        let of_code = match self.code {
+            Code::Unauthorized => Some((header::WWW_AUTHENTICATE, "Bearer")),
+            Code::Unverified => Some((header::WWW_AUTHENTICATE, "Basic realm=\"hooks\"")),
+            Code::StoreUnavailable | Code::TimedOut => Some((header::RETRY_AFTER, "1")),
+            Code::TooManyStreams => Some((header::RETRY_AFTER, "30")),
+            _ => None,
+        };
+        if let Some(header) = of_code {
+            response.insert_header(header);
         }
         response.body(serde_json::to_vec(&details).expect("text and numbers are always JSON"))
     }
 }
 
 /// Answers a request for an unknown path.
-pub(super) async fn not_found(app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn not_found(app: Data<App>) -> ApiResult {
     let path = app.config.server.public_path();
     let detail = format!("there is nothing here; {path}/openapi.json lists what there is");
     Err(Problem::new(Code::NotFound, detail))

@@ -2,8 +2,8 @@
 //!
 //! Each event contains the current counts and the cursor as its id, so a client can resume without
 //! a log. A stream reads the counts after a change notice for its user, and every 30 seconds at an
-//! offset of its own. `feed.streams` limits the streams, [`OF_ONE`] those of one user, and
-//! [`LOOKS`] and [`ROUNDS`] the concurrent reads. Start with [`Live::next`].
+//! offset of its own. `feed.streams` limits the streams, [`MAX_PER_USER`] those of one user, and
+//! [`NOTICE_READS`] and [`PERIODIC_READS`] the concurrent reads. Start with [`Live::next`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::access::Caller;
-use super::problem::{Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::request::Call;
 use super::route::routes;
 use crate::app::App;
@@ -29,28 +29,28 @@ routes! {ROUTES under "/v1":
 }
 
 /// The maximum number of streams per user and process. One more ends the oldest.
-const OF_ONE: usize = 5;
+const MAX_PER_USER: usize = 5;
 /// The maximum numbers of concurrent reads: after change notices, and without one.
-const LOOKS: usize = 16;
-const ROUNDS: usize = 4;
+const NOTICE_READS: usize = 16;
+const PERIODIC_READS: usize = 4;
 /// The longest silence of a stream: a comment follows. Proxies cut silent connections, some after
 /// 20 seconds.
-const BEAT: Duration = Duration::from_secs(15);
+const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The lifetime of a stream that a server key opened.
-const OF_A_KEY: Duration = Duration::from_secs(600);
+const KEY_LIFETIME: Duration = Duration::from_secs(600);
 /// Change notices within this time cause one read.
-const TOGETHER: Duration = Duration::from_millis(50);
+const NOTICE_WINDOW: Duration = Duration::from_millis(50);
 /// The longest time between two reads of a feed, and the wait after a failed read.
-const LATEST: Duration = Duration::from_secs(30);
-const AGAIN: Duration = Duration::from_secs(2);
+const PERIOD: Duration = Duration::from_secs(30);
+const RETRY_WAIT: Duration = Duration::from_secs(2);
 
 /// All streams of a process.
 pub(super) struct Streams {
     places: Arc<Semaphore>,
-    looks: Arc<Semaphore>,
-    rounds: Arc<Semaphore>,
+    notice_reads: Arc<Semaphore>,
+    periodic_reads: Arc<Semaphore>,
     /// Whether the last read failed.
-    fails: AtomicBool,
+    is_failing: AtomicBool,
     of: Mutex<HashMap<UserId, VecDeque<Arc<Notify>>>>,
     stop: watch::Receiver<bool>,
 }
@@ -59,9 +59,9 @@ impl Streams {
     pub(super) fn new(most: usize, stop: watch::Receiver<bool>) -> Self {
         Self {
             places: Arc::new(Semaphore::new(most)),
-            looks: Arc::new(Semaphore::new(LOOKS)),
-            rounds: Arc::new(Semaphore::new(ROUNDS)),
-            fails: AtomicBool::new(false),
+            notice_reads: Arc::new(Semaphore::new(NOTICE_READS)),
+            periodic_reads: Arc::new(Semaphore::new(PERIODIC_READS)),
+            is_failing: AtomicBool::new(false),
             of: Mutex::default(),
             stop,
         }
@@ -77,7 +77,7 @@ struct Place {
     streams: Data<Streams>,
     user: UserId,
     /// Notified when a newer stream takes this place.
-    over: Arc<Notify>,
+    replaced: Arc<Notify>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -89,14 +89,14 @@ impl Place {
                 "this server has as many streams as it serves; poll the feed, and try again later";
             Problem::new(Code::TooManyStreams, detail)
         })?;
-        let over = Arc::new(Notify::new());
+        let replaced = Arc::new(Notify::new());
         {
             let mut of = streams.of();
-            let theirs = of.entry(user.clone()).or_default();
-            theirs.push_back(Arc::clone(&over));
+            let of_user = of.entry(user.clone()).or_default();
+            of_user.push_back(Arc::clone(&replaced));
             // Most extra streams belong to closed pages: a server notices a closed page late.
-            if theirs.len() > OF_ONE
-                && let Some(oldest) = theirs.pop_front()
+            if of_user.len() > MAX_PER_USER
+                && let Some(oldest) = of_user.pop_front()
             {
                 oldest.notify_one();
             }
@@ -104,7 +104,7 @@ impl Place {
         Ok(Self {
             streams,
             user,
-            over,
+            replaced,
             _place: place,
         })
     }
@@ -113,9 +113,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut of = self.streams.of();
-        if let Some(theirs) = of.get_mut(&self.user) {
-            theirs.retain(|over| !Arc::ptr_eq(over, &self.over));
-            if theirs.is_empty() {
+        if let Some(of_user) = of.get_mut(&self.user) {
+            of_user.retain(|replaced| !Arc::ptr_eq(replaced, &self.replaced));
+            if of_user.is_empty() {
                 of.remove(&self.user);
             }
         }
@@ -133,18 +133,18 @@ struct Live {
     /// Who opened it.
     caller: Option<Caller>,
     /// The last counts that were sent.
-    told: Vec<u8>,
+    last: Vec<u8>,
     /// When the next comment and the next read are due.
-    beat: Instant,
-    look: Instant,
+    heartbeat_at: Instant,
+    read_at: Instant,
     /// Whether a change notice caused the next read.
-    called: bool,
+    has_notice: bool,
     /// The wait after that read, without a change notice.
     next: Duration,
 }
 
 /// `GET /v1/users/{id}/feed/stream`
-async fn stream(call: Call, streams: Data<Streams>) -> Result<HttpResponse, Problem> {
+async fn stream(call: Call, streams: Data<Streams>) -> ApiResult {
     let (user, app): (UserId, _) = (call.segment("id")?, call.app.clone());
     let mut response = HttpResponse::Ok();
     response
@@ -157,40 +157,40 @@ async fn stream(call: Call, streams: Data<Streams>) -> Result<HttpResponse, Prob
     }
     let now = Instant::now();
     let live = Live {
-        called: true,
-        next: moment(&user),
+        has_notice: true,
+        next: offset(&user),
         changes: app.feed_cache.subscribe(&user),
         stop: streams.stop.clone(),
-        end: now + lasts(&call),
+        end: now + lifetime(&call),
         caller: call.req.extensions().get::<Caller>().cloned(),
         place: Place::take(streams, user)?,
         app,
-        told: Vec::new(),
-        beat: now + BEAT,
-        look: now,
+        last: Vec::new(),
+        heartbeat_at: now + HEARTBEAT,
+        read_at: now,
     };
-    let said = stream::unfold(live, |mut live| async move {
-        let said = live.next().await?;
-        Some((Ok::<_, actix_web::Error>(said), live))
+    let sent = stream::unfold(live, |mut live| async move {
+        let sent = live.next().await?;
+        Some((Ok::<_, actix_web::Error>(sent), live))
     });
-    Ok(response.streaming(Box::pin(said)))
+    Ok(response.streaming(Box::pin(sent)))
 }
 
-/// Returns this user's offset within [`LATEST`], so that streams do not all read at once.
-fn moment(user: &UserId) -> Duration {
-    let among = LATEST.as_millis() as u32;
+/// Returns this user's offset within [`PERIOD`], so that streams do not all read at once.
+fn offset(user: &UserId) -> Duration {
+    let among = PERIOD.as_millis() as u32;
     Duration::from_millis(u64::from(NoticeKey::of(user.as_str()).0 % among))
 }
 
 /// Returns the longest lifetime: until the token expires. A key may be revoked, so its streams end
 /// earlier.
-fn lasts(call: &Call) -> Duration {
+fn lifetime(call: &Call) -> Duration {
     match call.req.extensions().get() {
         Some(Caller::User(token)) => {
             let left = token.until - call.app.context.clock.now();
             left.to_std().unwrap_or_default()
         }
-        Some(Caller::Key(_)) | None => OF_A_KEY,
+        Some(Caller::Key(_)) | None => KEY_LIFETIME,
     }
 }
 
@@ -198,40 +198,40 @@ impl Live {
     /// Returns the next event or comment; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let is_due = self.look <= Instant::now();
+            let is_due = self.read_at <= Instant::now();
             let streams = &self.place.streams;
-            let line = match self.called {
-                true => Arc::clone(&streams.looks),
-                false => Arc::clone(&streams.rounds),
+            let permits = match self.has_notice {
+                true => Arc::clone(&streams.notice_reads),
+                false => Arc::clone(&streams.periodic_reads),
             };
-            let turn = tokio::select! {
+            let permit = tokio::select! {
                 _ = self.stop.wait_for(|stop| *stop) => return None,
                 () = tokio::time::sleep_until(self.end) => return None,
-                () = self.place.over.notified() => return None,
-                // A stream that already waits for its turn ignores further notices.
-                _ = self.changes.changed(), if !(is_due && self.called) => {
-                    tokio::time::sleep(TOGETHER).await;
-                    (self.look, self.called) = (Instant::now(), true);
+                () = self.place.replaced.notified() => return None,
+                // A stream that already waits for its permit ignores further notices.
+                _ = self.changes.changed(), if !(is_due && self.has_notice) => {
+                    tokio::time::sleep(NOTICE_WINDOW).await;
+                    (self.read_at, self.has_notice) = (Instant::now(), true);
                     continue;
                 }
-                () = tokio::time::sleep_until(self.look), if !is_due => continue,
-                turn = line.acquire_owned(), if is_due => {
-                    turn.expect("nobody closes this semaphore")
+                () = tokio::time::sleep_until(self.read_at), if !is_due => continue,
+                permit = permits.acquire_owned(), if is_due => {
+                    permit.expect("nobody closes this semaphore")
                 }
-                () = tokio::time::sleep_until(self.beat) => {
-                    self.beat = Instant::now() + BEAT;
+                () = tokio::time::sleep_until(self.heartbeat_at) => {
+                    self.heartbeat_at = Instant::now() + HEARTBEAT;
                     return Some(Bytes::from_static(b":\n\n"));
                 }
             };
-            self.called = false;
-            self.look = Instant::now() + std::mem::replace(&mut self.next, LATEST);
+            self.has_notice = false;
+            self.read_at = Instant::now() + std::mem::replace(&mut self.next, PERIOD);
             if self.is_of_earlier_user().await {
                 return None;
             }
             let event = self.event().await;
-            drop(turn);
+            drop(permit);
             if let Some(event) = event {
-                self.beat = Instant::now() + BEAT;
+                self.heartbeat_at = Instant::now() + HEARTBEAT;
                 return Some(event);
             }
         }
@@ -253,26 +253,26 @@ impl Live {
         let counts = self.app.feeds().counts(&self.place.user, false).await;
         let counts = match counts {
             Ok(counts) => {
-                streams.fails.store(false, Ordering::Relaxed);
+                streams.is_failing.store(false, Ordering::Relaxed);
                 counts.answer
             }
             Err(error) => {
                 // Logged once for all streams.
-                if !streams.fails.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "streams cannot tell how feeds stand, and look again");
+                if !streams.is_failing.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "streams cannot read the counts of feeds, and will try again");
                 }
-                (self.look, self.called) = (Instant::now() + AGAIN, true);
+                (self.read_at, self.has_notice) = (Instant::now() + RETRY_WAIT, true);
                 return None;
             }
         };
         let data = serde_json::to_vec(&counts).expect("what is on the wire is always JSON");
-        if data == self.told {
+        if data == self.last {
             return None;
         }
         let mut event = format!("id: {}\ndata: ", counts.cursor).into_bytes();
         event.extend(&data);
         event.extend(b"\n\n");
-        self.told = data;
+        self.last = data;
         Some(event.into())
     }
 }
@@ -283,15 +283,15 @@ mod tests {
 
     #[test]
     fn heartbeats_keep_a_stream_open_behind_a_proxy_with_a_short_timeout() {
-        assert!(BEAT <= Duration::from_secs(15), "{BEAT:?}");
+        assert!(HEARTBEAT <= Duration::from_secs(15), "{HEARTBEAT:?}");
     }
 
     #[test]
     fn rereads_of_idle_feeds_are_spread_evenly() {
         let mut in_each_second = [0; 30];
         for n in 0..30_000 {
-            let moment = moment(&UserId::stored(format!("user-{n}")));
-            in_each_second[moment.as_secs() as usize] += 1;
+            let offset = offset(&UserId::stored(format!("user-{n}")));
+            in_each_second[offset.as_secs() as usize] += 1;
         }
 
         let evenly = 850..1_150;

@@ -6,14 +6,14 @@
 
 use actix_web::HttpResponse;
 
-use super::problem::Problem;
+use super::problem::{ApiResult, Problem};
 use super::request::{Call, of_record};
 use super::route::routes;
 use crate::domain::{FollowKey, Subject, User, UserId};
 use crate::engine::directory::input::{
     FollowInput, MuteInput, PreferencesChange, UserInput, UserPatch,
 };
-use crate::wire::Taken;
+use crate::wire::AcceptedCount;
 use crate::wire::user::{FollowPage, MutesView, PreferencesView, UserPage, UserView};
 
 routes! {ROUTES under "/v1":
@@ -37,7 +37,7 @@ fn view(call: &Call, user: User) -> HttpResponse {
 }
 
 /// `PUT /v1/users/{id}`
-async fn put(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn put(mut call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
     let mut user: UserInput = call.one().await?;
     if let Some(other) = user.id.replace(id.clone()).filter(|other| *other != id) {
@@ -50,25 +50,25 @@ async fn put(mut call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `POST /v1/users`
-async fn post(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn post(mut call: Call) -> ApiResult {
     let users: Vec<UserInput> = call.many("users").await?;
     for (index, user) in users.iter().enumerate() {
         user.check().map_err(|why| of_record("users", index, why))?;
     }
-    let taken = users.len();
+    let accepted = users.len();
     call.app.people().put(users).await?;
-    Ok(HttpResponse::Ok().json(Taken { taken }))
+    Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
 }
 
 /// `GET /v1/users/{id}`
-async fn get(call: Call) -> Result<HttpResponse, Problem> {
+async fn get(call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
     let user = call.app.people().get(&id).await?;
     Ok(view(&call, existing(user, &id)?))
 }
 
 /// `PATCH /v1/users/{id}`
-async fn patch(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn patch(mut call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
     let patch: UserPatch = call.one().await?;
     let user = call.app.people().patch(&id, patch).await?;
@@ -76,7 +76,7 @@ async fn patch(mut call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `GET /v1/users`
-async fn page(call: Call) -> Result<HttpResponse, Problem> {
+async fn page(call: Call) -> ApiResult {
     let after: Option<UserId> = call.parameter("after")?;
     let limit = call.page_limit(100, 1_000)?;
     let (users, next) = call.app.people().page(after.as_ref(), limit).await?;
@@ -87,7 +87,7 @@ async fn page(call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `DELETE /v1/users/{id}`
-async fn delete(call: Call) -> Result<HttpResponse, Problem> {
+async fn delete(call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
     match call.app.people().delete(&id).await? {
         true => Ok(HttpResponse::NoContent().finish()),
@@ -96,7 +96,7 @@ async fn delete(call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `PUT /v1/users/{id}/preferences`
-async fn prefer(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn prefer(mut call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
     let change: PreferencesChange = call.one().await?;
     let user = call.app.people().prefer(&id, change).await?;
@@ -104,7 +104,7 @@ async fn prefer(mut call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `GET /v1/users/{id}/preferences`
-async fn preferences(call: Call) -> Result<HttpResponse, Problem> {
+async fn preferences(call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
     let user = existing(call.app.people().get(&id).await?, &id)?;
     let (default, policies) = (&call.app.config.digest.schedule, &call.app.config.policies);
@@ -112,7 +112,7 @@ async fn preferences(call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `GET /v1/users/{id}/follows`
-async fn follows(call: Call) -> Result<HttpResponse, Problem> {
+async fn follows(call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
     let after: Option<FollowKey> = call.parameter("after")?;
     let limit = call.page_limit(100, 1_000)?;
@@ -131,27 +131,27 @@ fn follow_of(call: &Call) -> Result<Vec<FollowInput>, Problem> {
 }
 
 /// `PUT /v1/users/{id}/follows/{key}`
-async fn follow(call: Call) -> Result<HttpResponse, Problem> {
+async fn follow(call: Call) -> ApiResult {
     call.app.people().follow(follow_of(&call)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `DELETE /v1/users/{id}/follows/{key}`
-async fn unfollow(call: Call) -> Result<HttpResponse, Problem> {
+async fn unfollow(call: Call) -> ApiResult {
     call.app.people().unfollow(follow_of(&call)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /v1/follows`
-async fn follow_many(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn follow_many(mut call: Call) -> ApiResult {
     let follows: Vec<FollowInput> = call.many("follows").await?;
-    let taken = follows.len();
+    let accepted = follows.len();
     call.app.people().follow(follows).await?;
-    Ok(HttpResponse::Ok().json(Taken { taken }))
+    Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
 }
 
 /// `GET /v1/users/{id}/mutes`
-async fn mutes(call: Call) -> Result<HttpResponse, Problem> {
+async fn mutes(call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
     let user = existing(call.app.people().get(&id).await?, &id)?;
     let now = call.app.context.clock.now();
@@ -159,7 +159,7 @@ async fn mutes(call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `PUT /v1/users/{id}/mutes/{subject}`
-async fn mute(mut call: Call) -> Result<HttpResponse, Problem> {
+async fn mute(mut call: Call) -> ApiResult {
     let (id, subject): (UserId, Subject) = (call.segment("id")?, call.segment("subject")?);
     let mute: MuteInput = call.one_if_any().await?;
     let user = call.app.people().mute(&id, &subject, mute).await?;
@@ -168,7 +168,7 @@ async fn mute(mut call: Call) -> Result<HttpResponse, Problem> {
 }
 
 /// `DELETE /v1/users/{id}/mutes/{subject}`
-async fn unmute(call: Call) -> Result<HttpResponse, Problem> {
+async fn unmute(call: Call) -> ApiResult {
     let (id, subject): (UserId, Subject) = (call.segment("id")?, call.segment("subject")?);
     let user = call.app.people().unmute(&id, &subject).await?;
     existing(user, &id)?;

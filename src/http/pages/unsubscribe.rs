@@ -60,7 +60,7 @@ async fn stop_others(app: &App, link: &Link, user: &User, stop: &Stop) -> engine
     };
     let people = app.people();
     for other in people.others_to_stop(user, stop, RECORDS).await? {
-        match people.stop_at(&other, address, stop).await {
+        match people.stop_at(&other, Some(address), stop).await {
             Ok(_) => {}
             // The record has the maximum number of mutes. The page offers to stop it again.
             Err(engine::Error::Invalid(why)) => {

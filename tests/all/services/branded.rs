@@ -106,7 +106,7 @@ async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fres
         digest.contains("set types.ArtworkPublished.branded = true"),
         "{digest}"
     );
-    assert_eq!((imported.taken, imported.bad), (1, 1));
+    assert_eq!((imported.accepted, imported.bad), (1, 1));
     assert!(imported.bad_lines[0].why.contains(named));
     let ids = ["new", "eve", "x", "y"].map(crate::support::user);
     let kept = town.store.users(&ids).await.unwrap();

@@ -56,7 +56,7 @@ not json
 
     let report = import(&town, Kind::Users, &path).await;
 
-    assert_eq!((report.taken, report.bad), (2, 7));
+    assert_eq!((report.accepted, report.bad), (2, 7));
     let numbers: Vec<_> = report
         .bad_lines
         .iter()
@@ -103,7 +103,12 @@ async fn compressed_files_are_imported(fresh: Fresh) {
 
     for path in [&gz, &zst] {
         let report = import(&town, Kind::Users, path).await;
-        assert_eq!((report.taken, report.bad), (5_000, 0), "{}", path.display());
+        assert_eq!(
+            (report.accepted, report.bad),
+            (5_000, 0),
+            "{}",
+            path.display()
+        );
     }
     assert!(fresh.users(&[user("z4999")]).await.unwrap()[0].is_some());
 }
@@ -129,7 +134,7 @@ async fn fields_of_application_objects_are_mapped(fresh: Fresh) {
 
     let report = import(&town, Kind::Objects(mapping), &path).await;
 
-    assert_eq!((report.taken, report.bad), (2, 2));
+    assert_eq!((report.accepted, report.bad), (2, 2));
     let keys = ["Artwork:A1", "Artwork:7", "Artwork:A3"].map(|text| text.parse().unwrap());
     let found = fresh.objects(&keys).await.unwrap();
     let first = found[0].as_ref().unwrap();
@@ -169,7 +174,7 @@ async fn known_fields_of_a_line_stay_fields_with_a_model(fresh: Fresh) {
 
     let report = import(&town, Kind::Objects(mapping), &path).await;
 
-    assert_eq!((report.taken, report.bad), (3, 2));
+    assert_eq!((report.accepted, report.bad), (3, 2));
     let fields: Vec<_> = report
         .bad_lines
         .iter()
@@ -211,12 +216,12 @@ async fn events_imported_twice_are_accepted_once(fresh: Fresh) {
     let first = import(&town, Kind::Events, &path).await;
     let second = import(&town, Kind::Events, &path).await;
 
-    assert_eq!((first.taken, first.bad), (2, 5));
+    assert_eq!((first.accepted, first.bad), (2, 5));
     assert_eq!(
         first.bad_lines[4].why,
         "batch key 0 is not text; if it is meant, write \"0\""
     );
-    assert_eq!(second.taken, 2);
+    assert_eq!(second.accepted, 2);
     assert_eq!(fresh.backlog().await.unwrap().pending, 2);
     let now = town.clock.now();
     let until = now + chrono::TimeDelta::minutes(1);
@@ -240,7 +245,7 @@ async fn follows_accept_numeric_user_ids(fresh: Fresh) {
 
     let report = import(&town, Kind::Follows, &path).await;
 
-    assert_eq!((report.taken, report.bad), (1, 1));
+    assert_eq!((report.accepted, report.bad), (1, 1));
     assert_eq!(
         fresh.followers(&key("artist:0"), None, 10).await.unwrap(),
         [user("0")]
@@ -260,7 +265,7 @@ async fn a_reused_key_is_one_bad_line(fresh: Fresh) {
 
     let report = import(&town, Kind::Events, &path).await;
 
-    assert_eq!((report.taken, report.bad), (2, 1));
+    assert_eq!((report.accepted, report.bad), (2, 1));
     assert_eq!(report.bad_lines[0].line, 2);
     assert!(
         report.bad_lines[0]
@@ -284,7 +289,7 @@ async fn an_object_of_a_mapped_model_is_a_bad_line(fresh: Fresh) {
 
     let report = import(&town, kind, &path).await;
 
-    assert_eq!((report.taken, report.bad), (1, 1), "{report:?}");
+    assert_eq!((report.accepted, report.bad), (1, 1), "{report:?}");
     let bad = &report.bad_lines[0];
     assert_eq!(bad.line, 2);
     assert!(bad.why.contains("own collection"), "{bad:?}");

@@ -45,19 +45,16 @@ pub struct Mapping {
 
 /// A parsed line.
 pub(super) enum Record {
-    /// With the line number, because its brand and routes are checked later.
-    User(u64, Box<UserInput>),
+    User(Box<UserInput>),
     Follow(FollowInput),
-    /// With the line number, because its model is checked later.
-    Object(u64, Box<Object>),
-    /// With the line number, because a conflict of its key is detected later.
-    Event(u64, Box<Request>),
+    Object(Box<Object>),
+    Event(Box<Request>),
     Suppression(SuppressionInput),
 }
 
 type Result<T, E = Mistake> = std::result::Result<T, E>;
 
-pub(super) fn parse(kind: &Kind, line: &[u8], number: u64) -> Result<Record> {
+pub(super) fn parse(kind: &Kind, line: &[u8]) -> Result<Record> {
     match kind {
         Kind::Users => {
             let user: UserInput = read(line)?;
@@ -65,18 +62,15 @@ pub(super) fn parse(kind: &Kind, line: &[u8], number: u64) -> Result<Record> {
                 return Err(Mistake::missing("`id`"));
             }
             user.check()?;
-            Ok(Record::User(number, Box::new(user)))
+            Ok(Record::User(Box::new(user)))
         }
         Kind::Follows => Ok(Record::Follow(read(line)?)),
         Kind::Objects(mapping) => {
-            let object: Object = match mapping {
-                Mapping {
-                    model: None,
-                    fields,
-                } if fields.is_empty() => read(line)?,
-                mapping => mapping.object(read(line)?)?,
+            let object = match *mapping == Mapping::default() {
+                true => read(line)?,
+                false => mapping.object(read(line)?)?,
             };
-            Ok(Record::Object(number, Box::new(object)))
+            Ok(Record::Object(Box::new(object)))
         }
         Kind::Events => {
             let mut event: EventInput = read(line)?;
@@ -86,7 +80,7 @@ pub(super) fn parse(kind: &Kind, line: &[u8], number: u64) -> Result<Record> {
             });
             let request = event.into_request()?;
             request.check()?;
-            Ok(Record::Event(number, Box::new(request)))
+            Ok(Record::Event(Box::new(request)))
         }
         Kind::Suppressions(reason) if line.trim_ascii_start().starts_with(b"{") => {
             let mut fields: Map<String, Value> = read(line)?;
@@ -124,17 +118,15 @@ fn first_field(line: &[u8]) -> Result<&str, String> {
 /// The fields of an object, without its id and `data`.
 const FIELDS: [&str; 7] = ["notifiable", "title", "url", "image", "by", "at", "place"];
 
-/// Returns the key of an object of this model. An id that starts with the model is unchanged.
-fn key_of(model: &ModelName, id: String) -> String {
-    ObjectKey::of(Some(model), &ObjectId::stored(id)).to_string()
-}
-
 /// Merges the line's own `data` with the fields that are not ours. A name in both is an error.
 fn data_of(own: Option<Value>, beside: Map<String, Value>) -> Result<Option<Value>> {
     let own = own.filter(|own| !own.is_null());
+    let bad = |field: &str, why| Mistake {
+        field: Some(field.to_owned()),
+        why,
+    };
     match own {
-        None if beside.is_empty() => Ok(None),
-        None => Ok(Some(Value::Object(beside))),
+        None => Ok((!beside.is_empty()).then_some(Value::Object(beside))),
         Some(own) if beside.is_empty() => Ok(Some(own)),
         Some(Value::Object(mut own)) => {
             for (name, value) in beside {
@@ -142,10 +134,7 @@ fn data_of(own: Option<Value>, beside: Map<String, Value>) -> Result<Option<Valu
                     let why = format!(
                         "is in data as well as beside it; leave one out, or bring it elsewhere with --map NAME={name}"
                     );
-                    return Err(Mistake {
-                        field: Some(name),
-                        why,
-                    });
+                    return Err(bad(&name, why));
                 }
                 own.insert(name, value);
             }
@@ -157,10 +146,7 @@ fn data_of(own: Option<Value>, beside: Map<String, Value>) -> Result<Option<Valu
                 "is no object, so that {} cannot go into it; bring it elsewhere with --map NAME=data",
                 names.join(", ")
             );
-            Err(Mistake {
-                field: Some("data".into()),
-                why,
-            })
+            Err(bad("data", why))
         }
     }
 }
@@ -190,11 +176,8 @@ impl Mapping {
             Some(other) => return Err(format!("id {other} is not text or a number").into()),
             None => return Err(Mistake::missing("`id`")),
         };
-        let id = self
-            .model
-            .as_ref()
-            .map_or_else(|| id.clone(), |model| key_of(model, id.clone()));
-        ours.insert("_id".into(), Value::String(id));
+        let key = ObjectKey::of(self.model.as_ref(), &ObjectId::stored(id));
+        ours.insert("_id".into(), Value::String(key.to_string()));
         ours.retain(|_, value| !value.is_null());
         for text in ["title", "by"] {
             if let Some(value) = ours.get_mut(text).filter(|value| value.is_number()) {
@@ -223,9 +206,7 @@ impl Mistake {
     pub(crate) fn missing(field: impl Display) -> Self {
         format!("has no field {field}, which is needed").into()
     }
-}
 
-impl Mistake {
     /// Creates the error for an event that was parsed but is not accepted.
     pub(crate) fn of_event(invalid: Invalid) -> Self {
         let field = match invalid.kind {
@@ -260,11 +241,8 @@ pub(crate) fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
     let line = line.trim_ascii_end();
     // serde's derived code would accept an array of the values without their names.
     if line.trim_ascii_start().first() != Some(&b'{') {
-        return Err(
-            "is not a JSON object, which begins with {; write one a line"
-                .to_owned()
-                .into(),
-        );
+        let why = "is not a JSON object, which begins with {; write one a line";
+        return Err(why.to_owned().into());
     }
     let mut json = serde_json::Deserializer::from_slice(line);
     let mistake = |field, error| mistake(field, &error);
@@ -281,9 +259,9 @@ pub(crate) fn read_value<T: DeserializeOwned>(object: Value) -> Result<T, Mistak
 }
 
 fn mistake(field: String, error: &serde_json::Error) -> Mistake {
-    let told = error.to_string();
+    let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    let what = told.strip_suffix(&place).unwrap_or(&told);
+    let what = text.strip_suffix(&place).unwrap_or(&text);
     if error.is_eof() {
         let why = format!(
             "ends in the middle of its JSON, after column {}; write one whole object a line",
