@@ -14,11 +14,12 @@ use mongodb::options::FindOptions;
 use super::bulk::{Delete, Verb, Write};
 use super::grouped::{TOGETHER, update_of};
 use super::reads::in_order_of;
-use super::{ACCUMULATORS, BATCHES, Mongo, date, in_order, oid, put, read_or_written};
+use super::{ACCUMULATORS, BATCHES, Mongo, Replacement, date, in_order, oid, put, read_or_written};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, Keep};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
+use crate::store::record::write_bson;
 use crate::store::types::page;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
@@ -38,17 +39,55 @@ impl Batches for Mongo {
         accumulators: &[Accumulator],
         revision: Id,
     ) -> Result<Vec<bool>> {
+        let doing = "putting accumulators";
         // If an accumulator is named twice, the second statement would replace the first one's
         // result.
         let mut named = HashSet::with_capacity(accumulators.len());
-        let first = (0..accumulators.len()).filter(|place| named.insert(&accumulators[*place].id));
-        let (gone, left): (Vec<usize>, Vec<usize>) =
-            first.partition(|place| accumulators[*place].is_empty());
-        let mut put = vec![false; accumulators.len()];
-        self.replace(accumulators, &left, revision, &mut put)
-            .await?;
-        self.remove(accumulators, &gone, &mut put).await?;
-        Ok(put)
+        let is_first: Vec<bool> = accumulators
+            .iter()
+            .map(|one| named.insert(&one.id))
+            .collect();
+        let first = accumulators
+            .iter()
+            .zip(&is_first)
+            .filter(|(_, first)| **first);
+        let (gone, left): (Vec<&Accumulator>, Vec<&Accumulator>) =
+            first.map(|(one, _)| one).partition(|one| one.is_empty());
+        let replace = |accumulator: &&Accumulator| {
+            let write = Write {
+                q: doc! {
+                    "_id": accumulator_id(&accumulator.id),
+                    "stamp": read_or_written(accumulator.revision, revision),
+                },
+                u: AccumulatorRecord::document(accumulator, revision),
+                // If none was read, none may exist. A duplicate shows that one does.
+                upsert: accumulator.revision.is_none(),
+            };
+            Ok(Replacement {
+                id: accumulator_id(&accumulator.id).into(),
+                revision: oid(revision),
+                statement: write_bson(doing, &write)?,
+            })
+        };
+        let replacements: Vec<_> = left.iter().map(replace).collect::<Result<_>>()?;
+        let replaced = self.replace_each(doing, ACCUMULATORS, "stamp", &replacements);
+        let replaced = left.iter().zip(replaced.await?).filter(|(_, done)| *done);
+        let mut done: HashSet<&AccumulatorId> = replaced.map(|(one, _)| &one.id).collect();
+        let remove = |accumulator: &&Accumulator| {
+            let stamp = accumulator.revision.map_or(Bson::Null, oid);
+            Delete::one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamp})
+        };
+        let removed = self.write(doing, Verb::Delete, ACCUMULATORS, gone.iter().map(remove));
+        removed.await?.complete(doing)?;
+        let ids: Vec<AccumulatorId> = gone.iter().map(|one| one.id.clone()).collect();
+        let stored = self.accumulators(&ids).await?;
+        let removed = gone
+            .iter()
+            .zip(stored)
+            .filter(|(_, stored)| stored.is_none());
+        done.extend(removed.map(|(one, _)| &one.id));
+        let is_put = |(one, is_first): (&Accumulator, &bool)| *is_first && done.contains(&one.id);
+        Ok(accumulators.iter().zip(&is_first).map(is_put).collect())
     }
 
     async fn add_to_open(
@@ -192,7 +231,9 @@ impl Batches for Mongo {
                 before.map(|before| doc! {"$lt": oid(before)}),
             );
             let order = in_order(doc! {"_id": -1}, limit);
-            found.extend(self.find_filed(&filed, order).await?);
+            let doing = "reading batches";
+            let filed = self.find_records::<BatchRecord>(doing, BATCHES, &filed, order);
+            found.extend(filed.await?);
         }
         Ok(page(found, before, limit))
     }
@@ -226,11 +267,6 @@ impl Mongo {
             .await
     }
 
-    async fn find_filed(&self, filter: &Document, options: FindOptions) -> Result<Vec<Batch>> {
-        self.find_records::<BatchRecord>("reading batches", BATCHES, filter, options)
-            .await
-    }
-
     /// Returns accumulators that have this field, newest first.
     async fn accumulators_with(
         &self,
@@ -258,90 +294,6 @@ impl Mongo {
         self.accumulators_of("looking for batches", &accumulators, order)
             .await
     }
-
-    async fn replace(
-        &self,
-        accumulators: &[Accumulator],
-        places: &[usize],
-        revision: Id,
-        put: &mut [bool],
-    ) -> Result<()> {
-        let doing = "putting accumulators";
-        let replace = |place: &usize| {
-            let accumulator = &accumulators[*place];
-            Write {
-                q: doc! {
-                    "_id": accumulator_id(&accumulator.id),
-                    "stamp": read_or_written(accumulator.revision, revision),
-                },
-                u: AccumulatorRecord::document(accumulator, revision),
-                // If none was read, none may exist. A duplicate shows that one does.
-                upsert: accumulator.revision.is_none(),
-            }
-        };
-        let statements = places.iter().map(replace);
-        let outcome = self.write(doing, Verb::Update, ACCUMULATORS, statements);
-        let outcome = outcome.await?;
-        let whole = outcome.n == places.len() as u64;
-        outcome.duplicates(doing)?;
-        if whole {
-            places.iter().for_each(|place| put[*place] = true);
-            return Ok(());
-        }
-        let stamp = doc! {"stamp": oid(revision)};
-        let done = self.names(doing, accumulators, places, stamp).await?;
-        for place in places {
-            put[*place] = done.contains(&name_of(&accumulators[*place]));
-        }
-        Ok(())
-    }
-
-    async fn remove(
-        &self,
-        accumulators: &[Accumulator],
-        places: &[usize],
-        put: &mut [bool],
-    ) -> Result<()> {
-        if places.is_empty() {
-            return Ok(());
-        }
-        let doing = "removing accumulators";
-        let remove = |place: &usize| {
-            let accumulator = &accumulators[*place];
-            let revision = accumulator.revision.map_or(Bson::Null, oid);
-            Delete::one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": revision})
-        };
-        let statements = places.iter().map(remove);
-        let removed = self.write(doing, Verb::Delete, ACCUMULATORS, statements);
-        removed.await?.complete(doing)?;
-        let left = self.names(doing, accumulators, places, doc! {}).await?;
-        for place in places {
-            put[*place] = !left.contains(&name_of(&accumulators[*place]));
-        }
-        Ok(())
-    }
-
-    /// Returns the `_id`s of those of these accumulators that are stored and match a filter.
-    async fn names(
-        &self,
-        doing: &str,
-        accumulators: &[Accumulator],
-        places: &[usize],
-        mut filter: Document,
-    ) -> Result<HashSet<String>> {
-        let ids = places
-            .iter()
-            .map(|place| accumulator_id(&accumulators[*place].id));
-        filter.insert("_id", doc! {"$in": ids.collect::<Vec<_>>()});
-        let (order, all) = (Document::new(), usize::MAX);
-        let ids = self.find_ids(doing, ACCUMULATORS, &filter, order, all);
-        Ok(ids.await?.iter().map(Bson::to_string).collect())
-    }
-}
-
-/// Returns an accumulator's `_id` as text.
-fn name_of(accumulator: &Accumulator) -> String {
-    accumulator_id(&accumulator.id).to_string()
 }
 
 fn oids(ids: &[Id]) -> Vec<Bson> {

@@ -5,17 +5,17 @@
 //! may contain write errors or a write concern error. The server stops a slow command before the
 //! client gives up; it is then sent again in halves. Start with [`Mongo::write`].
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use bson::{Document, RawDocumentBuf};
+use bson::{Bson, Document, RawDocumentBuf};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use serde::Serialize;
 
 use super::encode::{STATEMENTS, Writer};
 use super::patience::{DUPLICATE, Failure, TOO_SLOW};
-use super::{MAJORITY, Mongo};
+use super::{MAJORITY, Mongo, Replacement};
 use crate::domain::Defect;
 use crate::store::record::write_bson;
 use crate::store::{Error, Result};
@@ -110,6 +110,38 @@ impl Refused {
 }
 
 impl Outcome {
+    /// Reads the reply to a command. A transient failure of one statement is a failure of the whole
+    /// command.
+    fn read(reply: &Document, items: &[usize], resent: bool) -> std::result::Result<Self, Failure> {
+        let failure = |document: &Document| {
+            let code = document.get_i32("code").unwrap_or_default();
+            Failure::answered(code, document.get_str("errmsg").unwrap_or_default())
+        };
+        let mut refused = Vec::new();
+        let errors = reply.get_array("writeErrors").into_iter().flatten();
+        for error in errors.filter_map(|error| error.as_document()) {
+            let failure = failure(error);
+            if failure.passing {
+                return Err(failure);
+            }
+            let item = items[error.get_i32("index").unwrap_or_default() as usize];
+            refused.push(Refused {
+                item,
+                resent,
+                failure,
+            });
+        }
+        if let Ok(error) = reply.get_document("writeConcernError") {
+            return Err(failure(error));
+        }
+        Ok(Self {
+            n: reply.get_i32("n").unwrap_or_default() as u64,
+            created: reply.get_array("upserted").map_or(0, Vec::len),
+            resent,
+            refused,
+        })
+    }
+
     /// Returns an error if any statement was rejected.
     pub(super) fn complete(self, doing: &str) -> Result<Self> {
         match self.refused.first() {
@@ -191,6 +223,39 @@ impl Mongo {
         written.await?.complete(doing).map(drop)
     }
 
+    /// Replaces records whose revision is still the one that was read. Returns which are stored
+    /// under their new revision, which is in this field.
+    pub(super) async fn replace_each(
+        &self,
+        doing: &str,
+        collection: &str,
+        field: &str,
+        records: &[Replacement],
+    ) -> Result<Vec<bool>> {
+        let statements = records.iter().map(|record| record.statement.clone());
+        let statements: Vec<RawDocumentBuf> = statements.collect();
+        let all = (0..records.len()).collect();
+        let outcome = self.write_some(doing, Verb::Update, collection, &statements, all);
+        let outcome = outcome.await?;
+        let is_whole = outcome.n == records.len() as u64;
+        if outcome.duplicates(doing)?.is_empty() && is_whole {
+            return Ok(vec![true; records.len()]);
+        }
+        // Some records have changed since they were read, or a reply was lost.
+        let ids = records.iter().map(|record| record.id.clone());
+        let stored = self.find_by_id(doing, collection, ids).await?;
+        let value = |stored: &RawDocumentBuf, field| Bson::try_from(stored.get(field).ok()??).ok();
+        let stored: HashMap<String, Option<Bson>> = stored
+            .iter()
+            .filter_map(|stored| Some((value(stored, "_id")?.to_string(), value(stored, field))))
+            .collect();
+        let is_stored = |record: &Replacement| {
+            let revision = stored.get(&record.id.to_string());
+            revision.is_some_and(|stored| stored.as_ref() == Some(&record.revision))
+        };
+        Ok(records.iter().map(is_stored).collect())
+    }
+
     /// Sends statements. `encode` writes each one into a document that is open already. A weight is
     /// the approximate number of list entries that the server has to move or compare. It can
     /// process [`WEIGHT`] in about a second.
@@ -221,11 +286,10 @@ impl Mongo {
             {
                 in_flight.push(self.send(doing, command));
             }
-            match in_flight.next().await {
+            match in_flight.next().await.transpose()? {
                 None => return Ok(outcome),
-                Some(Err(Unsent::Failed(error))) => return Err(error),
-                Some(Err(Unsent::TooSlow(command))) => commands.halve(&command.items),
-                Some(Ok(part)) => {
+                Some((command, None)) => commands.halve(&command.items),
+                Some((_, Some(part))) => {
                     outcome.n += part.n;
                     outcome.created += part.created;
                     outcome.resent |= part.resent;
@@ -235,40 +299,32 @@ impl Mongo {
         }
     }
 
-    async fn send(&self, doing: &str, command: Command) -> std::result::Result<Outcome, Unsent> {
+    /// Sends a command. The outcome is `None` if the server stopped it at its time limit; then it
+    /// may have applied some statements.
+    async fn send(&self, doing: &str, command: Command) -> Result<(Command, Option<Outcome>)> {
         let mut attempts = 0;
-        let many = command.items.len() > 1;
-        let answer = self.patiently(doing, || {
+        let outcome = self.patiently(doing, || {
             attempts += 1;
-            let run = self.0.db.run_raw_command(command.body.clone());
+            let resent = command.resent || attempts > 1;
+            let (run, items) = (
+                self.0.db.run_raw_command(command.body.clone()),
+                &command.items,
+            );
             async move {
-                let answer = run.await.map_err(Failure::from).and_then(|reply| {
-                    let answer = Answer::read(&reply)?;
+                let outcome = run.await.map_err(Failure::from).and_then(|reply| {
+                    let outcome = Outcome::read(&reply, items, resent)?;
                     self.note_write(&reply);
-                    Ok(answer)
+                    Ok(outcome)
                 });
-                match answer {
+                match outcome {
                     // A repetition would reach the server's time limit again.
-                    Err(failure) if many && failure.code == Some(TOO_SLOW) => Ok(None),
-                    answer => answer.map(Some),
+                    Err(failure) if items.len() > 1 && failure.code == Some(TOO_SLOW) => Ok(None),
+                    outcome => outcome.map(Some),
                 }
             }
         });
-        let Some(answer) = answer.await.map_err(Unsent::Failed)? else {
-            return Err(Unsent::TooSlow(command));
-        };
-        let resent = command.resent || attempts > 1;
-        let refused = answer.refused.into_iter().map(|(index, failure)| Refused {
-            item: command.items[index],
-            resent,
-            failure,
-        });
-        Ok(Outcome {
-            n: answer.n,
-            created: answer.created,
-            resent,
-            refused: refused.collect(),
-        })
+        let outcome = outcome.await?;
+        Ok((command, outcome))
     }
 
     /// Deletes all matching documents. Returns their number.
@@ -324,56 +380,12 @@ impl Mongo {
     }
 }
 
-/// The reply to a command. Statements are given by their index.
-#[derive(Debug, PartialEq, Eq)]
-struct Answer {
-    n: u64,
-    created: usize,
-    refused: Vec<(usize, Failure)>,
-}
-
-impl Answer {
-    /// Reads a reply. A transient failure of one statement is a failure of the whole command.
-    fn read(reply: &Document) -> std::result::Result<Self, Failure> {
-        let failure = |document: &Document| {
-            let code = document.get_i32("code").unwrap_or_default();
-            Failure::answered(code, document.get_str("errmsg").unwrap_or_default())
-        };
-        let mut refused = Vec::new();
-        let errors = reply.get_array("writeErrors").into_iter().flatten();
-        for error in errors.filter_map(|error| error.as_document()) {
-            let failure = failure(error);
-            if failure.passing {
-                return Err(failure);
-            }
-            let index = error.get_i32("index").unwrap_or_default();
-            refused.push((index as usize, failure));
-        }
-        if let Ok(error) = reply.get_document("writeConcernError") {
-            return Err(failure(error));
-        }
-        let n = reply.get_i32("n").unwrap_or_default();
-        Ok(Self {
-            n: n as u64,
-            created: reply.get_array("upserted").map_or(0, Vec::len),
-            refused,
-        })
-    }
-}
-
 struct Command {
     body: RawDocumentBuf,
     /// The item of each statement.
     items: Vec<usize>,
     /// Whether an earlier command may have applied some of the statements.
     resent: bool,
-}
-
-/// Why a command failed.
-enum Unsent {
-    Failed(Error),
-    /// The server stopped it at its time limit, and may have applied some statements.
-    TooSlow(Command),
 }
 
 /// Encodes commands one at a time, when they are needed.

@@ -86,18 +86,20 @@ fn a_command_that_timed_out_is_split_and_later_ones_are_no_larger() {
 
 #[test]
 fn all_parts_of_a_reply_are_read() {
-    let ours = |reply: Document| Answer::read(&reply).unwrap();
+    let items: Vec<usize> = (10..20).collect();
+    let read = |reply: Document| Outcome::read(&reply, &items, false);
+    let ours = |reply: Document| read(reply).unwrap();
     let fine = ours(doc! {"ok": 1.0, "n": 3, "upserted": [{"index": 0, "_id": "a"}]});
     assert_eq!((fine.n, fine.created, fine.refused.len()), (3, 1, 0));
     let error = doc! {"index": 4, "code": 11000, "errmsg": "dup"};
     let partial = ours(doc! {"ok": 1.0, "n": 1, "writeErrors": [error]});
-    assert_eq!((partial.n, partial.refused[0].0), (1, 4));
+    assert_eq!((partial.n, partial.refused[0].item), (1, 14));
     let stepping_down =
         doc! {"ok": 1.0, "n": 1, "writeErrors": [{"index": 4, "code": 10107, "errmsg": ""}]};
-    assert!(Answer::read(&stepping_down).unwrap_err().passing);
+    assert!(read(stepping_down).unwrap_err().passing);
     let alone =
         doc! {"ok": 1.0, "n": 1, "writeConcernError": {"code": 64, "errmsg": "waiting timed out"}};
-    assert!(Answer::read(&alone).unwrap_err().passing);
+    assert!(read(alone).unwrap_err().passing);
     let never = doc! {"ok": 1.0, "n": 1, "writeConcernError": {"code": 100, "errmsg": "not enough members"}};
-    assert!(!Answer::read(&never).unwrap_err().passing);
+    assert!(!read(never).unwrap_err().passing);
 }

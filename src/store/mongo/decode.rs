@@ -3,7 +3,8 @@
 //! Every element of `events` becomes exactly one [`Entry`], because positions count all elements.
 //! Only the fields of events and markers are copied. [`super::encode`] writes entries.
 
-use bson::spec::ElementType as Kind;
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use bson::spec::ElementType;
 
 use crate::domain::{
     Defect, Entry, Event, EventType, Form, Id, Mailed, Marker, ObjectId, Stack, StackId, UserId,
@@ -14,118 +15,27 @@ use crate::domain::{
 #[error("malformed BSON")]
 pub(super) struct Malformed;
 
+impl From<bson::error::Error> for Malformed {
+    fn from(_: bson::error::Error) -> Self {
+        Self
+    }
+}
+
 type Result<T> = std::result::Result<T, Malformed>;
 
-/// The fields of a document or array, each with its type and the bytes of its value.
-struct Fields<'a>(&'a [u8]);
-
-#[derive(Clone, Copy)]
-struct Field<'a> {
-    kind: Kind,
-    name: &'a [u8],
-    value: &'a [u8],
+fn id_of(value: RawBsonRef<'_>) -> Option<Id> {
+    value.as_object_id().map(|id| Id::from_bytes(id.bytes()))
 }
 
-impl<'a> Fields<'a> {
-    fn of(document: &'a [u8]) -> Result<Self> {
-        let length = usize::try_from(int(document)?).map_err(|_| Malformed)?;
-        match document.get(4..length) {
-            Some([fields @ .., 0]) if length == document.len() => Ok(Self(fields)),
-            _ => Err(Malformed),
-        }
-    }
-
-    fn next(&mut self) -> Result<Option<Field<'a>>> {
-        let [kind, rest @ ..] = self.0 else {
-            return Ok(None);
-        };
-        let end = cstring(rest)?;
-        let (name, rest) = (&rest[..end], &rest[end + 1..]);
-        let kind = Kind::from(*kind).ok_or(Malformed)?;
-        let length = match kind {
-            Kind::Undefined | Kind::Null | Kind::MinKey | Kind::MaxKey => 0,
-            Kind::Boolean => 1,
-            Kind::Int32 => 4,
-            Kind::Double | Kind::DateTime | Kind::Timestamp | Kind::Int64 => 8,
-            Kind::ObjectId => 12,
-            Kind::Decimal128 => 16,
-            Kind::String | Kind::JavaScriptCode | Kind::Symbol => counted(rest, 4)?,
-            Kind::EmbeddedDocument | Kind::Array | Kind::JavaScriptCodeWithScope => {
-                counted(rest, 0)?
-            }
-            Kind::Binary => counted(rest, 5)?,
-            Kind::DbPointer => counted(rest, 4 + 12)?,
-            Kind::RegularExpression => {
-                let pattern = cstring(rest)? + 1;
-                pattern + cstring(&rest[pattern..])? + 1
-            }
-        };
-        let value = rest.get(..length).ok_or(Malformed)?;
-        self.0 = &rest[length..];
-        Ok(Some(Field { kind, name, value }))
-    }
-}
-
-/// Returns the first field of this name.
-fn field<'a>(document: &'a [u8], name: &str) -> Result<Option<Field<'a>>> {
-    let mut fields = Fields::of(document)?;
-    while let Some(field) = fields.next()? {
-        if field.name == name.as_bytes() {
-            return Ok(Some(field));
-        }
-    }
-    Ok(None)
-}
-
-fn int(bytes: &[u8]) -> Result<i32> {
-    let bytes = bytes.first_chunk().ok_or(Malformed)?;
-    Ok(i32::from_le_bytes(*bytes))
-}
-
-/// Returns the length of a value that starts with a byte count. The count excludes `more` bytes.
-fn counted(bytes: &[u8], more: usize) -> Result<usize> {
-    let count = usize::try_from(int(bytes)?).map_err(|_| Malformed)?;
-    count.checked_add(more).ok_or(Malformed)
-}
-
-/// Returns the position of the NUL that ends the text.
-fn cstring(bytes: &[u8]) -> Result<usize> {
-    bytes.iter().position(|byte| *byte == 0).ok_or(Malformed)
-}
-
-impl<'a> Field<'a> {
-    /// Returns `None` for other types, and for text that is not UTF-8: one bad document must not
-    /// break the digests of other users.
-    fn text(self) -> Option<&'a str> {
-        match self.value {
-            [_, _, _, _, text @ .., 0] if self.kind == Kind::String => {
-                std::str::from_utf8(text).ok()
-            }
-            _ => None,
-        }
-    }
-
-    fn id(self) -> Option<Id> {
-        let bytes = <[u8; 12]>::try_from(self.value).ok()?;
-        (self.kind == Kind::ObjectId).then(|| Id::from_bytes(bytes))
-    }
-
-    /// Reads a count from any number type. Negative numbers become 0.
-    fn count(self) -> Option<u32> {
-        let clamp = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
-        match self.kind {
-            Kind::Int32 => int(self.value).ok().map(|n| clamp(n.into())),
-            Kind::Int64 => {
-                let n = self.value.first_chunk();
-                n.map(|n| clamp(i64::from_le_bytes(*n)))
-            }
-            // `as` saturates, and converts NaN to 0.
-            Kind::Double => {
-                let n = self.value.first_chunk();
-                n.map(|n| f64::from_le_bytes(*n) as u32)
-            }
-            _ => None,
-        }
+/// Reads a count from any number type. Negative numbers become 0.
+fn count_of(value: RawBsonRef<'_>) -> Option<u32> {
+    let clamp = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
+    match value {
+        RawBsonRef::Int32(n) => Some(clamp(n.into())),
+        RawBsonRef::Int64(n) => Some(clamp(n)),
+        // `as` saturates, and converts NaN to 0.
+        RawBsonRef::Double(n) => Some(n as u32),
+        _ => None,
     }
 }
 
@@ -138,7 +48,7 @@ const SPARE: usize = 64 << 10;
 /// A document of a day. Only its `_id` has been read.
 pub(super) struct RawStack<'a> {
     pub user: Owner<'a>,
-    document: &'a [u8],
+    document: &'a RawDocument,
 }
 
 /// The owner of a stack, in the document's spelling.
@@ -167,17 +77,18 @@ impl Owner<'_> {
 impl<'a> RawStack<'a> {
     /// Returns `None` if the `_id` is neither text nor an ObjectId. The stack has no owner then.
     pub(super) fn read(document: &'a [u8]) -> Result<Option<Self>> {
-        let owner = field(document, "_id")?.and_then(|field| {
-            let text = field.text().map(Owner::Text);
-            text.or_else(|| field.id().map(Owner::Id))
-        });
+        let document = RawDocument::from_bytes(document)?;
+        let owner = match document.get("_id")? {
+            Some(RawBsonRef::String(text)) => Some(Owner::Text(text)),
+            id => id.and_then(id_of).map(Owner::Id),
+        };
         Ok(owner.map(|user| Self { user, document }))
     }
 
     /// Returns all elements of `events` in order, and the document's defect if it has one.
     pub(super) fn stack(&self, id: StackId) -> Stack {
         let (entries, defect) = match self.entries() {
-            Ok(Some(entries)) if self.document.len() + SPARE > LARGEST => {
+            Ok(Some(entries)) if self.document.as_bytes().len() + SPARE > LARGEST => {
                 (entries, Some(Defect::NoRoom))
             }
             Ok(Some(entries)) => (entries, None),
@@ -193,8 +104,8 @@ impl<'a> RawStack<'a> {
 
     /// Returns `None` if `events` is not a list. A missing `events` is an empty list.
     fn entries(&self) -> Result<Option<Vec<Entry>>> {
-        match field(self.document, "events")? {
-            Some(field) if field.kind == Kind::Array => entries(field.value).map(Some),
+        match self.document.get("events")? {
+            Some(RawBsonRef::Array(array)) => entries(array).map(Some),
             Some(_) => Ok(None),
             None => Ok(Some(Vec::new())),
         }
@@ -202,7 +113,7 @@ impl<'a> RawStack<'a> {
 
     /// Returns a number from a field that a query added.
     pub(super) fn number(&self, name: &str) -> Result<Option<u32>> {
-        Ok(field(self.document, name)?.and_then(Field::count))
+        Ok(self.document.get(name)?.and_then(count_of))
     }
 }
 
@@ -210,39 +121,49 @@ impl<'a> RawStack<'a> {
 const EVENT_BYTES: usize = 70;
 
 /// Decodes one document of `events`. An unreadable one still takes up its position.
-pub(super) fn element(document: &[u8]) -> Entry {
+pub(super) fn element(document: &RawDocument) -> Entry {
     entry(document).unwrap_or(Entry::Other)
 }
 
-fn entries(array: &[u8]) -> Result<Vec<Entry>> {
-    let mut entries = Vec::with_capacity(1 + array.len() / EVENT_BYTES);
-    let mut elements = Fields::of(array)?;
-    while let Some(element) = elements.next()? {
-        entries.push(match element.kind {
-            Kind::EmbeddedDocument => entry(element.value)?,
+fn entries(array: &RawArray) -> Result<Vec<Entry>> {
+    let mut entries = Vec::with_capacity(1 + array.as_bytes().len() / EVENT_BYTES);
+    for element in array.iter_elements() {
+        let element = element?;
+        entries.push(match element.element_type() {
+            ElementType::EmbeddedDocument => match element.value()? {
+                RawBsonRef::Document(document) => entry(document)?,
+                _ => Entry::Other,
+            },
             _ => Entry::Other,
         });
     }
     Ok(entries)
 }
 
-fn entry(document: &[u8]) -> Result<Entry> {
+fn entry(document: &RawDocument) -> Result<Entry> {
     let (mut t, mut o, mut i) = (None, None, None);
     let (mut flushed, mut n) = (None, None);
     let (mut mailed, mut fanouts) = (None, None);
-    let mut fields = Fields::of(document)?;
-    while let Some(field) = fields.next()? {
-        match field.name {
-            b"t" => t = field.text().map(EventType::stored),
-            b"o" => {
-                let text = field.text().map(ObjectId::stored);
-                o = text.or_else(|| field.id().map(|id| ObjectId::stored(id.to_string())));
+    for field in document.iter_elements() {
+        let field = field?;
+        // Text that is not UTF-8 counts as missing: one bad document must not break the digests of
+        // other users.
+        let value = || field.value().ok();
+        match field.key().as_str() {
+            "t" => t = value().and_then(|t| t.as_str().map(EventType::stored)),
+            "o" => {
+                o = value().and_then(|o| match o {
+                    RawBsonRef::String(text) => Some(ObjectId::stored(text)),
+                    other => id_of(other).map(|id| ObjectId::stored(id.to_string())),
+                });
             }
-            b"i" if field.kind == Kind::Array => fanouts = ids(field.value)?,
-            b"i" => i = field.id(),
-            b"mailed" => mailed = field.id(),
-            b"flushed" => flushed = Some(field.id()),
-            b"n" => n = field.count(),
+            "i" => match value() {
+                Some(RawBsonRef::Array(array)) => fanouts = ids(array)?,
+                value => i = value.and_then(id_of),
+            },
+            "mailed" => mailed = value().and_then(id_of),
+            "flushed" => flushed = Some(value().and_then(id_of)),
+            "n" => n = value().and_then(count_of),
             _ => {}
         }
     }
@@ -257,10 +178,10 @@ fn entry(document: &[u8]) -> Result<Entry> {
 }
 
 /// Returns the ids in an array; `None` if it has any other element.
-fn ids(array: &[u8]) -> Result<Option<Vec<Id>>> {
-    let (mut ids, mut elements) = (Vec::new(), Fields::of(array)?);
-    while let Some(element) = elements.next()? {
-        match element.id() {
+fn ids(array: &RawArray) -> Result<Option<Vec<Id>>> {
+    let mut ids = Vec::new();
+    for element in array.iter_elements() {
+        match element?.value().ok().and_then(id_of) {
             Some(id) => ids.push(id),
             None => return Ok(None),
         }

@@ -4,20 +4,20 @@
 //! [`crate::store::record::fallback`]. A follow consists only of its `_id`, `{k, u}`, so the
 //! followers of a key are a range of the index.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use async_trait::async_trait;
 use bson::raw::cstr;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use chrono::Weekday;
 use chrono_tz::Tz;
-use mongodb::options::{Collation, FindOptions};
+use mongodb::options::Collation;
 use sha2::{Digest, Sha256};
 
 use super::bulk::{Delete, Verb, Write};
 use super::reads::{document, in_order_of};
 use super::schema::any_case;
-use super::{FOLLOWS, INBOXES, Mongo, USERS, ids_in_order, put};
+use super::{FOLLOWS, INBOXES, Mongo, Replacement, USERS, ids_in_order, put};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::{Revision, UnreadableField};
 use crate::domain::{Address, Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
@@ -33,23 +33,24 @@ const FOLLOWS_AT_ONCE: usize = 1_000;
 impl Directory for Mongo {
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>> {
         let doing = "putting users";
-        let records: Vec<(RawDocumentBuf, i64)> = users
-            .iter()
-            .map(|user| revised(doing, user))
-            .collect::<Result<_>>()?;
-        let put = |(user, (record, _)): (&User, &(RawDocumentBuf, i64))| {
+        let put = |user: &User| {
+            let (u, revision) = revised(doing, user)?;
             let unread = user.revision == Revision::NONE;
             let rev = (!unread).then_some(user.revision.0 as i64);
-            Write {
+            let write = Write {
                 q: doc! {"_id": user.id.as_str(), "rev": rev},
-                u: record.clone(),
+                u,
                 // A record that was deleted since it was read must not be recreated.
                 upsert: unread,
-            }
+            };
+            Ok(Replacement {
+                id: user.id.as_str().into(),
+                revision: revision.into(),
+                statement: write_bson(doing, &write)?,
+            })
         };
-        let statements = users.iter().zip(&records).map(put);
-        let put = self.write(doing, Verb::Update, USERS, statements).await?;
-        let (n, refused) = (put.n, put.duplicates(doing)?);
+        let records: Vec<Replacement> = users.iter().map(put).collect::<Result<_>>()?;
+        let put = self.replace_each(doing, USERS, "rev", &records).await?;
         // Feeds count muted items as read, and omit events from before `start`.
         let changes_feed = |user: &&User| !user.mutes.is_empty() || user.start.is_some();
         let changed = users.iter().filter(changes_feed);
@@ -57,12 +58,7 @@ impl Directory for Mongo {
         if !changed.is_empty() {
             self.notify(ChangeNotice::people(changed)).await;
         }
-        if n == users.len() as u64 && refused.is_empty() {
-            return Ok(vec![true; users.len()]);
-        }
-        let stored = self.revisions(users).await?;
-        let is_stored = |(user, (_, rev)): (&User, &(_, i64))| stored.get(&user.id) == Some(rev);
-        Ok(users.iter().zip(&records).map(is_stored).collect())
+        Ok(put)
     }
 
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {
@@ -251,19 +247,6 @@ impl Mongo {
                 .map_err(|error| Error::corrupt("a follow", error))
         };
         found.await?.iter().map(user).collect()
-    }
-
-    /// Returns the stored revisions of these users.
-    async fn revisions(&self, users: &[User]) -> Result<HashMap<UserId, i64>> {
-        let ids: Vec<&str> = users.iter().map(|user| user.id.as_str()).collect();
-        let filter = doc! {"_id": {"$in": ids}};
-        let options = FindOptions::builder().projection(doc! {"rev": 1}).build();
-        let found = self.find_raw("reading users", USERS, &filter, options);
-        let known = |record: &RawDocumentBuf| {
-            let rev = record.get_i64("rev").ok()?;
-            Some((UserId::stored(record.get_str("_id").ok()?), rev))
-        };
-        Ok(found.await?.iter().filter_map(known).collect())
     }
 
     /// Returns `_id`s in ascending order.

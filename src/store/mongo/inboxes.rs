@@ -1,20 +1,25 @@
 //! Stores the feed items that users have seen, read and archived: one document per user.
 //!
 //! A record is replaced only if it still has the stamp that was read, and gets a new one. A
-//! repeated statement recognizes its own stamp. Concurrent writes share a command
-//! ([`super::joint`]).
+//! repeated statement recognizes its own stamp. While a command is in flight, further writes wait,
+//! and then share the next one. A write may be sent twice.
+
+use std::sync::{MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use bson::{RawDocument, RawDocumentBuf, doc};
+use bson::{RawDocument, doc};
 
-use super::bulk::{Verb, Write};
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
+use super::bulk::Write;
+use super::patience::Failure;
 use super::reads::{document, in_order_of};
-use super::{INBOXES, Mongo, read_or_written};
+use super::{INBOXES, Mongo, Replacement, oid, read_or_written};
 use crate::domain::{ChangeNotice, Id, Inbox, UserId, Window};
 use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
 use crate::store::record::{read_bson, write_bson};
-use crate::store::{FeedParts, Inboxes, Result};
+use crate::store::{Error, FeedParts, Inboxes, Result};
 
 #[async_trait]
 impl Inboxes for Mongo {
@@ -31,38 +36,80 @@ impl Inboxes for Mongo {
     }
 
     async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
-        let doing = "putting what somebody has seen";
-        let stamp = read_or_written(inbox.revision, revision);
         let put = Inbox {
             revision: Some(revision),
             ..inbox.clone()
         };
         let put = Write {
-            q: doc! {"_id": inbox.user.as_str(), "stamp": stamp},
+            q: doc! {
+                "_id": inbox.user.as_str(),
+                "stamp": read_or_written(inbox.revision, revision),
+            },
             u: InboxRecord::keep(&put),
             // If none was read, none may exist. A duplicate shows that one does.
             upsert: inbox.revision.is_none(),
         };
-        let put = write_bson(doing, &put)?;
-        let all = |puts: Vec<(String, RawDocumentBuf)>| async move {
-            let (people, puts): (Vec<_>, Vec<_>) = puts.into_iter().unzip();
-            let items = (0..puts.len()).collect();
-            let outcome = self.write_some(doing, Verb::Update, INBOXES, &puts, items);
-            let outcome = outcome.await?;
-            let (n, is_one) = (outcome.n, puts.len() == 1);
-            let refused = match is_one {
-                true => outcome.duplicates(doing)?,
-                // Each caller checks its own record.
-                false => outcome.refused,
-            };
-            let are_put = refused.is_empty() && n == puts.len() as u64;
-            if are_put {
-                self.notify(ChangeNotice::people(people.iter().map(String::as_str)))
-                    .await;
-            }
-            Ok(are_put)
+        let put = Replacement {
+            id: inbox.user.as_str().into(),
+            revision: oid(revision),
+            statement: write_bson(DOING, &put)?,
         };
-        self.0.inboxes.write(inbox.user.as_str(), put, all).await
+        let (send, mut done) = oneshot::channel();
+        self.waiting_inboxes().push((put.clone(), send));
+        let in_flight = self.0.inboxes.in_flight.lock().await;
+        // Otherwise an earlier holder of the lock has written this one, or was canceled.
+        if let Err(TryRecvError::Empty) = done.try_recv() {
+            self.put_waiting_inboxes().await;
+        }
+        drop(in_flight);
+        match done.await {
+            Ok(outcome) => outcome,
+            Err(_) => Ok(self.put_inboxes(&[put]).await?[0]),
+        }
+    }
+}
+
+const DOING: &str = "putting what somebody has seen";
+
+impl Mongo {
+    fn waiting_inboxes(&self) -> MutexGuard<'_, Vec<(Replacement, oneshot::Sender<Result<bool>>)>> {
+        let waiting = self.0.inboxes.waiting.lock();
+        waiting.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes all waiting inboxes with one command. If one of them cannot be written, the channels
+    /// close, and each caller writes alone.
+    async fn put_waiting_inboxes(&self) {
+        let mut waiting = std::mem::take(&mut *self.waiting_inboxes());
+        // A canceled caller has dropped its receiver.
+        waiting.retain(|(_, done)| !done.is_closed());
+        let (puts, callers): (Vec<Replacement>, Vec<_>) = waiting.into_iter().unzip();
+        let outcomes = match self.put_inboxes(&puts).await {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            Err(Error::Database { cause, .. }) => {
+                let failure = cause.downcast_ref::<Failure>();
+                if puts.len() > 1 && failure.is_none_or(|failure| !failure.passing) {
+                    return;
+                }
+                let error = |_| Err(Error::database(DOING, cause.to_string()));
+                puts.iter().map(error).collect::<Vec<Result<bool>>>()
+            }
+            Err(_) => return,
+        };
+        for (done, outcome) in callers.into_iter().zip(outcomes) {
+            drop(done.send(outcome));
+        }
+    }
+
+    /// Writes inboxes. Returns which are stored under their new revisions.
+    async fn put_inboxes(&self, puts: &[Replacement]) -> Result<Vec<bool>> {
+        let done = self.replace_each(DOING, INBOXES, "stamp", puts).await?;
+        let written = puts.iter().zip(&done).filter(|(_, done)| **done);
+        let users: Vec<&str> = written.filter_map(|(put, _)| put.id.as_str()).collect();
+        if !users.is_empty() {
+            self.notify(ChangeNotice::people(users)).await;
+        }
+        Ok(done)
     }
 }
 

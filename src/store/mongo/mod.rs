@@ -14,9 +14,8 @@ use bson::{Bson, Document, RawDocumentBuf, Timestamp, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::{Acknowledgment, ClientOptions, FindOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, oneshot};
 
-use self::joint::Joint;
 use super::{Error, Result};
 use crate::domain::{Day, Id, Lease, ModelName};
 
@@ -33,7 +32,6 @@ mod encode;
 mod feedback;
 mod grouped;
 mod inboxes;
-mod joint;
 mod journal;
 mod leases;
 mod mapped;
@@ -123,10 +121,24 @@ struct Shared {
     /// The highest cluster time seen so far, which reads must have reached. A standalone server
     /// reports none, and has no stale members.
     floor: Mutex<Option<Timestamp>>,
-    /// Coalesces concurrent inbox writes.
-    inboxes: Joint<RawDocumentBuf>,
+    inboxes: InboxQueue,
     /// Whether the client is connected to a router (`mongos`), once detected.
     routed: OnceCell<bool>,
+}
+
+/// A record that replaces the one that was read, or is new.
+#[derive(Clone)]
+struct Replacement {
+    id: Bson,
+    revision: Bson,
+    statement: RawDocumentBuf,
+}
+
+/// The writes of inboxes that wait for the command in flight, with the channels for their outcomes.
+#[derive(Default)]
+struct InboxQueue {
+    waiting: Mutex<Vec<(Replacement, oneshot::Sender<Result<bool>>)>>,
+    in_flight: tokio::sync::Mutex<()>,
 }
 
 /// Facts about an existing day collection.
@@ -219,7 +231,7 @@ impl Mongo {
             options,
             days: Mutex::default(),
             floor: Mutex::default(),
-            inboxes: Joint::default(),
+            inboxes: InboxQueue::default(),
             routed: OnceCell::new(),
         })))
     }

@@ -88,39 +88,33 @@ const PASSING: [i32; 22] = [
 
 impl From<DriverError> for Failure {
     fn from(error: DriverError) -> Self {
-        let answered = match &*error.kind {
-            ErrorKind::Command(command) => Some((command.code, &command.message)),
-            ErrorKind::Write(WriteFailure::WriteError(write)) => Some((write.code, &write.message)),
+        let labels = ["RetryableWriteError", "RetryableError"];
+        let is_labeled = labels.iter().any(|label| error.contains_label(label));
+        let failure = match &*error.kind {
+            ErrorKind::Command(command) => Self::answered(command.code, &command.message),
+            ErrorKind::Write(WriteFailure::WriteError(write)) => {
+                Self::answered(write.code, &write.message)
+            }
             ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => {
-                Some((concern.code, &concern.message))
+                Self::answered(concern.code, &concern.message)
             }
-            _ => None,
-        };
-        let labeled = ["RetryableWriteError", "RetryableError"]
-            .iter()
-            .any(|label| error.contains_label(label));
-        match answered {
-            Some((code, why)) => {
-                let failure = Self::answered(code, why);
-                Self {
-                    passing: failure.passing || labeled,
-                    ..failure
-                }
-            }
-            None => Self {
+            kind => Self {
                 code: None,
-                why: match &*error.kind {
+                why: match kind {
                     ErrorKind::ServerSelection { message, .. } => away(message),
                     kind => discreet(&kind.to_string()),
                 },
-                passing: labeled
-                    || matches!(
-                        &*error.kind,
-                        ErrorKind::Io(_)
-                            | ErrorKind::ConnectionPoolCleared { .. }
-                            | ErrorKind::ServerSelection { .. }
-                    ),
+                passing: matches!(
+                    kind,
+                    ErrorKind::Io(_)
+                        | ErrorKind::ConnectionPoolCleared { .. }
+                        | ErrorKind::ServerSelection { .. }
+                ),
             },
+        };
+        Self {
+            passing: failure.passing || is_labeled,
+            ..failure
         }
     }
 }

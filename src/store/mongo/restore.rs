@@ -149,7 +149,7 @@ fn parts(document: &RawDocument) -> Option<Parts<'_>> {
 
 fn decoded(entry: &RawBson) -> Entry {
     match entry {
-        RawBson::Document(entry) => decode::element(entry.as_bytes()),
+        RawBson::Document(entry) => decode::element(entry),
         _ => Entry::Other,
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::decode::{Malformed, RawStack};
 use super::patience::Failure;
 use super::reads::Resuming;
-use super::{Mongo, oid};
+use super::{Mongo, oid, put};
 use crate::domain::{Form, Id, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::{Error, Result};
 
@@ -41,29 +41,25 @@ pub(super) struct Range {
 impl Range {
     /// Returns the filter for documents of this form; `None` if none can match.
     fn filter(&self, form: Form) -> Option<Document> {
+        let (from, is_after) = match &self.from {
+            Bound::Unbounded => ("", false),
+            Bound::Included(user) => (user.as_str(), false),
+            Bound::Excluded(user) => (user.as_str(), true),
+        };
+        let to = self.to.as_ref().map(UserId::as_str);
         let mut id = Document::new();
         match form {
             Form::Text => {
-                match &self.from {
-                    Bound::Unbounded => id.insert("$gte", ""),
-                    Bound::Included(user) => id.insert("$gte", user.as_str()),
-                    Bound::Excluded(user) => id.insert("$gt", user.as_str()),
-                };
-                if let Some(to) = &self.to {
-                    id.insert("$lte", to.as_str());
-                }
+                id.insert(if is_after { "$gt" } else { "$gte" }, from);
+                put(&mut id, "$lte", to);
             }
             Form::ObjectId => {
-                let from = match &self.from {
-                    Bound::Unbounded => Id::first_from(""),
-                    Bound::Included(user) => Id::first_from(user.as_str()),
-                    Bound::Excluded(user) => Id::first_after(user.as_str()),
+                let from = match is_after {
+                    true => Id::first_after(from),
+                    false => Id::first_from(from),
                 };
                 id.insert("$gte", oid(from?));
-                let to = self.to.as_ref();
-                if let Some(end) = to.and_then(|to| Id::first_after(to.as_str())) {
-                    id.insert("$lt", oid(end));
-                }
+                put(&mut id, "$lt", to.and_then(Id::first_after).map(oid));
             }
         }
         Some(doc! {"_id": id})
@@ -77,19 +73,6 @@ struct Found {
 }
 
 impl Mongo {
-    pub(super) fn scan_window(
-        &self,
-        window: Window,
-        after: Option<UserId>,
-        chunk: usize,
-    ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
-        let range = Range {
-            from: after.map_or(Bound::Unbounded, Bound::Excluded),
-            to: None,
-        };
-        self.merge(window, range, None, chunk)
-    }
-
     /// Streams the users in the range in ascending order; only the wanted ones if `wanted` is
     /// given.
     pub(super) fn merge(

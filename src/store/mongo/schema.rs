@@ -12,7 +12,7 @@ use mongodb::IndexModel;
 use mongodb::options::{Collation, CollationStrength, IndexOptions};
 use serde::{Deserialize, Serialize};
 
-use self::Kind::{AnyCase, Having, Plain, Sparse, Unique, UniqueSparse};
+use self::Kind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
 use super::bulk::Verb;
 use super::encode::STATEMENTS;
 use super::patience::{self, Failure, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND};
@@ -133,10 +133,12 @@ impl Mongo {
     /// Creates the missing indexes. If another program created one on the same fields with other
     /// options, that index stays.
     async fn create_indexes(&self) -> Result<()> {
-        for (collection, indexes) in wanted() {
+        for indexes in INDEXES.chunk_by(|a, b| a.0 == b.0) {
+            let collection = indexes[0].0;
             let stored = self.indexes_of(collection).await?;
             let absent: Vec<IndexModel> = indexes
-                .into_iter()
+                .iter()
+                .map(model)
                 .filter(|wanted| !stored.iter().any(|index| is_same(index, wanted)))
                 .map(|wanted| beside(wanted, &stored))
                 .collect();
@@ -156,11 +158,10 @@ impl Mongo {
 
     /// Drops the indexes that earlier versions created and that are no longer used.
     async fn drop_obsolete_indexes(&self) -> Result<()> {
-        // Replaced by an index that continues with `created` and `_id`.
-        let obsolete = [(DELIVERIES, index(doc! {"state": 1}, Plain))];
-        for (collection, obsolete) in obsolete {
+        for obsolete in OBSOLETE {
+            let (collection, ..) = obsolete;
             let stored = self.indexes_of(collection).await?;
-            let found = stored.iter().find(|index| is_same(index, &obsolete));
+            let found = stored.iter().find(|index| is_same(index, &model(obsolete)));
             let Some(name) = found.and_then(name) else {
                 continue;
             };
@@ -180,9 +181,10 @@ impl Mongo {
     /// Returns indexes that do not exist, or exist with other options, such as `deliveries(slot)`.
     pub(super) async fn missing(&self) -> Result<Vec<String>> {
         let mut missing = Vec::new();
-        for (collection, indexes) in wanted() {
+        for indexes in INDEXES.chunk_by(|a, b| a.0 == b.0) {
+            let collection = indexes[0].0;
             let stored = self.indexes_of(collection).await?;
-            for wanted in indexes {
+            for wanted in indexes.iter().map(model) {
                 if !stored.iter().any(|index| is_same(index, &wanted)) {
                     let fields: Vec<&str> = wanted.keys.keys().map(String::as_str).collect();
                     missing.push(format!("{collection}({})", fields.join(", ")));
@@ -226,8 +228,10 @@ pub(super) fn any_case() -> Collation {
 }
 
 /// The options of an index.
+#[derive(Clone, Copy)]
 enum Kind {
     Plain,
+    Geo,
     Unique,
     Sparse,
     UniqueSparse,
@@ -236,10 +240,66 @@ enum Kind {
     Having(&'static str),
 }
 
-fn index(keys: Document, kind: Kind) -> IndexModel {
+/// An index: its collection, its fields, and its options. A minus means descending order.
+type Index = (&'static str, &'static str, Kind);
+
+/// The indexes besides `_id`. Each serves a query of a store method, which a comment names if it is
+/// not obvious. Day collections have none.
+const INDEXES: &[Index] = &[
+    (USERS, "loc", Geo),
+    // Finds records that share an address.
+    (USERS, "email", AnyCase),
+    // Finds users whose digest is due in an hour, in `_id` order, and lists the time zones.
+    (
+        USERS,
+        "tz digest.hour digest.cadence digest.weekday _id",
+        Plain,
+    ),
+    (FOLLOWS, "_id.u _id.k", Plain),
+    (FANOUTS, "key", Unique),
+    // Includes the day, so that the index alone answers which days are busy.
+    (FANOUTS, "state _id day", Plain),
+    (ACCUMULATORS, "due lease.until", Plain),
+    (ACCUMULATORS, "-open.id", Sparse),
+    (ACCUMULATORS, "-ended.id", Sparse),
+    (ACCUMULATORS, "_id.k -open.id", Plain),
+    (ACCUMULATORS, "open.items.o _id", Having("open.id")),
+    (ACCUMULATORS, "open.lead.items.o _id", Having("open.lead")),
+    (BATCHES, "user -_id", Plain),
+    (BATCHES, "key -_id", Plain),
+    (BATCHES, "state -_id", Plain),
+    (BATCHES, "settled", Sparse),
+    // Only open rows have a slot and a lease.
+    (DELIVERIES, "slot", UniqueSparse),
+    (DELIVERIES, "lease.until", Sparse),
+    (DELIVERIES, "user -created", Plain),
+    (DELIVERIES, "state -created -_id", Plain),
+    (DELIVERIES, "call", Having("slot")),
+    // For provider reports: to find the delivery, and to count outcomes.
+    (DELIVERIES, "tag", Sparse),
+    (DELIVERIES, "provider_id", Sparse),
+    (DELIVERIES, "settled state feedback.news", Having("settled")),
+    (SEEN_REPORTS, "until", Plain),
+    (INBOXES, "changed", Plain),
+    (RETRACTIONS, "at", Plain),
+];
+
+/// Indexes that earlier versions created and that are no longer used.
+const OBSOLETE: &[Index] = &[
+    // Replaced by an index that continues with `created` and `_id`.
+    (DELIVERIES, "state", Plain),
+];
+
+fn model(&(_, fields, kind): &Index) -> IndexModel {
+    let key = |field: &str| match (kind, field.strip_prefix('-')) {
+        (Geo, _) => (field.to_owned(), Bson::from("2dsphere")),
+        (_, Some(field)) => (field.to_owned(), Bson::Int32(-1)),
+        (_, None) => (field.to_owned(), Bson::Int32(1)),
+    };
+    let keys: Document = fields.split(' ').map(key).collect();
     let options = IndexOptions::builder();
     let options = match kind {
-        Plain => options.build(),
+        Plain | Geo => options.build(),
         Unique => options.unique(true).build(),
         Sparse => options.sparse(true).build(),
         UniqueSparse => options.unique(true).sparse(true).build(),
@@ -250,66 +310,6 @@ fn index(keys: Document, kind: Kind) -> IndexModel {
         }
     };
     IndexModel::builder().keys(keys).options(options).build()
-}
-
-/// Returns the indexes of each collection that has any, besides `_id`. Each serves a query of a
-/// store method, which a comment names if it is not obvious. Day collections have none.
-fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
-    let users = vec![
-        index(doc! {"loc": "2dsphere"}, Plain),
-        // Finds records that share an address.
-        index(doc! {"email": 1}, AnyCase),
-        // Finds users whose digest is due in an hour, in `_id` order, and lists the time zones.
-        index(
-            doc! {"tz": 1, "digest.hour": 1, "digest.cadence": 1, "digest.weekday": 1, "_id": 1},
-            Plain,
-        ),
-    ];
-    let fanouts = vec![
-        index(doc! {"key": 1}, Unique),
-        // Includes the day, so that the index alone answers which days are busy.
-        index(doc! {"state": 1, "_id": 1, "day": 1}, Plain),
-    ];
-    let accumulators = vec![
-        index(doc! {"due": 1, "lease.until": 1}, Plain),
-        index(doc! {"open.id": -1}, Sparse),
-        index(doc! {"ended.id": -1}, Sparse),
-        index(doc! {"_id.k": 1, "open.id": -1}, Plain),
-        index(doc! {"open.items.o": 1, "_id": 1}, Having("open.id")),
-        index(doc! {"open.lead.items.o": 1, "_id": 1}, Having("open.lead")),
-    ];
-    let batches = vec![
-        index(doc! {"user": 1, "_id": -1}, Plain),
-        index(doc! {"key": 1, "_id": -1}, Plain),
-        index(doc! {"state": 1, "_id": -1}, Plain),
-        index(doc! {"settled": 1}, Sparse),
-    ];
-    let deliveries = vec![
-        // Only open rows have a slot and a lease.
-        index(doc! {"slot": 1}, UniqueSparse),
-        index(doc! {"lease.until": 1}, Sparse),
-        index(doc! {"user": 1, "created": -1}, Plain),
-        index(doc! {"state": 1, "created": -1, "_id": -1}, Plain),
-        index(doc! {"call": 1}, Having("slot")),
-        // For provider reports: to find the delivery, and to count outcomes.
-        index(doc! {"tag": 1}, Sparse),
-        index(doc! {"provider_id": 1}, Sparse),
-        index(
-            doc! {"settled": 1, "state": 1, "feedback.news": 1},
-            Having("settled"),
-        ),
-    ];
-    [
-        (USERS, users),
-        (FOLLOWS, vec![index(doc! {"_id.u": 1, "_id.k": 1}, Plain)]),
-        (FANOUTS, fanouts),
-        (ACCUMULATORS, accumulators),
-        (BATCHES, batches),
-        (DELIVERIES, deliveries),
-        (SEEN_REPORTS, vec![index(doc! {"until": 1}, Plain)]),
-        (INBOXES, vec![index(doc! {"changed": 1}, Plain)]),
-        (RETRACTIONS, vec![index(doc! {"at": 1}, Plain)]),
-    ]
 }
 
 /// Returns whether two indexes have the same keys, uniqueness, sparseness and partial filter. Names

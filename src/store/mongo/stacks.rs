@@ -4,6 +4,8 @@
 //! `$addToSet`, so any process may send a statement again. [`super::push`] appends entries;
 //! [`super::scan`] and [`super::windows`] read stacks.
 
+use std::ops::Bound;
+
 use async_trait::async_trait;
 use bson::doc;
 use futures::stream::BoxStream;
@@ -12,10 +14,9 @@ use super::bulk::{Verb, defect};
 use super::encode::Writer;
 use super::patience::{Failure, NAMESPACE_EXISTS};
 use super::push::Push;
+use super::scan::Range;
 use super::{KnownDay, Layout, Mongo};
-use crate::domain::{
-    BadStack, ChangeNotice, Day, Form, Id, Mailed, PersonStacks, StackId, UserId, Window,
-};
+use crate::domain::{BadStack, ChangeNotice, Day, Form, PersonStacks, StackId, UserId, Window};
 use crate::store::{Error, NewMarker, People, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
@@ -40,7 +41,8 @@ impl Stacks for Mongo {
         after: Option<UserId>,
         chunk: usize,
     ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
-        self.scan_window(window, after, chunk)
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.merge(window, Range { from, to: None }, None, chunk)
     }
 
     async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>> {
@@ -58,10 +60,10 @@ impl Stacks for Mongo {
         for entries in entries.chunk_by(|a, b| a.0.day == b.0.day) {
             let day = entries[0].0.day;
             let (name, all) = (day.collection(), (0..entries.len()).collect());
-            let encode = |writer: &mut Writer, item: usize| encode(writer, &entries[item]);
+            let encode = |writer: &mut Writer, item: usize| encode(writer, entries[item]);
             let outcome = self.bulk(doing, Verb::Update, &name, all, |_| 1, encode);
             for refused in outcome.await?.refused {
-                let user = entries[refused.item].1.clone();
+                let user = user_of(entries[refused.item].1).clone();
                 match defect(&refused.failure) {
                     Some(reason) => bad.push(BadStack { user, day, reason }),
                     None => return Err(Error::database(doing, refused.failure)),
@@ -72,38 +74,32 @@ impl Stacks for Mongo {
     }
 }
 
-/// An entry to append to a stack: the stack, its user and the marker.
-type NewEntry<'a> = (StackId, &'a UserId, MarkerEntry<'a>);
-
-enum MarkerEntry<'a> {
-    Flushed(Id, u32),
-    Mailed(&'a Mailed),
-}
+/// A stack, the marker to append to it, and the number of entries that it covers.
+type NewEntry<'a> = (StackId, &'a NewMarker, u32);
 
 fn entries_of(marker: &NewMarker) -> Vec<NewEntry<'_>> {
     match marker {
         NewMarker::Flushed {
-            user,
-            marker,
-            watermarks,
+            user, watermarks, ..
         } => {
             // A user who cannot have such an id has no such stack.
             let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
             let existing = watermarks.iter().filter(|(stack, _)| has(*stack));
-            let entry = |(stack, n): &(StackId, u32)| {
-                let entry = MarkerEntry::Flushed(*marker, *n);
-                (*stack, user, entry)
-            };
-            existing.map(entry).collect()
+            existing.map(|(stack, n)| (*stack, marker, *n)).collect()
         }
-        NewMarker::Mailed { user, day, mailed } => {
-            vec![(StackId::of(*day), user, MarkerEntry::Mailed(mailed))]
-        }
+        NewMarker::Mailed { day, .. } => vec![(StackId::of(*day), marker, 0)],
+    }
+}
+
+fn user_of(marker: &NewMarker) -> &UserId {
+    match marker {
+        NewMarker::Flushed { user, .. } | NewMarker::Mailed { user, .. } => user,
     }
 }
 
 /// Writes the statement that appends an entry.
-fn encode(writer: &mut Writer, (stack, user, entry): &NewEntry<'_>) {
+fn encode(writer: &mut Writer, (stack, marker, n): NewEntry<'_>) {
+    let user = user_of(marker);
     writer.document("q");
     match (stack.form, user.legacy()) {
         (Form::ObjectId, Some(id)) => writer.id("_id", id),
@@ -113,9 +109,9 @@ fn encode(writer: &mut Writer, (stack, user, entry): &NewEntry<'_>) {
     writer.document("u");
     writer.document("$addToSet");
     writer.document("events");
-    match entry {
-        MarkerEntry::Flushed(marker, n) => writer.marker(*marker, *n),
-        MarkerEntry::Mailed(mailed) => writer.mailed(mailed),
+    match marker {
+        NewMarker::Flushed { marker, .. } => writer.marker(*marker, n),
+        NewMarker::Mailed { mailed, .. } => writer.mailed(mailed),
     }
     writer.close();
     writer.close();

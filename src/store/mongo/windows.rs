@@ -15,10 +15,9 @@ use mongodb::options::FindOptions;
 
 use super::decode::RawStack;
 use super::directory::known;
-use super::inboxes::inbox;
 use super::reads::at_once;
 use super::scan::Range;
-use super::{INBOXES, KnownDay, Layout, Mongo, USERS};
+use super::{INBOXES, KnownDay, Layout, Mongo, USERS, inboxes};
 use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::{FeedParts, Result};
 
@@ -46,14 +45,14 @@ impl Mongo {
             from: Bound::Included(first.clone()),
             to: Some(last.clone()),
         };
-        let mut found = Found::default();
+        let mut found = Vec::new();
         let mut chunks = self.merge(window, range, Some(Arc::from(people)), CHUNK);
         while let Some(chunk) = chunks.try_next().await? {
-            found
-                .0
-                .extend(chunk.into_iter().map(|person| (person.user, person.stacks)));
+            for PersonStacks { user, stacks } in chunk {
+                found.extend(stacks.into_iter().map(|stack| (user.clone(), stack)));
+            }
         }
-        Ok(found.in_order(people))
+        Ok(by_person(people, found))
     }
 
     pub(super) async fn windows_of_each(
@@ -61,39 +60,34 @@ impl Mongo {
         window: Window,
         people: &[UserId],
     ) -> Result<Vec<PersonStacks>> {
-        let mut found = Found::default();
+        let mut found = Vec::new();
         if people.len() < MANY {
             let days: Vec<Day> = window.days().collect();
-            let look = |person: usize| self.look_up(&days, &people[person]);
-            at_once(AT_ONCE, 0..people.len(), look, |stacks| found.add(stacks)).await?;
-            return Ok(found.in_order(people));
+            let read = |person: usize| self.look_up(&days, &people[person]);
+            at_once(AT_ONCE, 0..people.len(), read, |part| found.extend(part)).await?;
+        } else {
+            // Days without a layout do not exist.
+            let layouts = self.layouts(&window).await?;
+            let days = |chunk| {
+                layouts
+                    .iter()
+                    .map(move |(day, layout)| (*day, *layout, chunk))
+            };
+            let parts: Vec<_> = people.chunks(IDS).flat_map(days).collect();
+            let read = |n: usize| self.look_up_all(parts[n]);
+            at_once(DAYS_AT_ONCE, 0..parts.len(), read, |part| {
+                found.extend(part)
+            })
+            .await?;
         }
-        let layouts = self.layouts(&window).await?;
-        let chunks: Vec<&[UserId]> = people.chunks(IDS).collect();
-        let days: Vec<Day> = window.days().collect();
-        // Days that are not listed do not exist.
-        let known = days
-            .iter()
-            .filter_map(|day| Some((*day, *layouts.get(day)?)));
-        let asked: Vec<(Day, Layout, &[UserId])> = known
-            .flat_map(|(day, layout)| chunks.iter().map(move |chunk| (day, layout, *chunk)))
-            .collect();
-        let look = |n: usize| {
-            let (day, layout, people) = asked[n];
-            self.look_up_all(day, layout, people)
-        };
-        at_once(DAYS_AT_ONCE, 0..asked.len(), look, |stacks| {
-            found.add(stacks)
-        })
-        .await?;
-        Ok(found.in_order(people))
+        Ok(by_person(people, found))
     }
 
     /// Reads a user's stacks of these days with one command.
     async fn look_up(&self, days: &[Day], user: &UserId) -> Result<Vec<(UserId, Stack)>> {
         let doing = "reading a person's stacks";
         let documents = self.united(doing, branches(days, user)).await?;
-        Ok(stacks(days, &documents).collect())
+        Ok(stacks(days, &documents))
     }
 
     /// Reads all data for a user's feed with one command.
@@ -114,12 +108,12 @@ impl Mongo {
             let mut wrapped = documents.iter().filter(is_wrapped);
             wrapped.find_map(|document| document.get_document(collection).ok())
         };
-        let mut found = Found::default();
-        found.add(stacks(&days, &documents).collect());
+        let (inbox, user_record) = (record(INBOXES), record(USERS));
+        let found = stacks(&days, &documents);
         Ok(FeedParts {
-            person: found.of(user),
-            inbox: record(INBOXES).and_then(|record| inbox(doing, record)),
-            user: record(USERS).and_then(known),
+            person: by_person(std::slice::from_ref(user), found).remove(0),
+            inbox: inbox.and_then(|record| inboxes::inbox(doing, record)),
+            user: user_record.and_then(known),
         })
     }
 
@@ -141,24 +135,31 @@ impl Mongo {
     /// Reads many users' stacks of one day.
     async fn look_up_all(
         &self,
-        day: Day,
-        layout: Layout,
-        people: &[UserId],
+        (day, layout, people): (Day, Layout, &[UserId]),
     ) -> Result<Vec<(UserId, Stack)>> {
-        let doing = format!("reading stacks of {day}");
+        let (doing, name) = (format!("reading stacks of {day}"), day.collection());
+        let ids = people.iter().flat_map(spellings);
         let documents = match layout {
             Layout::Ordinary => {
-                let ids = people.iter().flat_map(spellings);
                 let filter = doc! {"_id": {"$in": ids.collect::<Vec<_>>()}};
-                let options = FindOptions::default();
-                self.find_raw(&doing, &day.collection(), &filter, options)
+                self.find_raw(&doing, &name, &filter, FindOptions::default())
                     .await?
             }
             Layout::Clustered => {
                 let legacy = self.has_legacy(&doing, day, people).await?;
-                let ids = people.iter().flat_map(spellings);
                 let ids = ids.filter(|id| legacy || matches!(id, Bson::String(_)));
-                self.each_of(&doing, &day.collection(), ids).await?
+                // An id may start with `$`, which would make it a field path here.
+                let ids: Vec<Document> = ids.map(|id| doc! {"_id": {"$literal": id}}).collect();
+                let same = doc! {
+                    "from": name, "localField": "_id", "foreignField": "_id", "as": "stack",
+                };
+                let pipeline = [
+                    doc! {"$documents": ids},
+                    doc! {"$lookup": same},
+                    doc! {"$unwind": "$stack"},
+                    doc! {"$replaceRoot": {"newRoot": "$stack"}},
+                ];
+                self.aggregate(&doing, None, &pipeline, None).await?
             }
         };
         let read = |document| read(document, |_| Some(day));
@@ -178,27 +179,6 @@ impl Mongo {
         Ok(!found.await?.is_empty())
     }
 
-    /// Looks up each of these ids by equality.
-    async fn each_of(
-        &self,
-        doing: &str,
-        collection: &str,
-        ids: impl Iterator<Item = Bson>,
-    ) -> Result<Vec<RawDocumentBuf>> {
-        // An id may start with `$`, which would make it a field path here.
-        let ids: Vec<Document> = ids.map(|id| doc! {"_id": {"$literal": id}}).collect();
-        let same = doc! {
-            "from": collection, "localField": "_id", "foreignField": "_id", "as": "stack",
-        };
-        let pipeline = [
-            doc! {"$documents": ids},
-            doc! {"$lookup": same},
-            doc! {"$unwind": "$stack"},
-            doc! {"$replaceRoot": {"newRoot": "$stack"}},
-        ];
-        self.aggregate(doing, None, &pipeline, None).await
-    }
-
     /// Returns the layouts of the window's existing days. Lists only days without a known layout.
     pub(super) async fn layouts(&self, window: &Window) -> Result<HashMap<Day, Layout>> {
         let unknown: Vec<String> = window
@@ -210,17 +190,16 @@ impl Mongo {
             let listed = self.list_collections(doc! {"name": {"$in": unknown}});
             for collection in listed.await? {
                 let name = collection.get_str("name").unwrap_or_default();
-                if let Some(day) = Day::of_collection(name) {
-                    let options = collection.get_document("options");
-                    let clustered = options.is_ok_and(|of| of.contains_key("clusteredIndex"));
-                    let layout = match clustered {
+                let options = collection.get_document("options");
+                let known = KnownDay {
+                    layout: match options.is_ok_and(|of| of.contains_key("clusteredIndex")) {
                         true => Layout::Clustered,
                         false => Layout::Ordinary,
-                    };
-                    let mostly_new = false;
-                    self.known_days()
-                        .insert(day, KnownDay { layout, mostly_new });
-                }
+                    },
+                    mostly_new: false,
+                };
+                let day = Day::of_collection(name);
+                self.known_days().extend(day.map(|day| (day, known)));
             }
         }
         let known = |day| self.known_day(day).map(|known| (day, known.layout));
@@ -241,13 +220,13 @@ fn branches(days: &[Day], user: &UserId) -> impl Iterator<Item = (String, Vec<Do
 }
 
 /// Decodes the stacks that [`branches`] found.
-fn stacks(days: &[Day], documents: &[RawDocumentBuf]) -> impl Iterator<Item = (UserId, Stack)> {
+fn stacks(days: &[Day], documents: &[RawDocumentBuf]) -> Vec<(UserId, Stack)> {
     let day = |stack: &RawStack<'_>| {
         let index = stack.number("day").ok().flatten()?;
         days.get(index as usize).copied()
     };
-    let documents = documents.iter();
-    documents.filter_map(move |document| read(document, day))
+    let read = documents.iter().map(|document| read(document, day));
+    read.flatten().collect()
 }
 
 /// Returns the possible spellings of a user's `_id`: as an ObjectId if it can be one, and as text.
@@ -271,27 +250,17 @@ fn read(
     Some((stack.user.user(), stack.stack(id)))
 }
 
-/// Stacks by user.
-#[derive(Default)]
-struct Found(HashMap<UserId, Vec<Stack>>);
-
-impl Found {
-    fn add(&mut self, stacks: Vec<(UserId, Stack)>) {
-        for (user, stack) in stacks {
-            self.0.entry(user).or_default().push(stack);
-        }
+/// Returns the stacks of each user, in the order of the users.
+fn by_person(people: &[UserId], found: Vec<(UserId, Stack)>) -> Vec<PersonStacks> {
+    let mut by_user: HashMap<UserId, Vec<Stack>> = HashMap::new();
+    for (user, stack) in found {
+        by_user.entry(user).or_default().push(stack);
     }
-
-    fn in_order(mut self, people: &[UserId]) -> Vec<PersonStacks> {
-        people.iter().map(|user| self.of(user)).collect()
-    }
-
-    fn of(&mut self, user: &UserId) -> PersonStacks {
-        let mut stacks = self.0.remove(user).unwrap_or_default();
+    let person = |user: &UserId| {
+        let mut stacks = by_user.remove(user).unwrap_or_default();
         stacks.sort_by_key(|stack| stack.id);
-        PersonStacks {
-            user: user.clone(),
-            stacks,
-        }
-    }
+        let user = user.clone();
+        PersonStacks { user, stacks }
+    };
+    people.iter().map(person).collect()
 }
