@@ -9,6 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::app::App;
 use tidings::clock::Clock;
+use tidings::config::Candidate;
 use tidings::domain::{
     Address, Audience, Batch, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId, User,
 };
