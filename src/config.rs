@@ -14,40 +14,24 @@ use toml::Table;
 use crate::domain::{BrandName, Brands, Invalid, ModelName, Policies, Sending};
 use crate::email::providers::Provider;
 
-mod batch;
 mod brands;
-mod delivery;
-mod digest;
-mod dkim;
-mod feed;
 mod hidden;
-mod hooks;
-mod layers;
 mod mail;
-mod paths;
-mod problem;
-mod public;
+mod policies;
 mod reader;
-mod store_url;
-mod tokens;
-mod types;
-mod variables;
-mod watch;
+mod sections;
+mod server;
+mod sources;
 
-pub use batch::{Candidate, Candidates};
 pub use brands::Brand;
-pub use digest::Digest;
-pub use feed::Feed;
-pub use hooks::Hooks;
-pub use layers::DEFAULTS;
-use layers::{defaults, overlay, read_table, set, syntax};
 pub use mail::{Api, Login, Mail, SmtpServer, SmtpTls, Transport};
-pub use problem::{Problem, Problems, Warning};
-pub use public::{Server, Site};
+pub use policies::{Candidate, Candidates};
 use reader::Reader;
-pub use store_url::StoreUrl;
-pub use tokens::Tokens;
-pub use watch::{LogFormat, Watch};
+pub use reader::{Problem, Problems, Warning};
+pub use sections::{Digest, Fanout, Feed, Hooks, LogFormat, Watch};
+pub use server::{Server, Site, Tokens};
+use sources::{DEFAULT_TABLE, PREFIX, overlay, set, syntax};
+pub use sources::{DEFAULTS, StoreUrl};
 
 /// All settings, validated.
 #[derive(Debug, Clone)]
@@ -102,22 +86,6 @@ impl fmt::Debug for Merged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
     }
-}
-
-/// The section `[fanout]`, validated.
-#[derive(Debug, Clone, Copy)]
-pub struct Fanout {
-    /// The most entries in one user's day, 10 to 100,000.
-    pub day_cap: usize,
-    /// The number of users between two saves of the cursor, 100 to 50,000.
-    pub page: usize,
-    /// The most fan-outs that are processed together, 1 to 500.
-    pub merge: usize,
-    /// How long a lease on a fan-out lasts without renewal, 5 seconds to 1 hour.
-    pub lease: TimeDelta,
-    /// The longest time that fan-outs to large audiences wait to be merged with others: 0 to 30
-    /// seconds, and at most half of `lease`.
-    pub linger: TimeDelta,
 }
 
 /// An application's collection that contains the objects of a model.
@@ -189,33 +157,31 @@ impl Config {
     ///
     /// Returns all problems of all sources.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
-        let mut merged = defaults();
+        let mut merged = DEFAULT_TABLE.clone();
         let mut problems = Vec::new();
         let mut secret_file = None;
         if let Some(file) = &sources.file {
-            match read_table(file) {
+            match sources::read_table(file) {
                 Ok(table) => {
-                    secret_file = hidden::holds_secrets(&table).then(|| file.clone());
+                    secret_file = sources::holds_secrets(&table).then(|| file.clone());
                     overlay(&mut merged, table);
                 }
                 Err(problem) => problems.push(problem),
             }
-            let folder = file.parent().unwrap_or(Path::new(""));
-            paths::begin_at(&mut merged, folder);
-            brands::begin_at(&mut merged, folder);
+            sources::resolve_paths(&mut merged, file.parent().unwrap_or(Path::new("")));
         }
         for (name, text) in &sources.environment {
-            match variables::option_of(name) {
+            match sources::option_of(PREFIX, name) {
                 Some(option) => set(&mut merged, &option, text),
                 None if brands::set_by_variable(&mut merged, name, text) => {}
-                None if variables::is_for_others(name) => {}
-                None => problems.push(variables::unknown(name)),
+                None if sources::is_for_others(name) => {}
+                None => problems.push(sources::unknown_variable(name)),
             }
         }
         for (option, text) in &sources.flags {
             set(&mut merged, option, text);
         }
-        mail::borrow(&mut merged, &defaults(), &sources.environment);
+        mail::borrow(&mut merged, &sources.environment);
         let mut config = Self::check(merged, problems)?;
         config.secret_files.extend(secret_file);
         Ok(config)
@@ -223,7 +189,8 @@ impl Config {
 
     /// Returns the default configuration.
     pub fn standard() -> Self {
-        Self::check(defaults(), Vec::new()).expect("the defaults are valid; a test reads them")
+        let checked = Self::check(DEFAULT_TABLE.clone(), Vec::new());
+        checked.expect("the defaults are valid; a test reads them")
     }
 
     /// Reads a TOML text over the defaults.
@@ -232,7 +199,7 @@ impl Config {
     ///
     /// Returns all problems of the text.
     pub fn parse(text: &str) -> Result<Self, Problems> {
-        let mut merged = defaults();
+        let mut merged = DEFAULT_TABLE.clone();
         match text.parse::<Table>() {
             Ok(table) => overlay(&mut merged, table),
             Err(error) => return Err(Problems(vec![syntax("the text", text, &error)])),
@@ -241,67 +208,48 @@ impl Config {
     }
 
     fn check(merged: Table, problems: Vec<Problem>) -> Result<Self, Problems> {
-        let mut r = Reader::new(&merged, problems);
-        let (delivery, standard) = (delivery::read(&mut r), defaults());
-        let batch = batch::standard(&mut r);
-        let lease = r.duration("fanout.lease", TimeDelta::seconds(5)..=TimeDelta::hours(1));
-        let linger = r.duration("fanout.linger", TimeDelta::zero()..=TimeDelta::seconds(30));
+        let mut r = Reader::new(&merged, &DEFAULT_TABLE, problems);
+        let delivery = sections::delivery(&mut r);
+        let batch = policies::standard_batch(&mut r);
+        let stores = "sqlite:PATH or mongodb://HOST/DATABASE";
+        let idle = TimeDelta::milliseconds(10)..=TimeDelta::minutes(1);
+        let strict = r.flag("strict_types");
         let mut config = Self {
-            store: r.parse(
-                "store",
-                "sqlite:PATH or mongodb://HOST/DATABASE",
-                StoreUrl::parse,
-            ),
+            store: r.parse_with("store", stores, StoreUrl::parse),
             site: Site::read(&mut r),
             server: Server::read(&mut r),
-            tokens: tokens::read(&mut r),
+            tokens: Tokens::read(&mut r),
             mail: Mail::read(&mut r, delivery.lease),
-            window_back: r.number("window.days_back", 0..=60) as u32,
-            fanout: Fanout {
-                day_cap: r.number("fanout.day_cap", 10..=100_000) as usize,
-                page: r.number("fanout.page", 100..=50_000) as usize,
-                merge: r.number("fanout.merge", 1..=500) as usize,
-                lease,
-                linger: linger.min(lease / 2),
-            },
-            digest: digest::read(&mut r),
-            feed: feed::read(&mut r),
+            window_back: r.number("window.days_back", 0..=60),
+            fanout: Fanout::read(&mut r),
+            digest: Digest::read(&mut r),
+            feed: Feed::read(&mut r),
             delivery,
-            hooks: hooks::read(&mut r),
-            brands: brands::read(&mut r, &merged, &standard, delivery.lease),
+            hooks: Hooks::read(&mut r),
+            brands: brands::read(&mut r, &merged, delivery.lease),
             archive_keep: r.duration("archive.keep", TimeDelta::days(1)..=TimeDelta::days(36_500)),
-            worker_idle: r.duration(
-                "worker.idle",
-                TimeDelta::milliseconds(10)..=TimeDelta::minutes(1),
-            ),
-            watch: watch::read(&mut r),
-            policies: {
-                let strict = r.flag("strict_types");
-                types::read(&mut r, &batch).with_strict(strict)
-            },
+            worker_idle: r.duration("worker.idle", idle),
+            watch: Watch::read(&mut r),
+            policies: policies::read_types(&mut r, &batch).with_strict(strict),
             models: r
-                .each("models", |r, name, path| {
-                    Some((r.name::<ModelName>(name, path)?, model(r, path)))
-                })
+                .each("models", |r, _: &ModelName, path| model(r, path))
                 .into_iter()
                 .collect(),
             warnings: Vec::new(),
             secret_files: Vec::new(),
             merged: Merged(merged.clone()),
         };
-        let shortest = TimeDelta::days(i64::from(config.window_back) + 1);
+        let window = config.window_back + 1;
+        let shortest = TimeDelta::days(i64::from(window));
         if config.archive_keep < shortest && !r.is_wrong("archive.keep") {
             let what = format!(
-                "is shorter than the window of {} days; days in it are never dropped",
-                config.window_back + 1
+                "is shorter than the window of {window} days; days in it are never dropped"
             );
             r.problem("archive.keep", what);
         }
         if matches!(config.store, StoreUrl::Sqlite(_)) && !config.models.is_empty() {
-            r.problem(
-                "models",
-                "can only be mapped on MongoDB; with SQLite, put the objects into tidings",
-            );
+            let what = "can only be mapped on MongoDB; with SQLite, put the objects into tidings";
+            r.problem("models", what);
         }
         config.secret_files = std::mem::take(&mut r.secret_files);
         config.warnings = r.finish()?;
@@ -311,12 +259,7 @@ impl Config {
     /// Returns the effective configuration as TOML, with secrets redacted.
     pub fn redacted(&self) -> String {
         let mut table = self.merged.0.clone();
-        set(&mut table, "store", &format!("{:?}", self.store));
-        self.server.redact(&mut table);
-        self.mail.redact(&mut table);
-        hooks::redact(&mut table);
-        brands::redact(&mut table);
-        tokens::redact(&mut table);
+        sources::redact(&mut table);
         table.to_string()
     }
 

@@ -43,7 +43,7 @@ impl Args {
         stop: &Stop,
     ) -> anyhow::Result<Exit> {
         let key = match &app.config.server.key {
-            Some(key) => key.clone(),
+            Some(key) => key.expose().to_owned(),
             None => made_up()?,
         };
         let bound = api::bind(app.clone(), &key)?;

@@ -4,8 +4,6 @@
 //! parameters keep their values. A malformed URL is treated like the one it was meant to be. Start
 //! with [`address`] and [`is_secret`].
 
-use toml::{Table, Value};
-
 /// The text that replaces a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
 
@@ -68,26 +66,6 @@ pub(super) fn is_secret(option: &str) -> bool {
     let names = ["key", "secret", "password", "user", "session_token"];
     ["server", "mail", "hooks", "tokens"].contains(&section)
         && names.iter().any(|end| name.ends_with(end))
-}
-
-/// Returns whether a file with these options must not be readable by other users.
-pub(super) fn holds_secrets(file: &Table) -> bool {
-    let store = file.get("store").and_then(Value::as_str);
-    store.is_some_and(|text| address(text) != text)
-        || file
-            .iter()
-            .any(|(section, options)| holds_secret(section, options))
-}
-
-/// Returns whether this option, or one below it, is secret.
-fn holds_secret(option: &str, value: &Value) -> bool {
-    match value {
-        Value::Table(options) => options
-            .iter()
-            .any(|(name, value)| holds_secret(&format!("{option}.{name}"), value)),
-        Value::Array(values) => values.iter().any(|value| holds_secret(option, value)),
-        value => is_secret(option) && value.as_str() != Some(""),
-    }
 }
 
 /// Returns a URL without its secrets: `mongodb://(hidden)@db.example/tidings?replicaSet=rs0`. Other

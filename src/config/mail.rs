@@ -5,17 +5,17 @@
 //! requires. Start with [`Mail`].
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use chrono::TimeDelta;
-use toml::{Table, Value};
+use toml::Table;
+use url::Url;
 
-use super::dkim::{Signing, domain};
-use super::hidden;
-use super::layers::set;
 use super::reader::Reader;
+use super::server::{is_safe, is_this_machine};
+use super::sources::{DEFAULT_TABLE, get, set};
+use crate::domain::name::named_enum;
 use crate::domain::{Address, Secret};
 use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
 
@@ -101,15 +101,27 @@ pub struct Login {
     pub password: Secret,
 }
 
-/// The encryption of a connection to an SMTP server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SmtpTls {
-    /// None. Allowed only for a server on this machine.
-    None,
-    /// STARTTLS, required before any email is sent.
-    StartTls,
-    /// TLS from the first byte.
-    Tls,
+named_enum! {
+    /// The encryption of a connection to an SMTP server.
+    SmtpTls("encryption") {
+        /// None. Allowed only for a server on this machine.
+        None = "none",
+        /// STARTTLS, required before any email is sent.
+        StartTls = "starttls",
+        /// TLS from the first byte.
+        Tls = "tls",
+    }
+}
+
+/// A key that signs email, and its name in the DNS.
+#[derive(Debug, Clone)]
+pub struct Signing {
+    /// The signing domain, in ASCII and lower case.
+    pub domain: String,
+    /// The selector: the name of the public key below the domain.
+    pub selector: String,
+    /// The private key, in PEM.
+    pub key: Secret,
 }
 
 /// The values of `mail.provider`.
@@ -129,10 +141,6 @@ impl Name {
         }
     }
 
-    fn is_outbox(self) -> bool {
-        matches!(self, Self::Outbox)
-    }
-
     fn api(self) -> Option<&'static Provider> {
         match self {
             Self::Api(provider) => Some(provider),
@@ -150,84 +158,63 @@ impl Name {
 }
 
 impl Mail {
+    /// Reads the section `[mail]`. Adds a problem for each invalid or missing value.
     pub(super) fn read(r: &mut Reader<'_>, lease: TimeDelta) -> Self {
-        let name = r
-            .optional_parse(
-                "mail.provider",
-                &format!("outbox, smtp, {}", Provider::names("or")),
-                Name::parse,
-            )
-            .unwrap_or(Name::Outbox);
-        let from = r.address("mail.from");
-        if !name.is_outbox() && from.is_placeholder() {
-            r.problem(
-                "mail.from",
-                format!(
-                    "is still the default; {} sends only for an address that you own",
-                    name.title()
-                ),
-            );
-        }
+        let names = format!("outbox, smtp, {}", Provider::names("or"));
+        let name = r.optional_with("mail.provider", &names, Name::parse);
+        let name = name.unwrap_or(Name::Outbox);
+        let from = r.address("mail.from").unwrap_or_else(|| {
+            if !r.is_wrong("mail.from") {
+                r.problem("mail.from", "must be an e-mail address");
+            }
+            Address::new("nobody@localhost.localdomain").expect("this is an address")
+        });
         let timeout = r.duration(
             "mail.timeout",
             TimeDelta::seconds(1)..=TimeDelta::minutes(5),
         );
-        if !name.is_outbox() && timeout * 2 > lease {
-            r.problem(
-                "mail.timeout",
-                "must be at most half of delivery.lease, or deliveries are lost to other workers while their mails are on the way",
-            );
+        if !matches!(name, Name::Outbox) {
+            if from.is_placeholder() && !r.is_wrong("mail.from") {
+                let title = name.title();
+                let what =
+                    format!("is still the default; {title} sends only for an address that you own");
+                r.problem("mail.from", what);
+            }
+            if timeout * 2 > lease {
+                r.problem(
+                    "mail.timeout",
+                    "must be at most half of delivery.lease, or deliveries are lost to other workers while their mails are on the way",
+                );
+            }
         }
-        let asked = r.number("mail.calls_per_second", 0..=1000) as u32;
+        let calls_per_second = NonZeroU32::new(r.number("mail.calls_per_second", 0..=1000));
         let usual = name.api().map_or(20, |provider| provider.calls_per_second);
         let usual = NonZeroU32::new(usual).unwrap_or(NonZeroU32::MIN);
-        let per_call = r.number("mail.per_call", 0..=1000) as usize;
-        let list_domain = r.optional_parse(
-            "mail.list_domain",
-            "a domain such as art.example: letters, digits, hyphens and dots, 190 at most",
-            list_domain,
-        );
-        let list_domain = list_domain.unwrap_or_else(|| in_ascii(from.domain()));
-        let dkim_selector = r.optional_parse(
-            "mail.dkim_selector",
-            "a DKIM selector: letters, digits, -, _ and dots",
-            selector,
-        );
+        let per_call = r.number("mail.per_call", 0..=1000);
+        let domains =
+            "a domain such as art.example: letters, digits, hyphens and dots, 190 at most";
+        let list_domain = r.optional_with("mail.list_domain", domains, |text| {
+            to_domain(text, MOST_LIST_DOMAIN)
+        });
+        let selectors = "a DKIM selector: letters, digits, -, _ and dots";
+        let dkim_selector = r.optional_with("mail.dkim_selector", selectors, selector);
         Self {
-            dkim: Signing::read(r, &from, dkim_selector.as_ref()),
+            dkim: signing(r, &from, dkim_selector.as_ref()),
             dkim_selector,
             transport: transport(r, name),
             outbox: r.string("mail.outbox").into(),
             outbox_pages: r.flag("mail.outbox_pages"),
-            list_domain,
+            list_domain: list_domain.unwrap_or_else(|| in_ascii(from.domain())),
             from,
             from_name: r
                 .optional("mail.from_name")
                 .unwrap_or_else(|| r.string("site.name")),
-            reply_to: r.optional_address("mail.reply_to"),
+            reply_to: r.address("mail.reply_to"),
             templates: r.optional("mail.templates").map(PathBuf::from),
             tags: tags(r, name),
             timeout,
-            calls_per_second: NonZeroU32::new(asked).unwrap_or(usual),
+            calls_per_second: calls_per_second.unwrap_or(usual),
             per_call: (per_call > 0).then_some(per_call),
-        }
-    }
-
-    /// Masks the addresses and secrets in a table.
-    pub(super) fn redact(&self, table: &mut Table) {
-        set(table, "mail.from", &self.from.to_string());
-        if let Some(address) = &self.reply_to {
-            set(table, "mail.reply_to", &address.to_string());
-        }
-        for secret in ["key", "session_token", "smtp_user", "smtp_password"] {
-            let given = table.get("mail").and_then(|mail| mail.get(secret));
-            if given.and_then(|value| value.as_str()) != Some("") {
-                set(table, &format!("mail.{secret}"), "(hidden)");
-            }
-        }
-        let url = table.get("mail").and_then(|mail| mail.get("url")?.as_str());
-        if let Some(url) = url.map(hidden::address) {
-            set(table, "mail.url", &url);
         }
     }
 }
@@ -235,23 +222,12 @@ impl Mail {
 /// Sets options from the environment variables that the provider's own tools read. A group of
 /// options is set only if none of them is set here, so that a key is never combined with another
 /// key's token.
-pub(super) fn borrow(merged: &mut Table, defaults: &Table, environment: &[(String, String)]) {
-    let in_mail = |table: &Table, name: &str| {
-        let mail = table.get("mail").and_then(Value::as_table);
-        mail.and_then(|mail| mail.get(name).cloned())
-    };
-    let named = in_mail(merged, "provider");
-    let provider = named.and_then(|name| Provider::named(name.as_str()?));
-    let groups = provider.map_or(&[][..], |provider| provider.environment);
-    for group in groups {
-        let is_set = |name: &str| in_mail(merged, name) != in_mail(defaults, name);
-        let names = group
-            .iter()
-            .map(|(_, option)| option.trim_start_matches("mail."));
-        if names
-            .into_iter()
-            .any(|name| is_set(name) || is_set(&format!("{name}_file")))
-        {
+pub(super) fn borrow(merged: &mut Table, environment: &[(String, String)]) {
+    let provider = get(merged, "mail.provider").and_then(|name| Provider::named(name.as_str()?));
+    for group in provider.map_or(&[][..], |provider| provider.environment) {
+        let is_set = |option: &str| get(merged, option) != get(&DEFAULT_TABLE, option);
+        let mut options = group.iter().map(|(_, option)| *option);
+        if options.any(|option| is_set(option) || is_set(&format!("{option}_file"))) {
             continue;
         }
         for (variable, option) in *group {
@@ -267,17 +243,17 @@ pub(super) fn borrow(merged: &mut Table, defaults: &Table, environment: &[(Strin
 fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
     let key = r.secret("mail.key", "mail.key_file");
     let session = r.secret("mail.session_token", "mail.session_token_file");
-    let url = r.optional_parse(
-        "mail.url",
-        "an address that begins with https://, or with http:// and a host of this machine",
-        api_url,
-    );
+    let wanted = "an address that begins with https://, or with http:// and a host of this machine";
+    let url = r.optional_with("mail.url", wanted, |text| {
+        let is_safe = is_safe(&Url::parse(text).ok()?);
+        is_safe.then(|| text.trim_end_matches('/').to_owned())
+    });
     let (region, usual) = region(r, name.api());
     let mut given = BTreeMap::new();
     let providers = name.api().into_iter().chain(PROVIDERS);
     for option in providers.flat_map(|provider| provider.options) {
         // If providers share an option, the selected provider's rules apply.
-        let read = || r.optional_parse(option.path, option.wanted, option.parse);
+        let read = || r.optional_with(option.path, option.wanted, option.parse);
         given.entry(option.path).or_insert_with(read);
     }
     let server = smtp(r, name);
@@ -326,32 +302,20 @@ fn region(r: &mut Reader<'_>, provider: Option<&Provider>) -> (String, String) {
 
 fn smtp(r: &mut Reader<'_>, name: Name) -> SmtpServer {
     let host = r.optional("mail.smtp_host").unwrap_or_default();
-    let port = r.number("mail.smtp_port", 1..=65_535) as u16;
-    let tls = r.optional_parse(
-        "mail.smtp_tls",
-        "starttls, tls or none",
-        |text| match text {
-            "starttls" => Some(SmtpTls::StartTls),
-            "tls" => Some(SmtpTls::Tls),
-            "none" => Some(SmtpTls::None),
-            _ => None,
-        },
-    );
+    let port = r.number("mail.smtp_port", 1..=65_535);
+    let tls = r.optional_parse("mail.smtp_tls", "starttls, tls or none");
     let user = r.optional("mail.smtp_user");
     let password = r.secret("mail.smtp_password", "mail.smtp_password_file");
     let tls = tls.unwrap_or(SmtpTls::StartTls);
     if matches!(name, Name::Smtp) {
         if host.is_empty() {
-            r.problem(
-                "mail.smtp_host",
-                "is needed with SMTP: the server that takes the mails",
-            );
+            let what = "is needed with SMTP: the server that takes the mails";
+            r.problem("mail.smtp_host", what);
         }
         if tls == SmtpTls::None && !is_this_machine(&host) {
-            r.problem(
-                "mail.smtp_tls",
-                "can be \"none\" only for a server on this machine; use \"starttls\" or \"tls\"",
-            );
+            let what =
+                "can be \"none\" only for a server on this machine; use \"starttls\" or \"tls\"";
+            r.problem("mail.smtp_tls", what);
         }
         match (&user, &password) {
             (Some(_), None) => r.problem("mail.smtp_password", "is needed with mail.smtp_user"),
@@ -371,6 +335,41 @@ fn smtp(r: &mut Reader<'_>, name: Name) -> SmtpServer {
     }
 }
 
+/// Reads the options `mail.dkim_…`, for email that is sent by SMTP; `None` if no key file is set.
+///
+/// DMARC ignores a signature whose domain is not aligned with the sender's (RFC 7489, section 3.1).
+/// Only the sender's domain and those above it are therefore accepted. Whether the key can sign is
+/// checked when the signer is created.
+fn signing(r: &mut Reader<'_>, from: &Address, selector: Option<&String>) -> Option<Signing> {
+    let own = idna::domain_to_ascii(from.domain()).unwrap_or_default();
+    let wanted = "a domain such as art.example: letters, digits, hyphens and dots";
+    let domain = r.optional_with("mail.dkim_domain", wanted, |text| {
+        to_domain(text, MOST_DOMAIN)
+    });
+    let Some(key) = r.secret_file("mail.dkim_key_file") else {
+        if domain.is_some() {
+            let what = "signs nothing without mail.dkim_key_file";
+            r.problem("mail.dkim_domain", what);
+        }
+        return None;
+    };
+    if selector.is_none() {
+        let what = "is needed with mail.dkim_key_file: the key's name in the DNS";
+        r.problem("mail.dkim_selector", what);
+    }
+    let domain = domain.unwrap_or_else(|| own.clone());
+    let is_above = domain.contains('.') && own.ends_with(&format!(".{domain}"));
+    if own != domain && !is_above {
+        let what = "must be the domain of mail.from, or one above it";
+        r.problem("mail.dkim_domain", what);
+    }
+    Some(Signing {
+        domain,
+        selector: selector?.clone(),
+        key: Secret::new(key),
+    })
+}
+
 /// The longest tag, in bytes. Every provider accepts it.
 const MOST_TAG_CHARS: usize = 64;
 /// The most tags with the outbox or SMTP. Each provider has its own limit.
@@ -380,17 +379,11 @@ const OWN_TAG: &str = "delivery";
 
 fn tags(r: &mut Reader<'_>, name: Name) -> Vec<String> {
     let tags = r.list("mail.tags");
-    let fits = |tag: &String| {
-        (1..=MOST_TAG_CHARS).contains(&tag.len())
-            && tag
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
-    };
+    let known = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+    let fits = |tag: &&String| (1..=MOST_TAG_CHARS).contains(&tag.len()) && tag.bytes().all(known);
     for tag in tags.iter().filter(|tag| !fits(tag)) {
-        r.problem(
-            "mail.tags",
-            format!("{tag:?} is not 1 to {MOST_TAG_CHARS} letters, digits, - and _"),
-        );
+        let what = format!("{tag:?} is not 1 to {MOST_TAG_CHARS} letters, digits, - and _");
+        r.problem("mail.tags", what);
     }
     if tags.iter().any(|tag| tag == OWN_TAG) {
         let what = format!("{OWN_TAG:?} is the name under which we find our mails again");
@@ -412,14 +405,12 @@ fn selector(text: &str) -> Option<String> {
 
 /// The longest domain, so that it fits into a List-Id of 255 bytes (RFC 2919, section 2).
 const MOST_LIST_DOMAIN: usize = 190;
-
-fn list_domain(text: &str) -> Option<String> {
-    domain(text, MOST_LIST_DOMAIN)
-}
+/// The longest domain, in bytes.
+const MOST_DOMAIN: usize = 253;
 
 /// Returns the sender's domain in a form that a List-Id can end in.
 fn in_ascii(domain: &str) -> String {
-    if let Some(domain) = list_domain(domain) {
+    if let Some(domain) = to_domain(domain, MOST_LIST_DOMAIN) {
         return domain;
     }
     // An IP address literal, or a name that is invalid in the DNS.
@@ -430,30 +421,13 @@ fn in_ascii(domain: &str) -> String {
     readable
 }
 
-fn api_url(text: &str) -> Option<String> {
-    let fits = match text.split_once("://") {
-        Some(("https", rest)) => !rest.is_empty(),
-        Some(("http", rest)) => host(rest).is_some_and(is_this_machine),
-        _ => false,
-    };
-    fits.then(|| text.trim_end_matches('/').to_owned())
-}
-
-/// Returns the host of a URL without its scheme, as HTTP clients read it; `None` if it contains a
-/// login.
-fn host(rest: &str) -> Option<&str> {
-    let authority = rest.split(['/', '?', '#', '\\']).next()?;
-    if authority.contains('@') {
-        return None;
-    }
-    match authority.strip_prefix('[') {
-        Some(v6) => v6.split(']').next(),
-        None => authority.split(':').next(),
-    }
-}
-
-fn is_this_machine(host: &str) -> bool {
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+/// Returns the domain in ASCII and lower case; `None` if it is invalid or longer than `most` bytes.
+fn to_domain(text: &str, most: usize) -> Option<String> {
+    let ascii = idna::domain_to_ascii(text).ok()?;
+    let known = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    let fits = |word: &str| !word.is_empty() && word.bytes().all(known);
+    let fits = ascii.len() <= most && ascii.split('.').all(fits);
+    fits.then_some(ascii)
 }
 
 #[cfg(test)]

@@ -3,29 +3,73 @@
 //! Options that no code read are unknown, and unknown options are errors. Start with [`Reader`].
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use super::hidden;
-use super::problem::{Problem, Problems, Warning};
-use super::store_url::StoreUrl;
-use crate::domain::text;
-use crate::domain::text::is_unseen;
-use crate::domain::{Address, Invalid, nearest, time};
+use crate::domain::text::{check_link, is_unseen};
+use crate::domain::{Address, nearest, time};
+
+/// An invalid option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The path, such as `digest.hour`, or the name of an invalid file or variable.
+    pub option: String,
+    /// The problem, as a clause that follows the option.
+    pub what: String,
+}
+
+/// A valid setting that is probably a mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The path, such as `batch.cooldown`.
+    pub option: String,
+    /// The doubt, as a clause that follows the option.
+    pub what: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}; {}", self.option, self.what, self.advice)
+    }
+}
+
+/// All problems of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            1 => f.write_str("the configuration has a problem:")?,
+            many => write!(f, "the configuration has {many} problems:")?,
+        }
+        for Problem { option, what } in &self.0 {
+            write!(f, "\n  {option}: {what}")?;
+        }
+        Ok(())
+    }
+}
 
 /// Replaces a dot inside a name, because dots separate the parts of a path.
 const DOT: &str = "\u{2}";
 
-/// A reader of one table. For an invalid value it adds a problem and returns a placeholder, which
-/// never leaves [`super::Config::check`].
+/// A reader of one table. For an invalid value it adds a problem and returns the default or another
+/// placeholder, which never leaves [`super::Config::check`].
 pub struct Reader<'a> {
     table: &'a Table,
-    taken: BTreeSet<String>,
-    /// Options that are read only if they are set.
-    known: BTreeSet<String>,
+    defaults: &'a Table,
+    /// The options that were read.
+    read: BTreeSet<String>,
+    /// The options that are read only if they are set.
+    optional: BTreeSet<String>,
     problems: Vec<Problem>,
     warnings: Vec<Warning>,
     /// Files with nothing but a secret.
@@ -33,11 +77,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(table: &'a Table, problems: Vec<Problem>) -> Self {
+    pub fn new(table: &'a Table, defaults: &'a Table, problems: Vec<Problem>) -> Self {
         Self {
             table,
-            taken: BTreeSet::new(),
-            known: BTreeSet::new(),
+            defaults,
+            read: BTreeSet::new(),
+            optional: BTreeSet::new(),
             problems,
             warnings: Vec::new(),
             secret_files: Vec::new(),
@@ -69,57 +114,52 @@ impl<'a> Reader<'a> {
 
     /// Returns the warnings, or all problems including unknown options.
     pub fn finish(mut self) -> Result<Vec<Warning>, Problems> {
-        let mut left = Vec::new();
-        collect(self.table, "", &self.taken, &mut left);
-        for option in left {
-            let known = self
-                .taken
-                .union(&self.known)
-                .map(|known| known.replace(DOT, "."));
-            let known: Vec<String> = known.collect();
-            let meant = nearest(&option, known.iter().map(String::as_str));
-            let what = match meant {
+        let mut unknown = Vec::new();
+        collect_unread(self.table, "", &self.read, &mut unknown);
+        let known = self.read.union(&self.optional);
+        let known: Vec<String> = known.map(|known| known.replace(DOT, ".")).collect();
+        for option in unknown {
+            let what = match nearest(&option, known.iter().map(String::as_str)) {
                 Some(meant) => format!("is not an option; did you mean {meant}?"),
                 None => "is not an option; `tidings config` lists all".to_owned(),
             };
             self.problem(&option, what);
         }
-        if self.problems.is_empty() {
-            Ok(self.warnings)
-        } else {
-            Err(Problems(self.problems))
+        match self.problems.is_empty() {
+            true => Ok(self.warnings),
+            false => Err(Problems(self.problems)),
         }
     }
 
-    fn take(&mut self, option: &str) -> Option<&'a Value> {
-        self.taken.insert(option.to_owned());
+    /// Returns the value of an option, and marks it as read.
+    pub fn value(&mut self, option: &str) -> Option<&'a Value> {
+        self.read.insert(option.to_owned());
         self.look(option)
     }
 
-    /// Registers an optional option, so that it is suggested for similar unknown ones.
-    pub fn knows(&mut self, option: String) {
-        self.known.insert(option);
+    fn look(&self, option: &str) -> Option<&'a Value> {
+        get(self.table, option)
     }
 
     /// Returns whether the option is set.
-    pub fn is_set(&self, option: &str) -> bool {
+    pub fn is_set(&mut self, option: &str) -> bool {
+        self.optional.insert(option.to_owned());
         self.look(option).is_some()
     }
 
-    fn look(&self, option: &str) -> Option<&'a Value> {
-        let mut parts = option.split('.');
-        let first = self.table.get(parts.next()?)?;
-        parts.try_fold(first, |value, part| match value {
-            // Paths count from 1.
-            Value::Array(values) => values.get(part.parse::<usize>().ok()?.checked_sub(1)?),
-            value => value.as_table()?.get(&part.replace(DOT, ".")),
-        })
+    /// Reads an option if it is set.
+    pub fn if_set<T>(
+        &mut self,
+        option: &str,
+        read: impl FnOnce(&mut Self, &str) -> T,
+    ) -> Option<T> {
+        self.is_set(option).then(|| read(self, option))
     }
 
     /// Returns the text of an option, empty if it is not set. Returns `None` for other types, with
     /// a problem.
     fn text(&mut self, option: &str) -> Option<String> {
-        match self.take(option) {
+        match self.value(option) {
             Some(Value::String(text)) => Some(text.clone()),
             Some(other) => {
                 let shown = match hidden::is_secret(option) || other.is_table() || other.is_array()
@@ -149,92 +189,97 @@ impl<'a> Reader<'a> {
         self.text(option).filter(|text| !text.is_empty())
     }
 
-    /// Reads and parses text. `wanted` describes a valid value in the problem.
-    pub fn parse<T: Stand>(
+    /// Parses text; an invalid one is a problem and counts as the default. `wanted` describes valid
+    /// values.
+    pub fn parse_with<T>(
         &mut self,
         option: &str,
         wanted: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> T {
-        let Some(text) = self.text(option) else {
-            return T::stand_in();
-        };
-        parse(&text).unwrap_or_else(|| {
-            let shown = hidden::shown(option, &text);
-            self.problem(option, format!("{shown} is not {wanted}"));
-            T::stand_in()
+        let given = self.text(option).and_then(|text| {
+            let value = parse(&text);
+            self.check(option, wanted, &text, value)
+        });
+        given.unwrap_or_else(|| {
+            let default = get(self.defaults, option).and_then(Value::as_str);
+            default
+                .and_then(parse)
+                .expect("the defaults are valid; a test reads them")
         })
     }
 
-    /// Like [`Self::parse`], but the option may be empty.
-    pub fn optional_parse<T>(
+    /// Parses text as [`Self::parse_with`] does, by the type's own rule.
+    pub fn parse<T: FromStr>(&mut self, option: &str, wanted: &str) -> T {
+        self.parse_with(option, wanted, |text| text.parse().ok())
+    }
+
+    /// Parses text; `None` if it is empty, or invalid, which is a problem.
+    pub fn optional_with<T>(
         &mut self,
         option: &str,
         wanted: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
         let text = self.optional(option)?;
-        let value = parse(&text);
+        self.check(option, wanted, &text, parse(&text))
+    }
+
+    /// Parses text as [`Self::optional_with`] does, by the type's own rule.
+    pub fn optional_parse<T: FromStr>(&mut self, option: &str, wanted: &str) -> Option<T> {
+        self.optional_with(option, wanted, |text| text.parse().ok())
+    }
+
+    fn check<T>(&mut self, option: &str, wanted: &str, text: &str, value: Option<T>) -> Option<T> {
         if value.is_none() {
-            let shown = hidden::shown(option, &text);
+            let shown = hidden::shown(option, text);
             self.problem(option, format!("{shown} is not {wanted}"));
         }
         value
     }
 
-    /// Returns whether the option is exactly this text, and marks it as read if so.
-    pub fn is_text(&mut self, option: &str, text: &str) -> bool {
-        let there = self.look(option).and_then(Value::as_str) == Some(text);
-        if there {
-            self.taken.insert(option.to_owned());
-        }
-        there
-    }
-
-    /// Returns whether [`Self::flag`] can read the value.
-    pub fn is_flag(&self, option: &str) -> bool {
-        match self.look(option) {
-            Some(Value::String(text)) => matches!(text.as_str(), "true" | "false"),
-            value => value.is_some_and(Value::is_bool),
-        }
+    /// Adds the problem of a value that has the wrong type or is out of range.
+    fn reject(&mut self, option: &str, value: Option<&Value>, wanted: &str) {
+        let shown = value.map_or("nothing".to_owned(), ToString::to_string);
+        self.problem(option, format!("{shown} is not {wanted}"));
     }
 
     /// Reads a boolean. Environment variables supply it as text.
     pub fn flag(&mut self, option: &str) -> bool {
-        match self.take(option) {
+        match self.value(option) {
             Some(Value::Boolean(flag)) => *flag,
             Some(Value::String(text)) if text == "true" => true,
             Some(Value::String(text)) if text == "false" => false,
             other => {
-                let shown = other.map_or("nothing".to_owned(), ToString::to_string);
-                self.problem(option, format!("{shown} is not true or false"));
+                self.reject(option, other, "true or false");
                 false
             }
         }
     }
 
-    /// Reads a whole number in a range.
-    pub fn number(&mut self, option: &str, range: RangeInclusive<i64>) -> i64 {
-        match self.take(option) {
-            Some(Value::Integer(number)) if range.contains(number) => *number,
-            other => {
-                let shown = other.map_or("nothing".to_owned(), ToString::to_string);
-                self.problem(
-                    option,
-                    format!(
-                        "{shown} is not a whole number from {} to {}",
-                        range.start(),
-                        range.end()
-                    ),
-                );
-                *range.start()
-            }
+    /// Reads a whole number in a range of numbers that `T` can hold.
+    pub fn number<T: TryFrom<i64>>(&mut self, option: &str, range: RangeInclusive<i64>) -> T {
+        let value = self.value(option);
+        let given = value.and_then(Value::as_integer);
+        let given = given.filter(|number| range.contains(number));
+        let (least, most) = range.into_inner();
+        let number = given.unwrap_or_else(|| {
+            self.reject(
+                option,
+                value,
+                &format!("a whole number from {least} to {most}"),
+            );
+            least
+        });
+        match T::try_from(number) {
+            Ok(number) => number,
+            Err(_) => unreachable!("the range of {option} fits its type"),
         }
     }
 
     /// Reads a duration in a range.
     pub fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
-        let given = self.take(option);
+        let given = self.value(option);
         let text = given.and_then(Value::as_str).unwrap_or_default();
         time::duration_within(text, &range).unwrap_or_else(|why| {
             // A number has no unit, so the problem shows it unquoted.
@@ -246,25 +291,16 @@ impl<'a> Reader<'a> {
 
     /// Reads an optional `http` or `https` URL.
     pub fn link(&mut self, option: &str) -> Option<String> {
-        self.optional_parse(
-            option,
-            "a web address: https:// or http://, a host, no user or password",
-            |text| text::check_link(text).is_ok().then(|| text.to_owned()),
-        )
-    }
-
-    pub fn address(&mut self, option: &str) -> Address {
-        self.optional_address(option).unwrap_or_else(|| {
-            if !self.is_wrong(option) {
-                self.problem(option, "must be an e-mail address");
-            }
-            Address::stand_in()
+        let wanted = "a web address: https:// or http://, a host, no user or password";
+        self.optional_with(option, wanted, |text| {
+            check_link(text).is_ok().then(|| text.to_owned())
         })
     }
 
-    pub fn optional_address(&mut self, option: &str) -> Option<Address> {
-        let text = self.optional(option)?;
-        Address::new(text)
+    /// Reads an email address. The problem of an invalid one does not show it in full.
+    pub fn address(&mut self, option: &str) -> Option<Address> {
+        let address = Address::new(self.optional(option)?);
+        address
             .map_err(|error| self.problem(option, error.to_string()))
             .ok()
     }
@@ -318,68 +354,71 @@ impl<'a> Reader<'a> {
 
     /// Reads a list of texts, or one text with commas as the environment supplies it.
     pub fn list(&mut self, option: &str) -> Vec<String> {
-        let parts = |text: &str| {
-            let parts = text.split(',').map(str::trim);
-            parts
-                .filter(|part| !part.is_empty())
-                .map(str::to_owned)
-                .collect()
-        };
-        match self.take(option) {
-            Some(Value::String(text)) => parts(text),
-            Some(Value::Array(values)) if values.iter().all(Value::is_str) => values
-                .iter()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect(),
-            Some(other) => {
-                let what = format!("{other} is not a list such as [\"one\", \"two\"]");
-                self.problem(option, what);
+        match self.value(option) {
+            None => Vec::new(),
+            Some(Value::String(text)) => {
+                let parts = text.split(',').map(str::trim);
+                let parts = parts.filter(|part| !part.is_empty());
+                parts.map(str::to_owned).collect()
+            }
+            Some(Value::Array(values)) if values.iter().all(Value::is_str) => {
+                let texts = values.iter().filter_map(Value::as_str);
+                texts.map(str::to_owned).collect()
+            }
+            other => {
+                self.reject(option, other, "a list such as [\"one\", \"two\"]");
                 Vec::new()
             }
-            None => Vec::new(),
         }
     }
 
     /// Reads a table without interpreting it.
     pub fn table(&mut self, option: &str) -> Table {
-        match self.take(option) {
+        match self.value(option) {
+            None => Table::new(),
             Some(Value::Table(table)) => table.clone(),
-            Some(other) => {
-                let what = format!("{other} is not a table such as {{ published = true }}");
-                self.problem(option, what);
+            other => {
+                self.reject(option, other, "a table such as { published = true }");
                 Table::new()
             }
-            None => Table::new(),
         }
     }
 
     /// Reads the tables inside a table, in the order of the file; `read` receives each name and
     /// path.
-    pub fn each<T>(
+    pub fn each<N, T>(
         &mut self,
         option: &str,
-        mut read: impl FnMut(&mut Self, &str, &str) -> Option<T>,
-    ) -> Vec<T> {
-        let Some(value) = self.table.get(option) else {
+        mut read: impl FnMut(&mut Self, &N, &str) -> T,
+    ) -> Vec<(N, T)>
+    where
+        N: FromStr,
+        N::Err: fmt::Display,
+    {
+        let Some(value) = self.look(option) else {
             return Vec::new();
         };
         let Some(table) = value.as_table() else {
             self.problem(option, "is not a table of tables");
-            self.taken.insert(option.to_owned());
+            self.read.insert(option.to_owned());
             return Vec::new();
         };
-        let mut out = Vec::new();
+        let mut all = Vec::new();
         for (name, value) in table {
             let path = format!("{option}.{}", name.replace('.', DOT));
-            if value.is_table() {
-                out.extend(read(self, name, &path));
-            } else {
-                self.taken.insert(path.clone());
-                self.problem(&path, "is not a table");
-            }
+            let what = match name.parse() {
+                _ if !value.is_table() => "is not a table".to_owned(),
+                Err(why) => N::Err::to_string(&why),
+                Ok(name) => {
+                    let value = read(self, &name, &path);
+                    all.push((name, value));
+                    continue;
+                }
+            };
+            self.read.insert(path.clone());
+            self.problem(&path, what);
         }
-        out
+        all
     }
 
     /// Reads the tables of an array, in the order of the file; `read` receives each path, such as
@@ -393,7 +432,7 @@ impl<'a> Reader<'a> {
             None => return Vec::new(),
             Some(Value::Array(values)) if values.iter().all(Value::is_table) => values.len(),
             Some(other) => {
-                self.taken.insert(option.to_owned());
+                self.read.insert(option.to_owned());
                 let what = format!("is of type {} and no list of tables", other.type_str());
                 self.problem(option, format!("{what}; write [[{option}]] above each"));
                 return Vec::new();
@@ -402,17 +441,17 @@ impl<'a> Reader<'a> {
         let paths = (1..=tables).map(|number| format!("{option}.{number}"));
         paths.filter_map(|path| read(self, &path)).collect()
     }
+}
 
-    /// Parses a name that is the key of a table.
-    pub fn name<T: std::str::FromStr<Err = Invalid>>(
-        &mut self,
-        name: &str,
-        path: &str,
-    ) -> Option<T> {
-        name.parse()
-            .map_err(|error: Invalid| self.problem(path, error.to_string()))
-            .ok()
-    }
+/// Returns the value at a path. A part of a path is the name of a field, or a number in a list,
+/// counting from 1.
+fn get<'a>(table: &'a Table, option: &str) -> Option<&'a Value> {
+    let mut parts = option.split('.');
+    let first = table.get(parts.next()?)?;
+    parts.try_fold(first, |value, part| match value {
+        Value::Array(values) => values.get(part.parse::<usize>().ok()?.checked_sub(1)?),
+        value => value.as_table()?.get(&part.replace(DOT, ".")),
+    })
 }
 
 /// Returns why a secret is probably not the intended one: the other side would not have these
@@ -435,43 +474,21 @@ fn flaw(secret: &str) -> Option<String> {
 }
 
 /// Collects the options below this table that no code read.
-fn collect(table: &Table, prefix: &str, taken: &BTreeSet<String>, left: &mut Vec<String>) {
+fn collect_unread(table: &Table, prefix: &str, read: &BTreeSet<String>, unknown: &mut Vec<String>) {
     for (key, value) in table {
         let path = format!("{prefix}{}", key.replace('.', DOT));
         match value {
-            _ if taken.contains(&path) => {}
-            Value::Table(inner) => collect(inner, &format!("{path}."), taken, left),
+            _ if read.contains(&path) => {}
+            Value::Table(inner) => collect_unread(inner, &format!("{path}."), read, unknown),
             Value::Array(values) if values.iter().any(Value::is_table) => {
                 for (number, value) in (1..).zip(values) {
                     let inner = value.as_table().into_iter();
                     inner.for_each(|inner| {
-                        collect(inner, &format!("{path}.{number}."), taken, left)
+                        collect_unread(inner, &format!("{path}.{number}."), read, unknown)
                     });
                 }
             }
-            _ => left.push(path.replace(DOT, ".")),
+            _ => unknown.push(path.replace(DOT, ".")),
         }
     }
-}
-
-/// A placeholder for an invalid value, until the problems are reported.
-pub trait Stand {
-    fn stand_in() -> Self;
-}
-
-macro_rules! stand_ins {
-    ($($type:ty => $value:expr;)*) => {$(impl Stand for $type { fn stand_in() -> Self { $value } })*};
-}
-
-stand_ins! {
-    () => ();
-    String => String::new();
-    StoreUrl => StoreUrl::Sqlite(PathBuf::new());
-    std::net::SocketAddr => std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    crate::domain::Cadence => crate::domain::Cadence::Never;
-    crate::domain::Share => crate::domain::Share::NONE;
-    crate::domain::delivery::Guarantee => crate::domain::delivery::Guarantee::AtMostOnce;
-    chrono::Weekday => chrono::Weekday::Mon;
-    chrono_tz::Tz => chrono_tz::Tz::UTC;
-    Address => Address::new("nobody@localhost.localdomain").expect("this is an address");
 }

@@ -143,6 +143,7 @@ fn on_page(records: &str, page: &str) -> anyhow::Result<String> {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::domain::Secret;
 
     #[test]
     fn the_configuration_of_a_demo_is_valid_and_starts_with_its_marker() {
@@ -151,7 +152,7 @@ mod tests {
         assert!(text.starts_with(MARK));
         let config = Config::parse(&text).unwrap();
         assert_eq!(config.site.name, "Kiosk");
-        assert_eq!(config.server.key.as_deref(), Some("demo"));
+        assert_eq!(config.server.key, Some(Secret::new("demo")));
     }
 
     #[test]
@@ -175,7 +176,7 @@ mod tests {
         assert!(!text.contains(SITE));
         assert_eq!(config.server.listen, served.addr);
         assert_eq!(config.server.public_url, Some(served.url()));
-        assert_eq!(config.server.key.as_ref(), Some(&served.key));
+        assert_eq!(config.server.key, Some(Secret::new(&*served.key)));
         assert_eq!(config.tokens.keys.len(), 1);
         let work = first("works.ndjson");
         assert_eq!(work["url"], "http://127.0.0.1:8081/demo#W01");

@@ -129,9 +129,10 @@ impl Links {
     /// Builds the configured links of a brand; `None` for the default.
     pub fn of(config: &Config, notes: Arc<dyn Notes>, brand: Option<&BrandName>) -> Self {
         let server = config.server.clone();
+        let secret = server.link_secret.map(|secret| secret.expose().to_owned());
         Self {
             brand: brand.cloned(),
-            ..Self::new(notes, server.public_url, server.link_secret)
+            ..Self::new(notes, server.public_url, secret)
         }
     }
 

@@ -1,0 +1,294 @@
+//! The sections `[site]`, `[server]` and `[tokens]`: what the service shows, and who may call it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use url::Url;
+
+use super::reader::Reader;
+use crate::domain::keys::Material;
+use crate::domain::{Secret, TokenKey};
+
+/// The name and look of the service in emails and pages.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// The name of the service; never empty.
+    pub name: String,
+    /// The target of the heading and of "+12 more"; `None` for no link.
+    pub url: Option<String>,
+    /// The sender's postal address, which commercial email must contain; `None` for none.
+    pub postal_address: Option<String>,
+    /// The URL of an image that replaces the name in emails; `None` to show the name.
+    pub logo: Option<String>,
+    /// The color of links and headings, as `#rrggbb`.
+    pub accent: String,
+    /// The id under which Gmail counts spam reports, 5 to 15 characters; `None` for no
+    /// `Feedback-ID`.
+    pub feedback_id: Option<String>,
+}
+
+/// The HTTP interface.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// The address and port to listen on.
+    pub listen: SocketAddr,
+    /// The bearer token of applications. If it is `None`, `serve` generates one.
+    pub key: Option<Secret>,
+    /// The public URL of the pages, without a trailing slash.
+    pub public_url: Option<String>,
+    /// The secret that signs links in emails; `None` for one that is kept in the store.
+    pub link_secret: Option<Secret>,
+    /// The origins whose pages may read responses, or `*` alone for all.
+    pub cors_origins: Vec<String>,
+    /// The most requests per second with a server key; `None` for no limit.
+    pub rate_limit_key: Option<NonZeroU32>,
+    /// The most requests per second with the tokens of one user; `None` for no limit.
+    pub rate_limit_token: Option<NonZeroU32>,
+}
+
+/// The section `[tokens]`, validated.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    /// The required audience of tokens.
+    pub audience: String,
+    /// The keys that may sign tokens. If there are none, all tokens are rejected.
+    pub keys: Vec<TokenKey>,
+}
+
+/// The longest public URL, in bytes. Emails reserve room for links of this length plus a token.
+const MAX_URL: usize = 500;
+/// The shortest link secret, in bytes. A shorter one could be guessed.
+const MIN_LINK_SECRET: usize = 16;
+/// The shortest server key, in bytes. 32 hexadecimal digits are 128 random bits; NIST requires at
+/// least 112 (SP 800-131A Rev. 2).
+const MIN_KEY: usize = 32;
+/// The shortest secret that signs user tokens, in bytes: the length of a hash (RFC 7518, section
+/// 3.2).
+const MIN_TOKEN_SECRET: usize = 32;
+/// The DER prefix of the 32 bytes of an Ed25519 public key (RFC 8410, section 4).
+const ED25519: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+
+impl Site {
+    /// Reads the section `[site]`. Adds a problem for each invalid value.
+    pub fn read(r: &mut Reader<'_>) -> Self {
+        let feedback_ids = "5 to 15 letters, digits, - or _";
+        Self {
+            name: r.string("site.name"),
+            url: r.link("site.url"),
+            logo: r.link("site.logo"),
+            postal_address: r.optional("site.postal_address"),
+            accent: r.parse_with("site.accent", "a color written #rrggbb", color),
+            feedback_id: r.optional_with("site.feedback_id", feedback_ids, feedback_id),
+        }
+    }
+}
+
+impl Server {
+    /// Reads the section `[server]`. Adds a problem for each invalid value.
+    pub fn read(r: &mut Reader<'_>) -> Self {
+        let address = "an address and port such as 127.0.0.1:8080";
+        let listen = r.parse("server.listen", address);
+        let rate = |r: &mut Reader<'_>, option| NonZeroU32::new(r.number(option, 0..=1_000_000));
+        Self {
+            listen,
+            key: server_key(r, listen),
+            public_url: Self::read_public_url(r),
+            link_secret: link_secret(r),
+            cors_origins: origins(r),
+            rate_limit_key: rate(r, "server.rate_limit_key"),
+            rate_limit_token: rate(r, "server.rate_limit_token"),
+        }
+    }
+
+    /// Returns the path of the public URL, without a trailing slash.
+    pub fn public_path(&self) -> &str {
+        let url = self.public_url.as_deref().unwrap_or_default();
+        let (_, place) = url.split_once("://").unwrap_or_default();
+        place.find('/').map_or("", |at| &place[at..])
+    }
+
+    pub(super) fn read_public_url(r: &mut Reader<'_>) -> Option<String> {
+        let wanted = "an address such as https://news.example.org (plain http only on loopback)";
+        r.optional_with("server.public_url", wanted, public_url)
+    }
+}
+
+fn server_key(r: &mut Reader<'_>, listen: SocketAddr) -> Option<Secret> {
+    let key = r.secret("server.key", "server.key_file")?;
+    if key.len() < MIN_KEY && !listen.ip().is_loopback() {
+        let what = format!(
+            "is shorter than {MIN_KEY} characters, and could be guessed by anybody who reaches {listen}; make one with: openssl rand -hex 24"
+        );
+        r.problem("server.key", what);
+    }
+    Some(Secret::new(key))
+}
+
+fn link_secret(r: &mut Reader<'_>) -> Option<Secret> {
+    let secret = r.secret("server.link_secret", "server.link_secret_file")?;
+    if secret.len() < MIN_LINK_SECRET {
+        let what = format!("is shorter than {MIN_LINK_SECRET} characters, and could be guessed");
+        r.problem("server.link_secret", what);
+    }
+    Some(Secret::new(secret))
+}
+
+fn origins(r: &mut Reader<'_>) -> Vec<String> {
+    const OPTION: &str = "server.cors_origins";
+    let origins = r.list(OPTION);
+    for origin in origins.iter().filter(|origin| !is_origin(origin)) {
+        let what = format!(
+            "{origin:?} is no origin: write the scheme, the host in lower case and, if it is not the usual one, the port, such as \"https://app.example\""
+        );
+        r.problem(OPTION, what);
+    }
+    if origins.len() > 1 && origins.iter().any(|origin| origin == "*") {
+        r.problem(
+            OPTION,
+            "holds \"*\" beside others; leave one of the two out",
+        );
+    }
+    origins
+}
+
+fn is_origin(text: &str) -> bool {
+    let is_normal = |url: Url| {
+        let is_web = ["http", "https"].contains(&url.scheme());
+        is_web && url.origin().ascii_serialization() == text
+    };
+    text == "*" || (!text.contains('*') && Url::parse(text).is_ok_and(is_normal))
+}
+
+fn color(text: &str) -> Option<String> {
+    let digits = text.strip_prefix('#')?;
+    (digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit())).then(|| text.to_owned())
+}
+
+fn feedback_id(text: &str) -> Option<String> {
+    let known = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    ((5..=15).contains(&text.len()) && text.chars().all(known)).then(|| text.to_owned())
+}
+
+/// Returns a URL without a trailing slash, login, query and fragment. Plain `http` is only for this
+/// machine.
+fn public_url(text: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~/%:[]".contains(c);
+    let has_host = text.contains("://") && !text.contains(":///");
+    let fits = has_host && text.len() <= MAX_URL && text.chars().all(plain);
+    (fits && is_safe(&Url::parse(text).ok()?)).then(|| text.trim_end_matches('/').to_owned())
+}
+
+/// Returns whether requests to this URL are encrypted, or stay on this machine.
+pub(super) fn is_safe(url: &Url) -> bool {
+    match url.scheme() {
+        "https" => true,
+        "http" => url.host_str().is_some_and(is_this_machine),
+        _ => false,
+    }
+}
+
+/// Returns whether a host name or an IP address is that of this machine.
+pub(super) fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+impl Tokens {
+    /// Reads the section `[tokens]`. Adds a problem for each invalid value.
+    pub(super) fn read(r: &mut Reader<'_>) -> Self {
+        let alone = token_secret(r, "tokens").map(|material| TokenKey {
+            id: "default".to_owned(),
+            material,
+        });
+        let listed = r.each_of_list("tokens.keys", token_key);
+        let keys: Vec<TokenKey> = alone.into_iter().chain(listed).collect();
+        for (index, key) in keys.iter().enumerate() {
+            if keys[..index].iter().any(|other| other.id == key.id) {
+                let what = format!("has two keys of the id {:?}; give each its own", key.id);
+                r.problem("tokens.keys", what);
+            }
+        }
+        let audience = r.string("tokens.audience");
+        Self { audience, keys }
+    }
+}
+
+fn token_key(r: &mut Reader<'_>, path: &str) -> Option<TokenKey> {
+    let option = |name: &str| format!("{path}.{name}");
+    let (secret_option, public_option) = (option("secret"), option("public_key_file"));
+    let id = r.string(&option("id"));
+    let algorithm = r.string(&option("algorithm"));
+    let secret = token_secret(r, path);
+    let public = r.optional(&public_option);
+    let (option, what) = match (algorithm.as_str(), secret, public) {
+        ("HS256", Some(material), None) => return Some(TokenKey { id, material }),
+        ("EdDSA", None, Some(file)) => {
+            let material = Material::EdDsa(public_key(r, &public_option, &file)?);
+            return Some(TokenKey { id, material });
+        }
+        ("HS256", None, None) => {
+            // A secret that was rejected is not missing.
+            let is_wrong = r.is_wrong(&secret_option) || r.is_wrong(&option("secret_file"));
+            if is_wrong {
+                return None;
+            }
+            let what = "is missing: HS256 needs it, or secret_file";
+            (secret_option, what.to_owned())
+        }
+        ("EdDSA", None, None) => (public_option, "is missing: EdDSA needs it".to_owned()),
+        ("HS256", ..) => {
+            let what = "is of EdDSA, and the algorithm is HS256; leave one of the two out";
+            (public_option, what.to_owned())
+        }
+        ("EdDSA", ..) => {
+            let what = "is of HS256, and the algorithm is EdDSA; leave one of the two out";
+            (secret_option, what.to_owned())
+        }
+        ("", ..) => return None,
+        (other, ..) => (
+            option("algorithm"),
+            format!("{other:?} is not HS256 or EdDSA"),
+        ),
+    };
+    r.problem(&option, what);
+    None
+}
+
+fn token_secret(r: &mut Reader<'_>, path: &str) -> Option<Material> {
+    let option = format!("{path}.secret");
+    let secret = r.secret(&option, &format!("{option}_file"))?;
+    if secret.len() < MIN_TOKEN_SECRET {
+        let what = format!(
+            "is shorter than {MIN_TOKEN_SECRET} characters, and could be guessed by anybody who has a token; make one with: openssl rand -hex 32"
+        );
+        r.problem(&option, what);
+    }
+    Some(Material::Hs256(Secret::new(secret)))
+}
+
+fn public_key(r: &mut Reader<'_>, option: &str, file: &str) -> Option<[u8; 32]> {
+    let key = ed25519(&r.key_file(option, file)?);
+    if key.is_none() {
+        let what = format!("{file} is not the PEM of an Ed25519 public key (BEGIN PUBLIC KEY)");
+        r.problem(option, what);
+    }
+    key
+}
+
+/// Returns the key in a PEM (RFC 7468): SubjectPublicKeyInfo in base64, between two lines.
+/// Returns the key in a PEM (RFC 7468): SubjectPublicKeyInfo in base64, between two lines.
+fn ed25519(pem: &str) -> Option<[u8; 32]> {
+    let (_, rest) = pem.split_once("-----BEGIN PUBLIC KEY-----")?;
+    let (body, _) = rest.split_once("-----END PUBLIC KEY-----")?;
+    let body: String = body.split_ascii_whitespace().collect();
+    let der = STANDARD.decode(body).ok()?;
+    der.strip_prefix(&ED25519)?.try_into().ok()
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

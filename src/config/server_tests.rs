@@ -1,0 +1,200 @@
+//! Tests of the sections `[site]`, `[server]` and `[tokens]`.
+
+use super::super::{Config, Sources};
+use super::*;
+
+const SECRET: &str = "a-secret-that-only-these-tests-have";
+
+/// The example of RFC 8410, section 10.1.
+const PEM: &str = "-----BEGIN PUBLIC KEY-----\n\
+    MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n\
+    -----END PUBLIC KEY-----\n";
+
+#[test]
+fn keys_are_read_with_their_algorithms_and_secrets_are_not_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidings.toml");
+    std::fs::write(folder.path().join("new.pem"), PEM).unwrap();
+    std::fs::write(folder.path().join("alone"), format!("{SECRET}-alone\n")).unwrap();
+    let text = format!(
+        "[tokens]\nsecret_file = \"alone\"\n[[tokens.keys]]\nid = \"old\"\nalgorithm = \"HS256\"\nsecret = \"{SECRET}\"\n\
+         [[tokens.keys]]\nid = \"new\"\nalgorithm = \"EdDSA\"\npublic_key_file = \"new.pem\"\n"
+    );
+    std::fs::write(&file, text).unwrap();
+
+    let config = Config::load(&Sources {
+        file: Some(file.clone()),
+        ..Sources::default()
+    })
+    .unwrap();
+
+    let keys = &config.tokens.keys;
+    let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
+    assert_eq!(ids, ["default", "old", "new"]);
+    let hs256 = |secret: &str| Material::Hs256(Secret::new(secret));
+    assert_eq!(keys[0].material, hs256(&format!("{SECRET}-alone")));
+    assert_eq!(keys[1].material, hs256(SECRET));
+    assert!(matches!(
+        keys[2].material,
+        Material::EdDsa([0x19, 0xbf, ..])
+    ));
+    let printed = format!("{config:?}{}", config.redacted());
+    assert!(
+        printed.contains("\"old\"") && !printed.contains(SECRET),
+        "{printed}"
+    );
+    assert_eq!(config.secret_files, [folder.path().join("alone"), file]);
+}
+
+#[test]
+fn a_problem_of_a_key_is_reported_with_its_index() {
+    let problems = |keys: &str| Config::parse(keys).unwrap_err().to_string();
+    let key = |options: &str| format!("[[tokens.keys]]\nid = \"a\"\n{options}\n");
+    let sound = format!("algorithm = \"HS256\"\nsecret = \"{SECRET}\"");
+
+    for (text, expected) in [
+        (
+            key("secret = \"x\""),
+            "tokens.keys.1.algorithm: must not be empty",
+        ),
+        (
+            key("algorithm = \"none\""),
+            "tokens.keys.1.algorithm: \"none\" is not HS256 or EdDSA",
+        ),
+        (
+            key("algorithm = \"HS256\""),
+            "tokens.keys.1.secret: is missing",
+        ),
+        (
+            key("algorithm = \"HS256\"\nsecret = \"short\""),
+            "tokens.keys.1.secret: is shorter than 32",
+        ),
+        (
+            key("algorithm = \"EdDSA\""),
+            "tokens.keys.1.public_key_file: is missing",
+        ),
+        (
+            key(&format!("{sound}\npublic_key_file = \"x\"")),
+            "tokens.keys.1.public_key_file: is of EdDSA",
+        ),
+        (
+            key("algorithm = \"EdDSA\"\npublic_key_file = \"/none\""),
+            "tokens.keys.1.public_key_file: /none cannot be read",
+        ),
+        (
+            key(&format!("{sound}\ncolor = \"red\"")),
+            "tokens.keys.1.color: is not an option",
+        ),
+        (
+            key(&sound).repeat(2),
+            "tokens.keys: has two keys of the id \"a\"",
+        ),
+        (
+            "[tokens]\nkeys = [1]".into(),
+            "tokens.keys: is of type array and no list of tables",
+        ),
+        (
+            "[tokens]\nsecret = \"short\"".into(),
+            "tokens.secret: is shorter than 32",
+        ),
+        (
+            "[tokens]\naudience = \"\"".into(),
+            "tokens.audience: must not be empty",
+        ),
+        (
+            "[server]\ncors_origins = [\"app.example\"]".into(),
+            "server.cors_origins: \"app.example\" is no origin",
+        ),
+        (
+            "[server]\ncors_origins = [\"*\", \"https://a.example\"]".into(),
+            "server.cors_origins: holds \"*\" beside others",
+        ),
+        (
+            "[server]\nrate_limit_key = -1".into(),
+            "server.rate_limit_key: -1 is not a whole number",
+        ),
+    ] {
+        let reported = problems(&text);
+        assert!(reported.contains(expected), "{expected} in {reported}");
+    }
+}
+
+#[test]
+fn a_pem_of_another_key_type_is_rejected() {
+    assert!(ed25519(PEM).is_some());
+    assert!(ed25519(&PEM.replace("PUBLIC", "PRIVATE")).is_none());
+    assert!(ed25519(&PEM.replace("MCow", "MCox")).is_none());
+    assert!(ed25519(&PEM.replace("ZuE=", "Zg==")).is_none());
+    assert!(ed25519("").is_none());
+}
+
+#[test]
+fn a_public_url_uses_https_or_loopback() {
+    for (text, expected) in [
+        ("https://news.example.org", "https://news.example.org"),
+        ("https://news.example.org/", "https://news.example.org"),
+        (
+            "https://example.org:8443/mail/",
+            "https://example.org:8443/mail",
+        ),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("http://localhost:8080", "http://localhost:8080"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+        ("https://[2001:db8::1]", "https://[2001:db8::1]"),
+    ] {
+        assert_eq!(public_url(text).as_deref(), Some(expected));
+    }
+    for text in [
+        "news.example.org",
+        "http://news.example.org",
+        "http://localhost.example.org",
+        "http://127.0.0.1.example.org",
+        "https://",
+        "https:///u",
+        "https://example.org?x=1",
+        "https://example.org/#x",
+        "https://user:pass@example.org",
+        "https://example.org:99999",
+        "https://exa mple.org",
+        "https://example.org/\"><b>",
+        "https://[::1",
+        "ftp://example.org",
+    ] {
+        assert_eq!(public_url(text), None, "{text}");
+    }
+}
+
+#[test]
+fn an_origin_has_the_form_that_browsers_send() {
+    for text in [
+        "*",
+        "https://app.example",
+        "https://app.example:8443",
+        "http://localhost:5173",
+        "http://[::1]:3000",
+    ] {
+        assert!(is_origin(text), "{text}");
+    }
+    for text in [
+        "app.example",
+        "https://",
+        "https://:8443",
+        "https://app.example/",
+        "https://App.example",
+        "https://app.example:443",
+        "http://app.example:80",
+        "https://*.example",
+        "https://a.example,https://b.example",
+        "null",
+    ] {
+        assert!(!is_origin(text), "{text}");
+    }
+}
+
+#[test]
+fn a_feedback_id_has_five_to_fifteen_plain_characters() {
+    assert!(feedback_id("tidings").is_some() && feedback_id("art-news_2026").is_some());
+    for text in ["news", "a:b:c", "sixteen-letters-x", "tidings ", "tidîngs"] {
+        assert_eq!(feedback_id(text), None, "{text}");
+    }
+}
