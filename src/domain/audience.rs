@@ -19,19 +19,11 @@ impl Point {
     /// Creates a point. Rejects a longitude outside -180 to 180, a latitude outside -90 to 90, and
     /// NaN.
     pub fn new(lng: f64, lat: f64) -> Result<Self, Invalid> {
-        if !(-180.0..=180.0).contains(&lng) {
-            return Err(Invalid::new(
-                "longitude",
-                lng,
-                "is not between -180 and 180 degrees",
-            ));
-        }
-        if !(-90.0..=90.0).contains(&lat) {
-            return Err(Invalid::new(
-                "latitude",
-                lat,
-                "is not between -90 and 90 degrees",
-            ));
+        for (what, degrees, most) in [("longitude", lng, 180.0), ("latitude", lat, 90.0)] {
+            if !(-most..=most).contains(&degrees) {
+                let why = format!("is not between -{most} and {most} degrees");
+                return Err(Invalid::new(what, degrees, why));
+            }
         }
         Ok(Self { lng, lat })
     }
@@ -113,15 +105,19 @@ pub const MAX_KEYS: usize = 100;
 
 /// Rejects more than [`MAX_EXCEPT`] excluded users.
 pub fn check_except(count: usize) -> Result<(), Invalid> {
-    if count <= MAX_EXCEPT {
-        return Ok(());
-    }
-    let why = format!("is more than {MAX_EXCEPT} people to leave out of one event");
-    Err(Invalid::limit("except", count, why))
+    let why = format_args!("is more than {MAX_EXCEPT} people to leave out of one event");
+    Invalid::check_limit("except", count, MAX_EXCEPT, why)
 }
 
 /// Half the circumference of the Earth in kilometers, rounded up.
 pub const MAX_KM: f64 = 20_100.0;
+
+impl From<Selector> for Audience {
+    fn from(to: Selector) -> Self {
+        let except = Vec::new();
+        Self { to, except }
+    }
+}
 
 impl Audience {
     /// Selects these users, each once.
@@ -134,18 +130,13 @@ impl Audience {
         if users.is_empty() {
             return Err(Invalid::new("audience", "[]", "names nobody"));
         }
-        if users.len() > MAX_USERS {
-            let why = format!(
-                "is more than {MAX_USERS} people in one event; let them follow a key instead"
-            );
-            return Err(Invalid::limit("audience", users.len(), why));
-        }
+        let why = format_args!(
+            "is more than {MAX_USERS} people in one event; let them follow a key instead"
+        );
+        Invalid::check_limit("audience", users.len(), MAX_USERS, why)?;
         users.sort_unstable();
         users.dedup();
-        Ok(Self {
-            to: Selector::Users(users),
-            except: Vec::new(),
-        })
+        Ok(Selector::Users(users).into())
     }
 
     /// Selects the followers of these keys.
@@ -155,19 +146,14 @@ impl Audience {
     /// The list is empty or has more than [`MAX_KEYS`] keys.
     pub fn followers_of(keys: impl IntoIterator<Item = FollowKey>) -> Result<Self, Invalid> {
         let mut keys: Vec<_> = keys.into_iter().collect();
-        let why = format!("is not 1 to {MAX_KEYS} keys");
+        let why = format_args!("is not 1 to {MAX_KEYS} keys");
         if keys.is_empty() {
-            return Err(Invalid::new("followers_of", 0, why));
+            return Err(Invalid::new("followers_of", 0, why.to_string()));
         }
-        if keys.len() > MAX_KEYS {
-            return Err(Invalid::limit("followers_of", keys.len(), why));
-        }
+        Invalid::check_limit("followers_of", keys.len(), MAX_KEYS, why)?;
         keys.sort_unstable();
         keys.dedup();
-        Ok(Self {
-            to: Selector::FollowersOf(keys),
-            except: Vec::new(),
-        })
+        Ok(Selector::FollowersOf(keys).into())
     }
 
     /// Selects the users within `km` kilometers of a point.
@@ -177,16 +163,10 @@ impl Audience {
     /// The distance is not above 0, or it exceeds [`MAX_KM`].
     pub fn near(point: Point, km: f64) -> Result<Self, Invalid> {
         if !(km > 0.0 && km <= MAX_KM) {
-            return Err(Invalid::new(
-                "km",
-                km,
-                format!("is not a distance above 0 and up to {MAX_KM} kilometers"),
-            ));
+            let why = format!("is not a distance above 0 and up to {MAX_KM} kilometers");
+            return Err(Invalid::new("km", km, why));
         }
-        Ok(Self {
-            to: Selector::Near { point, km },
-            except: Vec::new(),
-        })
+        Ok(Selector::Near { point, km }.into())
     }
 
     /// Checks the number of excluded users. It allows one more than [`MAX_EXCEPT`], because the

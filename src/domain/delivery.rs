@@ -101,24 +101,14 @@ pub enum Occasion {
     },
 }
 
-/// How a user is reached.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    serde::Serialize,
-    serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Channel {
-    /// By email.
-    #[default]
-    Email,
+named_enum! {
+    /// How a delivery reaches its user.
+    #[derive(Default)]
+    Channel("channel") {
+        /// An email.
+        #[default]
+        Email = "email",
+    }
 }
 
 /// A delivery row.
@@ -367,11 +357,9 @@ impl Settlement {
     /// Changes the cause of a failure to [`Cause::GivenUp`]. The cause of an unknown outcome stays.
     #[must_use]
     pub fn given_up(self) -> Self {
-        let has_failed = self.state == DeliveryState::Failed;
-        let cause = if has_failed {
-            Some(Cause::GivenUp)
-        } else {
-            self.cause
+        let cause = match self.state {
+            DeliveryState::Failed => Some(Cause::GivenUp),
+            _ => self.cause,
         };
         Self { cause, ..self }
     }

@@ -135,23 +135,17 @@ impl Details {
         }
         if let Some(text) = &self.text {
             let characters = text.chars().count();
-            if characters > MAX_TEXT {
-                let why =
-                    format!("characters is more than the {MAX_TEXT} that an event's text has");
-                return Err(Invalid::limit("text of", characters, why));
-            }
+            let why =
+                format_args!("characters is more than the {MAX_TEXT} that an event's text has");
+            Invalid::check_limit("text of", characters, MAX_TEXT, why)?;
             let odd = |c: char| c.is_control() && c != '\n' && c != '\t';
             if text.trim().is_empty() || text.contains(odd) {
                 let why = "is not a text without control characters; leave it out if there is none";
                 return Err(Invalid::new("text", text.escape_debug(), why));
             }
         }
-        let bytes = self.data.bytes();
-        if bytes > MAX_DATA {
-            let why = format!("bytes is more than the {MAX_DATA} that an event's data has");
-            return Err(Invalid::limit("data of", bytes, why));
-        }
-        Ok(())
+        let why = format_args!("bytes is more than the {MAX_DATA} that an event's data has");
+        Invalid::check_limit("data of", self.data.bytes(), MAX_DATA, why)
     }
 
     /// Returns why users get an event with this audience, in the words of the feed API: `named`,

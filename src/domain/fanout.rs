@@ -60,18 +60,12 @@ pub const MAX_OBJECTS: usize = 100;
 
 /// Rejects an empty list of objects, and one of more than [`MAX_OBJECTS`].
 pub fn check_objects(count: usize) -> Result<(), Invalid> {
-    match count {
-        1..=MAX_OBJECTS => Ok(()),
-        0 => Err(Invalid::new(
-            "objects",
-            "[]",
-            "names none: give one at least",
-        )),
-        _ => {
-            let why = format!("is not 1 to {MAX_OBJECTS} object ids");
-            Err(Invalid::limit("objects", count, why))
-        }
+    if count == 0 {
+        let why = "names none: give one at least";
+        return Err(Invalid::new("objects", "[]", why));
     }
+    let why = format_args!("is not 1 to {MAX_OBJECTS} object ids");
+    Invalid::check_limit("objects", count, MAX_OBJECTS, why)
 }
 
 /// An accepted event.

@@ -12,23 +12,19 @@ use super::day::Day;
 use super::name::{EventType, Invalid, named_enum, serde_as_text};
 use super::object::{Object, topic_key};
 use super::policy::Policies;
-use super::stack::{EventAt, PersonStacks, Position, StackId};
+use super::stack::{EventAt, PersonStacks, Position, StackId, Watermarks, watermark};
 use super::text::Category;
 
 /// The length of every stack when the feed was read, such as `c20140421.3-20140422.18`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cursor(Vec<(StackId, u32)>);
+pub struct Cursor(Watermarks);
 
 impl Cursor {
     /// Returns the cursor at the end of all stacks.
     pub fn at_end_of(person: &PersonStacks) -> Self {
-        Self(
-            person
-                .stacks
-                .iter()
-                .map(|stack| (stack.id, stack.entries.len() as u32))
-                .collect(),
-        )
+        let stacks = person.stacks.iter();
+        let ends = stacks.map(|stack| (stack.id, stack.entries.len() as u32));
+        Self(ends.collect())
     }
 
     /// Returns whether these stacks still contain everything up to the cursor.
@@ -43,20 +39,15 @@ impl Cursor {
     /// Truncates the stacks to their length at the cursor.
     pub fn cut(&self, person: &mut PersonStacks) {
         for stack in &mut person.stacks {
-            let stood = self.0.iter().find(|(id, _)| *id == stack.id);
-            let stood = stood.map_or(0, |(_, n)| *n as usize);
-            stack.entries.truncate(stood);
+            stack
+                .entries
+                .truncate(watermark(&self.0, stack.id) as usize);
         }
     }
 
     /// Returns whether the position lies beyond the cursor.
     pub fn is_before(&self, position: Position) -> bool {
-        let seen = self
-            .0
-            .iter()
-            .find(|(stack, _)| *stack == position.stack)
-            .map_or(0, |(_, n)| *n);
-        position.index >= seen
+        position.index >= watermark(&self.0, position.stack)
     }
 }
 
@@ -89,10 +80,9 @@ impl FromStr for Cursor {
         if list.is_empty() {
             return Ok(Self::default());
         }
-        let part = |part: &str| {
-            part.parse::<Position>()
-                .map(|p| (p.stack, p.index))
-                .map_err(|_| refuse())
+        let part = |part: &str| match part.parse::<Position>() {
+            Ok(Position { stack, index }) => Ok((stack, index)),
+            Err(_) => Err(refuse()),
         };
         let parts = list.split('-').map(part);
         parts.collect::<Result<_, _>>().map(Self)

@@ -257,25 +257,16 @@ impl FromStr for EnhancedStatus {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let number = |part: Option<&str>| {
-            let part = part.filter(|part| {
-                (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
-            });
-            part.and_then(|part| part.parse().ok()).ok_or(())
+        let number = |part: &str| {
+            let is_number = part.len() <= 3 && part.bytes().all(|b| b.is_ascii_digit());
+            part.parse().ok().filter(|_| is_number)
         };
-        let mut parts = text.trim().split('.');
-        let class = parts.next();
-        let (subject, detail) = (number(parts.next())?, number(parts.next())?);
-        match (class, parts.next()) {
-            (Some("4"), None) => Ok(Self {
-                class: 4,
-                subject,
-                detail,
-            }),
-            (Some("5"), None) => Ok(Self {
-                class: 5,
-                subject,
-                detail,
+        let parts: Vec<&str> = text.trim().split('.').collect();
+        match parts[..] {
+            [class @ ("4" | "5"), subject, detail] => Ok(Self {
+                class: number(class).ok_or(())?,
+                subject: number(subject).ok_or(())?,
+                detail: number(detail).ok_or(())?,
             }),
             _ => Err(()),
         }

@@ -108,6 +108,14 @@ impl Copy<'_> {
         write!(self.0, "{value}").map_err(E::custom)
     }
 
+    /// Ends a list or an object, which has a comma after its last value.
+    fn end(self, bracket: char) {
+        if self.0.ends_with(',') {
+            self.0.pop();
+        }
+        self.0.push(bracket);
+    }
+
     fn append_text<E: Error>(&mut self, text: &str) -> Result<(), E> {
         let text = serde_json::to_string(text).map_err(E::custom)?;
         self.0.push_str(&text);
@@ -135,7 +143,7 @@ impl<'de> Visitor<'de> for Copy<'_> {
     }
 
     fn visit_none<E: Error>(self) -> Result<(), E> {
-        self.append("null")
+        self.visit_unit()
     }
 
     fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -163,30 +171,23 @@ impl<'de> Visitor<'de> for Copy<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let mut before = '[';
-        loop {
-            let start = self.0.len();
-            self.0.push(before);
-            if list.next_element_seed(Copy(self.0))?.is_none() {
-                self.0.truncate(start);
-                break;
-            }
-            before = ',';
+        self.0.push('[');
+        while list.next_element_seed(Copy(self.0))?.is_some() {
+            self.0.push(',');
         }
-        self.0.push_str(if before == '[' { "[]" } else { "]" });
+        self.end(']');
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
-        let mut before = '{';
+        self.0.push('{');
         while let Some(name) = fields.next_key::<String>()? {
-            self.0.push(before);
             self.append_text::<A::Error>(&name)?;
             self.0.push(':');
             fields.next_value_seed(Copy(self.0))?;
-            before = ',';
+            self.0.push(',');
         }
-        self.0.push_str(if before == '{' { "{}" } else { "}" });
+        self.end('}');
         Ok(())
     }
 }

@@ -69,6 +69,19 @@ impl Invalid {
         Self { kind, ..self }
     }
 
+    /// Checks that a size, in bytes or in number, is at most `most`.
+    pub fn check_limit(
+        what: &'static str,
+        size: usize,
+        most: usize,
+        why: fmt::Arguments<'_>,
+    ) -> Result<(), Self> {
+        if size <= most {
+            return Ok(());
+        }
+        Err(Self::limit(what, size, why.to_string()))
+    }
+
     /// Creates the error for a size above a limit, in bytes or in number.
     pub fn limit(what: &'static str, size: usize, why: impl Into<String>) -> Self {
         Self::new(what, size, why).of_kind(Kind::Limit)

@@ -125,16 +125,6 @@ impl Object {
     /// Checks that links are web addresses, because emails use them in `href` and `src`, and that
     /// the record fits on every store.
     pub fn check(&self) -> Result<(), Invalid> {
-        self.check_size()?;
-        for (what, link) in [("object url", &self.url), ("object image", &self.image)] {
-            if let Some(link) = link {
-                check_link(link).map_err(|why| Invalid::new(what, link, why))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_size(&self) -> Result<(), Invalid> {
         let texts = [
             ("object title of", &self.title),
             ("object url of", &self.url),
@@ -143,17 +133,18 @@ impl Object {
         ];
         for (what, text) in texts {
             let bytes = text.as_ref().map_or(0, String::len);
-            if bytes > MAX_TEXT {
-                let why = format!("bytes is more than the {MAX_TEXT} that can be kept; shorten it");
-                return Err(Invalid::limit(what, bytes, why));
-            }
+            let why =
+                format_args!("bytes is more than the {MAX_TEXT} that can be kept; shorten it");
+            Invalid::check_limit(what, bytes, MAX_TEXT, why)?;
         }
-        let bytes = self.data.bytes();
-        if bytes > MAX_DATA {
-            let why = format!(
-                "bytes of JSON is more than the {MAX_DATA} that can be kept; keep there what mails show, and the rest elsewhere"
-            );
-            return Err(Invalid::limit("object data of", bytes, why));
+        let why = format_args!(
+            "bytes of JSON is more than the {MAX_DATA} that can be kept; keep there what mails show, and the rest elsewhere"
+        );
+        Invalid::check_limit("object data of", self.data.bytes(), MAX_DATA, why)?;
+        for (what, link) in [("object url", &self.url), ("object image", &self.image)] {
+            if let Some(link) = link {
+                check_link(link).map_err(|why| Invalid::new(what, link, why))?;
+            }
         }
         Ok(())
     }

@@ -44,10 +44,8 @@ fn check_title(text: &str) -> Result<&str, Invalid> {
         let why = "is not one line of text; leave it out if there is none";
         return Err(Invalid::new("title", text.escape_debug(), why));
     }
-    if trimmed.len() > most {
-        let why = format!("bytes is more than the {most} that can be kept; shorten it");
-        return Err(Invalid::limit("title of", trimmed.len(), why));
-    }
+    let why = format_args!("bytes is more than the {most} that can be kept; shorten it");
+    Invalid::check_limit("title of", trimmed.len(), most, why)?;
     Ok(trimmed)
 }
 
@@ -105,14 +103,11 @@ impl Mutes {
     /// Checks that the number of mutes is within [`Self::MOST`].
     pub fn check(&self) -> Result<(), Invalid> {
         let most = Self::MOST;
-        if self.0.len() <= most {
-            return Ok(());
-        }
-        let why = format!(
+        let why = format_args!(
             "is more than the {most} subjects one person can have muted, with those that were \
              muted lately"
         );
-        Err(Invalid::limit("mutes", self.0.len(), why))
+        Invalid::check_limit("mutes", self.0.len(), most, why)
     }
 
     /// Returns whether any mute may cover an event of this time.

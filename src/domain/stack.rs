@@ -38,10 +38,8 @@ pub struct StackId {
 impl StackId {
     /// Returns the stack to which tidings appends the events of this day.
     pub fn of(day: Day) -> Self {
-        Self {
-            day,
-            form: Form::Text,
-        }
+        let form = Form::Text;
+        Self { day, form }
     }
 }
 
@@ -58,16 +56,12 @@ impl FromStr for StackId {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        match text.strip_suffix('o') {
-            Some(day) => Ok(Self {
-                day: day.parse()?,
-                form: Form::ObjectId,
-            }),
-            None => Ok(Self {
-                day: text.parse()?,
-                form: Form::Text,
-            }),
-        }
+        let (day, form) = match text.strip_suffix('o') {
+            Some(day) => (day, Form::ObjectId),
+            None => (text, Form::Text),
+        };
+        let day = day.parse()?;
+        Ok(Self { day, form })
     }
 }
 
@@ -78,6 +72,13 @@ pub struct Position {
     pub stack: StackId,
     /// The index in the array, from 0. Markers and unknown entries count too.
     pub index: u32,
+}
+
+impl Position {
+    fn new(stack: StackId, index: usize) -> Self {
+        let index = index as u32;
+        Self { stack, index }
+    }
 }
 
 impl fmt::Display for Position {
@@ -92,13 +93,8 @@ impl FromStr for Position {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let refuse = || {
-            Invalid::new(
-                "position",
-                text,
-                "is not written as YYYYMMDD.INDEX, such as 20140422.17",
-            )
-        };
+        let why = "is not written as YYYYMMDD.INDEX, such as 20140422.17";
+        let refuse = || Invalid::new("position", text, why);
         let (stack, index) = text.split_once('.').ok_or_else(refuse)?;
         // No array has a billion entries, so nine digits always fit a `u32`.
         if !(1..=9).contains(&index.len()) || !index.bytes().all(|b| b.is_ascii_digit()) {
@@ -123,39 +119,26 @@ pub struct Stack {
 }
 
 /// A defect that another program or a broken disk caused. It affects only the document's user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Defect {
     /// `events` is not a list, so nothing can be appended or read.
+    #[error("its events are no list")]
     NoList,
     /// The document cannot be decoded.
+    #[error("it cannot be read")]
     Unreadable,
     /// The document has reached the maximum size.
+    #[error("it is too large to take anything more")]
     NoRoom,
     /// A validation rule of the database rejects changes to it.
+    #[error("a rule of the database refuses the change")]
     Refused,
 }
 
-impl Defect {
-    /// Returns the defect as a clause for reports. JSON uses the names of the variants.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NoList => "its events are no list",
-            Self::Unreadable => "it cannot be read",
-            Self::NoRoom => "it is too large to take anything more",
-            Self::Refused => "a rule of the database refuses the change",
-        }
-    }
-}
-
-impl fmt::Display for Defect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// A defective document, for reports.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, thiserror::Error)]
+#[error("the stack of {user} on {day}: {reason}")]
 pub struct BadStack {
     /// The user of the document.
     pub user: UserId,
@@ -163,16 +146,6 @@ pub struct BadStack {
     pub day: Day,
     /// The defect.
     pub reason: Defect,
-}
-
-impl fmt::Display for BadStack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the stack of {} on {}: {}",
-            self.user, self.day, self.reason
-        )
-    }
 }
 
 impl Stack {
@@ -256,13 +229,7 @@ impl Stack {
             .enumerate()
             .skip(from)
             .filter_map(move |(index, entry)| match entry {
-                Entry::Event(event) => Some((
-                    Position {
-                        stack,
-                        index: index as u32,
-                    },
-                    event,
-                )),
+                Entry::Event(event) => Some((Position::new(stack, index), event)),
                 Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => None,
             })
     }
@@ -288,6 +255,13 @@ pub fn covered(entries: &[Entry]) -> usize {
 
 /// The coverage of an email: for each stack, the number of entries from the front.
 pub type Watermarks = Vec<(StackId, u32)>;
+
+/// Returns the number of covered entries of this stack.
+pub(super) fn watermark(watermarks: &Watermarks, stack: StackId) -> u32 {
+    let mut watermarks = watermarks.iter();
+    let own = watermarks.find(|(id, _)| *id == stack);
+    own.map_or(0, |(_, n)| *n)
+}
 
 /// A user's documents in a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -336,10 +310,7 @@ impl PersonStacks {
         for stack in &mut self.stacks {
             let stack_id = stack.id;
             for (index, entry) in stack.entries.iter_mut().enumerate() {
-                let place = Position {
-                    stack: stack_id,
-                    index: index as u32,
-                };
+                let place = Position::new(stack_id, index);
                 if matches!(entry, Entry::Event(event) if meant(place, event)) {
                     *entry = Entry::Other;
                 }
@@ -369,34 +340,27 @@ impl PersonStacks {
         own: Id,
         keep: impl Fn(&Event, Day) -> bool,
     ) -> Vec<EventAt<'_>> {
-        let limit = |stack: StackId| {
-            watermarks
-                .iter()
-                .find(|(id, _)| *id == stack)
-                .map_or(0, |(_, n)| *n)
-        };
         let uncovered = self
             .stacks
             .iter()
             .flat_map(|stack| stack.uncovered_before(own))
-            .filter(|(position, _)| position.index < limit(position.stack));
+            .filter(|(position, _)| position.index < watermark(watermarks, position.stack));
         unique(uncovered, keep)
     }
 
     /// Returns whether any stack has the marker with this id.
     pub fn hold_marker(&self, id: Id) -> bool {
-        let is_it = |entry: &Entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id));
-        self.stacks
-            .iter()
-            .any(|stack| stack.entries.iter().any(is_it))
+        self.any(|entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id)))
     }
 
     /// Returns whether any stack has a `mailed` marker with this id, so that its batch was emailed.
     pub fn are_mailed_by(&self, id: Id) -> bool {
-        let is_it = |entry: &Entry| matches!(entry, Entry::Mailed(mailed) if mailed.id == id);
-        self.stacks
-            .iter()
-            .any(|stack| stack.entries.iter().any(is_it))
+        self.any(|entry| matches!(entry, Entry::Mailed(mailed) if mailed.id == id))
+    }
+
+    fn any(&self, is_it: impl Fn(&Entry) -> bool) -> bool {
+        let mut entries = self.stacks.iter().flat_map(|stack| &stack.entries);
+        entries.any(is_it)
     }
 
     /// Returns all events, oldest first, with each (type, object) once at its oldest position.

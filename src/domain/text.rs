@@ -37,10 +37,8 @@ pub const MAX_LOCALE: usize = 100;
 
 /// Checks a locale. The empty text is valid and means English.
 pub fn check_locale(locale: &str) -> Result<(), Invalid> {
-    if locale.len() > MAX_LOCALE {
-        let why = format!("bytes is more than the {MAX_LOCALE} that can be kept; shorten it");
-        return Err(Invalid::limit("locale of", locale.len(), why));
-    }
+    let why = format_args!("bytes is more than the {MAX_LOCALE} that can be kept; shorten it");
+    Invalid::check_limit("locale of", locale.len(), MAX_LOCALE, why)?;
     let is_plain = locale.bytes().all(|byte| byte.is_ascii_graphic());
     if locale.is_empty() || is_plain && language_tag(locale).is_some() {
         return Ok(());

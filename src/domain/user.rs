@@ -81,11 +81,9 @@ pub const MAX_NAME: usize = 1_000;
 
 /// Checks a number of choices against [`MAX_TYPES`].
 pub fn check_choices(count: usize) -> Result<(), Invalid> {
-    if count <= MAX_TYPES {
-        return Ok(());
-    }
-    let why = format!("is more than the {MAX_TYPES} event types one person can have a choice of");
-    Err(Invalid::limit("types", count, why))
+    let why =
+        format_args!("is more than the {MAX_TYPES} event types one person can have a choice of");
+    Invalid::check_limit("types", count, MAX_TYPES, why)
 }
 
 /// A user's record.
