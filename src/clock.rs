@@ -3,8 +3,8 @@
 //! An operation reads the clock once and passes the time down. Tests and the demo set a
 //! [`ManualClock`].
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -50,30 +50,25 @@ impl ManualClock {
         Self(Mutex::new(now))
     }
 
+    fn time(&self) -> MutexGuard<'_, DateTime<Utc>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sets the clock, forward or back.
     pub fn set(&self, now: DateTime<Utc>) {
-        *self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = now;
+        *self.time() = now;
     }
 
     /// Moves the clock forward by this much, or back if `by` is negative.
     pub fn advance(&self, by: TimeDelta) {
-        *self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) += by;
+        *self.time() += by;
     }
 }
 
 #[async_trait]
 impl Clock for ManualClock {
     fn now(&self) -> DateTime<Utc> {
-        *self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.time()
     }
 
     /// Advances the clock and returns without waiting.

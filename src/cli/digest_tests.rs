@@ -3,7 +3,7 @@
 use chrono::TimeZone;
 
 use super::*;
-use crate::domain::Owed;
+use crate::domain::PendingCounts;
 use crate::wire::digest::{BacklogReport, DigestUsers, DueDigests};
 
 fn report() -> Report {
@@ -132,7 +132,7 @@ fn emails_written_to_the_outbox_are_shown_with_its_path() {
 
 #[test]
 fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
-    let backlog = |people, events| Owed { people, events };
+    let backlog = |people, events| PendingCounts { people, events };
     let day = "20140401".parse().unwrap();
     let report = BacklogReport {
         older: backlog(1, 12),

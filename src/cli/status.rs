@@ -12,7 +12,7 @@ use super::words;
 use super::work::waits;
 use crate::app::App;
 use crate::config::Config;
-use crate::domain::{Day, Owed, ReportCounts};
+use crate::domain::{Day, PendingCounts, ReportCounts};
 use crate::store::Schema;
 use crate::wire::status::{
     Backlog, DayView, DigestActivity, Latency, OlderDays, Status, Unopened, WorkerActivity,
@@ -211,7 +211,7 @@ fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
 /// Blocked events wait for users who cannot be emailed.
 fn add_older(older: &OlderDays, table: &mut Table) {
     if let Some(look) = &older.owed {
-        let counts = |owed: Owed| (words::people(owed.people), words::events(owed.events));
+        let counts = |owed: PendingCounts| (words::people(owed.people), words::events(owed.events));
         if !look.owed.is_nothing() {
             let ((people, events), at) = (counts(look.owed), words::minute(look.at));
             let what = format!("{people}, {events} of days before the window, at {at} UTC");

@@ -15,7 +15,7 @@ use super::screen::Screen;
 use super::words;
 use crate::app::App;
 use crate::config::StoreUrl;
-use crate::domain::{Owed, UserId};
+use crate::domain::{PendingCounts, UserId};
 use crate::engine::Watcher;
 use crate::wire::delivery::{WaitReason, Waiting};
 use crate::wire::digest::FannedOut;
@@ -213,7 +213,7 @@ pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
 
 /// Returns lines about the backlog of days before the window, and about events that expired.
 pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
-    let counts = |owed: Owed| (words::people(owed.people), words::events(owed.events));
+    let counts = |owed: PendingCounts| (words::people(owed.people), words::events(owed.events));
     let mut lines = Vec::new();
     if !backlog.older.is_nothing() {
         let (people, events) = counts(backlog.older);

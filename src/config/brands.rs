@@ -29,65 +29,33 @@ pub struct Brand {
     pub hooks: Keys,
 }
 
-/// Dependent options. If a brand sets one of the first list, unset options of the second get their
-/// defaults instead of inherited values.
-const GROUPS: [(&str, &[&str], &[&str]); 5] = [
-    ("site", &["name"], &["url", "logo", "feedback_id"]),
+/// Dependent options: a section and two lists of its options. If a brand sets one of the first list,
+/// unset options of the second get their defaults instead of inherited values.
+const GROUPS: [(&str, &str, &str); 5] = [
+    ("site", "name", "url logo feedback_id"),
     (
         "mail",
-        &["from"],
-        &[
-            "reply_to",
-            "list_domain",
-            "dkim_domain",
-            "dkim_selector",
-            "dkim_key_file",
-        ],
+        "from",
+        "reply_to list_domain dkim_domain dkim_selector dkim_key_file",
     ),
-    ("mail", &["provider"], ACCOUNT),
+    // The options that identify an account at a provider.
     (
         "mail",
-        &["key", "key_file", "access_key_id", "url"],
-        &[
-            "key",
-            "key_file",
-            "access_key_id",
-            "session_token",
-            "session_token_file",
-        ],
+        "provider",
+        "key key_file access_key_id session_token session_token_file configuration_set region url \
+         domain stream smtp_host smtp_port smtp_tls smtp_user smtp_password smtp_password_file \
+         calls_per_second per_call",
     ),
     (
         "mail",
-        &[
-            "smtp_host",
-            "smtp_user",
-            "smtp_password",
-            "smtp_password_file",
-        ],
-        &["smtp_user", "smtp_password", "smtp_password_file"],
+        "key key_file access_key_id url",
+        "key key_file access_key_id session_token session_token_file",
     ),
-];
-
-/// The options that identify an account at a provider.
-const ACCOUNT: &[&str] = &[
-    "key",
-    "key_file",
-    "access_key_id",
-    "session_token",
-    "session_token_file",
-    "configuration_set",
-    "region",
-    "url",
-    "domain",
-    "stream",
-    "smtp_host",
-    "smtp_port",
-    "smtp_tls",
-    "smtp_user",
-    "smtp_password",
-    "smtp_password_file",
-    "calls_per_second",
-    "per_call",
+    (
+        "mail",
+        "smtp_host smtp_user smtp_password smtp_password_file",
+        "smtp_user smtp_password smtp_password_file",
+    ),
 ];
 
 /// Sets an option of a brand if the name is its variable: `TIDINGS_BRANDS_ACME_MAIL_KEY`.
@@ -179,13 +147,13 @@ fn with_inherited(merged: &Table, own: &Table) -> Table {
     for name in ["site", "mail"] {
         let (mut inherited, ours) = (section(merged, name), section(own, name));
         for (_, given, others) in GROUPS.iter().filter(|(of, ..)| *of == name) {
-            if !given.iter().any(|option| ours.contains_key(*option)) {
+            if !given.split(' ').any(|option| ours.contains_key(option)) {
                 continue;
             }
-            for option in *others {
-                inherited.remove(*option);
-                let default = DEFAULT_TABLE[name].get(*option);
-                inherited.extend(default.map(|value| ((*option).to_owned(), value.clone())));
+            for option in others.split(' ') {
+                inherited.remove(option);
+                let default = DEFAULT_TABLE[name].get(option);
+                inherited.extend(default.map(|value| (option.to_owned(), value.clone())));
             }
         }
         table.insert(name.to_owned(), Value::Table(inherited));

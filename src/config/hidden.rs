@@ -8,38 +8,18 @@
 pub(super) const HIDDEN: &str = "(hidden)";
 
 /// MongoDB parameters with values that may be shown, in lower case.
-const HARMLESS: [&str; 20] = [
-    "appname",
-    "authmechanism",
-    "authsource",
-    "compressors",
-    "connecttimeoutms",
-    "directconnection",
-    "heartbeatfrequencyms",
-    "loadbalanced",
-    "maxpoolsize",
-    "minpoolsize",
-    "readconcernlevel",
-    "readpreference",
-    "replicaset",
-    "retryreads",
-    "retrywrites",
-    "serverselectiontimeoutms",
-    "ssl",
-    "tls",
-    "tlsinsecure",
-    "w",
-];
+const HARMLESS: &str = "appname authmechanism authsource compressors connecttimeoutms \
+    directconnection heartbeatfrequencyms loadbalanced maxpoolsize minpoolsize readconcernlevel \
+    readpreference replicaset retryreads retrywrites serverselectiontimeoutms ssl tls tlsinsecure w";
 
 /// MongoDB parameters with values that may contain any character, in lower case.
-const ANYTHING: [&str; 6] = [
-    "authmechanismproperties",
-    "proxypassword",
-    "proxyusername",
-    "tlscafile",
-    "tlscertificatekeyfile",
-    "tlscertificatekeyfilepassword",
-];
+const ANYTHING: &str = "authmechanismproperties proxypassword proxyusername tlscafile \
+    tlscertificatekeyfile tlscertificatekeyfilepassword";
+
+fn is_in(list: &str, name: &str) -> bool {
+    list.split(' ')
+        .any(|known| name.eq_ignore_ascii_case(known))
+}
 
 /// Returns an option's value as a problem may show it.
 pub(super) fn shown(option: &str, text: &str) -> String {
@@ -118,7 +98,7 @@ fn parameters_begin(rest: &str) -> Option<usize> {
     let ends = |parameters: &str| {
         parameters.split('&').all(|one| {
             let name = one.split('=').next().unwrap_or_default();
-            !one.contains('@') || ANYTHING.contains(&name.to_ascii_lowercase().as_str())
+            !one.contains('@') || is_in(ANYTHING, name)
         })
     };
     let marks = rest.match_indices('?').map(|(at, _)| at);
@@ -145,7 +125,7 @@ fn host(text: &str) -> String {
 
 fn parameter(text: &str) -> String {
     match text.split_once('=') {
-        Some((name, _)) if !HARMLESS.contains(&name.to_ascii_lowercase().as_str()) => {
+        Some((name, _)) if !is_in(HARMLESS, name) => {
             format!("{name}={HIDDEN}")
         }
         None if !text.is_empty() => HIDDEN.to_owned(),

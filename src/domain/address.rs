@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use unicode_normalization::UnicodeNormalization;
 
-use super::name::Invalid;
+use super::name::{Invalid, debug_as_text};
 use super::text::is_unseen;
 
 /// An email address. `Debug` and `Display` print it masked, as `a…@example.org`.
@@ -252,11 +252,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl fmt::Debug for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_text!(Address);
 
 impl<'de> serde::Deserialize<'de> for Address {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -103,14 +103,14 @@ impl Person {
 
 /// The data that an email shows of an event.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct EventData {
     /// The object's record.
     pub object: Arc<Object>,
     /// The details of the event, if it has any.
     pub details: Option<Arc<Details>>,
 }
 
-impl From<Arc<Object>> for Told {
+impl From<Arc<Object>> for EventData {
     fn from(object: Arc<Object>) -> Self {
         let details = None;
         Self { object, details }
@@ -194,23 +194,23 @@ pub struct Content {
 impl Content {
     /// Builds the content from events that are ordered newest first; `None` if there are none.
     pub(super) fn of(
-        mut told: Vec<(&EventType, Item)>,
+        mut included: Vec<(&EventType, Item)>,
         policies: &Policies,
         grouping: Grouping,
     ) -> Option<Self> {
-        let details = told.iter_mut();
+        let details = included.iter_mut();
         let details = details.filter_map(|(_, item)| item.details.as_mut());
         show_newest_names(&mut details.collect::<Vec<_>>());
         let mut content = Self {
             sections: Vec::new(),
-            total: told.len() as u64,
+            total: included.len() as u64,
             not_kept: 0,
-            oldest: told.last()?.1.at,
-            newest: told.first()?.1.at,
+            oldest: included.last()?.1.at,
+            newest: included.first()?.1.at,
             because: Vec::new(),
         };
         let sections = &mut content.sections;
-        for (kind, item) in told {
+        for (kind, item) in included {
             let known = sections.iter().position(|section| section.kind == *kind);
             let index = known.unwrap_or_else(|| {
                 sections.push(Section::new(kind, policies, grouping));
@@ -357,15 +357,15 @@ const SECTIONS: usize = 20;
 ///
 /// `applies` returns the data to show for an event, or `None` if its object no longer applies. The
 /// result is `None` if no kept event applies.
-pub fn gather<T: Into<Told>>(
+pub fn gather<T: Into<EventData>>(
     key: &BatchKey,
     kept: &[Kept],
     not_kept: u64,
     policies: &Policies,
     applies: impl Fn(&Event) -> Option<T>,
 ) -> Option<Content> {
-    let told = newest_first(kept, applies);
-    let mut content = Content::of(told, policies, Grouping::ByAbout)?;
+    let included = newest_first(kept, applies);
+    let mut content = Content::of(included, policies, Grouping::ByAbout)?;
     content.total += not_kept;
     content.not_kept = not_kept;
     if let (Some(kind), Some(section)) = (key.kind(), content.sections.first_mut())
@@ -382,16 +382,16 @@ pub fn gather<T: Into<Told>>(
 
 /// Returns the events that apply, newest first. Each object of a type appears once, at the time of
 /// its last event.
-fn newest_first<T: Into<Told>>(
+fn newest_first<T: Into<EventData>>(
     kept: &[Kept],
     applies: impl Fn(&Event) -> Option<T>,
 ) -> Vec<(&EventType, Item)> {
     let mut items: Vec<(usize, &EventType, Item)> = Vec::new();
     for (index, kept) in kept.iter().enumerate() {
-        let Some(told) = applies(&Event::from(kept.clone())) else {
+        let Some(data) = applies(&Event::from(kept.clone())) else {
             continue;
         };
-        let Told { object, details } = told.into();
+        let EventData { object, details } = data.into();
         let (id, at) = (kept.o.clone(), kept.i.time());
         let item = Item {
             id,
@@ -409,8 +409,8 @@ fn newest_first<T: Into<Told>>(
         }
     }
     items.sort_by_key(|(index, _, item)| std::cmp::Reverse((item.at, *index)));
-    let told = items.into_iter().map(|(_, kind, item)| (kind, item));
-    told.collect()
+    let included = items.into_iter().map(|(_, kind, item)| (kind, item));
+    included.collect()
 }
 
 impl Content {

@@ -125,7 +125,7 @@ fn commented_by(actors: &[(&str, Option<&str>)]) -> Content {
             actor: Some(actor),
             ..Details::default()
         };
-        Some(Told {
+        Some(EventData {
             object: Arc::new(object(event.o.as_str(), "Budget", "")),
             details: Some(Arc::new(details)),
         })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Days, NaiveDate, SecondsFormat, TimeDelta, Utc};
 
-use super::name::{Invalid, Kind, serde_as_text};
+use super::name::{Invalid, Kind, debug_as_text, serde_as_text};
 
 /// A UTC day. Parsed days are in the years 1 to 9999.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,20 +30,14 @@ impl Day {
 
     /// Returns the day `n` days earlier, or the first day of the calendar.
     pub fn back(self, n: u32) -> Self {
-        Self(
-            self.0
-                .checked_sub_days(Days::new(u64::from(n)))
-                .unwrap_or(NaiveDate::MIN),
-        )
+        let day = self.0.checked_sub_days(Days::new(n.into()));
+        Self(day.unwrap_or(NaiveDate::MIN))
     }
 
     /// Returns the day `n` days later, or the last day of the calendar.
     pub fn ahead(self, n: u32) -> Self {
-        Self(
-            self.0
-                .checked_add_days(Days::new(u64::from(n)))
-                .unwrap_or(NaiveDate::MAX),
-        )
+        let day = self.0.checked_add_days(Days::new(n.into()));
+        Self(day.unwrap_or(NaiveDate::MAX))
     }
 
     /// Returns the midnight at which the day starts.
@@ -64,21 +58,12 @@ impl Day {
 
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:04}{:02}{:02}",
-            self.0.year(),
-            self.0.month(),
-            self.0.day()
-        )
+        let (year, month, day) = (self.0.year(), self.0.month(), self.0.day());
+        write!(f, "{year:04}{month:02}{day:02}")
     }
 }
 
-impl fmt::Debug for Day {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_text!(Day);
 
 serde_as_text!(Day);
 

@@ -14,7 +14,7 @@ use super::coordination::Lease;
 pub use super::feedback::DeliveryState;
 use super::feedback::Feedback;
 use super::id::Id;
-use super::name::{Invalid, UserId, checked_texts, named_enum};
+use super::name::{Invalid, UserId, checked_texts, debug_as_text, named_enum};
 use super::schedule::{Cadence, Period};
 use super::stack::Watermarks;
 
@@ -76,11 +76,7 @@ impl fmt::Display for DeliveryId {
     }
 }
 
-impl fmt::Debug for DeliveryId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_text!(DeliveryId);
 
 /// The source of an email's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -392,7 +388,7 @@ impl Reopening {
 
 /// An operator's statement about a delivery with an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// The email was sent.
     Sent,
     /// The email was not sent, so its events are still to be emailed.
@@ -408,7 +404,7 @@ pub enum Correction {
         /// The id of the delivery.
         id: DeliveryId,
         /// The operator's statement.
-        verdict: Verdict,
+        decision: Decision,
         /// The reason, which is stored.
         reason: String,
     },

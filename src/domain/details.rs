@@ -20,7 +20,7 @@ pub const MAX_TEXT: usize = 500;
 pub const MAX_DATA: usize = 2 << 10;
 
 /// The most follow keys that are stored with an event's details. If it has more, none is stored.
-pub const MAX_TOLD_KEYS: usize = 8;
+pub const MAX_NAMED_KEYS: usize = 8;
 /// The prefix of the reason of an event for the followers of one key.
 const FOLLOWS: &str = "follows ";
 
@@ -178,10 +178,10 @@ impl Details {
         self.reason.as_deref()?.strip_prefix(FOLLOWS)
     }
 
-    /// Returns the keys of an audience that has 2 to [`MAX_TOLD_KEYS`] of them; otherwise none.
+    /// Returns the keys of an audience that has 2 to [`MAX_NAMED_KEYS`] of them; otherwise none.
     pub fn keys_of(audience: &Audience) -> Vec<FollowKey> {
         match &audience.to {
-            Selector::FollowersOf(keys) if (2..=MAX_TOLD_KEYS).contains(&keys.len()) => {
+            Selector::FollowersOf(keys) if (2..=MAX_NAMED_KEYS).contains(&keys.len()) => {
                 keys.clone()
             }
             _ => Vec::new(),
@@ -189,7 +189,7 @@ impl Details {
     }
 
     /// Returns the keys whose followers get the event. Empty for other audiences and for more than
-    /// [`MAX_TOLD_KEYS`] keys.
+    /// [`MAX_NAMED_KEYS`] keys.
     pub fn follow_keys(&self) -> Vec<FollowKey> {
         match self.followed() {
             Some(key) => vec![FollowKey::stored(key)],

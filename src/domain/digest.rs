@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Datelike, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::content::{Caps, Content, Grouping, Item, Told};
+use super::content::{Caps, Content, EventData, Grouping, Item};
 use super::day::{Day, Window};
 use super::delivery::{Delivery, DeliveryId, DeliveryState};
 use super::eligibility::{Facts, Purpose, classify};
@@ -53,7 +53,7 @@ fn is_wanted(event: &Event, day: Day, user: &User, scope: EmailScope, policies: 
 /// Builds the content of a digest, one item for each event. Returns `None` if no event applies.
 ///
 /// `applies` returns the text to show for an event, or `None` if its object no longer applies.
-pub fn assemble<T: Into<Told>>(
+pub fn assemble<T: Into<EventData>>(
     wanted: &[EventAt<'_>],
     policies: &Policies,
     caps: Caps,
@@ -62,16 +62,17 @@ pub fn assemble<T: Into<Told>>(
     let applying = wanted
         .iter()
         .filter_map(|pending| Some((pending, applies(pending.event)?.into())));
-    let mut told: Vec<(&EventAt<'_>, Told)> = applying.collect();
-    told.sort_by_key(|(pending, _)| Reverse((pending.at, pending.position)));
-    let item = |(pending, told): (&EventAt<'_>, Told)| Item {
+    let mut included: Vec<(&EventAt<'_>, EventData)> = applying.collect();
+    included.sort_by_key(|(pending, _)| Reverse((pending.at, pending.position)));
+    let item = |(pending, data): (&EventAt<'_>, EventData)| Item {
         id: pending.event.o.clone(),
         at: pending.at,
-        object: told.object,
-        details: told.details,
+        object: data.object,
+        details: data.details,
     };
-    let told = told.into_iter().map(|told| (&told.0.event.t, item(told)));
-    let mut content = Content::of(told.collect(), policies, Grouping::Each)?;
+    let items = included.into_iter();
+    let items = items.map(|included| (&included.0.event.t, item(included)));
+    let mut content = Content::of(items.collect(), policies, Grouping::Each)?;
     content.cut(caps, 0);
     Some(content)
 }
@@ -109,7 +110,7 @@ pub enum Place<T> {
     /// It does not exist yet and gets this id.
     Free(DeliveryId),
     /// It exists, in any state.
-    Taken(T),
+    Existing(T),
 }
 
 impl Rows {
@@ -131,24 +132,24 @@ impl Rows {
         [&self.period].into_iter().chain(&self.weekday)
     }
 
-    /// Decides which id the digest has. `standing` looks up existing deliveries by id.
+    /// Decides which id the digest has. `stored` looks up existing deliveries by id.
     pub fn place<'a>(
         &self,
         due: &Due,
-        standing: impl Fn(&DeliveryId) -> Option<&'a Delivery>,
+        stored: impl Fn(&DeliveryId) -> Option<&'a Delivery>,
     ) -> Place<&'a Delivery> {
         let of_weekday = self.weekday.as_ref();
-        if let Some(row) = of_weekday.and_then(&standing) {
-            return Place::Taken(row);
+        if let Some(row) = of_weekday.and_then(&stored) {
+            return Place::Existing(row);
         }
-        let Some(row) = standing(&self.period) else {
+        let Some(row) = stored(&self.period) else {
             return Place::Free(self.period.clone());
         };
         match of_weekday {
             Some(weekday) if row.due_on.is_some_and(|date| date < due.date) => {
                 Place::Free(weekday.clone())
             }
-            _ => Place::Taken(row),
+            _ => Place::Existing(row),
         }
     }
 }
@@ -171,20 +172,14 @@ pub fn tried_again(row: &Delivery) -> Option<DateTime<Utc>> {
 
 /// The size of a backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Owed {
+pub struct PendingCounts {
     /// Users with at least one event in the backlog.
     pub people: u64,
     /// Events in the backlogs of all these users.
     pub events: u64,
 }
 
-impl Owed {
-    /// An empty backlog.
-    pub const NOTHING: Self = Self {
-        people: 0,
-        events: 0,
-    };
-
+impl PendingCounts {
     /// Adds a user with this number of events. A user without events does not count.
     pub fn add(&mut self, events: u64) {
         self.people += u64::from(events > 0);
@@ -213,7 +208,7 @@ impl Owed {
     }
 }
 
-impl std::ops::AddAssign for Owed {
+impl std::ops::AddAssign for PendingCounts {
     fn add_assign(&mut self, other: Self) {
         *self = self.plus(other);
     }
@@ -223,15 +218,15 @@ impl std::ops::AddAssign for Owed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
     /// Events of users who may be emailed: their next digest includes them.
-    pub owed: Owed,
+    pub owed: PendingCounts,
     /// Events of users who may not be emailed at the moment, such as suppressed or unconfirmed
     /// users. They are included once the user may be emailed again.
-    pub blocked: Owed,
+    pub blocked: PendingCounts,
 }
 
 impl Backlog {
     /// Returns the sum of both parts. A user with events in both counts twice.
-    pub fn all(self) -> Owed {
+    pub fn all(self) -> PendingCounts {
         self.owed.plus(self.blocked)
     }
 }
@@ -246,16 +241,16 @@ pub struct DayNote {
     /// The backlog at the last full scan of the day. `None` if the day has changed since or was not
     /// scanned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owed: Option<Owed>,
+    pub owed: Option<PendingCounts>,
     /// The same for users who may not be emailed; `None` in notes of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocked: Option<Owed>,
+    pub blocked: Option<PendingCounts>,
     /// The events that expired, because they were older than `digest.max_age`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub given_up: Option<Owed>,
+    pub given_up: Option<PendingCounts>,
     /// The part of `given_up` whose users could not be emailed when it expired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub given_up_blocked: Option<Owed>,
+    pub given_up_blocked: Option<PendingCounts>,
 }
 
 impl DayNote {
@@ -296,15 +291,15 @@ impl DayNote {
 
 /// The backlog of all days outside the window, as the last full scan found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastLook {
+pub struct LastScan {
     /// When a scan first found this backlog. Later scans that find the same do not change it.
     pub at: DateTime<Utc>,
     /// The backlog of all these days.
     #[serde(flatten)]
-    pub owed: Owed,
+    pub owed: PendingCounts,
     /// The same for users who may not be emailed at the moment.
     #[serde(default)]
-    pub blocked: Owed,
+    pub blocked: PendingCounts,
 }
 
 /// The days from which digests include events: the window and the backlog before it.

@@ -129,7 +129,7 @@ mod assembling {
                 &stacks(&works(5)).pending(),
                 &policies(),
                 Caps::default(),
-                |_| None::<Told>
+                |_| None::<EventData>
             ),
             None
         );
@@ -222,7 +222,7 @@ mod digest_row {
     fn free_id(place: &Place<&Delivery>) -> Option<String> {
         match place {
             Place::Free(id) => Some(id.to_string()),
-            Place::Taken(_) => None,
+            Place::Existing(_) => None,
         }
     }
 
@@ -329,7 +329,7 @@ mod digest_row {
     }
 }
 
-mod owed {
+mod pending_counts {
     use super::super::*;
 
     #[test]
@@ -364,7 +364,7 @@ mod owed {
         let note = DayNote {
             id: Id::from_bytes([7; 12]),
             at: DateTime::UNIX_EPOCH,
-            owed: Some(Owed::NOTHING),
+            owed: Some(PendingCounts::default()),
             blocked: None,
             given_up: None,
             given_up_blocked: None,

@@ -29,11 +29,11 @@ impl Cursor {
 
     /// Returns whether these stacks still contain everything up to the cursor.
     pub fn is_within(&self, person: &PersonStacks) -> bool {
-        let stands = |(id, n): &(StackId, u32)| {
+        let exists = |(id, n): &(StackId, u32)| {
             let mut stacks = person.stacks.iter();
             stacks.any(|stack| stack.id == *id && stack.entries.len() >= *n as usize)
         };
-        self.0.iter().all(stands)
+        self.0.iter().all(exists)
     }
 
     /// Truncates the stacks to their length at the cursor.
@@ -97,7 +97,7 @@ pub struct Query {
     /// Only items older than this one. In a grouped feed, groups whose newest item is older.
     pub before: Option<Position>,
     /// Only items that existed at this cursor.
-    pub stood: Option<Cursor>,
+    pub snapshot: Option<Cursor>,
     /// Only events of these types.
     pub kinds: Kinds,
     /// Only items on this day.
@@ -119,11 +119,13 @@ impl Kinds {
         let Some(category) = category else {
             return Self(only.map(|kind| vec![kind]));
         };
-        let is_asked = |kind: &&EventType| {
+        let is_selected = |kind: &&EventType| {
             only.as_ref().is_none_or(|only| only == *kind)
                 && policies.of(kind).category.as_ref() == Some(category)
         };
-        Self(Some(policies.kinds().filter(is_asked).cloned().collect()))
+        Self(Some(
+            policies.kinds().filter(is_selected).cloned().collect(),
+        ))
     }
 
     /// Returns whether the type is selected.
@@ -135,18 +137,18 @@ impl Kinds {
 impl Query {
     /// Returns whether the query selects events about this object.
     pub fn is_about(&self, object: &Object) -> bool {
-        let asked = self.about.as_deref();
-        asked.is_none_or(|asked| topic_key(object) == *asked)
+        let about = self.about.as_deref();
+        about.is_none_or(|about| topic_key(object) == *about)
     }
 
     /// Returns whether these stacks contain everything up to the cursors of the query.
     pub fn is_within(&self, person: &PersonStacks) -> bool {
-        let mut cursors = self.after.iter().chain(&self.stood);
+        let mut cursors = self.after.iter().chain(&self.snapshot);
         cursors.all(|cursor| cursor.is_within(person))
     }
 }
 
-/// Returns the selected events, newest first. The caller still has to apply `stood`, and to filter
+/// Returns the selected events, newest first. The caller still has to apply `snapshot`, and to filter
 /// by object, topic and state.
 pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<EventAt<'a>> {
     let mut events = person.events();

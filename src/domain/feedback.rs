@@ -36,7 +36,7 @@ named_enum! {
 impl DeliveryState {
     /// Returns the final state of an email that was not accepted. If markers exist, no later email
     /// would include its events, so the delivery stays unknown until an operator decides.
-    pub fn not_taken(has_markers: bool) -> Self {
+    pub fn not_accepted(has_markers: bool) -> Self {
         if has_markers {
             Self::Unknown
         } else {
@@ -96,8 +96,8 @@ pub struct Feedback {
 
 impl Feedback {
     /// Returns whether this report replaces the stored one.
-    pub fn outweighs(self, standing: Self) -> bool {
-        self.news > standing.news || (self.news == standing.news && self.at < standing.at)
+    pub fn outweighs(self, stored: Self) -> bool {
+        self.news > stored.news || (self.news == stored.news && self.at < stored.at)
     }
 }
 

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
-use super::name::{Invalid, UserId, serde_as_text};
+use super::name::{Invalid, UserId, debug_as_text, serde_as_text};
 
 /// A twelve-byte id, ordered by time first. The five bytes after the time identify the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,11 +130,7 @@ impl fmt::Display for Id {
     }
 }
 
-impl fmt::Debug for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_text!(Id);
 
 serde_as_text!(Id);
 

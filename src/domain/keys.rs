@@ -8,7 +8,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::name::named_enum;
+use super::name::{debug_as_text, named_enum};
 
 /// A key or password. `Debug` and `Display` show `(hidden)`.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,11 +32,7 @@ impl fmt::Display for Secret {
     }
 }
 
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_text!(Secret);
 
 /// A key for verifying user tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]

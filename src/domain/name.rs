@@ -221,6 +221,18 @@ pub(crate) fn is_not(names: &[&str]) -> String {
     }
 }
 
+/// Formats types for debugging as their text, without quotes.
+macro_rules! debug_as_text {
+    ($name:ty) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+pub(super) use debug_as_text;
+
 /// Serializes and deserializes types as their text, by `Display` and `FromStr`.
 macro_rules! serde_as_text {
     ($($name:ty),*) => {$(

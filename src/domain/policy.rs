@@ -193,7 +193,7 @@ impl Policies {
 
     /// Returns whether other types are configured but not this one, so that its name may be
     /// mistyped.
-    pub fn is_stray(&self, name: &EventType) -> bool {
+    pub fn is_unconfigured(&self, name: &EventType) -> bool {
         !self.types.is_empty() && !self.is_configured(name)
     }
 

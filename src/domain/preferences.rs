@@ -86,7 +86,7 @@ impl Mutes {
     }
 
     /// Returns the mutes that have not ended.
-    pub fn standing(&self, now: DateTime<Utc>) -> impl Iterator<Item = (&Subject, &Mute)> {
+    pub fn current(&self, now: DateTime<Utc>) -> impl Iterator<Item = (&Subject, &Mute)> {
         self.0.iter().filter(move |(_, mute)| mute.covers(now))
     }
 
@@ -134,9 +134,9 @@ impl Mutes {
             return self.unmute(&subject, now);
         }
         let before = self.0.get(&subject);
-        let standing = before.filter(|mute| mute.covers(now));
+        let current = before.filter(|mute| mute.covers(now));
         let mute = Mute {
-            at: standing.map_or(now, |mute| mute.at),
+            at: current.map_or(now, |mute| mute.at),
             until,
             title: title.or_else(|| before?.title.clone()),
         };
@@ -224,7 +224,7 @@ impl fmt::Display for TimeOfDay {
 
 /// Quiet hours, the same every day. If `to` is not later than `from`, they end on the next day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Told")]
+#[serde(try_from = "Hours")]
 pub struct Quiet {
     from: TimeOfDay,
     to: TimeOfDay,
@@ -233,16 +233,16 @@ pub struct Quiet {
 /// The JSON form, before validation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with from and to")]
-struct Told {
+struct Hours {
     from: TimeOfDay,
     to: TimeOfDay,
 }
 
-impl TryFrom<Told> for Quiet {
+impl TryFrom<Hours> for Quiet {
     type Error = Invalid;
 
-    fn try_from(told: Told) -> Result<Self, Invalid> {
-        Self::new(told.from, told.to)
+    fn try_from(hours: Hours) -> Result<Self, Invalid> {
+        Self::new(hours.from, hours.to)
     }
 }
 

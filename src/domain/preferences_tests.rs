@@ -35,7 +35,7 @@ mod mute {
         mutes.unmute(&thread(), at(30));
 
         assert!(covers(&mutes, 19) && !covers(&mutes, 20) && !covers(&mutes, 25));
-        assert_eq!(mutes.standing(at(20)).count(), 0);
+        assert_eq!(mutes.current(at(20)).count(), 0);
         assert!(mutes.may_cover(at(19)) && !mutes.may_cover(at(20)));
     }
 
@@ -45,8 +45,8 @@ mod mute {
         mutes.mute(thread(), Some(at(60)), None, at(0));
 
         assert!(covers(&mutes, 59) && !covers(&mutes, 60));
-        assert_eq!(mutes.standing(at(59)).count(), 1);
-        assert_eq!(mutes.standing(at(60)).count(), 0);
+        assert_eq!(mutes.current(at(59)).count(), 1);
+        assert_eq!(mutes.current(at(60)).count(), 0);
         assert!(!mutes.for_good(&thread()));
     }
 

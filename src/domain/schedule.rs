@@ -210,7 +210,7 @@ impl Ticks {
         let is_past = ticks.due <= now && ticks.all <= now;
         // Ticks are not exact to the second.
         let is_late = now - ticks.all >= full_look - TICK / 2;
-        (is_past && !is_late && ticks.common == common.told()).then_some(ticks)
+        (is_past && !is_late && ticks.common == common.summary()).then_some(ticks)
     }
 }
 
@@ -263,7 +263,7 @@ impl DueChoices {
 
 impl Common {
     /// Returns a text for comparing two sets of defaults.
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         let Schedule {
             cadence,
             weekday,

@@ -286,7 +286,7 @@ pub struct EventAt<'a> {
 impl PersonStacks {
     /// Removes and returns the defective stacks. No marker can be appended to them, so their events
     /// would be emailed repeatedly.
-    pub fn set_aside_bad(&mut self) -> Vec<BadStack> {
+    pub fn remove_defective(&mut self) -> Vec<BadStack> {
         let mut bad = Vec::new();
         self.stacks.retain(|stack| {
             bad.extend(stack.defect.map(|reason| BadStack {

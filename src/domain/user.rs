@@ -298,8 +298,8 @@ impl User {
     ) -> Option<DateTime<Utc>> {
         let ends = self.quiet?.ends(at, self.tz.unwrap_or(default))?;
         let mut kinds = kinds.into_iter();
-        let is_obliged = kinds.any(|kind| policies.is_mandatory(kind));
-        (!is_obliged).then_some(ends)
+        let is_mandatory_email = kinds.any(|kind| policies.is_mandatory(kind));
+        (!is_mandatory_email).then_some(ends)
     }
 
     /// Returns whether the user's digests include an event of this type and time. Calls `at` only

@@ -16,7 +16,7 @@ use futures::FutureExt;
 use super::digest::owed::OwedDays;
 use super::{Error, Result, Watcher};
 use crate::context::Context;
-use crate::domain::{Backlog, Day, Owed};
+use crate::domain::{Backlog, Day, PendingCounts};
 use crate::store::Counted;
 use crate::wire::transfer::{DayReport, Fate};
 
@@ -165,24 +165,28 @@ impl Archive {
             return Ok(Some(Fate::Busy));
         }
         let owed = self.still_owed(day, request.effect).await?;
-        let Owed { people, events } = owed;
+        let PendingCounts { people, events } = owed;
         Ok((!owed.is_nothing()).then_some(Fate::Unmailed { people, events }))
     }
 
     /// Returns the wanted events of the day that no digest included and that have not expired. If
     /// only users who may not be emailed have any, these expire here once the day is too old.
-    async fn still_owed(&self, day: Day, effect: Effect) -> Result<Owed> {
+    async fn still_owed(&self, day: Day, effect: Effect) -> Result<PendingCounts> {
         let old = self.owed.day(day).await?;
         let (count, now) = (self.owed.count(day).await?, self.context.clock.now());
         let left = count.backlog.all().without(old.expired().all);
         let is_blocked = count.backlog.owed.is_nothing() && count.in_hand.is_nothing();
         let expires = is_blocked && self.owed.days_read(now).is_too_old(day);
         if effect == Effect::Rehearse {
-            return Ok(if expires { Owed::NOTHING } else { left });
+            return Ok(if expires {
+                PendingCounts::default()
+            } else {
+                left
+            });
         }
         if expires && !left.is_nothing() {
             let expired = self.owed.give_up(&old, now).await?;
-            return Ok(expired.map_or(left, |_| Owed::NOTHING));
+            return Ok(expired.map_or(left, |_| PendingCounts::default()));
         }
         let noted = match left.is_nothing() {
             true => Backlog::default(),

@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
         let (digests, mut people) = (self.digests, people?);
         let bad: Vec<BadStack> = people
             .iter_mut()
-            .flat_map(PersonStacks::set_aside_bad)
+            .flat_map(PersonStacks::remove_defective)
             .collect();
         self.older.pass_over(&bad);
         self.sender.ledger.tally.passed_over(bad);

@@ -134,7 +134,7 @@ impl Feeds {
         let mut requested = feed
             .person
             .within(&Window::ending(feed.window.window.last(), back));
-        if let Some(cursor) = &query.stood {
+        if let Some(cursor) = &query.snapshot {
             cursor.cut(&mut requested);
         }
         let mut shown = Vec::new();
@@ -177,11 +177,11 @@ impl Feeds {
         let (back, query) = (self.days_back(request)?, &request.query);
         // A cached window is enough for a later page, if it contains the items up to the cursor.
         let is_enough = |person: &PersonStacks| {
-            (query.stood.is_some() || request.accepts_cached) && query.is_within(person)
+            (query.snapshot.is_some() || request.accepts_cached) && query.is_within(person)
         };
         let (feed, mut catalog) = self.read(&request.user, is_enough).await?;
         let (counts, mut rests_on) = self.counts_of(&feed, &catalog);
-        let cursor = query.stood.as_ref().unwrap_or(&counts.cursor).clone();
+        let cursor = query.snapshot.as_ref().unwrap_or(&counts.cursor).clone();
         let mut requested = feed
             .person
             .within(&Window::ending(feed.window.window.last(), back));

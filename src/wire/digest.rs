@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::delivery::Waiting;
 use super::event::{BadFanouts, BadStacks, Unknown, is_zero};
-use crate::domain::{BrandName, Counts, Day, Owed, Pause};
+use crate::domain::{BrandName, Counts, Day, Pause, PendingCounts};
 
 /// The report of a digest run.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -99,15 +99,15 @@ pub struct DueDigests {
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct BacklogReport {
     /// The backlog when the run read it.
-    pub older: Owed,
+    pub older: PendingCounts,
     /// The part of `older` that the digests due in this run include.
-    pub older_due: Owed,
+    pub older_due: PendingCounts,
     /// Further events, whose users may not be emailed at the moment.
-    pub blocked: Owed,
+    pub blocked: PendingCounts,
     /// The events that expired in this run, older than `digest.max_age`, by day.
-    pub given_up: BTreeMap<Day, Owed>,
+    pub given_up: BTreeMap<Day, PendingCounts>,
     /// The part of `given_up` whose users could not be emailed.
-    pub given_up_blocked: Owed,
+    pub given_up_blocked: PendingCounts,
 }
 
 /// The counts that only a dry run has.

@@ -10,7 +10,7 @@ use super::digest::Report;
 use super::event::Unknown;
 use crate::domain::user::UnreadableField;
 use crate::domain::{
-    BrandName, Day, DeliveryState, LastLook, Owed, Pause, Reason, ReportCounts, UserId,
+    BrandName, Day, DeliveryState, LastScan, Pause, PendingCounts, Reason, ReportCounts, UserId,
 };
 use crate::store::Schema;
 
@@ -178,11 +178,11 @@ pub struct BatchCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct OlderDays {
     /// The backlog that the last full scan found, if any.
-    pub owed: Option<LastLook>,
+    pub owed: Option<LastScan>,
     /// The expired events, by day.
-    pub given_up: BTreeMap<Day, Owed>,
+    pub given_up: BTreeMap<Day, PendingCounts>,
     /// The part of `given_up` whose users could not be emailed.
-    pub given_up_blocked: Owed,
+    pub given_up_blocked: PendingCounts,
 }
 
 /// A stored day.

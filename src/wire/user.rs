@@ -124,7 +124,7 @@ pub(crate) struct MuteView {
 impl MutesView {
     /// Creates the view of the current mutes, by subject.
     pub(crate) fn of(mutes: &Mutes, now: DateTime<Utc>) -> Self {
-        let mutes = mutes.standing(now).map(MuteView::of);
+        let mutes = mutes.current(now).map(MuteView::of);
         Self {
             mutes: mutes.collect(),
         }

@@ -251,7 +251,7 @@ impl Compose {
                     message,
                 }),
                 Err(reason) => {
-                    let state = DeliveryState::not_taken(has_markers);
+                    let state = DeliveryState::not_accepted(has_markers);
                     let ended = Settlement::of(&row, state, 0, Some(&reason));
                     built.settlements.push(ended);
                 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::context::Context;
-use crate::domain::delivery::{Corrected, Correction, Reopening, Verdict};
+use crate::domain::delivery::{Corrected, Correction, Decision, Reopening};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, ReportKind, UserId};
 use crate::engine::{Error, Result};
 use crate::store::{Counted, DeliveryFilter, Span, Waits};
@@ -84,14 +84,14 @@ const ALL: usize = 10_000_000;
 /// the newest.
 const MOST_WAITING: usize = 10_000;
 
-fn judge(id: &DeliveryId, verdict: Verdict) -> Correction {
-    let reason = match verdict {
-        Verdict::Sent => "settled by hand: it was mailed",
-        Verdict::NotSent => "settled by hand: it was not mailed",
+fn judge(id: &DeliveryId, decision: Decision) -> Correction {
+    let reason = match decision {
+        Decision::Sent => "settled by hand: it was mailed",
+        Decision::NotSent => "settled by hand: it was not mailed",
     };
     Correction::Judge {
         id: id.clone(),
-        verdict,
+        decision,
         reason: reason.to_owned(),
     }
 }
@@ -136,10 +136,10 @@ impl DeliveryService {
 
     /// Settles unknown deliveries: all were sent, or none was. Skips a delivery that has another
     /// state by now.
-    pub async fn settle_all(&self, rows: &[Delivery], verdict: Verdict) -> Result<Settled> {
+    pub async fn settle_all(&self, rows: &[Delivery], decision: Decision) -> Result<Settled> {
         let (now, mut settled) = (self.context.clock.now(), Settled::default());
         for rows in rows.chunks(AT_ONCE) {
-            let judged: Vec<Correction> = rows.iter().map(|row| judge(&row.id, verdict)).collect();
+            let judged: Vec<Correction> = rows.iter().map(|row| judge(&row.id, decision)).collect();
             for judged in self.context.store.correct(now, &judged).await? {
                 match judged {
                     Corrected::Done => settled.settled += 1,
@@ -157,10 +157,10 @@ impl DeliveryService {
     ///
     /// [`Error::Conflict`] if it does not exist, is not unknown, is not closed yet, or the user has
     /// another open delivery.
-    pub async fn settle(&self, id: &DeliveryId, verdict: Verdict) -> Result<()> {
+    pub async fn settle(&self, id: &DeliveryId, decision: Decision) -> Result<()> {
         let now = self.context.clock.now();
         let store = &self.context.store;
-        let judged = store.correct(now, &[judge(id, verdict)]).await?;
+        let judged = store.correct(now, &[judge(id, decision)]).await?;
         match judged.first() {
             Some(Corrected::Done) => Ok(()),
             Some(Corrected::Busy) => Err(Error::Conflict(format!(

@@ -148,7 +148,7 @@ impl Retry {
         let outcomes = outcomes.into_iter().chain(unanswered);
         for (place, (mail, outcome)) in mails.iter().zip(outcomes).enumerate() {
             let (row, items) = (&mail.row, mail.items);
-            let not_accepted = DeliveryState::not_taken(mail.has_markers);
+            let not_accepted = DeliveryState::not_accepted(mail.has_markers);
             // Before a repeated call is resolved, its emails stay `sending`.
             let unsent = match attempt {
                 Attempt::First => DeliveryState::Pending,
@@ -282,7 +282,7 @@ impl Retry {
         let row = &mail.row;
         if self.is_last(row, counts, now) {
             let reason = format!("given up after {} attempts: {reason}", row.attempts.made);
-            let state = DeliveryState::not_taken(mail.has_markers);
+            let state = DeliveryState::not_accepted(mail.has_markers);
             let ended = Settlement::of(row, state, mail.items, Some(&reason));
             return Decision::Settle(ended.given_up());
         }

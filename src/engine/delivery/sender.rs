@@ -218,7 +218,7 @@ impl Sender {
             if now - row.created < self.retry.settings.give_up_after {
                 return Decision::defer(row, DeliveryState::Pending, now + CHECK_BRAND, &reason);
             }
-            let state = DeliveryState::not_taken(misrouted.has_markers);
+            let state = DeliveryState::not_accepted(misrouted.has_markers);
             let reason = format!("given up: {reason}");
             Decision::Settle(Settlement::of(row, state, 0, Some(&reason)).given_up())
         };

@@ -51,7 +51,7 @@ pub async fn next(
     for (due, rows) in dues.iter().zip(rows) {
         match rows.place(due, |id| standing.get(id)) {
             Place::Free(_) => return Ok(Some(due.at)),
-            Place::Taken(row) => {
+            Place::Existing(row) => {
                 let again = tried_again(row).filter(|_| due.at <= now);
                 if let Some(again) = again {
                     let next = schedule.next_due(now).map(|due| due.at);

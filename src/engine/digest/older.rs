@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 
 use crate::domain::stack::{BadStack, EventAt};
-use crate::domain::{Backlog, Day, DaysRead, Owed, PersonStacks, User};
+use crate::domain::{Backlog, Day, DaysRead, PendingCounts, PersonStacks, User};
 use crate::engine::Result;
 use crate::engine::digest::owed::{OldDay, OwedDays, UserBacklog};
 use crate::engine::eligibility::catalog::Catalog;
@@ -46,7 +46,7 @@ impl Older {
         self.add_part(&found.blocked, |backlog| &mut backlog.blocked);
     }
 
-    fn add_part(&mut self, events: &[EventAt<'_>], part: fn(&mut Backlog) -> &mut Owed) {
+    fn add_part(&mut self, events: &[EventAt<'_>], part: fn(&mut Backlog) -> &mut PendingCounts) {
         let mut of_days: BTreeMap<Day, u64> = BTreeMap::new();
         for pending in events {
             *of_days.entry(pending.position.stack.day).or_default() += 1;

@@ -15,8 +15,8 @@ use crate::context::Context;
 use crate::domain::digest::wanted;
 use crate::domain::stack::EventAt;
 use crate::domain::{
-    Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, LastLook, Owed, PersonStacks,
-    Schedule, User, UserId, Window,
+    Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, LastScan, PendingCounts,
+    PersonStacks, Schedule, User, UserId, Window,
 };
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
@@ -55,9 +55,9 @@ pub struct OldDay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Expired {
     /// All of them.
-    pub all: Owed,
+    pub all: PendingCounts,
     /// The part whose users could not be emailed.
-    pub blocked: Owed,
+    pub blocked: PendingCounts,
 }
 
 impl OldDay {
@@ -101,7 +101,7 @@ pub struct Count {
     /// The wanted events that no digest has included.
     pub backlog: Backlog,
     /// The part that an open delivery covers. It is about to be emailed.
-    pub in_hand: Owed,
+    pub in_hand: PendingCounts,
 }
 
 /// One user's wanted events of some days.
@@ -124,7 +124,7 @@ impl UserBacklog<'_> {
 /// The name of the note with the counts of the last full run.
 const LAST_LOOK: &str = "owed";
 
-fn read_look(text: &str) -> Option<LastLook> {
+fn read_look(text: &str) -> Option<LastScan> {
     serde_json::from_str(text).ok()
 }
 
@@ -192,7 +192,7 @@ impl OwedDays {
             return Ok(());
         }
         let Backlog { owed, blocked } = found;
-        let look = LastLook { at, owed, blocked };
+        let look = LastScan { at, owed, blocked };
         let look = serde_json::to_string(&look).unwrap_or_default();
         let store = &self.context.store;
         // If the note has changed, another process has finished a scan at the same time.
@@ -348,7 +348,7 @@ impl OwedDays {
         expired: Expired,
         at: DateTime<Utc>,
     ) -> store::Result<bool> {
-        let noted = |amount: Owed| (!amount.is_nothing()).then_some(amount);
+        let noted = |amount: PendingCounts| (!amount.is_nothing()).then_some(amount);
         let note = DayNote {
             id: self.context.ids.next(at),
             at,

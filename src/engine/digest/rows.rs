@@ -44,7 +44,7 @@ impl Run<'_> {
                     person.row = Row::New(id);
                     left.push(person);
                 }
-                Place::Taken(row) => match tried_again(row) {
+                Place::Existing(row) => match tried_again(row) {
                     Some(at) if at <= now || self.request.timing == Timing::Now => {
                         person.row = Row::Again(Box::new(row.clone()));
                         left.push(person);

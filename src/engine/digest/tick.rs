@@ -71,7 +71,7 @@ impl Digests {
                 // A full scan covers longer delays.
                 due: due.max(all - self.full_look),
                 all,
-                common: common.told(),
+                common: common.summary(),
             };
             let text = serde_json::to_string(&ticks).unwrap_or_default();
             let store = &self.context.store;

@@ -24,7 +24,7 @@ const _: () = assert!(joint::MOST * FEW_OBJECTS <= ASKED);
 impl Unknown {
     /// Records what is unknown of an event, which must be in the catalog.
     pub fn note(&mut self, event: &Event, catalog: &Catalog, policies: &Policies) {
-        if policies.is_stray(&event.t) {
+        if policies.is_unconfigured(&event.t) {
             *self.types.entry(event.t.clone()).or_default() += 1;
         }
         if catalog.record(event).is_none() {

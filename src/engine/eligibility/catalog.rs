@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use foldhash::fast::RandomState;
 
 use crate::context::Context;
-use crate::domain::content::Told;
+use crate::domain::content::EventData;
 use crate::domain::event::reaches;
 use crate::domain::{
     Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, PersonStacks,
@@ -405,9 +405,9 @@ impl Catalog {
     }
 
     /// Returns the event's object and details if the event still applies.
-    pub fn told(&self, event: &Event) -> Option<Told> {
+    pub fn told(&self, event: &Event) -> Option<EventData> {
         let (object, details) = (self.applies(event)?, self.details(event));
-        Some(Told { object, details })
+        Some(EventData { object, details })
     }
 
     /// Returns the key of the event's object.

@@ -74,7 +74,7 @@ fn request(call: &Call, user: &UserId) -> Result<Request, Problem> {
         query: feed::Query {
             after: call.parameter("after")?,
             before: end.as_ref().map(|end| end.place),
-            stood: end.and_then(|end| end.cursor),
+            snapshot: end.and_then(|end| end.cursor),
             kinds: Kinds::of(call.parameter("type")?, category.as_ref(), policies),
             day: call.parameter("day")?,
             about: call.text("about").map(str::to_owned),

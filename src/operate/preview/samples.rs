@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
 
 use crate::domain::batch::{BatchKey, Item as Kept};
-use crate::domain::content::{Caps, Followed, Told, gather};
+use crate::domain::content::{Caps, EventData, Followed, gather};
 use crate::domain::details::Actor;
 use crate::domain::digest::assemble;
 use crate::domain::preferences::Title;
@@ -223,7 +223,7 @@ impl Samples<'_> {
     }
 
     /// Returns the invented object of an event, with the date `at`, and its details.
-    fn subject(&self, event: &Event, at: Option<DateTime<Utc>>) -> Told {
+    fn subject(&self, event: &Event, at: Option<DateTime<Utc>>) -> EventData {
         let n: usize = event.o.as_str().parse().unwrap_or_default();
         let thing = n % THINGS.len();
         let mut parts = THINGS[thing].splitn(3, '|').map(str::to_owned);
@@ -248,7 +248,7 @@ impl Samples<'_> {
             text,
             ..Details::default()
         };
-        Told {
+        EventData {
             object: Arc::new(object),
             details: Some(Arc::new(details)),
         }

@@ -16,7 +16,7 @@ use super::grouped::{self, Change};
 use super::reads::{at_once, in_order_of, records};
 use super::{DELIVERIES, Mongo, date, in_order, lease, put};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
-use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
+use crate::domain::delivery::{Corrected, Correction, Decision, Handover, Transition, digest_slot};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::types::{correcting, doing};
@@ -284,14 +284,14 @@ impl Mongo {
                 (pending, set, open())
             }
             Correction::Judge {
-                verdict, reason, ..
+                decision, reason, ..
             } => {
-                let (set, unset) = match verdict {
-                    Verdict::Sent => (
+                let (set, unset) = match decision {
+                    Decision::Sent => (
                         doc! {"state": sent.as_str(), "settled": date(now), "reason": reason},
                         Document::new(),
                     ),
-                    Verdict::NotSent => (
+                    Decision::NotSent => (
                         doc! {"state": pending.as_str(), "slot": slot, "lease": lease(None), "reason": reason},
                         doc! {"settled": ""},
                     ),

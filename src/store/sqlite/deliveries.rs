@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::codec::millis;
 use super::delivery_row::{open, rows, watermarks};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
-use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
+use crate::domain::delivery::{Corrected, Correction, Decision, Handover, Transition, digest_slot};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, Tag};
 use crate::store::types::{correcting, doing};
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
@@ -246,12 +246,12 @@ fn correct(
     let (from, corrected) = match correction {
         Correction::Judge {
             id,
-            verdict,
+            decision,
             reason,
         } => {
-            let (state, open, settled) = match verdict {
-                Verdict::Sent => (DeliveryState::Sent, false, Some(millis(now))),
-                Verdict::NotSent => (DeliveryState::Pending, true, None),
+            let (state, open, settled) = match decision {
+                Decision::Sent => (DeliveryState::Sent, false, Some(millis(now))),
+                Decision::NotSent => (DeliveryState::Pending, true, None),
             };
             let sql =
                 "UPDATE OR IGNORE deliveries SET state = ?2, open = ?3, settled = ?4, reason = ?5

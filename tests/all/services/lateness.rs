@@ -4,7 +4,7 @@
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
 use tidings::clock::Clock;
-use tidings::domain::{Day, DeliveryId, DeliveryState, LastLook, Owed};
+use tidings::domain::{Day, DeliveryId, DeliveryState, LastScan, PendingCounts};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::archive::{self, Protection};
@@ -81,7 +81,7 @@ async fn a_run_two_days_late_includes_all_pending_events(fresh: Fresh) {
     let late = town.digests_at(at("2014-04-30T09:00:00Z")).await;
 
     assert_eq!(emailed_works(&town), ["a1", "a2", "a3"]);
-    let backlog = Owed {
+    let backlog = PendingCounts {
         people: 1,
         events: 2,
     };
@@ -232,7 +232,7 @@ async fn the_next_digest_includes_all_events_of_a_failed_one(fresh: Fresh) {
 
     assert_eq!(
         next.backlog.older,
-        Owed {
+        PendingCounts {
             people: 1,
             events: 2
         }
@@ -290,11 +290,11 @@ async fn events_older_than_max_age_expire_once_and_can_be_archived(fresh: Fresh)
 
     let day: Day = "20140420".parse().unwrap();
     // dee is one of the three. She has not confirmed her address.
-    let expired = Owed {
+    let expired = PendingCounts {
         people: 3,
         events: 4,
     };
-    let blocked = Owed {
+    let blocked = PendingCounts {
         people: 1,
         events: 1,
     };
@@ -395,12 +395,12 @@ async fn the_last_backlog_scan_is_reported_with_its_time(fresh: Fresh) {
         scans.push(town.process().owed().told().await.unwrap().owed.unwrap());
     }
 
-    let owed = Owed {
+    let owed = PendingCounts {
         people: 1,
         events: 1,
     };
-    let blocked = Owed::NOTHING;
-    assert_eq!(scans, scan_times.map(|at| LastLook { at, owed, blocked }));
+    let blocked = PendingCounts::default();
+    assert_eq!(scans, scan_times.map(|at| LastScan { at, owed, blocked }));
 }
 
 async fn an_event_fanned_out_after_its_day_was_clear_is_emailed(fresh: Fresh) {
@@ -430,7 +430,7 @@ async fn a_flush_clears_the_backlog_of_older_days(fresh: Fresh) {
 
     assert_eq!(flushed, 2);
     assert_eq!(run.due.users, 0);
-    assert_eq!(run.backlog.older, Owed::NOTHING);
+    assert_eq!(run.backlog.older, PendingCounts::default());
     assert!(emailed_works(&town).is_empty() && days_to_read(&town).await.is_empty());
 }
 

@@ -54,7 +54,7 @@ async fn mute(town: &Town, person: &str, name: &str) {
 async fn unmute(town: &Town, person: &str, name: &str) {
     let people = town.process().people();
     let user = people.unmute(&user(person), &subject(name)).await.unwrap();
-    assert_eq!(user.unwrap().mutes.standing(town.clock.now()).count(), 0);
+    assert_eq!(user.unwrap().mutes.current(town.clock.now()).count(), 0);
 }
 
 /// Advances the clock past the batch window, closes due batches, and sends.
@@ -387,7 +387,7 @@ async fn replacing_a_user_record_keeps_its_mutes(fresh: Fresh) {
     people.prefer(&user("ada"), daily).await.unwrap();
 
     let ada = people.get(&user("ada")).await.unwrap().unwrap();
-    let muted = ada.mutes.standing(town.clock.now());
+    let muted = ada.mutes.current(town.clock.now());
     let muted: Vec<&str> = muted.map(|(subject, _)| subject.as_str()).collect();
     assert_eq!(muted, ["a1"]);
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use tidings::domain::{
-    Address, BrandName, Cadence, Day, DeliveryState, Owed, Reason, Suppression, User,
+    Address, BrandName, Cadence, Day, DeliveryState, PendingCounts, Reason, Suppression, User,
 };
 use tidings::email::Outcome;
 use tidings::engine::Silent;
@@ -175,14 +175,14 @@ async fn the_first_digest_after_a_lift_has_every_event_up_to_max_age(fresh: Fres
         assert_eq!(emailed(&town, reader), [36], "{reader}");
     }
     assert_eq!(emailed(&town, "ok").iter().sum::<usize>(), 36);
-    let of = |people, events| Owed { people, events };
+    let of = |people, events| PendingCounts { people, events };
     // On the 12th the window begins on the 5th. Four days of three users are before it.
     assert_eq!(before[11].backlog.blocked, of(3, 36));
     assert_eq!(first.backlog.older, of(3, 45));
     assert_eq!(first.backlog.older_due, of(3, 45));
     for run in [second, third] {
-        assert_eq!(run.backlog.older, Owed::NOTHING);
-        assert_eq!(run.backlog.blocked, Owed::NOTHING);
+        assert_eq!(run.backlog.older, PendingCounts::default());
+        assert_eq!(run.backlog.blocked, PendingCounts::default());
         assert!(run.backlog.given_up.is_empty(), "{run:?}");
     }
 }
@@ -237,15 +237,15 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
     let first = town.digests_at(day(18, 9)).await;
 
     let expired = runs.iter().flat_map(|run| run.backlog.given_up.clone());
-    let expired: Vec<(Day, Owed)> = expired.collect();
-    let of_a_day = Owed {
+    let expired: Vec<(Day, PendingCounts)> = expired.collect();
+    let of_a_day = PendingCounts {
         people: 1,
         events: 3,
     };
     let days = ["20141101", "20141102"].map(|day| (day.parse().unwrap(), of_a_day));
     assert_eq!(expired, days);
     assert_eq!(reported.given_up.into_iter().collect::<Vec<_>>(), days);
-    let blocked = Owed {
+    let blocked = PendingCounts {
         people: 2,
         events: 6,
     };
@@ -278,7 +278,7 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
         archive.run(&request, &Silent, &mut days).await.unwrap();
         days.remove(0).fate
     };
-    let one = Owed {
+    let one = PendingCounts {
         people: 1,
         events: 1,
     };

@@ -13,8 +13,8 @@ use chrono_tz::Tz;
 use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::{
-    Address, BatchState, Cadence, Day, Delivery, DeliveryState, Id, Occasion, Owed, Quiet, Reason,
-    User,
+    Address, BatchState, Cadence, Day, Delivery, DeliveryState, Id, Occasion, PendingCounts, Quiet,
+    Reason, User,
 };
 use tidings::email::Outcome;
 use tidings::engine::archive::{self, Protection};
@@ -134,7 +134,7 @@ struct Year {
     scheduler_down: DateTime<Utc>,
     provider_down: DateTime<Utc>,
     mails_read: usize,
-    expired: BTreeMap<Day, Owed>,
+    expired: BTreeMap<Day, PendingCounts>,
     runs: u32,
     failed_runs: u32,
 }

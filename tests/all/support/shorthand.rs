@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use tidings::domain::batch::Accumulator;
 use tidings::domain::delivery::{
-    Corrected, Correction, Deferral, Handover, Reopening, Settlement, Transition, Verdict,
+    Corrected, Correction, Decision, Deferral, Handover, Reopening, Settlement, Transition,
 };
 use tidings::domain::{
     BatchState, Day, Delivery, DeliveryId, DeliveryState, FanoutState, FollowKey, Id, Point, UserId,
@@ -131,12 +131,12 @@ pub trait Shorthand: Store {
         &self,
         id: &DeliveryId,
         now: DateTime<Utc>,
-        verdict: Verdict,
+        decision: Decision,
         reason: &str,
     ) -> Result<Corrected> {
         let judged = Correction::Judge {
             id: id.clone(),
-            verdict,
+            decision,
             reason: reason.to_owned(),
         };
         Ok(self.correct(now, &[judged]).await?[0])
