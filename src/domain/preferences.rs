@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, LocalResult, NaiveDateTime, NaiveTime, TimeDelta, TimeZone, Timelike, Utc};
+use chrono::{DateTime, NaiveTime, TimeDelta, Timelike, Utc};
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
 use super::details::Details;
 use super::name::{Invalid, Subject, checked_texts, serde_as_text};
 use super::object::{About, Object, ObjectKey};
+use super::schedule::moments;
 use super::text::Phrase;
 
 checked_texts! {
@@ -204,11 +205,8 @@ impl FromStr for TimeOfDay {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let refuse = || Invalid::new("time of day", text, "is not 00:00 to 23:59");
-        let digit = |(place, byte): (usize, u8)| match place {
-            2 => byte == b':',
-            _ => byte.is_ascii_digit(),
-        };
-        let is_plain = text.len() == 5 && text.bytes().enumerate().all(digit);
+        let digits = text.bytes().filter(u8::is_ascii_digit);
+        let is_plain = text.len() == 5 && digits.count() == 4;
         let time = NaiveTime::parse_from_str(text, "%H:%M").ok();
         time.filter(|_| is_plain).map(Self).ok_or_else(refuse)
     }
@@ -292,18 +290,6 @@ impl Quiet {
         });
         nights.max()
     }
-}
-
-/// Returns the first and last moment of a local time, or of the next one if it is skipped.
-fn moments(local: NaiveDateTime, tz: Tz) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
-    // Time zones have skipped up to a whole day (Samoa, 30 December 2011).
-    let minutes = (0..=25 * 60).map(TimeDelta::minutes);
-    let mut later = minutes.filter_map(|minutes| local.checked_add_signed(minutes));
-    later.find_map(|local| match tz.from_local_datetime(&local) {
-        LocalResult::Single(time) => Some((time.to_utc(), time.to_utc())),
-        LocalResult::Ambiguous(first, last) => Some((first.to_utc(), last.to_utc())),
-        LocalResult::None => None,
-    })
 }
 
 #[cfg(test)]

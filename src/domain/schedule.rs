@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use chrono::{
-    DateTime, Datelike, Days, LocalResult, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc, Weekday,
+    DateTime, Datelike, Days, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta,
+    TimeZone, Utc, Weekday,
 };
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
@@ -85,9 +86,9 @@ impl Schedule {
     pub fn last_due(&self, now: DateTime<Utc>) -> Option<Due> {
         let today = now.with_timezone(&self.tz).date_naive();
         let from = today.checked_add_days(Days::new(1))?;
-        from.iter_back(9)
-            .filter_map(|date| self.due_on(date))
-            .find(|due| due.at <= now)
+        let dates = std::iter::successors(Some(from), |date| date.pred_opt());
+        let mut dues = dates.take(9).filter_map(|date| self.due_on(date));
+        dues.find(|due| due.at <= now)
     }
 
     /// Returns the first period that becomes due after `now`.
@@ -118,40 +119,22 @@ impl Schedule {
             }
             Cadence::Weekly => return None,
         };
-        Some(Due {
-            at: self.moment(date)?,
-            period,
-            date,
-        })
-    }
-
-    /// Returns the moment at which the hour starts on this date.
-    fn moment(&self, date: NaiveDate) -> Option<DateTime<Utc>> {
-        let wanted = date.and_time(NaiveTime::from_hms_opt(u32::from(self.hour), 0, 0)?);
-        // Time zones have skipped up to a whole day (Samoa, 30 December 2011).
-        (0..=25 * 4).find_map(|quarters| {
-            match self
-                .tz
-                .from_local_datetime(&(wanted + TimeDelta::minutes(15 * quarters)))
-            {
-                LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => {
-                    Some(time.with_timezone(&Utc))
-                }
-                LocalResult::None => None,
-            }
-        })
+        let hour = NaiveTime::from_hms_opt(self.hour.into(), 0, 0)?;
+        let (at, _) = moments(date.and_time(hour), self.tz)?;
+        Some(Due { at, period, date })
     }
 }
 
-/// Iterates backwards over dates.
-trait IterBack {
-    fn iter_back(self, count: usize) -> impl Iterator<Item = NaiveDate>;
-}
-
-impl IterBack for NaiveDate {
-    fn iter_back(self, count: usize) -> impl Iterator<Item = NaiveDate> {
-        std::iter::successors(Some(self), |date| date.pred_opt()).take(count)
-    }
+/// Returns the first and last moment of a local time, or of the next one if it is skipped.
+pub(super) fn moments(local: NaiveDateTime, tz: Tz) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
+    // Time zones have skipped up to a whole day (Samoa, 30 December 2011).
+    let minutes = (0..=25 * 60).map(TimeDelta::minutes);
+    let mut later = minutes.filter_map(|minutes| local.checked_add_signed(minutes));
+    later.find_map(|local| match tz.from_local_datetime(&local) {
+        LocalResult::Single(time) => Some((time.to_utc(), time.to_utc())),
+        LocalResult::Ambiguous(first, last) => Some((first.to_utc(), last.to_utc())),
+        LocalResult::None => None,
+    })
 }
 
 /// The preferences of a set of due users. A user matches if each field contains the stored choice;
@@ -214,15 +197,10 @@ impl Ticks {
     }
 }
 
-const WEEK: [Weekday; 7] = [
-    Weekday::Mon,
-    Weekday::Tue,
-    Weekday::Wed,
-    Weekday::Thu,
-    Weekday::Fri,
-    Weekday::Sat,
-    Weekday::Sun,
-];
+const WEEK: [Weekday; 7] = {
+    use Weekday::{Fri, Mon, Sat, Sun, Thu, Tue, Wed};
+    [Mon, Tue, Wed, Thu, Fri, Sat, Sun]
+};
 
 impl DueChoices {
     /// Returns the preferences of users in this zone, or without one, who become due after `after`
@@ -264,12 +242,8 @@ impl DueChoices {
 impl Common {
     /// Returns a text for comparing two sets of defaults.
     pub fn summary(&self) -> String {
-        let Schedule {
-            cadence,
-            weekday,
-            hour,
-            tz,
-        } = self.schedule;
+        let of = &self.schedule;
+        let (cadence, weekday, hour, tz) = (of.cadence, of.weekday, of.hour, of.tz);
         format!("{cadence} {weekday} {hour} {tz} {}", self.mandatory)
     }
 
