@@ -9,10 +9,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// The permission bits for everyone except the owner.
-#[cfg(unix)]
 const OTHERS: u32 = 0o077;
 /// The permission bits for users outside the file's group.
-#[cfg(unix)]
 const EVERYBODY: u32 = 0o007;
 
 /// Returns options that open files for writing. New files get the mode 0600.
@@ -72,25 +70,20 @@ pub fn folder(path: &Path) -> io::Result<()> {
 /// Returns the mode, such as `644`, if it gives any access to users other than the owner. Returns
 /// `None` if the path cannot be read, and on systems other than Unix.
 pub fn open_to_others(path: &Path) -> Option<String> {
-    #[cfg(unix)]
-    return open_to(OTHERS, path);
-    #[cfg(not(unix))]
-    return None;
+    open_to(OTHERS, path)
 }
 
 /// Like [`open_to_others`], but for users outside the file's group. An administrator may own a file
 /// that a service reads through its group.
 pub fn open_to_everybody(path: &Path) -> Option<String> {
-    #[cfg(unix)]
-    return open_to(EVERYBODY, path);
-    #[cfg(not(unix))]
-    return None;
+    open_to(EVERYBODY, path)
 }
 
-#[cfg(unix)]
 fn open_to(mask: u32, path: &Path) -> Option<String> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    #[cfg(unix)]
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(path).ok()?) & 0o777;
+    #[cfg(not(unix))]
+    let (mode, _) = (0, path);
     (mode & mask != 0).then(|| format!("{mode:03o}"))
 }
 
