@@ -29,8 +29,8 @@ pub struct Brand {
     pub hooks: Keys,
 }
 
-/// Dependent options: a section and two lists of its options. If a brand sets one of the first list,
-/// unset options of the second get their defaults instead of inherited values.
+/// Dependent options: a section and two lists of its options. If a brand sets one of the first
+/// list, unset options of the second get their defaults instead of inherited values.
 const GROUPS: [(&str, &str, &str); 5] = [
     ("site", "name", "url logo feedback_id"),
     (

@@ -148,8 +148,8 @@ impl Query {
     }
 }
 
-/// Returns the selected events, newest first. The caller still has to apply `snapshot`, and to filter
-/// by object, topic and state.
+/// Returns the selected events, newest first. The caller still has to apply `snapshot`, and to
+/// filter by object, topic and state.
 pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<EventAt<'a>> {
     let mut events = person.events();
     events.retain(|item| {

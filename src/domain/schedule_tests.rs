@@ -98,7 +98,8 @@ mod cadence {
             daily(9, Tz::Asia__Tokyo),
             daily(9, Tz::America__Los_Angeles),
         );
-        // Sent in Tokyo at 09:00 on the 22nd. In Los Angeles the 22nd comes later, under the same name.
+        // Sent in Tokyo at 09:00 on the 22nd. In Los Angeles the 22nd comes later, under the same
+        // name.
         assert_eq!(period(tokyo, "2014-04-22T00:00:00Z"), "2014-04-22");
         assert_eq!(period(angeles, "2014-04-22T16:00:00Z"), "2014-04-22");
     }
