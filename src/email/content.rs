@@ -3,11 +3,9 @@
 //! Text from outside can never become a placeholder (P7, P8). Rendered output marks the
 //! placeholders with random words ([`Placeholders`]), which are cut out at once. From then on a
 //! [`Text`] is a list of texts and placeholders. Every write breaks up providers' own variables
-//! ([`variables`]).
+//! ([`in_html`], [`in_text`]).
 
 use std::borrow::Cow;
-
-use super::variables;
 
 /// A placeholder for one of the recipient's own links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,15 +38,6 @@ impl Place {
             Self::Unsubscribe => "unsubscribe",
             Self::Preferences => "preferences",
             Self::Mute => "mute",
-        }
-    }
-
-    /// Returns the index in [`Self::ALL`].
-    pub fn index(self) -> usize {
-        match self {
-            Self::Unsubscribe => 0,
-            Self::Preferences => 1,
-            Self::Mute => 2,
         }
     }
 }
@@ -183,9 +172,9 @@ impl Content {
     /// Fills each placeholder with the text that `link` returns.
     pub fn with<'a>(&self, link: impl Fn(Place) -> &'a str) -> Filled {
         Filled {
-            subject: variables::in_text(&self.subject).into_owned(),
-            html: self.html.write(variables::in_html, &link),
-            text: self.text.write(variables::in_text, &link),
+            subject: in_text(&self.subject).into_owned(),
+            html: self.html.write(in_html, &link),
+            text: self.text.write(in_text, &link),
         }
     }
 }
@@ -208,7 +197,7 @@ impl Placeholders {
 
     /// Returns the word that marks this placeholder.
     pub fn of(&self, place: Place) -> &str {
-        &self.0[place.index()]
+        &self.0[place as usize]
     }
 
     /// Cuts the words out of rendered output.
@@ -232,6 +221,82 @@ impl Placeholders {
         }
         Text(parts)
     }
+}
+
+/// The start of each provider's own variables: an opening, optional filler characters, and the
+/// possible names.
+///
+/// A provider replaces such a variable with one recipient's data, for example an unsubscribe link.
+/// So text from outside must not contain one (P7, P8). All variables are broken up for every
+/// provider, because an SMTP server may belong to one of them.
+const VARIABLES: [(&str, &[char], &[&str]); 3] = [
+    // Mailgun: `%recipient.name%`, `%recipient_email%`, `%unsubscribe_url%`,
+    // `%mailing_list_unsubscribe_url%`.
+    (
+        "%",
+        &[],
+        &[
+            "recipient",
+            "unsubscribe",
+            "mailing_list",
+            "tag_unsubscribe",
+        ],
+    ),
+    // SendGrid: `<%asm_group_unsubscribe_raw_url%>`.
+    ("<%", &[' '], &["asm_"]),
+    // Postmark: `{{{ pm:unsubscribe_url }}}`; Resend: `{{{RESEND_UNSUBSCRIBE_URL}}}`; Amazon SES:
+    // `{{amazonSESUnsubscribeUrl}}`.
+    ("{{", &['{', ' '], &["pm:", "resend_", "amazonses"]),
+];
+
+/// Returns HTML that renders the same and contains no variable: its start is a character reference.
+pub(super) fn in_html(html: &str) -> Cow<'_, str> {
+    break_variables(html, |first| match first {
+        "%" => "&#37;",
+        "<" => "&lt;",
+        _ => "&#123;",
+    })
+}
+
+/// Returns text that looks the same and contains no variable: a word joiner, which has no width,
+/// follows its start.
+pub(super) fn in_text(text: &str) -> Cow<'_, str> {
+    break_variables(text, |first| match first {
+        "%" => "%\u{2060}",
+        "<" => "<\u{2060}",
+        _ => "{\u{2060}",
+    })
+}
+
+fn break_variables(text: &str, replacement: impl Fn(&str) -> &'static str) -> Cow<'_, str> {
+    let mut out = String::new();
+    let mut written = 0;
+    for (at, first) in text.match_indices(['%', '<', '{']) {
+        if starts_variable(&text[at..]) {
+            out.push_str(&text[written..at]);
+            out.push_str(replacement(first));
+            written = at + 1;
+        }
+    }
+    if written == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[written..]);
+    Cow::Owned(out)
+}
+
+/// Returns whether `text` starts with a variable. Names match in any case.
+fn starts_variable(text: &str) -> bool {
+    VARIABLES.iter().any(|(opening, filler, names)| {
+        let Some(rest) = text.strip_prefix(opening) else {
+            return false;
+        };
+        let rest = rest.trim_start_matches(*filler).as_bytes();
+        names.iter().any(|name| {
+            let start = rest.get(..name.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
+        })
+    })
 }
 
 #[cfg(test)]
@@ -273,6 +338,45 @@ mod tests {
 
             assert_eq!(text.write(as_it_is, |_| "a link"), said);
             assert_eq!(text, Text::from(said));
+        }
+    }
+
+    #[test]
+    fn only_text_that_starts_like_a_variable_is_escaped() {
+        for (said, html, text) in [
+            (
+                "50% off, {a}, 1 < 2%",
+                "50% off, {a}, 1 < 2%",
+                "50% off, {a}, 1 < 2%",
+            ),
+            (
+                "%unsubscribe_url%",
+                "&#37;unsubscribe_url%",
+                "%\u{2060}unsubscribe_url%",
+            ),
+            (
+                "%é%%Recipient%",
+                "%é%&#37;Recipient%",
+                "%é%%\u{2060}Recipient%",
+            ),
+            ("<% asm_x %>", "&lt;% asm_x %>", "<\u{2060}% asm_x %>"),
+            (
+                "{{{ pm:u }}}",
+                "&#123;&#123;{ pm:u }}}",
+                "{\u{2060}{\u{2060}{ pm:u }}}",
+            ),
+            ("{{RESEND_U}}", "&#123;{RESEND_U}}", "{\u{2060}{RESEND_U}}"),
+            (
+                "{{amazonSESUnsubscribeUrl}}",
+                "&#123;{amazonSESUnsubscribeUrl}}",
+                "{\u{2060}{amazonSESUnsubscribeUrl}}",
+            ),
+            ("{{name}} %name%", "{{name}} %name%", "{{name}} %name%"),
+        ] {
+            assert_eq!(
+                (in_html(said).as_ref(), in_text(said).as_ref()),
+                (html, text)
+            );
         }
     }
 }

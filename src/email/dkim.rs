@@ -57,11 +57,6 @@ const COVERED: [&str; 18] = [
 const ABSENT: [&str; 4] = ["reply-to", "sender", "cc", "content-transfer-encoding"];
 /// The approximate length of a line of the signature.
 const LINE: usize = 70;
-/// The algorithm in the `SubjectPublicKeyInfo` of an RSA key, as DER.
-const RSA: [u8; 15] = [
-    0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00,
-];
-
 impl Dkim {
     /// Creates a signer from a private key in PEM: RSA (PKCS#1 or PKCS#8) of 2,048 to 4,096 bits,
     /// or Ed25519 (PKCS#8). The error message reveals nothing about the key.
@@ -92,8 +87,9 @@ impl Dkim {
 
     /// Returns the email with its signature at the start. `at` is the time of signing.
     pub(super) fn signed(&self, mail: &[u8], at: DateTime<Utc>) -> Result<Vec<u8>, String> {
-        let (head, body) = parted(mail);
-        let fields = fields(head);
+        let end = mail.windows(4).position(|four| four == b"\r\n\r\n");
+        let (head, body) = end.map_or((mail, &[][..]), |end| (&mail[..end], &mail[end + 4..]));
+        let fields = fields(&String::from_utf8_lossy(head));
         let names = names(&fields);
         let unsigned = self.field(&names, body, at);
         let covered = covered(&fields, &names, &unsigned);
@@ -137,6 +133,11 @@ impl Dkim {
     }
 }
 
+/// The algorithm in the `SubjectPublicKeyInfo` of an RSA key, as DER.
+const RSA: [u8; 15] = [
+    0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00,
+];
+
 impl fmt::Debug for Dkim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Dkim").field(&self.name()).finish()
@@ -174,11 +175,14 @@ impl Key {
         match self {
             Self::Ed25519(key) => key.public_key().as_ref().to_vec(),
             Self::Rsa(key) => {
-                let mut bits = vec![0];
-                bits.extend_from_slice(key.public_key().as_ref());
-                let mut info = RSA.to_vec();
-                info.extend(tagged(0x03, &bits));
-                tagged(0x30, &info)
+                // The DER of the key takes two bytes to state a length, at 2,048 to 4,096 bits.
+                let key = key.public_key().as_ref();
+                let element = |tag: u8, more: usize| {
+                    let [.., high, low] = (key.len() + more).to_be_bytes();
+                    [tag, 0x82, high, low]
+                };
+                let (info, bits) = (element(0x30, 20), element(0x03, 1));
+                [&info[..], &RSA, &bits, &[0], key].concat()
             }
         }
     }
@@ -202,53 +206,20 @@ impl Key {
     }
 }
 
-/// Encodes an element of DER.
-fn tagged(tag: u8, bytes: &[u8]) -> Vec<u8> {
-    let length = bytes.len().to_be_bytes();
-    let short: Vec<u8> = length.into_iter().skip_while(|byte| *byte == 0).collect();
-    let mut all = vec![tag];
-    if let ([length], true) = (short.as_slice(), bytes.len() < 0x80) {
-        all.push(*length);
-    } else {
-        all.push(0x80 | u8::try_from(short.len()).unwrap_or(0));
-        all.extend(short);
-    }
-    all.extend_from_slice(bytes);
-    all
-}
-
-/// Splits an email into head and body, without the empty line between them.
-fn parted(mail: &[u8]) -> (&[u8], &[u8]) {
-    let end = mail.windows(4).position(|four| four == b"\r\n\r\n");
-    end.map_or((mail, &[]), |end| (&mail[..end + 2], &mail[end + 4..]))
-}
-
 /// A canonical header: its name in lower case, and `name:value` without a line break.
-struct Field {
-    name: String,
-    line: String,
-}
+type Field = (String, String);
 
 /// Returns the headers in order, canonical ("relaxed", RFC 6376, section 3.4.2).
-fn fields(head: &[u8]) -> Vec<Field> {
-    let head = String::from_utf8_lossy(head);
-    let mut whole: Vec<String> = Vec::new();
-    for line in head.split("\r\n").filter(|line| !line.is_empty()) {
-        match whole.last_mut() {
-            Some(last) if line.starts_with([' ', '\t']) => last.push_str(line),
-            _ => whole.push(line.to_owned()),
-        }
-    }
-    whole.iter().filter_map(|line| relaxed(line)).collect()
-}
-
-fn relaxed(line: &str) -> Option<Field> {
-    let (name, value) = line.split_once(':')?;
-    let name = name.trim_matches([' ', '\t']).to_ascii_lowercase();
-    let words = value.split([' ', '\t']).filter(|word| !word.is_empty());
-    let value = words.collect::<Vec<_>>().join(" ");
-    let line = format!("{name}:{value}");
-    Some(Field { name, line })
+fn fields(head: &str) -> Vec<Field> {
+    let head = head.replace("\r\n ", " ").replace("\r\n\t", "\t");
+    let fields = head.split("\r\n").filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let name = name.trim_matches([' ', '\t']).to_ascii_lowercase();
+        let words = value.split([' ', '\t']).filter(|word| !word.is_empty());
+        let line = format!("{name}:{}", words.collect::<Vec<_>>().join(" "));
+        Some((name, line))
+    });
+    fields.collect()
 }
 
 /// Returns the header names for `h=`: each covered name once for each header with that name, and
@@ -256,7 +227,7 @@ fn relaxed(line: &str) -> Option<Field> {
 fn names(fields: &[Field]) -> Vec<&'static str> {
     let mut names = Vec::new();
     for name in COVERED {
-        let times = fields.iter().filter(|field| field.name == name).count();
+        let times = fields.iter().filter(|(of, _)| of == name).count();
         if times > 0 || ABSENT.contains(&name) {
             names.extend(std::iter::repeat_n(name, times + 1));
         }
@@ -267,61 +238,42 @@ fn names(fields: &[Field]) -> Vec<&'static str> {
 /// Returns the text to sign. For each name, it takes the last header that is not included yet (RFC
 /// 6376, section 5.4.2). The signature's own header comes last.
 fn covered(fields: &[Field], names: &[&str], unsigned: &str) -> Vec<u8> {
-    let mut taken = vec![false; fields.len()];
+    let mut rest: Vec<&Field> = fields.iter().collect();
     let mut all = String::new();
     for name in names {
-        let mut last = fields.iter().enumerate().rev();
-        let Some((place, field)) = last.find(|(place, of)| !taken[*place] && of.name == *name)
-        else {
-            continue;
-        };
-        taken[place] = true;
-        all.push_str(&field.line);
-        all.push_str("\r\n");
+        if let Some(last) = rest.iter().rposition(|(of, _)| of == name) {
+            all.push_str(&rest.remove(last).1);
+            all.push_str("\r\n");
+        }
     }
-    if let Some(own) = fields_of(unsigned) {
-        all.push_str(&own.line);
-    }
+    all.extend(self::fields(unsigned).into_iter().map(|(_, line)| line));
     all.into_bytes()
-}
-
-fn fields_of(unsigned: &str) -> Option<Field> {
-    fields(unsigned.as_bytes()).into_iter().next()
 }
 
 /// Returns the body, canonical ("relaxed", RFC 6376, section 3.4.4).
 fn relaxed_body(body: &[u8]) -> Vec<u8> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
     let mut all = Vec::with_capacity(body.len() + 2);
-    let mut empty = 0;
+    let mut end = 0;
     let mut rest = body;
     while !rest.is_empty() {
-        let end = rest.windows(2).position(|two| two == b"\r\n");
-        let (line, after) = match end {
-            Some(end) => (&rest[..end], &rest[end + 2..]),
-            None => (rest, &[][..]),
-        };
-        rest = after;
-        let kept = line.iter().rposition(|byte| !is_space(byte));
-        let Some(kept) = kept else {
-            empty += 1;
-            continue;
-        };
-        for _ in 0..empty {
-            all.extend_from_slice(b"\r\n");
-        }
-        empty = 0;
-        let mut was_space = false;
-        for byte in &line[..=kept] {
-            if !is_space(byte) {
-                all.push(*byte);
-            } else if !was_space {
+        let line = rest.windows(2).position(|two| two == b"\r\n");
+        let line = line.map_or(rest, |at| &rest[..at]);
+        rest = rest.get(line.len() + 2..).unwrap_or_default();
+        let start = all.len();
+        for word in line.split(is_space).filter(|word| !word.is_empty()) {
+            if all.len() > start || line.first().is_some_and(is_space) {
                 all.push(b' ');
             }
-            was_space = is_space(byte);
+            all.extend_from_slice(word);
         }
+        let is_empty = all.len() == start;
         all.extend_from_slice(b"\r\n");
+        if !is_empty {
+            end = all.len();
+        }
     }
+    all.truncate(end);
     all
 }
 

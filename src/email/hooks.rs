@@ -2,8 +2,8 @@
 //!
 //! No report is trusted before its sender is verified (P8), over the original bytes and in constant
 //! time. These are pure functions: the key and the time are arguments, and nothing is stored.
-//! [`crate::engine::feedback`] acts on the reports. Each provider's scheme is in a file of
-//! [`super::providers`]; start with `sendgrid_hook`.
+//! [`crate::engine::feedback`] acts on the reports. Each provider's scheme is in its file of
+//! [`super::providers`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -88,11 +88,11 @@ pub type Read = fn(&[u8], &Posted<'_>, DateTime<Utc>) -> Result<Verified, Refuse
 
 /// Returns the URL of the certificate that verifies a request. The arguments are the key, the
 /// request and the current time. The host follows from the key, so a request cannot choose it.
-pub type Locate = fn(&[u8], &Posted<'_>, DateTime<Utc>) -> Result<Place, Refused>;
+pub type Locate = fn(&[u8], &Posted<'_>, DateTime<Utc>) -> Result<PinnedUrl, Refused>;
 
 /// A URL that is fetched over HTTPS, on a host that only the provider controls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct PinnedUrl {
     /// The host name.
     pub host: String,
     /// Path and query, starting with the first slash.
@@ -111,7 +111,7 @@ pub struct Verified {
     /// A token to bind to this body, if the signature does not cover the body.
     pub once: Option<Once>,
     /// A URL to fetch before the provider sends reports. The request confirms that they are wanted.
-    pub confirm: Option<Place>,
+    pub confirm: Option<PinnedUrl>,
 }
 
 impl Verified {
@@ -155,6 +155,28 @@ pub struct Report {
     pub at: DateTime<Utc>,
     /// Status codes and classifications, such as `550 5.1.1`.
     pub detail: Option<String>,
+}
+
+impl Report {
+    /// Returns a report. `tag` and `recipient` are as the provider states them.
+    pub(super) fn of(
+        id: String,
+        news: ReportKind,
+        tag: Option<&str>,
+        recipient: Option<&str>,
+        at: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            id,
+            news,
+            tag: tag.and_then(|tag| tag.parse().ok()),
+            provider_ids: Vec::new(),
+            recipient: recipient.and_then(|text| Address::stored(text).ok()),
+            at: at.unwrap_or(now).min(now),
+            detail: None,
+        }
+    }
 }
 
 /// The reason why a request is rejected. It does not quote the body.
@@ -250,10 +272,6 @@ pub(super) fn failed<'a>(
         Some(FailureKind::Refused) => ReportKind::Refused,
         None => otherwise,
     }
-}
-
-pub(super) fn address(text: Option<&str>) -> Option<Address> {
-    Address::stored(text?).ok()
 }
 
 /// Joins the nonempty parts with spaces.

@@ -11,11 +11,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Method, StatusCode, Url, redirect};
+use reqwest::header::{ACCEPT, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, redirect};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::guarded::Guarded;
+use super::permit::GuardedBody;
 use super::sign::Sign;
 use super::{Checked, Leave, Outcome, Sender};
 use crate::domain::Secret;
@@ -66,44 +67,71 @@ pub(super) struct Api {
     login: String,
 }
 
-/// The body of a request.
+/// The body of a request, with its `Content-Type` and other headers.
 pub(super) struct Body {
-    pub kind: String,
+    pub headers: Vec<(&'static str, String)>,
     pub bytes: Vec<u8>,
 }
 
 impl Body {
     pub(super) fn json(value: &serde_json::Value) -> Self {
         Self {
-            kind: "application/json".into(),
+            headers: vec![("content-type", "application/json".into())],
             bytes: value.to_string().into_bytes(),
         }
     }
 }
 
-/// The result of a call.
-pub(super) enum Reply {
+/// Why a call has no answer.
+pub(super) struct NoAnswer {
+    kind: NoAnswerKind,
+    reason: String,
+}
+
+enum NoAnswerKind {
     /// There was no connection, so nothing was sent.
-    NotSent {
-        reason: String,
-    },
+    NotSent,
     /// The machine refused the connection, as no service listens there. Nothing was sent.
-    NobodyListens {
-        reason: String,
-    },
-    /// The send permit ended before the request was complete.
-    Withheld {
-        reason: String,
-    },
+    Refused,
     /// TLS failed, for example because the certificate is not trusted. Nothing was sent.
-    Untrusted {
-        reason: String,
-    },
-    /// The request may have arrived, but no answer came.
-    Unanswered {
-        reason: String,
-    },
-    Answered(Answer),
+    Untrusted,
+    /// The send permit ended before the request was complete.
+    Withheld,
+    /// The request may have arrived.
+    MaybeSent,
+}
+
+impl NoAnswer {
+    fn withheld(reason: String) -> Self {
+        let kind = NoAnswerKind::Withheld;
+        Self { kind, reason }
+    }
+
+    fn of(error: reqwest::Error, timeout: Duration) -> Self {
+        let kind = if is_refused(&error) {
+            NoAnswerKind::Refused
+        } else if is_untrusted(&error) {
+            NoAnswerKind::Untrusted
+        } else if error.is_connect() || error.is_builder() {
+            NoAnswerKind::NotSent
+        } else {
+            NoAnswerKind::MaybeSent
+        };
+        let reason = match kind {
+            NoAnswerKind::MaybeSent if error.is_timeout() => {
+                format!("no answer within {} s", timeout.as_secs_f32())
+            }
+            NoAnswerKind::MaybeSent => format!("no answer: {}", chain(&error.without_url())),
+            _ => format!("no connection: {}", chain(&error.without_url())),
+        };
+        Self { kind, reason }
+    }
+}
+
+impl From<NoAnswer> for String {
+    fn from(failed: NoAnswer) -> Self {
+        failed.reason
+    }
 }
 
 /// The provider's answer.
@@ -126,19 +154,13 @@ impl Api {
     /// Creates a client whose requests `signer` signs. Fails if this machine has no root
     /// certificates.
     pub(super) fn new(account: &Account, signer: impl Sign + 'static) -> Result<Self, String> {
-        // Fails if a crypto provider is installed already, which works as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let accept = (ACCEPT, HeaderValue::from_static("application/json"));
         let client = Client::builder()
-            .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
-            .default_headers(headers)
+            .default_headers([accept].into_iter().collect())
             .connect_timeout(CONNECT.min(account.timeout))
             .timeout(account.timeout)
-            .pool_idle_timeout(IDLE)
-            .redirect(redirect::Policy::none())
-            .build()
-            .map_err(|error| format!("no HTTPS client can be made: {}", chain(&error)))?;
+            .pool_idle_timeout(IDLE);
+        let client = build(client)?;
         let base = account.url.trim_end_matches('/').to_owned();
         Url::parse(&base).map_err(|error| format!("mail.url {base:?} is no address: {error}"))?;
         let hash = Sha256::digest(format!("{base} {}", account.key.expose()));
@@ -157,101 +179,79 @@ impl Api {
         format!("{provider} {}", self.login)
     }
 
-    pub(super) async fn get(&self, path: &str) -> Reply {
-        self.call(Method::GET, path, &[], None).await
+    pub(super) async fn get(&self, path: &str) -> Result<Answer, NoAnswer> {
+        self.call(Method::GET, path, None).await
     }
 
     pub(super) async fn post(
         &self,
         path: &str,
-        headers: &[(&'static str, &str)],
         body: Body,
         leave: &Leave,
-    ) -> Reply {
+    ) -> Result<Answer, NoAnswer> {
         if let Some(reason) = leave.withheld() {
-            return Reply::Withheld { reason };
+            return Err(NoAnswer::withheld(reason));
         }
-        let body = (body, leave);
-        self.call(Method::POST, path, headers, Some(body)).await
+        self.call(Method::POST, path, Some((body, leave))).await
     }
 
     async fn call(
         &self,
         method: Method,
         path: &str,
-        headers: &[(&'static str, &str)],
         body: Option<(Body, &Leave)>,
-    ) -> Reply {
+    ) -> Result<Answer, NoAnswer> {
         let mut request = self.client.request(method, format!("{}{path}", self.base));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
+        for (name, value) in body.iter().flat_map(|(body, _)| &body.headers) {
+            request = request.header(*name, value);
         }
-        if let Some((body, _)) = &body {
-            request = request.header(CONTENT_TYPE, &body.kind);
-        }
-        let mut request = match request.build() {
-            Ok(request) => request,
-            Err(error) => return unsent(error),
-        };
+        let no_answer = |error| NoAnswer::of(error, self.timeout);
+        let mut request = request.build().map_err(no_answer)?;
         let bytes = body.as_ref().map_or(&[][..], |(body, _)| &body.bytes);
         self.signer.sign(&mut request, bytes, (self.now)());
-        let mut broken_off = None;
+        let mut aborted = None;
         if let Some((body, leave)) = body {
-            let (bytes, broken) = Guarded::new(body.bytes, leave.clone());
+            let (bytes, flag) = GuardedBody::new(body.bytes, leave.clone());
             *request.body_mut() = Some(reqwest::Body::wrap(bytes));
-            broken_off = Some((broken, leave));
+            aborted = Some((flag, leave));
         }
-        let answer = self.client.execute(request).await;
-        if answer.is_err()
-            && let Some((broken, leave)) = broken_off
-            && broken.load(Ordering::SeqCst)
-            && let Some(reason) = leave.over()
-        {
-            return Reply::Withheld { reason };
-        }
-        match answer {
-            Ok(response) => Reply::Answered(read(response).await),
-            Err(error) if is_refused(&error) => Reply::NobodyListens {
-                reason: format!("no connection: {}", chain(&error.without_url())),
-            },
-            Err(error) if is_untrusted(&error) => Reply::Untrusted {
-                reason: format!("no connection: {}", chain(&error.without_url())),
-            },
-            Err(error) if error.is_connect() || error.is_builder() => unsent(error),
-            Err(error) if error.is_timeout() => Reply::Unanswered {
-                reason: format!("no answer within {} s", self.timeout.as_secs_f32()),
-            },
-            Err(error) => Reply::Unanswered {
-                reason: format!("no answer: {}", chain(&error.without_url())),
-            },
+        match self.client.execute(request).await {
+            Ok(response) => Ok(Answer {
+                status: response.status().as_u16(),
+                headers: response.headers().clone(),
+                body: read(response, MOST_BYTES).await.ok(),
+            }),
+            Err(error) => Err(match aborted {
+                Some((flag, leave)) if flag.load(Ordering::SeqCst) => leave
+                    .over()
+                    .map_or_else(|| no_answer(error), NoAnswer::withheld),
+                _ => no_answer(error),
+            }),
         }
     }
 }
 
-fn unsent(error: reqwest::Error) -> Reply {
-    Reply::NotSent {
-        reason: format!("no connection: {}", chain(&error.without_url())),
-    }
+/// Builds a client that follows no redirects.
+pub(super) fn build(client: ClientBuilder) -> Result<Client, String> {
+    // Fails if a crypto provider is installed already, which works as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    client
+        .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none())
+        .build()
+        .map_err(|error| format!("no HTTPS client can be made: {}", chain(&error)))
 }
 
-async fn read(mut response: reqwest::Response) -> Answer {
-    let status = response.status().as_u16();
-    let headers = response.headers().clone();
+/// Reads a body of at most this many bytes.
+pub(super) async fn read(mut response: Response, most: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let body = loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) if bytes.len() + chunk.len() <= MOST_BYTES => {
-                bytes.extend_from_slice(&chunk);
-            }
-            Ok(None) => break Some(bytes),
-            Ok(Some(_)) | Err(_) => break None,
+    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
+        if bytes.len() + chunk.len() > most {
+            return Err(format!("answered more than {} KiB", most >> 10));
         }
-    };
-    Answer {
-        status,
-        headers,
-        body,
+        bytes.extend_from_slice(&chunk);
     }
+    Ok(bytes)
 }
 
 /// The longest wait that an answer can ask for. After a day the provider is called again.
@@ -260,6 +260,11 @@ pub(super) const MOST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 impl Answer {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok().map(str::trim)
+    }
+
+    /// Returns the body as JSON; null if it is none.
+    pub(super) fn value(&self) -> Value {
+        self.json().unwrap_or_default()
     }
 
     /// Parses the body, if it has the expected form.
@@ -323,51 +328,61 @@ pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
     vec![outcome; messages]
 }
 
+/// Returns what the status of an answer usually means, unless it is a success.
+pub(super) fn usual(answer: &Answer, reason: String) -> Outcome {
+    let after = answer.wait();
+    match answer.status {
+        429 | 500 | 503 => Outcome::TryLater { reason, after },
+        // A gateway answered. The provider may have accepted the call behind it.
+        501.. => Outcome::Unknown { reason },
+        300..=399 | 401 | 403 | 404 | 405 => Outcome::Stop { reason },
+        _ => Outcome::Refused { reason },
+    }
+}
+
+/// Returns the outcome of a success without the id of an email.
+pub(super) fn without_id(provider: &str, answer: &Answer) -> Outcome {
+    let status = answer.status;
+    Outcome::Unknown {
+        reason: format!("{provider} answered {status}, but not with the id of a mail"),
+    }
+}
+
 /// Returns the outcomes of a call. `judge` interprets the answer, if there is one.
 pub(super) fn outcomes(
-    reply: Reply,
+    reply: Result<Answer, NoAnswer>,
     messages: usize,
     judge: impl FnOnce(&Answer) -> Vec<Outcome>,
 ) -> Vec<Outcome> {
-    match reply {
-        Reply::NotSent { reason }
-        | Reply::NobodyListens { reason }
-        | Reply::Untrusted { reason } => vec![Outcome::Unreachable { reason }; messages],
-        Reply::Withheld { reason } => vec![Outcome::Withheld { reason }; messages],
-        Reply::Unanswered { reason } => vec![Outcome::Unknown { reason }; messages],
-        Reply::Answered(answer) => judge(&answer),
-    }
+    let NoAnswer { kind, reason } = match reply {
+        Ok(answer) => return judge(&answer),
+        Err(failed) => failed,
+    };
+    let outcome = match kind {
+        NoAnswerKind::NotSent | NoAnswerKind::Refused | NoAnswerKind::Untrusted => {
+            Outcome::Unreachable { reason }
+        }
+        NoAnswerKind::Withheld => Outcome::Withheld { reason },
+        NoAnswerKind::MaybeSent => Outcome::Unknown { reason },
+    };
+    vec![outcome; messages]
 }
 
-/// Returns the answer to a query, or the reason why there is none.
-pub(super) fn answered(reply: Reply) -> Result<Answer, String> {
-    match reply {
-        Reply::NotSent { reason }
-        | Reply::NobodyListens { reason }
-        | Reply::Withheld { reason }
-        | Reply::Untrusted { reason }
-        | Reply::Unanswered { reason } => Err(reason),
-        Reply::Answered(answer) => Ok(answer),
-    }
-}
-
-/// Returns the answer to a check, or the result of the check if there is no answer. `name` is the
-/// provider's.
-pub(super) fn heard(reply: Reply, name: &str) -> Result<Answer, Checked> {
-    match reply {
-        Reply::Answered(answer) => Ok(answer),
-        Reply::NobodyListens { reason } => Err(Checked::wrong(
+/// Returns the result of a check without an answer. `name` is the provider's.
+pub(super) fn unreached(name: &str, NoAnswer { kind, reason }: NoAnswer) -> Checked {
+    match kind {
+        NoAnswerKind::Refused => Checked::wrong(
             format!("nothing listens where {name}'s API should be ({reason})"),
             "set mail.url right, or leave it empty",
-        )),
-        Reply::Untrusted { reason } => Err(Checked::wrong(
+        ),
+        NoAnswerKind::Untrusted => Checked::wrong(
             format!("the connection to {name}'s API cannot be trusted ({reason})"),
             "see mail.url and this machine's clock; a certificate authority of your own is named by SSL_CERT_FILE",
-        )),
-        Reply::NotSent { reason } | Reply::Withheld { reason } | Reply::Unanswered { reason } => {
-            Err(Checked::Unreached {
+        ),
+        NoAnswerKind::NotSent | NoAnswerKind::Withheld | NoAnswerKind::MaybeSent => {
+            Checked::Unreached {
                 reason: format!("{name}: {reason}"),
-            })
+            }
         }
     }
 }
@@ -388,35 +403,27 @@ pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
 
 /// Returns whether the error or one of its causes is an I/O error of this kind.
 pub(super) fn is_of(error: &(dyn Error + 'static), kind: std::io::ErrorKind) -> bool {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        let io = cause.downcast_ref::<std::io::Error>();
-        if io.is_some_and(|io| io.kind() == kind) {
-            return true;
-        }
-        next = cause.source();
-    }
-    false
+    let is_kind = |io: &std::io::Error| io.kind() == kind;
+    causes(error).any(|cause| cause.downcast_ref().is_some_and(is_kind))
 }
 
 /// Returns whether TLS failed, for example because of an untrusted certificate. This does not pass
 /// by itself.
 fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if cause.is::<rustls::Error>() {
-            return true;
-        }
-        // `source` skips the error that an I/O error wraps.
-        let inner = cause
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref);
-        next = match inner {
-            Some(inner) => Some(inner),
+    causes(error).any(|cause| cause.is::<rustls::Error>())
+}
+
+/// Returns the error and its causes. Includes the errors that I/O errors wrap, which `source`
+/// skips.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |cause| {
+        let cause = *cause;
+        let wrapped = cause.downcast_ref::<std::io::Error>();
+        match wrapped.and_then(std::io::Error::get_ref) {
+            Some(wrapped) => Some(wrapped),
             None => cause.source(),
-        };
-    }
-    false
+        }
+    })
 }
 
 /// Shortens a provider's words to one line of at most 240 characters, for the ledger. Masks
@@ -442,12 +449,8 @@ pub(super) fn words(text: &str) -> String {
 
 /// Formats an error and its causes on one line.
 pub(super) fn chain(error: &dyn Error) -> String {
-    let mut lines = vec![error.to_string()];
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        lines.push(error.to_string());
-        cause = error.source();
-    }
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    let mut lines: Vec<String> = causes.map(ToString::to_string).collect();
     lines.dedup();
     words(&lines.join(": "))
 }

@@ -234,7 +234,7 @@ async fn every_request_is_signed_over_its_own_content_and_time() {
     let called = async {
         api.get("/server").await;
         let body = Body::json(&serde_json::json!([1]));
-        api.post("/email", &[], body, &Leave::always()).await;
+        api.post("/email", body, &Leave::always()).await;
     };
 
     let (heads, ()) = tokio::join!(served, called);

@@ -6,10 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::content::in_text;
 use super::http::{Answer, Api, Body, outcomes};
 use super::mime::{headers, mailbox, message_id, one_line, recipient, tag};
-use super::variables::in_text;
-use super::{Content, Leave, Message, Outcome, Sender};
+use super::{Leave, Message, Outcome, Sender};
 use crate::domain::Address;
 
 /// A valid message, with the fields that every API needs.
@@ -61,13 +61,6 @@ pub(super) fn from(sender: &Sender) -> Result<String, String> {
     Ok(mailbox(&sender.from, Some(&sender.from_name))?.to_string())
 }
 
-/// A POST request to an API.
-pub(super) struct Call<'a> {
-    pub path: String,
-    pub headers: Vec<(&'static str, &'a str)>,
-    pub body: Body,
-}
-
 /// The valid messages of a call, and the reasons why the others are not part of it.
 pub(super) struct Letters<'a> {
     pub ready: Vec<Letter<'a>>,
@@ -91,13 +84,13 @@ impl<'a> Letters<'a> {
         Self { ready, refused }
     }
 
-    /// Posts one call with the valid messages, if there are any. `call` builds the request. `judge`
-    /// returns the outcomes that an answer means for this number of emails.
+    /// Posts one call with the valid messages, if there are any. `judge` returns the outcomes that
+    /// an answer means for this number of emails.
     pub(super) async fn post(
         messages: &'a [Message],
         leave: &Leave,
-        api: &Api,
-        call: impl FnOnce(&[Letter<'a>]) -> Call<'a>,
+        (api, path): (&Api, &str),
+        body: impl FnOnce(&[Letter<'a>]) -> Body,
         judge: impl FnOnce(&Answer, usize) -> Vec<Outcome>,
     ) -> Vec<Outcome> {
         let letters = Self::of(messages);
@@ -105,12 +98,7 @@ impl<'a> Letters<'a> {
         if mails == 0 {
             return letters.outcomes(Vec::new());
         }
-        let Call {
-            path,
-            headers,
-            body,
-        } = call(&letters.ready);
-        let reply = api.post(&path, &headers, body, leave).await;
+        let reply = api.post(path, body(&letters.ready), leave).await;
         letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
     }
 
@@ -148,49 +136,27 @@ pub(super) fn cut(messages: &[Message], most: usize, most_bytes: usize) -> Vec<V
     calls
 }
 
-/// What messages must have in common to share a call.
-#[derive(PartialEq, Eq, Hash)]
-struct Common<'a> {
-    content: &'a Content,
-    further: &'a [(String, String)],
-    /// Whether there is a header for one-click unsubscribing; `None` without personal links.
-    one_click: Option<bool>,
-}
-
-impl<'a> Common<'a> {
-    fn of(message: &'a Message) -> Self {
-        let links = message.personal.as_ref();
-        Self {
-            content: &message.content,
-            further: &message.further,
-            one_click: links.map(|links| links.one_click().is_some()),
-        }
-    }
-}
-
 /// Splits messages into calls of at most `most` messages with equal content and headers. An address
 /// occurs at most once per call. Calls are in the order of their first messages.
 pub(super) fn share(messages: &[Message], most: usize) -> Vec<Vec<usize>> {
-    struct Open {
-        call: usize,
-        addresses: HashSet<Address>,
-    }
     let mut calls: Vec<Vec<usize>> = Vec::new();
-    let mut open: HashMap<Common<'_>, Open> = HashMap::new();
+    // The last call with this content and these headers, and its addresses.
+    let mut open: HashMap<_, (usize, HashSet<Address>)> = HashMap::new();
     for (place, message) in messages.iter().enumerate() {
+        let links = message.personal.as_ref();
+        let has_one_click = links.map(|links| links.one_click().is_some());
+        let common = (&message.content, &message.further, has_one_click);
         let address = message.to.folded();
-        match open.get_mut(&Common::of(message)) {
-            Some(Open { call, addresses })
+        match open.get_mut(&common) {
+            Some((call, addresses))
                 if calls[*call].len() < most && !addresses.contains(&address) =>
             {
                 calls[*call].push(place);
                 addresses.insert(address);
             }
             _ => {
-                let addresses = HashSet::from([address]);
-                let call = calls.len();
+                open.insert(common, (calls.len(), HashSet::from([address])));
                 calls.push(vec![place]);
-                open.insert(Common::of(message), Open { call, addresses });
             }
         }
     }

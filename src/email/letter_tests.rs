@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::Content;
 use super::super::Text;
 use super::*;
 use crate::domain::Address;

@@ -4,21 +4,18 @@
 //! never panics or waits forever. Debug output masks addresses, and reasons contain none (P8). Rate
 //! limits are in `engine::delivery`. Start with [`Mailer`] and [`Outcome`].
 
-mod check;
 mod content;
 pub mod dkim;
-mod guarded;
 pub mod hooks;
 mod http;
-mod leave;
 mod letter;
 mod mime;
 pub mod outbox;
+mod permit;
 mod pinned;
 pub mod providers;
 mod sign;
 pub mod smtp;
-mod variables;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,13 +26,12 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::{Address, DeliveryId};
 
-pub use check::Checked;
 pub use content::{Content, Filled, Personal, Place, Placeholders, Text};
 pub use dkim::Dkim;
 pub use http::Account;
-pub use leave::{Leave, Standing};
 pub use mime::tag;
 pub use outbox::Outbox;
+pub use permit::{Leave, Standing};
 pub use pinned::{Pinned, Unfetched};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
@@ -234,6 +230,50 @@ impl<T: Into<String>> From<T> for Silence {
         Self {
             reason: reason.into(),
             after: None,
+        }
+    }
+}
+
+/// The result of [`Mailer::check`]. `Unreached` says nothing about the key. None of the texts
+/// contains a key or an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checked {
+    /// The mailer would accept emails, as far as a check can find out.
+    Ready {
+        /// The finding, as text for the operator.
+        found: String,
+        /// The DNS names of the DKIM keys that the provider signs with; empty if it does not list
+        /// them.
+        dkim: Vec<String>,
+    },
+    /// The mailer was reached and would not accept an email.
+    Wrong {
+        /// The problem.
+        found: String,
+        /// The remedy, as text for the operator.
+        remedy: String,
+    },
+    /// The mailer was not reached.
+    Unreached {
+        /// The cause.
+        reason: String,
+    },
+}
+
+impl Checked {
+    /// Returns [`Self::Ready`] without DKIM names.
+    pub fn ready(found: impl Into<String>) -> Self {
+        Self::Ready {
+            found: found.into(),
+            dkim: Vec::new(),
+        }
+    }
+
+    /// Returns [`Self::Wrong`].
+    pub fn wrong(found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Wrong {
+            found: found.into(),
+            remedy: remedy.into(),
         }
     }
 }

@@ -1,18 +1,18 @@
 //! Fetches what webhooks need: a signing certificate, or the page that confirms a subscription.
 //!
 //! Anyone can post to a hook, so requests go only to hosts that follow from our configuration
-//! ([`Place`]). They use HTTPS, follow no redirects, and have limits on time, size and number. A
+//! ([`PinnedUrl`]). They use HTTPS, follow no redirects, and have limits on time, size and number. A
 //! certificate is cached only after it has verified a request, so a bad answer is never cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Client, Url};
 use tokio::sync::Semaphore;
 
-use super::hooks::Place;
-use super::http::chain;
+use super::hooks::PinnedUrl;
+use super::http::{build, chain, read};
 
 /// The time limit of a request. The caller of the hook waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ pub struct Pinned {
     client: OnceLock<Result<Client, String>>,
     /// The base URL that replaces `https://HOST`.
     stand_in: Option<String>,
-    kept: Mutex<HashMap<Place, Arc<[u8]>>>,
+    kept: Mutex<HashMap<PinnedUrl, Arc<[u8]>>>,
     turns: Semaphore,
 }
 
@@ -65,20 +65,20 @@ impl Pinned {
     }
 
     /// Returns the certificate at this URL, from the cache or from the host.
-    pub async fn certificate(&self, place: &Place) -> Result<Arc<[u8]>, Unfetched> {
+    pub async fn certificate(&self, place: &PinnedUrl) -> Result<Arc<[u8]>, Unfetched> {
         match self.kept(place) {
             Some(kept) => Ok(kept),
             None => self.get(place).await.map(Arc::from),
         }
     }
 
-    fn kept(&self, place: &Place) -> Option<Arc<[u8]>> {
+    fn kept(&self, place: &PinnedUrl) -> Option<Arc<[u8]>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.get(place).cloned()
     }
 
     /// Caches a certificate. Call this only after it has verified a request.
-    pub fn keep(&self, place: Place, certificate: Arc<[u8]>) {
+    pub fn keep(&self, place: PinnedUrl, certificate: Arc<[u8]>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= MOST_KEPT && !kept.contains_key(&place) {
             kept.clear();
@@ -88,7 +88,7 @@ impl Pinned {
 
     /// Requests the URL for its effect. Every failure is [`Unfetched::Unreached`], because a later
     /// attempt may succeed.
-    pub async fn visit(&self, place: &Place) -> Result<(), Unfetched> {
+    pub async fn visit(&self, place: &PinnedUrl) -> Result<(), Unfetched> {
         let refused = || Unfetched::Unreached(format!("{}: did not do it", place.host));
         match self.get(place).await {
             Ok(_) => Ok(()),
@@ -97,7 +97,7 @@ impl Pinned {
         }
     }
 
-    async fn get(&self, place: &Place) -> Result<Vec<u8>, Unfetched> {
+    async fn get(&self, place: &PinnedUrl) -> Result<Vec<u8>, Unfetched> {
         let unreached = |why: String| Unfetched::Unreached(format!("{}: {why}", place.host));
         let Ok(_turn) = self.turns.try_acquire() else {
             return Err(unreached(format!("{AT_ONCE} requests are under way")));
@@ -111,7 +111,7 @@ impl Pinned {
         let response = client.get(format!("{host}{}", place.path)).send().await;
         let response = response.map_err(|error| unreached(chain(&error.without_url())))?;
         match response.status().as_u16() {
-            200 => read(response).await.map_err(unreached),
+            200 => read(response, MOST_BYTES).await.map_err(unreached),
             // The host of certificates answers 403 for one that does not exist.
             403 | 404 | 410 => Err(Unfetched::Absent),
             status => Err(unreached(format!("answered {status}"))),
@@ -119,27 +119,9 @@ impl Pinned {
     }
 
     fn client(&self) -> Result<Client, String> {
-        // Fails if a crypto provider is installed already, which works as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        Client::builder()
-            .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
-            .https_only(self.stand_in.is_none())
-            .redirect(redirect::Policy::none())
-            .timeout(PATIENCE)
-            .build()
-            .map_err(|error| format!("no HTTPS client can be made: {}", chain(&error)))
+        let is_https = self.stand_in.is_none();
+        build(Client::builder().https_only(is_https).timeout(PATIENCE))
     }
-}
-
-async fn read(mut response: Response) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
-        if bytes.len() + chunk.len() > MOST_BYTES {
-            return Err(format!("answered more than {} KiB", MOST_BYTES >> 10));
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ fn answer(status: u16, more: &str, body: &str) -> String {
     )
 }
 
-fn place(path: &str) -> Place {
-    Place {
+fn place(path: &str) -> PinnedUrl {
+    PinnedUrl {
         host: "sns.eu-west-1.amazonaws.com".into(),
         path: path.into(),
     }

@@ -3,31 +3,34 @@
 //! Mailgun shows each recipient all others, unless each has variables, so each has (P8). Text that
 //! looks like a variable is broken up and never replaced. The reference of a call determines its
 //! `Message-Id`, by which Mailgun can be queried after a lost answer (P2, P5).
-//! `docs/decisions/0006-providers.md` cites the sources.
+//! `docs/decisions/0006-providers.md` cites the sources. [`read`] verifies reports.
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde::Deserialize;
+use chrono::{DateTime, TimeDelta, Utc};
+use hmac::{Hmac, KeyInit, Mac};
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer as _, Serialize};
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
-use crate::domain::DeliveryId;
-use crate::email::http::{
-    Account, Answer, Api, Body, MOST_WAIT, all, answered, heard, unexpected, words,
+use crate::domain::{DeliveryId, ReportKind};
+use crate::email::content::{in_html, in_text};
+use crate::email::hooks::{
+    Once, Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, wrong_signature,
 };
-use crate::email::letter::{Call, Letter, Letters, from, share};
+use crate::email::http::{
+    Account, Answer, Api, Body, MOST_WAIT, all, unexpected, unreached, usual, without_id, words,
+};
+use crate::email::letter::{Letter, Letters, from, share};
 use crate::email::mime::tag;
 use crate::email::sign::Proof;
-use crate::email::variables::{in_html, in_text};
 use crate::email::{
     Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Place, Silence,
 };
-
-/// The base URL.
-pub(super) const URL: &str = "https://api.mailgun.net";
-/// The base URL for domains in the European Union.
-pub(super) const URL_EU: &str = "https://api.eu.mailgun.net";
 
 /// The option that names the sending domain at Mailgun.
 pub(super) const DOMAIN: &str = "mail.domain";
@@ -47,75 +50,6 @@ pub(super) struct Mailgun {
     api: Api,
     domain: String,
     from: String,
-}
-
-#[derive(Deserialize)]
-struct Queued {
-    id: String,
-}
-
-#[derive(Deserialize)]
-struct Fault {
-    message: String,
-}
-
-#[derive(Deserialize)]
-struct Domain {
-    domain: State,
-    #[serde(default)]
-    sending_dns_records: Vec<DnsRecord>,
-}
-
-/// A record that the domain's owner adds to the DNS.
-#[derive(Deserialize)]
-struct DnsRecord {
-    #[serde(default)]
-    name: String,
-}
-
-impl Domain {
-    /// Returns the DNS names of the domain's DKIM keys.
-    fn dkim(self) -> Vec<String> {
-        let names = self
-            .sending_dns_records
-            .into_iter()
-            .map(|record| record.name);
-        names.filter(|name| name.contains("._domainkey.")).collect()
-    }
-}
-
-#[derive(Deserialize)]
-struct State {
-    state: String,
-}
-
-#[derive(Deserialize)]
-struct Page {
-    items: Vec<Event>,
-    paging: Paging,
-}
-
-#[derive(Deserialize)]
-struct Paging {
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    message: EventMessage,
-    #[serde(rename = "user-variables", default)]
-    variables: HashMap<String, Value>,
-}
-
-#[derive(Deserialize)]
-struct EventMessage {
-    headers: EventHeaders,
-}
-
-#[derive(Deserialize)]
-struct EventHeaders {
-    #[serde(rename = "message-id")]
-    message_id: String,
 }
 
 impl Mailgun {
@@ -179,11 +113,11 @@ impl Mailgun {
     /// Returns the deliveries' tags in the accepted events of a call.
     async fn accepted(&self, message_id: &str) -> Result<Vec<String>, Silence> {
         let events = format!("/v3/{}/events", self.domain);
-        let asked = message_id.replace('@', "%40");
-        let mut path = format!("{events}?event=accepted&limit={PAGE}&message-id={asked}");
+        let wanted = message_id.replace('@', "%40");
+        let mut path = format!("{events}?event=accepted&limit={PAGE}&message-id={wanted}");
         let mut tags = Vec::new();
         for _ in 0..MOST_PAGES {
-            let answer = answered(self.api.get(&path).await)?;
+            let answer = self.api.get(&path).await?;
             if answer.status != 200 {
                 return Err(Silence {
                     reason: format!("Mailgun: {}", said(&answer)),
@@ -191,33 +125,35 @@ impl Mailgun {
                 });
             }
             let unreadable = || "Mailgun's list of events cannot be read".to_owned();
-            let page: Page = answer.json().ok_or_else(unreadable)?;
-            let read = page.items.len();
-            for event in page.items {
-                tags.push(tag_of(event, message_id)?);
+            let page = answer.value();
+            let (Some(items), Some(paging)) =
+                (page["items"].as_array(), page["paging"].as_object())
+            else {
+                return Err(unreadable().into());
+            };
+            for event in items {
+                tags.push(tag_of(event, message_id)?.to_owned());
             }
-            if read < PAGE {
+            if items.len() < PAGE {
                 return Ok(tags);
             }
             // Use only path and query of the URL, so that the key is never sent to another host.
-            let next = page.paging.next.unwrap_or_default();
-            let at = next.find(&events).ok_or_else(unreadable)?;
-            path = next[at..].to_owned();
+            let next = paging.get("next").and_then(Value::as_str);
+            let next = next.and_then(|next| Some(&next[next.find(&events)?..]));
+            path = next.ok_or_else(unreadable)?.to_owned();
         }
         Err("Mailgun's list of events does not end".into())
     }
 }
 
 /// Returns the delivery's tag in an event. Fails if the event belongs to another call.
-fn tag_of(event: Event, message_id: &str) -> Result<String, String> {
-    let id = event.message.headers.message_id;
-    if id.trim_matches(['<', '>']) != message_id {
+fn tag_of<'a>(event: &'a Value, message_id: &str) -> Result<&'a str, String> {
+    let id = event["message"]["headers"]["message-id"].as_str();
+    if id.map(|id| id.trim_matches(['<', '>'])) != Some(message_id) {
         return Err("Mailgun listed events that were not asked for".into());
     }
-    match event.variables.get("delivery") {
-        Some(Value::String(tag)) => Ok(tag.clone()),
-        _ => Err("Mailgun listed an event that names no delivery".into()),
-    }
+    let tag = event["user-variables"]["delivery"].as_str();
+    tag.ok_or_else(|| "Mailgun listed an event that names no delivery".into())
 }
 
 const UNSUBSCRIBE: &str = "%recipient.unsubscribe%";
@@ -256,8 +192,9 @@ fn form(reference: &str, fields: &[(String, String)]) -> Body {
         ));
     }
     text.push_str(&format!("--{boundary}--\r\n"));
+    let kind = format!("multipart/form-data; boundary={boundary}");
     Body {
-        kind: format!("multipart/form-data; boundary={boundary}"),
+        headers: vec![("content-type", kind)],
         bytes: text.into_bytes(),
     }
 }
@@ -276,12 +213,9 @@ impl Mailer for Mailgun {
     }
 
     async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
-        let call = |ready: &[Letter<'_>]| Call {
-            path: format!("/v3/{}/messages", self.domain),
-            headers: Vec::new(),
-            body: form(reference, &self.fields(reference, ready)),
-        };
-        Letters::post(messages, leave, &self.api, call, judge).await
+        let path = format!("/v3/{}/messages", self.domain);
+        let body = |ready: &[Letter<'_>]| form(reference, &self.fields(reference, ready));
+        Letters::post(messages, leave, (&self.api, &path), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {
@@ -312,21 +246,18 @@ impl Mailer for Mailgun {
 
     async fn check(&self) -> Checked {
         let domain = &self.domain;
-        let path = format!("/v4/domains/{domain}");
-        let answer = match heard(self.api.get(&path).await, "Mailgun") {
+        let answer = match self.api.get(&format!("/v4/domains/{domain}")).await {
             Ok(answer) => answer,
-            Err(unheard) => return unheard,
+            Err(failed) => return unreached("Mailgun", failed),
         };
-        match (answer.status, answer.json::<Domain>()) {
-            (200, Some(found)) if found.domain.state == "active" => Checked::Ready {
+        let found = answer.value();
+        match (answer.status, found["domain"]["state"].as_str()) {
+            (200, Some("active")) => Checked::Ready {
                 found: format!("Mailgun knows the key, and {domain} is active"),
-                dkim: found.dkim(),
+                dkim: dkim_names(&found),
             },
-            (200, Some(found)) => Checked::wrong(
-                format!(
-                    "Mailgun knows the key, but {domain} is {}",
-                    words(&found.domain.state)
-                ),
+            (200, Some(state)) => Checked::wrong(
+                format!("Mailgun knows the key, but {domain} is {}", words(state)),
                 "finish its DNS records at Mailgun",
             ),
             (401 | 403, _) => Checked::wrong(
@@ -350,9 +281,18 @@ impl Mailer for Mailgun {
     }
 }
 
+/// Returns the names of the domain's DKIM keys, among the records that its owner adds to the DNS.
+fn dkim_names(domain: &Value) -> Vec<String> {
+    let records = domain["sending_dns_records"].as_array();
+    let names = records.into_iter().flatten();
+    let names = names.filter_map(|record| record["name"].as_str());
+    let names = names.filter(|name| name.contains("._domainkey."));
+    names.map(str::to_owned).collect()
+}
+
 fn said(answer: &Answer) -> String {
-    match answer.json::<Fault>() {
-        Some(fault) => words(&format!("{} {}", answer.status, fault.message)),
+    match answer.value()["message"].as_str() {
+        Some(message) => words(&format!("{} {message}", answer.status)),
         None => answer.said(),
     }
 }
@@ -360,32 +300,21 @@ fn said(answer: &Answer) -> String {
 /// Returns the outcomes that an answer means for the emails of its call.
 fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     let reason = format!("Mailgun: {}", said(answer));
-    let wait = answer.wait().or_else(|| wait_in(&reason));
+    let after = answer.wait().or_else(|| wait_in(&reason));
     let outcome = match answer.status {
-        200..300 => match answer.json::<Queued>() {
-            Some(Queued { id }) if !id.is_empty() => Outcome::Accepted {
+        200..300 => match answer.value()["id"].as_str() {
+            Some(id) if !id.is_empty() => Outcome::Accepted {
                 // Reports name the id without brackets.
                 provider_id: id.trim_matches(['<', '>']).to_owned(),
             },
-            _ => Outcome::Unknown {
-                reason: format!(
-                    "Mailgun answered {}, but not with the id of a mail",
-                    answer.status
-                ),
-            },
+            _ => without_id("Mailgun", answer),
         },
-        429 | 500 | 502..=504 => Outcome::TryLater {
-            reason,
-            after: wait,
-        },
+        429 | 500 | 502..=504 => Outcome::TryLater { reason, after },
         402 => Outcome::TryLater {
             reason,
-            after: wait.max(Some(UNPAID)),
+            after: after.max(Some(UNPAID)),
         },
-        // A gateway answered. Mailgun may have accepted the call behind it.
-        501.. => Outcome::Unknown { reason },
-        300..=399 | 401 | 403 | 404 | 405 => Outcome::Stop { reason },
-        _ => Outcome::Refused { reason },
+        _ => usual(answer, reason),
     };
     all(outcome, mails)
 }
@@ -402,6 +331,198 @@ fn wait_in(text: &str) -> Option<Duration> {
         _ => return None,
     };
     Some(Duration::from_secs(number.checked_mul(seconds)?).min(MOST_WAIT))
+}
+
+/// Mailgun retries for eight hours. The rest is a margin.
+const OLDEST: TimeDelta = TimeDelta::hours(12);
+
+#[derive(Deserialize)]
+struct Posting {
+    #[serde(rename = "event-data")]
+    event: Event,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "kebab-case")]
+enum Field {
+    Signature,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Signature {
+    timestamp: String,
+    token: String,
+    signature: String,
+}
+
+impl Signature {
+    fn fits(&self, key: &[u8]) -> bool {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
+            return false;
+        };
+        mac.update(self.timestamp.as_bytes());
+        mac.update(self.token.as_bytes());
+        hex::decode(&self.signature).is_ok_and(|given| mac.verify_slice(&given).is_ok())
+    }
+}
+
+/// Finds and verifies the signature in a body. A wrong one ends the scan, so the rest of the body
+/// is not read.
+struct Verify<'a> {
+    key: &'a [u8],
+    is_wrong: &'a Cell<bool>,
+}
+
+impl<'de> Visitor<'de> for Verify<'_> {
+    type Value = Signature;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with a signature")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut body: A) -> Result<Signature, A::Error> {
+        let mut verified = None;
+        while let Some(field) = body.next_key::<Field>()? {
+            match field {
+                Field::Signature if verified.is_some() => {
+                    return Err(A::Error::duplicate_field("signature"));
+                }
+                Field::Signature => {
+                    let given: Signature = body.next_value()?;
+                    self.is_wrong.set(!given.fits(self.key));
+                    if self.is_wrong.get() {
+                        return Err(A::Error::custom("the signature is wrong"));
+                    }
+                    verified = Some(given);
+                }
+                Field::Other => {
+                    body.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        verified.ok_or_else(|| A::Error::missing_field("signature"))
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Event {
+    event: String,
+    id: String,
+    timestamp: f64,
+    recipient: Option<String>,
+    severity: Option<String>,
+    reason: Option<String>,
+    delivery_status: Option<Status>,
+    message: Option<EventMessage>,
+    #[serde(default)]
+    user_variables: Value,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Status {
+    code: Option<i64>,
+    enhanced_code: Option<String>,
+    /// The reply of the recipient's server.
+    message: Option<String>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct EventMessage {
+    headers: Option<Headers>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Headers {
+    message_id: Option<String>,
+}
+
+/// Verifies and reads a report: HMAC-SHA256 over timestamp and token, inside the body.
+///
+/// The signature is verified while the body is scanned, before anything is built from it. It does
+/// **not** cover the event, so a token is bound to the first event that it arrives with ([`Once`]).
+/// Mailgun does not document whether it signs each attempt anew, so a timestamp may be as old as
+/// the last retry.
+pub(super) fn read(
+    key: &[u8],
+    posted: &Posted<'_>,
+    now: DateTime<Utc>,
+) -> Result<Verified, Refused> {
+    let is_wrong = Cell::new(false);
+    let verify = Verify {
+        key,
+        is_wrong: &is_wrong,
+    };
+    let mut scan = serde_json::Deserializer::from_slice(posted.body);
+    let signature = scan.deserialize_map(verify);
+    let signature = signature.map_err(|_| match is_wrong.get() {
+        true => wrong_signature(),
+        false => Refused::unverified("the body is not JSON with a signature"),
+    })?;
+    let signed = fresh(&signature.timestamp, now, OLDEST)?;
+
+    let Posting { event } = parse(posted.body)?;
+    // A retry may order the fields differently, so the digest covers the fields that are read here.
+    let with = Sha256::digest(serde_json::to_vec(&event).map_err(Refused::unreadable)?);
+    let once = Once {
+        token: signature.token,
+        with: hex::encode(with),
+        until: signed + OLDEST,
+    };
+    Ok(Verified {
+        once: Some(once),
+        ..Verified::of(report(&event, now))
+    })
+}
+
+fn report(event: &Event, now: DateTime<Utc>) -> Option<Report> {
+    let reason = event.reason.as_deref();
+    let status = event.delivery_status.as_ref();
+    let enhanced = status.and_then(|status| status.enhanced_code.as_deref());
+    let reply = status.and_then(|status| status.message.as_deref());
+    let news = match (event.event.as_str(), event.severity.as_deref()) {
+        ("delivered", _) => ReportKind::Delivered,
+        ("failed", Some("permanent")) => match reason {
+            // Mailgun did not try, because the address is on its suppression list.
+            Some("suppress-bounce") => ReportKind::Bounced,
+            Some("suppress-unsubscribe") => ReportKind::Unsubscribed,
+            Some("suppress-complaint") => ReportKind::Complained,
+            // Mailgun gave up after many attempts.
+            Some("old") => failed([enhanced, reply], ReportKind::Delayed),
+            Some("espblock") => failed([enhanced, reply], ReportKind::Refused),
+            _ => failed([enhanced, reply], ReportKind::Bounced),
+        },
+        ("failed", _) => ReportKind::Delayed,
+        ("complained", _) => ReportKind::Complained,
+        ("unsubscribed", _) => ReportKind::Unsubscribed,
+        _ => return None,
+    };
+    let headers = event.message.as_ref().and_then(|one| one.headers.as_ref());
+    let known_as = headers.and_then(|headers| headers.message_id.as_deref());
+    let known_as = known_as.map(|id| id.trim_matches(['<', '>']));
+    let code = status.and_then(|status| Some(status.code?.to_string()));
+    let at = DateTime::from_timestamp_millis((event.timestamp * 1000.0) as i64);
+    let recipient = event.recipient.as_deref();
+    Some(Report {
+        // With the brackets that the header has, and without.
+        provider_ids: known_as.map_or_else(Vec::new, |id| vec![format!("<{id}>"), id.to_owned()]),
+        detail: match news {
+            ReportKind::Delivered => None,
+            _ => detail([code.as_deref(), enhanced, reason]),
+        },
+        ..Report::of(
+            event.id.clone(),
+            news,
+            event.user_variables["delivery"].as_str(),
+            recipient,
+            at,
+            now,
+        )
+    })
 }
 
 #[cfg(test)]

@@ -1,19 +1,14 @@
 //! The providers with an HTTP API, and one table of their differences.
 //!
-//! A difference is in the provider's row, in the file that calls it, or in the file that reads its
-//! reports. The rest of the program reads the row. A new provider needs two files, a row, and its
-//! options in `config.default.toml`. Start with [`PROVIDERS`].
+//! A difference is in the provider's row, or in the file that calls it and reads its reports. The
+//! rest of the program reads the row. A new provider needs a file, a row, and its options in
+//! `config.default.toml`. Start with [`PROVIDERS`].
 
 mod mailgun;
-mod mailgun_hook;
 mod postmark;
-mod postmark_hook;
 mod resend;
-mod resend_hook;
 mod sendgrid;
-mod sendgrid_hook;
 mod ses;
-mod ses_account;
 mod ses_hook;
 
 use std::fmt;
@@ -37,14 +32,17 @@ pub static PROVIDERS: &[Provider] = &[
             ),
         }],
         environment: &[],
-        regions: Regions::Each(&[("us", mailgun::URL), ("eu", mailgun::URL_EU)]),
+        regions: Regions::Each(&[
+            ("us", "https://api.mailgun.net"),
+            ("eu", "https://api.eu.mailgun.net"),
+        ]),
         calls_per_second: 60,
         tags: 8,
         mailer: |account| Ok(Arc::new(mailgun::Mailgun::new(account)?)),
         // Mailgun's envelope sender is in this domain.
         bounces: Some(mailgun::DOMAIN),
         hook_key: HookKey::Secret("hooks.mailgun_key", |text| Ok(text.into())),
-        hook: mailgun_hook::read,
+        hook: mailgun::read,
         certificate: None,
         posts_text: false,
         gives_up_on_4xx: false,
@@ -54,13 +52,16 @@ pub static PROVIDERS: &[Provider] = &[
         title: "SendGrid",
         options: &[],
         environment: &[],
-        regions: Regions::Each(&[("us", sendgrid::URL), ("eu", sendgrid::URL_EU)]),
+        regions: Regions::Each(&[
+            ("us", "https://api.sendgrid.com"),
+            ("eu", "https://api.eu.sendgrid.com"),
+        ]),
         calls_per_second: 100,
         tags: 8,
         mailer: |account| Ok(Arc::new(sendgrid::SendGrid::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Public("hooks.sendgrid_public_key", sendgrid_hook::key),
-        hook: sendgrid_hook::read,
+        hook_key: HookKey::Public("hooks.sendgrid_public_key", sendgrid::key),
+        hook: sendgrid::read,
         certificate: None,
         posts_text: false,
         gives_up_on_4xx: false,
@@ -75,13 +76,13 @@ pub static PROVIDERS: &[Provider] = &[
             unset: Unset::Means("broadcast"),
         }],
         environment: &[],
-        regions: Regions::One(postmark::URL),
+        regions: Regions::One("https://api.postmarkapp.com"),
         calls_per_second: 10,
         tags: 1,
         mailer: |account| Ok(Arc::new(postmark::Postmark::new(account)?)),
         bounces: None,
         hook_key: HookKey::Login("hooks.postmark_user", "hooks.postmark_password"),
-        hook: postmark_hook::read,
+        hook: postmark::read,
         certificate: None,
         posts_text: false,
         gives_up_on_4xx: false,
@@ -91,13 +92,13 @@ pub static PROVIDERS: &[Provider] = &[
         title: "Resend",
         options: &[],
         environment: &[],
-        regions: Regions::One(resend::URL),
+        regions: Regions::One("https://api.resend.com"),
         calls_per_second: 2,
         tags: 8,
         mailer: |account| Ok(Arc::new(resend::Resend::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Secret("hooks.resend_secret", resend_hook::key),
-        hook: resend_hook::read,
+        hook_key: HookKey::Secret("hooks.resend_secret", resend::key),
+        hook: resend::read,
         certificate: None,
         posts_text: false,
         gives_up_on_4xx: false,

@@ -3,23 +3,22 @@
 //! A status of 200 accepts nothing; the error code of each email decides. After a lost answer the
 //! call is not repeated but queried (P2, P5). Each email carries the call's reference and its
 //! delivery as metadata, by which the list of sent emails can be searched.
-//! `docs/decisions/0006-providers.md` cites the sources.
+//! `docs/decisions/0006-providers.md` cites the sources. [`read`] verifies reports.
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::domain::DeliveryId;
-use crate::email::http::{Account, Answer, Api, Body, all, answered, heard, unexpected, words};
-use crate::email::letter::{Call, Letter, Letters, cut, from};
+use crate::domain::{DeliveryId, EnhancedStatus, ReportKind};
+use crate::email::hooks::{Posted, Refused, Report, Verified, detail, failed, json as parse};
+use crate::email::http::{Account, Answer, Api, Body, all, unexpected, unreached, usual, words};
+use crate::email::letter::{Letter, Letters, cut, from};
 use crate::email::mime::tag;
 use crate::email::sign::Proof;
 use crate::email::{Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
-
-/// The base URL.
-pub(super) const URL: &str = "https://api.postmarkapp.com";
 
 /// The option that names the message stream.
 pub(super) const STREAM: &str = "mail.stream";
@@ -42,7 +41,7 @@ pub(super) struct Postmark {
 /// Postmark's answer for one email or for a whole call.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Word {
+struct Item {
     error_code: i64,
     #[serde(default)]
     message: String,
@@ -63,12 +62,6 @@ struct SentMail {
     #[serde(rename = "MessageID")]
     message_id: String,
     metadata: HashMap<String, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Server {
-    name: String,
 }
 
 impl Postmark {
@@ -140,12 +133,8 @@ impl Mailer for Postmark {
     }
 
     async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
-        let call = |ready: &[Letter<'_>]| Call {
-            path: "/email/batch".into(),
-            headers: Vec::new(),
-            body: Body::json(&self.body(reference, ready)),
-        };
-        Letters::post(messages, leave, &self.api, call, judge).await
+        let body = |ready: &[Letter<'_>]| Body::json(&self.body(reference, ready));
+        Letters::post(messages, leave, (&self.api, "/email/batch"), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {
@@ -157,21 +146,19 @@ impl Mailer for Postmark {
             "/messages/outbound?count={MOST}&offset=0&messagestream={}&metadata_call={reference}",
             self.stream
         );
-        match answered(self.api.get(&path).await) {
+        match self.api.get(&path).await {
             Ok(answer) => found(&answer, reference, deliveries),
-            Err(reason) => vec![Found::Silent(reason.into()); deliveries.len()],
+            Err(failed) => vec![Found::Silent(failed.into()); deliveries.len()],
         }
     }
 
     async fn check(&self) -> Checked {
-        let answer = match heard(self.api.get("/server").await, "Postmark") {
+        let answer = match self.api.get("/server").await {
             Ok(answer) => answer,
-            Err(unheard) => return unheard,
+            Err(failed) => return unreached("Postmark", failed),
         };
-        match (answer.status, answer.json::<Server>()) {
-            (200, Some(server)) => {
-                Checked::ready(format!("Postmark knows the key of {:?}", server.name))
-            }
+        match (answer.status, answer.value()["Name"].as_str()) {
+            (200, Some(name)) => Checked::ready(format!("Postmark knows the key of {name:?}")),
             (401 | 403, _) => Checked::wrong(
                 format!("Postmark turned the key away ({})", answer.said()),
                 "put a server's API token into mail.key",
@@ -193,60 +180,50 @@ impl Mailer for Postmark {
 fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     if (200..300).contains(&answer.status) {
         return match answer.json::<Vec<Value>>() {
-            Some(words) if words.len() == mails => words.into_iter().map(one).collect(),
+            Some(items) if items.len() == mails => items.into_iter().map(one).collect(),
             _ => {
                 let reason = format!("Postmark answered {}, but not for each mail", answer.status);
                 all(Outcome::Unknown { reason }, mails)
             }
         };
     }
-    let word: Option<Word> = answer.json();
-    let reason = match &word {
-        Some(word) => said(answer.status, word),
+    let item: Option<Item> = answer.json();
+    let reason = match &item {
+        Some(item) => said(answer.status, item),
         None => format!("Postmark: {}", answer.said()),
     };
-    let outcome = match answer.status {
-        429 | 500 | 503 => Outcome::TryLater {
-            reason,
-            after: answer.wait(),
-        },
-        // A gateway answered. Postmark may have accepted the call behind it.
-        501.. => Outcome::Unknown { reason },
-        422 => match word {
-            Some(word) => meaning(&word, reason),
-            None => Outcome::Refused { reason },
-        },
-        300..=399 | 401 | 403 | 404 | 405 => Outcome::Stop { reason },
-        _ => Outcome::Refused { reason },
+    let outcome = match (answer.status, item) {
+        (422, Some(item)) => meaning(&item, reason),
+        _ => usual(answer, reason),
     };
     all(outcome, mails)
 }
 
 /// Returns the outcome of one email, from its item in the answer.
-fn one(word: Value) -> Outcome {
-    match serde_json::from_value::<Word>(word) {
-        Ok(Word {
+fn one(item: Value) -> Outcome {
+    match serde_json::from_value::<Item>(item) {
+        Ok(Item {
             error_code: 0,
             message_id: Some(provider_id),
             ..
         }) => Outcome::Accepted { provider_id },
-        Ok(word) if word.error_code != 0 => meaning(&word, said(200, &word)),
+        Ok(item) if item.error_code != 0 => meaning(&item, said(200, &item)),
         Ok(_) | Err(_) => Outcome::Unknown {
             reason: "Postmark answered 200, but for this mail in no form we know".into(),
         },
     }
 }
 
-fn said(status: u16, word: &Word) -> String {
+fn said(status: u16, item: &Item) -> String {
     words(&format!(
         "Postmark: {status}, code {}: {}",
-        word.error_code, word.message
+        item.error_code, item.message
     ))
 }
 
 /// Returns the outcome that an error code other than 0 means.
-fn meaning(word: &Word, reason: String) -> Outcome {
-    match word.error_code {
+fn meaning(item: &Item, reason: String) -> Outcome {
+    match item.error_code {
         // Maintenance, and too many requests.
         100 | 429 => Outcome::TryLater {
             reason,
@@ -293,6 +270,111 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Fou
     deliveries.iter().map(answer).collect()
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Record {
+    record_type: String,
+    #[serde(rename = "MessageID")]
+    message_id: Option<String>,
+    #[serde(rename = "ID")]
+    id: Option<i64>,
+    #[serde(rename = "Type")]
+    kind: Option<String>,
+    type_code: Option<i64>,
+    #[serde(default)]
+    inactive: bool,
+    email: Option<String>,
+    recipient: Option<String>,
+    delivered_at: Option<DateTime<Utc>>,
+    bounced_at: Option<DateTime<Utc>>,
+    changed_at: Option<DateTime<Utc>>,
+    #[serde(default)]
+    suppress_sending: bool,
+    suppression_reason: Option<String>,
+    /// The reply of the recipient's server.
+    details: Option<String>,
+    #[serde(default)]
+    metadata: serde_json::Value,
+}
+
+/// Verifies and reads a report. There is no signature, but user and password in the hook's URL
+/// (basic authentication), so the hook needs HTTPS. There is no signed time: a repeated report is
+/// recognized by its id, and has no further effect.
+pub(super) fn read(
+    login: &[u8],
+    posted: &Posted<'_>,
+    now: DateTime<Utc>,
+) -> Result<Verified, Refused> {
+    posted.has_login(login)?;
+    let report = report(parse(posted.body)?, now);
+    Ok(Verified::of(report))
+}
+
+fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {
+    let kind = record.kind.as_deref();
+    let suppressed = record.suppression_reason.as_deref();
+    let news = match record.record_type.as_str() {
+        "Delivery" => ReportKind::Delivered,
+        "SpamComplaint" => ReportKind::Complained,
+        "Bounce" => {
+            let details = record.details.as_deref();
+            bounced(kind.unwrap_or_default(), record.inactive, details)?
+        }
+        "SubscriptionChange" if record.suppress_sending => match suppressed {
+            Some("HardBounce") => ReportKind::Bounced,
+            Some("SpamComplaint") => ReportKind::Complained,
+            _ => ReportKind::Unsubscribed,
+        },
+        _ => return None,
+    };
+    let message = record.message_id.unwrap_or_default();
+    let times = [record.delivered_at, record.bounced_at, record.changed_at];
+    let at = times.into_iter().flatten().next();
+    let what = &record.record_type;
+    let id = match (record.id, record.changed_at) {
+        (Some(id), _) => format!("{what} {id}"),
+        (None, Some(changed)) => format!("{what} {message} {changed}"),
+        (None, None) => format!("{what} {message}"),
+    };
+    let code = record.type_code.map(|code| code.to_string());
+    let status = record.details.as_deref().and_then(EnhancedStatus::in_reply);
+    let status = status.map(|status| status.to_string());
+    let tag = record.metadata["delivery"].as_str();
+    let recipient = record.recipient.as_deref().or(record.email.as_deref());
+    Some(Report {
+        provider_ids: vec![message],
+        detail: detail([kind, code.as_deref(), suppressed, status.as_deref()]),
+        ..Report::of(id, news, tag, recipient, at, now)
+    })
+}
+
+/// Returns the kind of report for a Postmark bounce type, or `None` if it reports no failure.
+/// `details` is the server's reply.
+fn bounced(kind: &str, inactive: bool, details: Option<&str>) -> Option<ReportKind> {
+    let otherwise = match kind {
+        "SpamComplaint" => return Some(ReportKind::Complained),
+        "Unsubscribe" => return Some(ReportKind::Unsubscribed),
+        // Postmark, or its user, judged the address itself.
+        "BadEmailAddress" | "ManuallyDeactivated" => return Some(ReportKind::Bounced),
+        // Automatic replies: a vacation, a new address, a challenge.
+        "AutoResponder" | "AddressChange" | "Subscribe" | "ChallengeVerification" => return None,
+        // Postmark continues to retry.
+        "Transient" => return Some(ReportKind::Delayed),
+        "Blocked"
+        | "SpamNotification"
+        | "DMARCPolicy"
+        | "SMTPApiError"
+        | "TemplateRenderingFailed" => ReportKind::Refused,
+        "HardBounce" => ReportKind::Bounced,
+        _ if inactive => ReportKind::Bounced,
+        _ => ReportKind::Delayed,
+    };
+    Some(failed([details], otherwise))
+}
+
+#[cfg(test)]
+#[path = "postmark_hook_tests.rs"]
+mod hook_tests;
 #[cfg(test)]
 #[path = "postmark_tests.rs"]
 mod tests;

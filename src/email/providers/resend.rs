@@ -2,21 +2,28 @@
 //!
 //! The call's reference is its `Idempotency-Key`, and a repeated call has an equal body. So a call
 //! whose answer was lost can be repeated for a day without a second email (P2, P5).
-//! `docs/decisions/0006-providers.md` cites the sources.
+//! `docs/decisions/0006-providers.md` cites the sources. [`read`] verifies reports.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, TimeDelta, Utc};
+use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sha2::Sha256;
 
-use crate::email::http::{Account, Answer, Api, Body, all, answered, heard, unexpected, words};
-use crate::email::letter::{Call, Letter, Letters, cut, from};
+use super::ses_hook::by_type;
+use crate::domain::{EnhancedStatus, ReportKind};
+use crate::email::hooks::{
+    Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, wrong_signature,
+};
+use crate::email::http::{Account, Answer, Api, Body, all, unexpected, unreached, usual, words};
+use crate::email::letter::{Letter, Letters, cut, from};
 use crate::email::sign::Proof;
 use crate::email::{Certainty, Checked, Leave, Mailer, Message, Outcome};
-
-/// The base URL.
-pub(super) const URL: &str = "https://api.resend.com";
 
 /// The maximum number of emails in a call.
 const MOST: usize = 100;
@@ -35,58 +42,12 @@ pub(super) struct Resend {
     from: String,
 }
 
-#[derive(Deserialize)]
-struct Taken {
-    data: Vec<Id>,
-}
-
-#[derive(Deserialize)]
-struct Id {
-    id: String,
-}
-
 #[derive(Deserialize, Default)]
 struct Fault {
     #[serde(default)]
     name: String,
     #[serde(default)]
     message: String,
-}
-
-#[derive(Deserialize)]
-struct Domains {
-    data: Vec<Domain>,
-    /// Whether the list has more pages.
-    #[serde(default)]
-    has_more: bool,
-}
-
-#[derive(Deserialize)]
-struct Domain {
-    id: String,
-    name: String,
-    status: String,
-    #[serde(default)]
-    records: Vec<DnsRecord>,
-}
-
-/// A record that the domain's owner adds to the DNS.
-#[derive(Deserialize)]
-struct DnsRecord {
-    record: String,
-    name: String,
-}
-
-impl Domain {
-    /// Returns the DNS names of the domain's DKIM keys. Resend's record names are relative to the
-    /// registered domain or to one below it, but all of them start with the selector.
-    fn dkim(&self) -> Vec<String> {
-        let keys = self.records.iter().filter(|record| record.record == "DKIM");
-        let selectors = keys.filter_map(|record| record.name.split_once("._domainkey"));
-        selectors
-            .map(|(selector, _)| format!("{selector}._domainkey.{}", self.name))
-            .collect()
-    }
 }
 
 impl Resend {
@@ -101,10 +62,11 @@ impl Resend {
     }
 
     /// Checks the sender's domain, after the key was verified.
-    async fn check_domain(&self, domains: Domains) -> Checked {
+    async fn check_domain(&self, domains: &Value) -> Checked {
         let from = self.account.sender.from.domain();
-        let Some(domain) = domains.data.into_iter().find(|domain| domain.name == from) else {
-            return match domains.has_more {
+        let mut all = domains["data"].as_array().into_iter().flatten();
+        let Some(domain) = all.find(|domain| domain["name"] == from) else {
+            return match domains["has_more"] == true {
                 true => Checked::ready("Resend knows the key"),
                 false => Checked::wrong(
                     format!("Resend knows the key, but not the domain {from}"),
@@ -112,21 +74,19 @@ impl Resend {
                 ),
             };
         };
-        if !matches!(domain.status.as_str(), "verified" | "partially_verified") {
+        let status = domain["status"].as_str().unwrap_or_default();
+        if !matches!(status, "verified" | "partially_verified") {
             return Checked::wrong(
-                format!(
-                    "Resend knows the key, but {from} is {}",
-                    words(&domain.status)
-                ),
+                format!("Resend knows the key, but {from} is {}", words(status)),
                 "finish its DNS records at Resend",
             );
         }
         // The list does not include the records.
-        let answer = answered(self.api.get(&format!("/domains/{}", domain.id)).await).ok();
-        let whole = answer.and_then(|answer| answer.json::<Domain>());
+        let path = format!("/domains/{}", domain["id"].as_str().unwrap_or_default());
+        let whole = self.api.get(&path).await.ok();
         Checked::Ready {
             found: format!("Resend knows the key, and {from} is verified"),
-            dkim: whole.map(|domain| domain.dkim()).unwrap_or_default(),
+            dkim: whole.map_or_else(Vec::new, |answer| dkim_names(&answer.value())),
         }
     }
 
@@ -170,15 +130,14 @@ impl Mailer for Resend {
     }
 
     async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
-        let call = |ready: &[Letter<'_>]| Call {
-            path: "/emails/batch".into(),
-            headers: vec![("idempotency-key", reference)],
-            body: Body::json(&self.body(ready)),
+        let body = |ready: &[Letter<'_>]| {
+            let mut body = Body::json(&self.body(ready));
+            let key = ("idempotency-key", reference.to_owned());
+            body.headers.push(key);
+            body
         };
-        Letters::post(messages, leave, &self.api, call, |answer, mails| {
-            judge(answer, reference, mails)
-        })
-        .await
+        let judge = |answer: &Answer, mails| judge(answer, reference, mails);
+        Letters::post(messages, leave, (&self.api, "/emails/batch"), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {
@@ -186,16 +145,15 @@ impl Mailer for Resend {
     }
 
     async fn check(&self) -> Checked {
-        let answer = match heard(self.api.get("/domains").await, "Resend") {
+        let answer = match self.api.get("/domains").await {
             Ok(answer) => answer,
-            Err(unheard) => return unheard,
+            Err(failed) => return unreached("Resend", failed),
         };
         let fault: Fault = answer.json().unwrap_or_default();
         match (answer.status, fault.name.as_str()) {
-            (200, _) => match answer.json::<Domains>() {
-                Some(domains) => self.check_domain(domains).await,
-                None => unexpected("Resend", &said(&answer, &fault)),
-            },
+            (200, _) if answer.value()["data"].is_array() => {
+                self.check_domain(&answer.value()).await
+            }
             // A key that may only send gets this error for every other request.
             (401 | 403, "restricted_api_key") => {
                 Checked::ready("Resend knows the key; it may only send, which is enough")
@@ -217,6 +175,18 @@ impl Mailer for Resend {
     }
 }
 
+/// Returns the DNS names of a domain's DKIM keys. Resend's record names are relative to the
+/// registered domain or to one below it, but all of them start with the selector.
+fn dkim_names(domain: &Value) -> Vec<String> {
+    let name = domain["name"].as_str().unwrap_or_default();
+    let records = domain["records"].as_array().into_iter().flatten();
+    let keys = records.filter(|record| record["record"] == "DKIM");
+    let selectors = keys.filter_map(|record| record["name"].as_str()?.split_once("._domainkey"));
+    selectors
+        .map(|(selector, _)| format!("{selector}._domainkey.{name}"))
+        .collect()
+}
+
 fn said(answer: &Answer, fault: &Fault) -> String {
     if fault.name.is_empty() {
         return answer.said();
@@ -230,12 +200,16 @@ fn said(answer: &Answer, fault: &Fault) -> String {
 /// Returns the outcomes that an answer means for the emails of its call.
 fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
     if (200..300).contains(&answer.status) {
-        return match answer.json::<Taken>() {
-            Some(taken) if taken.data.len() == mails => {
-                let accepted = |Id { id }| Outcome::Accepted { provider_id: id };
-                taken.data.into_iter().map(accepted).collect()
+        let value = answer.value();
+        let ids = value["data"].as_array().into_iter().flatten();
+        let ids = ids.map(|item| Some(item["id"].as_str()?.to_owned()));
+        let ids: Option<Vec<String>> = ids.collect();
+        return match ids.filter(|ids| ids.len() == mails) {
+            Some(ids) => {
+                let accepted = |provider_id| Outcome::Accepted { provider_id };
+                ids.into_iter().map(accepted).collect()
             }
-            _ => {
+            None => {
                 let reason = format!("Resend answered {}, but not for each mail", answer.status);
                 all(Outcome::Unknown { reason }, mails)
             }
@@ -249,10 +223,6 @@ fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
     };
     let outcome = match (answer.status, fault.name.as_str()) {
         (429, "daily_quota_exceeded" | "monthly_quota_exceeded") => later(Some(QUOTA)),
-        (429 | 500 | 503, _) => later(None),
-        // A gateway answered. Resend may have accepted the call behind it, which can be repeated
-        // under its key.
-        (501.., _) => Outcome::Unknown { reason },
         // An earlier attempt used this key with another body, so Resend has accepted the call. It
         // does not return the ids, so the key replaces them. A reference belongs to fixed
         // deliveries, so the recipients are the same.
@@ -260,10 +230,139 @@ fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
             provider_id: reference.to_owned(),
         },
         (409, _) => later(None),
-        (300..=399 | 401 | 403 | 404 | 405, _) => Outcome::Stop { reason },
-        _ => Outcome::Refused { reason },
+        // The call can be repeated under its key, also if the outcome is unknown.
+        _ => usual(answer, reason),
     };
     all(outcome, mails)
+}
+
+/// The tolerance of Svix's own libraries.
+const OLDEST: TimeDelta = TimeDelta::minutes(5);
+/// The maximum number of signatures to try. There are several while the key is rotated.
+const MOST_SIGNATURES: usize = 8;
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    created_at: Option<DateTime<Utc>>,
+    #[serde(default)]
+    data: Data,
+}
+
+#[derive(Deserialize, Default)]
+struct Data {
+    email_id: Option<String>,
+    #[serde(default)]
+    to: Vec<String>,
+    #[serde(default)]
+    tags: Value,
+    bounce: Option<Bounce>,
+    suppressed: Option<Suppressed>,
+}
+
+#[derive(Deserialize)]
+struct Bounce {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(rename = "subType")]
+    sub_kind: Option<String>,
+    /// The replies of the recipients' servers.
+    #[serde(default, rename = "diagnosticCode")]
+    replies: Value,
+}
+
+impl Bounce {
+    fn replies(&self) -> impl Iterator<Item = &str> {
+        let list = self.replies.as_array();
+        let list = list.map_or(std::slice::from_ref(&self.replies), Vec::as_slice);
+        list.iter().filter_map(Value::as_str)
+    }
+}
+
+#[derive(Deserialize)]
+struct Suppressed {
+    reason: Option<String>,
+}
+
+/// Decodes the part after `whsec_`.
+pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
+    let key = STANDARD.decode(text.trim_start_matches("whsec_")).ok();
+    key.filter(|key| !key.is_empty())
+        .ok_or("is not a signing secret: whsec_ and Base64")
+}
+
+/// Verifies and reads a report, which Svix posts: HMAC-SHA256 over id, timestamp and body.
+///
+/// Svix signs each attempt anew. All attempts have the same id, which identifies repeated reports.
+pub(super) fn read(
+    key: &[u8],
+    posted: &Posted<'_>,
+    now: DateTime<Utc>,
+) -> Result<Verified, Refused> {
+    let id = posted.needs("svix-id")?;
+    let timestamp = posted.needs("svix-timestamp")?;
+    let signatures = posted.needs("svix-signature")?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(Refused::unreadable)?;
+    for part in [id.as_bytes(), b".", timestamp.as_bytes(), b"."] {
+        mac.update(part);
+    }
+    mac.update(posted.body);
+    let signatures = signatures.split_ascii_whitespace().take(MOST_SIGNATURES);
+    let ours = signatures
+        .filter_map(|signature| STANDARD.decode(signature.strip_prefix("v1,")?).ok())
+        .any(|signature| mac.clone().verify_slice(&signature).is_ok());
+    if !ours {
+        return Err(wrong_signature());
+    }
+    fresh(timestamp, now, OLDEST)?;
+
+    let report = report(id, parse(posted.body)?, now);
+    Ok(Verified::of(report))
+}
+
+fn report(id: &str, event: Event, now: DateTime<Utc>) -> Option<Report> {
+    let bounce = event.data.bounce.as_ref();
+    let kind = bounce.and_then(|bounce| bounce.kind.as_deref());
+    let sub_kind = bounce.and_then(|bounce| bounce.sub_kind.as_deref());
+    let news = match event.kind.as_str() {
+        "email.delivered" => ReportKind::Delivered,
+        "email.delivery_delayed" => ReportKind::Delayed,
+        "email.bounced" => {
+            let replies = bounce.into_iter().flat_map(Bounce::replies).map(Some);
+            failed(replies, by_type(kind.or(Some("Permanent")), sub_kind))
+        }
+        // Resend did not try, because the address is on its suppression list.
+        "email.suppressed" => match event.data.suppressed.as_ref() {
+            Some(Suppressed {
+                reason: Some(reason),
+            }) if reason == "previous_complaint" => ReportKind::Complained,
+            _ => ReportKind::Bounced,
+        },
+        // Resend did not try, because of a quota or the account.
+        "email.failed" => ReportKind::Refused,
+        "email.complained" => ReportKind::Complained,
+        _ => return None,
+    };
+    let reply = bounce.and_then(|bounce| bounce.replies().next());
+    let status = reply.and_then(EnhancedStatus::in_reply);
+    let status = status.map(|status| status.to_string());
+    let tags = &event.data.tags;
+    let named = |tag: &&Value| tag["name"] == "delivery";
+    let tag = match tags.as_array() {
+        Some(list) => list.iter().find(named).map(|tag| &tag["value"]),
+        None => Some(&tags["delivery"]),
+    };
+    let recipient = match event.data.to.as_slice() {
+        [only] => Some(only.as_str()),
+        _ => None,
+    };
+    let tag = tag.and_then(Value::as_str);
+    Some(Report {
+        provider_ids: event.data.email_id.iter().cloned().collect(),
+        detail: detail([kind, sub_kind, status.as_deref()]),
+        ..Report::of(id.to_owned(), news, tag, recipient, event.created_at, now)
+    })
 }
 
 #[cfg(test)]

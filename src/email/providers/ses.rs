@@ -3,20 +3,21 @@
 //! SES has no idempotency key and cannot be queried, so a lost answer stays unknown (P2, P5). A
 //! call holds one email, so that no other is affected. The exception's name decides the outcome,
 //! and then the status. `docs/decisions/0006-providers.md` cites the sources, and explains why bulk
-//! calls are not used. [`super::ses_account`] checks the account.
+//! calls are not used. [`super::ses_hook`] reads the reports.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::domain::Address;
-use crate::email::http::{Account, Answer, Api, Body, all, words};
-use crate::email::letter::{Call, Letter, Letters, cut};
+use crate::email::content::in_text;
+use crate::email::http::{
+    Account, Answer, Api, Body, all, unexpected, unreached, usual, without_id, words,
+};
+use crate::email::letter::{Letter, Letters, cut};
 use crate::email::mime::mailbox_in_ascii;
 use crate::email::sign::Aws;
-use crate::email::variables::in_text;
 use crate::email::{Certainty, Checked, Leave, Mailer, Message, Outcome};
 
 /// The option that names the access key whose secret is `mail.key`.
@@ -30,6 +31,11 @@ const MOST_HEADERS: usize = 15;
 const MOST_HEADER: usize = 996;
 /// The wait after a used-up quota, which SES counts over the last 24 hours.
 const QUOTA: Duration = Duration::from_secs(60 * 60);
+
+/// The maximum number of identities to query: domain, parent domains and address.
+const MOST_IDENTITIES: usize = 6;
+/// The exception for a key that may only send, which is sufficient.
+const DENIED: &str = "AccessDeniedException";
 
 /// Exceptions after which no email is accepted until an operator acts.
 const STOPPING: [&str; 14] = [
@@ -51,25 +57,11 @@ const STOPPING: [&str; 14] = [
 
 /// A mailer for one SES account in one region.
 pub(super) struct Ses {
-    pub account: Account,
-    pub api: Api,
+    account: Account,
+    api: Api,
     from: String,
     reply_to: Vec<String>,
     set: String,
-}
-
-#[derive(Deserialize)]
-struct Taken {
-    #[serde(rename = "MessageId")]
-    id: String,
-}
-
-#[derive(Deserialize, Default)]
-struct Fault {
-    #[serde(rename = "__type", default)]
-    kind: String,
-    #[serde(alias = "Message", default)]
-    message: String,
 }
 
 impl Ses {
@@ -158,19 +150,101 @@ impl Ses {
             Ok(to) => to,
             Err(reason) => return Outcome::Unsendable { reason },
         };
-        let call = |ready: &[Letter<'_>]| Call {
-            path: "/v2/email/outbound-emails".into(),
-            headers: Vec::new(),
-            body: Body::json(&self.body(&ready[0], &to)),
-        };
+        let api = (&self.api, "/v2/email/outbound-emails");
+        let body = |ready: &[Letter<'_>]| Body::json(&self.body(&ready[0], &to));
         let judge =
             |answer: &Answer, mails: usize| all(judge(answer, &self.account.sender.from), mails);
         let message = std::slice::from_ref(message);
-        let outcomes = Letters::post(message, leave, &self.api, call, judge).await;
+        let outcomes = Letters::post(message, leave, api, body, judge).await;
         outcomes.into_iter().next().unwrap_or(Outcome::Unknown {
             reason: "SES did not answer for it".into(),
         })
     }
+
+    /// Checks whether the account may send, after the key was verified.
+    async fn check_state(&self, state: &Value) -> Checked {
+        let region = self.account.option("mail.region");
+        if state["SendingEnabled"] != true || state["EnforcementStatus"] == "SHUTDOWN" {
+            return Checked::wrong(
+                format!(
+                    "Amazon SES knows the key, but the account's sending is paused in {region}"
+                ),
+                "see the account's status in the console of SES",
+            );
+        }
+        if state["ProductionAccessEnabled"] != true {
+            return Checked::wrong(
+                format!(
+                    "the account is in the sandbox of {region}: it sends to nobody but verified addresses"
+                ),
+                "ask for production access in the console of SES",
+            );
+        }
+        let rate = state["SendQuota"]["MaxSendRate"].as_f64();
+        let rate = rate.map_or(String::new(), |rate| {
+            format!("; it takes {rate} mails a second")
+        });
+        let from = &self.account.sender.from;
+        let domain = from.domain_in_ascii();
+        let address = format!("{}@{domain}", from.local());
+        for identity in identities(&domain, &address) {
+            let path = format!("/v2/email/identities/{}", identity.replace('@', "%40"));
+            let answer = match self.api.get(&path).await {
+                Ok(answer) => answer,
+                Err(failed) => {
+                    let reason = format!("Amazon SES: {}", String::from(failed));
+                    return Checked::Unreached { reason };
+                }
+            };
+            if answer.status != 404 {
+                return check_identity(&identity, &answer, &rate);
+            }
+        }
+        Checked::wrong(
+            format!(
+                "Amazon SES knows the key, but nothing that {} sends from",
+                from.domain()
+            ),
+            "verify the domain in that region of SES, or set mail.from to an address of one that is verified",
+        )
+    }
+}
+
+fn check_identity(identity: &str, answer: &Answer, rate: &str) -> Checked {
+    // The identity may be an address, which is not displayed.
+    let shown = identity.rsplit('@').next().unwrap_or(identity);
+    let found = answer.value();
+    match answer.status {
+        200 if found["VerifiedForSendingStatus"] == true => {
+            let dkim = &found["DkimAttributes"];
+            let tokens = dkim["Tokens"].as_array().into_iter().flatten();
+            let tokens = tokens.filter(|_| dkim["SigningEnabled"] == true);
+            Checked::Ready {
+                found: format!("Amazon SES knows the key, and {shown} is verified{rate}"),
+                dkim: tokens
+                    .filter_map(Value::as_str)
+                    .map(|token| format!("{token}._domainkey.{shown}"))
+                    .collect(),
+            }
+        }
+        200 if found.is_object() => Checked::wrong(
+            format!("Amazon SES knows the key, but {shown} is not verified"),
+            "finish its DNS records in the console of SES",
+        ),
+        _ if fault(answer).0 == DENIED => Checked::ready(format!(
+            "Amazon SES knows the key, which may not ask about {shown} (ses:GetEmailIdentity){rate}"
+        )),
+        _ => unexpected("Amazon SES", &said(answer)),
+    }
+}
+
+/// Returns the identities that may be verified for a sender: domain, parent domains, address.
+fn identities(domain: &str, address: &str) -> Vec<String> {
+    let labels: Vec<&str> = domain.split('.').collect();
+    let domains = (0..labels.len().saturating_sub(1)).map(|from| labels[from..].join("."));
+    let mut identities: Vec<String> = domains.take(MOST_IDENTITIES - 1).collect();
+    identities.push(address.to_owned());
+    identities
 }
 
 #[async_trait]
@@ -192,7 +266,23 @@ impl Mailer for Ses {
     }
 
     async fn check(&self) -> Checked {
-        self.check_account().await
+        let answer = match self.api.get("/v2/email/account").await {
+            Ok(answer) => answer,
+            Err(failed) => return unreached("Amazon SES", failed),
+        };
+        let ((name, _), said, state) = (fault(&answer), said(&answer), answer.value());
+        match answer.status {
+            200 if state.is_object() => self.check_state(&state).await,
+            // AWS authenticates the key before it denies access, so the key is valid.
+            400 | 403 if name == DENIED => Checked::ready(
+                "Amazon SES knows the key, which may not ask for more (ses:GetAccount)",
+            ),
+            400 | 401 | 403 => Checked::wrong(
+                format!("Amazon SES turned the key away ({said})"),
+                "set mail.access_key_id and mail.key to an access key that may ses:SendEmail, and see that mail.region and this machine's clock are right",
+            ),
+            _ => unexpected("Amazon SES", &said),
+        }
     }
 
     fn name(&self) -> &str {
@@ -206,39 +296,36 @@ impl Mailer for Ses {
 
 /// Returns an exception's name and message. Both may be empty.
 fn fault(answer: &Answer) -> (String, String) {
-    let Fault { kind, message } = answer.json().unwrap_or_default();
+    let value = answer.value();
+    let text = |name: &str| value[name].as_str();
+    let message = text("message").or(text("Message")).unwrap_or_default();
     // A URL may follow the name in the header. A namespace may precede it in the body.
-    let named = answer.header("x-amzn-errortype").unwrap_or(&kind);
-    let named = named.split(':').next().unwrap_or_default();
-    let named = named.rsplit('#').next().unwrap_or_default();
-    (named.to_owned(), message)
+    let named = answer.header("x-amzn-errortype").or(text("__type"));
+    let named = named.and_then(|named| named.split(':').next()?.rsplit('#').next());
+    (named.unwrap_or_default().to_owned(), message.to_owned())
 }
 
-/// Returns the exception's name, and a text for the ledger with status, name and message.
-pub(super) fn said(answer: &Answer) -> (String, String) {
+/// Returns a text for the ledger with the status and the exception's name and message.
+fn said(answer: &Answer) -> String {
     let (name, message) = fault(answer);
-    let said = match name.is_empty() && message.is_empty() {
+    match name.is_empty() && message.is_empty() {
         true => answer.said(),
         false => words(&format!("{} {name}: {message}", answer.status)),
-    };
-    (name, said)
+    }
 }
 
 /// Returns the outcome that an answer means for the email of its call.
 fn judge(answer: &Answer, from: &Address) -> Outcome {
     if (200..300).contains(&answer.status) {
-        return match answer.json::<Taken>() {
-            Some(Taken { id }) if !id.is_empty() => Outcome::Accepted { provider_id: id },
-            _ => Outcome::Unknown {
-                reason: format!(
-                    "SES answered {}, but not with the id of a mail",
-                    answer.status
-                ),
+        return match answer.value()["MessageId"].as_str() {
+            Some(id) if !id.is_empty() => Outcome::Accepted {
+                provider_id: id.to_owned(),
             },
+            _ => without_id("SES", answer),
         };
     }
     let (name, message) = fault(answer);
-    let reason = format!("Amazon SES: {}", said(answer).1);
+    let reason = format!("Amazon SES: {}", said(answer));
     let later = |least: Option<Duration>| Outcome::TryLater {
         reason: reason.clone(),
         after: answer.wait().max(least),
@@ -253,13 +340,10 @@ fn judge(answer: &Answer, from: &Address) -> Outcome {
         (408, _) | (_, "RequestAbortedException" | "RequestTimeoutException") => {
             Outcome::Unknown { reason }
         }
-        (500 | 503, _) => later(None),
-        // A gateway answered. SES may have accepted the call behind it.
-        (501.., _) => Outcome::Unknown { reason },
+        (500.., _) => usual(answer, reason),
         (_, name) if STOPPING.contains(&name) => Outcome::Stop { reason },
         (_, "MessageRejected") if is_ours_unverified(&message, from) => Outcome::Stop { reason },
-        (300..=399 | 401 | 403 | 404 | 405, _) => Outcome::Stop { reason },
-        _ => Outcome::Refused { reason },
+        _ => usual(answer, reason),
     }
 }
 

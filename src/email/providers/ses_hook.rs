@@ -21,7 +21,7 @@ use x509_parser::pem::parse_x509_pem;
 use super::ses::domain_in;
 use crate::domain::ReportKind;
 use crate::email::hooks::{
-    Place, Posted, Refused, Report, Verified, address, detail, failed, wrong_signature, young,
+    PinnedUrl, Posted, Refused, Report, Verified, detail, failed, wrong_signature, young,
 };
 
 /// SNS retries for an hour. The rest is a margin.
@@ -82,7 +82,7 @@ pub(super) fn certificate(
     topic: &[u8],
     posted: &Posted<'_>,
     now: DateTime<Utc>,
-) -> Result<Place, Refused> {
+) -> Result<PinnedUrl, Refused> {
     let (envelope, host) = (Envelope::of(topic, posted.body, now)?, host(topic)?);
     let path = envelope
         .certificate
@@ -93,7 +93,7 @@ pub(super) fn certificate(
         (1..=64).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit())
     });
     match path.filter(|_| is_theirs) {
-        Some(path) => Ok(Place {
+        Some(path) => Ok(PinnedUrl {
             path: path.to_owned(),
             host,
         }),
@@ -195,19 +195,19 @@ impl Envelope {
     }
 
     /// Returns the address that confirms the subscription. Only the token comes from the body.
-    fn confirmation(&self, topic: &[u8]) -> Result<Place, Refused> {
+    fn confirmation(&self, topic: &[u8]) -> Result<PinnedUrl, Refused> {
         let token = self.token.as_deref().unwrap_or_default();
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err(Refused::unreadable("the token is none of SNS's"));
         }
         let arn = self.topic_arn.replace(':', "%3A");
-        Ok(Place {
+        Ok(PinnedUrl {
             host: host(topic)?,
             path: format!("/?Action=ConfirmSubscription&TopicArn={arn}&Token={token}"),
         })
     }
 
-    /// Returns the URL that confirms the subscription. Only the token comes from the body.
+    /// Reads the report in the message; `None` if it is not SES's.
     fn report(&self, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
         let Ok(event) = serde_json::from_str::<Value>(&self.message) else {
             return Ok(None);
@@ -226,22 +226,22 @@ struct Event {
     #[serde(alias = "notificationType")]
     event_type: String,
     #[serde(default)]
-    mail: Mail,
+    mail: EventMail,
     #[serde(default)]
-    bounce: Part,
+    bounce: Details,
     #[serde(default)]
-    complaint: Part,
+    complaint: Details,
     #[serde(default)]
-    delivery: Part,
+    delivery: Details,
     #[serde(default)]
-    delivery_delay: Part,
+    delivery_delay: Details,
     #[serde(default)]
-    subscription: Part,
+    subscription: Details,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct Mail {
+struct EventMail {
     message_id: Option<String>,
     #[serde(default)]
     destination: Vec<String>,
@@ -253,7 +253,7 @@ struct Mail {
 /// The details of an event. Each kind of event has its own field of this type.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct Part {
+struct Details {
     timestamp: Option<DateTime<Utc>>,
     #[serde(
         alias = "bounceType",
@@ -280,7 +280,7 @@ pub(super) fn by_type(kind: Option<&str>, sub_kind: Option<&str>) -> ReportKind 
     }
 }
 
-impl Part {
+impl Details {
     /// Returns this field for each recipient that has it, as stated by the recipient's server.
     fn stated<'a>(&'a self, field: &'a str) -> impl Iterator<Item = &'a str> {
         let recipients = self.recipients.iter();
@@ -312,7 +312,7 @@ impl Event {
             "Complaint" if self.complaint.kind.as_deref() == Some("not-spam") => return None,
             "Complaint" => (ReportKind::Complained, self.complaint),
             // SES rejected the content. The mailbox may be fine.
-            "Reject" => (ReportKind::Refused, Part::default()),
+            "Reject" => (ReportKind::Refused, Details::default()),
             "Subscription" if self.subscription.new_topic_preferences["unsubscribeAll"] == true => {
                 (ReportKind::Unsubscribed, self.subscription)
             }
@@ -320,18 +320,15 @@ impl Event {
         };
         let tag = &self.mail.tags["delivery"];
         let tag = tag.get(0).unwrap_or(tag).as_str();
+        let recipient = match self.mail.destination.as_slice() {
+            [only] => Some(only.as_str()),
+            _ => None,
+        };
         let status = part.stated("status").next();
         Some(Report {
-            id: id.to_owned(),
-            news,
-            tag: tag.and_then(|tag| tag.parse().ok()),
-            provider_ids: self.mail.message_id.into_iter().collect(),
-            recipient: match self.mail.destination.as_slice() {
-                [only] => address(Some(only)),
-                _ => None,
-            },
-            at: part.timestamp.unwrap_or(now).min(now),
+            provider_ids: self.mail.message_id.iter().cloned().collect(),
             detail: detail([part.kind.as_deref(), part.sub_kind.as_deref(), status]),
+            ..Report::of(id.to_owned(), news, tag, recipient, part.timestamp, now)
         })
     }
 }

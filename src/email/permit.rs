@@ -2,10 +2,16 @@
 //!
 //! A process may be suspended at any instruction: a frozen container, a sleeping laptop, a hung
 //! disk. Its lease may then pass to another process (P2). So a mailer checks the permit right
-//! before it sends, and over HTTP before each piece of the body: servers reject incomplete
-//! requests. A gap remains between a check and the next write.
+//! before it sends, and over HTTP before each piece of the body ([`GuardedBody`]): servers reject
+//! incomplete requests. A gap remains between a check and the next write.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
 
 /// The state of a send permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,5 +67,60 @@ impl Leave {
 impl std::fmt::Debug for Leave {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Leave").field(&self.standing()).finish()
+    }
+}
+
+/// The size of a piece in bytes. Most connections write this much at once.
+const PIECE: usize = 16 * 1024;
+
+/// A request body that is sent only while the send permit is valid.
+///
+/// An aborted body is shorter than its announced length, so no server accepts the request. The body
+/// records that it was aborted, so that the caller does not mistake this for a lost answer.
+pub(super) struct GuardedBody {
+    rest: Bytes,
+    leave: Leave,
+    aborted: Arc<AtomicBool>,
+}
+
+impl GuardedBody {
+    /// Returns the body and a flag that is set if the body is aborted.
+    pub(super) fn new(bytes: Vec<u8>, leave: Leave) -> (Self, Arc<AtomicBool>) {
+        let aborted = Arc::new(AtomicBool::new(false));
+        let body = Self {
+            rest: bytes.into(),
+            leave,
+            aborted: aborted.clone(),
+        };
+        (body, aborted)
+    }
+}
+
+impl Body for GuardedBody {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        if let Some(reason) = self.leave.over() {
+            self.aborted.store(true, Ordering::SeqCst);
+            return Poll::Ready(Some(Err(std::io::Error::other(reason))));
+        }
+        let most = PIECE.min(self.rest.len());
+        let piece = self.rest.split_to(most);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
     }
 }
