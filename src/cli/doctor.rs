@@ -15,9 +15,9 @@ use super::words;
 use crate::clock::SystemClock;
 use crate::config::Problems;
 use crate::domain::time;
-use crate::operate::doctor::{Look, Outside, doctor};
+use crate::operate::doctor::{DoctorOptions, Judgment, doctor};
 use crate::operate::open::is_missing;
-use crate::wire::status::{Diagnosis, Finding, Verdict};
+use crate::wire::status::{Diagnosis, Finding, Severity};
 
 /// Check configuration, database, provider, DNS, public pages and templates
 ///
@@ -66,33 +66,30 @@ impl Args {
         let mut lost = false;
         let findings = match global.load(Vec::new()) {
             Ok(config) => {
-                let look = Look {
+                let options = DoctorOptions {
                     timeout: self.timeout,
-                    outside: match self.offline {
-                        true => Outside::Leave,
-                        false => Outside::Look,
-                    },
+                    offline: self.offline,
                     nameserver: self.nameserver,
                 };
                 lost = global.file().is_none() && is_missing(&config);
-                let doctor = doctor(&config, global.file(), look, Arc::new(SystemClock));
+                let doctor = doctor(&config, global.file(), options, Arc::new(SystemClock));
                 doctor.await.run().await
             }
             Err(problems) => unreadable(&problems),
         };
-        let worst = findings.iter().map(|finding| finding.verdict).max();
-        let verdict = worst.unwrap_or(Verdict::Ok);
+        let worst = findings.iter().map(|finding| finding.severity).max();
+        let severity = worst.unwrap_or(Severity::Ok);
         if self.json {
             let findings = &findings;
-            screen.json(&Diagnosis { verdict, findings })?;
+            screen.json(&Diagnosis { severity, findings })?;
         } else {
             show(&findings, screen)?;
         }
-        Ok(match verdict {
+        Ok(match severity {
             // There is neither a configuration nor a database here.
             _ if lost => Exit::Usage,
-            Verdict::Error => Exit::Failed,
-            Verdict::Ok | Verdict::Unchecked | Verdict::Warning => Exit::Done,
+            Severity::Error => Exit::Failed,
+            Severity::Ok | Severity::Unchecked | Severity::Warning => Exit::Done,
         })
     }
 }
@@ -100,30 +97,30 @@ impl Args {
 /// Returns the problems of the configuration as findings.
 fn unreadable(problems: &Problems) -> Vec<Finding> {
     let problem = |problem: &crate::config::Problem| {
-        Finding::error(
-            "configuration",
+        Judgment::error(
             format!("{}: {}", problem.option, problem.what),
             "fix it; `tidings config --defaults` shows every option",
         )
+        .of("configuration")
     };
-    let rest = Finding::unchecked("everything else", "needs a configuration that can be read");
+    let rest = Judgment::unchecked("needs a configuration that can be read").of("everything else");
     problems.0.iter().map(problem).chain([rest]).collect()
 }
 
 /// The severities in the order of the summary.
-const VERDICTS: [Verdict; 4] = [
-    Verdict::Ok,
-    Verdict::Warning,
-    Verdict::Error,
-    Verdict::Unchecked,
+const SEVERITIES: [Severity; 4] = [
+    Severity::Ok,
+    Severity::Warning,
+    Severity::Error,
+    Severity::Unchecked,
 ];
 
-fn word(verdict: Verdict) -> (&'static str, Ink) {
-    match verdict {
-        Verdict::Ok => ("ok", Ink::Good),
-        Verdict::Warning => ("warning", Ink::Warning),
-        Verdict::Error => ("error", Ink::Bad),
-        Verdict::Unchecked => ("unchecked", Ink::Faint),
+fn word(severity: Severity) -> (&'static str, Ink) {
+    match severity {
+        Severity::Ok => ("ok", Ink::Good),
+        Severity::Warning => ("warning", Ink::Warning),
+        Severity::Error => ("error", Ink::Bad),
+        Severity::Unchecked => ("unchecked", Ink::Faint),
     }
 }
 
@@ -134,22 +131,22 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
         Column("", Ink::Plain, Fit::Wrap),
     ]);
     for finding in findings {
-        let (word, ink) = word(finding.verdict);
+        let (word, ink) = word(finding.severity);
         table.row_in(ink, [word.to_owned(), check(finding), text_of(finding)]);
     }
     screen.table(&table)?;
-    let count = |verdict| {
-        let of = findings.iter().filter(|finding| finding.verdict == verdict);
-        let (n, one) = (of.count() as u64, word(verdict).0);
-        let many = match verdict {
-            Verdict::Warning => "warnings",
-            Verdict::Error => "errors",
-            Verdict::Ok | Verdict::Unchecked => one,
+    let count = |severity| {
+        let of = findings.iter().filter(|finding| finding.severity == severity);
+        let (n, one) = (of.count() as u64, word(severity).0);
+        let many = match severity {
+            Severity::Warning => "warnings",
+            Severity::Error => "errors",
+            Severity::Ok | Severity::Unchecked => one,
         };
         (n > 0).then(|| words::count(n, one, many))
     };
     screen.line("")?;
-    screen.line(words::list(VERDICTS.map(count)))
+    screen.line(words::list(SEVERITIES.map(count)))
 }
 
 /// Returns the name of the check, such as `provider`, or `acme: provider` for a brand.
@@ -177,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_finding_is_one_line_without_control_characters() {
-        let finding = Finding::error("DMARC", "v=DMARC1\u{1b}[2J\n; p=x", "fix it");
+        let finding = Judgment::error("v=DMARC1\u{1b}[2J\n; p=x", "fix it").of("DMARC");
 
         assert_eq!(text_of(&finding), "v=DMARC1 [2J ; p=x → fix it");
     }

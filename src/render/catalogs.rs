@@ -3,25 +3,17 @@
 //!
 //! A message comes from the locale's catalog, else from a fallback (`pt-BR`, `pt`, `en`); the
 //! folder's file precedes the built-in one. English has every message. Invalid files are rejected
-//! on loading ([`mod@file`]). Start with [`Catalogs::load`] and [`Catalogs::voice`].
+//! on loading. Start with [`Catalogs::load`] and [`Catalogs::voice`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::bundle::{Bundle, ENGLISH, OURS, bundle, truncated};
-use super::error::Error;
-use super::voice::{Medium, Voice};
+use super::bundle::{Bundle, ENGLISH, KNOWN, OURS, Own, bundle, messages, own, truncated};
+use super::files::Error;
+use super::voice::Voice;
 use crate::domain::EventType;
 use crate::domain::text::language_tag;
-
-mod file;
-mod gaps;
-
-pub use gaps::Gap;
-
-#[cfg(test)]
-pub(super) use file::{Messages, messages};
 
 /// All catalogs, with a formatter for each locale.
 #[derive(Clone)]
@@ -38,8 +30,8 @@ impl Catalogs {
     ///
     /// Fails if a catalog cannot be read or is invalid.
     pub fn load(overrides: Option<&Path>) -> Result<Self, Error> {
-        let own = overrides.map(file::own).transpose()?.unwrap_or_default();
-        let gaps = Arc::new(gaps::find(&own));
+        let own = overrides.map(own).transpose()?.unwrap_or_default();
+        let gaps = Arc::new(find_gaps(&own));
         let mut bundles: BTreeMap<String, Vec<Arc<Bundle>>> = BTreeMap::new();
         let tags = OURS.iter().map(|(tag, _)| (*tag).to_owned());
         for tag in tags.chain(own.keys().cloned()) {
@@ -84,8 +76,8 @@ impl Catalogs {
 
     /// Returns each locale's tag with the language's name for itself.
     pub fn languages(&self) -> impl Iterator<Item = (&str, String)> {
-        let own = |voice: &Voice| voice.say("language", &[], Medium::Text).unwrap_or_default();
-        self.voices().map(move |voice| (voice.tag(), own(voice)))
+        self.voices()
+            .map(|voice| (voice.tag(), voice.text_of("language")))
     }
 
     pub(super) fn voices(&self) -> impl Iterator<Item = &Arc<Voice>> {
@@ -116,8 +108,8 @@ impl Catalogs {
     }
 
     fn near(&self, locale: &str) -> Option<&Arc<Voice>> {
-        let asked = language_tag(locale)?;
-        truncated(&asked).find_map(|tag| self.voices.get(&tag))
+        let tag = language_tag(locale)?;
+        truncated(&tag).find_map(|tag| self.voices.get(&tag))
     }
 
     /// Returns the available locale with the highest weight in an `Accept-Language` header.
@@ -143,6 +135,46 @@ impl Catalogs {
 fn chain(tag: &str) -> impl Iterator<Item = String> {
     let last = (truncated(tag).last().as_deref() != Some(ENGLISH)).then(|| ENGLISH.to_owned());
     truncated(tag).chain(last)
+}
+
+/// The missing messages of a catalog whose language has no built-in catalog. They appear in
+/// English.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// The file name in the `locales` folder.
+    pub file: String,
+    /// The locale of the catalog.
+    pub locale: String,
+    /// The messages that neither it nor a fallback of its language has.
+    pub missing: Vec<String>,
+    /// The number of messages in the English catalog.
+    pub of: usize,
+}
+
+/// A language with a built-in catalog has no gaps, because that catalog supplies the missing
+/// messages.
+fn find_gaps(own: &BTreeMap<String, Own>) -> Vec<Gap> {
+    /// Optional: the default is left to right.
+    const DIRECTION: &str = "direction";
+    let is_ours = |tag: &String| OURS.iter().any(|(ours, _)| ours == tag);
+    let theirs = own
+        .iter()
+        .filter(|(tag, _)| !truncated(tag).any(|tag| is_ours(&tag)));
+    let gap = |(tag, catalog): (&String, &Own)| {
+        let said = truncated(tag).filter_map(|tag| own.get(&tag));
+        let said: BTreeSet<String> = said
+            .flat_map(|said| messages(&said.resource).into_keys())
+            .collect();
+        let missing = KNOWN.keys().filter(|name| !said.contains(*name));
+        Gap {
+            file: catalog.file.clone(),
+            locale: tag.clone(),
+            missing: missing.filter(|name| *name != DIRECTION).cloned().collect(),
+            of: KNOWN.len(),
+        }
+    };
+    let gaps = theirs.map(gap);
+    gaps.filter(|gap| !gap.missing.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -1,24 +1,25 @@
-//! The input of the templates: an email, its site, and the recipient's links.
+//! The input of the templates: an email, its recipient and the recipient's links, and the data of
+//! objects.
+//!
+//! [`Recipient`] records whether a template read it. If none did, the email does not depend on the
+//! recipient, and users with the same content can share it. An object's `data` is parsed on first
+//! use: the parsed tree takes far more memory than its text.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
+use form_urlencoded::byte_serialize;
+use minijinja::value::{Enumerator, Object, ObjectRepr, Serde};
+use minijinja::{Value, context};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use crate::domain::{Content, Occasion, Stop, User};
-
-/// The service that sends the emails, and its appearance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Site {
-    /// The name of the service.
-    pub name: String,
-    /// The target of the name and of "+12 more".
-    pub url: Option<String>,
-    /// The URL of an image that replaces the name in emails.
-    pub logo: Option<String>,
-    /// The postal address in the footer; it may have several lines.
-    pub postal_address: Option<String>,
-    /// The color of links, as `#rrggbb`. Legible shades are derived from it.
-    pub accent: String,
-}
+use super::text::{NAME, SHORT, link, words};
+use crate::domain::object::json_text;
+use crate::domain::{Content, Json, Occasion, Stop, User};
 
 /// An email to be rendered.
 #[derive(Debug, Clone)]
@@ -48,4 +49,195 @@ pub struct Links {
     pub unsubscribe: Option<String>,
     /// The page that mutes the subject, if the email has only one.
     pub mute: Option<String>,
+}
+
+/// `user` in every template of an email.
+#[derive(Debug)]
+pub(super) struct Recipient {
+    id: String,
+    name: Option<String>,
+    locale: Option<String>,
+    read: AtomicBool,
+}
+
+impl Recipient {
+    pub(super) fn of(user: &User) -> Arc<Self> {
+        Arc::new(Self {
+            id: user.id.to_string(),
+            name: user.name.as_deref().and_then(|name| words(name, SHORT)),
+            locale: user.locale.clone(),
+            read: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns whether a template read any field.
+    pub(super) fn was_read(&self) -> bool {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
+impl Object for Recipient {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.read.store(true, Ordering::Relaxed);
+        match key.as_str()? {
+            "id" => Some(Value::from(&self.id)),
+            "name" => Some(Value::from(self.name.clone())),
+            "locale" => Some(Value::from(self.locale.clone())),
+            _ => None,
+        }
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        self.read.store(true, Ordering::Relaxed);
+        Enumerator::Str(&["id", "name", "locale"])
+    }
+}
+
+/// The query parameter of the preference page that names the follow to end.
+pub const UNFOLLOW: &str = "unfollow";
+
+/// Returns the follows of an email that have a printable name.
+///
+/// The link to unfollow is a fixed suffix of the recipient's preference link. Recipients of the
+/// same content can therefore share the rendered email.
+pub(super) fn followed(mail: &Mail<'_>) -> Vec<Value> {
+    let preferences = mail.links.preferences.as_deref().and_then(link);
+    let followed = mail.content.because.iter().filter_map(|followed| {
+        let key = followed.key.as_str();
+        let encoded: String = byte_serialize(key.as_bytes()).collect();
+        let name = words(&followed.name, NAME)?;
+        Some(context! {
+            key,
+            name,
+            url => followed.url.as_deref().and_then(link),
+            // The page asks for confirmation.
+            unfollow => preferences.map(|page| format!("{page}?{UNFOLLOW}={encoded}")),
+        })
+    });
+    followed.collect()
+}
+
+/// The most values in one object's `data`. With more, it is treated as missing.
+pub(super) const MAX_VALUES: usize = 10_000;
+
+/// The field of `data` with the place of an object.
+#[derive(Deserialize)]
+struct PlaceField<'a> {
+    #[serde(borrow)]
+    place: &'a RawValue,
+}
+
+/// Returns the name of the place in `data`.
+pub(super) fn place_in(json: &Json) -> Option<Cow<'_, str>> {
+    json_text(json.fields::<PlaceField<'_>>()?.place)
+}
+
+/// Returns `data` as a template value.
+pub(super) fn data_value(json: &Json) -> Value {
+    let kind = match json.text().as_bytes().first() {
+        _ if json.values() > MAX_VALUES => return Value::from(()),
+        Some(b'{') => ObjectRepr::Map,
+        Some(b'[') => ObjectRepr::Seq,
+        _ => return tree(json),
+    };
+    Value::from_object(Data {
+        json: json.clone(),
+        kind,
+        tree: OnceLock::new(),
+    })
+}
+
+fn tree(json: &Json) -> Value {
+    let tree: serde_json::Value = serde_json::from_str(json.text()).unwrap_or_default();
+    Value::from(Serde(tree))
+}
+
+/// An array or object.
+#[derive(Debug)]
+struct Data {
+    json: Json,
+    kind: ObjectRepr,
+    tree: OnceLock<Value>,
+}
+
+impl Data {
+    fn tree(&self) -> &Value {
+        self.tree.get_or_init(|| tree(&self.json))
+    }
+}
+
+impl Object for Data {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        self.kind
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let found = self.tree().get_item(key).ok()?;
+        (!found.is_undefined()).then_some(found)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        match (self.kind, self.tree().try_iter()) {
+            (ObjectRepr::Seq, _) => Enumerator::Seq(self.tree().len().unwrap_or_default()),
+            (_, Ok(keys)) => Enumerator::Values(keys.collect()),
+            (_, Err(_)) => Enumerator::Empty,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use minijinja::{Environment, context};
+    use serde_json::json;
+
+    use super::*;
+
+    fn filled(template: &str, data: serde_json::Value) -> String {
+        let data = data_value(&Json::from(data));
+        let env = Environment::new();
+        env.render_str(template, context!(data)).unwrap()
+    }
+
+    #[test]
+    fn templates_read_application_data_like_other_values() {
+        let whole = json!({"about": {"title": "Budget"}, "n": [1, {"a": null}], "t": "x"});
+        for (template, text) in [
+            (
+                "{{ data.about.title }} {{ data.n[1].a is none }} {{ data['t'] }}",
+                "Budget True x",
+            ),
+            (
+                "{{ data|length }} {{ data.none is undefined }} {{ data is mapping }}",
+                "3 True True",
+            ),
+            (
+                "{% for name in data %}{{ name }},{% endfor %}",
+                "about,n,t,",
+            ),
+            (
+                "{% for name, value in data|items %}{{ name }},{% endfor %}",
+                "about,n,t,",
+            ),
+            ("{{ data.about|tojson }}", r#"{"title": "Budget"}"#),
+            ("{{ data.n|tojson }}", r#"[1, {"a": null}]"#),
+        ] {
+            assert_eq!(filled(template, whole.clone()), text, "{template}");
+        }
+        let list = json!([3, 4]);
+        assert_eq!(
+            filled("{{ data[1] }}{{ data|length }}{{ data|sum }}", list),
+            "427"
+        );
+        for (data, is) in [(json!({}), "no"), (json!([]), "no"), (json!(1), "yes")] {
+            assert_eq!(filled("{{ 'yes' if data else 'no' }}", data), is);
+        }
+        assert_eq!(filled("{{ data is none }}", json!(null)), "True");
+    }
+
+    #[test]
+    fn data_with_too_many_values_is_none() {
+        let list = |values: usize| json!(vec![0; values]);
+        assert_eq!(filled("{{ data|length }}", list(MAX_VALUES - 1)), "9999");
+        assert_eq!(filled("{{ data is none }}", list(MAX_VALUES)), "True");
+    }
 }

@@ -7,53 +7,39 @@
 
 mod bundle;
 mod catalogs;
-mod color;
-mod data;
-mod ends;
-mod error;
-mod following;
+mod files;
 mod inline;
+mod limits;
 mod mail;
-mod mail_templates;
-mod naming;
 pub mod pages;
-mod parts;
-mod recipient;
 pub mod report;
 mod sample;
 mod sentence;
-mod speech;
-mod stray;
-mod template_limits;
+mod site;
 mod templates;
 mod text;
 mod view;
 mod voice;
-mod weight;
-mod wording;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use minijinja::value::Serde;
 use minijinja::{Value, context};
 
 use crate::domain::content::Section;
-use crate::domain::{EventType, Occasion, User};
+use crate::domain::{Cadence, EventType, Occasion, User, UserId};
 
-use mail_templates::{BATCH, DIGEST, MailTemplates};
-use recipient::Recipient;
+use files::{BATCH, DIGEST, MailTemplates};
+use mail::Recipient;
 use templates::Templates;
-use view::MailView;
 use voice::Voice;
 
 pub use catalogs::{Catalogs, Gap};
-pub use error::{Error, Line};
-pub use mail::{Links, Mail, Site};
+pub use files::{Error, Line, UnknownTemplate, unknown_templates};
+pub use mail::{Links, Mail};
 pub use pages::{Page, Pages};
 pub use report::ReportPage;
-pub use stray::{Stray, strays};
-pub use weight::Weight;
+pub use site::Site;
 
 /// The size limit of an HTML or text body, in bytes. Every body is shorter.
 pub const MAX_BYTES: usize = 90_000;
@@ -185,7 +171,7 @@ impl Renderer {
         let recipient = Recipient::of(mail.user);
         let user = Value::from_dyn_object(recipient.clone());
         let voice = self.voice_of(mail.user);
-        let view = Value::from(Serde(MailView::new(mail, voice, user, shown)));
+        let view = view::view_of(mail, voice, user, shown);
         let subject = self
             .templates
             .render(&templates.subject, voice, view.clone())?;
@@ -201,7 +187,7 @@ impl Renderer {
             html,
             text,
             shown: shown.iter().sum(),
-            is_personal: recipient.was_asked(),
+            is_personal: recipient.was_read(),
         })
     }
 
@@ -211,6 +197,66 @@ impl Renderer {
             sample::batches(|mail| self.render_by(templates, mail).map(drop))?;
         }
         Ok(())
+    }
+}
+
+/// The sizes of an email's parts, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Weight {
+    /// The subject. Its limit is in characters: [`MAX_SUBJECT`](super::MAX_SUBJECT).
+    pub subject: usize,
+    /// The HTML body, with short sample links.
+    pub html: usize,
+    /// The text body, with short sample links.
+    pub text: usize,
+}
+
+impl Weight {
+    /// The size from which items are omitted, in bytes.
+    pub const MOST: usize = MAX_BYTES - LINK_BYTES;
+
+    fn of(rendered: &Rendered) -> Self {
+        Self {
+            subject: rendered.subject.trim().len(),
+            html: rendered.html.trim().len(),
+            text: rendered.text.trim().len(),
+        }
+    }
+
+    /// Returns whether the email can be sent with all its items.
+    pub fn fits(&self) -> bool {
+        self.html.max(self.text) < Self::MOST
+    }
+}
+
+impl Renderer {
+    /// Measures a digest with one section of this many items, without omitting any.
+    pub fn weigh(&self, items: usize) -> Result<Weight, Error> {
+        let user = User::new(UserId::stored("sample"));
+        let content = sample::works(items);
+        let weekly = sample::of_cadence(Cadence::Weekly);
+        let mail = Mail {
+            links: sample::links(),
+            ..sample::mail(&user, &content, &weekly)
+        };
+        self.fill_in(&DIGEST, &mail, &[items])
+            .map(|mail| Weight::of(&mail))
+    }
+
+    /// Measures batch emails with one event and with several, for the common templates and for each
+    /// type's own. Each result has the name of its templates folder.
+    pub fn weigh_batches(&self) -> Result<Vec<(String, Weight)>, Error> {
+        let own = self.own.iter();
+        let own = own.map(|(kind, templates)| (format!("batch/{kind}"), templates));
+        let mut weights = Vec::new();
+        for (folder, templates) in std::iter::once(("batch".to_owned(), &BATCH)).chain(own) {
+            sample::batches(|mail| {
+                let rendered = self.render_by(templates, mail)?;
+                weights.push((folder.clone(), Weight::of(&rendered)));
+                Ok(())
+            })?;
+        }
+        Ok(weights)
     }
 }
 

@@ -7,62 +7,24 @@
 use std::path::PathBuf;
 
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
-use minijinja::Value;
-use minijinja::value::Serde;
+use minijinja::{Value, context};
 
 use super::catalogs::Catalogs;
-use super::parts::{Template, template};
+use super::files::{
+    Error, MUTE, MUTED, NOTICE, PAGES, PREFERENCES, STOP, STOPPED, UNSUBSCRIBE, UNSUBSCRIBED,
+};
+use super::site::Site;
 use super::templates::Templates;
-use super::voice::Voice;
-use super::{Error, Site};
+use super::voice::{Filled, Medium, Voice};
 use crate::domain::preferences::Title;
 use crate::domain::{
     Cadence, EventType, FollowKey, Mandate, Policies, Policy, Schedule, Stop, Subject, User, UserId,
 };
 
-mod choices;
-mod notice;
-mod stopping;
+mod view;
 
-use choices::PreferencesView;
-use notice::NoticeView;
-use stopping::StopView;
-
-pub use super::following::UNFOLLOW;
-pub use notice::Notice;
-pub use stopping::{Others, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
-
-const LAYOUT: Template = template!("pages/layout.html");
-const UNSUBSCRIBE: Template = template!("pages/unsubscribe.html");
-const UNSUBSCRIBED: Template = template!("pages/unsubscribed.html");
-const STOP: Template = template!("pages/stop.html");
-const STOPPED: Template = template!("pages/stopped.html");
-const MUTE: Template = template!("pages/mute.html");
-const MUTED: Template = template!("pages/muted.html");
-const UNDO: Template = template!("pages/undo.html");
-const COMING: Template = template!("pages/coming.html");
-const ELSE: Template = template!("pages/else.html");
-const RECORDS: Template = template!("pages/records.html");
-const WHOSE: Template = template!("pages/whose.html");
-const PREFERENCES: Template = template!("pages/preferences.html");
-const NOTICE: Template = template!("pages/notice.html");
-
-pub(super) static ALL: [Template; 14] = [
-    LAYOUT,
-    UNDO,
-    COMING,
-    ELSE,
-    RECORDS,
-    WHOSE,
-    UNSUBSCRIBE,
-    UNSUBSCRIBED,
-    STOP,
-    STOPPED,
-    MUTE,
-    MUTED,
-    PREFERENCES,
-    NOTICE,
-];
+pub use super::mail::UNFOLLOW;
+pub use view::{Others, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
 
 /// A page and its data. Links are relative, so that the pages work below any path.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +74,7 @@ impl Pages {
     pub fn new(site: &Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
         let catalogs = Catalogs::load(overrides.as_deref())?;
         let pages = Self {
-            templates: Templates::load(&ALL, overrides.as_deref(), site, catalogs)?,
+            templates: Templates::load(&PAGES, overrides.as_deref(), site, catalogs)?,
         };
         pages.try_out()?;
         Ok(pages)
@@ -260,16 +222,13 @@ impl Page<'_> {
 
     fn view(&self, voice: &Voice) -> Value {
         match *self {
-            Self::Notice(notice) => Value::from(Serde(NoticeView::of(notice, voice))),
-            Self::Stop(stopping) => {
-                let view = StopView::of(stopping, None, Others::Silent, voice);
-                Value::from(Serde(view))
-            }
+            Self::Notice(notice) => notice.view(voice),
+            Self::Stop(stopping) => view::stop(stopping, None, Others::Silent, voice),
             Self::Stopped {
                 stopping,
                 before,
                 others,
-            } => Value::from(Serde(StopView::of(stopping, before, others, voice))),
+            } => view::stop(stopping, before, others, voice),
             Self::Preferences {
                 user,
                 token,
@@ -277,11 +236,64 @@ impl Page<'_> {
                 policies,
                 saved,
                 next,
-            } => {
-                let kinds: Vec<&EventType> = policies.kinds().collect();
-                let view = PreferencesView::of(user, token, default, policies, &kinds, voice);
-                Value::from(Serde(view.with(saved, next, voice)))
-            }
+            } => view::preferences((user, token), default, policies, (saved, next), voice),
+        }
+    }
+}
+
+/// The message of a page: why a request had no effect, and what to do. Each has a message in the
+/// catalogs. Details of errors that only programs cause are in English.
+#[derive(Debug, Clone, Copy)]
+pub enum Notice<'a> {
+    /// A link is incomplete or has an invalid signature.
+    Forged,
+    /// A link has expired.
+    Expired,
+    /// The user of a link has no record.
+    Gone,
+    /// The user does not follow the key that the link would end.
+    NotFollowed,
+    /// The link is for a type that has become mandatory; the reason.
+    Mandatory(&'a str),
+    /// The request body cannot be read; the cause, as a sentence.
+    Form(&'a str),
+    /// The HTTP method is not allowed here.
+    Method(&'a str),
+    /// A choice is invalid; the value and the cause.
+    Choice(&'a str),
+    /// The form of the preferences page has only one of the two times of the quiet hours.
+    QuietHours,
+    /// An internal error.
+    Inside,
+}
+
+impl Notice<'_> {
+    fn view(self, voice: &Voice) -> Value {
+        let (id, filled) = match self {
+            Self::Forged => ("notice-forged", None),
+            Self::Expired => ("notice-expired", None),
+            Self::Gone => ("notice-gone", None),
+            Self::NotFollowed => ("notice-not-followed", None),
+            Self::Mandatory(reason) => (
+                "notice-mandatory",
+                Some(("reason", reason.trim_end_matches('.'))),
+            ),
+            Self::Form(why) => ("notice-form", Some(("why", why))),
+            Self::Method(method) => ("notice-method", Some(("method", method))),
+            Self::Choice(why) => ("notice-choice", Some(("why", why))),
+            Self::QuietHours => ("notice-quiet", None),
+            Self::Inside => ("notice-inside", None),
+        };
+        let filled = filled.map(|(name, words)| (name, Filled::words(words)));
+        let say = |id: &str| {
+            let said = voice.say(id, filled.as_slice(), Medium::Text);
+            said.unwrap_or_default()
+        };
+        context! {
+            heading => say(id),
+            text => say(&format!("{id}.text")),
+            // The relative URL of the preferences page, if the notice is about its form.
+            back => matches!(self, Self::QuietHours).then_some("preferences"),
         }
     }
 }

@@ -9,11 +9,11 @@ use minijinja::value::Serde;
 use serde::Serialize;
 
 use super::catalogs::Catalogs;
-use super::parts::{Template, template};
+use super::files::{Error, Template, template};
+use super::site::Site;
 use super::templates::Templates;
-use super::{Error, Site};
 
-pub use super::naming::heading_of;
+pub use super::text::heading_of;
 
 const PAGE: Template = template!("report/dry-run.html");
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 
-use super::{Error, Links, Mail};
+use super::files::Error;
+use super::mail::{Links, Mail};
 use crate::domain::batch::Item as Kept;
 use crate::domain::content::{About, Group, Item, People, Section, gather};
 use crate::domain::{

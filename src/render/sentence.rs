@@ -1,27 +1,21 @@
-//! Creates sentences about an email's events, such as "Ada and Ben commented on Budget".
+//! Words about an email's events: sentences such as "Ada and Ben commented on Budget", nouns such
+//! as "12 more works", and the effect of a stop link.
 //!
 //! A sentence exists only if the type has a phrase in the user's language and all people are known.
-//! This module supplies the parts; templates and catalogs supply the wording. Start with
-//! [`SentenceView`].
+//! Words of the configuration are English, so they appear only in English sentences. This module
+//! supplies the parts; templates and catalogs supply the wording. Start with [`SentenceView`].
 
+use minijinja::{Value, context};
 use serde::Serialize;
 
-use super::naming::{SHORT, TITLE, label, short};
-use super::text::link;
-use super::voice::Voice;
-use crate::domain::content::{About, Group, People, Section};
+use super::text::{NAME, Named, SHORT, TITLE, label, link, more_things, new_things, short, words};
+use super::voice::{Filled, Medium, Voice};
+use crate::domain::content::{About, Group, Item, People, Section};
+use crate::domain::preferences::Title;
+use crate::domain::{EventType, Mandate, Stop};
 
 /// The most names in a sentence. Longer lists show one fewer, and a count of the rest.
 pub(super) const NAMES: usize = 3;
-
-/// The topic of a group, and its URL.
-#[derive(Serialize)]
-pub(super) struct AboutView<'a> {
-    about: String,
-    url: Option<&'a str>,
-    /// Whether the topic is the items themselves, so that they have no other title.
-    itself: bool,
-}
 
 /// The parts of a sentence: people, phrase and topics.
 #[derive(Serialize)]
@@ -41,20 +35,6 @@ pub(super) struct SentenceView {
     rest: u64,
     /// Whether there is only one topic, and the sentence covers all events of the email.
     whole: bool,
-}
-
-impl<'a> AboutView<'a> {
-    pub(super) fn of(group: &'a Group) -> Self {
-        Self {
-            about: about(group, TITLE),
-            url: group.url().and_then(link),
-            itself: is_itself(group),
-        }
-    }
-
-    pub(super) fn is_itself(&self) -> bool {
-        self.itself
-    }
 }
 
 impl SentenceView {
@@ -157,9 +137,142 @@ fn about(group: &Group, max: usize) -> String {
     }
 }
 
-fn is_itself(group: &Group) -> bool {
+/// Returns whether the topic is the items themselves, so that they have no other title.
+pub(super) fn is_itself(group: &Group) -> bool {
     match group.about {
         About::Page { .. } | About::Itself => true,
         About::Other { .. } => false,
     }
+}
+
+/// Returns the topic of a group, and its URL.
+pub(super) fn about_view(group: &Group) -> Value {
+    context! {
+        about => about(group, TITLE),
+        url => group.url().and_then(link),
+        itself => is_itself(group),
+    }
+}
+
+pub(super) fn heading(voice: &Voice, section: &Section) -> String {
+    voice.heading(&section.heading, &section.kind)
+}
+
+/// Returns the noun for a number of events of one section, or `None` if the section has no noun.
+pub(super) fn things(voice: &Voice, section: &Section, total: u64) -> Option<String> {
+    let named = || new_things(&heading(voice, section)).filter(|_| voice.is_english());
+    voice.news(&section.kind, total).or_else(named)
+}
+
+/// Returns the number of further events in words, with their topic; `None` if there are none.
+pub(super) fn further(
+    voice: &Voice,
+    section: &Section,
+    count: u64,
+    about: Option<String>,
+) -> Option<String> {
+    if count == 0 {
+        return None;
+    }
+    let heading = heading(voice, section);
+    let english = || more_things(&heading, count).filter(|_| voice.is_english());
+    let more = voice.further(&section.kind, count).or_else(english);
+    let id = match (&more, &about) {
+        (Some(_), Some(_)) => "more-named-on",
+        (Some(_), None) => "more-named",
+        (None, Some(_)) => "more-on",
+        (None, None) => "more",
+    };
+    let mut filled = vec![("count", Filled::Count(count))];
+    filled.extend(more.as_deref().map(|more| ("more", Filled::words(more))));
+    filled.extend(about.as_deref().map(|name| ("name", Filled::words(name))));
+    voice.say(id, &filled, Medium::Text)
+}
+
+/// Returns the reason why the user cannot turn an email off, if all its sections are mandatory.
+pub(super) fn mandatory(voice: &Voice, sections: &[Section]) -> Option<String> {
+    let reason = |section: &Section| {
+        let configured = section.mandate.clone()?;
+        // The configured reason is English, so other languages must not use it.
+        let mandate = if voice.is_english() {
+            configured
+        } else {
+            Mandate::default()
+        };
+        Some(voice.reason(&section.kind, &mandate))
+    };
+    let reasons: Vec<String> = sections.iter().map(reason).collect::<Option<_>>()?;
+    let reason = reasons.first()?.trim_end_matches(['.', '。']);
+    words(reason, NAME + SHORT)
+}
+
+/// Returns the phrase for a number of events that share no noun.
+pub(super) fn news(voice: &Voice, total: u64) -> String {
+    let count = [("count", Filled::Count(total))];
+    voice
+        .say("things", &count, Medium::Text)
+        .unwrap_or_default()
+}
+
+/// Returns the person with the quoted text, or with the item's own title if it has another topic.
+pub(super) fn says(voice: &Voice, by: &str, about: &About, item: &Item) -> Option<String> {
+    let details = item.details.as_deref();
+    let text = details.and_then(|details| details.text.as_deref());
+    let title = match about {
+        About::Other { .. } => item.object.title.as_deref(),
+        About::Page { .. } | About::Itself => None,
+    };
+    let said = words(text.or(title)?, SHORT)?;
+    let parts = [("label", Filled::words(by)), ("text", Filled::words(&said))];
+    voice.say("label", &parts, Medium::Text)
+}
+
+/// Returns the names that can represent a section in a subject, one entry per group.
+pub(super) fn named_by(section: &Section) -> Vec<Named<'_>> {
+    let groups = section.groups.iter();
+    let named = groups.filter_map(|group| {
+        let by = group.items.first()?.person();
+        let is_by = |item: &&Item| match (item.person(), &by) {
+            (Some(other), Some(by)) => other.is(by),
+            _ => false,
+        };
+        Some(Named {
+            title: group.title(),
+            events: (group.items.iter().filter(is_by).count() as u64, group.total),
+            // If the type has a phrase, the topic is more informative than one of many people.
+            by: by.filter(|_| section.phrase.is_none()),
+        })
+    });
+    named.collect()
+}
+
+/// Returns `ends` in templates: the effect of a stop link. `follow` is the name of the follow that
+/// it ends, and `heading` returns the heading of a type.
+pub(super) fn ends(
+    stop: &Stop,
+    follow: Option<&str>,
+    heading: impl Fn(&EventType) -> String,
+) -> Value {
+    let (what, kinds) = match stop {
+        Stop::All => ("all", &[][..]),
+        Stop::Digest => ("digest", &[][..]),
+        // All types that are emailed outside the digest.
+        Stop::Alone => ("alone", &[][..]),
+        Stop::Types(kinds) => ("types", kinds.as_slice()),
+        Stop::Follow(_) => ("follow", &[][..]),
+        Stop::Subject(..) => ("subject", &[][..]),
+    };
+    // The title of the subject, or its key if it has no title.
+    let subject = match stop {
+        Stop::Subject(subject, title) => {
+            Some(title.as_ref().map_or(subject.as_str(), Title::as_str))
+        }
+        _ => None,
+    };
+    // The headings of the types, or the name of the follow.
+    let headings: Vec<String> = match follow.and_then(|name| words(name, NAME)) {
+        Some(name) => vec![name],
+        None => kinds.iter().map(heading).collect(),
+    };
+    context! { what, headings, subject }
 }

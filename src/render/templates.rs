@@ -1,28 +1,30 @@
 //! Compiles and renders templates. An operator's file replaces the built-in template of that name.
 //!
 //! Errors are found on loading and name file and line. HTML templates escape their output; others
-//! do not. An undefined name is an error, except in `{% if … %}`. Start with [`Templates::load`].
+//! do not. An undefined name is an error, except in `{% if … %}`. The words of a locale are
+//! `t("message", name=value)`, filters and globals ([`spoken`]). Start with [`Templates::load`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use css_inline::CSSInliner;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, escape_formatter};
+use minijinja::value::{Kwargs, Serde};
+use minijinja::{
+    AutoEscape, Environment, ErrorKind, State, UndefinedBehavior, Value, escape_formatter,
+};
 
 use super::catalogs::Catalogs;
-use super::error::{Error, Line};
-use super::parts::{Template, Whole};
-use super::speech::spoken;
-use super::template_limits::{
-    FUEL, Filled, MAX_OUTPUT, check_printed, limit_filters, within_limits,
-};
+use super::files::{Error, ExpandedTemplate, Line, Template};
+use super::inline;
+use super::limits::{FUEL, Filled, MAX_OUTPUT, check_printed, limit_filters, within_limits};
+use super::site::{Site, SiteView};
 use super::text::{clamp, escape, escape_into, wrap};
-use super::view::SiteView;
-use super::voice::Voice;
-use super::{Site, inline};
+use super::voice::{self, Medium, Voice, plain};
 
 /// The compiled templates of one renderer.
 pub(super) struct Templates {
@@ -32,7 +34,7 @@ pub(super) struct Templates {
     catalogs: Catalogs,
     overrides: Option<PathBuf>,
     /// The sources, until their styles are inlined.
-    written: HashMap<Cow<'static, str>, Whole>,
+    written: HashMap<Cow<'static, str>, ExpandedTemplate>,
     /// HTML templates whose styles can be inlined only after rendering.
     each_mail: BTreeSet<Cow<'static, str>>,
     inliner: Option<CSSInliner<'static>>,
@@ -64,7 +66,7 @@ impl Templates {
             inliner: None,
         };
         for template in all {
-            let whole = Whole::of(template, |part| templates.source(part))?;
+            let whole = ExpandedTemplate::of(template, |part| templates.source(part))?;
             let text = whole.text.clone();
             templates.written.insert(template.name.clone(), whole);
             let added = templates
@@ -254,4 +256,125 @@ fn escaped(value: Value) -> Value {
     let mut html = String::new();
     escape_into(&mut html, &value.to_string());
     Value::from_safe_string(html)
+}
+
+/// Returns a copy of the environment with the words of this locale.
+/// In HTML templates `t` returns HTML: the message and its values are escaped, except values that
+/// are HTML already. A missing message is an error, found when the samples are rendered on loading.
+fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environment<'static> {
+    let mut env = env.clone();
+    let rtl = voice.is_rtl();
+    env.add_global("lang", voice.tag());
+    env.add_global("dir", if rtl { "rtl" } else { "ltr" });
+    env.add_global("left", if rtl { "right" } else { "left" });
+    env.add_global("right", if rtl { "left" } else { "right" });
+    let grouping = Arc::clone(voice);
+    env.add_filter("grouped", move |n: u64| grouping.grouped(n));
+    let saying = Arc::clone(voice);
+    env.add_function("t", move |state: &State, id: &str, filled: Kwargs| {
+        say(&saying, state, id, &filled)
+    });
+    let joining = Arc::clone(voice);
+    env.add_filter("commas", move |state: &State, names: Vec<String>| {
+        let comma = joining.text_of("comma");
+        let mut out = String::new();
+        for (n, name) in names.iter().enumerate() {
+            if n > 0 {
+                out.push_str(&comma);
+            }
+            joining.isolate(name, medium(state), &mut out);
+        }
+        given(out, medium(state))
+    });
+    // Formatted values of the locale itself, such as a date, in a context of either direction.
+    env.add_filter("told", move |state: &State, words: Value| {
+        match medium(state) {
+            Medium::Html if rtl => {
+                let mut out = String::from("<span dir=\"rtl\">");
+                plain(words.as_str().unwrap_or_default(), Medium::Html, &mut out);
+                out.push_str("</span>");
+                Value::from_safe_string(out)
+            }
+            _ => words,
+        }
+    });
+    let telling = Arc::clone(voice);
+    env.add_filter("day", move |at: &str, zone: &str| {
+        moment(at, zone).map(|(at, zone)| telling.day_in_full(at, zone))
+    });
+    let timing = Arc::clone(voice);
+    env.add_filter("time", move |at: &str, zone: &str| {
+        moment(at, zone).map(|(at, zone)| timing.time(at, zone))
+    });
+    let isolating = Arc::clone(voice);
+    env.add_filter("iso", move |state: &State, words: Value| {
+        let Some(text) = words.as_str().filter(|_| !words.is_safe()) else {
+            return words;
+        };
+        let mut out = String::new();
+        isolating.isolate(text, medium(state), &mut out);
+        given(out, medium(state))
+    });
+    env
+}
+
+/// Parses a time in ISO 8601, and a time zone.
+fn moment(at: &str, zone: &str) -> Result<(DateTime<Utc>, Tz), minijinja::Error> {
+    let wrong = |what: &str| minijinja::Error::new(ErrorKind::InvalidOperation, what.to_owned());
+    let at = at
+        .parse()
+        .map_err(|_| wrong("this is no moment by ISO 8601"))?;
+    let zone = zone.parse().map_err(|_| wrong("this is no time zone"))?;
+    Ok((at, zone))
+}
+
+fn medium(state: &State) -> Medium {
+    match state.auto_escape() {
+        AutoEscape::Html => Medium::Html,
+        _ => Medium::Text,
+    }
+}
+
+fn given(said: String, medium: Medium) -> Value {
+    match medium {
+        Medium::Html => Value::from_safe_string(said),
+        Medium::Text => Value::from(said),
+    }
+}
+
+fn say(voice: &Voice, state: &State, id: &str, filled: &Kwargs) -> Result<Value, minijinja::Error> {
+    let values: Vec<(&str, Value)> = filled
+        .args()
+        .map(|name| Ok((name, filled.get(name)?)))
+        .collect::<Result<_, minijinja::Error>>()?;
+    let filled: Vec<(&str, voice::Filled<'_>)> = values
+        .iter()
+        .map(|(name, value)| Ok((*name, of(value, medium(state))?)))
+        .collect::<Result<_, minijinja::Error>>()?;
+    let said = voice.say(id, &filled, medium(state));
+    let said = said.ok_or_else(|| {
+        let why = format!("there is no message {id}, or it cannot be said with these values");
+        minijinja::Error::new(ErrorKind::InvalidOperation, why)
+    })?;
+    Ok(given(said, medium(state)))
+}
+
+fn of(value: &Value, medium: Medium) -> Result<voice::Filled<'_>, minijinja::Error> {
+    if let Some(words) = value.as_str() {
+        let ready = value.is_safe() && medium == Medium::Html;
+        return Ok(match ready {
+            true => voice::Filled::Ready(words.into()),
+            false => voice::Filled::Words(words.into()),
+        });
+    }
+    if value.is_number() {
+        return u64::try_from(value.clone()).map(voice::Filled::Count);
+    }
+    match value.is_undefined() || value.is_none() {
+        true => Err(minijinja::Error::new(
+            ErrorKind::UndefinedError,
+            "what is to be filled in is not there",
+        )),
+        false => Ok(voice::Filled::Words(value.to_string().into())),
+    }
 }

@@ -412,3 +412,21 @@ fn one_renderer_serves_all_threads() {
     fn shared<T: Send + Sync>() {}
     shared::<Renderer>();
 }
+
+#[test]
+fn an_email_with_more_items_is_larger_until_it_does_not_fit() {
+    let site = Site {
+        name: "Art".into(),
+        url: None,
+        logo: None,
+        postal_address: None,
+        accent: "#1f4e79".into(),
+    };
+    let renderer = Renderer::new(site, None).unwrap();
+
+    let weights = [1, 40, 600].map(|items| renderer.weigh(items).unwrap());
+
+    assert!(weights[0].html < weights[1].html && weights[0].text < weights[1].text);
+    assert_eq!(weights.map(|weight| weight.fits()), [true, true, false]);
+    assert!(weights.iter().all(|weight| weight.subject > 0));
+}

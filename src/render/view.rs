@@ -1,405 +1,253 @@
-//! The data of an email that its templates see.
+//! The variables of an email that its templates see.
 //!
 //! All text is safe to print: one line, no direction marks, bounded length. Only HTML escaping is
-//! left to the template engine. Field names are a contract with the templates of applications: add
-//! fields, but never rename or remove one. Start with [`MailView`].
+//! left to the template engine. The names are a contract with the templates of applications: add
+//! variables, but never rename or remove one. Start with [`view_of`].
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use minijinja::Value;
-use serde::Serialize;
+use minijinja::value::Serde;
+use minijinja::{Value, context};
 
-use super::color::{self, Color};
-use super::ends::EndsView;
-use super::following::FollowedView;
-use super::naming::{NAME, Named, SAID, SHORT, TITLE, by_all, label, named, names, short, words};
-use super::sentence::{AboutView, NAMES, SentenceView};
-use super::text::link;
+use super::mail::{Mail, data_value, followed, place_in};
+use super::sentence::{
+    NAMES, SentenceView, about_view, ends, further, heading, is_itself, mandatory, named_by, news,
+    says, things,
+};
+use super::text::{
+    NAME, Named, SAID, SHORT, TITLE, by_all, label, link, named, names, short, words,
+};
 use super::voice::Voice;
-use super::wording::{further, heading, mandatory, named_by, news, says, things};
-use super::{Links, Mail, Site, data};
 use crate::domain::content::{About, Group, Item, Section};
-use crate::domain::{Cadence, Invalid, Occasion, Stop};
+use crate::domain::{Cadence, Occasion, Stop};
 
-/// The most lines of a postal address.
-const ADDRESS_LINES: usize = 8;
 /// An object's time that is later than its event by no more than this is not shown.
 const AT_ONCE: TimeDelta = TimeDelta::minutes(1);
 
-/// `site` in every template.
-#[derive(Serialize)]
-pub(super) struct SiteView {
-    name: String,
-    url: Option<String>,
-    /// The URL of an image that shows the name.
-    logo: Option<String>,
-    /// The lines of the address.
-    postal_address: Vec<String>,
-    /// The accent color, legible on a light background.
-    accent: String,
-    /// The accent color, legible on a dark background.
-    accent_dark: String,
-}
-
-impl SiteView {
-    pub(super) fn of(site: &Site) -> Result<Self, Invalid> {
-        let accent = Color::parse(&site.accent)?;
-        let postal = site.postal_address.as_deref().unwrap_or_default();
-        Ok(Self {
-            name: short(&site.name, SHORT),
-            url: site.url.as_deref().and_then(link).map(str::to_owned),
-            logo: site.logo.as_deref().and_then(link).map(str::to_owned),
-            postal_address: postal
-                .lines()
-                .map(|line| short(line, NAME))
-                .filter(|line| !line.is_empty())
-                .take(ADDRESS_LINES)
-                .collect(),
-            accent: accent.readable_on(color::PAPER).to_string(),
-            accent_dark: accent.readable_on(color::NIGHT).to_string(),
-        })
+/// Returns the variables of an email's templates, except `site`. `user` is the recipient
+/// ([`super::mail::Recipient`]). `shown` is the number of items for each section; sections beyond
+/// its length are not shown.
+pub(super) fn view_of(mail: &Mail<'_>, voice: &Voice, user: Value, shown: &[usize]) -> Value {
+    let content = mail.content;
+    let all = &content.sections;
+    let known: u64 = all.iter().map(|section| section.total).sum();
+    let in_sections = all.iter().take(shown.len()).map(|section| section.total);
+    let sections = all.iter().zip(shown);
+    let sections = sections.map(|(section, shown)| mail.section(voice, section, *shown));
+    let by = content.items().map(|(_, item)| item.person());
+    let by_all = by_all(by, content.more() == 0);
+    let columns: Vec<Vec<Named<'_>>> = all.iter().map(named_by).collect();
+    let names = names(&columns, content.total, by_all.is_some());
+    let represented = named(&columns, &names, by_all.is_some());
+    let things = match all.as_slice() {
+        [section] if known == content.total => things(voice, section, content.total),
+        _ => None,
+    };
+    let one = all.first().filter(|_| content.total == 1);
+    let one = one.and_then(|section| {
+        let item = section.items().next()?;
+        Some(mail.item(voice, section, item, url(item)))
+    });
+    context! {
+        user,
+        // The date of the email, such as `22 April 2014`.
+        date => voice.day_in_full(mail.at, mail.tz),
+        // The recipient's time zone, such as `Europe/London`.
+        tz => mail.tz.name(),
+        // The time of the oldest included event: a date in a digest, a time in a batch.
+        since => mail.when(voice, content.oldest),
+        // The number of included events.
+        total => content.total,
+        // Whether `things` is the general noun.
+        unnamed => things.is_none(),
+        // A noun for the events, to follow their number: `new works` if all are in one section with
+        // the heading `New works`, else `new things`.
+        things => things.unwrap_or_else(|| news(voice, content.total)),
+        // The event, if it is the only one.
+        one,
+        // The number of events that `names` does not represent.
+        others => content.total.saturating_sub(represented),
+        // Up to three names that represent the content: of people, else titles.
+        names => names.into_iter().map(|name| name.name).collect::<Vec<_>>(),
+        // The name of the one person behind all events, if there is only one.
+        by_all,
+        // Short texts for the first items.
+        preview => mail.preview(voice),
+        sections => sections.collect::<Vec<_>>(),
+        // The number of events that are in no shown section: in a hidden one, or of unknown type.
+        elsewhere => content.total.saturating_sub(in_sections.sum()),
+        links => context! {
+            preferences => mail.links.preferences.as_deref().and_then(link),
+            unsubscribe => mail.links.unsubscribe.as_deref().and_then(link),
+            mute => mail.links.mute.as_deref().and_then(link),
+        },
+        // The follows that brought these events to the user, those with the most events first.
+        because => followed(mail),
+        // The effect of the unsubscribe link, if there is one.
+        ends => mail.ends(voice),
+        // The title of the subject that the mute link mutes; none if it has no title.
+        mutes => mail.mutes(),
+        // The reason why the user cannot turn this email off, without a period. None unless all of
+        // its events are mandatory.
+        mandatory => mandatory(voice, &content.sections),
+        ..mail.own_variables(voice)
     }
 }
 
-/// The variables of an email's templates, except `site`.
-#[derive(Serialize)]
-pub(super) struct MailView<'a> {
-    /// See [`super::recipient`].
-    user: Value,
-    /// The date of the email, such as `22 April 2014`.
-    date: String,
-    /// The recipient's time zone, such as `Europe/London`.
-    tz: &'static str,
-    /// The time of the oldest included event: a date in a digest, a time in a batch.
-    since: String,
-    /// The number of included events.
-    total: u64,
-    /// A noun for the events, to follow their number: `new works` if all are in one section with
-    /// the heading `New works`, else `new things`.
-    things: String,
-    /// Whether `things` is the general noun.
-    unnamed: bool,
-    /// The event, if it is the only one.
-    one: Option<ItemView<'a>>,
-    /// Up to three names that represent the content: of people, else titles.
-    names: Vec<String>,
-    /// The number of events that `names` does not represent.
-    others: u64,
-    /// The name of the one person behind all events, if there is only one.
-    by_all: Option<String>,
-    /// Short texts for the first items.
-    preview: Vec<String>,
-    sections: Vec<SectionView<'a>>,
-    /// The number of events that are in no shown section: in a hidden one, or of unknown type.
-    elsewhere: u64,
-    links: LinksView<'a>,
-    /// The follows that brought these events to the user, those with the most events first.
-    because: Vec<FollowedView<'a>>,
-    /// The effect of the unsubscribe link, if there is one.
-    ends: Option<EndsView>,
-    /// The title of the subject that the mute link mutes; `None` if it has no title.
-    mutes: Option<String>,
-    /// The reason why the user cannot turn this email off, without a period. `None` unless all of
-    /// its events are mandatory.
-    mandatory: Option<String>,
-    #[serde(flatten)]
-    own: OwnView<'a>,
-}
-
-/// The variables that only digests have, or only batches. Shared templates use them to distinguish
-/// the two.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum OwnView<'a> {
-    Digest {
-        /// `daily`, `weekly`, or empty for a digest on demand.
-        cadence: &'static str,
-        period: &'a str,
-    },
-    Batch {
-        /// The time zone of the times, such as `Europe/London`.
-        zone: &'static str,
-        /// The time of the newest included event.
-        until: String,
-        /// The number of events that the batch counted but did not keep.
-        not_kept: u64,
-        /// The topic of all events, if they are known to share one.
-        topic: Option<AboutView<'a>>,
-        /// A sentence to open the email with.
-        sentence: Option<Box<SentenceView>>,
-    },
-}
-
-#[derive(Serialize)]
-struct LinksView<'a> {
-    preferences: Option<&'a str>,
-    unsubscribe: Option<&'a str>,
-    mute: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct SectionView<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    heading: String,
-    total: u64,
-    /// The number of events that are not in the shown items or groups.
-    more: u64,
-    /// The same number in words, such as `12 more works`; `None` if it is 0.
-    further: Option<String>,
-    /// Whether images appear next to items, in a column of their own.
-    pictured: bool,
-    #[serde(flatten)]
-    told: ToldView<'a>,
-}
-
-/// The items of a digest section, or the groups by topic of a batch section.
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum ToldView<'a> {
-    Items(Vec<ItemView<'a>>),
-    Groups(Vec<GroupView<'a>>),
-}
-
-impl ToldView<'_> {
-    /// Returns whether images appear next to items. `opens` is set if the first item shows its
-    /// image above it.
-    fn is_pictured(&self, opens: bool) -> bool {
-        match self {
-            Self::Items(items) => {
-                let mut beside = items.iter().skip(usize::from(opens));
-                beside.any(|item| item.image.is_some())
-            }
-            Self::Groups(groups) => groups.iter().any(|group| {
-                let alone = group.sentence.is_none() && group.total == 1 && group.about.is_itself();
-                alone && group.items.iter().any(|item| item.image.is_some())
-            }),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct GroupView<'a> {
-    #[serde(flatten)]
-    about: AboutView<'a>,
-    sentence: Option<SentenceView>,
-    total: u64,
-    items: Vec<ItemView<'a>>,
-    /// The number of events that are not in the shown items.
-    more: u64,
-    /// The same number in words, such as `1 more comment on Budget`; `None` if it is 0.
-    further: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ItemView<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    heading: String,
-    id: String,
-    title: Option<String>,
-    /// The title, or the id if there is none.
-    label: String,
-    url: Option<&'a str>,
-    /// The URL, unless the group or an earlier item of the group already links to it.
-    link: Option<&'a str>,
-    image: Option<&'a str>,
-    by: Option<String>,
-    /// The quoted text of the event.
-    text: Option<String>,
-    /// When the event happened: a date in a digest, a time in a batch.
-    date: String,
-    /// The time of the event in ISO 8601, UTC.
-    at: String,
-    /// The object's own time, such as that of an opening, in the format of `date`.
-    on: Option<String>,
-    /// The object's own time, such as `2 May, 18:00`; `None` unless it is later than the event.
-    when: Option<String>,
-    /// The name of the place: `data.place` of the object.
-    place: Option<String>,
-    /// The application's own data of the object.
-    data: Value,
-}
-
-impl<'a> MailView<'a> {
-    /// Creates the view of an email. `shown` is the number of items for each section; sections
-    /// beyond its length are not shown.
-    pub(super) fn new(mail: &'a Mail<'a>, voice: &Voice, user: Value, shown: &[usize]) -> Self {
-        let content = mail.content;
-        let all = &content.sections;
-        let sections: Vec<_> = all
-            .iter()
-            .zip(shown)
-            .map(|(section, shown)| mail.section(voice, section, *shown))
-            .collect();
-        let told: u64 = sections.iter().map(|section| section.total).sum();
-        let known: u64 = all.iter().map(|section| section.total).sum();
-        let by = content.items().map(|(_, item)| item.person());
-        let by_all = by_all(by, content.more() == 0);
-        let columns: Vec<Vec<Named<'_>>> = all.iter().map(named_by).collect();
-        let names = names(&columns, content.total, by_all.is_some());
-        let alike = match all.as_slice() {
-            [section] if known == content.total => Some(section),
-            _ => None,
-        };
-        let things = alike.and_then(|section| things(voice, section, content.total));
-        let one = all.first().filter(|_| content.total == 1);
-        let one = one.and_then(|section| {
-            let item = section.items().next()?;
-            Some(mail.item(voice, section, heading(voice, section), item))
-        });
-        Self {
-            user,
-            date: voice.day_in_full(mail.at, mail.tz),
-            tz: mail.tz.name(),
-            since: mail.when(voice, content.oldest),
-            total: content.total,
-            unnamed: things.is_none(),
-            things: things.unwrap_or_else(|| news(voice, content.total)),
-            one,
-            others: content
-                .total
-                .saturating_sub(named(&columns, &names, by_all.is_some())),
-            names: names.into_iter().map(|name| name.name).collect(),
-            by_all,
-            preview: mail.preview(voice),
-            sections,
-            elsewhere: content.total.saturating_sub(told),
-            because: FollowedView::all(mail),
-            links: LinksView::of(&mail.links),
-            ends: mail.ends(voice),
-            mutes: mail.mutes(),
-            mandatory: mandatory(voice, &content.sections),
-            own: OwnView::of(mail, voice),
-        }
-    }
-}
-
-impl<'a> OwnView<'a> {
-    fn of(mail: &'a Mail<'a>, voice: &Voice) -> Self {
-        let content = mail.content;
-        match mail.occasion {
-            Occasion::Digest { cadence, period } => Self::Digest {
-                cadence: match cadence {
+impl Mail<'_> {
+    /// Returns the variables that only digests have, or only batches. Shared templates use them to
+    /// distinguish the two.
+    fn own_variables(&self, voice: &Voice) -> Value {
+        let content = self.content;
+        match self.occasion {
+            Occasion::Digest { cadence, period } => context! {
+                // `daily`, `weekly`, or empty for a digest on demand.
+                cadence => match cadence {
                     Cadence::Never => "",
                     cadence => cadence.as_str(),
                 },
                 period,
             },
-            Occasion::Batch { .. } => Self::Batch {
-                zone: mail.tz.name(),
-                until: mail.when(voice, content.newest),
-                not_kept: content.not_kept,
-                topic: match content.sections.as_slice() {
+            Occasion::Batch { .. } => {
+                let topic = match content.sections.as_slice() {
                     [section] if section.abouts == 1 && content.not_kept == 0 => {
-                        section.groups.first().map(AboutView::of)
+                        section.groups.first().map(about_view)
                     }
                     _ => None,
-                },
-                sentence: SentenceView::of_all(voice, &content.sections, content.total)
-                    .map(Box::new),
-            },
+                };
+                let sentence = SentenceView::of_all(voice, &content.sections, content.total);
+                context! {
+                    // The time zone of the times, such as `Europe/London`.
+                    zone => self.tz.name(),
+                    // The time of the newest included event.
+                    until => self.when(voice, content.newest),
+                    // The number of events that the batch counted but did not keep.
+                    not_kept => content.not_kept,
+                    // The topic of all events, if they are known to share one.
+                    topic,
+                    // A sentence to open the email with.
+                    sentence => sentence.map(|sentence| Value::from(Serde(sentence))),
+                }
+            }
         }
     }
-}
 
-impl<'a> Mail<'a> {
-    fn section(&self, voice: &Voice, section: &'a Section, shown: usize) -> SectionView<'a> {
-        let heading = heading(voice, section);
-        let (mut left, mut in_groups) = (shown, 0);
-        let mut groups = Vec::new();
-        for group in &section.groups {
+    /// Returns a section with its items in a digest, or with its groups by topic in a batch.
+    fn section(&self, voice: &Voice, section: &Section, shown: usize) -> Value {
+        let mut left = shown;
+        let shown = section.groups.iter().map(|group| {
             let items = &group.items[..group.items.len().min(left)];
             left -= items.len();
-            if !items.is_empty() {
-                in_groups += group.total;
-                groups.push((group, items));
-            }
-        }
-        let view = |items: &'a [Item]| {
-            let items = items.iter();
-            items.map(|item| self.item(voice, section, heading.clone(), item))
-        };
+            (group, items)
+        });
+        let shown: Vec<(&Group, &[Item])> = shown.filter(|(_, items)| !items.is_empty()).collect();
+        let more = section.total - shown.iter().map(|(group, _)| group.total).sum::<u64>();
         // The first item of the email shows its image above the text.
         let opens = self.content.sections.first().map(|first| &first.kind) == Some(&section.kind);
-        let told = match self.occasion {
-            Occasion::Digest { .. } => ToldView::Items(
-                groups
-                    .into_iter()
-                    .flat_map(|(_, items)| view(items))
-                    .collect(),
-            ),
+        let has_image = |item: &Item| image(item).is_some();
+        let (pictured, own) = match self.occasion {
+            Occasion::Digest { .. } => {
+                let items = || shown.iter().flat_map(|(_, items)| *items);
+                let pictured = items().skip(usize::from(opens)).any(has_image);
+                let items = items().map(|item| self.item(voice, section, item, url(item)));
+                let items: Vec<Value> = items.collect();
+                (pictured, context! { items })
+            }
             Occasion::Batch { .. } => {
-                let group = |(group, items): (&'a Group, &'a [Item])| {
+                let (mut pictured, mut groups) = (false, Vec::new());
+                for (group, items) in shown {
                     let sentence =
                         SentenceView::of_group(voice, section, group, self.content.total);
-                    GroupView {
-                        about: AboutView::of(group),
-                        total: group.total,
-                        more: group.total - items.len() as u64,
-                        further: further(
-                            voice,
-                            section,
-                            group.total - items.len() as u64,
-                            group.title().and_then(|title| words(title, SHORT)),
-                        ),
-                        items: once_linked(group, sentence.as_ref(), view(items).collect()),
-                        sentence,
-                    }
-                };
-                ToldView::Groups(groups.into_iter().map(group).collect())
+                    let is_alone = sentence.is_none() && group.total == 1 && is_itself(group);
+                    pictured |= is_alone && items.iter().any(has_image);
+                    groups.push(self.group(voice, section, (group, items), sentence));
+                }
+                (pictured, context! { groups })
             }
         };
-        SectionView {
-            pictured: told.is_pictured(opens),
-            kind: section.kind.as_str(),
-            total: section.total,
-            more: section.total - in_groups,
-            further: further(voice, section, section.total - in_groups, None),
-            told,
-            heading,
+        context! {
+            type => section.kind.as_str(),
+            heading => heading(voice, section),
+            total => section.total,
+            // The number of events that are not in the shown items or groups.
+            more,
+            // The same number in words, such as `12 more works`; none if it is 0.
+            further => further(voice, section, more, None),
+            // Whether images appear next to items, in a column of their own.
+            pictured,
+            ..own
         }
     }
 
-    fn item(
+    fn group(
         &self,
         voice: &Voice,
-        section: &'a Section,
-        heading: String,
-        item: &'a Item,
-    ) -> ItemView<'a> {
+        section: &Section,
+        (group, items): (&Group, &[Item]),
+        sentence: Option<SentenceView>,
+    ) -> Value {
+        // An item has no link if an earlier one or the heading of the group has the same.
+        let of_sentence = sentence.as_ref().and_then(SentenceView::url);
+        let above = of_sentence.or_else(|| group.url().and_then(link));
+        let mut linked: Vec<&str> = above.into_iter().collect();
+        let shown = items.iter().map(|item| {
+            let link = url(item).filter(|url| !linked.contains(url));
+            linked.extend(link);
+            self.item(voice, section, item, link)
+        });
+        let shown: Vec<Value> = shown.collect();
+        let more = group.total - items.len() as u64;
+        let title = group.title().and_then(|title| words(title, SHORT));
+        context! {
+            total => group.total,
+            items => shown,
+            // The number of events that are not in the shown items.
+            more,
+            // The same number in words, such as `1 more comment on Budget`; none if it is 0.
+            further => further(voice, section, more, title),
+            sentence => sentence.map(|sentence| Value::from(Serde(sentence))),
+            ..about_view(group)
+        }
+    }
+
+    fn item(&self, voice: &Voice, section: &Section, item: &Item, link: Option<&str>) -> Value {
         let object = &*item.object;
-        let title = object.title.as_deref();
         let details = item.details.as_deref();
         let text = details.and_then(|details| details.text.as_deref());
-        let place = data::place_in(&object.data);
-        ItemView {
-            kind: section.kind.as_str(),
-            heading,
-            id: short(item.id.as_str(), TITLE),
-            title: title.and_then(|title| words(title, TITLE)),
-            label: label(item, TITLE),
-            url: object.url.as_deref().and_then(link),
-            link: object.url.as_deref().and_then(link),
-            image: object.image.as_deref().and_then(link),
-            by: item.by().and_then(|by| words(by, NAME)),
-            text: text.and_then(|text| words(text, SAID)),
-            date: self.when(voice, item.at),
-            at: iso(item.at),
-            on: object.at.map(|at| self.when(voice, at)),
-            when: object
-                .at
-                .filter(|at| *at - item.at > AT_ONCE)
-                .map(|at| voice.takes_place(at, self.at, self.tz)),
-            place: place.and_then(|place| words(&place, NAME)),
-            data: data::value_of(&object.data),
+        let later = object.at.filter(|at| *at - item.at > AT_ONCE);
+        context! {
+            type => section.kind.as_str(),
+            heading => heading(voice, section),
+            id => short(item.id.as_str(), TITLE),
+            title => object.title.as_deref().and_then(|title| words(title, TITLE)),
+            // The title, or the id if there is none.
+            label => label(item, TITLE),
+            url => url(item),
+            // The URL, unless the group or an earlier item of the group already links to it.
+            link,
+            image => image(item),
+            by => item.by().and_then(|by| words(by, NAME)),
+            // The quoted text of the event.
+            text => text.and_then(|text| words(text, SAID)),
+            // When the event happened: a date in a digest, a time in a batch.
+            date => self.when(voice, item.at),
+            // The time of the event in ISO 8601, UTC.
+            at => iso(item.at),
+            // The object's own time, such as that of an opening, in the format of `date`.
+            on => object.at.map(|at| self.when(voice, at)),
+            // The object's own time, such as `2 May, 18:00`; none unless later than the event.
+            when => later.map(|at| voice.takes_place(at, self.at, self.tz)),
+            // The name of the place: `data.place` of the object.
+            place => place_in(&object.data).and_then(|place| words(&place, NAME)),
+            // The application's own data of the object.
+            data => data_value(&object.data),
         }
     }
 
     /// Returns the effect of the unsubscribe link, with the headings of this email's sections.
-    fn ends(&self, voice: &Voice) -> Option<EndsView> {
+    fn ends(&self, voice: &Voice) -> Option<Value> {
         self.links.unsubscribe.as_ref()?;
         let sections = &self.content.sections;
-        Some(EndsView::of(self.stop.unwrap_or(&Stop::All), |kind| {
+        Some(ends(self.stop.unwrap_or(&Stop::All), None, |kind| {
             let section = sections.iter().find(|section| section.kind == *kind);
             section.map_or_else(
                 || voice.heading(kind.as_str(), kind),
@@ -452,33 +300,12 @@ impl<'a> Mail<'a> {
     }
 }
 
-impl<'a> LinksView<'a> {
-    fn of(links: &'a Links) -> Self {
-        Self {
-            preferences: links.preferences.as_deref().and_then(link),
-            unsubscribe: links.unsubscribe.as_deref().and_then(link),
-            mute: links.mute.as_deref().and_then(link),
-        }
-    }
+fn url(item: &Item) -> Option<&str> {
+    item.object.url.as_deref().and_then(link)
 }
 
-/// Removes links from items of a group if an earlier item or the group's heading has the same link.
-fn once_linked<'a>(
-    group: &'a Group,
-    sentence: Option<&SentenceView>,
-    mut items: Vec<ItemView<'a>>,
-) -> Vec<ItemView<'a>> {
-    let of_sentence = sentence.and_then(SentenceView::url);
-    let above = of_sentence.or_else(|| group.url().and_then(link));
-    let mut shown: Vec<&str> = above.into_iter().collect();
-    for item in &mut items {
-        match item.link {
-            Some(url) if shown.contains(&url) => item.link = None,
-            Some(url) => shown.push(url),
-            None => {}
-        }
-    }
-    items
+fn image(item: &Item) -> Option<&str> {
+    item.object.image.as_deref().and_then(link)
 }
 
 /// Formats a time in ISO 8601, UTC, for `<time datetime>`.

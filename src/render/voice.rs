@@ -7,13 +7,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use chrono::{DateTime, Datelike, Locale, NaiveTime, TimeZone, Utc};
+use chrono::{DateTime, Datelike, Locale, NaiveTime, Utc};
 use chrono_tz::Tz;
 use fluent_bundle::FluentArgs;
 
 use super::bundle::{Bundle, ENGLISH, NUMBER, counted};
-use super::naming::{NAME, SHORT, heading_of, words};
-use super::text::escape_into;
+use super::text::{NAME, SHORT, escape_into, heading_of, words};
 use crate::domain::{EventType, Mandate};
 
 /// Starts a placeholder for a text value. The next character identifies the value.
@@ -48,21 +47,6 @@ pub(super) enum Medium {
     Text,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    Ltr,
-    Rtl,
-}
-
-impl Direction {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ltr => "ltr",
-            Self::Rtl => "rtl",
-        }
-    }
-}
-
 /// The formatter of one locale.
 pub(super) struct Voice {
     tag: String,
@@ -70,15 +54,11 @@ pub(super) struct Voice {
     bundles: Vec<Arc<Bundle>>,
     /// The number of bundles in the locale's own language, at the start of `bundles`.
     own: usize,
-    direction: Direction,
+    is_rtl: bool,
     calendar: Locale,
     thousands: String,
     /// The number of digits from which thousands are separated.
     parted_from: usize,
-    date: String,
-    date_year: String,
-    date_next: String,
-    time: String,
 }
 
 impl Voice {
@@ -92,41 +72,30 @@ impl Voice {
             tag,
             own: own.count(),
             bundles,
-            direction: Direction::Ltr,
+            is_rtl: false,
             calendar: Locale::POSIX,
             thousands: String::new(),
             parted_from: usize::MAX,
-            date: String::new(),
-            date_year: String::new(),
-            date_next: String::new(),
-            time: String::new(),
         };
-        let plain = |id: &str| voice.say(id, &[], Medium::Text).unwrap_or_default();
-        let direction = match plain("direction").as_str() {
-            "rtl" => Direction::Rtl,
-            _ => Direction::Ltr,
-        };
-        let calendar = plain("calendar").parse().unwrap_or(Locale::POSIX);
-        let parted_from = plain("thousands.min").parse().unwrap_or(usize::MAX);
-        let [thousands, date, date_year, date_next, time] =
-            ["thousands", "date", "date-year", "date-next", "time"].map(plain);
-        voice.direction = direction;
-        voice.calendar = calendar;
-        voice.parted_from = parted_from;
-        voice.thousands = thousands;
-        voice.date = date;
-        voice.date_year = date_year;
-        voice.date_next = date_next;
-        voice.time = time;
+        voice.is_rtl = voice.text_of("direction") == "rtl";
+        voice.calendar = voice.text_of("calendar").parse().unwrap_or(Locale::POSIX);
+        voice.thousands = voice.text_of("thousands");
+        voice.parted_from = voice.text_of("thousands.min").parse().unwrap_or(usize::MAX);
         voice
+    }
+
+    /// Returns a message without values; empty if no catalog has it.
+    pub(super) fn text_of(&self, id: &str) -> String {
+        self.say(id, &[], Medium::Text).unwrap_or_default()
     }
 
     pub(super) fn tag(&self) -> &str {
         &self.tag
     }
 
-    pub(super) fn direction(&self) -> Direction {
-        self.direction
+    /// Returns whether text runs from right to left.
+    pub(super) fn is_rtl(&self) -> bool {
+        self.is_rtl
     }
 
     /// Returns whether the locale is a variant of English.
@@ -198,15 +167,15 @@ impl Voice {
     /// Appends text, isolated if its direction may differ from the locale's. Text with isolates is
     /// not isolated again.
     pub(super) fn isolate(&self, words: &str, medium: Medium, out: &mut String) {
-        let differs = match self.direction {
-            Direction::Rtl => {
+        let differs = match self.is_rtl {
+            true => {
                 let other = |c: char| c.is_alphabetic() && !is_rtl(c);
                 // A bare time such as `09` or `:00` follows the text around it: the two are parts
                 // of one time.
                 let is_time = words.chars().all(|c| c.is_ascii_digit() || c == ':');
                 words.contains(other) || !(is_time || words.contains(is_rtl))
             }
-            Direction::Ltr => words.contains(is_rtl),
+            false => words.contains(is_rtl),
         };
         if words.is_empty() || !differs || words.contains(ISOLATE) {
             return plain(words, medium, out);
@@ -247,23 +216,22 @@ impl Voice {
 
 /// Dates and times.
 impl Voice {
-    fn written<T: TimeZone>(&self, at: &DateTime<T>, pattern: &str) -> String
-    where
-        T::Offset: std::fmt::Display,
-    {
-        at.format_localized(pattern, self.calendar).to_string()
+    /// Formats a time in the pattern of this message.
+    fn written(&self, at: DateTime<Tz>, pattern: &str) -> String {
+        let pattern = self.text_of(pattern);
+        at.format_localized(&pattern, self.calendar).to_string()
     }
 
     /// Formats a date with its year, such as `22 April 2014`.
     pub(super) fn day_in_full(&self, at: DateTime<Utc>, tz: Tz) -> String {
-        self.written(&at.with_timezone(&tz), &self.date_year)
+        self.written(at.with_timezone(&tz), "date-year")
     }
 
     /// Formats a date, with the year only if it is not the year of `now`.
     pub(super) fn day(&self, at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
         let (at, now) = (at.with_timezone(&tz), now.with_timezone(&tz));
         let same = at.year() == now.year();
-        self.written(&at, if same { &self.date } else { &self.date_year })
+        self.written(at, if same { "date" } else { "date-year" })
     }
 
     /// Formats the time of an object, such as `2 May, 18:00`. Midnight UTC means a date without a
@@ -277,7 +245,7 @@ impl Voice {
 
     /// Formats a time of day, such as `08:14`.
     pub(super) fn time(&self, at: DateTime<Utc>, tz: Tz) -> String {
-        self.written(&at.with_timezone(&tz), &self.time)
+        self.written(at.with_timezone(&tz), "time")
     }
 
     /// Formats a time of day, with the date if it is not the day of `now`.
@@ -301,7 +269,7 @@ impl Voice {
 
     /// Formats the weekday, date and time of the next digest.
     pub(super) fn next(&self, at: DateTime<Utc>, tz: Tz) -> String {
-        self.written(&at.with_timezone(&tz), &self.date_next)
+        self.written(at.with_timezone(&tz), "date-next")
     }
 }
 

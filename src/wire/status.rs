@@ -214,7 +214,7 @@ pub(crate) struct Unopened<'a> {
 /// The severity of a finding, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum Severity {
     /// The check found no problem.
     Ok,
     /// The check could not be made.
@@ -229,7 +229,8 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The severity. Warnings and errors have `advice`.
-    pub verdict: Verdict,
+    #[serde(rename = "verdict")]
+    pub severity: Severity,
     /// The subject of the check, such as `database` or the path of an option.
     pub check: &'static str,
     /// The brand, unless it is the default.
@@ -245,6 +246,7 @@ pub struct Finding {
 #[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis<'a> {
     /// The worst severity of all findings.
-    pub(crate) verdict: Verdict,
+    #[serde(rename = "verdict")]
+    pub(crate) severity: Severity,
     pub(crate) findings: &'a [Finding],
 }

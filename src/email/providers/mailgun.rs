@@ -5,15 +5,12 @@
 //! `Message-Id`, by which Mailgun can be queried after a lost answer (P2, P5).
 //! `docs/decisions/0006-providers.md` cites the sources. [`read`] verifies reports.
 
-use std::cell::Cell;
-use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use hmac::{Hmac, KeyInit, Mac};
-use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer as _, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -343,11 +340,8 @@ struct Posting {
 }
 
 #[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "kebab-case")]
-enum Field {
-    Signature,
-    #[serde(other)]
-    Other,
+struct Signed {
+    signature: Signature,
 }
 
 #[derive(Deserialize)]
@@ -365,44 +359,6 @@ impl Signature {
         mac.update(self.timestamp.as_bytes());
         mac.update(self.token.as_bytes());
         hex::decode(&self.signature).is_ok_and(|given| mac.verify_slice(&given).is_ok())
-    }
-}
-
-/// Finds and verifies the signature in a body. A wrong one ends the scan, so the rest of the body
-/// is not read.
-struct Verify<'a> {
-    key: &'a [u8],
-    is_wrong: &'a Cell<bool>,
-}
-
-impl<'de> Visitor<'de> for Verify<'_> {
-    type Value = Signature;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with a signature")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut body: A) -> Result<Signature, A::Error> {
-        let mut verified = None;
-        while let Some(field) = body.next_key::<Field>()? {
-            match field {
-                Field::Signature if verified.is_some() => {
-                    return Err(A::Error::duplicate_field("signature"));
-                }
-                Field::Signature => {
-                    let given: Signature = body.next_value()?;
-                    self.is_wrong.set(!given.fits(self.key));
-                    if self.is_wrong.get() {
-                        return Err(A::Error::custom("the signature is wrong"));
-                    }
-                    verified = Some(given);
-                }
-                Field::Other => {
-                    body.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        verified.ok_or_else(|| A::Error::missing_field("signature"))
     }
 }
 
@@ -443,8 +399,8 @@ struct Headers {
 
 /// Verifies and reads a report: HMAC-SHA256 over timestamp and token, inside the body.
 ///
-/// The signature is verified while the body is scanned, before anything is built from it. It does
-/// **not** cover the event, so a token is bound to the first event that it arrives with ([`Once`]).
+/// The signature is verified before anything else is built from the body. It does **not** cover the
+/// event, so a token is bound to the first event that it arrives with ([`Once`]).
 /// Mailgun does not document whether it signs each attempt anew, so a timestamp may be as old as
 /// the last retry.
 pub(super) fn read(
@@ -452,17 +408,12 @@ pub(super) fn read(
     posted: &Posted<'_>,
     now: DateTime<Utc>,
 ) -> Result<Verified, Refused> {
-    let is_wrong = Cell::new(false);
-    let verify = Verify {
-        key,
-        is_wrong: &is_wrong,
-    };
-    let mut scan = serde_json::Deserializer::from_slice(posted.body);
-    let signature = scan.deserialize_map(verify);
-    let signature = signature.map_err(|_| match is_wrong.get() {
-        true => wrong_signature(),
-        false => Refused::unverified("the body is not JSON with a signature"),
-    })?;
+    let signed = serde_json::from_slice(posted.body);
+    let Signed { signature } =
+        signed.map_err(|_| Refused::unverified("the body is not JSON with a signature"))?;
+    if !signature.fits(key) {
+        return Err(wrong_signature());
+    }
     let signed = fresh(&signature.timestamp, now, OLDEST)?;
 
     let Posting { event } = parse(posted.body)?;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::database::{DATABASE, UNREACHED};
-use super::{Doctor, Look, chain};
+use super::database::{DATABASE, UNREACHED, upgrade};
+use super::{Doctor, DoctorOptions, Judgment, chain};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl};
 use crate::domain::BrandName;
@@ -25,19 +25,19 @@ use crate::wire::status::Finding;
 pub async fn doctor(
     config: &Config,
     file: Option<PathBuf>,
-    look: Look,
+    options: DoctorOptions,
     clock: Arc<dyn Clock>,
 ) -> Doctor {
-    let opening = open(config, look.timeout, file.is_some());
-    let opening = tokio::time::timeout(look.timeout, opening);
+    let opening = open(config, options.timeout, file.is_some());
+    let opening = tokio::time::timeout(options.timeout, opening);
     let store = opening.await.unwrap_or_else(|_| {
-        let seconds = look.timeout.as_secs_f32();
+        let seconds = options.timeout.as_secs_f32();
         let found = format!("could not be opened within {seconds} s");
-        Err(Finding::error(DATABASE, found, "see the option `store`"))
+        Err(Judgment::error(found, "see the option `store`").of(DATABASE))
     });
     let build = |of: Config, brand: Option<&BrandName>| Doctor {
         file: file.clone(),
-        look,
+        options,
         links: store
             .as_ref()
             .ok()
@@ -47,8 +47,8 @@ pub async fn doctor(
         renderer: Theme::new(&of, of.mail.templates.clone())
             .map(|theme| theme.renderer)
             .map_err(|error| chain(&error)),
-        names: Names::new(look.nameserver, look.timeout),
-        web: Web::new(look.timeout),
+        names: Names::new(options.nameserver, options.timeout),
+        web: Web::new(options.timeout),
         clock: clock.clone(),
         shares_templates: of.mail.templates == config.mail.templates,
         brands: Vec::new(),
@@ -72,16 +72,12 @@ async fn open(
     if let Some(folder) = missing_folder(config) {
         let folder = folder.display();
         let found = format!("the folder {folder} of {:?} does not exist", config.store);
-        return Err(Finding::error(
-            DATABASE,
-            found,
-            format!("mkdir -p {folder}"),
-        ));
+        return Err(Judgment::error(found, format!("mkdir -p {folder}")).of(DATABASE));
     }
     if let Ok(Some(schema)) = upgrade_ahead(config).await {
-        return Err(Finding::upgrade(&schema));
+        return Err(upgrade(&schema));
     }
-    let options = MongoOptions {
+    let mongo = MongoOptions {
         // Shorter than the time-out, so that the driver's reason is reported.
         patience: timeout * 3 / 4,
         attempt: timeout * 3 / 4,
@@ -89,13 +85,13 @@ async fn open(
         ..MongoOptions::default()
     };
     let is_mongo = matches!(config.store, StoreUrl::Mongo(_));
-    let opened = open_with(config, Access::Read, options).await;
+    let opened = open_with(config, Access::Read, mongo).await;
     let opened = opened.map(|store| store as Arc<dyn Store>);
-    opened.map_err(|error| {
+    let judged = |error: anyhow::Error| {
         if let Some(missing) = error.downcast_ref::<NoStore>() {
             no_store(missing, is_configured)
         } else if let Some(closed) = error.downcast_ref::<Closed>() {
-            Finding::error(DATABASE, closed.to_string(), closed.next())
+            Judgment::error(closed.to_string(), closed.next())
         } else {
             let advice = match error.downcast_ref::<store::Error>() {
                 Some(store::Error::Unsupported(_)) => {
@@ -104,21 +100,20 @@ async fn open(
                 Some(store::Error::Database { .. }) if is_mongo => UNREACHED,
                 _ => "see the option `store`",
             };
-            Finding::error(DATABASE, format!("{error:#}"), advice)
+            Judgment::error(format!("{error:#}"), advice)
         }
-    })
+    };
+    opened.map_err(|error| judged(error).of(DATABASE))
 }
 
 /// Reports a missing store, which may be the wrong one.
-fn no_store(missing: &NoStore, is_configured: bool) -> Finding {
+fn no_store(missing: &NoStore, is_configured: bool) -> Judgment {
     match is_configured {
-        true => Finding::warning(
-            DATABASE,
+        true => Judgment::warning(
             missing.to_string(),
             "see that `store` names the right one; tidings import, notify, serve and restore make it",
         ),
-        false => Finding::error(
-            DATABASE,
+        false => Judgment::error(
             format!("{missing}, and no configuration names another"),
             "name yours with --config; tidings import, notify, serve and restore make a database",
         ),

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 
-use super::reports::REPORTS;
-use super::templates::LANGUAGES;
-use super::{Doctor, Finding, chain};
-use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, time};
+use super::{Doctor, Finding, Judgment, chain};
+use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
 use crate::engine::directory::find_unreadable;
+use crate::engine::feedback::suppressions::unreported;
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
 /// The advice for a database that cannot be reached.
@@ -25,8 +26,10 @@ const INDEXES: &str = "indexes";
 const CLOCK: &str = "clock";
 const WRITING: &str = "writing";
 const SENDING: &str = "sending";
+const REPORTS: &str = "reports";
 const UNKNOWN: &str = "unknown mails";
 const BRANDS: &str = "brands";
+const LANGUAGES: &str = "languages";
 const DAYS: &str = "days";
 const USERS: &str = "users";
 const ADDRESSES: &str = "addresses";
@@ -40,9 +43,9 @@ const ODD: TimeDelta = TimeDelta::seconds(2);
 /// If clocks differ by more, a lease of one machine looks expired to another.
 const HARMFUL: TimeDelta = TimeDelta::seconds(30);
 /// The finding if the clocks cannot be compared.
-const UNTOLD: &str = "the database does not say what time it has";
+const NO_TIME: &str = "the database does not say what time it has";
 /// The most pending emails that are read, newest first.
-const LOOKED_AT: usize = 10_000;
+const DELIVERIES: usize = 10_000;
 /// The most users that are read for unreadable fields and for shared addresses.
 const RECORDS: usize = 100_000;
 /// The most open batches that are read, newest first.
@@ -57,91 +60,72 @@ impl Doctor {
             Err(finding) => return unreached(finding.clone()),
         };
         let before = self.clock.now();
-        let server = self.within(
-            async { store.server().await.map_err(|error| chain(&error)) },
-            Err,
-        );
-        let server = match server.await {
+        let server = async { store.server().await.map_err(|error| chain(&error)) };
+        let server = match self.within(server, Err).await {
             Ok(server) => server,
-            Err(why) => {
-                return unreached(Finding::error(DATABASE, why, UNREACHED));
-            }
+            Err(why) => return unreached(Judgment::error(why, UNREACHED).of(DATABASE)),
         };
         let after = self.clock.now();
-        let mut findings = judge_engine(&server.engine);
         let clock = match (server.time, &server.engine) {
-            (Some(told), _) => Some(judge_clock(before, told, after)),
-            (None, Engine::Mongo { .. }) => Some(Finding::unchecked(CLOCK, UNTOLD)),
+            (Some(time), _) => Some(judge_clock(before, time, after)),
+            (None, Engine::Mongo { .. }) => Some(Judgment::unchecked(NO_TIME)),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let (
-            schema,
-            indexes,
-            writing,
-            sending,
-            reports,
-            unknown,
-            brands,
-            languages,
-            days,
-            users,
-            addresses,
-        ) = futures::join!(
-            self.asked(SCHEMA, schema(store)),
-            self.asked(INDEXES, indexes(store)),
-            self.asked(WRITING, writing(store)),
-            self.asked(SENDING, sending(store)),
-            self.asked(REPORTS, self.reports(store)),
-            self.asked(UNKNOWN, unknown(store)),
-            self.asked(BRANDS, self.brands_missed(store)),
-            self.asked(LANGUAGES, self.untranslated(store)),
-            self.asked(DAYS, self.days_to_archive(store)),
-            self.asked(USERS, users(store)),
-            self.asked(ADDRESSES, addresses(store)),
-        );
-        let found = [
-            schema, indexes, clock, writing, sending, reports, unknown, brands, languages, days,
-            users, addresses,
+        let clock = async { clock.map(|clock| clock.of(CLOCK)) };
+        let mut findings = judge_engine(&server.engine);
+        let checks: [BoxFuture<'_, Option<Finding>>; 12] = [
+            self.ask(SCHEMA, schema(store)).boxed(),
+            self.ask(INDEXES, indexes(store)).boxed(),
+            clock.boxed(),
+            self.ask(WRITING, writing(store)).boxed(),
+            self.ask(SENDING, sending(store)).boxed(),
+            self.ask(REPORTS, self.reports(store)).boxed(),
+            self.ask(UNKNOWN, unknown(store)).boxed(),
+            self.ask(BRANDS, self.missing_brands(store)).boxed(),
+            self.ask(LANGUAGES, self.untranslated(store)).boxed(),
+            self.ask(DAYS, self.days_to_archive(store)).boxed(),
+            self.ask(USERS, users(store)).boxed(),
+            self.ask(ADDRESSES, addresses(store)).boxed(),
         ];
-        findings.extend(found.into_iter().flatten());
+        findings.extend(join_all(checks).await.into_iter().flatten());
         findings
     }
 
     /// Reports emails and batches that wait for brands that are not configured. Users with such a
     /// brand are only found by their pending emails, because there is no index by brand.
-    async fn brands_missed(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    async fn missing_brands(&self, store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
         let open = BatchFilter {
             state: Some(BatchState::Open),
             ..BatchFilter::default()
         };
-        let waits = awaited(store).await?;
-        let mut gather: BTreeMap<BrandName, u64> = BTreeMap::new();
+        let pending = pending_by_brand(store).await?;
+        let mut batches: BTreeMap<BrandName, u64> = BTreeMap::new();
         for batch in store.find_batches(&open, None, BATCHES).await? {
-            let missed = |brand: &&BrandName| self.brands.iter().all(|(name, _)| name != *brand);
-            if let Some(brand) = batch.key.brand().filter(missed) {
-                *gather.entry(brand.clone()).or_default() += 1;
+            let is_missing =
+                |brand: &&BrandName| self.brands.iter().all(|(name, _)| name != *brand);
+            if let Some(brand) = batch.key.brand().filter(is_missing) {
+                *batches.entry(brand.clone()).or_default() += 1;
             }
         }
-        let waits = waits.iter().map(|(brand, mails)| match mails {
+        let pending = pending.iter().map(|(brand, mails)| match mails {
             1 => format!("1 mail waits for the brand {brand}"),
             _ => format!("{mails} mails wait for the brand {brand}"),
         });
-        let gather = gather.iter().map(|(brand, batches)| match batches {
+        let batches = batches.iter().map(|(brand, batches)| match batches {
             1 => format!("1 open batch is of the brand {brand}"),
             _ => format!("{batches} open batches are of the brand {brand}"),
         });
-        let told: Vec<String> = waits.chain(gather).collect();
-        Ok((!told.is_empty()).then(|| {
-            Finding::error(
-                BRANDS,
-                format!("{}, which is not configured", told.join(", ")),
+        let missing: Vec<String> = pending.chain(batches).collect();
+        Ok((!missing.is_empty()).then(|| {
+            Judgment::error(
+                format!("{}, which is not configured", missing.join(", ")),
                 "put [brands.NAME] back; digests also leave once their people are of another brand",
             )
         }))
     }
 
     /// Reports days older than `archive.keep`, which `archive` would drop.
-    async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
         let oldest_kept = Day::of(self.clock.now() - self.config.archive_keep);
         let mut days = store.days().await?;
         days.retain(|day| *day < oldest_kept);
@@ -156,25 +140,36 @@ impl Doctor {
             time::show_duration(self.config.archive_keep),
             oldest.start().date_naive(),
         );
-        Ok(Some(Finding::warning(
-            DAYS,
+        Ok(Some(Judgment::warning(
             format!("{days} older than archive.keep ({keep}), the oldest {oldest}"),
             "tidings archive --export FOLDER, which exports and drops them; run it once a day",
         )))
     }
 
+    /// Warns if emails have no reports, or if any were refused in the last day. Only if a key is
+    /// configured to verify the reports.
+    async fn reports(&self, store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
+        let Some(provider) = self.config.reporter() else {
+            return Ok(None);
+        };
+        let now = self.clock.now();
+        let silent = unreported(store.as_ref(), now).await?;
+        let counts = store.report_counts(now - TimeDelta::days(1)).await?;
+        Ok(judge_reports(provider.title, silent, &counts))
+    }
+
     /// Runs a check on the store, with a time limit. A failed read is an error finding.
-    async fn asked(
+    async fn ask(
         &self,
         check: &'static str,
-        question: impl Future<Output = Result<Option<Finding>, Error>>,
+        judged: impl Future<Output = Result<Option<Judgment>, Error>>,
     ) -> Option<Finding> {
         let failed = |why: String| {
             let advice = "see that the user of the option `store` may read and write that database, and that it is not overloaded";
-            Some(Finding::error(check, why, advice))
+            Some(Judgment::error(why, advice))
         };
-        let asking = async { question.await.unwrap_or_else(|error| failed(chain(&error))) };
-        self.within(asking, failed).await
+        let judged = async { judged.await.unwrap_or_else(|error| failed(chain(&error))) };
+        Some(self.within(judged, failed).await?.of(check))
     }
 }
 
@@ -182,75 +177,73 @@ impl Doctor {
 fn unreached(finding: Finding) -> Vec<Finding> {
     let others = [SCHEMA, INDEXES, WRITING, SENDING, UNKNOWN];
     let others = others.into_iter().filter(|check| *check != finding.check);
-    let others = others.map(|check| {
-        Finding::unchecked(check, "the database was not opened, or holds nothing yet")
-    });
+    let why = "the database was not opened, or holds nothing yet";
+    let others = others.map(|check| Judgment::unchecked(why).of(check));
     let others: Vec<Finding> = others.collect();
     [vec![finding], others].concat()
 }
 
-async fn schema(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn schema(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
     let schema = store.schema().await?;
     Ok(Some(match schema.steps.as_slice() {
-        [] => Finding::ok(SCHEMA, format!("number {}", schema.version)),
-        _ => Finding::upgrade(&schema),
+        [] => Judgment::ok(format!("number {}", schema.version)),
+        _ => judge_upgrade(&schema),
     }))
 }
 
-impl Finding {
-    /// The finding for a store that must be upgraded.
-    pub fn upgrade(schema: &Schema) -> Self {
-        let Schema {
-            version,
-            known,
-            steps,
-        } = schema;
-        let steps = steps.join("; ");
-        Self::warning(
-            SCHEMA,
-            format!("number {version}, which this version upgrades to {known}: {steps}"),
-            "make a copy if you may want to go back; the next command that works with the store upgrades it",
-        )
-    }
+/// The finding for a store that must be upgraded.
+pub(super) fn upgrade(schema: &Schema) -> Finding {
+    judge_upgrade(schema).of(SCHEMA)
 }
 
-async fn indexes(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+fn judge_upgrade(schema: &Schema) -> Judgment {
+    let Schema {
+        version,
+        known,
+        steps,
+    } = schema;
+    let steps = steps.join("; ");
+    Judgment::warning(
+        format!("number {version}, which this version upgrades to {known}: {steps}"),
+        "make a copy if you may want to go back; the next command that works with the store upgrades it",
+    )
+}
+
+async fn indexes(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
     let missing = store.missing_indexes().await?;
     Ok(Some(match missing.as_slice() {
-        [] => Finding::ok(INDEXES, "all there"),
-        missing => Finding::warning(
-            INDEXES,
+        [] => Judgment::ok("all there"),
+        missing => Judgment::warning(
             format!("missing: {}", missing.join("; ")),
             "start `tidings serve` or `tidings worker`: they make them",
         ),
     }))
 }
 
-async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn writing(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
     // Also removes the note of a check that was interrupted.
     let left = store.note(NOTE).await?;
     let text = Some("may be forgotten");
     let written = store.swap_note(NOTE, left.as_deref(), text).await?;
-    let taken = store.swap_note(NOTE, text, None).await?;
-    Ok(Some(match written && taken {
-        true => Finding::ok(WRITING, "a note was written, and taken away again"),
+    let removed = store.swap_note(NOTE, text, None).await?;
+    Ok(Some(match written && removed {
+        true => Judgment::ok("a note was written, and taken away again"),
         false => {
             let why = "somebody else wrote the same note meanwhile, such as another doctor";
-            Finding::unchecked(WRITING, why)
+            Judgment::unchecked(why)
         }
     }))
 }
 
-async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn sending(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
     let pause = match Pause::current(store.as_ref()).await {
         Ok(pause) => pause,
         Err(crate::engine::Error::Store(error)) => return Err(error),
-        Err(error) => return Ok(Some(Finding::unchecked(SENDING, chain(&error)))),
+        Err(error) => return Ok(Some(Judgment::unchecked(chain(&error)))),
     };
     Ok(Some(match pause {
-        None => Finding::ok(SENDING, "not paused"),
-        Some(pause) => Finding::error(
-            SENDING,
+        None => Judgment::ok("not paused"),
+        Some(pause) => Judgment::error(
             format!(
                 "paused since {} UTC: {}",
                 pause.at.format("%Y-%m-%d %H:%M"),
@@ -261,13 +254,12 @@ async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     }))
 }
 
-async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
     let unknown = Counted::Deliveries(DeliveryState::Unknown);
     Ok(Some(
         match store.count(&[unknown]).await?.iter().sum::<u64>() {
-            0 => Finding::ok(UNKNOWN, "none"),
-            count => Finding::warning(
-                UNKNOWN,
+            0 => Judgment::ok("none"),
+            count => Judgment::warning(
                 match count {
                     1 => "1 of which nobody knows whether it was mailed".to_owned(),
                     _ => format!("{count} of which nobody knows whether they were mailed"),
@@ -279,19 +271,17 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
 }
 
 /// Reports records with fields that this version cannot read.
-async fn users(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn users(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
     let found = find_unreadable(store.as_ref(), RECORDS).await?;
     Ok((!found.is_empty()).then(|| {
-        Finding::warning(
-            USERS,
-            found.sentence(),
+        Judgment::warning(found.sentence(),
             "install the version that wrote them, or set these fields again; `tidings explain USER` has the reasons",
         )
     }))
 }
 
 /// Reports addresses that several records share.
-async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
     let shared = store.shared_addresses(RECORDS).await?;
     let bound = match shared.read < RECORDS as u64 {
         true => "",
@@ -303,8 +293,7 @@ async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         several => format!("{several} addresses are"),
     };
     let such_as = shared.first.map(|first| format!(", such as {first}"));
-    Ok(Some(Finding::warning(
-        ADDRESSES,
+    Ok(Some(Judgment::warning(
         format!(
             "{bound}{addresses} used by {} user records{}",
             shared.users,
@@ -315,120 +304,142 @@ async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
 }
 
 /// Counts the emails that wait for each brand that is not configured.
-async fn awaited(store: &Arc<dyn Store>) -> Result<BTreeMap<BrandName, u64>, Error> {
-    let pending = DeliveryFilter::State(DeliveryState::Pending);
-    let rows = store.find_deliveries(&pending, LOOKED_AT).await?;
-    let mut waits: BTreeMap<BrandName, u64> = BTreeMap::new();
+async fn pending_by_brand(store: &Arc<dyn Store>) -> Result<BTreeMap<BrandName, u64>, Error> {
+    let state = DeliveryFilter::State(DeliveryState::Pending);
+    let rows = store.find_deliveries(&state, DELIVERIES).await?;
+    let mut pending: BTreeMap<BrandName, u64> = BTreeMap::new();
     for brand in rows
         .iter()
         .filter_map(|row| BrandName::awaited(row.outcome.reason.as_deref()?))
     {
-        *waits.entry(brand).or_default() += 1;
+        *pending.entry(brand).or_default() += 1;
     }
-    Ok(waits)
+    Ok(pending)
 }
 
 fn judge_engine(engine: &Engine) -> Vec<Finding> {
     match engine {
-        Engine::Sqlite { version, journal } if journal == "wal" => vec![Finding::ok(
-            DATABASE,
-            format!("SQLite {version} with a write-ahead log, for one machine"),
-        )],
-        Engine::Sqlite { version, journal } => vec![Finding::error(
-            DATABASE,
-            format!(
-                "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
-            ),
-            "put the file onto a disk of this machine: network file systems cannot have a write-ahead log",
-        )],
-        Engine::Mongo { version, topology } => {
-            vec![judge_version(version), judge_topology(*topology)]
+        Engine::Sqlite { version, journal } if journal == "wal" => {
+            let found = format!("SQLite {version} with a write-ahead log, for one machine");
+            vec![Judgment::ok(found).of(DATABASE)]
         }
+        Engine::Sqlite { version, journal } => vec![
+            Judgment::error(
+                format!(
+                    "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
+                ),
+                "put the file onto a disk of this machine: network file systems cannot have a write-ahead log",
+            )
+            .of(DATABASE),
+        ],
+        Engine::Mongo { version, topology } => vec![
+            judge_version(version).of(DATABASE),
+            judge_topology(*topology).of(REPLICATION),
+        ],
     }
 }
 
-fn judge_version(version: &str) -> Finding {
-    let major = version
-        .split('.')
-        .next()
-        .and_then(|major| major.parse::<u32>().ok());
+fn judge_version(version: &str) -> Judgment {
+    let major = version.split('.').next().map(str::parse::<u32>);
     match major {
-        Some(major) if major >= OLDEST => Finding::ok(DATABASE, format!("MongoDB {version}")),
-        Some(_) => Finding::error(
-            DATABASE,
+        Some(Ok(major)) if major >= OLDEST => Judgment::ok(format!("MongoDB {version}")),
+        Some(Ok(_)) => Judgment::error(
             format!("MongoDB {version} is too old"),
             format!("upgrade it to {OLDEST}.0 or newer"),
         ),
-        None => Finding::unchecked(DATABASE, format!("MongoDB says its version is {version:?}")),
+        _ => Judgment::unchecked(format!("MongoDB says its version is {version:?}")),
     }
 }
 
-fn judge_topology(topology: Topology) -> Finding {
+fn judge_topology(topology: Topology) -> Judgment {
+    let advice = "make it a replica set of three";
     match topology {
-        Topology::Standalone => Finding::warning(
-            REPLICATION,
+        Topology::Standalone => Judgment::warning(
             "one server without a replica set: what is accepted is lost with its disk, and nothing works while it is away",
-            "make it a replica set of three",
+            advice,
         ),
-        Topology::ReplicaSet { members } if members < ENOUGH => Finding::warning(
-            REPLICATION,
+        Topology::ReplicaSet { members } if members < ENOUGH => Judgment::warning(
             format!("a replica set of {members}: nothing can be written once one is lost"),
-            "make it a replica set of three",
+            advice,
         ),
-        Topology::ReplicaSet { members } => {
-            Finding::ok(REPLICATION, format!("a replica set of {members}"))
-        }
-        Topology::Sharded => Finding::ok(REPLICATION, "a sharded cluster"),
+        Topology::ReplicaSet { members } => Judgment::ok(format!("a replica set of {members}")),
+        Topology::Sharded => Judgment::ok("a sharded cluster"),
     }
 }
 
 /// The database answered between `before` and `after`, so only times outside them differ.
-fn judge_clock(before: DateTime<Utc>, told: DateTime<Utc>, after: DateTime<Utc>) -> Finding {
+fn judge_clock(before: DateTime<Utc>, time: DateTime<Utc>, after: DateTime<Utc>) -> Judgment {
     // The server's time has whole milliseconds.
     let before = before.trunc_subsecs(3);
-    let (by, which) = match () {
-        () if told < before => (before - told, "behind"),
-        () if told > after => (told - after, "ahead of"),
-        () => (TimeDelta::zero(), "with"),
+    let (by, which) = match time {
+        _ if time < before => (before - time, "behind"),
+        _ if time > after => (time - after, "ahead of"),
+        _ => (TimeDelta::zero(), "with"),
     };
     let seconds = by.as_seconds_f64();
     let found = format!("the database's clock is {seconds:.1} s {which} this machine's");
     let advice = "let both keep time (NTP): leases between machines go by it";
     match by {
-        by if by > HARMFUL => Finding::error(CLOCK, found, advice),
-        by if by > ODD => Finding::warning(CLOCK, found, advice),
-        _ => Finding::ok(CLOCK, "the database's and this machine's agree"),
+        by if by > HARMFUL => Judgment::error(found, advice),
+        by if by > ODD => Judgment::warning(found, advice),
+        _ => Judgment::ok("the database's and this machine's agree"),
     }
+}
+
+fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<Judgment> {
+    let emails = |number| match number {
+        1 => "1 email".to_owned(),
+        _ => format!("{number} emails"),
+    };
+    if silent > 0 {
+        return Some(Judgment::warning(
+            format!(
+                "{} left more than a day ago, and {provider} has reported nothing since",
+                emails(silent)
+            ),
+            "let the provider post to /hooks, also when it delivers (docs/operations.md, \"Bounces and complaints\")",
+        ));
+    }
+    (counts.refused > 0).then(|| {
+        Judgment::warning(
+            format!(
+                "receivers refused the sender or the content of {} of {} of the last day",
+                counts.refused,
+                emails(counts.sent)
+            ),
+            "look at the status in the log; check SPF, DKIM, DMARC and the domain's reputation",
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::Severity;
     use super::*;
 
     #[test]
     fn old_mongodb_versions_are_errors() {
         for (version, expected) in [
-            ("5.0.31", Verdict::Error),
-            ("6.0.5", Verdict::Ok),
-            ("8.2.0-rc1", Verdict::Ok),
-            ("10.0.0", Verdict::Ok),
-            ("unknown", Verdict::Unchecked),
+            ("5.0.31", Severity::Error),
+            ("6.0.5", Severity::Ok),
+            ("8.2.0-rc1", Severity::Ok),
+            ("10.0.0", Severity::Ok),
+            ("unknown", Severity::Unchecked),
         ] {
-            assert_eq!(judge_version(version).verdict, expected, "{version}");
+            assert_eq!(judge_version(version).severity, expected, "{version}");
         }
     }
 
     #[test]
     fn fewer_than_three_members_cause_a_warning() {
         for (topology, expected) in [
-            (Topology::Standalone, Verdict::Warning),
-            (Topology::ReplicaSet { members: 1 }, Verdict::Warning),
-            (Topology::ReplicaSet { members: 2 }, Verdict::Warning),
-            (Topology::ReplicaSet { members: 3 }, Verdict::Ok),
-            (Topology::Sharded, Verdict::Ok),
+            (Topology::Standalone, Severity::Warning),
+            (Topology::ReplicaSet { members: 1 }, Severity::Warning),
+            (Topology::ReplicaSet { members: 2 }, Severity::Warning),
+            (Topology::ReplicaSet { members: 3 }, Severity::Ok),
+            (Topology::Sharded, Severity::Ok),
         ] {
-            assert_eq!(judge_topology(topology).verdict, expected, "{topology:?}");
+            assert_eq!(judge_topology(topology).severity, expected, "{topology:?}");
         }
     }
 
@@ -438,19 +449,19 @@ mod tests {
             DateTime::from_timestamp(1_398_153_600, 0).unwrap() + TimeDelta::seconds(seconds)
         };
         for (server, expected) in [
-            (-31, Verdict::Error),
-            (-30, Verdict::Warning),
-            (-3, Verdict::Warning),
-            (-2, Verdict::Ok),
-            (0, Verdict::Ok),
-            (9, Verdict::Ok),
-            (12, Verdict::Ok),
-            (13, Verdict::Warning),
-            (41, Verdict::Error),
+            (-31, Severity::Error),
+            (-30, Severity::Warning),
+            (-3, Severity::Warning),
+            (-2, Severity::Ok),
+            (0, Severity::Ok),
+            (9, Severity::Ok),
+            (12, Severity::Ok),
+            (13, Severity::Warning),
+            (41, Severity::Error),
         ] {
             // The reply took ten seconds.
             assert_eq!(
-                judge_clock(at(0), at(server), at(10)).verdict,
+                judge_clock(at(0), at(server), at(10)).severity,
                 expected,
                 "{server}"
             );
@@ -464,7 +475,27 @@ mod tests {
             journal: journal.into(),
         };
 
-        assert_eq!(judge_engine(&of("wal"))[0].verdict, Verdict::Ok);
-        assert_eq!(judge_engine(&of("delete"))[0].verdict, Verdict::Error);
+        assert_eq!(judge_engine(&of("wal"))[0].severity, Severity::Ok);
+        assert_eq!(judge_engine(&of("delete"))[0].severity, Severity::Error);
+    }
+
+    #[test]
+    fn missing_webhook_reports_and_refusals_cause_warnings_but_bounces_do_not() {
+        let counts = |refused| ReportCounts {
+            sent: 40,
+            bounced: 3,
+            refused,
+            ..ReportCounts::default()
+        };
+        let found = |silent, refused| judge_reports("Mailgun", silent, &counts(refused));
+
+        assert_eq!(found(0, 0), None);
+        let silent = found(1, 2).unwrap().found;
+        assert!(silent.starts_with("1 email left"), "{silent}");
+        let refused = found(0, 2).unwrap().found;
+        assert!(
+            refused.ends_with("2 of 40 emails of the last day"),
+            "{refused}"
+        );
     }
 }

@@ -1,9 +1,8 @@
 //! Checks whether emails will be sent and delivered, before any is sent.
 //!
 //! Sends nothing. Writes only the secret of links, which the first email would generate too. Each
-//! file checks one subject: a thin part queries, and a pure part evaluates. Checks run
-//! concurrently, each with a time limit; without an answer, a check is `unchecked`. Start with
-//! [`Doctor::run`].
+//! file checks one subject: a thin part queries, and a pure part judges. Checks run concurrently,
+//! each with a time limit; without an answer, a check is `unchecked`. Start with [`Doctor::run`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,55 +12,38 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Transport};
 use crate::domain::BrandName;
-use crate::email::Mailer;
+use crate::email::{Checked, Mailer};
+use crate::engine::access::links::Links;
 use crate::operate::probe::{Names, Web};
 use crate::render::Renderer;
 use crate::store::Store;
+use crate::wire::status::{Finding, Severity};
 
 mod build;
 mod database;
-mod dkim;
-mod dmarc;
-mod files;
-mod finding;
-mod provider;
+mod dns;
 mod public;
-mod reports;
-mod sender;
 mod setup;
-mod spf;
 mod templates;
 
 pub use build::doctor;
 
-use crate::engine::access::links::Links;
-use crate::wire::status::{Finding, Verdict};
-use finding::chain;
-
 /// The options of the doctor.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub struct DoctorOptions {
     /// The time limit of each check.
     pub timeout: Duration,
-    /// Whether the provider, the DNS and the public pages are queried.
-    pub outside: Outside,
+    /// Whether to query nothing outside this machine and its database: no provider, DNS or public
+    /// page.
+    pub offline: bool,
     /// The name server to query; by default, those of this machine.
     pub nameserver: Option<SocketAddr>,
 }
 
-/// Whether the doctor queries anything outside this machine and its database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outside {
-    /// Query it, each part with the time limit.
-    Look,
-    /// Do not query it. Checks that need it are `unchecked`.
-    Leave,
-}
-
 /// A component, or the reason why it is unavailable.
-pub type Part<T> = Result<T, String>;
+pub type Component<T> = Result<T, String>;
 
 /// Checks a configuration and the services it names.
 pub struct Doctor {
@@ -69,20 +51,20 @@ pub struct Doctor {
     pub config: Config,
     /// The file that the configuration was read from.
     pub file: Option<PathBuf>,
-    /// The time-out, and which servers to ask.
-    pub look: Look,
+    /// The time limit, and which servers to query.
+    pub options: DoctorOptions,
     /// The store, or the finding about it.
     pub store: Result<Arc<dyn Store>, Finding>,
     /// The provider. It is checked but gets no emails.
-    pub mailer: Part<Arc<dyn Mailer>>,
+    pub mailer: Component<Arc<dyn Mailer>>,
     /// Renders sample emails to judge the templates.
-    pub renderer: Part<Arc<Renderer>>,
+    pub renderer: Component<Arc<Renderer>>,
     /// Makes links to try the public pages with; `None` without a store.
     pub links: Option<Arc<Links>>,
     /// Queries the DNS about the sender's domain.
-    pub names: Part<Names>,
+    pub names: Component<Names>,
     /// Requests the public pages as an outside client does.
-    pub web: Part<Web>,
+    pub web: Component<Web>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Whether a brand uses the default's folder of templates.
     pub shares_templates: bool,
@@ -90,6 +72,7 @@ pub struct Doctor {
     pub brands: Vec<(BrandName, Doctor)>,
 }
 
+const PROVIDER: &str = "provider";
 /// The finding for checks that `--offline` skips.
 const LEFT: &str = "left alone, as --offline was said";
 
@@ -97,7 +80,7 @@ impl Doctor {
     /// Returns all findings, in the order in which they are shown.
     pub async fn run(&self) -> Vec<Finding> {
         let (database, mail, public) =
-            futures::join!(self.database(), self.mail(), self.public_face());
+            futures::join!(self.database(), self.mail(), self.public_pages());
         let mut findings = self.configuration();
         findings.extend(self.files());
         findings.extend(self.secret_files());
@@ -122,7 +105,7 @@ impl Doctor {
 
     /// Checks a brand: its sender, provider, pages and templates.
     async fn of_brand(&self, default: &[Finding]) -> Vec<Finding> {
-        let (mail, public) = futures::join!(self.mail(), self.public_face());
+        let (mail, public) = futures::join!(self.mail(), self.public_pages());
         let mut findings = self.brand_configuration();
         findings.extend(mail);
         findings.extend(public);
@@ -134,22 +117,113 @@ impl Doctor {
     async fn mail(&self) -> Vec<Finding> {
         let keys = async {
             let (provider, names) = self.provider().await;
-            (provider, self.dkim(&names).await)
+            (provider.of(PROVIDER), self.dkim(&names).await)
         };
         let (spf, (provider, dkim), dmarc) = futures::join!(self.spf(), keys, self.dmarc());
         [vec![provider, spf], dkim, vec![dmarc]].concat()
     }
 
+    /// Checks that the provider accepts the API key. Also returns the DNS names of the DKIM keys
+    /// that the provider reports.
+    async fn provider(&self) -> (Judgment, Vec<String>) {
+        let mailer = match &self.mailer {
+            Ok(mailer) => mailer,
+            Err(why) => {
+                let advice = "see the options of the section [mail]";
+                return (Judgment::error(why, advice), Vec::new());
+            }
+        };
+        let is_local = matches!(self.config.mail.transport, Transport::Outbox);
+        if self.options.offline && !is_local {
+            return (Judgment::unchecked(LEFT), Vec::new());
+        }
+        let late = |reason| Checked::Unreached { reason };
+        match self.within(mailer.check(), late).await {
+            Checked::Ready { found, dkim } => (Judgment::ok(found), dkim),
+            Checked::Wrong { found, remedy } => (Judgment::error(found, remedy), Vec::new()),
+            Checked::Unreached { reason } => (Judgment::unchecked(reason), Vec::new()),
+        }
+    }
+
     /// Waits for a result for at most the time limit. Then calls `late` with the reason.
-    async fn within<T>(
-        &self,
-        looking: impl Future<Output = T>,
-        late: impl FnOnce(String) -> T,
-    ) -> T {
-        let limit = self.look.timeout;
-        match tokio::time::timeout(limit, looking).await {
+    async fn within<T>(&self, check: impl Future<Output = T>, late: impl FnOnce(String) -> T) -> T {
+        let limit = self.options.timeout;
+        match tokio::time::timeout(limit, check).await {
             Ok(found) => found,
             Err(_) => late(format!("no answer within {} s", limit.as_secs_f32())),
         }
     }
+}
+
+/// A finding without the name of its check.
+///
+/// A warning or an error always has advice. A check that could not run is `unchecked`, never `ok`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgment {
+    severity: Severity,
+    found: String,
+    advice: Option<String>,
+}
+
+impl Judgment {
+    fn new(severity: Severity, found: impl Into<String>) -> Self {
+        Self {
+            severity,
+            found: found.into(),
+            advice: None,
+        }
+    }
+
+    /// All is well.
+    pub fn ok(found: impl Into<String>) -> Self {
+        Self::new(Severity::Ok, found)
+    }
+
+    /// The check could not run, for this reason.
+    pub fn unchecked(why: impl Into<String>) -> Self {
+        Self::new(Severity::Unchecked, why)
+    }
+
+    /// It works, but should be changed.
+    pub fn warning(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            advice: Some(advice.into()),
+            ..Self::new(Severity::Warning, found)
+        }
+    }
+
+    /// Emails are not sent or not delivered, or break rules.
+    pub fn error(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            ..Self::warning(found, advice)
+        }
+    }
+
+    /// Returns the finding of this check.
+    pub fn of(self, check: &'static str) -> Finding {
+        Finding {
+            severity: self.severity,
+            check,
+            brand: None,
+            found: self.found,
+            advice: self.advice,
+        }
+    }
+}
+
+/// Formats an error and its causes on one line.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let mut messages: Vec<String> = Vec::new();
+    for cause in causes.map(ToString::to_string) {
+        // Some messages already contain that of their cause.
+        if messages
+            .last()
+            .is_none_or(|before| !before.contains(&cause))
+        {
+            messages.push(cause);
+        }
+    }
+    messages.join(": ")
 }

@@ -1,11 +1,14 @@
-//! Checks the configuration for settings that are unsuitable in production.
+//! Checks the configuration for settings that are unsuitable in production, and its files for those
+//! that other users of the machine can read.
 //!
-//! An outbox is for trials, so with it no finding is worse than a warning.
+//! An outbox is for trials, so with it no finding is worse than a warning. New files are private
+//! (P8, [`crate::private`]). Open ones come from an older version or an operator.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{Doctor, Finding, Verdict};
-use crate::config::{Config, Transport};
+use super::{Doctor, Finding, Judgment, Severity};
+use crate::config::{Config, StoreUrl, Transport};
+use crate::private;
 
 impl Doctor {
     /// Judges the whole configuration.
@@ -19,6 +22,34 @@ impl Doctor {
         findings.push(public_url(&self.config));
         findings
     }
+
+    /// Warns about files with addresses or keys that other users of this machine can read.
+    pub(super) fn files(&self) -> Option<Finding> {
+        let mut files = Vec::new();
+        if let StoreUrl::Sqlite(path) = &self.config.store {
+            for end in ["", "-wal", "-shm"] {
+                let mut name = path.clone().into_os_string();
+                name.push(end);
+                files.push(name.into());
+            }
+        }
+        if matches!(self.config.mail.transport, Transport::Outbox) {
+            files.push(self.config.mail.outbox.clone());
+        }
+        let what = "where addresses stand, and what links are signed with";
+        judge_files(&files, private::open_to_others, ["700", "600"], what)
+    }
+
+    /// Reports which files with secrets everyone can read.
+    pub(super) fn secret_files(&self) -> Option<Finding> {
+        let (files, modes) = (&self.config.secret_files, ["o-rwx", "o-rwx"]);
+        judge_files(
+            files,
+            private::open_to_everybody,
+            modes,
+            "where secrets stand",
+        )
+    }
 }
 
 fn judge(config: &Config, file: Option<&Path>) -> Vec<Finding> {
@@ -26,34 +57,41 @@ fn judge(config: &Config, file: Option<&Path>) -> Vec<Finding> {
         Some(file) => file.display().to_string(),
         None => "no file; the defaults and the environment".to_owned(),
     };
-    let mut findings = vec![Finding::ok("configuration", file)];
+    let mut findings = vec![Judgment::ok(file).of("configuration")];
     for warning in &config.warnings {
         let found = format!("{} {}", warning.option, warning.what);
-        findings.push(Finding::warning("configuration", found, &warning.advice));
+        findings.push(Judgment::warning(found, &warning.advice).of("configuration"));
     }
     findings.extend(sending(config));
     findings.push(public_url(config));
-    findings.push(link_secret(config));
-    if config.site.postal_address.is_none() {
-        findings.push(Finding::warning(
+    let secret = match config.server.link_secret {
+        Some(_) => "is set; it must be the same wherever `serve`, `worker` and `digest` run",
+        None => "is empty, so the store keeps one that all processes share",
+    };
+    findings.push(Judgment::ok(secret).of("server.link_secret"));
+    for (is_empty, option, found, advice) in [
+        (
+            config.site.postal_address.is_none(),
             "site.postal_address",
             "is empty, and commercial mail must carry one (CAN-SPAM Act, section 5(a)(5))",
             "set it to the sender's postal address",
-        ));
-    }
-    if config.site.feedback_id.is_none() {
-        findings.push(Finding::warning(
+        ),
+        (
+            config.site.feedback_id.is_none(),
             "site.feedback_id",
             "is empty, so Gmail does not tell runs apart in its spam reports",
             "set it to 5 to 15 letters that stay the same",
-        ));
-    }
-    if config.server.key.is_none() {
-        findings.push(Finding::warning(
+        ),
+        (
+            config.server.key.is_none(),
             "server.key",
             "is empty, so `serve` makes up another one at each start",
             "set server.key or server.key_file",
-        ));
+        ),
+    ] {
+        if is_empty {
+            findings.push(Judgment::warning(found, advice).of(option));
+        }
     }
     findings
 }
@@ -62,11 +100,11 @@ fn judge(config: &Config, file: Option<&Path>) -> Vec<Finding> {
 fn sending(config: &Config) -> Vec<Finding> {
     let provider = match &config.mail.transport {
         Transport::Outbox => {
-            return vec![Finding::warning(
-                "mail.provider",
+            let warning = Judgment::warning(
                 "is outbox: mails become files, and nobody is sent any",
                 "set it, and mail.from, once mails should reach people",
-            )];
+            );
+            return vec![warning.of("mail.provider")];
         }
         Transport::Smtp(_) => None,
         Transport::Api(api) => Some(api.provider),
@@ -74,43 +112,64 @@ fn sending(config: &Config) -> Vec<Finding> {
     let name = provider.map_or("SMTP", |provider| provider.title);
     let domain = config.mail.from.domain();
     let by = format!("mails leave by {name}, from an address at {domain}");
-    let mut findings = vec![Finding::ok("mail.provider", by)];
+    let mut findings = vec![Judgment::ok(by).of("mail.provider")];
     if let Some(provider) = provider
         && config.reporter().is_none()
     {
-        findings.push(Finding::warning(
-            provider.hook_key.options().0,
+        let warning = Judgment::warning(
             format!("is empty, so bounces and complaints that {name} reports are not heard"),
             "set it, and let the provider post to /hooks (docs/operations.md, \"Bounces and complaints\")",
-        ));
+        );
+        findings.push(warning.of(provider.hook_key.options().0));
     }
     findings
 }
 
 fn public_url(config: &Config) -> Finding {
     let why = match &config.server.public_url {
-        Some(url) if url.starts_with("https://") => return Finding::ok("server.public_url", url),
+        Some(url) if url.starts_with("https://") => {
+            return Judgment::ok(url).of("server.public_url");
+        }
         Some(url) => format!(
             "{url} is plain http, for which no mailbox provider offers one-click unsubscribing"
         ),
         None => "is empty, so mails carry no link to unsubscribe".to_owned(),
     };
     let advice = "set it to the https address under which the world reaches `tidings serve`";
-    Finding {
-        verdict: match config.mail.transport {
-            Transport::Outbox => Verdict::Warning,
-            Transport::Smtp(_) | Transport::Api(_) => Verdict::Error,
+    let judgment = Judgment {
+        severity: match config.mail.transport {
+            Transport::Outbox => Severity::Warning,
+            Transport::Smtp(_) | Transport::Api(_) => Severity::Error,
         },
-        ..Finding::warning("server.public_url", why, advice)
-    }
+        ..Judgment::warning(why, advice)
+    };
+    judgment.of("server.public_url")
 }
 
-fn link_secret(config: &Config) -> Finding {
-    let found = match config.server.link_secret {
-        Some(_) => "is set; it must be the same wherever `serve`, `worker` and `digest` run",
-        None => "is empty, so the store keeps one that all processes share",
+/// Warns about open files. `folder` and `file` are the modes that close them.
+fn judge_files(
+    files: &[PathBuf],
+    open: impl Fn(&Path) -> Option<String>,
+    [folder, file]: [&str; 2],
+    what: &str,
+) -> Option<Finding> {
+    let open = files.iter().filter_map(|path| Some((path, open(path)?)));
+    let open: Vec<(&PathBuf, String)> = open.collect();
+    if open.is_empty() {
+        return None;
+    }
+    let name = |(path, mode): &(&PathBuf, String)| format!("{} ({mode})", path.display());
+    let names: Vec<String> = open.iter().map(name).collect();
+    let close = |(path, _): &(&PathBuf, String)| {
+        let mode = if path.is_dir() { folder } else { file };
+        format!("chmod {mode} {}", path.display())
     };
-    Finding::ok("server.link_secret", found)
+    let advice: Vec<String> = open.iter().map(close).collect();
+    let found = format!(
+        "others on this machine can read {}, {what}",
+        names.join(", ")
+    );
+    Some(Judgment::warning(found, advice.join("; ")).of("files"))
 }
 
 #[cfg(test)]
@@ -138,13 +197,13 @@ mod tests {
     }
 
     /// Returns the severity and the check of each finding that needs attention.
-    fn problems(lines: &str) -> Vec<(Verdict, &'static str)> {
+    fn problems(lines: &str) -> Vec<(Severity, &'static str)> {
         let findings = findings(lines).into_iter();
-        let problems = findings.filter(|finding| finding.verdict != Verdict::Ok);
+        let problems = findings.filter(|finding| finding.severity != Severity::Ok);
         problems
             .map(|finding| {
                 assert!(finding.advice.is_some(), "{finding:?}");
-                (finding.verdict, finding.check)
+                (finding.severity, finding.check)
             })
             .collect()
     }
@@ -167,11 +226,11 @@ mod tests {
         assert_eq!(
             problems(bare),
             [
-                (Verdict::Warning, "hooks.resend_secret"),
-                (Verdict::Error, "server.public_url"),
-                (Verdict::Warning, "site.postal_address"),
-                (Verdict::Warning, "site.feedback_id"),
-                (Verdict::Warning, "server.key"),
+                (Severity::Warning, "hooks.resend_secret"),
+                (Severity::Error, "server.public_url"),
+                (Severity::Warning, "site.postal_address"),
+                (Severity::Warning, "site.feedback_id"),
+                (Severity::Warning, "server.key"),
             ]
         );
     }
@@ -181,12 +240,12 @@ mod tests {
         let plain = "server.public_url = \"http://127.0.0.1:8080\"\n";
         let outbox = format!("{plain}mail.provider = \"outbox\"\nmail.key = \"\"\n");
 
-        assert_eq!(problems(plain), [(Verdict::Error, "server.public_url")]);
+        assert_eq!(problems(plain), [(Severity::Error, "server.public_url")]);
         assert_eq!(
             problems(&outbox),
             [
-                (Verdict::Warning, "mail.provider"),
-                (Verdict::Warning, "server.public_url")
+                (Severity::Warning, "mail.provider"),
+                (Severity::Warning, "server.public_url")
             ]
         );
     }

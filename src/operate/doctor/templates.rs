@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Doctor, Finding, Part, chain};
-use crate::render::{Gap, Renderer, Stray, Weight, strays};
+use super::{Component, Doctor, Finding, Judgment, chain};
+use crate::render::{Gap, Renderer, UnknownTemplate, Weight, unknown_templates};
 use crate::store::{self, Store};
 use crate::wire::digest::lacking as lacking_words;
 
 const TEMPLATES: &str = "templates";
 const SIZE: &str = "size of mails";
-pub(super) const LANGUAGES: &str = "languages";
+const LANGUAGES: &str = "languages";
 
 /// The size at which Gmail clips an email, in bytes.
 const CLIPPED: usize = 102_000;
@@ -19,23 +19,24 @@ impl Doctor {
     /// Returns the findings about a brand's templates. Leaves out those that the default brand has
     /// too, if both use the same templates.
     pub(super) fn brand_templates(&self, default: &[Finding]) -> Vec<Finding> {
-        let is_told = |finding: &Finding| {
-            let is_it = |of: &Finding| of.check == finding.check && of.verdict == finding.verdict;
+        let is_reported = |finding: &Finding| {
+            let is_it = |of: &Finding| of.check == finding.check && of.severity == finding.severity;
             self.shares_templates && default.iter().any(is_it)
         };
         let mut findings = self.templates();
-        findings.retain(|finding| !is_told(finding));
+        findings.retain(|finding| !is_reported(finding));
         findings
     }
 
     pub(super) fn templates(&self) -> Vec<Finding> {
         let mut findings = judge(&self.renderer, self.config.digest.caps.total);
         if let Ok(renderer) = &self.renderer {
-            findings.extend(renderer.catalogs().gaps().iter().map(gap));
+            let gaps = renderer.catalogs().gaps().iter();
+            findings.extend(gaps.map(|gap| judge_gap(gap).of(LANGUAGES)));
         }
         if let Some(folder) = &self.config.mail.templates {
-            let strays = strays(folder, self.config.policies.kinds());
-            findings.extend(strays.iter().map(stray));
+            let unknown = unknown_templates(folder, self.config.policies.kinds());
+            findings.extend(unknown.iter().map(|file| judge_unknown(file).of(TEMPLATES)));
         }
         findings
     }
@@ -44,7 +45,7 @@ impl Doctor {
     pub(super) async fn untranslated(
         &self,
         store: &Arc<dyn Store>,
-    ) -> Result<Option<Finding>, store::Error> {
+    ) -> Result<Option<Judgment>, store::Error> {
         let Ok(renderer) = &self.renderer else {
             return Ok(None);
         };
@@ -63,16 +64,16 @@ impl Doctor {
         });
         let lacks: Vec<String> = lacks.collect();
         let advice = "add the messages to locales/TAG.ftl in the folder of mail.templates";
-        Ok((!lacks.is_empty()).then(|| Finding::warning(LANGUAGES, lacks.join(". "), advice)))
+        Ok((!lacks.is_empty()).then(|| Judgment::warning(lacks.join(". "), advice)))
     }
 }
 
-fn judge(renderer: &Part<Arc<Renderer>>, items: usize) -> Vec<Finding> {
+fn judge(renderer: &Component<Arc<Renderer>>, items: usize) -> Vec<Finding> {
     let broken = |why: &str| {
         let advice = "fix the file, or leave it out: what is built in takes its place";
         vec![
-            Finding::error(TEMPLATES, why, advice),
-            Finding::unchecked(SIZE, "no mail can be made"),
+            Judgment::error(why, advice).of(TEMPLATES),
+            Judgment::unchecked("no mail can be made").of(SIZE),
         ]
     };
     let renderer = match renderer {
@@ -84,13 +85,16 @@ fn judge(renderer: &Part<Arc<Renderer>>, items: usize) -> Vec<Finding> {
         mails.extend(renderer.weigh_batches()?);
         Ok(mails)
     }) {
-        Ok(mails) => vec![judge_parts(&mails), judge_weight(&mails[0].1, items)],
+        Ok(mails) => vec![
+            judge_parts(&mails).of(TEMPLATES),
+            judge_weight(&mails[0].1, items).of(SIZE),
+        ],
         Err(error) => broken(&chain(&error)),
     }
 }
 
 /// The finding for an incomplete translation in the templates folder.
-fn gap(gap: &Gap) -> Finding {
+fn judge_gap(gap: &Gap) -> Judgment {
     const NAMED: usize = 3;
     let (lacks, first) = (gap.missing.len(), gap.missing.iter().take(NAMED));
     let first: Vec<&str> = first.map(String::as_str).collect();
@@ -101,28 +105,24 @@ fn gap(gap: &Gap) -> Finding {
         first.join(", "),
         if lacks > NAMED { " and others" } else { "" }
     );
-    Finding::warning(
-        LANGUAGES,
-        found,
-        "add them, with the variables that English has",
-    )
+    Judgment::warning(found, "add them, with the variables that English has")
 }
 
 /// The finding for a file with a name that no template has.
-fn stray(stray: &Stray) -> Finding {
-    let advice = match &stray.nearest {
+fn judge_unknown(unknown: &UnknownTemplate) -> Judgment {
+    let advice = match &unknown.nearest {
         Some(nearest) => format!("rename it to {nearest}, if that is meant"),
         None => "docs/operations.md lists the names of templates; move it elsewhere".to_owned(),
     };
     let found = format!(
         "{} is no template's name, so nothing is made of it",
-        stray.file
+        unknown.file
     );
-    Finding::warning(TEMPLATES, found, advice)
+    Judgment::warning(found, advice)
 }
 
 /// Checks that no part of an email is empty. `mails` are sizes by template folder.
-fn judge_parts(mails: &[(String, Weight)]) -> Finding {
+fn judge_parts(mails: &[(String, Weight)]) -> Judgment {
     let parts = mails.iter().flat_map(|(folder, weight)| {
         [
             ("subject.txt", "subject", weight.subject),
@@ -133,9 +133,8 @@ fn judge_parts(mails: &[(String, Weight)]) -> Finding {
     });
     let mut empty = parts.filter(|(_, _, _, bytes)| *bytes == 0);
     match empty.next() {
-        None => Finding::ok(TEMPLATES, "they make a subject, a text and an HTML part"),
-        Some((folder, file, part, _)) => Finding::error(
-            TEMPLATES,
+        None => Judgment::ok("they make a subject, a text and an HTML part"),
+        Some((folder, file, part, _)) => Judgment::error(
             format!(
                 "{folder}/{file} leaves the {part} empty, which spam filters hold against a mail"
             ),
@@ -144,7 +143,7 @@ fn judge_parts(mails: &[(String, Weight)]) -> Finding {
     }
 }
 
-fn judge_weight(weight: &Weight, items: usize) -> Finding {
+fn judge_weight(weight: &Weight, items: usize) -> Judgment {
     let Weight { html, text, .. } = weight;
     let kb = |bytes: usize| format!("{:.1} KB", bytes as f64 / 1_000.0);
     let found = format!(
@@ -154,10 +153,9 @@ fn judge_weight(weight: &Weight, items: usize) -> Finding {
         kb(CLIPPED)
     );
     if weight.fits() {
-        return Finding::ok(SIZE, found);
+        return Judgment::ok(found);
     }
-    Finding::warning(
-        SIZE,
+    Judgment::warning(
         format!(
             "{found}, so mails stop at {} and count the rest",
             Weight::MOST
@@ -168,13 +166,13 @@ fn judge_weight(weight: &Weight, items: usize) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::Severity;
     use super::*;
     use crate::render::Site;
 
     /// Returns the severities for a digest of 40 items with these templates instead of the built-in
     /// ones.
-    fn verdicts(files: &[(&str, String)]) -> Vec<Verdict> {
+    fn severities(files: &[(&str, String)]) -> Vec<Severity> {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let file = folder.path().join(name);
@@ -192,7 +190,7 @@ mod tests {
         let findings = judge(&renderer.map(Arc::new).map_err(|error| chain(&error)), 40);
         findings
             .into_iter()
-            .map(|finding| finding.verdict)
+            .map(|finding| finding.severity)
             .collect()
     }
 
@@ -206,43 +204,46 @@ mod tests {
 
     #[test]
     fn the_built_in_templates_have_no_problems() {
-        assert_eq!(verdicts(&[]), [Verdict::Ok, Verdict::Ok]);
+        assert_eq!(severities(&[]), [Severity::Ok, Severity::Ok]);
     }
 
     #[test]
     fn a_template_that_cannot_be_rendered_is_an_error() {
         let broken = ("digest/body.html", "<p>{{ nobody }}".to_owned());
-        assert_eq!(verdicts(&[broken]), [Verdict::Error, Verdict::Unchecked]);
+        assert_eq!(
+            severities(&[broken]),
+            [Severity::Error, Severity::Unchecked]
+        );
     }
 
     #[test]
     fn an_email_without_a_text_part_is_an_error() {
         let empty = ("digest/body.txt", " \n".to_owned());
-        assert_eq!(verdicts(&[empty]), [Verdict::Error, Verdict::Ok]);
+        assert_eq!(severities(&[empty]), [Severity::Error, Severity::Ok]);
     }
 
     #[test]
     fn batch_templates_are_checked_like_digest_templates() {
         for (file, text, expected) in [
-            ("batch/subject.txt", " ", [Verdict::Error, Verdict::Ok]),
+            ("batch/subject.txt", " ", [Severity::Error, Severity::Ok]),
             (
                 "batch/Comment/body.txt",
                 "\n",
-                [Verdict::Error, Verdict::Ok],
+                [Severity::Error, Severity::Ok],
             ),
             (
                 "batch/Comment/body.html",
                 "{{ nobody }}",
-                [Verdict::Error, Verdict::Unchecked],
+                [Severity::Error, Severity::Unchecked],
             ),
             (
                 "batch/Comment/body.txt",
                 "{{ total }}",
-                [Verdict::Ok, Verdict::Ok],
+                [Severity::Ok, Severity::Ok],
             ),
         ] {
             assert_eq!(
-                verdicts(&[(file, text.to_owned())]),
+                severities(&[(file, text.to_owned())]),
                 expected,
                 "{file} {text:?}"
             );
@@ -254,8 +255,11 @@ mod tests {
         let heavy = ("digest/body.html", html(3_000));
         let too_heavy = ("digest/body.html", format!("<p>{}", "x".repeat(110_000)));
 
-        assert_eq!(verdicts(&[heavy]), [Verdict::Ok, Verdict::Warning]);
-        assert_eq!(verdicts(&[too_heavy]), [Verdict::Error, Verdict::Unchecked]);
+        assert_eq!(severities(&[heavy]), [Severity::Ok, Severity::Warning]);
+        assert_eq!(
+            severities(&[too_heavy]),
+            [Severity::Error, Severity::Unchecked]
+        );
     }
 
     #[test]
@@ -267,10 +271,16 @@ mod tests {
             of: 90,
         };
 
-        let (one, four) = (gap(&lacks(&["more"])), gap(&lacks(&["a", "b", "c", "d"])));
+        let (one, four) = (
+            judge_gap(&lacks(&["more"])),
+            judge_gap(&lacks(&["a", "b", "c", "d"])),
+        );
 
         let said = "locales/SV-se.ftl lacks 1 of 90 messages, which are in English: more";
-        assert_eq!((one.verdict, one.found.as_str()), (Verdict::Warning, said));
+        assert_eq!(
+            (one.severity, one.found.as_str()),
+            (Severity::Warning, said)
+        );
         assert!(
             four.found.ends_with("English: a, b, c and others"),
             "{}",

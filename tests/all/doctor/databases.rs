@@ -9,8 +9,8 @@ use tidings::clock::{Clock, ManualClock, SystemClock};
 use tidings::config::Config;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Address, Day, DeliveryState, User};
-use tidings::operate::doctor::{Look, Outside, doctor};
-use tidings::wire::status::{Finding, Verdict};
+use tidings::operate::doctor::{DoctorOptions, doctor};
+use tidings::wire::status::{Finding, Severity};
 
 use super::{HEALTHY, found};
 use crate::services::unreadable::{write, zone};
@@ -28,9 +28,9 @@ on_both_stores! {
     unreadable_fields_are_named_in_a_warning
 }
 
-const LOOK: Look = Look {
+const LOOK: DoctorOptions = DoctorOptions {
     timeout: Duration::from_secs(10),
-    outside: Outside::Leave,
+    offline: true,
     nameserver: None,
 };
 
@@ -42,7 +42,7 @@ async fn a_working_store_passes_and_the_checks_leave_no_data(fresh: Fresh) {
     let seen = findings(fresh.url()).await;
 
     for check in ["database", "indexes", "writing", "sending", "unknown mails"] {
-        found(&seen, check, Verdict::Ok, "");
+        found(&seen, check, Severity::Ok, "");
     }
     assert_eq!(fresh.note("doctor").await.unwrap(), None);
     assert_eq!(fresh.note("link_secret").await.unwrap(), None);
@@ -53,7 +53,7 @@ async fn a_note_left_by_an_earlier_run_is_deleted(fresh: Fresh) {
 
     let seen = findings(fresh.url()).await;
 
-    found(&seen, "writing", Verdict::Ok, "taken away again");
+    found(&seen, "writing", Severity::Ok, "taken away again");
     assert_eq!(fresh.note("doctor").await.unwrap(), None);
 }
 
@@ -70,7 +70,7 @@ async fn a_note_overwritten_during_the_check_is_unchecked(fresh: Fresh) {
 
     let seen = doctor.run().await;
 
-    found(&seen, "writing", Verdict::Unchecked, "somebody else");
+    found(&seen, "writing", Severity::Unchecked, "somebody else");
     let left = fresh.note("doctor").await.unwrap();
     assert_eq!(left.as_deref(), Some("another's"));
 }
@@ -86,7 +86,7 @@ async fn emails_that_wait_for_an_unknown_brand_are_an_error(fresh: Fresh) {
     let seen = findings(fresh.url()).await;
 
     let expected = "2 mails wait for the brand gone, which is not configured";
-    found(&seen, "brands", Verdict::Error, expected);
+    found(&seen, "brands", Severity::Error, expected);
 }
 
 async fn paused_sending_is_an_error_that_says_how_to_resume(fresh: Fresh) {
@@ -98,10 +98,10 @@ async fn paused_sending_is_an_error_that_says_how_to_resume(fresh: Fresh) {
     found(
         &seen,
         "sending",
-        Verdict::Error,
+        Severity::Error,
         "paused since 2014-04-21 09:30 UTC: the key is wrong",
     );
-    found(&seen, "sending", Verdict::Error, "tidings digest --resume");
+    found(&seen, "sending", Severity::Error, "tidings digest --resume");
 }
 
 async fn addresses_shared_by_several_records_are_a_warning(fresh: Fresh) {
@@ -124,13 +124,13 @@ async fn addresses_shared_by_several_records_are_a_warning(fresh: Fresh) {
 
     assert!(unique.iter().all(|finding| finding.check != "addresses"));
     let expected = "1 address is used by 2 user records, such as p2";
-    found(&one, "addresses", Verdict::Warning, expected);
+    found(&one, "addresses", Severity::Warning, expected);
     let expected = "2 addresses are used by 5 user records, such as p1";
-    found(&two, "addresses", Verdict::Warning, expected);
+    found(&two, "addresses", Severity::Warning, expected);
     found(
         &two,
         "addresses",
-        Verdict::Warning,
+        Severity::Warning,
         "tidings users show ADDRESS",
     );
     let text = format!("{:?}", super::of(&two, "addresses"));
@@ -146,8 +146,8 @@ async fn unreadable_fields_are_named_in_a_warning(fresh: Fresh) {
     let seen = findings(fresh.url()).await;
 
     assert!(readable.iter().all(|finding| finding.check != "users"));
-    found(&seen, "users", Verdict::Warning, "ada (tz)");
-    found(&seen, "users", Verdict::Warning, "tidings explain USER");
+    found(&seen, "users", Severity::Warning, "ada (tz)");
+    found(&seen, "users", Severity::Warning, "tidings explain USER");
 }
 
 async fn days_older_than_archive_keep_are_a_warning_with_the_command(fresh: Fresh) {
@@ -167,11 +167,11 @@ async fn days_older_than_archive_keep_are_a_warning_with_the_command(fresh: Fres
     assert!(young.iter().all(|finding| finding.check != "days"));
     let oldest = today.back(400).start().date_naive();
     let expected = format!("2 days are older than archive.keep (30d), the oldest {oldest}");
-    found(&old, "days", Verdict::Warning, &expected);
+    found(&old, "days", Severity::Warning, &expected);
     found(
         &old,
         "days",
-        Verdict::Warning,
+        Severity::Warning,
         "tidings archive --export FOLDER",
     );
 }
@@ -197,7 +197,7 @@ async fn emails_with_an_unknown_outcome_are_a_warning() {
         found(
             &seen,
             "unknown mails",
-            Verdict::Warning,
+            Severity::Warning,
             "1 of which nobody knows whether it was mailed",
         );
     })
@@ -216,7 +216,7 @@ async fn a_missing_sqlite_index_is_named() {
         let seen = findings(fresh.url()).await;
 
         let named = "deliveries(deliveries_by_tag)";
-        found(&seen, "indexes", Verdict::Warning, named);
+        found(&seen, "indexes", Severity::Warning, named);
     })
     .await;
 }
@@ -237,7 +237,7 @@ async fn a_missing_or_wrong_mongodb_index_is_named_but_not_created() {
             let seen = findings(fresh.url()).await;
 
             let named = "missing: fanouts(key); deliveries(tag)";
-            found(&seen, "indexes", Verdict::Warning, named);
+            found(&seen, "indexes", Severity::Warning, named);
         }
     })
     .await;
@@ -248,8 +248,8 @@ async fn the_version_and_replication_of_mongodb_are_reported() {
     crate::support::mongo::run(|fresh| async move {
         let seen = findings(fresh.url()).await;
 
-        found(&seen, "database", Verdict::Ok, "MongoDB ");
-        found(&seen, "clock", Verdict::Ok, "agree");
+        found(&seen, "database", Severity::Ok, "MongoDB ");
+        found(&seen, "clock", Severity::Ok, "agree");
         assert!(
             super::of(&seen, "replication")
                 .found
@@ -267,7 +267,7 @@ async fn a_wrong_clock_is_an_error() {
 
         let seen = doctor(&config, None, LOOK, wrong).await.run().await;
 
-        found(&seen, "clock", Verdict::Error, "NTP");
+        found(&seen, "clock", Severity::Error, "NTP");
     })
     .await;
 }
@@ -278,7 +278,7 @@ async fn an_unreachable_database_is_an_error_and_other_checks_still_run() {
     let url = format!("mongodb://{}/tidings", free.local_addr().unwrap());
     drop(free);
     let config = Config::parse(&format!("{HEALTHY}store = \"{url}\"")).unwrap();
-    let look = Look {
+    let look = DoctorOptions {
         timeout: Duration::from_secs(1),
         ..LOOK
     };
@@ -286,11 +286,11 @@ async fn an_unreachable_database_is_an_error_and_other_checks_still_run() {
     let doctor = doctor(&config, None, look, Arc::new(SystemClock)).await;
     let seen = doctor.run().await;
 
-    found(&seen, "database", Verdict::Error, "Connection refused");
+    found(&seen, "database", Severity::Error, "Connection refused");
     for check in ["schema", "indexes", "writing", "sending", "unknown mails"] {
-        found(&seen, check, Verdict::Unchecked, "not opened");
+        found(&seen, check, Severity::Unchecked, "not opened");
     }
-    found(&seen, "templates", Verdict::Ok, "");
+    found(&seen, "templates", Severity::Ok, "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -303,7 +303,7 @@ async fn a_missing_sqlite_file_is_not_created() {
     found(
         &seen,
         "database",
-        Verdict::Error,
+        Severity::Error,
         "new.db: nothing was ever brought in there",
     );
     assert!(!file.exists());

@@ -2,8 +2,8 @@
 
 use tidings::domain::Secret;
 use tidings::email::Dkim;
-use tidings::operate::doctor::{Look, Outside};
-use tidings::wire::status::Verdict;
+use tidings::operate::doctor::DoctorOptions;
+use tidings::wire::status::Severity;
 
 use super::pages::always;
 use super::{HEALTHY, Network, dns, findings, found};
@@ -21,7 +21,7 @@ async fn a_rejected_key_is_an_error_and_is_not_shown() {
 
     let seen = network.findings(STORE).await;
 
-    found(&seen, "provider", Verdict::Error, "turned the key away");
+    found(&seen, "provider", Severity::Error, "turned the key away");
     assert!(!format!("{seen:?}").contains("key-1"));
     assert_eq!(network.provider.mails(), []);
 }
@@ -33,8 +33,8 @@ async fn a_provider_that_does_not_answer_is_unchecked() {
 
     let seen = network.findings(STORE).await;
 
-    found(&seen, "provider", Verdict::Unchecked, "no answer");
-    found(&seen, "DKIM", Verdict::Unchecked, "mail.dkim_selector");
+    found(&seen, "provider", Severity::Unchecked, "no answer");
+    found(&seen, "DKIM", Severity::Unchecked, "mail.dkim_selector");
 }
 
 #[tokio::test]
@@ -49,8 +49,13 @@ async fn a_dkim_selector_can_be_configured_if_the_provider_names_none() {
         .findings(&format!("{STORE}mail.dkim_selector = \"s1\""))
         .await;
 
-    found(&right, "DKIM", Verdict::Ok, "resend._domainkey.art.example");
-    found(&wrong, "DKIM", Verdict::Error, "no key at s1._domainkey");
+    found(
+        &right,
+        "DKIM",
+        Severity::Ok,
+        "resend._domainkey.art.example",
+    );
+    found(&wrong, "DKIM", Severity::Error, "no key at s1._domainkey");
 }
 
 #[tokio::test]
@@ -66,9 +71,13 @@ async fn the_configured_dkim_key_is_compared_with_the_one_in_dns() {
          mail.dkim_selector = \"k1\"\nmail.dkim_key_file = \"{folder}/ed25519.pem\"\n"
     );
     for (text, expected, words) in [
-        (record.as_str(), Verdict::Ok, place.as_str()),
-        (another, Verdict::Error, "not the one that mails are signed"),
-        ("", Verdict::Error, record.as_str()),
+        (record.as_str(), Severity::Ok, place.as_str()),
+        (
+            another,
+            Severity::Error,
+            "not the one that mails are signed",
+        ),
+        ("", Severity::Error, record.as_str()),
     ] {
         let network = Network::with(&[(&place, text)]).await;
 
@@ -77,13 +86,13 @@ async fn the_configured_dkim_key_is_compared_with_the_one_in_dns() {
         found(&seen, "DKIM", expected, words);
     }
     let network = Network::healthy().await;
-    let offline = Look {
-        outside: Outside::Leave,
+    let offline = DoctorOptions {
+        offline: true,
         ..network.look()
     };
     let seen = findings(&config, offline).await;
     for words in ["--offline", &place, &record] {
-        found(&seen, "DKIM", Verdict::Unchecked, words);
+        found(&seen, "DKIM", Severity::Unchecked, words);
     }
 }
 
@@ -94,49 +103,49 @@ async fn problems_of_the_senders_domain_are_found() {
             "art.example",
             "v=spf1 +all",
             "SPF",
-            Verdict::Error,
+            Severity::Error,
             "everybody",
         ),
         (
             "provider.example",
             "",
             "SPF",
-            Verdict::Error,
+            Severity::Error,
             "brings in provider.example",
         ),
         (
             "provider.example",
             "v=spf1 a mx a:1.example a:2.example a:3.example a:4.example a:5.example a:6.example a:7.example a:8.example -all",
             "SPF",
-            Verdict::Error,
+            Severity::Error,
             "more than 10",
         ),
         (
             "provider.example",
             "v=spf1 include:provider.example -all",
             "SPF",
-            Verdict::Error,
+            Severity::Error,
             "more than 10",
         ),
         (
             "resend._domainkey.art.example",
             "",
             "DKIM",
-            Verdict::Error,
+            Severity::Error,
             "no key",
         ),
         (
             "_dmarc.art.example",
             "",
             "DMARC",
-            Verdict::Error,
+            Severity::Error,
             "no record",
         ),
         (
             "_dmarc.art.example",
             "v=DMARC1; p=none",
             "DMARC",
-            Verdict::Warning,
+            Severity::Warning,
             "p=quarantine",
         ),
     ] {
@@ -155,7 +164,7 @@ async fn two_spf_records_are_an_error() {
 
     let seen = Network::with(&two).await.findings(STORE).await;
 
-    found(&seen, "SPF", Verdict::Error, "2 records");
+    found(&seen, "SPF", Severity::Error, "2 records");
 }
 
 #[tokio::test]
@@ -166,11 +175,11 @@ async fn a_dmarc_record_of_a_parent_domain_applies_to_subdomains() {
 
     let seen = findings(&[&below, STORE, &url].concat(), network.look()).await;
 
-    found(&seen, "DMARC", Verdict::Ok, "_dmarc.art.example");
+    found(&seen, "DMARC", Severity::Ok, "_dmarc.art.example");
     found(
         &seen,
         "provider",
-        Verdict::Error,
+        Severity::Error,
         "not the domain news.art.example",
     );
 }
@@ -189,7 +198,7 @@ async fn a_name_server_that_knows_no_names_proves_nothing() {
         found(
             &seen,
             check,
-            Verdict::Unchecked,
+            Severity::Unchecked,
             "does not even know .example",
         );
     }
@@ -204,26 +213,26 @@ async fn without_a_network_the_local_checks_still_run() {
         "{STORE}mail.url = \"http://{0}\"\nserver.public_url = \"http://{0}\"",
         mute.local_addr().unwrap()
     );
-    let look = Look {
+    let look = DoctorOptions {
         timeout: std::time::Duration::from_millis(300),
-        outside: Outside::Look,
+        offline: false,
         nameserver: Some(dumb.local_addr().unwrap()),
     };
 
     let seen = findings(&[HEALTHY, &silent].concat(), look).await;
 
     for check in ["provider", "SPF", "DMARC", "public pages"] {
-        found(&seen, check, Verdict::Unchecked, "");
+        found(&seen, check, Severity::Unchecked, "");
     }
-    found(&seen, "templates", Verdict::Ok, "");
-    found(&seen, "database", Verdict::Error, "mkdir");
+    found(&seen, "templates", Severity::Ok, "");
+    found(&seen, "database", Severity::Error, "mkdir");
 }
 
 #[tokio::test]
 async fn offline_sends_no_requests() {
     let network = Network::healthy().await;
-    let look = Look {
-        outside: Outside::Leave,
+    let look = DoctorOptions {
+        offline: true,
         ..network.look()
     };
     let url = format!(
@@ -241,7 +250,7 @@ async fn offline_sends_no_requests() {
         "public pages",
         "one-click",
     ] {
-        found(&seen, check, Verdict::Unchecked, "--offline");
+        found(&seen, check, Severity::Unchecked, "--offline");
     }
     assert_eq!(network.provider.requests().len(), 0);
 }
@@ -260,8 +269,8 @@ async fn an_overlong_or_invalid_template_is_an_error_with_its_file() {
 
         let seen = network.findings(&more).await;
 
-        found(&seen, "templates", Verdict::Error, "digest/body.html");
-        found(&seen, "templates", Verdict::Error, words);
+        found(&seen, "templates", Severity::Error, "digest/body.html");
+        found(&seen, "templates", Severity::Error, words);
     }
 }
 
@@ -274,7 +283,7 @@ async fn an_untrusted_connection_to_the_provider_is_an_error() {
     let url = format!("mail.url = \"{https}\"\n");
     let seen = findings(&[HEALTHY, STORE, &url].concat(), network.look()).await;
 
-    found(&seen, "provider", Verdict::Error, "cannot be trusted");
+    found(&seen, "provider", Severity::Error, "cannot be trusted");
 }
 
 #[tokio::test]
@@ -294,14 +303,14 @@ async fn problems_of_a_brand_are_reported_with_its_name() {
     let (acmes, own): (Vec<_>, Vec<_>) = seen
         .into_iter()
         .partition(|finding| finding.brand.is_some());
-    found(&own, "provider", Verdict::Ok, "");
-    found(&own, "SPF", Verdict::Ok, "art.example");
-    found(&acmes, "provider", Verdict::Error, "turned the key away");
-    found(&acmes, "DMARC", Verdict::Error, "acme.example");
+    found(&own, "provider", Severity::Ok, "");
+    found(&own, "SPF", Severity::Ok, "art.example");
+    found(&acmes, "provider", Severity::Error, "turned the key away");
+    found(&acmes, "DMARC", Severity::Error, "acme.example");
     found(
         &acmes,
         "mail.provider",
-        Verdict::Ok,
+        Severity::Ok,
         "an address at acme.example",
     );
     assert!(!format!("{acmes:?}").contains("key-2"));

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use tidings::clock::SystemClock;
 use tidings::config::Config;
-use tidings::operate::doctor::{Look, Outside, doctor};
-use tidings::wire::status::{Finding, Verdict};
+use tidings::operate::doctor::{DoctorOptions, doctor};
+use tidings::wire::status::{Finding, Severity};
 
 use crate::mail::provider::{Dialect, Provider};
 
@@ -72,10 +72,10 @@ impl Network {
         }
     }
 
-    fn look(&self) -> Look {
-        Look {
+    fn look(&self) -> DoctorOptions {
+        DoctorOptions {
             timeout: Duration::from_secs(10),
-            outside: Outside::Look,
+            offline: false,
             nameserver: Some(self.nameserver),
         }
     }
@@ -87,7 +87,7 @@ impl Network {
     }
 }
 
-async fn findings(config: &str, look: Look) -> Vec<Finding> {
+async fn findings(config: &str, look: DoctorOptions) -> Vec<Finding> {
     let config = Config::parse(config).unwrap();
     let doctor = doctor(&config, None, look, Arc::new(SystemClock)).await;
     doctor.run().await
@@ -104,9 +104,9 @@ fn of<'a>(findings: &'a [Finding], check: &str) -> &'a Finding {
 }
 
 /// Asserts the severity of a finding and a part of its text. Only problems have advice.
-fn found(findings: &[Finding], check: &str, expected: Verdict, words: &str) {
+fn found(findings: &[Finding], check: &str, expected: Severity, words: &str) {
     let finding = of(findings, check);
-    assert_eq!(finding.verdict, expected, "{finding:?}");
+    assert_eq!(finding.severity, expected, "{finding:?}");
     let text = format!(
         "{} {}",
         finding.found,
@@ -115,17 +115,17 @@ fn found(findings: &[Finding], check: &str, expected: Verdict, words: &str) {
     assert!(text.contains(words), "{words} in {finding:?}");
     assert_eq!(
         finding.advice.is_some(),
-        expected >= Verdict::Warning,
+        expected >= Severity::Warning,
         "{finding:?}"
     );
 }
 
 /// Returns the findings that are not OK.
-fn problems(findings: &[Finding]) -> Vec<(Verdict, &'static str)> {
+fn problems(findings: &[Finding]) -> Vec<(Severity, &'static str)> {
     let problems = findings
         .iter()
-        .filter(|finding| finding.verdict != Verdict::Ok);
+        .filter(|finding| finding.severity != Severity::Ok);
     problems
-        .map(|finding| (finding.verdict, finding.check))
+        .map(|finding| (finding.severity, finding.check))
         .collect()
 }

@@ -1,7 +1,7 @@
 //! Checks of the public pages and the one-click link, against a running server and against others.
 
 use tidings::http::api;
-use tidings::wire::status::Verdict;
+use tidings::wire::status::Severity;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -76,7 +76,7 @@ async fn the_one_click_check_changes_nothing(fresh: Fresh) {
         .findings(&more(&fresh, &serving.url))
         .await;
 
-    found(&seen, "one-click", Verdict::Ok, "a forged one was not");
+    found(&seen, "one-click", Severity::Ok, "a forged one was not");
     assert_eq!(fresh.users(&users).await.unwrap(), before);
     let empty_id = [tidings::domain::UserId::stored("")];
     assert_eq!(fresh.users(&empty_id).await.unwrap(), [None]);
@@ -93,11 +93,11 @@ async fn a_server_with_another_link_secret_is_an_error(fresh: Fresh) {
         .findings(&more(&fresh, &serving.url))
         .await;
 
-    found(&seen, "public pages", Verdict::Ok, "answers");
+    found(&seen, "public pages", Severity::Ok, "answers");
     found(
         &seen,
         "one-click",
-        Verdict::Error,
+        Severity::Error,
         "same store and server.link_secret",
     );
     serving.end().await;
@@ -115,7 +115,7 @@ async fn the_link_secret_in_the_store_is_enough() {
         let config = [own, url, more(&fresh, &serving.url)].concat();
         let seen = super::findings(&config, network.look()).await;
 
-        found(&seen, "one-click", Verdict::Ok, "");
+        found(&seen, "one-click", Severity::Ok, "");
         serving.end().await;
     })
     .await;
@@ -137,7 +137,7 @@ async fn a_server_that_cannot_reach_its_store_is_an_error() {
         found(
             &seen,
             "one-click",
-            Verdict::Error,
+            Severity::Error,
             "cannot reach its records",
         );
         serving.end().await;
@@ -168,19 +168,19 @@ async fn another_server_at_the_public_url_is_detected() {
         for (answer, pages, words) in [
             (
                 "301 Moved\r\nLocation: https://www.art.example/",
-                Verdict::Error,
+                Severity::Error,
                 "sends on to https://www.art.example/",
             ),
-            ("200 OK", Verdict::Warning, "not tidings"),
-            ("401 Unauthorized", Verdict::Warning, "login"),
-            ("405 Method Not Allowed", Verdict::Warning, "POST"),
+            ("200 OK", Severity::Warning, "not tidings"),
+            ("401 Unauthorized", Severity::Warning, "login"),
+            ("405 Method Not Allowed", Severity::Warning, "POST"),
         ] {
             let url = always(answer).await;
 
             let seen = Network::healthy().await.findings(&more(&fresh, &url)).await;
 
             found(&seen, "public pages", pages, "");
-            found(&seen, "one-click", Verdict::Error, words);
+            found(&seen, "one-click", Severity::Error, words);
         }
     })
     .await;
@@ -196,8 +196,8 @@ async fn a_public_url_without_listener_or_tls_is_an_error() {
         for (url, words) in [(unused, "nothing listens"), (plain, "cannot be trusted")] {
             let seen = Network::healthy().await.findings(&more(&fresh, &url)).await;
 
-            found(&seen, "public pages", Verdict::Error, words);
-            found(&seen, "one-click", Verdict::Error, words);
+            found(&seen, "public pages", Severity::Error, words);
+            found(&seen, "one-click", Severity::Error, words);
         }
     })
     .await;

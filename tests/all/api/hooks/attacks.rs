@@ -17,7 +17,7 @@ on_both_stores! {
 }
 
 on_sqlite! {
-    a_body_is_not_parsed_if_its_signature_is_wrong
+    a_report_is_not_read_if_its_signature_is_wrong
     bodies_that_are_not_reports_are_rejected
     a_signature_is_valid_for_as_long_as_the_provider_retries
 }
@@ -249,7 +249,7 @@ async fn bodies_that_are_not_reports_are_rejected(fresh: Fresh) {
     api.stop().await;
 }
 
-async fn a_body_is_not_parsed_if_its_signature_is_wrong(fresh: Fresh) {
+async fn a_report_is_not_read_if_its_signature_is_wrong(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let tag = tag_of(&mail_to(&api, "ada").await);
     let event = event("mailgun", &tag, 1);
@@ -261,17 +261,19 @@ async fn a_body_is_not_parsed_if_its_signature_is_wrong(fresh: Fresh) {
         signed.with_body(body)
     };
 
-    let forged = api.hook("mailgun", with_rest("another key", "{{{")).await;
-    let genuine = api.hook("mailgun", with_rest(MAILGUN, "{{{")).await;
+    let forged = api.hook("mailgun", with_rest("another key", "{}")).await;
+    let genuine = api.hook("mailgun", with_rest(MAILGUN, "{}")).await;
+    let garbage = api.hook("mailgun", with_rest(MAILGUN, "{{{")).await;
 
     let detail = |answer: &Answer| answer.body["detail"].as_str().unwrap().to_owned();
     let wrong = "the signature does not fit the body and the key";
     assert_eq!((forged.status, detail(&forged)), (401, wrong.to_owned()));
-    assert_eq!(genuine.status, 401);
+    assert_eq!((genuine.status, genuine.code()), (400, "invalid_body"));
+    assert_eq!(garbage.status, 401);
     assert!(
-        detail(&genuine).contains("not JSON"),
+        detail(&garbage).contains("not JSON"),
         "{}",
-        detail(&genuine)
+        detail(&garbage)
     );
     api.stop().await;
 }

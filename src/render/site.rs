@@ -1,10 +1,66 @@
-//! Adjusts the accent color so that it is legible on light and dark backgrounds.
+//! The service that sends the emails, and its appearance.
 //!
-//! The adjusted color has the contrast ratio that WCAG 2 requires of text, at least 4.5 to 1.
+//! The accent color is adjusted so that it is legible on light and dark backgrounds. The adjusted
+//! color has the contrast ratio that WCAG 2 requires of text, at least 4.5 to 1.
 
 use std::fmt;
 
-use crate::domain::name::Invalid;
+use serde::Serialize;
+
+use super::text::{NAME, SHORT, link, short};
+use crate::domain::Invalid;
+
+/// The service that sends the emails, and its appearance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// The name of the service.
+    pub name: String,
+    /// The target of the name and of "+12 more".
+    pub url: Option<String>,
+    /// The URL of an image that replaces the name in emails.
+    pub logo: Option<String>,
+    /// The postal address in the footer; it may have several lines.
+    pub postal_address: Option<String>,
+    /// The color of links, as `#rrggbb`. Legible shades are derived from it.
+    pub accent: String,
+}
+
+/// The most lines of a postal address.
+const ADDRESS_LINES: usize = 8;
+/// `site` in every template.
+#[derive(Serialize)]
+pub(super) struct SiteView {
+    name: String,
+    url: Option<String>,
+    /// The URL of an image that shows the name.
+    logo: Option<String>,
+    /// The lines of the address.
+    postal_address: Vec<String>,
+    /// The accent color, legible on a light background.
+    accent: String,
+    /// The accent color, legible on a dark background.
+    accent_dark: String,
+}
+
+impl SiteView {
+    pub(super) fn of(site: &Site) -> Result<Self, Invalid> {
+        let accent = Color::parse(&site.accent)?;
+        let postal = site.postal_address.as_deref().unwrap_or_default();
+        Ok(Self {
+            name: short(&site.name, SHORT),
+            url: site.url.as_deref().and_then(link).map(str::to_owned),
+            logo: site.logo.as_deref().and_then(link).map(str::to_owned),
+            postal_address: postal
+                .lines()
+                .map(|line| short(line, NAME))
+                .filter(|line| !line.is_empty())
+                .take(ADDRESS_LINES)
+                .collect(),
+            accent: accent.readable_on(PAPER).to_string(),
+            accent_dark: accent.readable_on(NIGHT).to_string(),
+        })
+    }
+}
 
 /// A color, written `#rrggbb`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

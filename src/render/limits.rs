@@ -129,28 +129,25 @@ pub(super) fn limit_filters(env: &mut Environment<'_>) {
     use minijinja::filters;
 
     type Check = fn(&[Value]) -> Result<(), Error>;
+    macro_rules! filter {
+        ($name:ident, $check:expr) => {
+            (
+                stringify!($name),
+                Value::from_function(filters::$name),
+                $check,
+            )
+        };
+    }
     let filters: [(&'static str, Value, Check); 9] = [
-        (
-            "format",
-            Value::from_function(filters::format),
-            check_widths,
-        ),
-        (
-            "indent",
-            Value::from_function(filters::indent),
-            check_indent,
-        ),
-        (
-            "replace",
-            Value::from_function(filters::replace),
-            check_replace,
-        ),
-        ("join", Value::from_function(filters::join), check_join),
-        ("batch", Value::from_function(filters::batch), check_parts),
-        ("slice", Value::from_function(filters::slice), check_parts),
-        ("tojson", Value::from_function(filters::tojson), |_| Ok(())),
-        ("pprint", Value::from_function(filters::pprint), |_| Ok(())),
-        ("string", Value::from_function(filters::string), |_| Ok(())),
+        filter!(format, check_widths),
+        filter!(indent, check_indent),
+        filter!(replace, check_replace),
+        filter!(join, check_join),
+        filter!(batch, check_parts),
+        filter!(slice, check_parts),
+        filter!(tojson, |_| Ok(())),
+        filter!(pprint, |_| Ok(())),
+        filter!(string, |_| Ok(())),
     ];
     for (name, filter, check_more) in filters {
         let limited = move |state: &mut State<'_, '_>, args: Rest<Value>| {

@@ -1,0 +1,383 @@
+//! Checks the DNS records of the sender's domain: SPF (RFC 7208), DKIM (RFC 6376) and DMARC (RFC
+//! 7489).
+//!
+//! One part looks records up, and pure functions judge them. If a name server does not answer, the
+//! check is `unchecked`. If the provider signs, only the presence of a DKIM key is checked, because
+//! its private key is unknown here. Our own key is compared.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures::future::join_all;
+
+use super::{Doctor, Finding, Judgment, LEFT, Severity};
+use crate::config::Transport;
+use crate::engine::delivery::mailer;
+use crate::operate::probe::Names;
+
+const SPF: &str = "SPF";
+const DKIM: &str = "DKIM";
+const DMARC: &str = "DMARC";
+/// The most look-ups of an SPF record, with those that it includes (section 4.6.4).
+const MOST_LOOKUPS: usize = 10;
+/// The bytes of RSA keys with 1,024 bits, the minimum of RFC 8301, section 3.2, and with 2,048
+/// bits.
+const LEAST_BYTES: usize = 128;
+const GOOD_BYTES: usize = 256;
+
+/// The look-ups.
+impl Doctor {
+    pub(super) async fn spf(&self) -> Finding {
+        let from = self.config.mail.from.domain();
+        // The record of the domain that receives bounces counts.
+        let own = match &self.config.mail.transport {
+            Transport::Outbox => None,
+            Transport::Smtp(_) => Some(from),
+            Transport::Api(api) => {
+                let option = api.provider.bounces;
+                option.and_then(|option| Some(api.options.get(option)?.as_str()))
+            }
+        };
+        let domain = own.unwrap_or(from);
+        let look_up = |names| look_up_spf(names, domain, own.is_some());
+        self.look_up(look_up).await.of(SPF)
+    }
+
+    pub(super) async fn dmarc(&self) -> Finding {
+        let domain = self.config.mail.from.domain();
+        let look_up = async |names: &Names| {
+            for place in dmarc_domains(domain) {
+                let texts = names.texts(&format!("_dmarc.{place}")).await?;
+                let records = dmarc_records(&texts);
+                if !records.is_empty() {
+                    return Ok(judge_dmarc(domain, Some((&place, &records))));
+                }
+            }
+            Ok(judge_dmarc(domain, None))
+        };
+        self.look_up(look_up).await.of(DMARC)
+    }
+
+    /// Checks the key that this instance signs with. Otherwise checks those that the provider
+    /// named, or else the configured one.
+    pub(super) async fn dkim(&self, named: &[String]) -> Vec<Finding> {
+        // A key that cannot be used is reported with the mailer.
+        if let Ok(Some(key)) = mailer::dkim(&self.config.mail) {
+            let (place, record) = (key.name(), key.record());
+            let look_up = async |names: &Names| {
+                Ok(judge_own_key(&place, &names.texts(&place).await?, &record))
+            };
+            let mut judgment = self.look_up(look_up).await;
+            if judgment.severity == Severity::Unchecked {
+                judgment.found += &format!("; at {place} there has to be: {record}");
+            }
+            return vec![judgment.of(DKIM)];
+        }
+        let domain = self.config.mail.from.domain();
+        let configured = self.config.mail.dkim_selector.iter();
+        let configured = configured.map(|selector| format!("{selector}._domainkey.{domain}"));
+        let places: Vec<String> = match named {
+            [] => configured.collect(),
+            named => named.to_vec(),
+        };
+        if places.is_empty() {
+            let why = self.unqueried().unwrap_or(
+                "the provider does not say what it signs with; mail.dkim_selector can say it",
+            );
+            return vec![Judgment::unchecked(why).of(DKIM)];
+        }
+        let judged = places.iter().map(async |place| {
+            let look_up = async |names: &Names| Ok(judge_keys(place, &names.texts(place).await?));
+            self.look_up(look_up).await.of(DKIM)
+        });
+        join_all(judged).await
+    }
+
+    /// Returns why the DNS is not queried, if it is not.
+    fn unqueried(&self) -> Option<&'static str> {
+        match self.config.mail.transport {
+            _ if self.options.offline => Some(LEFT),
+            Transport::Outbox => Some("nothing leaves: mails become files"),
+            Transport::Smtp(_) | Transport::Api(_) => None,
+        }
+    }
+
+    async fn look_up<'a, F>(&'a self, look_up: impl FnOnce(&'a Names) -> F) -> Judgment
+    where
+        F: Future<Output = Result<Judgment, String>>,
+    {
+        if let Some(why) = self.unqueried() {
+            return Judgment::unchecked(why);
+        }
+        let judged = match &self.names {
+            Ok(names) => self.within(look_up(names), Err).await,
+            Err(why) => Err(why.clone()),
+        };
+        judged.unwrap_or_else(Judgment::unchecked)
+    }
+}
+
+/// Looks up the record of `domain` and those that it includes. Stops above the limit. `is_own` says
+/// whether bounces go to that domain, not to one of the provider's.
+async fn look_up_spf(names: &Names, domain: &str, is_own: bool) -> Result<Judgment, String> {
+    let texts = names.texts(domain).await?;
+    let [text] = spf_records(&texts)[..] else {
+        return Ok(judge_spf_count(domain, spf_records(&texts).len(), is_own));
+    };
+    let record = Spf::parse(text);
+    let (mut lookups, mut open) = (record.lookups, record.includes.clone());
+    while let Some(included) = open.pop()
+        && lookups <= MOST_LOOKUPS
+    {
+        let texts = names.texts(&included).await?;
+        let [text] = spf_records(&texts)[..] else {
+            return Ok(Judgment::error(
+                format!(
+                    "{domain} brings in {included}, which has not exactly one record (RFC 7208, section 5.2)"
+                ),
+                format!("take {included} out of the record, or have its owner fix it"),
+            ));
+        };
+        let record = Spf::parse(text);
+        lookups += record.lookups;
+        open.extend(record.includes);
+    }
+    Ok(judge_spf(domain, text, &record, lookups))
+}
+
+/// The parts of an SPF record that are checked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Spf {
+    /// The qualifier of `all`, for all other senders, if there is one.
+    all: Option<char>,
+    /// The number of its own terms that need a look-up.
+    lookups: usize,
+    /// The domains whose records it includes.
+    includes: Vec<String>,
+}
+
+/// Returns the SPF records among the texts of a name.
+fn spf_records(texts: &[String]) -> Vec<&str> {
+    let texts = texts.iter().map(|text| text.trim());
+    let is_record = |text: &&str| {
+        let version = text.split(' ').next().unwrap_or_default();
+        version.eq_ignore_ascii_case("v=spf1")
+    };
+    texts.filter(is_record).collect()
+}
+
+impl Spf {
+    fn parse(record: &str) -> Self {
+        let (mut spf, mut redirect) = (Self::default(), None);
+        for term in record.split_whitespace().skip(1) {
+            let sign = term.chars().next().filter(|c| "+-~?".contains(*c));
+            let term = term
+                .trim_start_matches(['+', '-', '~', '?'])
+                .to_ascii_lowercase();
+            let name = term.split([':', '=', '/']).next().unwrap_or_default();
+            let value = term[name.len()..].trim_start_matches([':', '=']);
+            match name {
+                "all" => spf.all = spf.all.or(Some(sign.unwrap_or('+'))),
+                "include" => {
+                    spf.lookups += 1;
+                    spf.includes.push(value.to_owned());
+                }
+                "a" | "mx" | "ptr" | "exists" => spf.lookups += 1,
+                "redirect" => redirect = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+        // With `all`, a redirect is ignored (section 6.1).
+        if let (None, Some(redirect)) = (spf.all, redirect) {
+            spf.lookups += 1;
+            spf.includes.push(redirect);
+        }
+        // Macros depend on the sender of an email, so they cannot be followed here.
+        spf.includes.retain(|domain| !domain.contains('%'));
+        spf
+    }
+}
+
+/// Judges a domain without exactly one SPF record.
+fn judge_spf_count(domain: &str, records: usize, is_own: bool) -> Judgment {
+    match (records, is_own) {
+        (0, true) => Judgment::error(
+            format!("{domain} has no record; Gmail and Yahoo take no bulk mail without one"),
+            "publish the record that the provider names, and no other that begins with v=spf1",
+        ),
+        (0, false) => Judgment::ok(format!(
+            "{domain} has no record, and needs none: bounces go to the provider's own domain"
+        )),
+        (many, _) => Judgment::error(
+            format!("{domain} has {many} records, so none counts (RFC 7208, section 4.5)"),
+            "make them one",
+        ),
+    }
+}
+
+/// Judges a domain's only SPF record.
+fn judge_spf(domain: &str, text: &str, record: &Spf, lookups: usize) -> Judgment {
+    let advice = "end it with -all or ~all";
+    match record.all {
+        _ if lookups > MOST_LOOKUPS => Judgment::error(
+            format!(
+                "{domain} costs more than {MOST_LOOKUPS} look-ups, so it does not count (RFC 7208, section 4.6.4)"
+            ),
+            "take out what no longer sends",
+        ),
+        Some('+') => Judgment::error(format!("{domain} lets everybody send: {text}"), advice),
+        Some('?') => Judgment::warning(format!("{domain} says nothing of others: {text}"), advice),
+        None if record.includes.is_empty() => {
+            Judgment::warning(format!("{domain} has no end: {text}"), advice)
+        }
+        _ => Judgment::ok(format!(
+            "{domain}: {text} ({lookups} of {MOST_LOOKUPS} look-ups)"
+        )),
+    }
+}
+
+/// Returns the value of a tag in a DKIM or DMARC record.
+fn tag<'a>(record: &'a str, wanted: &str) -> Option<&'a str> {
+    let mut tags = record.split(';').filter_map(|tag| tag.split_once('='));
+    let found = tags.find(|(name, _)| name.trim() == wanted);
+    found.map(|(_, value)| value.trim())
+}
+
+/// Judges the texts under the name of a DKIM key.
+fn judge_keys(name: &str, texts: &[String]) -> Judgment {
+    let publish = "publish the key there that the provider names";
+    let mut keys = texts.iter().filter_map(|text| DkimKey::parse(text));
+    let key = match (keys.next(), keys.next()) {
+        (Some(key), None) => key,
+        (None, _) => {
+            return Judgment::error(
+                format!("there is no key at {name}, so receivers cannot verify mails"),
+                publish,
+            );
+        }
+        (Some(_), Some(_)) => {
+            return Judgment::error(
+                format!("there are several keys at {name}, so none is sure to count"),
+                "leave one of them",
+            );
+        }
+    };
+    match (key.is_rsa, key.bytes.as_ref().map(Vec::len)) {
+        (_, None) => Judgment::error(format!("the key at {name} is not Base64"), publish),
+        (_, Some(0)) => Judgment::error(format!("the key at {name} is withdrawn"), publish),
+        (true, Some(bytes)) if bytes < LEAST_BYTES => Judgment::error(
+            format!("the key at {name} has less than 1,024 bits, and does not count"),
+            "let the provider make one of 2,048 bits",
+        ),
+        (true, Some(bytes)) if bytes < GOOD_BYTES => Judgment::ok(format!(
+            "there is a key at {name}; 2,048 bits would be better"
+        )),
+        _ => Judgment::ok(format!("there is a key at {name}")),
+    }
+}
+
+/// Judges the texts under the name of our own DKIM key, whose expected record is `record`.
+fn judge_own_key(name: &str, texts: &[String], record: &str) -> Judgment {
+    let judgment = judge_keys(name, texts);
+    let publish = format!("publish this text there: {record}");
+    if judgment.severity == Severity::Error {
+        return Judgment::error(judgment.found, publish);
+    }
+    let ours = DkimKey::parse(record);
+    let theirs = texts.iter().find_map(|text| DkimKey::parse(text));
+    match (theirs, ours) {
+        (Some(theirs), Some(ours)) if theirs.is_same(&ours) => judgment,
+        _ => Judgment::error(
+            format!(
+                "the key at {name} is not the one that mails are signed with, so receivers refuse their signatures"
+            ),
+            publish,
+        ),
+    }
+}
+
+struct DkimKey {
+    is_rsa: bool,
+    /// The decoded key, if it is valid Base64.
+    bytes: Option<Vec<u8>>,
+}
+
+impl DkimKey {
+    /// Parses a key record, a list of tags. The tag `p` is the key (section 3.6.1).
+    fn parse(text: &str) -> Option<Self> {
+        if tag(text, "v").is_some_and(|version| version != "DKIM1") {
+            return None;
+        }
+        let key: String = tag(text, "p")?.split_whitespace().collect();
+        Some(Self {
+            is_rsa: tag(text, "k").is_none_or(|kind| kind == "rsa"),
+            bytes: STANDARD.decode(key).ok(),
+        })
+    }
+
+    /// Returns whether both are the same key. An RSA key may be stored with its algorithm
+    /// identifier or without.
+    fn is_same(&self, other: &Self) -> bool {
+        let (Some(one), Some(other_one)) = (&self.bytes, &other.bytes) else {
+            return false;
+        };
+        let is_within = self.is_rsa && (one.ends_with(other_one) || other_one.ends_with(one));
+        self.is_rsa == other.is_rsa && (one == other_one || is_within)
+    }
+}
+
+/// Returns the domains that may have a DMARC record for this one: itself and its parents with at
+/// least two labels. The first record applies, so no list of public suffixes is needed.
+fn dmarc_domains(domain: &str) -> Vec<String> {
+    let labels: Vec<&str> = domain.split('.').collect();
+    let last = labels.len().saturating_sub(2);
+    (0..=last).map(|from| labels[from..].join(".")).collect()
+}
+
+/// Returns the DMARC records among the texts of a name.
+fn dmarc_records(texts: &[String]) -> Vec<&str> {
+    let texts = texts.iter().map(|text| text.trim());
+    let is_record = |text: &&str| {
+        let version = text.split(';').next().unwrap_or_default();
+        version.replace(' ', "") == "v=DMARC1"
+    };
+    texts.filter(is_record).collect()
+}
+
+/// Judges the DMARC records of the first domain that has any. `domain` is the sender's.
+fn judge_dmarc(domain: &str, found: Option<(&str, &[&str])>) -> Judgment {
+    let Some((place, records)) = found else {
+        return Judgment::error(
+            format!("{domain} has no record; Gmail and Yahoo take no bulk mail without one"),
+            format!(
+                "publish \"v=DMARC1; p=none; rua=mailto:…\" at _dmarc.{domain}, read its reports, then tighten it"
+            ),
+        );
+    };
+    let [record] = records else {
+        let many = records.len();
+        return Judgment::error(
+            format!("_dmarc.{place} has {many} records, so none counts (RFC 7489, section 6.6.3)"),
+            "leave one of them",
+        );
+    };
+    // A parent's record may have another policy for subdomains.
+    let below = (place != domain).then(|| tag(record, "sp")).flatten();
+    let policy = below
+        .or_else(|| tag(record, "p"))
+        .map(str::to_ascii_lowercase);
+    match policy.as_deref() {
+        Some("reject" | "quarantine") => Judgment::ok(format!("_dmarc.{place}: {record}")),
+        Some("none") => Judgment::warning(
+            format!("_dmarc.{place} lets others send as {domain}: {record}"),
+            "once its reports show that all of yours pass, make it p=quarantine or p=reject",
+        ),
+        _ => Judgment::error(
+            format!("_dmarc.{place} has no policy that can be read: {record}"),
+            "give it p=none, p=quarantine or p=reject",
+        ),
+    }
+}
+
+#[cfg(test)]
+#[path = "dns_tests.rs"]
+mod tests;

@@ -1,0 +1,200 @@
+//! Tests how the records of the sender's domain are judged.
+
+use super::*;
+
+#[test]
+fn an_spf_record_is_recognized_by_its_version() {
+    let texts = [
+        "v=spf1 -all",
+        "V=SPF1 ~all",
+        "v=spf10 -all",
+        "google-site-verification=x",
+        "v=spf1",
+    ];
+    assert_eq!(
+        spf_records(&texts.map(str::to_owned)),
+        ["v=spf1 -all", "V=SPF1 ~all", "v=spf1"]
+    );
+}
+
+#[test]
+fn terms_that_need_a_dns_lookup_are_counted() {
+    for (text, all, lookups, includes) in [
+        ("v=spf1 -all", Some('-'), 0, &[][..]),
+        (
+            "v=spf1 ip4:192.0.2.0/24 ip6:2001:db8::/32 ~all",
+            Some('~'),
+            0,
+            &[],
+        ),
+        (
+            "v=spf1 a mx/24 a:x.example ptr exists:%{i}.x.example ?all",
+            Some('?'),
+            5,
+            &[],
+        ),
+        (
+            "v=spf1 include:A.example +include:b.example all",
+            Some('+'),
+            2,
+            &["a.example", "b.example"],
+        ),
+        ("v=spf1 redirect=c.example", None, 1, &["c.example"]),
+        ("v=spf1 redirect=c.example -all", Some('-'), 0, &[]),
+        ("v=spf1 include:%{d}.x.example -all", Some('-'), 1, &[]),
+    ] {
+        let expected = Spf {
+            all,
+            lookups,
+            includes: includes.iter().map(|domain| (*domain).to_owned()).collect(),
+        };
+        assert_eq!(Spf::parse(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_single_strict_record_with_few_lookups_is_fine() {
+    for (text, lookups, expected) in [
+        ("v=spf1 include:a.example -all", 10, Severity::Ok),
+        ("v=spf1 redirect=a.example", 1, Severity::Ok),
+        ("v=spf1 include:a.example -all", 11, Severity::Error),
+        ("v=spf1 +all", 0, Severity::Error),
+        ("v=spf1 ?all", 0, Severity::Warning),
+        ("v=spf1 ip4:192.0.2.1", 0, Severity::Warning),
+    ] {
+        let found = judge_spf("art.example", text, &Spf::parse(text), lookups);
+        assert_eq!(found.severity, expected, "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn several_records_are_errors_even_if_bounces_go_elsewhere() {
+    for (records, is_own, expected) in [
+        (0, true, Severity::Error),
+        (0, false, Severity::Ok),
+        (2, true, Severity::Error),
+        (2, false, Severity::Error),
+    ] {
+        let found = judge_spf_count("art.example", records, is_own);
+        assert_eq!(found.severity, expected, "{found:?}");
+    }
+}
+
+fn of(bytes: usize) -> String {
+    STANDARD.encode(vec![7; bytes])
+}
+
+#[test]
+fn a_published_key_must_be_readable_and_long_enough() {
+    for (text, expected) in [
+        (format!("v=DKIM1; k=rsa; p={}", of(294)), Severity::Ok),
+        (format!("p={}", of(162)), Severity::Ok),
+        (format!("v=DKIM1; k=ed25519; p={}", of(32)), Severity::Ok),
+        (format!("v=DKIM1; p={}", of(94)), Severity::Error),
+        ("v=DKIM1; p=".to_owned(), Severity::Error),
+        ("v=DKIM1; p=?".to_owned(), Severity::Error),
+        ("v=DKIM2; p=AAAA".to_owned(), Severity::Error),
+        ("something else".to_owned(), Severity::Error),
+    ] {
+        let found = judge_keys("k1._domainkey.art.example", std::slice::from_ref(&text));
+        assert_eq!(found.severity, expected, "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn the_published_key_must_match_the_configured_key() {
+    let record = |key: &[u8]| format!("v=DKIM1; k=rsa; p={}", STANDARD.encode(key));
+    let numbers = [9; 270];
+    let whole = [&[1; 24], &numbers[..]].concat();
+    let ours = record(&whole);
+    let of = |texts: &[String]| judge_own_key("k1._domainkey.art.example", texts, &ours);
+
+    assert_eq!(of(std::slice::from_ref(&ours)).severity, Severity::Ok);
+    assert_eq!(of(&[record(&numbers)]).severity, Severity::Ok);
+    let missing = of(&[]);
+    let another = of(&[record(&[8; 294])]);
+    let kind = of(&[ours.replace("rsa", "ed25519")]);
+    for found in [&missing, &another, &kind] {
+        assert_eq!(found.severity, Severity::Error, "{found:?}");
+        assert!(found.advice.as_ref().unwrap().contains(&ours), "{found:?}");
+    }
+    assert!(missing.found.contains("there is no key"), "{missing:?}");
+    assert!(another.found.contains("is not the one"), "{another:?}");
+}
+
+#[test]
+fn no_key_and_several_keys_are_errors() {
+    let key = || format!("v=DKIM1; p={}", of(294));
+
+    assert_eq!(judge_keys("x", &[]).severity, Severity::Error);
+    assert_eq!(judge_keys("x", &[key(), key()]).severity, Severity::Error);
+    assert_eq!(
+        judge_keys("x", &[key(), "a remark".into()]).severity,
+        Severity::Ok
+    );
+}
+
+#[test]
+fn the_lookup_walks_from_the_sender_domain_to_its_parents() {
+    assert_eq!(
+        dmarc_domains("news.mail.art.example"),
+        ["news.mail.art.example", "mail.art.example", "art.example"]
+    );
+    assert_eq!(dmarc_domains("art.example"), ["art.example"]);
+    assert_eq!(dmarc_domains("localhost"), ["localhost"]);
+}
+
+#[test]
+fn a_dmarc_record_is_recognized_by_its_version() {
+    let texts = [
+        "v=DMARC1; p=none",
+        "v = DMARC1;p=none",
+        "v=DMARC1",
+        "v=dmarc1; p=none",
+        "p=none",
+    ];
+    assert_eq!(
+        dmarc_records(&texts.map(str::to_owned)),
+        ["v=DMARC1; p=none", "v = DMARC1;p=none", "v=DMARC1"]
+    );
+}
+
+#[test]
+fn a_policy_of_none_causes_a_warning() {
+    for (place, record, expected) in [
+        ("m.art.example", "v=DMARC1; p=reject", Severity::Ok),
+        (
+            "m.art.example",
+            "v=DMARC1; p=Quarantine; rua=mailto:x@y.example",
+            Severity::Ok,
+        ),
+        ("m.art.example", "v=DMARC1; p=none", Severity::Warning),
+        ("m.art.example", "v=DMARC1; p=reject; sp=none", Severity::Ok),
+        (
+            "art.example",
+            "v=DMARC1; p=reject; sp=none",
+            Severity::Warning,
+        ),
+        ("art.example", "v=DMARC1; p=none; sp=reject", Severity::Ok),
+        (
+            "m.art.example",
+            "v=DMARC1; rua=mailto:x@y.example",
+            Severity::Error,
+        ),
+        ("m.art.example", "v=DMARC1; p=maybe", Severity::Error),
+    ] {
+        let found = judge_dmarc("m.art.example", Some((place, &[record])));
+        assert_eq!(found.severity, expected, "{record}: {found:?}");
+    }
+}
+
+#[test]
+fn no_record_and_several_records_are_errors() {
+    let two = ["v=DMARC1; p=reject", "v=DMARC1; p=none"];
+
+    assert_eq!(judge_dmarc("art.example", None).severity, Severity::Error);
+    assert_eq!(
+        judge_dmarc("art.example", Some(("art.example", &two))).severity,
+        Severity::Error
+    );
+}

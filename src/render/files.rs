@@ -1,0 +1,425 @@
+//! The files of templates: their built-in texts, which files a templates folder may have, and the
+//! errors about them.
+//!
+//! A shared part is inserted as text before compilation ([`ExpandedTemplate::of`]), so that macros
+//! work across parts and styles can be inlined. Folders of types are listed, never opened by name,
+//! so a type whose name is not a safe file name cannot lead outside the templates folder.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::domain::EventType;
+
+/// A template: its name, and the built-in text, used unless the templates folder has this file.
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    pub name: Cow<'static, str>,
+    pub built_in: &'static str,
+}
+
+impl Template {
+    pub(super) const fn built_in(name: &'static str, text: &'static str) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            built_in: text,
+        }
+    }
+}
+
+/// The built-in template with this name.
+macro_rules! template {
+    ($name:literal) => {
+        $crate::render::files::Template::built_in(
+            $name,
+            include_str!(concat!("../../templates/", $name)),
+        )
+    };
+}
+
+pub(super) use template;
+
+/// The parts that emails share.
+pub(super) const PARTS: &[Template] = &[
+    template!("mail/head.html"),
+    template!("mail/mast.html"),
+    template!("mail/one.html"),
+    template!("mail/section.html"),
+    template!("mail/items.html"),
+    template!("mail/item.html"),
+    template!("mail/more.html"),
+    template!("mail/button.html"),
+    template!("mail/said.html"),
+    template!("mail/ends.txt"),
+    template!("mail/foot.html"),
+    template!("mail/items.txt"),
+    template!("mail/said.txt"),
+    template!("mail/news.txt"),
+    template!("mail/more.txt"),
+    template!("mail/foot.txt"),
+];
+
+/// The greatest include depth. It stops a part that includes itself.
+const DEPTH: usize = 8;
+
+/// A template with its parts expanded.
+pub(super) struct ExpandedTemplate {
+    pub text: String,
+    /// The file and line number from which each line came.
+    lines: Vec<(Template, usize)>,
+}
+
+impl ExpandedTemplate {
+    /// Expands a template; `read` returns the text of a template or part.
+    pub(super) fn of<E>(
+        template: &Template,
+        read: impl Fn(&Template) -> Result<String, E>,
+    ) -> Result<Self, E> {
+        let mut expanded = Self {
+            text: String::new(),
+            lines: Vec::new(),
+        };
+        expanded.put(template, &read, DEPTH)?;
+        Ok(expanded)
+    }
+
+    fn put<E>(
+        &mut self,
+        template: &Template,
+        read: &impl Fn(&Template) -> Result<String, E>,
+        depth: usize,
+    ) -> Result<(), E> {
+        for (index, line) in read(template)?.split_inclusive('\n').enumerate() {
+            match part(line).filter(|_| depth > 0) {
+                Some(part) => self.put(part, read, depth - 1)?,
+                None => {
+                    self.text.push_str(line);
+                    // Text after a part starts a new line, even if the part lacks a final line
+                    // break.
+                    if depth < DEPTH && !line.ends_with('\n') {
+                        self.text.push('\n');
+                    }
+                    self.lines.push((template.clone(), index + 1));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the file and line number from which a line came. Lines count from 1.
+    pub(super) fn origin(&self, line: usize) -> Option<&(Template, usize)> {
+        self.lines.get(line.checked_sub(1)?)
+    }
+}
+
+/// Returns the part that a line includes.
+fn part(line: &str) -> Option<&'static Template> {
+    let tag = line.trim().strip_prefix("{%")?.strip_suffix("%}")?;
+    let name = tag.trim().strip_prefix("include")?.trim();
+    let name = name.strip_prefix('"')?.strip_suffix('"')?;
+    PARTS.iter().find(|part| part.name == name)
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct MailTemplates {
+    pub subject: Template,
+    pub text: Template,
+    pub html: Template,
+}
+
+pub(super) static DIGEST: MailTemplates = MailTemplates {
+    subject: template!("digest/subject.txt"),
+    text: template!("digest/body.txt"),
+    html: template!("digest/body.html"),
+};
+pub(super) static BATCH: MailTemplates = MailTemplates {
+    subject: template!("batch/subject.txt"),
+    text: template!("batch/body.txt"),
+    html: template!("batch/body.html"),
+};
+
+/// The file names in the folder of a type.
+pub(super) const FILES: [&str; 3] = ["subject.txt", "body.txt", "body.html"];
+
+impl MailTemplates {
+    pub(super) fn all(&self) -> [&Template; 3] {
+        [&self.subject, &self.text, &self.html]
+    }
+
+    /// Returns the templates of single types: folders below `batch/` with the name of a type. A
+    /// missing file falls back to the template for all batches.
+    pub(super) fn of_types(overrides: Option<&Path>) -> Result<BTreeMap<EventType, Self>, Error> {
+        let mut of_types = BTreeMap::new();
+        let Some(folder) = overrides.map(|overrides| overrides.join("batch")) else {
+            return Ok(of_types);
+        };
+        let unreadable = |cause| Error::Folder {
+            path: folder.clone(),
+            cause,
+        };
+        let entries = match std::fs::read_dir(&folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(of_types),
+            entries => entries.map_err(unreadable)?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(unreadable)?;
+            let name = entry.file_name();
+            let kind = name.to_str().and_then(|name| EventType::new(name).ok());
+            let Some(kind) = kind.filter(|_| entry.path().is_dir()) else {
+                continue;
+            };
+            let mut own = BATCH.clone();
+            let templates = [&mut own.subject, &mut own.text, &mut own.html];
+            for (file, template) in FILES.into_iter().zip(templates) {
+                if entry.path().join(file).exists() {
+                    template.name = format!("batch/{kind}/{file}").into();
+                }
+            }
+            of_types.insert(kind, own);
+        }
+        Ok(of_types)
+    }
+}
+
+/// The pages that users see.
+pub(super) const UNSUBSCRIBE: Template = template!("pages/unsubscribe.html");
+pub(super) const UNSUBSCRIBED: Template = template!("pages/unsubscribed.html");
+pub(super) const STOP: Template = template!("pages/stop.html");
+pub(super) const STOPPED: Template = template!("pages/stopped.html");
+pub(super) const MUTE: Template = template!("pages/mute.html");
+pub(super) const MUTED: Template = template!("pages/muted.html");
+pub(super) const PREFERENCES: Template = template!("pages/preferences.html");
+pub(super) const NOTICE: Template = template!("pages/notice.html");
+
+/// All templates of pages, with the parts that they share.
+pub(super) static PAGES: [Template; 14] = [
+    template!("pages/layout.html"),
+    template!("pages/undo.html"),
+    template!("pages/coming.html"),
+    template!("pages/else.html"),
+    template!("pages/records.html"),
+    template!("pages/whose.html"),
+    UNSUBSCRIBE,
+    UNSUBSCRIBED,
+    STOP,
+    STOPPED,
+    MUTE,
+    MUTED,
+    PREFERENCES,
+    NOTICE,
+];
+
+/// A file that is not used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownTemplate {
+    /// The path in the folder, such as `digest/bodi.html`.
+    pub file: String,
+    /// The most similar valid name, if one is near enough.
+    pub nearest: Option<String>,
+}
+
+/// The greatest depth at which templates are searched.
+const FOLDER_DEPTH: usize = 3;
+
+/// Returns the unused files of the folder, sorted by name. `kinds` are the configured types; if
+/// there are none, templates of any type are accepted.
+pub fn unknown_templates<'a>(
+    folder: &Path,
+    kinds: impl Iterator<Item = &'a EventType>,
+) -> Vec<UnknownTemplate> {
+    let kinds: Vec<&EventType> = kinds.collect();
+    let mails = [&DIGEST, &BATCH].into_iter().flat_map(MailTemplates::all);
+    let shared = PARTS.iter().chain(PAGES.iter());
+    let mut known: Vec<String> = mails
+        .chain(shared)
+        .map(|template| template.name.to_string())
+        .collect();
+    let own = |kind: &str| FILES.map(|file| format!("batch/{kind}/{file}"));
+    known.extend(kinds.iter().flat_map(|kind| own(kind.as_str())));
+    let mut files = Vec::new();
+    walk(folder, PathBuf::new(), &mut files);
+    files.sort();
+    let read = |file: &String| {
+        let parts: Vec<&str> = file.split('/').collect();
+        let is_own = matches!(parts[..], ["batch", _, name] if FILES.contains(&name));
+        let is_catalog = matches!(parts[..], ["locales", name] if name.ends_with(".ftl"));
+        known.contains(file) || is_catalog || (is_own && kinds.is_empty())
+    };
+    files.retain(|file| !read(file));
+    files
+        .into_iter()
+        .map(|file| UnknownTemplate {
+            nearest: nearest(&file, &known),
+            file,
+        })
+        .collect()
+}
+
+fn walk(folder: &Path, below: PathBuf, files: &mut Vec<String>) {
+    // Ignore errors: loading the templates reports them.
+    let entries = std::fs::read_dir(folder.join(&below)).into_iter().flatten();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let text = name.to_string_lossy();
+        if text.starts_with('.') || text.ends_with('~') || text.ends_with(".bak") {
+            continue;
+        }
+        let place = below.join(&name);
+        if entry.path().is_dir() {
+            if place.components().count() < FOLDER_DEPTH {
+                walk(folder, place, files);
+            }
+        } else {
+            files.push(place.to_string_lossy().replace('\\', "/"));
+        }
+    }
+}
+
+/// Returns the most similar name, unless it differs in more than half of the characters.
+fn nearest(file: &str, known: &[String]) -> Option<String> {
+    let near = known
+        .iter()
+        .map(|name| (strsim::levenshtein(file, name), name));
+    let (distance, name) = near.min()?;
+    (distance <= file.len() / 2).then(|| name.clone())
+}
+
+/// A reason why templates cannot be loaded, or an email cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A template or catalog is invalid.
+    #[error("{file}{line}: {why}")]
+    Template {
+        /// The path, or a description of the built-in template.
+        file: String,
+        /// The line in that file, if it is known.
+        line: Line,
+        /// The message of the template engine or of our own check.
+        why: String,
+    },
+    /// A configured folder is missing or cannot be listed.
+    #[error("the folder of templates {path} cannot be read")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// A file cannot be read, for example because it is not UTF-8 text.
+    #[error("the template {path} cannot be read")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The name or look of the site is invalid.
+    #[error(transparent)]
+    Site(#[from] crate::domain::name::Invalid),
+    /// The email is too long even without items.
+    #[error("{file} makes {bytes} bytes of a mail without items; mail programs cut off at 102,000")]
+    TooLong {
+        /// The path of the longer template, HTML or text, or a description of the built-in one.
+        file: String,
+        /// The length of its output, in bytes.
+        bytes: usize,
+    },
+}
+
+/// A line number, displayed as a suffix to the file name; empty if it is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line(pub Option<usize>);
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |line| write!(f, ", line {line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[test]
+    fn an_include_is_replaced_by_its_lines_and_errors_name_the_part() {
+        let template = Template::built_in("batch/body.txt", "");
+        let read = |template: &Template| -> Result<_, Infallible> {
+            Ok(match &*template.name {
+                "batch/body.txt" => "one\n  {%include \"mail/foot.txt\"  %}\nlast".to_owned(),
+                "mail/foot.txt" => "two\n{% include \"nowhere\" %}\n".to_owned(),
+                other => panic!("{other}"),
+            })
+        };
+
+        let expanded = ExpandedTemplate::of(&template, read).unwrap();
+
+        assert_eq!(expanded.text, "one\ntwo\n{% include \"nowhere\" %}\nlast");
+        let origin = |line| {
+            expanded
+                .origin(line)
+                .map(|(file, line)| (&*file.name, *line))
+        };
+        assert_eq!(origin(1), Some(("batch/body.txt", 1)));
+        assert_eq!(origin(3), Some(("mail/foot.txt", 2)));
+        assert_eq!(origin(4), Some(("batch/body.txt", 3)));
+        assert_eq!((origin(0), origin(5)), (None, None));
+    }
+
+    #[test]
+    fn recursive_includes_end() {
+        let read = |_: &Template| -> Result<_, Infallible> {
+            Ok("x\n{% include \"mail/foot.txt\" %}\n".to_owned())
+        };
+
+        let expanded = ExpandedTemplate::of(&Template::built_in("a", ""), read).unwrap();
+
+        assert!(
+            expanded
+                .text
+                .ends_with("x\n{% include \"mail/foot.txt\" %}\n")
+        );
+    }
+
+    #[test]
+    fn unknown_files_are_reported_with_the_nearest_known_name() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "digest/body.html",
+            "digest/bodi.html",
+            "digests/subject.txt",
+            "batch/Comment/body.txt",
+            "batch/Coment/body.txt",
+            "pages/layout.html",
+            "notes-of-somebody.md",
+            "digest/.body.html.swp",
+            "digest/body.html~",
+        ] {
+            let file = folder.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "").unwrap();
+        }
+
+        let kinds = [EventType::stored("Comment")];
+        let found = unknown_templates(folder.path(), kinds.iter());
+
+        let reported: Vec<_> = found
+            .iter()
+            .map(|unknown| (unknown.file.as_str(), unknown.nearest.as_deref()))
+            .collect();
+        assert_eq!(
+            reported,
+            [
+                ("batch/Coment/body.txt", Some("batch/Comment/body.txt")),
+                ("digest/bodi.html", Some("digest/body.html")),
+                ("digests/subject.txt", Some("digest/subject.txt")),
+                ("notes-of-somebody.md", None),
+            ]
+        );
+    }
+}

@@ -1,0 +1,375 @@
+//! The variables of the pages: the effect of a stop link, what else can be stopped, how to undo it,
+//! and all choices of a user.
+//!
+//! A page lists the emails that will still arrive, so that users do not stop more than they want.
+//! Undo is a form of the preferences page, with the same effect as saving it. A submitted form may
+//! contain only the offered options.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc, Weekday};
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+
+use super::super::sentence;
+use super::super::view::iso;
+use super::super::voice::Voice;
+use crate::domain::preferences::{Mute, Title};
+use crate::domain::{Cadence, EventType, Policies, Route, Schedule, Stop, Subject, User};
+
+/// The prefix of the form field that chooses a type's route. The type follows.
+pub const TYPE_FIELD: &str = "type.";
+/// The form field with the subject to unmute. A form with it has no other fields.
+pub const UNMUTE_FIELD: &str = "unmute";
+
+/// A link's effect, and the user whom it affects.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopping<'a> {
+    /// The user.
+    pub user: &'a User,
+    /// The effect of the link.
+    pub stop: &'a Stop,
+    /// The signed tokens for relative links.
+    pub tokens: &'a Tokens,
+    /// The schedule of users who chose none.
+    pub default: &'a Schedule,
+    /// The configured types. Mandatory ones are emailed even after unsubscribing.
+    pub policies: &'a Policies,
+    /// The name of the follow, if the link ends one.
+    pub name: Option<&'a str>,
+    /// Whether the stop was just undone.
+    pub again: bool,
+}
+
+/// The page's message about other records with the user's address. It identifies none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Others {
+    /// No message: there are none to stop, or they cannot be read.
+    Silent,
+    /// There are some, and a button stops the same for them.
+    Offered,
+    /// The same was just stopped for them, and none are left.
+    Ended,
+}
+
+/// The tokens of one email.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tokens {
+    /// The token of this page, with the effect of its link.
+    pub own: String,
+    /// The token that stops the digest.
+    pub digest: String,
+    /// The token that stops all email.
+    pub all: String,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// Returns the variables about the user of a page.
+fn person(user: &User, default: &Schedule, policies: &Policies, voice: &Voice) -> Value {
+    let schedule = user.schedule(default);
+    let heading = |kind: &EventType| voice.heading(policies.heading(kind), kind);
+    let headings = |of: &dyn Fn(&EventType) -> bool| -> Vec<String> {
+        policies
+            .kinds()
+            .filter(|kind| of(kind))
+            .map(heading)
+            .collect()
+    };
+    let wants_mail = user.unsubscribed.is_none();
+    let is_off = |kind: &EventType| {
+        let chosen = user.types.get(kind).map(|chosen| chosen.route);
+        chosen == Some(Route::Never) && !policies.is_mandatory(kind)
+    };
+    context! {
+        // The masked address.
+        address => user.email.as_ref().map(ToString::to_string),
+        // The day on which the user unsubscribed, and the time in ISO 8601, UTC.
+        unsubscribed => user.unsubscribed.map(|at| voice.day_in_full(at, schedule.tz)),
+        unsubscribed_at => user.unsubscribed.map(iso),
+        // Whether no email is sent for another reason: suppressed, unconfirmed or no address.
+        stopped => user.suppressed.is_some() || !user.confirmed || user.email.is_none(),
+        // The headings of the mandatory types, which are emailed in any case.
+        kept => policies.always_mailed().map(heading).collect::<Vec<_>>(),
+        // The emails that will arrive, and the types that are turned off.
+        coming => context! {
+            // The schedule of digests, if the user gets any.
+            digest => gets_digest(user, &schedule).then(|| schedule_of(&schedule, None, voice)),
+            // The headings of the types that are emailed outside the digest.
+            alone => headings(&|kind| wants_mail && user.is_mailed_alone(kind, policies)),
+            off => headings(&is_off),
+        },
+    }
+}
+
+fn gets_digest(user: &User, schedule: &Schedule) -> bool {
+    user.unsubscribed.is_none() && schedule.cadence != Cadence::Never
+}
+
+/// Returns the variables about a schedule. `next` is the time of the next digest.
+fn schedule_of(schedule: &Schedule, next: Option<DateTime<Utc>>, voice: &Voice) -> Value {
+    context! {
+        cadence => schedule.cadence.as_str(),
+        weekday => weekday_name(schedule.weekday),
+        hour => format!("{:02}", schedule.hour),
+        tz => schedule.tz.name(),
+        // The date and time in that zone, and in ISO 8601, UTC.
+        next => next.map(|at| voice.next(at, schedule.tz)),
+        next_at => next.map(iso),
+    }
+}
+
+fn weekday_name(weekday: Weekday) -> String {
+    weekday.to_string().to_lowercase()
+}
+
+/// Returns the variables of the pages behind a stop link.
+pub(super) fn stop(
+    stopping: Stopping<'_>,
+    before: Option<&User>,
+    others: Others,
+    voice: &Voice,
+) -> Value {
+    let Stopping {
+        user,
+        stop,
+        tokens,
+        default,
+        policies,
+        name,
+        again,
+    } = stopping;
+    let stops_digest = gets_digest(user, &user.schedule(default)) && *stop != Stop::Digest;
+    let stops_all = user.unsubscribed.is_none() && *stop != Stop::All;
+    let (undo, undo_known) = undo(stopping, before);
+    let undo = undo
+        .into_iter()
+        .map(|(name, value)| context! { name, value });
+    context! {
+        // The targets of the forms and links.
+        links => context! {
+            // Applies the effect of this page's link.
+            unsubscribe => &tokens.own,
+            preferences => format!("{}/preferences", tokens.own),
+            // Stops the digest, if the user gets one and the link has another effect.
+            digest => stops_digest.then_some(&tokens.digest),
+            // Stops all email, if the user is subscribed and the link has another effect.
+            all => stops_all.then_some(&tokens.all),
+        },
+        ends => sentence::ends(stop, name, |kind| {
+            voice.heading(policies.heading(kind), kind)
+        }),
+        // The fields of the undo form; empty if the previous choice is unknown.
+        undo => undo.collect::<Vec<_>>(),
+        // Whether the undo form restores the previous choice.
+        undo_known,
+        // Whether the stop was just undone on this page.
+        again,
+        // The message about other records with the address.
+        others => Value::from(Serde(others)),
+        ..person(user, default, policies, voice)
+    }
+}
+
+/// Returns the names and values of the fields that undo a stop, and whether they restore the
+/// previous choice. If the previous record is unknown, the fields turn emails like the original one
+/// back on.
+fn undo(stopping: Stopping<'_>, before: Option<&User>) -> (Vec<(String, String)>, bool) {
+    let Stopping {
+        user,
+        stop,
+        default,
+        policies,
+        ..
+    } = stopping;
+    let cadence = |cadence: Cadence| ("cadence".to_owned(), cadence.as_str().to_owned());
+    let route =
+        |kind: &EventType, route: Route| (format!("{TYPE_FIELD}{kind}"), route.as_str().to_owned());
+    if let Stop::Subject(subject, _) = stop {
+        let unmute = (UNMUTE_FIELD.to_owned(), subject.to_string());
+        let was_muted = before.is_none_or(|before| before.mutes.for_good(subject));
+        return (vec![unmute], !was_muted);
+    }
+    let mut fields = Vec::new();
+    if let Stop::Follow(_) = stop {
+        // Choices do not include follows: the page's own link restores this one.
+        return (fields, true);
+    }
+    if let Some(before) = before {
+        let had = before.schedule(default).cadence;
+        if had != user.schedule(default).cadence {
+            fields.push(cadence(had));
+        }
+        let kinds = user.types.keys();
+        for kind in kinds.filter(|kind| !policies.is_mandatory(kind)) {
+            let had = before.chosen_route(kind, policies);
+            if had != user.chosen_route(kind, policies) {
+                fields.push(route(kind, had));
+            }
+        }
+    }
+    if !fields.is_empty() || user.unsubscribed.is_some() {
+        return (fields, true);
+    }
+    let usual = match stop {
+        Stop::Digest if default.cadence != Cadence::Never => vec![cadence(default.cadence)],
+        Stop::Types(kinds) => kinds
+            .iter()
+            .map(|kind| match policies.of(kind).route {
+                Route::Immediate => route(kind, Route::Immediate),
+                Route::Batch | Route::Digest | Route::Never => route(kind, Route::Batch),
+            })
+            .collect(),
+        Stop::Digest | Stop::Alone | Stop::All | Stop::Follow(_) | Stop::Subject(..) => Vec::new(),
+    };
+    (usual, false)
+}
+
+/// Returns the variables of the preferences page. `next` is the time of the next digest.
+pub(super) fn preferences(
+    (user, token): (&User, &str),
+    default: &Schedule,
+    policies: &Policies,
+    (saved, next): (bool, Option<DateTime<Utc>>),
+    voice: &Voice,
+) -> Value {
+    let schedule = user.schedule(default);
+    let next = next.filter(|_| user.unsubscribed.is_none());
+    let weekday = |n| Weekday::try_from(n).unwrap_or(Weekday::Mon);
+    let cadences = [Cadence::Daily, Cadence::Weekly, Cadence::Never];
+    let cadences = cadences.map(|one| option(one.as_str(), one.as_str(), one == schedule.cadence));
+    let weekdays = (0..7).map(weekday).map(|day| {
+        let name = weekday_name(day);
+        option(&name, &name, day == schedule.weekday)
+    });
+    let hours = (0..24).map(|hour| {
+        let (value, label) = (hour.to_string(), format!("{hour:02}"));
+        option(&value, &label, hour == schedule.hour)
+    });
+    context! {
+        links => context! {
+            // Unsubscribes from everything.
+            unsubscribe => format!("../{token}"),
+            preferences => "",
+        },
+        saved,
+        // The current schedule.
+        schedule => schedule_of(&schedule, next, voice),
+        cadences => Vec::from(cadences),
+        weekdays => weekdays.collect::<Vec<_>>(),
+        hours => hours.collect::<Vec<_>>(),
+        zones => zones(schedule.tz),
+        // The quiet hours, if the user has any.
+        quiet => user.quiet.map(|quiet| Value::from(Serde(quiet))),
+        groups => groups(user, policies, voice),
+        mutes => mutes(user, schedule.tz, voice),
+        ..person(user, default, policies, voice)
+    }
+}
+
+fn option(value: &str, label: &str, chosen: bool) -> Value {
+    context! { value, label, chosen }
+}
+
+/// Returns the time zones by region, and the chosen zone even if it belongs to no region.
+pub(super) fn zones(chosen: chrono_tz::Tz) -> Vec<Value> {
+    const REGIONS: [&str; 9] = [
+        "Africa",
+        "America",
+        "Antarctica",
+        "Asia",
+        "Atlantic",
+        "Australia",
+        "Europe",
+        "Indian",
+        "Pacific",
+    ];
+    let mut regions: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for zone in chrono_tz::TZ_VARIANTS {
+        let (region, place) = match zone.name().split_once('/') {
+            Some((region, place)) if REGIONS.contains(&region) => (region, place),
+            _ if zone == chrono_tz::UTC || zone == chosen => ("Other", zone.name()),
+            _ => continue,
+        };
+        let label = place.replace('_', " ").replace('/', ", ");
+        let option = option(zone.name(), &label, zone == chosen);
+        regions.entry(region).or_default().push(option);
+    }
+    let regions = regions.into_iter();
+    regions
+        .map(|(label, options)| context! { label, options })
+        .collect()
+}
+
+/// Returns the types by category.
+fn groups(user: &User, policies: &Policies, voice: &Voice) -> Vec<Value> {
+    let kinds: Vec<&EventType> = policies.kinds().collect();
+    let groups = policies.by_category(&kinds).into_iter();
+    let group = groups.map(|(category, kinds)| {
+        context! {
+            // None for types without a category.
+            category => category.map(|category| {
+                // The first translation found among the types applies to the whole category.
+                let said = kinds.iter().find_map(|kind| voice.category(kind));
+                said.unwrap_or_else(|| category.as_str().to_owned())
+            }),
+            types => kinds.iter().map(|kind| type_of(user, policies, kind, voice)).collect::<Vec<_>>(),
+        }
+    });
+    group.collect()
+}
+
+/// Returns the muted subjects, by name.
+fn mutes(user: &User, tz: chrono_tz::Tz, voice: &Voice) -> Vec<Value> {
+    let name = |(subject, mute): &(&Subject, &Mute)| {
+        mute.title.as_ref().map_or(subject.as_str(), Title::as_str)
+    };
+    let mut mutes: Vec<(&Subject, &Mute)> = user.mutes.all().collect();
+    mutes.sort_by(|a, b| name(a).cmp(name(b)));
+    let mute = |one: &(&Subject, &Mute)| {
+        let (subject, mute) = one;
+        context! {
+            // The value of the form field that unmutes it.
+            subject => subject.to_string(),
+            // The title, or the subject key if it has no title.
+            name => name(one),
+            // The day on which the mute expires, and the time in ISO 8601, UTC.
+            until => mute.until.map(|until| voice.day_in_full(until, tz)),
+            until_at => mute.until.map(iso),
+        }
+    };
+    mutes.iter().map(mute).collect()
+}
+
+/// Offers the default route, the current route, the digest and no email, unless the type is
+/// mandatory. Then it is locked.
+fn type_of(user: &User, policies: &Policies, kind: &EventType, voice: &Voice) -> Value {
+    let policy = policies.of(kind);
+    let default = policy.route;
+    let route = user.chosen_route(kind, policies);
+    let possible = [default, route, Route::Digest, Route::Never];
+    let offered = [Route::Immediate, Route::Batch, Route::Digest, Route::Never];
+    let is_offered = |one: &Route| {
+        policy.mandatory.is_none()
+            && possible.contains(one)
+            && policies.mailed_by(kind, *one) == *one
+    };
+    let offered = offered.into_iter().filter(is_offered);
+    let options = offered.map(|one| option(one.as_str(), one.as_str(), one == route));
+    context! {
+        // The name of the form field.
+        field => format!("{TYPE_FIELD}{kind}"),
+        heading => voice.heading(policies.heading(kind), kind),
+        // The routes to choose from; empty if the type is locked.
+        options => options.collect::<Vec<_>>(),
+        locked => policy.mandatory.as_ref().map(|mandate| context! {
+            route => default.as_str(),
+            reason => voice.reason(kind, mandate),
+        }),
+    }
+}
